@@ -1,0 +1,107 @@
+"""Why things happen: one closed enumeration, used by the rules, the log, the replay tool and the fleet.
+
+A rebalance has one *trigger*, and any number of causes that were folded into it while it ran. Causes outside
+`TRIGGERS` start nothing: they say how a phase went, what was refused, and what did not cause a rebalance.
+The texts are written for people who read a postmortem; `{member}` stands for the one who acted.
+"""
+
+from enum import StrEnum, unique
+
+
+@unique
+class Cause(StrEnum):
+    """Each way in which a transition comes about. The values stand in logs for ever: never change one."""
+
+    # What starts a rebalance (catalogue RS2 to RS11), or is folded into a running one.
+    NEW_DYNAMIC_MEMBER = "new-dynamic-member"
+    NEW_STATIC_MEMBER = "new-static-member"
+    METADATA_CHANGED = "metadata-changed"
+    LEADER_REJOINED = "leader-rejoined"
+    STATIC_REPLACEMENT_CHANGED_PROTOCOL = "static-replacement-changed-protocol"
+    STATIC_REPLACEMENT_DURING_SYNC = "static-replacement-during-sync"
+    SESSION_EXPIRED = "session-expired"
+    SYNC_TIMED_OUT = "sync-timed-out"
+    MEMBER_LEFT = "member-left"
+    MEMBER_REMOVED_BY_ADMIN = "member-removed-by-admin"
+    PENDING_MEMBER_LEFT = "pending-member-left"
+    ASSIGNMENT_NOT_STORED = "assignment-not-stored"
+    OVER_CAPACITY = "over-capacity"
+
+    # How a running rebalance goes on.
+    REJOINED = "rejoined"
+    STATIC_REPLACEMENT_DURING_JOIN = "static-replacement-during-join"
+    NOT_REJOINED = "not-rejoined"
+    FIRST_JOIN_TIMED_OUT = "first-join-timed-out"
+    ALL_JOINED = "all-joined"
+    JOIN_PHASE_TIMED_OUT = "join-phase-timed-out"
+    INITIAL_DELAY_ELAPSED = "initial-delay-elapsed"
+    ASSIGNMENT_RECEIVED = "assignment-received"
+
+    # What did not cause a rebalance.
+    STATIC_RESTART_ABSORBED = "static-restart-absorbed"
+
+    # The life of the group.
+    GROUP_CREATED = "group-created"
+    GROUP_DELETED = "group-deleted"
+    GROUP_EXPIRED = "group-expired"
+
+    # What was refused.
+    GROUP_FULL = "group-full"
+    PROTOCOL_MISMATCH = "protocol-mismatch"
+    UNKNOWN_MEMBER = "unknown-member"
+    INSTANCE_FENCED = "instance-fenced"
+
+    UNKNOWN = "unknown"
+    """Read from a log that a newer version wrote. Never written."""
+
+
+TRIGGERS = frozenset(
+    {
+        Cause.NEW_DYNAMIC_MEMBER,
+        Cause.NEW_STATIC_MEMBER,
+        Cause.METADATA_CHANGED,
+        Cause.LEADER_REJOINED,
+        Cause.STATIC_REPLACEMENT_CHANGED_PROTOCOL,
+        Cause.STATIC_REPLACEMENT_DURING_SYNC,
+        Cause.SESSION_EXPIRED,
+        Cause.SYNC_TIMED_OUT,
+        Cause.MEMBER_LEFT,
+        Cause.MEMBER_REMOVED_BY_ADMIN,
+        Cause.PENDING_MEMBER_LEFT,
+        Cause.ASSIGNMENT_NOT_STORED,
+        Cause.OVER_CAPACITY,
+    }
+)
+
+TEXTS = {
+    Cause.NEW_DYNAMIC_MEMBER: "{member} joined as a new dynamic member",
+    Cause.NEW_STATIC_MEMBER: "{member} joined as a new static member",
+    Cause.METADATA_CHANGED: "{member} rejoined with another subscription or other protocols",
+    Cause.LEADER_REJOINED: "the leader {member} rejoined, which asks for a new assignment",
+    Cause.STATIC_REPLACEMENT_CHANGED_PROTOCOL: "{member} restarted with other protocols, which changes the selected one",
+    Cause.STATIC_REPLACEMENT_DURING_SYNC: "{member} restarted while the leader was computing the assignment",
+    Cause.SESSION_EXPIRED: "{member} was not heard from within its session timeout",
+    Cause.SYNC_TIMED_OUT: "{member} joined but did not ask for its assignment in time",
+    Cause.MEMBER_LEFT: "{member} left the group",
+    Cause.MEMBER_REMOVED_BY_ADMIN: "{member} was removed by its instance id, as an administrator does",
+    Cause.PENDING_MEMBER_LEFT: "{member} left before it had joined",
+    Cause.ASSIGNMENT_NOT_STORED: "the assignment from {member} could not be stored",
+    Cause.OVER_CAPACITY: "the group was loaded with more members than group.max.size allows",
+    Cause.REJOINED: "{member} rejoined",
+    Cause.STATIC_REPLACEMENT_DURING_JOIN: "{member} restarted during the join phase",
+    Cause.NOT_REJOINED: "{member} did not rejoin in time and was dropped",
+    Cause.FIRST_JOIN_TIMED_OUT: "{member} waited five minutes for its first join and was dropped",
+    Cause.ALL_JOINED: "all expected members had joined",
+    Cause.JOIN_PHASE_TIMED_OUT: "the rebalance timeout was up",
+    Cause.INITIAL_DELAY_ELAPSED: "the initial rebalance delay was over",
+    Cause.ASSIGNMENT_RECEIVED: "the leader {member} sent the assignment",
+    Cause.STATIC_RESTART_ABSORBED: "{member} restarted and kept its partitions",
+    Cause.GROUP_CREATED: "the group was created",
+    Cause.GROUP_DELETED: "the group was deleted",
+    Cause.GROUP_EXPIRED: "the empty group expired",
+    Cause.GROUP_FULL: "{member} was refused, the group has group.max.size members",
+    Cause.PROTOCOL_MISMATCH: "{member} was refused, it has no protocol in common with the group",
+    Cause.UNKNOWN_MEMBER: "{member} was refused, its member id is not known here",
+    Cause.INSTANCE_FENCED: "{member} was fenced, another process has its instance id",
+    Cause.UNKNOWN: "a cause that this version does not know",
+}

@@ -1,0 +1,218 @@
+"""The facts. One class per event type, named in the past tense, each with an Avro schema of the same name.
+
+What belongs here: the typed form of `schemas/v*/`. What an event does to a group stands in `evolve.py`, how it
+becomes bytes in `codec.py`, under which key it is kept in `keys.py`.
+
+Every event carries the whole new value of its entity (no deltas: the topic is compacted) and `why` it came about.
+A transition is the events that one input led to; it ends with an event on the group's own key, so that the highest
+`seq` survives any compaction. All times are wall clock in ms, all durations ms.
+"""
+
+import msgspec
+
+from events.causes import Cause
+from events.ids import GroupId, GroupInstanceId, MemberId
+from events.state import GroupImage, Member
+
+
+class Why(msgspec.Struct, frozen=True, kw_only=True):
+    """What led to a transition; one value for all its events. See schemas/v1 for each field."""
+
+    cause: Cause
+    member_id: MemberId | None = None
+    group_instance_id: GroupInstanceId | None = None
+    client_id: str | None = None
+    client_host: str | None = None
+    principal: str | None = None
+    api_key: int | None = None
+    api_version: int | None = None
+    client_reason: str | None = None
+    arrived_ms: int
+    decided_ms: int
+    parked_ms: int = 0
+
+
+class Event(msgspec.Struct, frozen=True, kw_only=True):
+    """What all events of groups share: (group_id, incarnation, seq) names the event for ever."""
+
+    group_id: GroupId
+    incarnation: int
+    seq: int
+    owner_epoch: int
+
+
+class GroupEvent(Event, frozen=True, kw_only=True):
+    """An event on the group's own key."""
+
+    group: GroupImage
+
+
+class GroupCreated(GroupEvent, frozen=True, kw_only=True):
+    why: Why
+
+
+class GroupAdvanced(GroupEvent, frozen=True, kw_only=True):
+    """A transition touched members alone."""
+
+    why: Why
+
+
+class RebalanceStarted(GroupEvent, frozen=True, kw_only=True):
+    """The join phase began; `why.cause` is the trigger."""
+
+    timeout_ms: int
+    why: Why
+
+
+class JoinPhaseCompleted(GroupEvent, frozen=True, kw_only=True):
+    """The next generation began; `absent` static members are in it although they did not rejoin."""
+
+    absent: tuple[MemberId, ...]
+    timed_out: bool
+    why: Why
+
+
+class GroupStabilized(GroupEvent, frozen=True, kw_only=True):
+    why: Why
+
+
+class GroupEmptied(GroupEvent, frozen=True, kw_only=True):
+    why: Why
+
+
+class GroupDeleted(GroupEvent, frozen=True, kw_only=True):
+    """A tombstone of the group's key follows in the same batch."""
+
+    why: Why
+
+
+class JoinRefused(GroupEvent, frozen=True, kw_only=True):
+    error_code: int
+    suppressed: int
+    why: Why
+
+
+class MemberFenced(GroupEvent, frozen=True, kw_only=True):
+    """Two processes claim one identity; the event names both."""
+
+    error_code: int
+    current_member_id: MemberId | None
+    current_client_id: str | None
+    current_client_host: str | None
+    suppressed: int
+    why: Why
+
+
+class MemberEvent(Event, frozen=True, kw_only=True):
+    """An event on a member's key: the instance id of a static member, the member id of a dynamic one."""
+
+    member: Member
+
+
+class MemberJoined(MemberEvent, frozen=True, kw_only=True):
+    last_seen_ms: int
+    longest_silence_ms: int
+    why: Why
+
+
+class MemberRejoined(MemberEvent, frozen=True, kw_only=True):
+    last_seen_ms: int
+    longest_silence_ms: int
+    why: Why
+
+
+class StaticMemberReplaced(MemberEvent, frozen=True, kw_only=True):
+    replaced_member_id: MemberId
+    replaced_client_id: str
+    replaced_client_host: str
+    last_seen_ms: int
+    longest_silence_ms: int
+    why: Why
+
+
+class MemberAssigned(MemberEvent, frozen=True, kw_only=True):
+    last_seen_ms: int
+    longest_silence_ms: int
+    why: Why
+
+
+class MemberRemoved(MemberEvent, frozen=True, kw_only=True):
+    """A tombstone of the member's key follows in the same batch."""
+
+    last_seen_ms: int
+    longest_silence_ms: int
+    why: Why
+
+
+class PartitionEvent(msgspec.Struct, frozen=True, kw_only=True):
+    """An event on the partition itself: who owned it, since when."""
+
+    partition: int
+    owner_epoch: int
+    owner: str
+
+
+class CoordinatorElected(PartitionEvent, frozen=True, kw_only=True):
+    """The fence record: written with the new epoch before the partition is read."""
+
+    elected_ms: int
+    version: str
+    format_level: int
+    settings: dict[str, str]
+
+
+class CoordinatorReady(PartitionEvent, frozen=True, kw_only=True):
+    ready_ms: int
+    took_ms: int
+    events_read: int
+    groups: int
+    members: int
+    incarnation_max: int
+
+
+class CoordinatorPaused(PartitionEvent, frozen=True, kw_only=True):
+    paused_ms: int
+    late_ms: int
+    sessions: int
+
+
+class CoordinatorStopped(PartitionEvent, frozen=True, kw_only=True):
+    stopped_ms: int
+
+
+AnyMemberEvent = MemberJoined | MemberRejoined | StaticMemberReplaced | MemberAssigned | MemberRemoved
+AnyGroupEvent = (
+    GroupCreated
+    | GroupAdvanced
+    | RebalanceStarted
+    | JoinPhaseCompleted
+    | GroupStabilized
+    | GroupEmptied
+    | GroupDeleted
+    | JoinRefused
+    | MemberFenced
+)
+AnyEvent = AnyGroupEvent | AnyMemberEvent
+AnyPartitionEvent = CoordinatorElected | CoordinatorReady | CoordinatorPaused | CoordinatorStopped
+AnyRecordedEvent = AnyEvent | AnyPartitionEvent
+
+EVENT_TYPES: tuple[type[AnyRecordedEvent], ...] = (
+    GroupCreated,
+    GroupAdvanced,
+    RebalanceStarted,
+    JoinPhaseCompleted,
+    GroupStabilized,
+    GroupEmptied,
+    GroupDeleted,
+    JoinRefused,
+    MemberFenced,
+    MemberJoined,
+    MemberRejoined,
+    StaticMemberReplaced,
+    MemberAssigned,
+    MemberRemoved,
+    CoordinatorElected,
+    CoordinatorReady,
+    CoordinatorPaused,
+    CoordinatorStopped,
+)

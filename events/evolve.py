@@ -1,0 +1,78 @@
+"""The only way to change hard state: one event applied to one group.
+
+The live path and the takeover path both come through here. Nothing here decides: an event is a fact, and what is
+missing before it (compacted away) is never an error, since every event carries the whole value of its entity.
+"""
+
+from collections.abc import Iterable
+
+from events.events import (
+    AnyEvent,
+    GroupDeleted,
+    GroupEvent,
+    MemberEvent,
+    MemberRemoved,
+)
+from events.ids import GroupInstanceId, MemberId
+from events.state import Group, GroupState, Member, new_group
+
+
+def evolve(group: Group, events: Iterable[AnyEvent]) -> Group:
+    """The group after the events; the given group stays as it is."""
+    evolved = group.copy()
+    for event in events:
+        apply(evolved, event)
+    return evolved
+
+
+def first(event: AnyEvent) -> Group:
+    """The group of which this event is the first one known, with the event applied."""
+    group = new_group(event.group_id, incarnation=event.incarnation, wall_ms=0)
+    apply(group, event)
+    return group
+
+
+def apply(group: Group, event: AnyEvent) -> None:
+    """Change the group in place. Only `evolve`, the projector and a turn of the rules call this, on their own copy."""
+    if event.incarnation != group.incarnation:
+        if event.incarnation < group.incarnation:
+            return  # a leftover of an earlier life of the same group id
+        _forget(group)
+        group.incarnation = event.incarnation
+    group.seq = event.seq
+    if isinstance(event, MemberEvent):
+        if isinstance(event, MemberRemoved):
+            remove_member(group, event.member.member_id, event.member.group_instance_id)
+        else:
+            _put_member(group, event.member)
+    elif isinstance(event, GroupEvent):
+        group.image = event.group
+        if isinstance(event, GroupDeleted):
+            _forget(group)
+
+
+def remove_member(group: Group, member_id: MemberId, group_instance_id: GroupInstanceId | None) -> None:
+    """Take a member out; one that is not there is no error (known bug L1). A tombstone does this, too."""
+    if group_instance_id is not None:
+        member_id = group.instances.pop(group_instance_id, member_id)
+    group.members.pop(member_id, None)
+
+
+def _put_member(group: Group, member: Member) -> None:
+    instance = member.group_instance_id
+    if instance is not None:
+        previous = group.instances.get(instance)
+        if previous is not None and previous != member.member_id:
+            group.members.pop(previous, None)
+        group.instances[instance] = member.member_id
+    group.members[member.member_id] = member
+
+
+def _forget(group: Group) -> None:
+    group.members.clear()
+    group.instances.clear()
+
+
+def is_gone(group: Group) -> bool:
+    """Whether the group was deleted: nothing of it is to be kept."""
+    return group.state is GroupState.DEAD

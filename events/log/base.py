@@ -1,0 +1,103 @@
+"""The contract of an event log: what the coordinator and the replay tool may rely on, whatever keeps the events.
+
+A log has partitions. One writer at a time *claims* a partition and thereby deposes the one before it; anyone may
+read. An append is durable when it returns, and each transition in it is there wholly or not at all.
+
+Errors, by who is at fault:
+
+    LogError
+      LogMismatch     the log is not what its settings say, or not ours: refuse to start
+      LogUnavailable  the log cannot be reached, or an append's outcome stayed unknown until the limit
+      Deposed         another writer has claimed the partition: give it up at once
+
+A transition that is refused for good (too large) is no exception, since its neighbours in the same append are well:
+it is the `AppendRefused` in the append's verdicts.
+"""
+
+from collections.abc import AsyncIterator, Sequence
+from typing import Protocol
+
+import msgspec
+
+from events.records import StoredRecord, Transition
+
+
+class LogError(Exception):
+    """Something is wrong with the log itself."""
+
+
+class LogMismatch(LogError):
+    """The log contradicts its settings; the message names the setting, both values and the way out."""
+
+
+class LogUnavailable(LogError):
+    """The log cannot be reached. What was being appended may or may not be there."""
+
+
+class Deposed(LogError):
+    """Another writer has claimed the partition since."""
+
+    def __init__(self, partition: int, epoch: int) -> None:
+        super().__init__(f"partition {partition}: the writer of epoch {epoch} was deposed by a newer one")
+        self.partition = partition
+        self.epoch = epoch
+
+
+class AppendRefused(msgspec.Struct, frozen=True, kw_only=True):
+    """The verdict on one transition that can never be stored: it is over the limit."""
+
+    size_bytes: int
+    limit_bytes: int
+
+
+class LogWriter(Protocol):
+    """The right to append to one partition, until another writer claims it."""
+
+    @property
+    def partition(self) -> int: ...
+
+    @property
+    def epoch(self) -> int:
+        """Grows with each claim of the partition."""
+        ...
+
+    async def append(self, transitions: Sequence[Transition]) -> Sequence[AppendRefused | None]:
+        """Append in order; return when durable, with a verdict for each transition (None: it is there).
+
+        One append at a time. Raises Deposed or LogUnavailable; then nothing is known about this append.
+        """
+        ...
+
+
+class EventLog(Protocol):
+    """One log, opened. `location` names it in messages: a topic or a file."""
+
+    @property
+    def location(self) -> str: ...
+
+    @property
+    def partitions(self) -> int: ...
+
+    async def open(self) -> None:
+        """Connect, make the log if it is missing and may be made, check its settings. Raises LogError."""
+        ...
+
+    async def close(self) -> None: ...
+
+    async def claim(self, partition: int) -> LogWriter:
+        """Depose the writer before, so that from the new writer's first append on it can append no more.
+
+        A claimer must append something (its fence record) before it trusts what it reads as complete.
+        """
+        ...
+
+    async def end_offset(self, partition: int) -> int:
+        """One past the last durable record."""
+        ...
+
+    def read(self, partition: int, *, start: int = 0, end: int | None = None) -> AsyncIterator[Sequence[StoredRecord]]:
+        """Chunks of records in offset order, from `start` up to `end` (exclusive; default: the end at the call).
+
+        Offsets may have gaps where compaction removed records. Reading disturbs no writer.
+        """
+        ...

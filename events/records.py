@@ -1,0 +1,59 @@
+"""What a log stores: records, each a key and a value, in partitions. And the errors of a history that cannot be read.
+
+    EventsError
+      BrokenRecord        one record cannot be understood; names topic or file, partition and offset
+        UnknownEventType  ... because its schema is not known here: a newer version wrote it
+        UndecodableKey    ... its key cannot be read, so not even the group is known
+      LogTooNew           the log's format level is above what this version knows
+"""
+
+
+import msgspec
+
+
+
+class Record(msgspec.Struct, frozen=True):
+    """A key and a value as bytes; a value of None is a tombstone."""
+
+    key: bytes
+    value: bytes | None
+
+
+Transition = tuple[Record, ...]
+"""The records that are in the log all together or not at all."""
+
+
+class StoredRecord(msgspec.Struct, frozen=True):
+    """A record where it stands in a log. `timestamp_ms` is the wall clock of its append."""
+
+    partition: int
+    offset: int
+    timestamp_ms: int
+    key: bytes
+    value: bytes | None
+
+
+class EventsError(Exception):
+    """A history cannot be used as it is."""
+
+
+class BrokenRecord(EventsError):
+    """One record cannot be understood. `partition` and `offset` say where it stands."""
+
+    def __init__(self, reason: str, *, partition: int = -1, offset: int = -1) -> None:
+        super().__init__(f"partition {partition}, offset {offset}: {reason}" if offset >= 0 else reason)
+        self.reason = reason
+        self.partition = partition
+        self.offset = offset
+
+
+class UnknownEventType(BrokenRecord):
+    """The value's schema is not known here."""
+
+
+class UndecodableKey(BrokenRecord):
+    """The key cannot be read."""
+
+
+class LogTooNew(EventsError):
+    """The log may hold events that this version does not know."""

@@ -1,0 +1,139 @@
+"""Hard state: what the events of a group add up to. Soft state (parked requests, deadlines) is not here.
+
+Invariants, numbered:
+
+ 1. `members` is keyed by each member's own member_id.
+ 2. `instances` maps the instance id of every static member to its member id, and nothing else (KIP-345).
+ 3. `image.leader_id` is a member id, or None when there is no member.
+ 4. Empty and Dead have no members.
+ 5. `seq` is that of the last event applied.
+ 6. A member's assignment counts only if it was made for `image.assigned_generation_id`: a rebalance that starts
+    while assignments are awaited (RB1) invalidates all of them by rewriting the group's record alone, so that no
+    event has to be understood together with another one, whatever compaction has left.
+
+`GroupImage`, `Member` and `Protocol` are the very records that events carry. `Group` is the one value that is not
+frozen: `evolve.py`, and nothing else, changes it, on copies of its own.
+"""
+
+from enum import StrEnum, unique
+
+import msgspec
+
+from events.ids import GroupId, GroupInstanceId, MemberId
+
+NO_GENERATION = -1
+
+
+@unique
+class GroupState(StrEnum):
+    """Exactly Kafka's names (S1)."""
+
+    EMPTY = "Empty"
+    PREPARING_REBALANCE = "PreparingRebalance"
+    COMPLETING_REBALANCE = "CompletingRebalance"
+    STABLE = "Stable"
+    DEAD = "Dead"
+
+
+class Protocol(msgspec.Struct, frozen=True, kw_only=True):
+    """One entry of a member's protocol list: an assignor and the member's opaque metadata for it."""
+
+    name: str
+    metadata: bytes
+
+
+class Member(msgspec.Struct, frozen=True, kw_only=True):
+    """A member, whole. Times: wall clock for `joined_ms`, durations otherwise, in ms."""
+
+    member_id: MemberId
+    group_instance_id: GroupInstanceId | None
+    client_id: str
+    client_host: str
+    principal: str
+    session_timeout_ms: int
+    rebalance_timeout_ms: int
+    protocols: tuple[Protocol, ...]
+    assignment: bytes
+    assigned_generation_id: int
+    joined_ms: int
+
+    def metadata_for(self, protocol_name: str | None) -> bytes:
+        """The member's metadata for the protocol; empty when it does not offer it."""
+        for protocol in self.protocols:
+            if protocol.name == protocol_name:
+                return protocol.metadata
+        return b""
+
+
+class GroupImage(msgspec.Struct, frozen=True, kw_only=True):
+    """The group's own record, whole."""
+
+    state: GroupState
+    previous_state: GroupState
+    state_since_ms: int
+    generation_id: int
+    protocol_type: str | None
+    protocol_name: str | None
+    leader_id: MemberId | None
+    assigned_generation_id: int
+
+
+class Group(msgspec.Struct, kw_only=True):
+    """A group as its events have made it. Written by `evolve` alone."""
+
+    group_id: GroupId
+    incarnation: int
+    seq: int
+    image: GroupImage
+    members: dict[MemberId, Member]
+    instances: dict[GroupInstanceId, MemberId]
+
+    @property
+    def state(self) -> GroupState:
+        return self.image.state
+
+    @property
+    def generation_id(self) -> int:
+        return self.image.generation_id
+
+    @property
+    def leader_id(self) -> MemberId | None:
+        return self.image.leader_id
+
+    def assignment_of(self, member: Member) -> bytes:
+        """The member's assignment, or empty bytes when it is no longer valid (invariant 6)."""
+        if member.assigned_generation_id == self.image.assigned_generation_id:
+            return member.assignment
+        return b""
+
+    def copy(self) -> "Group":
+        """A copy whose dictionaries are its own."""
+        return Group(
+            group_id=self.group_id,
+            incarnation=self.incarnation,
+            seq=self.seq,
+            image=self.image,
+            members=self.members.copy(),
+            instances=self.instances.copy(),
+        )
+
+
+def new_group(group_id: GroupId, *, incarnation: int, wall_ms: int) -> Group:
+    """A group before its first event (S3)."""
+    return Group(
+        group_id=group_id,
+        incarnation=incarnation,
+        seq=0,
+        image=GroupImage(
+            state=GroupState.EMPTY,
+            previous_state=GroupState.EMPTY,
+            state_since_ms=wall_ms,
+            generation_id=0,
+            protocol_type=None,
+            protocol_name=None,
+            leader_id=None,
+            assigned_generation_id=NO_GENERATION,
+        ),
+        members={},
+        instances={},
+    )
