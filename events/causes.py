@@ -78,7 +78,7 @@ TEXTS = {
     Cause.NEW_STATIC_MEMBER: "{member} joined as a new static member",
     Cause.METADATA_CHANGED: "{member} rejoined with another subscription or other protocols",
     Cause.LEADER_REJOINED: "the leader {member} rejoined, which asks for a new assignment",
-    Cause.STATIC_REPLACEMENT_CHANGED_PROTOCOL: "{member} restarted with other protocols, which changes the selected one",
+    Cause.STATIC_REPLACEMENT_CHANGED_PROTOCOL: "{member} restarted with other protocols, so another one is selected",
     Cause.STATIC_REPLACEMENT_DURING_SYNC: "{member} restarted while the leader was computing the assignment",
     Cause.SESSION_EXPIRED: "{member} was not heard from within its session timeout",
     Cause.SYNC_TIMED_OUT: "{member} joined but did not ask for its assignment in time",

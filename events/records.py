@@ -1,15 +1,13 @@
 """What a log stores: records, each a key and a value, in partitions. And the errors of a history that cannot be read.
 
-    EventsError
-      BrokenRecord        one record cannot be understood; names topic or file, partition and offset
-        UnknownEventType  ... because its schema is not known here: a newer version wrote it
-        UndecodableKey    ... its key cannot be read, so not even the group is known
-      LogTooNew           the log's format level is above what this version knows
+EventsError
+  BrokenRecord        one record cannot be understood; names topic or file, partition and offset
+    UnknownEventType  ... because its schema is not known here: a newer version wrote it
+    UndecodableKey    ... its key cannot be read, so not even the group is known
+  LogTooNew           the log's format level is above what this version knows
 """
 
-
 import msgspec
-
 
 
 class Record(msgspec.Struct, frozen=True):

@@ -1,0 +1,47 @@
+"""DescribeGroups and DeleteGroups, for one group each."""
+
+from kio.schema.errors import ErrorCode
+
+from coordinator.group.commands import DeleteGroup
+from coordinator.group.outcomes import DeleteGroupOutcome, DescribedMember, DescribeGroupOutcome
+from coordinator.group.turn import Turn
+from events.causes import Cause
+from events.events import GroupDeleted
+from events.ids import UNKNOWN_MEMBER_ID
+from events.state import Group, GroupState
+
+
+def describe(group: Group | None) -> DescribeGroupOutcome:
+    """DG1 to DG4: metadata and protocol are shown in Stable alone; assignments as long as they are valid."""
+    if group is None:
+        return DescribeGroupOutcome(error=ErrorCode.group_id_not_found, state=GroupState.DEAD)
+    image = group.image
+    protocol_name = image.protocol_name if image.state is GroupState.STABLE else None
+    return DescribeGroupOutcome(
+        state=image.state,
+        protocol_type=image.protocol_type or "",
+        protocol_name=protocol_name or "",
+        members=tuple(
+            DescribedMember(
+                member_id=member.member_id,
+                group_instance_id=member.group_instance_id,
+                client_id=member.client_id,
+                client_host=member.client_host,
+                metadata=member.metadata_for(protocol_name),
+                assignment=group.assignment_of(member),
+            )
+            for member in group.members.values()
+        ),
+    )
+
+
+def delete_group(turn: Turn, command: DeleteGroup) -> None:
+    """DL1: an Empty group goes; one with members does not."""
+    if turn.image.state is not GroupState.EMPTY:
+        turn.reply(command.caller, DeleteGroupOutcome(error=ErrorCode.non_empty_group))
+        return
+    turn.because(Cause.GROUP_DELETED, command.caller, UNKNOWN_MEMBER_ID, None)
+    turn.enter(GroupState.DEAD)
+    turn.record(GroupDeleted)
+    turn.soft.pending.clear()
+    turn.reply(command.caller, DeleteGroupOutcome(error=ErrorCode.none))

@@ -1,0 +1,256 @@
+"""decide(): one command, one decision. Reads top to bottom as the table of commands.
+
+A decision is a value. It says which events have to be durable before its replies may leave, and what the group and
+its soft state are from then on. If the events cannot be stored, the decision is thrown away.
+"""
+
+from typing import assert_never
+
+import msgspec
+from kio.schema.errors import ErrorCode
+
+from coordinator.group.admin import delete_group, describe
+from coordinator.group.commands import (
+    AnyCommand,
+    CheckCapacity,
+    CommitOffsets,
+    Deadline,
+    DeleteGroup,
+    DeleteOffsets,
+    DescribeGroup,
+    EndJoinPhase,
+    EndSyncPhase,
+    ExpirePendingMember,
+    ExpireSession,
+    Heartbeat,
+    JoinGroup,
+    LeaveGroup,
+    RejectAssignment,
+    Request,
+    SyncGroup,
+)
+from coordinator.group.heartbeat import heartbeat_error
+from coordinator.group.identity import note_if_fenced
+from coordinator.group.join import create_group, join_group, refuse_before_lookup
+from coordinator.group.leave import leave_group, leave_unknown_group
+from coordinator.group.offsets import OffsetsChange, accepted_offsets, judge_commit, judge_deletion
+from coordinator.group.outcomes import (
+    CommitOffsetsOutcome,
+    DeleteGroupOutcome,
+    DeleteOffsetsOutcome,
+    HeartbeatOutcome,
+    JoinGroupOutcome,
+    LeaveGroupOutcome,
+    Outcome,
+    Reply,
+    SyncGroupOutcome,
+)
+from coordinator.group.rebalance import prepare_rebalance
+from coordinator.group.settings import GroupSettings
+from coordinator.group.soft import Session, Soft
+from coordinator.group.sync import reject_assignment, sync_group
+from coordinator.group.timers import run_deadline
+from coordinator.group.turn import Moment, Turn
+from events.causes import Cause
+from events.events import AnyEvent
+from events.evolve import is_gone
+from events.ids import UNKNOWN_MEMBER_ID
+from events.state import Group, GroupState, new_group
+
+
+class Decision(msgspec.Struct, frozen=True, kw_only=True):
+    """What follows from one command.
+
+    `group` is None when there is no such group (any more). `heard` is the session to touch at the request's arrival.
+    `offsets` is to be made durable after the events, and before the replies leave.
+    """
+
+    events: tuple[AnyEvent, ...] = ()
+    replies: tuple[Reply, ...] = ()
+    group: Group | None
+    soft: Soft
+    heard: Session | None = None
+    offsets: OffsetsChange | None = None
+
+
+def decide(command: AnyCommand, group: Group | None, soft: Soft, moment: Moment, settings: GroupSettings) -> Decision:
+    """What the command leads to. Changes neither `group` nor `soft`."""
+    match command:
+        case JoinGroup():
+            return _decide_join(command, group, soft, moment, settings)
+        case Heartbeat():
+            return _decide_heartbeat(command, group, soft, moment, settings)
+        case CommitOffsets():
+            return _decide_commit(command, group, soft, moment, settings)
+        case DeleteOffsets():
+            return _decide_deletion(command, group, soft)
+        case DescribeGroup():
+            return _answer(command, describe(group), group, soft)
+        case SyncGroup() | LeaveGroup() | DeleteGroup():
+            if group is None or not command.group_id:
+                return _answer(command, _without_group(command), group, soft)
+        case ExpireSession() | ExpirePendingMember() | EndJoinPhase() | EndSyncPhase():
+            pass
+        case RejectAssignment() | CheckCapacity():
+            pass
+        case _:
+            assert_never(command)
+    if group is None:
+        return Decision(group=None, soft=soft)
+    turn = Turn(group.copy(), soft.copy(), moment, settings)
+    _take(turn, command)
+    return _decision(turn)
+
+
+def _take(
+    turn: Turn, command: SyncGroup | LeaveGroup | DeleteGroup | Deadline | RejectAssignment | CheckCapacity
+) -> None:
+    """The commands that need a group and may change it."""
+    match command:
+        case SyncGroup():
+            sync_group(turn, command)
+        case LeaveGroup():
+            leave_group(turn, command)
+        case DeleteGroup():
+            delete_group(turn, command)
+        case RejectAssignment():
+            reject_assignment(turn, command.sync, command.error)
+        case CheckCapacity():
+            _check_capacity(turn)
+        case ExpireSession() | ExpirePendingMember() | EndJoinPhase() | EndSyncPhase():
+            run_deadline(turn, command)
+
+
+def _decision(turn: Turn) -> Decision:
+    turn.finish()
+    gone = is_gone(turn.group)
+    return Decision(
+        events=tuple(turn.events),
+        replies=tuple(turn.replies),
+        group=None if gone else turn.group,
+        soft=turn.soft,
+        offsets=OffsetsChange(group_id=turn.group.group_id, all_deleted=True) if gone else None,
+    )
+
+
+def _answer(
+    command: Request, outcome: Outcome, group: Group | None, soft: Soft, heard: Session | None = None
+) -> Decision:
+    return Decision(replies=(Reply(command.caller.request_id, outcome),), group=group, soft=soft, heard=heard)
+
+
+def _decide_join(
+    command: JoinGroup, group: Group | None, soft: Soft, moment: Moment, settings: GroupSettings
+) -> Decision:
+    refused = refuse_before_lookup(command, settings)
+    if refused is None and group is None and command.member_id != UNKNOWN_MEMBER_ID:
+        refused = JoinGroupOutcome(error=ErrorCode.unknown_member_id, member_id=command.member_id)  # J1
+    if refused is not None:
+        return _answer(command, refused, group, soft)
+    if group is None:
+        group = new_group(command.group_id, incarnation=moment.incarnation, wall_ms=moment.wall_ms)
+        turn = Turn(group, soft.copy(), moment, settings)
+        create_group(turn, command.caller, command.reason)
+    else:
+        turn = Turn(group.copy(), soft.copy(), moment, settings)
+    join_group(turn, command)
+    return _decision(turn)
+
+
+def _decide_heartbeat(
+    command: Heartbeat, group: Group | None, soft: Soft, moment: Moment, settings: GroupSettings
+) -> Decision:
+    if not command.group_id:
+        return _answer(command, HeartbeatOutcome(error=ErrorCode.invalid_group_id), group, soft)
+    if group is None:
+        return _answer(command, HeartbeatOutcome(error=ErrorCode.unknown_member_id), group, soft)
+    error = heartbeat_error(group, command)
+    if error is ErrorCode.fenced_instance_id:
+        turn = Turn(group.copy(), soft.copy(), moment, settings)
+        note_if_fenced(turn, error, command.caller, command.member_id, command.group_instance_id)
+        turn.reply(command.caller, HeartbeatOutcome(error=error))
+        return _decision(turn)
+    fed = error in (ErrorCode.none, ErrorCode.rebalance_in_progress)
+    heard = soft.sessions.get(command.member_id) if fed else None
+    return _answer(command, HeartbeatOutcome(error=error), group, soft, heard)
+
+
+def _decide_commit(
+    command: CommitOffsets, group: Group | None, soft: Soft, moment: Moment, settings: GroupSettings
+) -> Decision:
+    outcome = judge_commit(group, command, settings)
+    accepted = outcome.error is ErrorCode.none
+    offsets = accepted_offsets(command, outcome) if accepted else None
+    if group is None and accepted:
+        # A simple consumer's group has no members ever, but it is listed, described and deleted like any other (OC1).
+        turn = Turn(
+            new_group(command.group_id, incarnation=moment.incarnation, wall_ms=moment.wall_ms),
+            soft.copy(),
+            moment,
+            settings,
+        )
+        create_group(turn, command.caller)
+    elif group is not None and outcome.error is ErrorCode.fenced_instance_id:
+        turn = Turn(group.copy(), soft.copy(), moment, settings)
+        note_if_fenced(turn, outcome.error, command.caller, command.member_id, command.group_instance_id)
+    else:
+        fed = accepted and group is not None and group.state is not GroupState.EMPTY
+        heard = soft.sessions.get(command.member_id) if fed else None
+        return msgspec.structs.replace(_answer(command, outcome, group, soft, heard), offsets=offsets)
+    turn.reply(command.caller, outcome)
+    return msgspec.structs.replace(_decision(turn), offsets=offsets)
+
+
+def _decide_deletion(command: DeleteOffsets, group: Group | None, soft: Soft) -> Decision:
+    outcome = judge_deletion(group, soft, command)
+    decision = _answer(command, outcome, group, soft)
+    if outcome.error is not ErrorCode.none:
+        return decision
+    deleted = tuple(key for key in command.partitions if key not in outcome.refused)
+    return msgspec.structs.replace(decision, offsets=OffsetsChange(group_id=command.group_id, deleted=deleted))
+
+
+def _without_group(command: SyncGroup | LeaveGroup | DeleteGroup) -> Outcome:
+    """The answer when there is no such group, or no group id at all (G17, G29, SG1, DL1)."""
+    no_id = not command.group_id
+    match command:
+        case SyncGroup():
+            return SyncGroupOutcome(error=ErrorCode.invalid_group_id if no_id else ErrorCode.unknown_member_id)
+        case LeaveGroup():
+            return LeaveGroupOutcome(error=ErrorCode.invalid_group_id) if no_id else leave_unknown_group(command)
+        case DeleteGroup():
+            return DeleteGroupOutcome(error=ErrorCode.group_id_not_found)
+
+
+def _check_capacity(turn: Turn) -> None:
+    """X8, LD10."""
+    crowded = len(turn.group.members) > turn.settings.max_size
+    if crowded and turn.image.state in (GroupState.STABLE, GroupState.COMPLETING_REBALANCE):
+        turn.because_time_passed(Cause.OVER_CAPACITY, turn.now_ms)
+        prepare_rebalance(turn)
+
+
+def failed(command: AnyCommand, error: ErrorCode) -> tuple[Reply, ...]:
+    """The answer to a request whose decision could not be made durable, or that cannot be decided here."""
+    match command:
+        case JoinGroup():
+            outcome: Outcome = JoinGroupOutcome(error=error, member_id=command.member_id)
+        case SyncGroup():
+            outcome = SyncGroupOutcome(error=error)
+        case Heartbeat():
+            outcome = HeartbeatOutcome(error=error)
+        case LeaveGroup():
+            outcome = LeaveGroupOutcome(error=error)
+        case CommitOffsets():
+            outcome = CommitOffsetsOutcome(error=error)
+        case DeleteOffsets():
+            outcome = DeleteOffsetsOutcome(error=error)
+        case DescribeGroup():
+            outcome = msgspec.structs.replace(describe(None), error=error)
+        case DeleteGroup():
+            outcome = DeleteGroupOutcome(error=error)
+        case Deadline() | RejectAssignment() | CheckCapacity():
+            return ()
+        case _:
+            assert_never(command)
+    return (Reply(command.caller.request_id, outcome),)

@@ -1,0 +1,110 @@
+"""What goes out: answers before they get a version. A client's broken rule is an outcome with an error code."""
+
+import msgspec
+from kio.schema.errors import ErrorCode
+
+from events.ids import GroupInstanceId, MemberId
+from events.state import NO_GENERATION, GroupState
+
+
+class JoinedMember(msgspec.Struct, frozen=True, kw_only=True):
+    """A member as the leader sees it."""
+
+    member_id: MemberId
+    group_instance_id: GroupInstanceId | None
+    metadata: bytes
+
+
+class JoinGroupOutcome(msgspec.Struct, frozen=True, kw_only=True):
+    """The defaults are those of every error (W12)."""
+
+    error: ErrorCode = ErrorCode.none
+    member_id: MemberId
+    generation_id: int = NO_GENERATION
+    protocol_type: str | None = None
+    protocol_name: str | None = None
+    leader_id: MemberId = MemberId("")
+    skip_assignment: bool = False
+    members: tuple[JoinedMember, ...] = ()
+
+
+class SyncGroupOutcome(msgspec.Struct, frozen=True, kw_only=True):
+    """The defaults are those of every error (W14)."""
+
+    error: ErrorCode = ErrorCode.none
+    protocol_type: str | None = None
+    protocol_name: str | None = None
+    assignment: bytes = b""
+
+
+class HeartbeatOutcome(msgspec.Struct, frozen=True, kw_only=True):
+    error: ErrorCode
+
+
+class LeftMember(msgspec.Struct, frozen=True, kw_only=True):
+    """Ids exactly as they were sent (L2)."""
+
+    member_id: MemberId
+    group_instance_id: GroupInstanceId | None
+    error: ErrorCode
+
+
+class LeaveGroupOutcome(msgspec.Struct, frozen=True, kw_only=True):
+    error: ErrorCode = ErrorCode.none
+    members: tuple[LeftMember, ...] = ()
+
+
+class CommitOffsetsOutcome(msgspec.Struct, frozen=True, kw_only=True):
+    """`error` stands for the whole group (OC13); `refused` has the partitions refused one by one (OC14)."""
+
+    error: ErrorCode
+    refused: dict[tuple[str, int], ErrorCode] = {}
+
+
+class DeleteOffsetsOutcome(msgspec.Struct, frozen=True, kw_only=True):
+    """`error` replaces all results; `refused` has the partitions that were not deleted."""
+
+    error: ErrorCode
+    refused: dict[tuple[str, int], ErrorCode] = {}
+
+
+class DescribedMember(msgspec.Struct, frozen=True, kw_only=True):
+    member_id: MemberId
+    group_instance_id: GroupInstanceId | None
+    client_id: str
+    client_host: str
+    metadata: bytes
+    assignment: bytes
+
+
+class DescribeGroupOutcome(msgspec.Struct, frozen=True, kw_only=True):
+    """`error` is 69 for a group that does not exist; below v6 that is shown as state Dead without an error (DG1)."""
+
+    error: ErrorCode = ErrorCode.none
+    state: GroupState | None = None
+    protocol_type: str = ""
+    protocol_name: str = ""
+    members: tuple[DescribedMember, ...] = ()
+
+
+class DeleteGroupOutcome(msgspec.Struct, frozen=True, kw_only=True):
+    error: ErrorCode
+
+
+Outcome = (
+    JoinGroupOutcome
+    | SyncGroupOutcome
+    | HeartbeatOutcome
+    | LeaveGroupOutcome
+    | CommitOffsetsOutcome
+    | DeleteOffsetsOutcome
+    | DescribeGroupOutcome
+    | DeleteGroupOutcome
+)
+
+
+class Reply(msgspec.Struct, frozen=True):
+    """An outcome on its way to the request it answers."""
+
+    request_id: int
+    outcome: Outcome

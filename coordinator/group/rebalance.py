@@ -1,0 +1,202 @@
+"""Rebalances: how one starts, how its join phase ends, who becomes leader, which protocol is chosen."""
+
+from collections import Counter
+from collections.abc import Iterable
+
+from events.consumer_protocol import subscribed_topics
+from kio.schema.errors import ErrorCode
+
+from coordinator.group.commands import Caller
+from coordinator.group.outcomes import JoinedMember, JoinGroupOutcome, SyncGroupOutcome
+from coordinator.group.soft import InitialDelay
+from coordinator.group.turn import Turn
+from events.causes import Cause
+from events.events import GroupEmptied, JoinPhaseCompleted, RebalanceStarted
+from events.ids import MemberId
+from events.state import NO_GENERATION, Group, GroupState, Member
+
+CONSUMER_PROTOCOL_TYPE = "consumer"
+
+
+# ---- starting ----------------------------------------------------------------------------------
+
+
+def prepare_rebalance(turn: Turn) -> None:
+    """Enter the join phase because of what the turn's `why` says (RB1 to RB5); a running one is tried for its end."""
+    state = turn.image.state
+    if state is GroupState.PREPARING_REBALANCE:
+        complete_join_phase_if_all_joined(turn)
+        return
+    if state is GroupState.COMPLETING_REBALANCE:
+        _send_syncs_back(turn)
+        turn.change(assigned_generation_id=NO_GENERATION)
+    turn.soft.sync_deadline_ms = None
+    turn.soft.unsynced.clear()
+    turn.enter(GroupState.PREPARING_REBALANCE)
+    if state is GroupState.EMPTY:
+        _start_initial_delay(turn)
+    else:
+        timeout_ms = rebalance_timeout_ms(turn.group)
+        turn.record(RebalanceStarted, timeout_ms=timeout_ms)
+        turn.soft.join_deadline_ms = turn.now_ms + timeout_ms
+        complete_join_phase_if_all_joined(turn)
+
+
+def _send_syncs_back(turn: Turn) -> None:
+    for member_id, caller in turn.soft.syncs.items():
+        turn.reply(caller, SyncGroupOutcome(error=ErrorCode.rebalance_in_progress))
+        turn.arm(member_id)
+    turn.soft.syncs.clear()
+
+
+def _start_initial_delay(turn: Turn) -> None:
+    """KIP-134: wait for more members before the first generation (I1)."""
+    delay_ms = turn.settings.initial_rebalance_delay_ms
+    turn.record(RebalanceStarted, timeout_ms=delay_ms)
+    remaining_ms = max(rebalance_timeout_ms(turn.group) - delay_ms, 0)
+    turn.soft.initial_delay = InitialDelay(delay_ms=delay_ms, remaining_ms=remaining_ms)
+    turn.soft.join_deadline_ms = turn.now_ms + delay_ms
+
+
+def is_initial_rebalance(turn: Turn) -> bool:
+    """Whether the running join phase began in Empty; joins never end such a phase early (I7)."""
+    image = turn.image
+    return image.state is GroupState.PREPARING_REBALANCE and image.previous_state is GroupState.EMPTY
+
+
+def rebalance_timeout_ms(group: Group) -> int:
+    """The longest of the members' (S14); 0 without members. Taken as it comes, negative too (K2)."""
+    return max((member.rebalance_timeout_ms for member in group.members.values()), default=0)
+
+
+# ---- finishing the join phase ------------------------------------------------------------------
+
+
+def all_members_joined(turn: Turn) -> bool:
+    """Every member's join is parked, and no id handed out by KIP-394 is outstanding (S15)."""
+    return len(turn.soft.joins) == len(turn.group.members) and not turn.soft.pending
+
+
+def complete_join_phase_if_all_joined(turn: Turn) -> None:
+    """The early end, which an initial rebalance does not have (I7)."""
+    preparing = turn.image.state is GroupState.PREPARING_REBALANCE
+    if preparing and not is_initial_rebalance(turn) and all_members_joined(turn):
+        complete_join_phase(turn, Cause.ALL_JOINED)
+
+
+def complete_join_phase(turn: Turn, cause: Cause) -> None:
+    """RB6 to RB11: drop who did not come, begin the next generation, answer the parked joins."""
+    soft = turn.soft
+    soft.join_deadline_ms = None
+    _drop_absent_dynamic_members(turn)
+    if turn.group.members and not soft.joins:
+        # Only static members are left and none of them came: wait on, in the same generation (RB7).
+        soft.join_deadline_ms = turn.now_ms + rebalance_timeout_ms(turn.group)
+        return
+    soft.initial_delay = None
+    turn.change(generation_id=turn.image.generation_id + 1)
+    turn.and_so(cause, parked=soft.joins)
+    if turn.group.members:
+        _begin_sync_phase(turn, timed_out=cause is Cause.JOIN_PHASE_TIMED_OUT)
+    else:
+        become_empty(turn)
+
+
+def _drop_absent_dynamic_members(turn: Turn) -> None:
+    why = turn.why
+    absent = [m for m in turn.group.members.values() if m.member_id not in turn.soft.joins]
+    for member in absent:
+        if member.group_instance_id is None:
+            turn.because_time_passed(Cause.NOT_REJOINED, turn.now_ms, member)
+            turn.remove(member)
+    turn.why = why
+
+
+def become_empty(turn: Turn) -> None:
+    """The join phase ended without members (RB8): the protocol type is kept (S6)."""
+    turn.soft.subscribed_topics = frozenset()
+    turn.enter(GroupState.EMPTY, protocol_name=None, leader_id=None, assigned_generation_id=NO_GENERATION)
+    turn.record(GroupEmptied)
+
+
+def _begin_sync_phase(turn: Turn, *, timed_out: bool) -> None:
+    group, soft = turn.group, turn.soft
+    if turn.image.leader_id not in soft.joins:
+        turn.change(leader_id=turn.oldest_member(joined=True))  # RB13
+    turn.enter(GroupState.COMPLETING_REBALANCE, protocol_name=select_protocol(group.members.values()))
+    absent = tuple(sorted(member_id for member_id in group.members if member_id not in soft.joins))
+    turn.record(JoinPhaseCompleted, absent=absent, timed_out=timed_out)
+    soft.subscribed_topics = subscriptions(group)
+    for member_id in group.members:
+        turn.arm(member_id)
+        soft.unsynced.add(member_id)
+    for member_id, caller in soft.joins.items():
+        turn.reply(caller, joined(group, member_id))
+    soft.joins.clear()
+    soft.sync_deadline_ms = turn.now_ms + rebalance_timeout_ms(group)
+
+
+def joined(group: Group, member_id: MemberId, *, skip_assignment: bool = False) -> JoinGroupOutcome:
+    """The answer to a member of the current generation: the leader gets the members, the others none (J16)."""
+    image = group.image
+    is_leader = member_id == image.leader_id
+    return JoinGroupOutcome(
+        member_id=member_id,
+        generation_id=image.generation_id,
+        protocol_type=image.protocol_type,
+        protocol_name=image.protocol_name,
+        leader_id=image.leader_id or MemberId(""),
+        skip_assignment=skip_assignment,
+        members=members_for_leader(group) if is_leader else (),
+    )
+
+
+def members_for_leader(group: Group) -> tuple[JoinedMember, ...]:
+    """Every member, absent static ones too (J16, RB12)."""
+    protocol_name = group.image.protocol_name
+    return tuple(
+        JoinedMember(
+            member_id=member.member_id,
+            group_instance_id=member.group_instance_id,
+            metadata=member.metadata_for(protocol_name),
+        )
+        for member in group.members.values()
+    )
+
+
+def park_join(turn: Turn, member_id: MemberId, caller: Caller) -> None:
+    """Withhold the answer until the join phase ends; an earlier one of the same member is never answered (J13)."""
+    turn.soft.joins[member_id] = caller
+
+
+# ---- protocols ---------------------------------------------------------------------------------
+
+
+def supported_by_all(members: Iterable[Member]) -> set[str]:
+    """The names of the protocols that every member offers."""
+    offers = [{protocol.name for protocol in member.protocols} for member in members]
+    return set.intersection(*offers) if offers else set()
+
+
+def select_protocol(members: Iterable[Member]) -> str | None:
+    """Each member votes for the first protocol in its list that all support; the most votes win (S10).
+
+    A tie goes to the one that the member who joined first likes best; Kafka breaks it arbitrarily.
+    """
+    voters = sorted(members, key=lambda member: (member.joined_ms, member.member_id))
+    candidates = supported_by_all(voters)
+    votes = Counter(next((p.name for p in voter.protocols if p.name in candidates), None) for voter in voters)
+    return votes.most_common(1)[0][0] if votes else None
+
+
+def subscriptions(group: Group) -> frozenset[str] | None:
+    """The topics of all members, for protocol type consumer (S17); None: not known, so any topic may be subscribed."""
+    if group.image.protocol_type != CONSUMER_PROTOCOL_TYPE:
+        return None
+    topics: set[str] = set()
+    for member in group.members.values():
+        subscribed = subscribed_topics(member.metadata_for(group.image.protocol_name))
+        if subscribed is None:
+            return None
+        topics |= subscribed
+    return frozenset(topics)

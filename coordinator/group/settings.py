@@ -1,0 +1,17 @@
+"""The settings of the rules, by Kafka's names. How they are given (flag, file, environment) is not known here."""
+
+import msgspec
+
+INT32_MAX = 2**31 - 1
+NEW_MEMBER_JOIN_TIMEOUT_MS = 5 * 60 * 1000
+"""How long a new member's first join may be parked (K3, KAFKA-7610). A constant in Kafka, too."""
+
+
+class GroupSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """Each field stands for Kafka's setting in its comment; the defaults are Kafka's."""
+
+    initial_rebalance_delay_ms: int = 3_000  # group.initial.rebalance.delay.ms
+    min_session_timeout_ms: int = 6_000  # group.min.session.timeout.ms
+    max_session_timeout_ms: int = 1_800_000  # group.max.session.timeout.ms
+    max_size: int = INT32_MAX  # group.max.size
+    offset_metadata_max_bytes: int = 4_096  # offset.metadata.max.bytes

@@ -1,0 +1,96 @@
+"""Soft state: what a group knows and never writes.
+
+Parked requests, session deadlines, ids handed out by KIP-394 and not yet used, the timers of the two phases. All of it
+is gone after a takeover; `takeover.resume` makes it anew. All times here are monotonic ms.
+
+A decision works on a copy (`Soft.copy`). A `Session` is the one thing shared between the copies, so that a heartbeat
+that comes while an append is in flight is not lost: it is *touched* in place by the shell, and *replaced* by rules.
+"""
+
+import math
+
+import msgspec
+
+from coordinator.group.commands import Caller
+from events.ids import MemberId
+
+NEVER = math.inf
+"""The deadline of a session whose expiry was ignored because its member is parked (SE3)."""
+
+
+class Session(msgspec.Struct, kw_only=True):
+    """A member's sign of life. `awaits_first_join`: flagged new, five minutes to join (K3)."""
+
+    timeout_ms: int
+    deadline_ms: float
+    heard_ms: int
+    longest_silence_ms: int = 0
+    awaits_first_join: bool = False
+
+    def touch(self, now_ms: int) -> None:
+        """The member was heard from: full time again."""
+        self.hear(now_ms)
+        self.deadline_ms = now_ms + self.timeout_ms
+
+    def hear(self, now_ms: int) -> None:
+        """The member was heard from in a way that does not feed the session (SE2)."""
+        silence_ms = now_ms - self.heard_ms
+        self.longest_silence_ms = max(self.longest_silence_ms, silence_ms)
+        self.heard_ms = now_ms
+
+
+class InitialDelay(msgspec.Struct, frozen=True, kw_only=True):
+    """The initial rebalance delay that is running (KIP-134, I1 to I3)."""
+
+    delay_ms: int
+    remaining_ms: int
+    member_joined: bool = False
+
+
+class Refusals(msgspec.Struct, frozen=True, kw_only=True):
+    """How many refusals were written in the current window, and how many were not."""
+
+    window_ms: float = -NEVER
+    written: int = 0
+    suppressed: int = 0
+
+
+class Soft(msgspec.Struct, kw_only=True):
+    """`joins` and `syncs`: the parked request of each member. `unsynced`: who has not synced in this generation."""
+
+    sessions: dict[MemberId, Session] = {}
+    pending: dict[MemberId, Session] = {}
+    joins: dict[MemberId, Caller] = {}
+    syncs: dict[MemberId, Caller] = {}
+    unsynced: set[MemberId] = set()
+    join_deadline_ms: int | None = None
+    sync_deadline_ms: int | None = None
+    initial_delay: InitialDelay | None = None
+    subscribed_topics: frozenset[str] | None = frozenset()
+    refusals: Refusals = Refusals()
+
+    def copy(self) -> "Soft":
+        """A copy whose collections are its own; the sessions in them are shared."""
+        return Soft(
+            sessions=self.sessions.copy(),
+            pending=self.pending.copy(),
+            joins=self.joins.copy(),
+            syncs=self.syncs.copy(),
+            unsynced=self.unsynced.copy(),
+            join_deadline_ms=self.join_deadline_ms,
+            sync_deadline_ms=self.sync_deadline_ms,
+            initial_delay=self.initial_delay,
+            subscribed_topics=self.subscribed_topics,
+            refusals=self.refusals,
+        )
+
+    def next_deadline_ms(self) -> float:
+        """The earliest deadline of the group; NEVER when there is none."""
+        deadlines = [NEVER]
+        deadlines.extend(session.deadline_ms for session in self.sessions.values())
+        deadlines.extend(session.deadline_ms for session in self.pending.values())
+        if self.join_deadline_ms is not None:
+            deadlines.append(self.join_deadline_ms)
+        if self.sync_deadline_ms is not None:
+            deadlines.append(self.sync_deadline_ms)
+        return min(deadlines)

@@ -1,0 +1,104 @@
+"""SyncGroup: members ask for their assignment, the leader brings it."""
+
+import msgspec
+from kio.schema.errors import ErrorCode
+
+from coordinator.group.commands import SyncGroup
+from coordinator.group.identity import note_if_fenced, validate_member
+from coordinator.group.outcomes import SyncGroupOutcome
+from coordinator.group.rebalance import prepare_rebalance
+from coordinator.group.turn import Turn
+from events.causes import Cause
+from events.events import GroupStabilized, MemberAssigned
+from events.ids import MemberId
+from events.state import NO_GENERATION, Group, GroupState
+
+
+def sync_error(group: Group, command: SyncGroup) -> ErrorCode:
+    """SG2 to SG7, in Kafka's order: Empty; member and instance; generation; protocol type and name; state."""
+    image = group.image
+    if image.state is GroupState.EMPTY:
+        return ErrorCode.unknown_member_id
+    error = validate_member(group, command.member_id, command.group_instance_id)
+    if error is not ErrorCode.none:
+        return error
+    if command.generation_id != image.generation_id:
+        return ErrorCode.illegal_generation
+    if _differs(command.protocol_type, image.protocol_type) or _differs(command.protocol_name, image.protocol_name):
+        return ErrorCode.inconsistent_group_protocol
+    if image.state is GroupState.PREPARING_REBALANCE:
+        return ErrorCode.rebalance_in_progress
+    return ErrorCode.none
+
+
+def _differs(given: str | None, ours: str | None) -> bool:
+    """Compared only where both are known (SG5)."""
+    return given is not None and ours is not None and given != ours
+
+
+def sync_group(turn: Turn, command: SyncGroup) -> None:
+    """A sync in a group that exists."""
+    error = sync_error(turn.group, command)
+    if error is not ErrorCode.none:
+        note_if_fenced(turn, error, command.caller, command.member_id, command.group_instance_id)
+        turn.reply(command.caller, SyncGroupOutcome(error=error))
+        return
+    turn.hear(command.member_id)
+    _synced(turn, command.member_id)
+    if turn.image.state is GroupState.STABLE:
+        turn.reply(command.caller, assigned(turn.group, command.member_id))
+        return
+    turn.soft.syncs[command.member_id] = command.caller
+    if command.member_id == turn.image.leader_id:
+        _store_assignments(turn, command)
+
+
+def _synced(turn: Turn, member_id: MemberId) -> None:
+    turn.soft.unsynced.discard(member_id)
+    if not turn.soft.unsynced:
+        turn.soft.sync_deadline_ms = None
+
+
+def _store_assignments(turn: Turn, command: SyncGroup) -> None:
+    """SG9: a member that the leader forgot gets zero bytes, an id that is no member is ignored."""
+    turn.because(Cause.ASSIGNMENT_RECEIVED, command.caller, command.member_id, command.group_instance_id)
+    turn.and_so(Cause.ASSIGNMENT_RECEIVED, parked=turn.soft.syncs)
+    assignments = dict(command.assignments)
+    generation_id = turn.image.generation_id
+    for member in list(turn.group.members.values()):
+        turn.record_member(
+            MemberAssigned,
+            msgspec.structs.replace(
+                member,
+                assignment=assignments.get(member.member_id, b""),
+                assigned_generation_id=generation_id,
+            ),
+        )
+    turn.enter(GroupState.STABLE, assigned_generation_id=generation_id)
+    turn.record(GroupStabilized)
+    for member_id, caller in turn.soft.syncs.items():
+        turn.arm(member_id)
+        turn.reply(caller, assigned(turn.group, member_id))
+    turn.soft.syncs.clear()
+
+
+def assigned(group: Group, member_id: MemberId) -> SyncGroupOutcome:
+    """A member's own assignment, with the group's protocol (W15)."""
+    return SyncGroupOutcome(
+        protocol_type=group.image.protocol_type,
+        protocol_name=group.image.protocol_name,
+        assignment=group.assignment_of(group.members[member_id]),
+    )
+
+
+def reject_assignment(turn: Turn, command: SyncGroup, error: ErrorCode) -> None:
+    """SG13: the assignment cannot be stored; everybody who waits is told, and the group rebalances."""
+    turn.because(Cause.ASSIGNMENT_NOT_STORED, command.caller, command.member_id, command.group_instance_id)
+    turn.reply(command.caller, SyncGroupOutcome(error=error))
+    if sync_error(turn.group, command) is not ErrorCode.none or turn.image.state is not GroupState.COMPLETING_REBALANCE:
+        return
+    for caller in turn.soft.syncs.values():
+        turn.reply(caller, SyncGroupOutcome(error=error))
+    turn.soft.syncs.clear()
+    turn.change(assigned_generation_id=NO_GENERATION)
+    prepare_rebalance(turn)

@@ -1,0 +1,72 @@
+"""Soft state at both ends of an ownership: made anew after a read of the log, answered for when given up."""
+
+from kio.schema.errors import ErrorCode
+
+from coordinator.group.commands import Caller
+from coordinator.group.outcomes import JoinGroupOutcome, Reply, SyncGroupOutcome
+from coordinator.group.rebalance import rebalance_timeout_ms, subscriptions
+from coordinator.group.settings import GroupSettings
+from coordinator.group.soft import InitialDelay, Session, Soft
+from events.ids import MemberId
+from events.state import Group, GroupState
+
+
+def resume(group: Group, now_ms: int, settings: GroupSettings) -> Soft:
+    """Every session in full (LD5, L9), the timer of the phase that was running in full.
+
+    A rebalance in flight goes on, unlike in Kafka (LD7): joins are events. A member counts as awaiting join only once
+    its request is parked here; one that joined and never asks again falls to the sync timer.
+    """
+    soft = Soft(
+        sessions={
+            member.member_id: Session(
+                timeout_ms=member.session_timeout_ms,
+                deadline_ms=now_ms + member.session_timeout_ms,
+                heard_ms=now_ms,
+            )
+            for member in group.members.values()
+        },
+        subscribed_topics=subscriptions(group),
+    )
+    match group.state:
+        case GroupState.PREPARING_REBALANCE:
+            _resume_join_phase(group, soft, now_ms, settings)
+        case GroupState.COMPLETING_REBALANCE:
+            soft.unsynced = set(group.members)
+            soft.sync_deadline_ms = now_ms + rebalance_timeout_ms(group)
+        case GroupState.EMPTY | GroupState.STABLE | GroupState.DEAD:
+            pass
+    return soft
+
+
+def _resume_join_phase(group: Group, soft: Soft, now_ms: int, settings: GroupSettings) -> None:
+    if group.image.previous_state is GroupState.EMPTY:
+        delay_ms = settings.initial_rebalance_delay_ms
+        remaining_ms = max(rebalance_timeout_ms(group) - delay_ms, 0)
+        # Those who joined come back within the delay and may bring others: once more is allowed.
+        soft.initial_delay = InitialDelay(delay_ms=delay_ms, remaining_ms=remaining_ms, member_joined=True)
+        soft.join_deadline_ms = now_ms + delay_ms
+    else:
+        soft.join_deadline_ms = now_ms + rebalance_timeout_ms(group)
+
+
+def rearm_sessions(soft: Soft, now_ms: int) -> int:
+    """After the machine stood still nobody is blamed for its silence; returns how many sessions there are."""
+    for session in (*soft.sessions.values(), *soft.pending.values()):
+        session.deadline_ms = max(session.deadline_ms, now_ms + session.timeout_ms)
+    return len(soft.sessions)
+
+
+def give_up(soft: Soft, error: ErrorCode) -> tuple[Reply, ...]:
+    """LD12: the parked requests of a group that is no longer ours, answered; joins with their own member id."""
+
+    def join(member_id: MemberId, caller: Caller) -> Reply:
+        return Reply(caller.request_id, JoinGroupOutcome(error=error, member_id=member_id))
+
+    def sync(caller: Caller) -> Reply:
+        return Reply(caller.request_id, SyncGroupOutcome(error=error))
+
+    return (
+        *(join(member_id, caller) for member_id, caller in soft.joins.items()),
+        *(sync(caller) for caller in soft.syncs.values()),
+    )

@@ -1,0 +1,237 @@
+"""One decision in the making.
+
+A rule is a function on a turn: it reads the group as it stands *within* this decision, records events (each is
+applied at once to the turn's own copy, through `evolve`), answers requests, and changes the turn's own copy of the
+soft state. Nothing of it is visible outside until the shell has made the events durable.
+
+`image` is the group's own record as it will be; it is written with the next group event, or at the end of the turn by
+a `GroupAdvanced` if members changed and no group event followed.
+"""
+
+from typing import Any
+
+import msgspec
+from kio.schema.errors import ErrorCode
+
+from coordinator.group.commands import Caller
+from coordinator.group.outcomes import JoinGroupOutcome, Outcome, Reply, SyncGroupOutcome
+from coordinator.group.settings import GroupSettings
+from coordinator.group.soft import Refusals, Session, Soft
+from events.causes import Cause
+from events.events import (
+    AnyEvent,
+    AnyGroupEvent,
+    AnyMemberEvent,
+    GroupAdvanced,
+    GroupEvent,
+    JoinRefused,
+    MemberFenced,
+    MemberRemoved,
+    Why,
+)
+from events.evolve import apply
+from events.ids import UNKNOWN_MEMBER_ID, GroupInstanceId, MemberId
+from events.state import Group, GroupState, Member
+
+REFUSALS_WINDOW_MS = 60_000
+REFUSALS_PER_WINDOW = 10
+"""At most so many refused requests of a group are written in a window; the next one written counts the others."""
+
+
+class Moment(msgspec.Struct, frozen=True, kw_only=True):
+    """When a decision is made: monotonic ms for deadlines, wall clock ms for what is written; and by whom."""
+
+    now_ms: int
+    wall_ms: int
+    owner_epoch: int
+    incarnation: int
+    """The incarnation that a group made by this decision gets."""
+
+    def wall_of(self, then_ms: float) -> int:
+        """The wall time of a monotonic time."""
+        return self.wall_ms - int(self.now_ms - then_ms)
+
+
+class Turn:
+    """See the module. `group` and `soft` are the turn's own copies."""
+
+    def __init__(self, group: Group, soft: Soft, moment: Moment, settings: GroupSettings) -> None:
+        self.group = group
+        self.soft = soft
+        self.moment = moment
+        self.settings = settings
+        self.image = group.image
+        self.events: list[AnyEvent] = []
+        self.replies: list[Reply] = []
+        self.why = Why(cause=Cause.UNKNOWN, arrived_ms=moment.wall_ms, decided_ms=moment.wall_ms)
+        self._last_is_group_event = True
+
+    @property
+    def now_ms(self) -> int:
+        return self.moment.now_ms
+
+    # ---- why ------------------------------------------------------------------------------------
+
+    def because(
+        self,
+        cause: Cause,
+        caller: Caller,
+        member_id: MemberId,
+        group_instance_id: GroupInstanceId | None,
+        reason: str | None = None,
+    ) -> None:
+        """What follows is due to this request."""
+        self.why = Why(
+            cause=cause,
+            member_id=member_id or None,
+            group_instance_id=group_instance_id,
+            client_id=caller.client_id,
+            client_host=caller.client_host,
+            principal=caller.principal,
+            api_key=caller.api_key,
+            api_version=caller.api_version,
+            client_reason=reason or None,
+            arrived_ms=caller.arrived_wall_ms,
+            decided_ms=self.moment.wall_ms,
+        )
+
+    def because_time_passed(self, cause: Cause, due_ms: float, member: Member | None = None) -> None:
+        """What follows is due to a deadline."""
+        self.why = Why(
+            cause=cause,
+            member_id=member.member_id if member else None,
+            group_instance_id=member.group_instance_id if member else None,
+            client_id=member.client_id if member else None,
+            client_host=member.client_host if member else None,
+            principal=member.principal if member else None,
+            arrived_ms=self.moment.wall_of(due_ms),
+            decided_ms=self.moment.wall_ms,
+        )
+
+    def and_so(self, cause: Cause, *, parked: dict[MemberId, Caller] | None = None) -> None:
+        """What follows comes of what went before: the same who, another cause, and how long the answered waited."""
+        oldest_ms = min((caller.arrived_ms for caller in (parked or {}).values()), default=self.now_ms)
+        self.why = msgspec.structs.replace(self.why, cause=cause, parked_ms=max(0, self.now_ms - oldest_ms))
+
+    # ---- events ---------------------------------------------------------------------------------
+
+    def change(self, **fields: Any) -> None:  # noqa: ANN401 -- the fields of GroupImage
+        """Change the group's own record, to be written by the next group event."""
+        self.image = msgspec.structs.replace(self.image, **fields)
+
+    def enter(self, state: GroupState, **fields: Any) -> None:  # noqa: ANN401 -- the fields of GroupImage
+        """Change the group's state (S4)."""
+        self.change(state=state, previous_state=self.image.state, state_since_ms=self.moment.wall_ms, **fields)
+
+    def record(self, event_type: type[AnyGroupEvent], **fields: Any) -> None:  # noqa: ANN401 -- the event's own fields
+        """Record an event on the group's own key, with `image` as it now is."""
+        self._append(event_type(**self._head(), group=self.image, why=self.why, **fields))
+
+    def record_member(self, event_type: type[AnyMemberEvent], member: Member, **fields: Any) -> None:  # noqa: ANN401
+        """Record an event on a member's key; its signs of life are counted anew from here."""
+        session = self.soft.sessions.get(member.member_id)
+        heard_ms = session.heard_ms if session else self.now_ms
+        self._append(
+            event_type(
+                **self._head(),
+                member=member,
+                last_seen_ms=self.moment.wall_of(heard_ms),
+                longest_silence_ms=session.longest_silence_ms if session else 0,
+                why=self.why,
+                **fields,
+            )
+        )
+        if session is not None:
+            self.soft.sessions[member.member_id] = msgspec.structs.replace(session, longest_silence_ms=0)
+
+    def _head(self) -> dict[str, Any]:
+        return {
+            "group_id": self.group.group_id,
+            "incarnation": self.group.incarnation,
+            "seq": self.group.seq + 1,
+            "owner_epoch": self.moment.owner_epoch,
+        }
+
+    def _append(self, event: AnyEvent) -> None:
+        apply(self.group, event)
+        self.events.append(event)
+        self._last_is_group_event = isinstance(event, GroupEvent)
+
+    def finish(self) -> None:
+        """Write the group's own record if members or `image` changed after its last writing."""
+        if not self._last_is_group_event or self.image is not self.group.image:
+            self.record(GroupAdvanced)
+
+    # ---- members and their sessions -------------------------------------------------------------
+
+    def remove(self, member: Member) -> None:
+        """Take a member out, and answer what it has parked: as one unknown, so that it comes back as new (L8, QK2)."""
+        self.record_member(MemberRemoved, member)
+        self.soft.sessions.pop(member.member_id, None)
+        self.soft.unsynced.discard(member.member_id)
+        self.answer_parked(member.member_id, ErrorCode.unknown_member_id)
+        if self.image.leader_id == member.member_id:
+            self.change(leader_id=self.oldest_member())
+
+    def oldest_member(self, *, joined: bool = False) -> MemberId | None:
+        """Who joined first, of all or of those whose join is parked. Kafka's choice is random (S12)."""
+        candidates = [m for m in self.group.members.values() if not joined or m.member_id in self.soft.joins]
+        return min(candidates, key=lambda m: (m.joined_ms, m.member_id)).member_id if candidates else None
+
+    def arm(self, member_id: MemberId) -> None:
+        """Give the session its full time, without a sign of life."""
+        session = self.soft.sessions[member_id]
+        self.soft.sessions[member_id] = msgspec.structs.replace(
+            session, deadline_ms=self.now_ms + session.timeout_ms, awaits_first_join=False
+        )
+
+    def hear(self, member_id: MemberId) -> None:
+        """Note a sign of life that does not feed the session (SE2)."""
+        session: Session = msgspec.structs.replace(self.soft.sessions[member_id])
+        session.hear(self.now_ms)
+        self.soft.sessions[member_id] = session
+
+    # ---- replies --------------------------------------------------------------------------------
+
+    def reply(self, caller: Caller, outcome: Outcome) -> None:
+        self.replies.append(Reply(caller.request_id, outcome))
+
+    def answer_parked(self, member_id: MemberId, error: ErrorCode, echo: MemberId = UNKNOWN_MEMBER_ID) -> None:
+        """Answer the member's parked join and sync with an error."""
+        join = self.soft.joins.pop(member_id, None)
+        if join is not None:
+            self.reply(join, JoinGroupOutcome(error=error, member_id=echo))
+        sync = self.soft.syncs.pop(member_id, None)
+        if sync is not None:
+            self.reply(sync, SyncGroupOutcome(error=error))
+
+    # ---- refusals -------------------------------------------------------------------------------
+
+    def note_refused_join(self, error: ErrorCode) -> None:
+        """Record that a join was refused, within the rate limit."""
+        suppressed = self._may_note_refusal()
+        if suppressed is not None:
+            self.record(JoinRefused, error_code=error.value, suppressed=suppressed)
+
+    def note_fenced(self, error: ErrorCode, current: Member | None) -> None:
+        """Record that a request was fenced, and by whom, within the rate limit."""
+        suppressed = self._may_note_refusal()
+        if suppressed is not None:
+            self.record(
+                MemberFenced,
+                error_code=error.value,
+                current_member_id=current.member_id if current else None,
+                current_client_id=current.client_id if current else None,
+                current_client_host=current.client_host if current else None,
+                suppressed=suppressed,
+            )
+
+    def _may_note_refusal(self) -> int | None:
+        refusals = self.soft.refusals
+        if self.now_ms - refusals.window_ms >= REFUSALS_WINDOW_MS:
+            refusals = Refusals(window_ms=self.now_ms, suppressed=refusals.suppressed)
+        if refusals.written >= REFUSALS_PER_WINDOW:
+            self.soft.refusals = msgspec.structs.replace(refusals, suppressed=refusals.suppressed + 1)
+            return None
+        self.soft.refusals = msgspec.structs.replace(refusals, written=refusals.written + 1, suppressed=0)
+        return refusals.suppressed

@@ -1,0 +1,116 @@
+"""The key of every record: which entity an event is about.
+
+What belongs here: `RecordKey`, its bytes, and which event goes under which key. What an event's value looks like
+stands in `codec.py`.
+
+A key is `schemas/RecordKey.avsc` in Avro's single-object encoding. That schema never changes and the encoding is
+deterministic, because compaction compares the bytes of keys: one entity, one key, for ever. It is written and read by
+hand here rather than by generated code, so that nothing but this page decides about it. Keys are read once for each
+record of a load; hence the straight lines in `decode_key`.
+"""
+
+from enum import StrEnum, unique
+
+import msgspec
+
+from events.events import (
+    AnyRecordedEvent,
+    CoordinatorElected,
+    CoordinatorPaused,
+    CoordinatorReady,
+    CoordinatorStopped,
+    GroupEvent,
+    MemberEvent,
+)
+from events.records import BrokenRecord, UndecodableKey
+from events.varints import read_length, write_long
+
+KEY_HEADER = bytes.fromhex("c301 56fe2187931a8c28")
+"""Avro's marker and the schema's fingerprint. A literal, since it can never change; a test compares it."""
+
+
+@unique
+class EntityKind(StrEnum):
+    """What a key can be about, in the order of the schema: the position is what is written."""
+
+    GROUP = "Group"
+    STATIC_MEMBER = "StaticMember"
+    DYNAMIC_MEMBER = "DynamicMember"
+    REGISTRATION = "Registration"
+    SETTINGS = "Settings"
+    PARTITION = "Partition"
+
+
+class RecordKey(msgspec.Struct, frozen=True):
+    """An entity: of a group, its kind, and its name within the kind (empty for the group itself)."""
+
+    group_id: str
+    kind: EntityKind
+    entity_id: str
+
+
+_KINDS = tuple(EntityKind)
+_KIND_BYTES = {kind: write_long(index) for index, kind in enumerate(_KINDS)}
+
+_PARTITION_ENTITIES: dict[type[AnyRecordedEvent], str] = {
+    CoordinatorElected: "coordinator",
+    CoordinatorReady: "ready",
+    CoordinatorPaused: "paused",
+    CoordinatorStopped: "stopped",
+}
+
+
+def encode_key(key: RecordKey) -> bytes:
+    """The key's bytes, the same for equal keys."""
+    group_id = key.group_id.encode()
+    entity_id = key.entity_id.encode()
+    return b"".join(
+        (
+            KEY_HEADER,
+            write_long(len(group_id)),
+            group_id,
+            _KIND_BYTES[key.kind],
+            write_long(len(entity_id)),
+            entity_id,
+        )
+    )
+
+
+def decode_key(data: bytes) -> RecordKey:
+    """The key in the bytes, which must be all of them. Raises UndecodableKey."""
+    if data[:10] != KEY_HEADER:
+        raise UndecodableKey(f"the key does not begin with the header of RecordKey: {data[:10].hex()}")
+    try:
+        n = data[10]
+        pos = 11
+        if n & 129:
+            n, pos = read_length(data, pos, n)
+        end = pos + (n >> 1)
+        group_id = data[pos:end].decode()
+        kind = _KINDS_BY_BYTE[data[end]]
+        pos = end + 2
+        n = data[end + 1]
+        if n & 129:
+            n, pos = read_length(data, pos, n)
+        end = pos + (n >> 1)
+        entity_id = data[pos:end].decode()
+    except (IndexError, KeyError, UnicodeDecodeError, BrokenRecord) as error:
+        raise UndecodableKey(f"the key cannot be read: {error}") from error
+    if end != len(data):
+        raise UndecodableKey(f"the key is {len(data)} bytes long, but its fields end at {end}")
+    return RecordKey(group_id, kind, entity_id)
+
+
+_KINDS_BY_BYTE = {encoded[0]: kind for kind, encoded in _KIND_BYTES.items()}
+
+
+def key_of(event: AnyRecordedEvent) -> RecordKey:
+    """The entity whose whole new value the event carries."""
+    if isinstance(event, MemberEvent):
+        member = event.member
+        if member.group_instance_id is not None:
+            return RecordKey(event.group_id, EntityKind.STATIC_MEMBER, member.group_instance_id)
+        return RecordKey(event.group_id, EntityKind.DYNAMIC_MEMBER, member.member_id)
+    if isinstance(event, GroupEvent):
+        return RecordKey(event.group_id, EntityKind.GROUP, "")
+    return RecordKey(str(event.partition), EntityKind.PARTITION, _PARTITION_ENTITIES[type(event)])

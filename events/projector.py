@@ -1,0 +1,113 @@
+"""Many records folded into the groups of a partition. Owns no consumer and no clock: it is fed.
+
+What an owner needs to take over, what `replay state` and the fleet show, and what the property tests compare: all
+come from here. Reading is strict for an owner: a value that cannot be read, or is of a type not known here,
+*quarantines* its group, and nothing else; a key that cannot be read raises UndecodableKey, since not even the group
+is known. Readers use `quarantined` to say what they could not read.
+
+    projector = Projector()
+    for record in records:
+        projector.feed(record)
+    projector.groups, projector.quarantined
+"""
+
+import msgspec
+
+from events.codec import decode
+from events.events import (
+    AnyPartitionEvent,
+    AnyRecordedEvent,
+    CoordinatorElected,
+    CoordinatorReady,
+    PartitionEvent,
+)
+from events.evolve import apply, first, is_gone, remove_member
+from events.ids import GroupId, GroupInstanceId, MemberId
+from events.keys import EntityKind, RecordKey, decode_key
+from events.records import BrokenRecord, LogTooNew, StoredRecord, UndecodableKey
+from events.state import Group
+
+FORMAT_LEVEL = 1
+"""The highest level of `schemas/` that this version writes and reads."""
+
+
+class Quarantined(msgspec.Struct, frozen=True, kw_only=True):
+    """A group with a record that cannot be read, and where the first such record stands."""
+
+    group_id: GroupId
+    partition: int
+    offset: int
+    reason: str
+
+
+class Projector:
+    """The groups of one partition, as its records have made them so far."""
+
+    def __init__(self) -> None:
+        self.groups: dict[GroupId, Group] = {}
+        self.quarantined: dict[GroupId, Quarantined] = {}
+        self.last_partition_event: AnyPartitionEvent | None = None
+        self.incarnation_max = 0
+        self.events_read = 0
+        self.next_offset = 0
+
+    def feed(self, record: StoredRecord) -> None:
+        """Take in the next record. Raises UndecodableKey and LogTooNew."""
+        self.next_offset = record.offset + 1
+        try:
+            key = decode_key(record.key)
+        except UndecodableKey as broken:
+            raise UndecodableKey(broken.reason, partition=record.partition, offset=record.offset) from broken
+        if record.value is None:
+            self._bury(key)
+            return
+        try:
+            event = decode(record.value)
+        except BrokenRecord as broken:
+            self._quarantine(key, record, broken)
+            return
+        self.events_read += 1
+        self.feed_event(event)
+
+    def feed_event(self, event: AnyRecordedEvent) -> None:
+        """Take in an event that was decoded already."""
+        if isinstance(event, PartitionEvent):
+            self._take_partition_event(event)
+            return
+        self.incarnation_max = max(self.incarnation_max, event.incarnation)
+        group = self.groups.get(event.group_id)
+        if group is None:
+            group = self.groups[event.group_id] = first(event)
+        else:
+            apply(group, event)
+        if is_gone(group):
+            del self.groups[event.group_id]
+
+    def _take_partition_event(self, event: AnyPartitionEvent) -> None:
+        if isinstance(event, CoordinatorElected) and event.format_level > FORMAT_LEVEL:
+            raise LogTooNew(
+                f"the event log has format level {event.format_level}, this version knows {FORMAT_LEVEL}: "
+                f"it was written by Muster {event.version}"
+            )
+        if isinstance(event, CoordinatorReady):
+            self.incarnation_max = max(self.incarnation_max, event.incarnation_max)
+        self.last_partition_event = event
+
+    def _bury(self, key: RecordKey) -> None:
+        """A tombstone: of something that is not there it is no error (known bug L1)."""
+        group = self.groups.get(key.group_id)
+        if key.kind is EntityKind.GROUP:
+            self.groups.pop(key.group_id, None)
+            self.quarantined.pop(key.group_id, None)
+        elif group is not None and key.kind is EntityKind.STATIC_MEMBER:
+            remove_member(group, MemberId(""), GroupInstanceId(key.entity_id))
+        elif group is not None and key.kind is EntityKind.DYNAMIC_MEMBER:
+            remove_member(group, MemberId(key.entity_id), None)
+
+    def _quarantine(self, key: RecordKey, record: StoredRecord, broken: BrokenRecord) -> None:
+        if key.kind is EntityKind.PARTITION:
+            raise BrokenRecord(broken.reason, partition=record.partition, offset=record.offset) from broken
+        self.quarantined.setdefault(
+            key.group_id,
+            Quarantined(group_id=key.group_id, partition=record.partition, offset=record.offset, reason=broken.reason),
+        )

@@ -1,0 +1,83 @@
+"""Avro's variable-length integers: zigzag, seven bits to a byte, lowest first.
+
+What belongs here: the slow paths. A number below 64 is one byte; the readers (`keys.py` and the decoders that
+`avro_decoder.py` generates) handle that byte themselves, in line, and call here for the rest.
+
+Reading takes the first byte, which the caller has read already, and the position behind it. It raises BrokenRecord for
+what no writer makes, and IndexError where the data ends: the callers turn that into a BrokenRecord of their own.
+"""
+
+from functools import lru_cache
+
+from events.records import BrokenRecord
+
+
+def read_long(data: bytes, pos: int, first: int) -> tuple[int, int]:
+    """A whole number of 64 bits, and the position behind it."""
+    n = first & 127
+    shift = 7
+    while True:
+        byte = data[pos]
+        pos += 1
+        if byte < 128:
+            n |= byte << shift
+            break
+        n |= (byte & 127) << shift
+        shift += 7
+        if shift > 63:
+            raise BrokenRecord("a number is longer than ten bytes")
+    if n > 0xFFFF_FFFF_FFFF_FFFF:
+        raise BrokenRecord("a number is over 64 bits")
+    return (n >> 1) ^ -(n & 1), pos
+
+
+def read_int(data: bytes, pos: int, first: int) -> tuple[int, int]:
+    """A whole number of 32 bits, and the position behind it."""
+    n, pos = read_long(data, pos, first)
+    if not -0x8000_0000 <= n <= 0x7FFF_FFFF:
+        raise BrokenRecord(f"{n} is over 32 bits")
+    return n, pos
+
+
+def read_length(data: bytes, pos: int, first: int) -> tuple[int, int]:
+    """A length or an index, *doubled* as it is written, and the position behind it. Never negative."""
+    n, pos = read_long(data, pos, first) if first > 127 else ((first >> 1) ^ -(first & 1), pos)
+    if n < 0:
+        raise BrokenRecord(f"a length or an index is {n}")
+    return n << 1, pos
+
+
+def read_block_count(data: bytes, pos: int, first: int) -> tuple[int, int]:
+    """How many items the next block of an array or a map has, doubled, and the position of the first.
+
+    A negative count is followed by the block's size in bytes, which is of no use here.
+    """
+    n, pos = read_long(data, pos, first) if first > 127 else ((first >> 1) ^ -(first & 1), pos)
+    if n < 0:
+        size = data[pos]
+        pos += 1
+        if size & 129:
+            _, pos = read_length(data, pos, size)
+        n = -n
+    return n << 1, pos
+
+
+@lru_cache(maxsize=16384)
+def write_long(n: int) -> bytes:
+    """The number's bytes. Kept, because few numbers are met only once: lengths, epochs, the times of a transition."""
+    if not -0x8000_0000_0000_0000 <= n <= 0x7FFF_FFFF_FFFF_FFFF:
+        raise OverflowError(f"{n} is over 64 bits")
+    n = (n << 1) ^ (n >> 63)
+    written = bytearray()
+    while n > 127:
+        written.append(n & 127 | 128)
+        n >>= 7
+    written.append(n)
+    return bytes(written)
+
+
+def write_int(n: int) -> bytes:
+    """The number's bytes; OverflowError when they would not be an int to a reader."""
+    if not -0x8000_0000 <= n <= 0x7FFF_FFFF:
+        raise OverflowError(f"{n} is over 32 bits")
+    return write_long(n)

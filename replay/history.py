@@ -1,0 +1,149 @@
+"""The value that everything here works on: what happened to one group, in the order of the log.
+
+A history holds the events themselves, the events of the partition it lives in (who coordinated it, since when), and
+markers for what is missing: a *gap* in `seq` (compacted away, or before the log begins) and a *broken* record. What
+comes before and after a marker is still told.
+
+Nothing here reads a log (`sources.py` does) or interprets (`timeline.py` does).
+"""
+
+from collections.abc import Iterable, Iterator
+from enum import StrEnum, unique
+
+import msgspec
+
+from events.events import (
+    AnyEvent,
+    AnyPartitionEvent,
+    CoordinatorElected,
+    CoordinatorPaused,
+    CoordinatorReady,
+)
+from events.ids import GroupId
+
+
+class Place(msgspec.Struct, frozen=True, kw_only=True):
+    """Where a record stands. `timestamp_ms` is the wall clock of its append."""
+
+    partition: int
+    offset: int
+    timestamp_ms: int
+
+
+class Happened(msgspec.Struct, frozen=True, kw_only=True):
+    """An event of the group."""
+
+    place: Place
+    event: AnyEvent
+
+    @property
+    def at_ms(self) -> int:
+        """Wall clock ms of the decision that made it."""
+        return self.event.why.decided_ms
+
+
+class Coordinated(msgspec.Struct, frozen=True, kw_only=True):
+    """An event of the group's partition."""
+
+    place: Place
+    event: AnyPartitionEvent
+
+    @property
+    def at_ms(self) -> int:
+        """Wall clock ms, from the event itself."""
+        event = self.event
+        if isinstance(event, CoordinatorElected):
+            return event.elected_ms
+        if isinstance(event, CoordinatorReady):
+            return event.ready_ms
+        if isinstance(event, CoordinatorPaused):
+            return event.paused_ms
+        return event.stopped_ms
+
+
+@unique
+class Unreadable(StrEnum):
+    """Why a record is not told."""
+
+    BROKEN = "broken"
+    UNKNOWN_TYPE = "unknown-type"
+    UNDECODABLE_KEY = "undecodable-key"
+
+
+class Broken(msgspec.Struct, frozen=True, kw_only=True):
+    """A record that cannot be read; with an undecodable key it may belong to any group of the partition."""
+
+    place: Place
+    kind: Unreadable
+    reason: str
+
+
+class Gap(msgspec.Struct, frozen=True, kw_only=True):
+    """Events that are not in the log, from `first_seq` to `last_seq`; `incarnation` is that of the event after it."""
+
+    place: Place
+    incarnation: int
+    first_seq: int
+    last_seq: int
+
+    @property
+    def missing(self) -> int:
+        return self.last_seq - self.first_seq + 1
+
+
+Read = Happened | Coordinated | Broken
+"""What a log yields."""
+
+Item = Read | Gap
+"""What a history consists of."""
+
+
+class History(msgspec.Struct, frozen=True, kw_only=True):
+    """All that a log tells about one group. `log` is the log's location."""
+
+    group_id: GroupId
+    log: str
+    items: tuple[Item, ...]
+
+    @property
+    def events(self) -> Iterator[Happened]:
+        """The group's own events."""
+        return (item for item in self.items if isinstance(item, Happened))
+
+
+class SeqGaps:
+    """Finds gaps in `seq` while the reads of one group pass by.
+
+    A broken record explains one missing number, so that it is not reported twice; and a new incarnation begins at 1.
+    """
+
+    def __init__(self) -> None:
+        self._incarnation = -1
+        self._seq = 0
+        self._unreadable = 0
+
+    def before(self, read: Read) -> Gap | None:
+        """The gap that ends with this read, if there is one."""
+        if isinstance(read, Broken):
+            self._unreadable += read.kind is not Unreadable.UNDECODABLE_KEY
+        if not isinstance(read, Happened):
+            return None
+        event = read.event
+        if event.incarnation != self._incarnation:
+            self._incarnation, self._seq = event.incarnation, 0
+        first_seq, last_seq = self._seq + 1, event.seq - 1
+        explained = last_seq - first_seq + 1 <= self._unreadable
+        self._seq, self._unreadable = event.seq, 0
+        if explained:
+            return None
+        return Gap(place=read.place, incarnation=event.incarnation, first_seq=first_seq, last_seq=last_seq)
+
+
+def with_gaps(reads: Iterable[Read]) -> Iterator[Item]:
+    """The reads of one group, with a marker wherever `seq` jumps."""
+    gaps = SeqGaps()
+    for read in reads:
+        gap = gaps.before(read)
+        if gap is not None:
+            yield gap
+        yield read

@@ -1,0 +1,202 @@
+"""What a rebalance is, once it is told: the values that `timeline.py` makes and `why` prints.
+
+All fields are plain values, and their names are those of the JSON output. Instants are ISO 8601 in UTC, durations ms.
+A field that is None is not known, or not yet: each says which.
+"""
+
+from enum import StrEnum, unique
+
+import msgspec
+
+from events.causes import Cause
+from events.events import AnyMemberEvent
+from events.ids import GroupId, GroupInstanceId, MemberId
+from events.state import Member
+from replay.times import Instant, instant
+
+
+class MemberRef(msgspec.Struct, frozen=True, kw_only=True):
+    """Who: enough to find the process. `client_host` is as Kafka prints it, '/10.0.0.7'."""
+
+    member_id: MemberId
+    group_instance_id: GroupInstanceId | None
+    client_id: str
+    client_host: str
+
+    @property
+    def identity(self) -> tuple[str, str]:
+        """What stays the same when a static member restarts: its instance id. A dynamic member has its id alone."""
+        if self.group_instance_id is not None:
+            return ("static", self.group_instance_id)
+        return ("dynamic", self.member_id)
+
+
+def ref(member: Member) -> MemberRef:
+    return MemberRef(
+        member_id=member.member_id,
+        group_instance_id=member.group_instance_id,
+        client_id=member.client_id,
+        client_host=member.client_host,
+    )
+
+
+class Actor(MemberRef, frozen=True, kw_only=True):
+    """A member that did something, or to which something was done, and what is known about its signs of life."""
+
+    principal: str
+    session_timeout_ms: int
+    last_seen: Instant
+    silence_ms: int  # from its last sign of life to the decision
+    longest_silence_ms: int  # between two signs of life since its previous event
+
+
+def actor(event: AnyMemberEvent) -> Actor:
+    member = event.member
+    return Actor(
+        member_id=member.member_id,
+        group_instance_id=member.group_instance_id,
+        client_id=member.client_id,
+        client_host=member.client_host,
+        principal=member.principal,
+        session_timeout_ms=member.session_timeout_ms,
+        last_seen=instant(event.last_seen_ms),
+        silence_ms=max(0, event.why.decided_ms - event.last_seen_ms),
+        longest_silence_ms=event.longest_silence_ms,
+    )
+
+
+class Occurrence(msgspec.Struct, frozen=True, kw_only=True):
+    """One cause at work. `who` has several members if one decision concerned several; `seq` is its first event."""
+
+    cause: Cause
+    at: Instant
+    seq: int
+    text: str
+    who: tuple[Actor, ...]
+    client_reason: str | None  # the client's own (KIP-800); None: it gave none
+
+
+@unique
+class IncidentKind(StrEnum):
+    """What can happen without starting a rebalance."""
+
+    STATIC_RESTART = "static-restart"
+    COORDINATOR_TAKEOVER = "coordinator-takeover"
+    COORDINATOR_PAUSE = "coordinator-pause"
+    JOIN_REFUSED = "join-refused"
+    MEMBER_FENCED = "member-fenced"
+
+
+class Incident(msgspec.Struct, frozen=True, kw_only=True):
+    """Something that started no rebalance. `times` counts like ones that were not written, too."""
+
+    kind: IncidentKind
+    at: Instant
+    text: str
+    times: int = 1
+    seq: int | None = None  # None: an event of the partition, not of the group
+    error: str | None = None  # Kafka's name of the error that was answered
+    who: MemberRef | None = None
+
+
+class Arrival(msgspec.Struct, frozen=True, kw_only=True):
+    """A member's join during a join phase, counted from the phase's start."""
+
+    member: MemberRef
+    after_ms: int
+
+
+class JoinPhase(msgspec.Struct, frozen=True, kw_only=True):
+    """From the trigger to the next generation. `ended_by` is None while it runs, or when its end is not in the log."""
+
+    started_at: Instant
+    ended_at: Instant | None
+    duration_ms: int | None
+    timeout_ms: int  # the rebalance timeout, or the initial rebalance delay
+    ended_by: Cause | None
+    timed_out: bool
+    arrivals: tuple[Arrival, ...]
+    last_to_join: Arrival | None
+    dropped: tuple[Occurrence, ...]  # who was thrown out because it did not come
+    absent: tuple[MemberRef, ...]  # static members kept although they did not come
+    awaited: tuple[MemberRef, ...]  # who has not come yet, while the phase runs
+
+
+class SyncPhase(msgspec.Struct, frozen=True, kw_only=True):
+    """From the new generation to the stored assignment; all wait for the leader. `ended_at` is None while it runs."""
+
+    started_at: Instant
+    ended_at: Instant | None
+    duration_ms: int | None
+    leader: MemberRef | None
+
+
+class TopicPartitions(msgspec.Struct, frozen=True, kw_only=True):
+    topic: str
+    partitions: tuple[int, ...]
+
+
+class Move(msgspec.Struct, frozen=True, kw_only=True):
+    """Partitions that changed hands. No `previous`: nobody had them; no `owner`: nobody has them now."""
+
+    previous: MemberRef | None
+    owner: MemberRef | None
+    partitions: tuple[TopicPartitions, ...]
+    count: int
+
+
+class Movement(msgspec.Struct, frozen=True, kw_only=True):
+    """What a rebalance did to the assignment, compared with the last stable one, by instance id for static members."""
+
+    moves: tuple[Move, ...]
+    moved: int  # partitions that went from one member to another
+    gained: int  # partitions that nobody had before
+    lost: int  # partitions that nobody has now
+    stayed: int
+    undecodable: tuple[MemberRef, ...]  # members whose assignment cannot be read, before or after
+
+
+@unique
+class Outcome(StrEnum):
+    """How a rebalance ended."""
+
+    STABLE = "stable"
+    EMPTIED = "emptied"
+    SUPERSEDED = "superseded"
+    """Another one began before the assignment was there."""
+    RUNNING = "running"
+    UNKNOWN = "unknown"
+    """Its end is not in the log."""
+
+
+class Rebalance(msgspec.Struct, frozen=True, kw_only=True):
+    """One rebalance, whole.
+
+    `to_generation` is None when no generation came of it (yet). `movement` is None when it is not known: the rebalance
+    did not end, the history before it is not complete, or the protocol type is not 'consumer'.
+    """
+
+    group_id: GroupId
+    incarnation: int
+    from_generation: int
+    to_generation: int | None
+    initial: bool  # the group was Empty
+    trigger: Occurrence
+    folded: tuple[Occurrence, ...]  # what would have started one, while it ran; in order
+    outcome: Outcome
+    started_at: Instant
+    ended_at: Instant | None
+    duration_ms: int | None
+    join_phase: JoinPhase
+    sync_phase: SyncPhase | None
+    leader: MemberRef | None
+    protocol_type: str | None
+    protocol_name: str | None
+    members_before: tuple[MemberRef, ...]
+    members_after: tuple[MemberRef, ...]
+    movement: Movement | None
+    avoided: tuple[Incident, ...]  # between the rebalance before and this one
+    meanwhile: tuple[Incident, ...]  # while it ran
+    first_seq: int
+    last_seq: int
+    notes: tuple[str, ...]  # what is missing of its history

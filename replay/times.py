@@ -1,0 +1,73 @@
+"""Wall clock and durations as people and programs read them: the one place that formats either. All times are UTC."""
+
+import re
+from datetime import UTC, datetime, timedelta
+from typing import NewType
+
+Instant = NewType("Instant", str)
+"""ISO 8601, UTC, always with three digits of milliseconds: '2026-11-21T02:14:07.250Z'. So it sorts as text."""
+
+_TIME_OF_DAY = re.compile(r"\d{1,2}:\d{2}(:\d{2}(\.\d{1,3})?)?")
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+def instant(wall_ms: int) -> Instant:
+    """The instant of a wall clock in ms."""
+    moment = _EPOCH + timedelta(milliseconds=wall_ms)
+    return Instant(f"{moment:%Y-%m-%dT%H:%M:%S}.{wall_ms % 1000:03d}Z")
+
+
+def wall_ms_of(at: Instant) -> int:
+    """The wall clock in ms of an instant."""
+    return _wall_ms(datetime.fromisoformat(at))
+
+
+def _wall_ms(moment: datetime) -> int:
+    return (moment - _EPOCH) // timedelta(milliseconds=1)
+
+
+def day_of(at: Instant) -> str:
+    return at[:10]
+
+
+def clock_of(at: Instant) -> str:
+    """The time of day, to the millisecond."""
+    return at[11:23]
+
+
+def read_time(text: str, *, day: Instant) -> int | None:
+    """Wall clock ms of an ISO time (without a zone: UTC) or of a time of day on the given day; None if it is neither."""
+    if _TIME_OF_DAY.fullmatch(text):
+        text = f"{day_of(day)}T{text.zfill(len(text) + (text.index(':') == 1))}"
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        return None
+    return _wall_ms(moment if moment.tzinfo else moment.replace(tzinfo=UTC))
+
+
+def duration(ms: int) -> str:
+    """A duration in the unit that fits: '12 ms', '4.2 s', '3 min 05 s', '2 h 10 min', '3 d 4 h'."""
+    if ms < 0:
+        return f"-{duration(-ms)}"
+    if ms < 1_000:
+        return f"{ms} ms"
+    if ms < 60_000:
+        return f"{ms / 1_000:.1f} s" if ms < 59_950 else "1 min 00 s"
+    seconds = round(ms / 1_000)
+    if seconds < 3_600:
+        return f"{seconds // 60} min {seconds % 60:02d} s"
+    minutes = seconds // 60
+    if minutes < 24 * 60:
+        return f"{minutes // 60} h {minutes % 60:02d} min"
+    hours = minutes // 60
+    return f"{hours // 24} d {hours % 24} h"
+
+
+def setting(ms: int) -> str:
+    """A configured duration, without digits that nobody configured: '45 s', '5 min', '1.5 s', '250 ms'."""
+    if ms >= 60_000 and ms % 60_000 == 0:
+        return f"{ms // 60_000} min"
+    if ms >= 1_000:
+        return f"{ms / 1_000:g} s"
+    return f"{ms} ms"

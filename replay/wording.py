@@ -1,0 +1,151 @@
+"""Every English phrase about members and causes, so that all outputs say the same thing in the same words.
+
+The base is `events.causes.TEXTS`; here the member is named, and numbers are put in where the history has them.
+"""
+
+from collections.abc import Sequence
+
+from kio.schema.errors import ErrorCode
+
+from events.causes import TEXTS, Cause
+from replay.rebalance import Actor, MemberRef, Move, Occurrence, Outcome, Rebalance, TopicPartitions
+from replay.times import duration, setting
+
+NAMED_MAX = 3
+"""So many members are named in a sentence; the others are counted."""
+
+_UUID_LENGTH = 36
+_UUID_SHOWN = 8
+
+
+def short_member_id(member_id: str) -> str:
+    """A member id with its uuid cut to eight digits: enough to tell members apart, and to search for."""
+    uuid = member_id[-_UUID_LENGTH:]
+    if len(uuid) == _UUID_LENGTH and uuid.count("-") == 4 and uuid[8] == "-":
+        return member_id[: -_UUID_LENGTH + _UUID_SHOWN] + "…"
+    return member_id
+
+
+def name(member: MemberRef) -> str:
+    """What a person calls the member: its instance id, or its shortened member id."""
+    return member.group_instance_id or short_member_id(member.member_id)
+
+
+def host(client_host: str) -> str:
+    return client_host.removeprefix("/")
+
+
+def process(member: MemberRef) -> str:
+    """Where it runs and what it calls itself."""
+    return f"{host(member.client_host) or 'unknown host'}, client {member.client_id or '(none)'}"
+
+
+def who(member: MemberRef) -> str:
+    """'static member 'billing-2' (10.0.0.7, client rdkafka)'."""
+    kind = "dynamic" if member.group_instance_id is None else "static"
+    return f"{kind} member '{name(member)}' ({process(member)})"
+
+
+def several(members: Sequence[MemberRef]) -> str:
+    """'a, b and 4 others'; a single member in full."""
+    if not members:
+        return "a member"
+    if len(members) == 1:
+        return who(members[0])
+    names = [f"'{name(member)}'" for member in members]
+    if len(names) > NAMED_MAX:
+        names = [*names[:NAMED_MAX], plural(len(names) - NAMED_MAX, "other")]
+    static = sum(member.group_instance_id is not None for member in members)
+    kind = "static " if static == len(members) else "" if static else "dynamic "
+    return f"{len(members)} {kind}members ({listed(names)})"
+
+
+def listed(words: Sequence[str]) -> str:
+    """'a', 'a and b', 'a, b and c'."""
+    return " and ".join(filter(None, (", ".join(words[:-1]), *words[-1:])))
+
+
+def plural(count: int, noun: str) -> str:
+    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
+
+
+def cause_text(cause: Cause, actors: Sequence[Actor], client_reason: str | None = None) -> str:
+    """What happened, in words; silences and the client's own reason included."""
+    if cause is Cause.SESSION_EXPIRED and len(actors) == 1:
+        return f"{several(actors)} was not heard from for {_silence(actors[0])}"
+    text = TEXTS[cause].format(member=_subject(cause, actors))
+    if len(actors) > 1:
+        text = text.replace(" was ", " were ", 1).replace("its instance id", "their instance ids")
+    if client_reason:
+        text += f'; the client says: "{client_reason}"'
+    return text
+
+
+def _subject(cause: Cause, actors: Sequence[Actor]) -> str:
+    if len(actors) == 1 and TEXTS[cause].startswith("the leader {member}"):
+        return f"'{name(actors[0])}' ({process(actors[0])})"
+    return several(actors)
+
+
+def _silence(member: Actor) -> str:
+    return f"{duration(member.silence_ms)} (session timeout {setting(member.session_timeout_ms)})"
+
+
+def error_name(code: int) -> str:
+    """Kafka's name of an error code."""
+    try:
+        return ErrorCode(code).name.upper()
+    except ValueError:
+        return str(code)
+
+
+def generations(rebalance: Rebalance) -> str:
+    """'Generation 7 -> 8', or what there is of it."""
+    if rebalance.to_generation is None:
+        return f"After generation {rebalance.from_generation}"
+    return f"Generation {rebalance.from_generation} -> {rebalance.to_generation}"
+
+
+def headline(rebalance: Rebalance) -> str:
+    """The answer in one sentence: which generations, which cause, and how it ended unless it ended well."""
+    sentence = f"{generations(rebalance)}: {rebalance.trigger.text}"
+    folded = len(rebalance.folded)
+    if folded:
+        sentence += f"; {plural(folded, 'more cause')} folded in"
+    ending = _ENDINGS[rebalance.outcome]
+    return f"{sentence} ({ending})" if ending else sentence
+
+
+_ENDINGS = {
+    Outcome.STABLE: "",
+    Outcome.EMPTIED: "the group is empty since",
+    Outcome.SUPERSEDED: "superseded by the next one before it had an assignment",
+    Outcome.RUNNING: "still running",
+    Outcome.UNKNOWN: "how it ended is not in the log",
+}
+
+
+def partitions(topics: Sequence[TopicPartitions]) -> str:
+    """'orders 0-3, 7; payments 1'."""
+    return "; ".join(f"{entry.topic} {_ranges(entry.partitions)}" for entry in topics)
+
+
+def _ranges(numbers: Sequence[int]) -> str:
+    runs: list[list[int]] = []
+    for number in sorted(numbers):
+        if runs and number == runs[-1][1] + 1:
+            runs[-1][1] = number
+        else:
+            runs.append([number, number])
+    return ", ".join(str(first) if first == last else f"{first}-{last}" for first, last in runs)
+
+
+def move_text(move: Move) -> str:
+    """'billing-1 -> billing-2: orders 0-3'."""
+    previous = name(move.previous) if move.previous else "(nobody)"
+    owner = name(move.owner) if move.owner else "(nobody)"
+    return f"{previous} -> {owner}: {partitions(move.partitions)}"
+
+
+def occurrence_texts(occurrences: Sequence[Occurrence]) -> list[str]:
+    return [occurrence.text for occurrence in occurrences]

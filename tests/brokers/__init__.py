@@ -1,0 +1,32 @@
+"""Real Kafka brokers for tests, benchmarks and the demo.
+
+What belongs here: whatever brings up a Kafka that Muster did not write, and Kafka's own Java tools to point at it
+(or at Muster). What it must not know: anything of Muster.
+
+How it works: `running_broker` tries the ways in this order and takes the first that works.
+
+1. `bootstrap`: the broker named by `MUSTER_TEST_BOOTSTRAP`. It is somebody else's: `settings` are not applied to it.
+2. `container`: testcontainers, where a Docker engine answers, with the image named by `MUSTER_KAFKA_IMAGE`
+   (`container.py`), or one built here from Kafka's jars (`image.py`).
+3. `process`: a plain child process, from Kafka's jars and a Java runtime that pip has installed (`process.py`).
+
+Nothing is skipped in silence: `Broker.how` says what was used and what was passed over, `NoBroker` why nothing worked.
+
+    with running_broker(settings={"min.compaction.lag.ms": "1000"}) as broker:
+        print(broker.bootstrap, broker.how)
+"""
+
+from tests.brokers.broker import Broker, BrokerFailed, NoBroker
+from tests.brokers.choice import How, running_broker
+from tests.brokers.jars import KAFKA_VERSION, Libs, resolved_libs
+
+__all__ = [
+    "KAFKA_VERSION",
+    "Broker",
+    "BrokerFailed",
+    "How",
+    "Libs",
+    "NoBroker",
+    "resolved_libs",
+    "running_broker",
+]

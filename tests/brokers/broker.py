@@ -1,0 +1,95 @@
+"""What a running broker is to those who use it, how it may fail to come up, and the settings every way gives it.
+
+    NoBroker            no way works; the message lists each way with its reason
+    BrokerFailed        one way does not work here; the next one is tried
+      PortTaken         somebody took the port between choosing and binding it; the same way is tried again
+"""
+
+import socket
+from collections.abc import Mapping
+from contextlib import ExitStack
+from typing import Final
+
+import msgspec
+
+from tests.brokers.jars import Libs, resolved_libs
+
+HOST: Final = "127.0.0.1"
+
+# One broker alone: every internal topic has one replica, and few partitions, since creating them is what the first
+# join of a test waits for. Groups form in 50 ms instead of 3 s (with 0 ms Kafka 4.3.1 may wait for the whole rebalance
+# timeout when members join at the same moment), and sessions may be as short as a test likes.
+TEST_SETTINGS: Final[Mapping[str, str]] = {
+    "group.initial.rebalance.delay.ms": "50",
+    "group.min.session.timeout.ms": "100",
+    "offsets.topic.num.partitions": "5",
+    "offsets.topic.replication.factor": "1",
+    "transaction.state.log.num.partitions": "5",
+    "transaction.state.log.replication.factor": "1",
+    "transaction.state.log.min.isr": "1",
+    "share.coordinator.state.topic.num.partitions": "1",
+    "share.coordinator.state.topic.replication.factor": "1",
+    "share.coordinator.state.topic.min.isr": "1",
+    "default.replication.factor": "1",
+    "min.insync.replicas": "1",
+}
+
+JVM_OPTIONS: Final = ("-Xmx512m", "-XX:+UseSerialGC")
+
+
+class NoBroker(Exception):
+    """No way to a broker works here."""
+
+
+class BrokerFailed(Exception):
+    """One way to a broker does not work here."""
+
+
+class PortTaken(BrokerFailed):
+    """The port chosen for the broker was taken before the broker could bind it."""
+
+
+class Broker(msgspec.Struct, frozen=True, kw_only=True):
+    """A broker that answers requests now."""
+
+    bootstrap: str
+    """`host:port`, as clients take it."""
+    how: str
+    """One sentence for people: what was used, in which version, and which ways were passed over and why."""
+
+    @property
+    def libs(self) -> Libs:
+        """Kafka's jars and a `java` to run its tools with; resolved on first use, whatever way the broker runs."""
+        return resolved_libs()
+
+
+def kraft_settings(*, listen_host: str, port: int, controller_port: int, log_dir: str) -> dict[str, str]:
+    """The settings of a broker that is its own controller and is reached at 127.0.0.1:`port`.
+
+    The broker listens on the port that it advertises, so that the address is right inside a container too.
+    """
+    return {
+        "process.roles": "broker,controller",
+        "node.id": "1",
+        "controller.quorum.voters": f"1@{HOST}:{controller_port}",
+        "controller.listener.names": "CONTROLLER",
+        "listeners": f"PLAINTEXT://{listen_host}:{port},CONTROLLER://{HOST}:{controller_port}",
+        "advertised.listeners": f"PLAINTEXT://{HOST}:{port}",
+        "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
+        "inter.broker.listener.name": "PLAINTEXT",
+        "log.dirs": log_dir,
+    }
+
+
+def free_ports(count: int) -> list[int]:
+    """`count` different ports of 127.0.0.1 that nobody listens on at this moment."""
+    with ExitStack() as held:
+        sockets = [held.enter_context(socket.socket()) for _ in range(count)]
+        for each in sockets:
+            each.bind((HOST, 0))
+        return [int(each.getsockname()[1]) for each in sockets]
+
+
+def log_tail(text: str, *, lines: int = 40) -> str:
+    """The end of a broker's log, for an error message."""
+    return "\n".join(text.splitlines()[-lines:]) or "(the log is empty)"

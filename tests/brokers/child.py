@@ -1,0 +1,59 @@
+"""Child processes that never outlive those who started them.
+
+What belongs here: starting and ending. What it must not know: what the child does.
+
+How it works: a child runs on a leash (`leash.py`) in a process group of its own. The leash ends with the `with` block,
+or with this process, whatever ends that; the group is there so that a terminal's Ctrl-C reaches this process alone.
+"""
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import IO, Final
+
+LEASH: Final = Path(__file__).with_name("leash.py")
+KILLED_WITHIN_S: Final = 10
+
+
+@contextmanager
+def leashed(
+    command: Sequence[str], *, stdout: int | IO[bytes], stderr: int | IO[bytes] = subprocess.STDOUT
+) -> Iterator[subprocess.Popen[bytes]]:
+    """Run `command` while the block lasts; it is killed, and gone, when the block is left.
+
+    The value is the leash: its exit code is the command's (128 and the signal's number when killed by one).
+    Raises `OSError` when the leash cannot be started.
+    """
+    with subprocess.Popen(
+        [sys.executable, "-I", str(LEASH), *command],
+        stdin=subprocess.PIPE,
+        stdout=stdout,
+        stderr=stderr,
+        start_new_session=True,
+    ) as leash:
+        try:
+            yield leash
+        finally:
+            _end(leash)
+
+
+def signal_group(leash: subprocess.Popen[bytes], number: signal.Signals) -> None:
+    """Send a signal to the command; nothing happens when it has ended already."""
+    if leash.poll() is None:
+        with suppress(ProcessLookupError):
+            os.killpg(leash.pid, number)
+
+
+def _end(leash: subprocess.Popen[bytes]) -> None:
+    # Letting go of the leash, rather than killing the group, makes it wait for the command: only then may the
+    # command's files be deleted.
+    assert leash.stdin is not None
+    leash.stdin.close()
+    try:
+        leash.wait(timeout=KILLED_WITHIN_S)
+    except subprocess.TimeoutExpired:
+        os.killpg(leash.pid, signal.SIGKILL)

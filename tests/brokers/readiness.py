@@ -1,0 +1,84 @@
+"""When a broker counts as ready: when it answers Metadata and names itself there.
+
+What belongs here: that one question, asked over a plain socket, so that no client library fills the output with
+its complaints while the broker is not up yet. What it must not know: how the broker was started.
+"""
+
+import io
+import socket
+import struct
+import time
+from collections.abc import Callable
+from typing import Final
+
+from kio.schema.metadata.v1.request import MetadataRequest, RequestHeader
+from kio.schema.metadata.v1.response import MetadataResponse, ResponseHeader
+from kio.serial import entity_reader, entity_writer
+from kio.static.primitive import i16, i32
+
+READY_WITHIN_S: Final = 60
+ANSWER_WITHIN_S: Final = 5
+ASK_EVERY_S: Final = 0.05
+
+
+class NotReady(Exception):
+    """The broker did not answer in time, or ended before it did."""
+
+
+def wait_until_answering(
+    bootstrap: str, *, alive: Callable[[], bool], ready_within_s: float = READY_WITHIN_S
+) -> None:
+    """Return as soon as the broker at `bootstrap` names itself in Metadata.
+
+    `alive` tells whether waiting still makes sense. Raises `NotReady` when it does not, or when the time is over.
+    """
+    deadline = time.monotonic() + ready_within_s
+    reason = "it was never asked"
+    while time.monotonic() < deadline:
+        if not alive():
+            raise NotReady("it ended before it answered")
+        try:
+            brokers = brokers_named_by(bootstrap)
+        except OSError as error:
+            reason = str(error)
+        else:
+            if brokers:
+                return
+            reason = "it names no broker in Metadata"
+        time.sleep(ASK_EVERY_S)
+    raise NotReady(f"no answer from {bootstrap} within {ready_within_s:.0f} s: {reason}")
+
+
+def brokers_named_by(bootstrap: str) -> list[str]:
+    """The `host:port` of each broker in the Metadata answer of `bootstrap`. Raises `OSError` when there is none."""
+    host, _, port = bootstrap.rpartition(":")
+    with socket.create_connection((host.strip("[]"), int(port)), timeout=ANSWER_WITHIN_S) as connection:
+        connection.sendall(_metadata_request())
+        size = struct.unpack(">i", _read_exactly(connection, 4))[0]
+        answer = _read_exactly(connection, size)
+    _, header_size = entity_reader(ResponseHeader)(answer, 0)
+    response, _ = entity_reader(MetadataResponse)(answer, header_size)
+    return [f"{broker.host}:{broker.port}" for broker in response.brokers]
+
+
+def _metadata_request() -> bytes:
+    body = io.BytesIO()
+    header = RequestHeader(
+        request_api_key=i16(MetadataRequest.__api_key__),
+        request_api_version=i16(1),
+        correlation_id=i32(1),
+        client_id="muster-tests",
+    )
+    entity_writer(RequestHeader)(body, header)
+    entity_writer(MetadataRequest)(body, MetadataRequest(topics=()))
+    return struct.pack(">i", body.tell()) + body.getvalue()
+
+
+def _read_exactly(connection: socket.socket, size: int) -> bytes:
+    received = bytearray()
+    while len(received) < size:
+        piece = connection.recv(size - len(received))
+        if not piece:
+            raise ConnectionResetError("the connection was closed before the answer was whole")
+        received += piece
+    return bytes(received)
