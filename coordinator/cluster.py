@@ -66,13 +66,18 @@ def new_cluster(*, cluster_id: str, node_id: int, host: str, port: int, topics: 
 def declare_topic(text: str) -> Topic:
     """`orders:12` as a topic of 12 partitions, `orders` as one of a single partition. Raises BadTopic."""
     name, colon, count = text.strip().partition(":")
-    if not name or len(name) > _NAME_LENGTH_MAX or name in {".", ".."} or not _NAME_CHARACTERS.issuperset(name):
+    if not is_topic_name(name):
         raise BadTopic(f"{name!r} is no topic name: 1 to {_NAME_LENGTH_MAX} of a-z, A-Z, 0-9, '.', '_' and '-'")
     if not colon:
         return Topic(name=name, topic_id=topic_id(name), partitions=1)
     if not (count.isascii() and count.isdecimal() and 1 <= int(count) <= _PARTITIONS_MAX):
         raise BadTopic(f"{text!r} should be NAME:PARTITIONS with 1 to {_PARTITIONS_MAX} partitions")
     return Topic(name=name, topic_id=topic_id(name), partitions=int(count))
+
+
+def is_topic_name(name: str) -> bool:
+    """Whether Kafka would let a topic be called this."""
+    return 0 < len(name) <= _NAME_LENGTH_MAX and name not in {".", ".."} and _NAME_CHARACTERS.issuperset(name)
 
 
 def topic_id(name: str) -> UUID:

@@ -95,10 +95,11 @@ class Projector:
 
     def _bury(self, key: RecordKey) -> None:
         """A tombstone: of something that is not there it is no error (known bug L1)."""
-        group = self.groups.get(key.group_id)
+        group_id = GroupId(key.group_id)
+        group = self.groups.get(group_id)
         if key.kind is EntityKind.GROUP:
-            self.groups.pop(key.group_id, None)
-            self.quarantined.pop(key.group_id, None)
+            self.groups.pop(group_id, None)
+            self.quarantined.pop(group_id, None)
         elif group is not None and key.kind is EntityKind.STATIC_MEMBER:
             remove_member(group, MemberId(""), GroupInstanceId(key.entity_id))
         elif group is not None and key.kind is EntityKind.DYNAMIC_MEMBER:

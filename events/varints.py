@@ -14,15 +14,14 @@ from events.records import BrokenRecord
 
 def read_long(data: bytes, pos: int, first: int) -> tuple[int, int]:
     """A whole number of 64 bits, and the position behind it."""
-    n = first & 127
+    n = first
     shift = 7
     while True:
         byte = data[pos]
         pos += 1
+        n += byte - 1 << shift  # less one: the mark of the byte before, which says that this one follows
         if byte < 128:
-            n |= byte << shift
             break
-        n |= (byte & 127) << shift
         shift += 7
         if shift > 63:
             raise BrokenRecord("a number is longer than ten bytes")
@@ -64,7 +63,10 @@ def read_block_count(data: bytes, pos: int, first: int) -> tuple[int, int]:
 
 @lru_cache(maxsize=16384)
 def write_long(n: int) -> bytes:
-    """The number's bytes. Kept, because few numbers are met only once: lengths, epochs, the times of a transition."""
+    """The number's bytes. Raises OverflowError when it is over 64 bits.
+
+    They are kept, because few numbers are met only once: lengths, epochs, the times of one transition.
+    """
     if not -0x8000_0000_0000_0000 <= n <= 0x7FFF_FFFF_FFFF_FFFF:
         raise OverflowError(f"{n} is over 64 bits")
     n = (n << 1) ^ (n >> 63)
@@ -77,7 +79,7 @@ def write_long(n: int) -> bytes:
 
 
 def write_int(n: int) -> bytes:
-    """The number's bytes; OverflowError when they would not be an int to a reader."""
+    """The number's bytes. Raises OverflowError when it is no int to a reader."""
     if not -0x8000_0000 <= n <= 0x7FFF_FFFF:
         raise OverflowError(f"{n} is over 32 bits")
     return write_long(n)

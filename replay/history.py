@@ -68,10 +68,17 @@ class Unreadable(StrEnum):
     BROKEN = "broken"
     UNKNOWN_TYPE = "unknown-type"
     UNDECODABLE_KEY = "undecodable-key"
+    COORDINATOR = "coordinator"
+    """An event of the partition."""
+
+    @property
+    def quarantines(self) -> bool:
+        """Whether it is known to be a record of this group, so that a coordinator would refuse to serve the group."""
+        return self in (Unreadable.BROKEN, Unreadable.UNKNOWN_TYPE)
 
 
 class Broken(msgspec.Struct, frozen=True, kw_only=True):
-    """A record that cannot be read; with an undecodable key it may belong to any group of the partition."""
+    """A record that cannot be read. With an undecodable key it may belong to any group of the partition."""
 
     place: Place
     kind: Unreadable
@@ -125,7 +132,7 @@ class SeqGaps:
     def before(self, read: Read) -> Gap | None:
         """The gap that ends with this read, if there is one."""
         if isinstance(read, Broken):
-            self._unreadable += read.kind is not Unreadable.UNDECODABLE_KEY
+            self._unreadable += read.kind.quarantines
         if not isinstance(read, Happened):
             return None
         event = read.event
@@ -137,6 +144,26 @@ class SeqGaps:
         if explained:
             return None
         return Gap(place=read.place, incarnation=event.incarnation, first_seq=first_seq, last_seq=last_seq)
+
+
+class Prelude:
+    """What a group must know of its partition from before its first event: who coordinates, which keys are unreadable."""
+
+    def __init__(self) -> None:
+        self._coordinator: Coordinated | None = None
+        self._broken: list[Broken] = []
+
+    @property
+    def reads(self) -> list[Read]:
+        """In the order of the log, but for the broken ones, which come first."""
+        return [*self._broken, *([self._coordinator] if self._coordinator is not None else [])]
+
+    def note(self, read: Read) -> None:
+        """Take in something that concerns the whole partition."""
+        if isinstance(read, Coordinated):
+            self._coordinator = read
+        elif isinstance(read, Broken) and read.kind is Unreadable.UNDECODABLE_KEY:
+            self._broken.append(read)
 
 
 def with_gaps(reads: Iterable[Read]) -> Iterator[Item]:

@@ -41,13 +41,13 @@ def ref(member: Member) -> MemberRef:
 
 
 class Actor(MemberRef, frozen=True, kw_only=True):
-    """A member that did something, or to which something was done, and what is known about its signs of life."""
+    """A member that did something, or to which something was done, and its signs of life where they were recorded."""
 
-    principal: str
-    session_timeout_ms: int
-    last_seen: Instant
-    silence_ms: int  # from its last sign of life to the decision
-    longest_silence_ms: int  # between two signs of life since its previous event
+    principal: str | None
+    session_timeout_ms: int | None = None
+    last_seen: Instant | None = None
+    silence_ms: int | None = None  # from its last sign of life to the decision
+    longest_silence_ms: int | None = None  # between two signs of life since its previous event
 
 
 def actor(event: AnyMemberEvent) -> Actor:
@@ -65,6 +65,15 @@ def actor(event: AnyMemberEvent) -> Actor:
     )
 
 
+class Requester(msgspec.Struct, frozen=True, kw_only=True):
+    """Whose request it was, which need not be the member: an administrator removes others."""
+
+    client_id: str | None
+    client_host: str | None
+    principal: str | None
+    api_version: int | None
+
+
 class Occurrence(msgspec.Struct, frozen=True, kw_only=True):
     """One cause at work. `who` has several members if one decision concerned several; `seq` is its first event."""
 
@@ -74,6 +83,7 @@ class Occurrence(msgspec.Struct, frozen=True, kw_only=True):
     text: str
     who: tuple[Actor, ...]
     client_reason: str | None  # the client's own (KIP-800); None: it gave none
+    request: Requester | None  # None: a deadline passed
 
 
 @unique

@@ -36,7 +36,7 @@ def clock_of(at: Instant) -> str:
 
 
 def read_time(text: str, *, day: Instant) -> int | None:
-    """Wall clock ms of an ISO time (without a zone: UTC) or of a time of day on the given day; None if it is neither."""
+    """Wall clock ms of an ISO time (no zone: UTC) or of a time of day on the given day; None if it is neither."""
     if _TIME_OF_DAY.fullmatch(text):
         text = f"{day_of(day)}T{text.zfill(len(text) + (text.index(':') == 1))}"
     try:

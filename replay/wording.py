@@ -8,7 +8,9 @@ from collections.abc import Sequence
 from kio.schema.errors import ErrorCode
 
 from events.causes import TEXTS, Cause
-from replay.rebalance import Actor, MemberRef, Move, Occurrence, Outcome, Rebalance, TopicPartitions
+from events.events import Why
+from replay.history import Broken, Gap, Unreadable
+from replay.rebalance import Actor, MemberRef, Move, Outcome, Rebalance, TopicPartitions
 from replay.times import duration, setting
 
 NAMED_MAX = 3
@@ -69,15 +71,17 @@ def plural(count: int, noun: str) -> str:
     return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
 
 
-def cause_text(cause: Cause, actors: Sequence[Actor], client_reason: str | None = None) -> str:
-    """What happened, in words; silences and the client's own reason included."""
-    if cause is Cause.SESSION_EXPIRED and len(actors) == 1:
-        return f"{several(actors)} was not heard from for {_silence(actors[0])}"
-    text = TEXTS[cause].format(member=_subject(cause, actors))
+def cause_text(why: Why, actors: Sequence[Actor]) -> str:
+    """What happened, in words: the silence of an expired session, who asked for a removal, the client's own reason."""
+    if why.cause is Cause.SESSION_EXPIRED and len(actors) == 1:
+        return f"{who(actors[0])} was not heard from {_silence(actors[0])}"
+    text = TEXTS[why.cause].format(member=_subject(why.cause, actors))
     if len(actors) > 1:
-        text = text.replace(" was ", " were ", 1).replace("its instance id", "their instance ids")
-    if client_reason:
-        text += f'; the client says: "{client_reason}"'
+        text = text.replace(" was ", " were ", 1).replace("its ", "their ")
+    if why.cause is Cause.MEMBER_REMOVED_BY_ADMIN:
+        text += f", asked for by client {why.client_id} at {host(why.client_host or '')}"
+    if why.client_reason:
+        text += f'; the client says: "{why.client_reason}"'
     return text
 
 
@@ -88,7 +92,9 @@ def _subject(cause: Cause, actors: Sequence[Actor]) -> str:
 
 
 def _silence(member: Actor) -> str:
-    return f"{duration(member.silence_ms)} (session timeout {setting(member.session_timeout_ms)})"
+    if member.silence_ms is None or member.session_timeout_ms is None:
+        return "within its session timeout"
+    return f"for {duration(member.silence_ms)} (session timeout {setting(member.session_timeout_ms)})"
 
 
 def error_name(code: int) -> str:
@@ -125,6 +131,29 @@ _ENDINGS = {
 }
 
 
+def missing_text(missing: Gap | Broken) -> str:
+    """What is not told, and where."""
+    if isinstance(missing, Gap):
+        seqs = (
+            f"event {missing.first_seq} is"
+            if missing.missing == 1
+            else (f"events {missing.first_seq} to {missing.last_seq} are")
+        )
+        return f"{seqs} not in the log: compacted away, or older than the log"
+    where = f"partition {missing.place.partition}, offset {missing.place.offset}"
+    if missing.kind is Unreadable.UNDECODABLE_KEY:
+        return f"the record at {where} cannot be read, it may belong to this group: {missing.reason}"
+    if missing.kind is Unreadable.COORDINATOR:
+        return f"the coordinator's record at {where} cannot be read: {missing.reason}"
+    if missing.kind is Unreadable.UNKNOWN_TYPE:
+        return f"the event at {where} is of a type that this version does not know: {missing.reason}"
+    return f"the record at {where} cannot be read: {missing.reason}"
+
+
+def count_of(topics: Sequence[TopicPartitions]) -> int:
+    return sum(len(entry.partitions) for entry in topics)
+
+
 def partitions(topics: Sequence[TopicPartitions]) -> str:
     """'orders 0-3, 7; payments 1'."""
     return "; ".join(f"{entry.topic} {_ranges(entry.partitions)}" for entry in topics)
@@ -145,7 +174,3 @@ def move_text(move: Move) -> str:
     previous = name(move.previous) if move.previous else "(nobody)"
     owner = name(move.owner) if move.owner else "(nobody)"
     return f"{previous} -> {owner}: {partitions(move.partitions)}"
-
-
-def occurrence_texts(occurrences: Sequence[Occurrence]) -> list[str]:
-    return [occurrence.text for occurrence in occurrences]

@@ -14,10 +14,10 @@ Two kinds of state go in. *Hard state* (`events.state.Group`) changes only by th
 (`soft.Soft`) is replaced by the decision's own copy. The shell throws both away when the events cannot be stored, so
 a decision that was not made durable has no effect at all.
 
-| state               | JoinGroup, known id                         | SyncGroup                 | Heartbeat | LeaveGroup   |
-|---------------------|---------------------------------------------|---------------------------|-----------|--------------|
-| Empty               | 25                                          | 25                        | 25        | 25           |
-| PreparingRebalance  | parked                                      | 27                        | 27        | 0, may end   |
-| CompletingRebalance | same: answered; changed: rebalance          | parked; leader's: all     | 0         | 0, rebalance |
-| Stable              | leader, changed: rebalance; else: answered  | the stored assignment     | 0         | 0, rebalance |
+| state               | JoinGroup, known id                        | SyncGroup              | Heartbeat | LeaveGroup   |
+|---------------------|--------------------------------------------|------------------------|-----------|--------------|
+| Empty               | 25                                         | 25                     | 25        | 25           |
+| PreparingRebalance  | parked                                     | 27                     | 27        | 0, may end   |
+| CompletingRebalance | same: answered; changed: rebalance         | parked; leader's: all  | 0         | 0, rebalance |
+| Stable              | leader, changed: rebalance; else: answered | the stored assignment  | 0         | 0, rebalance |
 """

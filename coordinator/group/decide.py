@@ -31,7 +31,7 @@ from coordinator.group.commands import (
 )
 from coordinator.group.heartbeat import heartbeat_error
 from coordinator.group.identity import note_if_fenced
-from coordinator.group.join import create_group, join_group, refuse_before_lookup
+from coordinator.group.join import join_group, refuse_before_lookup
 from coordinator.group.leave import leave_group, leave_unknown_group
 from coordinator.group.offsets import OffsetsChange, accepted_offsets, judge_commit, judge_deletion
 from coordinator.group.outcomes import (
@@ -52,7 +52,7 @@ from coordinator.group.sync import reject_assignment, sync_group
 from coordinator.group.timers import run_deadline
 from coordinator.group.turn import Moment, Turn
 from events.causes import Cause
-from events.events import AnyEvent
+from events.events import AnyEvent, GroupCreated
 from events.evolve import is_gone
 from events.ids import UNKNOWN_MEMBER_ID
 from events.state import Group, GroupState, new_group
@@ -148,13 +148,20 @@ def _decide_join(
     if refused is not None:
         return _answer(command, refused, group, soft)
     if group is None:
-        group = new_group(command.group_id, incarnation=moment.incarnation, wall_ms=moment.wall_ms)
-        turn = Turn(group, soft.copy(), moment, settings)
-        create_group(turn, command.caller, command.reason)
+        turn = _turn_of_new_group(command, soft, moment, settings)
     else:
         turn = Turn(group.copy(), soft.copy(), moment, settings)
     join_group(turn, command)
     return _decision(turn)
+
+
+def _turn_of_new_group(command: JoinGroup | CommitOffsets, soft: Soft, moment: Moment, settings: GroupSettings) -> Turn:
+    """A turn that begins with the group's first event (J2, J3)."""
+    group = new_group(command.group_id, incarnation=moment.incarnation, wall_ms=moment.wall_ms)
+    turn = Turn(group, soft.copy(), moment, settings)
+    turn.because(Cause.GROUP_CREATED, command.caller, UNKNOWN_MEMBER_ID, None)
+    turn.record(GroupCreated)
+    return turn
 
 
 def _decide_heartbeat(
@@ -183,13 +190,7 @@ def _decide_commit(
     offsets = accepted_offsets(command, outcome) if accepted else None
     if group is None and accepted:
         # A simple consumer's group has no members ever, but it is listed, described and deleted like any other (OC1).
-        turn = Turn(
-            new_group(command.group_id, incarnation=moment.incarnation, wall_ms=moment.wall_ms),
-            soft.copy(),
-            moment,
-            settings,
-        )
-        create_group(turn, command.caller)
+        turn = _turn_of_new_group(command, soft, moment, settings)
     elif group is not None and outcome.error is ErrorCode.fenced_instance_id:
         turn = Turn(group.copy(), soft.copy(), moment, settings)
         note_if_fenced(turn, outcome.error, command.caller, command.member_id, command.group_instance_id)

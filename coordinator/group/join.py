@@ -7,7 +7,7 @@ pending one (KIP-394), or a member.
 import msgspec
 from kio.schema.errors import ErrorCode
 
-from coordinator.group.commands import Caller, JoinGroup
+from coordinator.group.commands import JoinGroup
 from coordinator.group.identity import validate_member
 from coordinator.group.outcomes import JoinGroupOutcome
 from coordinator.group.rebalance import (
@@ -22,7 +22,7 @@ from coordinator.group.soft import Session
 from coordinator.group.static import replace_static_member
 from coordinator.group.turn import Turn
 from events.causes import Cause
-from events.events import GroupCreated, MemberJoined, MemberRejoined
+from events.events import MemberJoined, MemberRejoined
 from events.ids import UNKNOWN_MEMBER_ID, MemberId
 from events.state import NO_GENERATION, GroupState, Member
 
@@ -34,12 +34,6 @@ def refuse_before_lookup(command: JoinGroup, settings: GroupSettings) -> JoinGro
     if not settings.min_session_timeout_ms <= command.session_timeout_ms <= settings.max_session_timeout_ms:
         return JoinGroupOutcome(error=ErrorCode.invalid_session_timeout, member_id=command.member_id)
     return None
-
-
-def create_group(turn: Turn, caller: Caller, reason: str | None = None) -> None:
-    """The group's first event (J2, J3)."""
-    turn.because(Cause.GROUP_CREATED, caller, UNKNOWN_MEMBER_ID, None, reason)
-    turn.record(GroupCreated)
 
 
 def join_group(turn: Turn, command: JoinGroup) -> None:

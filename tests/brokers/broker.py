@@ -1,8 +1,8 @@
 """What a running broker is to those who use it, how it may fail to come up, and the settings every way gives it.
 
-    NoBroker            no way works; the message lists each way with its reason
-    BrokerFailed        one way does not work here; the next one is tried
-      PortTaken         somebody took the port between choosing and binding it; the same way is tried again
+NoBroker            no way works; the message lists each way with its reason
+BrokerFailed        one way does not work here; the next one is tried
+  PortTaken         somebody took the port between choosing and binding it; the same way is tried again
 """
 
 import socket
@@ -35,6 +35,10 @@ TEST_SETTINGS: Final[Mapping[str, str]] = {
 }
 
 JVM_OPTIONS: Final = ("-Xmx512m", "-XX:+UseSerialGC")
+PORT_TAKEN_WORDS: Final = ("port is already allocated", "address already in use", "Address already in use")
+
+# For what ends after a second or two: a third less start-up time. Brokers are measured against, and compile fully.
+SHORT_LIVED_JVM_OPTIONS: Final = ("-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
 
 
 class NoBroker(Exception):
@@ -88,6 +92,13 @@ def free_ports(count: int) -> list[int]:
         for each in sockets:
             each.bind((HOST, 0))
         return [int(each.getsockname()[1]) for each in sockets]
+
+
+def start_failure(reason: str, *, log: str = "") -> BrokerFailed:
+    """The failure of a start, by what Java or the engine said, with the end of the log for people."""
+    taken = any(words in f"{reason}\n{log}" for words in PORT_TAKEN_WORDS)
+    message = f"{reason}; the end of its log:\n{log_tail(log)}" if log else reason
+    return PortTaken(message) if taken else BrokerFailed(message)
 
 
 def log_tail(text: str, *, lines: int = 40) -> str:

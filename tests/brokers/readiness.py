@@ -11,8 +11,10 @@ import time
 from collections.abc import Callable
 from typing import Final
 
-from kio.schema.metadata.v1.request import MetadataRequest, RequestHeader
-from kio.schema.metadata.v1.response import MetadataResponse, ResponseHeader
+from kio.schema.metadata.v1.request import MetadataRequest
+from kio.schema.metadata.v1.response import MetadataResponse
+from kio.schema.request_header.v1.header import RequestHeader
+from kio.schema.response_header.v0.header import ResponseHeader
 from kio.serial import entity_reader, entity_writer
 from kio.static.primitive import i16, i32
 
@@ -25,9 +27,7 @@ class NotReady(Exception):
     """The broker did not answer in time, or ended before it did."""
 
 
-def wait_until_answering(
-    bootstrap: str, *, alive: Callable[[], bool], ready_within_s: float = READY_WITHIN_S
-) -> None:
+def wait_until_answering(bootstrap: str, *, alive: Callable[[], bool], ready_within_s: float = READY_WITHIN_S) -> None:
     """Return as soon as the broker at `bootstrap` names itself in Metadata.
 
     `alive` tells whether waiting still makes sense. Raises `NotReady` when it does not, or when the time is over.

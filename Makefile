@@ -1,0 +1,49 @@
+# Every target does its own set-up; Python 3.11 to 3.13 and make are all that must be there.
+PYTHON ?= python3
+VENV ?= .venv
+BIN := $(VENV)/bin
+UV := $(BIN)/python -m uv
+
+.PHONY: help demo test lint unit bench docs clean
+
+help: ## Show what can be made
+	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## (.*)/  make \1\t\2/' | expand -t 18
+
+$(VENV)/.base: requirements.lock pyproject.toml
+	@$(PYTHON) -c 'import sys; v = sys.version_info[:2]; sys.exit(0 if (3, 11) <= v <= (3, 13) else f"muster: Python 3.11 to 3.13 is needed, $(PYTHON) is {v[0]}.{v[1]}; say make PYTHON=python3.12")'
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check uv
+	$(UV) pip install --quiet --constraint requirements.lock --editable . --group demo
+	@touch $@
+
+$(VENV)/.brokers: $(VENV)/.base
+	$(UV) pip install --quiet --constraint requirements.lock --group brokers
+	@touch $@
+
+$(VENV)/.all: $(VENV)/.base
+	$(UV) pip install --quiet --require-hashes --requirement requirements.lock
+	@touch $@
+
+demo: $(VENV)/.base $(if $(KAFKA),$(VENV)/.brokers) ## Live consumers, restarts, a crash, and why each rebalance happened (KAFKA=1: on a real broker)
+	@PYTHONPATH=. $(BIN)/python -m demo $(if $(KAFKA),--kafka)
+
+test: lint unit ## All checks and tests, with real brokers and real clients
+
+lint: $(VENV)/.all
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+unit: $(VENV)/.all
+	rm -f .coverage .coverage.*
+	$(BIN)/coverage run -m pytest
+	$(BIN)/coverage combine --quiet
+	$(BIN)/coverage report --include='events/*,coordinator/group/*' --fail-under=95
+	$(BIN)/coverage report
+
+bench: $(VENV)/.all ## Measure beside a real Kafka; writes benchmarks/results/
+	PYTHONPATH=. $(BIN)/python -m benchmarks
+
+clean: ## Remove what was made
+	rm -rf $(VENV) build dist .coverage .coverage.* .mypy_cache .ruff_cache .pytest_cache .hypothesis

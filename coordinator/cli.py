@@ -1,0 +1,80 @@
+"""`muster serve`. A skin: read the settings, run the service, choose the exit code."""
+
+import asyncio
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+import uvloop
+
+from coordinator.serve import CannotServe, run
+from coordinator.settings import KAFKA_SETTINGS, BadSettings, Settings, load_settings
+
+EXIT_LOST = 1
+EXIT_UNUSABLE = 2
+
+
+def _help(field: str) -> str:
+    info = Settings.model_fields[field]
+    default = info.get_default(call_default_factory=True)
+    shown = "" if default in (None, []) else f" [default: {default}]"
+    return f"{info.description}{shown}"
+
+
+def _config_help() -> str:
+    lines = [f"`{name}`: {_help(field)}" for name, field in KAFKA_SETTINGS.items()]
+    return "A setting by Kafka's name, NAME=VALUE; may be given several times.\n\n" + "\n\n".join(lines)
+
+
+def serve(
+    listen: Annotated[str | None, typer.Option(metavar="HOST:PORT", help=_help("listen"))] = None,
+    advertise: Annotated[str | None, typer.Option(metavar="HOST:PORT", help=_help("advertise"))] = None,
+    log: Annotated[str | None, typer.Option(metavar="URL", help=_help("log"))] = None,
+    topic: Annotated[list[str] | None, typer.Option(metavar="NAME:PARTITIONS", help=_help("topic"))] = None,
+    config: Annotated[list[str] | None, typer.Option(metavar="NAME=VALUE", help=_config_help())] = None,
+    config_file: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="A TOML file: these options, and Kafka's in a table [config].")
+    ] = None,
+    metrics: Annotated[str | None, typer.Option(metavar="HOST:PORT", help=_help("metrics"))] = None,
+    node_id: Annotated[int | None, typer.Option(help=_help("node_id"))] = None,
+    cluster_id: Annotated[str | None, typer.Option(help=_help("cluster_id"))] = None,
+    frame_bytes_max: Annotated[int | None, typer.Option(help=_help("frame_bytes_max"))] = None,
+    connections_max: Annotated[int | None, typer.Option(help=_help("connections_max"))] = None,
+    connections_max_idle_ms: Annotated[int | None, typer.Option(help=_help("connections_max_idle_ms"))] = None,
+    log_partitions: Annotated[int | None, typer.Option(help=_help("log_partitions"))] = None,
+    log_replication: Annotated[int | None, typer.Option(help=_help("log_replication"))] = None,
+    audit_window_ms: Annotated[int | None, typer.Option(help=_help("audit_window_ms"))] = None,
+    log_level: Annotated[str | None, typer.Option(help=_help("log_level"))] = None,
+    log_format: Annotated[str | None, typer.Option(help=_help("log_format"))] = None,
+) -> None:
+    """Coordinate consumer groups, standalone: no Kafka cluster is needed.
+
+    Declared topics exist for clients to subscribe to; they hold no data. Real consumers join, get assignments,
+    heartbeat and commit.
+
+    Example:
+
+        muster serve --listen 127.0.0.1:9092 --topic orders:12 --config group.initial.rebalance.delay.ms=3000
+
+    Each option can also stand in the environment (--frame-bytes-max as MUSTER_FRAME_BYTES_MAX, group.max.size as
+    MUSTER_GROUP_MAX_SIZE) or in a file (--config-file); a flag wins over the environment, that over the file.
+    Stops in good order on SIGTERM and SIGINT.
+
+    Exit codes: 0 stopped as asked; 1 the event log was lost to another process; 2 something given cannot be used.
+    """
+    flags = {name: value for name, value in locals().items() if name not in {"config", "config_file"}}
+    try:
+        settings = load_settings(flags, config or [], config_file)
+        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+            runner.run(run(settings))
+    except (BadSettings, CannotServe) as error:
+        fail(str(error), EXIT_UNUSABLE)
+    except ConnectionAbortedError as error:
+        fail(str(error), EXIT_LOST)
+
+
+def fail(message: str, code: int) -> None:
+    """One clear line, no traceback."""
+    print(f"muster: {message}", file=sys.stderr)  # noqa: T201
+    raise typer.Exit(code)

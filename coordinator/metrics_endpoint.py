@@ -1,0 +1,59 @@
+"""The HTTP side door: /metrics for Prometheus, /healthz (the process runs), /readyz (every partition is served).
+
+In a thread of its own, so that it answers while the loop is busy; it reads counters and one flag, nothing else.
+"""
+
+import threading
+from collections.abc import Callable, Iterable
+from socketserver import ThreadingMixIn
+from typing import Any
+from wsgiref.simple_server import WSGIRequestHandler, WSGIServer, make_server
+
+from prometheus_client import CollectorRegistry, make_wsgi_app
+
+StartResponse = Callable[[str, list[tuple[str, str]]], Any]
+
+
+class _Server(ThreadingMixIn, WSGIServer):
+    daemon_threads = True
+
+
+class _Quiet(WSGIRequestHandler):
+    def log_message(self, format: str, *args: object) -> None:  # noqa: A002 -- the library's name
+        """Say nothing: a scrape every few seconds is no news."""
+
+
+class MetricsEndpoint:
+    """Listens from the start on. Raises OSError when the address is taken."""
+
+    def __init__(self, host: str, port: int, registry: CollectorRegistry, ready: Callable[[], bool]) -> None:
+        metrics = make_wsgi_app(registry)
+
+        def app(environ: dict[str, Any], start_response: StartResponse) -> Iterable[bytes]:
+            match environ["PATH_INFO"]:
+                case "/metrics":
+                    answer: Iterable[bytes] = metrics(environ, start_response)
+                    return answer
+                case "/healthz":
+                    return _answer(start_response, "200 OK", "ok\n")
+                case "/readyz" if ready():
+                    return _answer(start_response, "200 OK", "ready\n")
+                case "/readyz":
+                    return _answer(start_response, "503 Service Unavailable", "partitions are being read\n")
+                case _:
+                    return _answer(start_response, "404 Not Found", "there is /metrics, /healthz and /readyz\n")
+
+        self._server = make_server(host, port, app, server_class=_Server, handler_class=_Quiet)
+        self.port: int = self._server.server_port
+        self._thread = threading.Thread(target=self._server.serve_forever, name="metrics", daemon=True)
+        self._thread.start()
+
+    def close(self) -> None:
+        self._server.shutdown()
+        self._server.server_close()
+        self._thread.join()
+
+
+def _answer(start_response: StartResponse, status: str, text: str) -> Iterable[bytes]:
+    start_response(status, [("Content-Type", "text/plain; charset=utf-8")])
+    return [text.encode()]

@@ -1,0 +1,65 @@
+"""Offsets in memory: the cache that every store reads from, and a whole store for a memory log."""
+
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
+
+from coordinator.group.commands import OffsetToCommit
+from coordinator.group.offsets import OffsetsChange
+from coordinator.offsets.base import StoredOffset, TopicPartition
+from events.ids import GroupId
+
+
+class OffsetCache:
+    """The durable offsets of all groups."""
+
+    def __init__(self) -> None:
+        self._groups: dict[GroupId, dict[TopicPartition, StoredOffset]] = {}
+
+    def put(self, group_id: GroupId, partition: TopicPartition, offset: StoredOffset) -> None:
+        self._groups.setdefault(group_id, {})[partition] = offset
+
+    def remove(self, group_id: GroupId, partition: TopicPartition) -> None:
+        offsets = self._groups.get(group_id, {})
+        offsets.pop(partition, None)
+        if not offsets:
+            self._groups.pop(group_id, None)
+
+    def apply(self, change: OffsetsChange) -> None:
+        """Make a change visible; call it when it is durable."""
+        if change.all_deleted:
+            self._groups.pop(change.group_id, None)
+        for partition in change.deleted:
+            self.remove(change.group_id, partition)
+        for commit in change.committed:
+            self.put(change.group_id, (commit.topic, commit.partition), stored(commit))
+
+    def committed(self, group_id: GroupId) -> Mapping[TopicPartition, StoredOffset]:
+        return MappingProxyType(self._groups.get(group_id, {}))
+
+    def group_ids(self) -> frozenset[GroupId]:
+        return frozenset(self._groups)
+
+
+def stored(commit: OffsetToCommit) -> StoredOffset:
+    """What is kept of a commit."""
+    return StoredOffset(
+        offset=commit.offset,
+        leader_epoch=commit.leader_epoch,
+        metadata=commit.metadata,
+        commit_ms=commit.commit_ms,
+        expire_ms=commit.expire_ms,
+    )
+
+
+class MemoryOffsetStore(OffsetCache):
+    """A store that ends with the process, as the memory log does."""
+
+    async def open(self) -> None:
+        """There is nothing to read."""
+
+    async def close(self) -> None:
+        """There is nothing to close."""
+
+    async def write(self, changes: Sequence[OffsetsChange]) -> None:
+        for change in changes:
+            self.apply(change)

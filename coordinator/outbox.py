@@ -1,0 +1,94 @@
+"""The outbox: what may leave only when it is durable, and the two writers it waits for.
+
+A *unit* is what one group decided in one go: events of one or more decisions, perhaps a change of its offsets, and the
+replies that wait for them. Units of many groups that come while an append is under way go together in the next one.
+A unit's offsets are written after its events, so that no offset is ever durable for a group that is not.
+
+    submit(unit) -> events appended -> offsets written -> unit.settled(None | AppendRefused)
+                 -> Deposed, LogUnavailable: lost(error), and nothing is settled any more
+
+The outbox knows nothing of groups: it moves records, and tells when they are safe.
+"""
+
+import asyncio
+from collections.abc import Callable, Sequence
+from typing import Protocol
+
+import msgspec
+
+from coordinator.group.offsets import OffsetsChange
+from coordinator.offsets.base import OffsetStore
+from events.log.base import AppendRefused, LogError, LogWriter
+from events.records import Transition
+
+UNITS_PER_APPEND_MAX = 1_000
+
+
+class Unit(msgspec.Struct, kw_only=True, eq=False):
+    """`settled` is called once: with None when all is durable, or with why the events can never be stored."""
+
+    transition: Transition
+    offsets: tuple[OffsetsChange, ...]
+    settled: Callable[[AppendRefused | None], None]
+
+
+class Lost(Protocol):
+    def __call__(self, error: LogError) -> None: ...
+
+
+class Outbox:
+    """One for each owned partition. `lost` is called at most once, and ends it."""
+
+    def __init__(self, writer: LogWriter, offsets: OffsetStore, lost: Lost) -> None:
+        self._writer = writer
+        self._offsets = offsets
+        self._lost = lost
+        self._waiting: list[Unit] = []
+        self._wake = asyncio.Event()
+        self._idle = asyncio.Event()
+        self._idle.set()
+        self._task = asyncio.create_task(self._run(), name=f"outbox-{writer.partition}")
+
+    def submit(self, unit: Unit) -> None:
+        """Have the unit made durable."""
+        self._waiting.append(unit)
+        self._idle.clear()
+        self._wake.set()
+
+    async def drained(self) -> None:
+        """Wait until nothing is under way, or the outbox is lost."""
+        idle = asyncio.create_task(self._idle.wait())
+        await asyncio.wait({idle, self._task}, return_when=asyncio.FIRST_COMPLETED)
+        idle.cancel()
+
+    async def close(self) -> None:
+        """Stop, whatever is still waiting."""
+        self._task.cancel()
+        await asyncio.gather(self._task, return_exceptions=True)
+
+    async def _run(self) -> None:
+        while True:
+            await self._wake.wait()
+            self._wake.clear()
+            while self._waiting:
+                units = self._waiting[:UNITS_PER_APPEND_MAX]
+                del self._waiting[:UNITS_PER_APPEND_MAX]
+                try:
+                    await self._write(units)
+                except LogError as error:
+                    self._lost(error)
+                    return
+            self._idle.set()
+
+    async def _write(self, units: Sequence[Unit]) -> None:
+        with_events = [unit for unit in units if unit.transition]
+        verdicts: dict[int, AppendRefused | None] = {}
+        if with_events:
+            answers = await self._writer.append([unit.transition for unit in with_events])
+            verdicts = {id(unit): answer for unit, answer in zip(with_events, answers, strict=True)}
+        stored = [unit for unit in units if verdicts.get(id(unit)) is None]
+        changes = [change for unit in stored for change in unit.offsets]
+        if changes:
+            await self._offsets.write(changes)
+        for unit in units:
+            unit.settled(verdicts.get(id(unit)))

@@ -1,0 +1,328 @@
+"""One owned partition at work: its groups, each with a queue, and the way of a command through the rules.
+
+    submit -> the group's queue -> decide, one after another, on the state as decided so far
+           -> nothing to write: effective at once, replies released
+           -> something to write: one unit in the outbox; effective, and released, when it is durable
+
+While a unit of a group is under way its next commands queue, and are then decided together: many joins of one group
+share one append. A unit refused for good is decided again, command by command, so that only the culprit fails.
+
+Nothing here awaits: between reading a group and changing it no other code runs.
+"""
+
+from collections import deque
+from collections.abc import Callable, Iterable
+
+import msgspec
+import structlog
+from kio.schema.errors import ErrorCode
+
+from coordinator.clock import Clock
+from coordinator.deadlines import Deadlines
+from coordinator.group.commands import (
+    AnyCommand,
+    AnyRequest,
+    CheckCapacity,
+    Deadline,
+    Heartbeat,
+    RejectAssignment,
+    Request,
+    SyncGroup,
+)
+from coordinator.group.decide import Decision, decide, failed
+from coordinator.group.heartbeat import heartbeat_error
+from coordinator.group.outcomes import HeartbeatOutcome, Outcome, Reply, SyncGroupOutcome
+from coordinator.group.settings import GroupSettings
+from coordinator.group.soft import Session, Soft
+from coordinator.group.takeover import give_up, rearm_sessions, resume
+from coordinator.group.timers import due
+from coordinator.group.turn import Moment
+from coordinator.outbox import Outbox, Unit
+from events.codec import records_of
+from events.events import CoordinatorPaused
+from events.ids import GroupId
+from events.log.base import AppendRefused
+from events.state import Group
+
+log = structlog.get_logger(__name__)
+
+ReplyTo = Callable[[Outcome], None]
+
+RETRY_REFUSED_DEADLINE_MS = 1_000
+
+
+class Waiting(msgspec.Struct, frozen=True, eq=False):
+    """A request that has not been answered, and where its answer goes."""
+
+    command: AnyRequest
+    reply_to: ReplyTo
+
+
+class Slot(msgspec.Struct, kw_only=True, eq=False):
+    """A group's place. `version` grows whenever its state may have changed: prepared answers end with it."""
+
+    group_id: GroupId
+    group: Group | None
+    soft: Soft
+    queue: deque[AnyCommand]
+    busy: bool = False
+    version: int = 0
+    one_by_one: int = 0
+
+
+class Ticket(msgspec.Struct, frozen=True, eq=False):
+    """One member's right to have the same heartbeat answered again (see service.HeartbeatTicket)."""
+
+    slot: Slot
+    version: int
+    session: Session
+
+    def accept(self, now_ms: int) -> bool:
+        if self.slot.version != self.version:
+            return False
+        self.session.touch(now_ms)
+        return True
+
+
+class Partition:
+    """See the module. Made when the partition was read, ended by `close`."""
+
+    def __init__(
+        self,
+        number: int,
+        *,
+        outbox: Outbox,
+        epoch: int,
+        owner: str,
+        settings: GroupSettings,
+        clock: Clock,
+        incarnation_max: int,
+        quarantined: Iterable[GroupId],
+    ) -> None:
+        self.number = number
+        self._outbox = outbox
+        self._epoch = epoch
+        self._owner = owner
+        self._settings = settings
+        self._clock = clock
+        self._incarnation_max = incarnation_max
+        self._quarantined = frozenset(quarantined)
+        self._slots: dict[GroupId, Slot] = {}
+        self._waiting: dict[int, Waiting] = {}
+        self._deadlines = Deadlines(clock, due=self._deadline_came, paused=self._machine_paused)
+        self._closed_with: ErrorCode | None = None
+
+    # ---- requests ----------------------------------------------------------------------------------
+
+    def adopt(self, groups: Iterable[Group]) -> None:
+        """Take over groups as they were read from the log; their sessions begin anew."""
+        for group in groups:
+            soft = resume(group, self._clock.monotonic_ms(), self._settings)
+            slot = Slot(group_id=group.group_id, group=group, soft=soft, queue=deque())
+            self._slots[group.group_id] = slot
+            self._schedule(slot)
+            if len(group.members) > self._settings.max_size:
+                self._enqueue(slot, CheckCapacity(group_id=group.group_id))
+
+    def submit(self, command: AnyRequest, reply_to: ReplyTo) -> None:
+        """Have a request decided; `reply_to` is called once, now or later."""
+        self._waiting[command.caller.request_id] = Waiting(command, reply_to)
+        if self._closed_with is not None:
+            self._release(failed(command, self._closed_with))
+        elif command.group_id in self._quarantined:
+            self._release(quarantine_reply(command))
+        else:
+            self._enqueue(self._slot(command.group_id), command)
+
+    def groups(self) -> Iterable[Group]:
+        """The durable groups."""
+        return (slot.group for slot in self._slots.values() if slot.group is not None)
+
+    def group_ids(self) -> Iterable[GroupId]:
+        """All groups there are, quarantined ones too."""
+        return (*self._quarantined, *(group.group_id for group in self.groups()))
+
+    def ticket(self, command: Heartbeat) -> Ticket | None:
+        """A ticket if this heartbeat would now be answered with NONE."""
+        slot = self._slots.get(command.group_id)
+        if slot is None or slot.group is None or slot.busy or self._closed_with is not None:
+            return None
+        if heartbeat_error(slot.group, command) is not ErrorCode.none:
+            return None
+        return Ticket(slot, slot.version, slot.soft.sessions[command.member_id])
+
+    def close(self, error: ErrorCode) -> None:
+        """Serve no more: what waits, parked or queued, is answered with the error (LD12)."""
+        self._closed_with = error
+        self._deadlines.close()
+        for slot in self._slots.values():
+            slot.version += 1
+            self._release(give_up(slot.soft, error))
+        self._slots.clear()
+        for waiting in list(self._waiting.values()):
+            # Queued, or decided and not known to be durable: in both cases the sender must ask again.
+            self._release(failed(waiting.command, error))
+
+    # ---- the way through the rules -------------------------------------------------------------------
+
+    def _slot(self, group_id: GroupId) -> Slot:
+        slot = self._slots.get(group_id)
+        if slot is None:
+            slot = self._slots[group_id] = Slot(group_id=group_id, group=None, soft=Soft(), queue=deque())
+        return slot
+
+    def _enqueue(self, slot: Slot, command: AnyCommand) -> None:
+        slot.queue.append(command)
+        if not slot.busy:
+            self._drain(slot)
+
+    def _drain(self, slot: Slot) -> None:
+        """Decide what is queued; go on until something has to be written, or nothing is left."""
+        while slot.queue and not slot.busy:
+            limit = 1 if slot.one_by_one else len(slot.queue)
+            slot.one_by_one = max(0, slot.one_by_one - 1)
+            commands = [slot.queue.popleft() for _ in range(limit)]
+            self._decide(slot, commands)
+        if slot.busy:
+            return
+        if slot.group is None:
+            self._slots.pop(slot.group_id, None)
+            self._deadlines.forget(slot.group_id)
+        elif not self._deadlines.is_scheduled(slot.group_id):
+            self._schedule(slot)
+
+    def _decide(self, slot: Slot, commands: list[AnyCommand]) -> None:
+        group, soft = slot.group, slot.soft
+        decisions: list[Decision] = []
+        for command in commands:
+            decision = self._decide_one(command, group, soft)
+            if decision.heard is not None and isinstance(command, Request):
+                decision.heard.touch(command.caller.arrived_ms)
+            group, soft = decision.group, decision.soft
+            decisions.append(decision)
+        events = [event for decision in decisions for event in decision.events]
+        offsets = tuple(d.offsets for d in decisions if d.offsets is not None and _changes(d))
+        if not events and not offsets:
+            self._take_effect(slot, decisions)
+            return
+        slot.busy = True
+        if events:
+            slot.version += 1
+            self._incarnation_max = max(self._incarnation_max, events[-1].incarnation)
+
+        def settled(refused: AppendRefused | None) -> None:
+            slot.busy = False
+            if self._closed_with is not None:
+                return
+            if refused is None:
+                self._take_effect(slot, decisions)
+            else:
+                self._refused(slot, commands, refused)
+            self._drain(slot)
+
+        self._outbox.submit(Unit(transition=records_of(events), offsets=offsets, settled=settled))
+
+    def _decide_one(self, command: AnyCommand, group: Group | None, soft: Soft) -> Decision:
+        try:
+            return decide(command, group, soft, self._moment(), self._settings)
+        except Exception:
+            # A bug of ours. Rules change nothing but the decision they were about to return, so nothing is half
+            # done: the sender gets UNKNOWN_SERVER_ERROR and everybody else is served on, as in Kafka (G24).
+            log.exception("a rule failed", group_id=command.group_id, command=repr(command))
+            replies = failed(command, ErrorCode.unknown_server_error)
+            return Decision(replies=replies, group=group, soft=soft)
+
+    def _take_effect(self, slot: Slot, decisions: list[Decision]) -> None:
+        last = decisions[-1]
+        if last.soft is not slot.soft or last.group is not slot.group:
+            slot.group, slot.soft = last.group, last.soft
+            slot.version += 1
+            self._schedule(slot)
+        for decision in decisions:
+            self._release(decision.replies)
+
+    def _refused(self, slot: Slot, commands: list[AnyCommand], refused: AppendRefused) -> None:
+        """Too large to be stored, ever: find the culprit; its sender is told, a leader's sync is taken back (SG13)."""
+        if len(commands) > 1:
+            slot.queue.extendleft(reversed(commands))
+            slot.one_by_one = len(commands)
+            return
+        command = commands[0]
+        log.error(
+            "a transition is too large for the event log",
+            group_id=slot.group_id,
+            command=type(command).__name__,
+            size_bytes=refused.size_bytes,
+            limit_bytes=refused.limit_bytes,
+        )
+        error = ErrorCode.unknown_server_error
+        if isinstance(command, SyncGroup):
+            rejected = RejectAssignment(group_id=slot.group_id, sync=command, error=error)
+            slot.queue.appendleft(rejected)
+            slot.one_by_one += 1
+        elif isinstance(command, Deadline):
+            self._deadlines.schedule(slot.group_id, self._clock.monotonic_ms() + RETRY_REFUSED_DEADLINE_MS)
+        else:
+            self._release(failed(command, error))
+
+    def _release(self, replies: Iterable[Reply]) -> None:
+        for reply in replies:
+            waiting = self._waiting.pop(reply.request_id, None)
+            if waiting is not None:
+                waiting.reply_to(reply.outcome)
+
+    def _moment(self) -> Moment:
+        wall_ms = self._clock.wall_ms()
+        return Moment(
+            now_ms=self._clock.monotonic_ms(),
+            wall_ms=wall_ms,
+            owner_epoch=self._epoch,
+            incarnation=max(wall_ms, self._incarnation_max + 1),
+        )
+
+    # ---- deadlines -----------------------------------------------------------------------------------
+
+    def _schedule(self, slot: Slot) -> None:
+        self._deadlines.schedule(slot.group_id, slot.soft.next_deadline_ms())
+
+    def _deadline_came(self, group_id: GroupId, now_ms: int) -> None:
+        slot = self._slots.get(group_id)
+        if slot is None:
+            return
+        for command in due(group_id, slot.soft, now_ms):
+            self._enqueue(slot, command)
+        if not slot.busy:
+            self._schedule(slot)
+
+    def _machine_paused(self, late_ms: int) -> None:
+        now_ms = self._clock.monotonic_ms()
+        sessions = sum(rearm_sessions(slot.soft, now_ms) for slot in self._slots.values())
+        log.warning("timer late, sessions re-armed", partition=self.number, late_ms=late_ms, sessions=sessions)
+        paused = CoordinatorPaused(
+            partition=self.number,
+            owner_epoch=self._epoch,
+            owner=self._owner,
+            paused_ms=self._clock.wall_ms(),
+            late_ms=late_ms,
+            sessions=sessions,
+        )
+        self._outbox.submit(Unit(transition=records_of([paused]), offsets=(), settled=lambda _: None))
+
+
+def _changes(decision: Decision) -> bool:
+    change = decision.offsets
+    return change is not None and bool(change.committed or change.deleted or change.all_deleted)
+
+
+def loading_reply(command: AnyRequest) -> tuple[Reply, ...]:
+    """What is answered while a partition is being read (G19 to G21): a valid member is not disturbed."""
+    if isinstance(command, Heartbeat):
+        return (Reply(command.caller.request_id, HeartbeatOutcome(error=ErrorCode.none)),)
+    return quarantine_reply(command)
+
+
+def quarantine_reply(command: AnyRequest) -> tuple[Reply, ...]:
+    """Every client tries again on this; on a sync it would be fatal to some, so that is sent back to join (QK8)."""
+    if isinstance(command, SyncGroup):
+        return (Reply(command.caller.request_id, SyncGroupOutcome(error=ErrorCode.rebalance_in_progress)),)
+    return failed(command, ErrorCode.coordinator_load_in_progress)

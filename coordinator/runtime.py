@@ -1,0 +1,169 @@
+"""All partitions of this process: taking them over, finding the one of a group, giving them up.
+
+`Runtime` is what the handlers of `wire/` know as `Groups`. A partition whose log is lost is closed at once; if the log
+may come back (LogUnavailable) it is taken over anew, with back-off; if another process has it (Deposed), or its
+history cannot be served, `give_up` is told, and the process ends.
+"""
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+
+import structlog
+from events.partitioner import partition_for
+from kio.schema.errors import ErrorCode
+from tenacity import AsyncRetrying, RetryCallState, retry_if_exception_type, wait_exponential_jitter
+
+from coordinator.clock import Clock
+from coordinator.group.commands import AnyRequest, Heartbeat
+from coordinator.group.decide import failed
+from coordinator.group.offsets import OffsetsChange
+from coordinator.group.settings import GroupSettings
+from coordinator.offsets.base import OffsetStore
+from coordinator.ownership import Ownership, take_over
+from coordinator.partition import ReplyTo, Ticket, loading_reply
+from coordinator.service import CommittedOffset, ListedGroup
+from events.ids import GroupId
+from events.log.base import Deposed, EventLog, LogError, LogUnavailable
+from events.records import EventsError
+
+log = structlog.get_logger(__name__)
+
+
+class Runtime:
+    """`give_up` is called when the process cannot go on; the caller ends it with the error's message."""
+
+    def __init__(
+        self,
+        event_log: EventLog,
+        offsets: OffsetStore,
+        *,
+        settings: GroupSettings,
+        effective_settings: Mapping[str, str],
+        owner: str,
+        version: str,
+        clock: Clock,
+        give_up: Callable[[Exception], None],
+    ) -> None:
+        self._log = event_log
+        self._offsets = offsets
+        self._settings = settings
+        self._effective_settings = dict(effective_settings)
+        self._owner = owner
+        self._version = version
+        self._clock = clock
+        self._give_up = give_up
+        self._owned: dict[int, Ownership] = {}
+        self._retaking: dict[int, asyncio.Task[None]] = {}
+        self._stopping = False
+
+    # ---- ownership -----------------------------------------------------------------------------------
+
+    async def start(self) -> None:
+        """Take all partitions over. Raises LogError and EventsError."""
+        for number in range(self._log.partitions):
+            self._owned[number] = await self._take_over(number)
+        await self._finish_deletions()
+
+    async def stop(self) -> None:
+        """Give everything up in good order; parked requests are answered NOT_COORDINATOR and come back elsewhere."""
+        self._stopping = True
+        for task in self._retaking.values():
+            task.cancel()
+        await asyncio.gather(*self._retaking.values(), return_exceptions=True)
+        for number, ownership in self._owned.items():
+            ownership.partition.close(ErrorCode.not_coordinator)
+            try:
+                await ownership.stop()
+            except LogError as error:
+                log.warning("could not say goodbye in the event log", partition=number, error=str(error))
+        self._owned.clear()
+
+    @property
+    def ready(self) -> bool:
+        """Whether every partition is served."""
+        return len(self._owned) == self._log.partitions and not self._stopping
+
+    async def _take_over(self, number: int) -> Ownership:
+        return await take_over(
+            self._log,
+            number,
+            offsets=self._offsets,
+            settings=self._settings,
+            effective_settings=self._effective_settings,
+            owner=self._owner,
+            version=self._version,
+            clock=self._clock,
+            lost=lambda error: self._lost(number, error),
+        )
+
+    def _lost(self, number: int, error: LogError) -> None:
+        ownership = self._owned.pop(number)
+        log.error("partition lost", partition=number, error=str(error))
+        ownership.partition.close(ErrorCode.not_coordinator)
+        if isinstance(error, LogUnavailable) and not self._stopping:
+            self._retaking[number] = asyncio.create_task(self._retake(number, ownership), name=f"retake-{number}")
+        else:
+            self._give_up(error)
+
+    async def _retake(self, number: int, lost: Ownership) -> None:
+        await lost.abandon()
+
+        def report(state: RetryCallState) -> None:
+            error = state.outcome.exception() if state.outcome else None
+            log.warning("event log unavailable, trying again", partition=number, error=str(error))
+
+        attempts = AsyncRetrying(
+            retry=retry_if_exception_type(LogUnavailable),
+            wait=wait_exponential_jitter(initial=0.1, max=5),
+            before_sleep=report,
+        )
+        try:
+            self._owned[number] = await attempts(self._take_over, number)
+        except (Deposed, LogError, EventsError) as error:
+            self._give_up(error)
+        finally:
+            self._retaking.pop(number, None)
+
+    async def _finish_deletions(self) -> None:
+        """Offsets are written after the events of their group: a deletion may have been cut short between the two."""
+        known = {group_id for owned in self._owned.values() for group_id in owned.partition.group_ids()}
+        orphans = self._offsets.group_ids() - known
+        if orphans:
+            log.info("removing offsets of deleted groups", groups=len(orphans))
+            await self._offsets.write([OffsetsChange(group_id=group_id, all_deleted=True) for group_id in orphans])
+
+    # ---- the Groups of the handlers ------------------------------------------------------------------
+
+    def submit(self, command: AnyRequest, reply: ReplyTo) -> None:
+        """Have the command decided by the owner of its group."""
+        ownership = self._owned.get(partition_for(command.group_id, self._log.partitions))
+        if ownership is None:
+            stopping = self._stopping
+            (answer,) = failed(command, ErrorCode.coordinator_not_available) if stopping else loading_reply(command)
+            reply(answer.outcome)
+        else:
+            ownership.partition.submit(command, reply)
+
+    def heartbeat_ticket(self, command: Heartbeat) -> Ticket | None:
+        """A ticket for the fast path, if this heartbeat would now be answered with NONE."""
+        ownership = self._owned.get(partition_for(command.group_id, self._log.partitions))
+        return ownership.partition.ticket(command) if ownership else None
+
+    def list_groups(self) -> Sequence[ListedGroup] | ErrorCode:
+        """Every durable group; loading as long as one partition is (G22)."""
+        if not self.ready:
+            return ErrorCode.coordinator_load_in_progress
+        return [
+            ListedGroup(group_id=group.group_id, protocol_type=group.image.protocol_type or "", state=group.image.state)
+            for ownership in self._owned.values()
+            for group in ownership.partition.groups()
+        ]
+
+    def committed_offsets(self, group_id: GroupId) -> Mapping[tuple[str, int], CommittedOffset] | ErrorCode:
+        """The durable offsets of a group."""
+        if partition_for(group_id, self._log.partitions) not in self._owned:
+            return ErrorCode.coordinator_load_in_progress
+        return {
+            partition: CommittedOffset(offset=stored.offset, leader_epoch=stored.leader_epoch, metadata=stored.metadata)
+            for partition, stored in self._offsets.committed(group_id).items()
+        }

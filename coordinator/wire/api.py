@@ -1,0 +1,103 @@
+"""What one API is, what its handler is given, and how a request can be broken.
+
+    ProtocolError       the bytes of a client make no sense; its connection is to be closed
+      fault             which of the `Fault`s it was, for the counters
+
+A handler is called as `handle(body, context, service, answer)`. It calls `answer` once, at once or later, with the
+fields of the response; it may give back a function that drops what it holds (a timer) should the client go away first.
+"""
+
+from collections.abc import Callable, Mapping
+from enum import StrEnum, unique
+from typing import Any
+
+import msgspec
+
+from coordinator.group.commands import Caller
+from coordinator.service import Cancel, HeartbeatTicket, Service
+from events.ids import GroupId, MemberId
+
+Fields = Mapping[str, Any]
+"""The fields of a response, by kio's names, nested ones as sequences of mappings. What a version lacks is dropped."""
+
+Body = Any
+"""A request as kio knows it: one class for each version. Durations are ints, in ms (see reading.py)."""
+
+REASON_LENGTH_MAX = 255
+
+
+@unique
+class Fault(StrEnum):
+    """Why a connection was closed. The values are labels of a metric."""
+
+    NEGATIVE_LENGTH = "negative-length"
+    OVERSIZED_FRAME = "oversized-frame"
+    SHORT_FRAME = "short-frame"
+    UNKNOWN_API = "unknown-api"
+    UNSUPPORTED_VERSION = "unsupported-version"
+    MALFORMED_REQUEST = "malformed-request"
+    UNWRITABLE_RESPONSE = "unwritable-response"
+
+
+class ProtocolError(Exception):
+    """The connection cannot go on. As in Kafka, there is no answer to bytes that make no sense."""
+
+    def __init__(self, fault: Fault, text: str) -> None:
+        super().__init__(text)
+        self.fault = fault
+
+
+KeepTicket = Callable[[GroupId, MemberId, HeartbeatTicket], None]
+"""Takes the ticket of an accepted heartbeat, so that the next one of the same bytes is answered on the fast path."""
+
+
+def keep_no_ticket(_group_id: GroupId, _member_id: MemberId, _ticket: HeartbeatTicket) -> None:
+    """Where there is no fast path."""
+
+
+class RequestContext(msgspec.Struct, frozen=True, kw_only=True):
+    """The facts about a request that are not in its body. `client_id` is "" when the client sent null, as in Kafka.
+
+    `client_host` is as Java prints it, with a leading slash (M3). `arrived_ms` is monotonic.
+    """
+
+    api_key: int
+    api_version: int
+    correlation_id: int
+    client_id: str
+    client_host: str
+    principal: str
+    arrived_ms: int
+    arrived_wall_ms: int
+    keep_ticket: KeepTicket = keep_no_ticket
+
+    def caller(self, service: Service) -> Caller:
+        """The caller of one command; a request that becomes many commands asks once for each."""
+        return Caller(
+            request_id=service.new_request_id(),
+            client_id=self.client_id,
+            client_host=self.client_host,
+            principal=self.principal,
+            api_key=self.api_key,
+            api_version=self.api_version,
+            arrived_ms=self.arrived_ms,
+            arrived_wall_ms=self.arrived_wall_ms,
+        )
+
+
+Answer = Callable[[Fields], None]
+Handler = Callable[[Body, RequestContext, Service, Answer], Cancel | None]
+
+
+class Api(msgspec.Struct, frozen=True, kw_only=True):
+    """One API that is offered. `name` is Kafka's; `versions` is what is offered and handled, without a gap."""
+
+    key: int
+    name: str
+    versions: range
+    handle: Handler
+
+
+def stated_reason(reason: str | None) -> str | None:
+    """A client's own reason (KIP-800), at most 255 characters (R8); an empty one is none."""
+    return reason[:REASON_LENGTH_MAX] if reason else None

@@ -1,0 +1,48 @@
+"""ApiVersions (key 18).
+
+v1 adds the throttle time. v3 is flexible, but for the header of the response, names the client's software, and can
+tell features (KIP-511, KIP-584); there are none here. v4 lets a feature start at version 0.
+
+What is offered is derived from the registrations. A client that comes with a version nobody knows gets the body of v0
+with error 35 and what is offered of this API, so that it can ask again.
+"""
+
+import re
+
+from kio.schema.errors import ErrorCode
+
+from coordinator.service import Service
+from coordinator.wire.api import Answer, Api, Body, Fields, RequestContext
+
+KEY = 18
+
+_SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
+
+
+def offering(others: tuple[Api, ...]) -> Api:
+    """The registration of ApiVersions, which tells of these APIs and of itself."""
+
+    def handle(body: Body, _context: RequestContext, _service: Service, answer: Answer) -> None:
+        if _has_bad_software(body):
+            answer({"error_code": ErrorCode.invalid_request, "api_keys": ()})
+        else:
+            answer({"error_code": ErrorCode.none, "api_keys": offered})
+
+    api = Api(key=KEY, name="ApiVersions", versions=range(5), handle=handle)
+    offered = [_entry(each) for each in sorted((*others, api), key=lambda each: each.key)]
+    return api
+
+
+def unsupported_version(api: Api) -> Fields:
+    """What the body of v0 says to a version that is not offered."""
+    return {"error_code": ErrorCode.unsupported_version, "api_keys": [_entry(api)]}
+
+
+def _has_bad_software(body: Body) -> bool:
+    return hasattr(body, "client_software_name") and not (
+        _SOFTWARE.fullmatch(body.client_software_name) and _SOFTWARE.fullmatch(body.client_software_version)
+    )
+
+
+def _entry(api: Api) -> Fields:
+    return {"api_key": api.key, "min_version": api.versions[0], "max_version": api.versions[-1]}

@@ -1,0 +1,54 @@
+"""DescribeCluster (key 60).
+
+v1 adds the type of endpoint: 1 for brokers, 2 for controllers (KIP-919), of which there are none to talk to here. v2
+tells which brokers are fenced.
+"""
+
+from kio.schema.errors import ErrorCode
+
+from coordinator.service import Service
+from coordinator.wire.api import Answer, Api, Body, RequestContext
+from coordinator.wire.operations import CLUSTER_OPERATIONS, NOT_TOLD
+
+_BROKERS, _CONTROLLERS = 1, 2
+
+
+def handle(body: Body, _context: RequestContext, service: Service, answer: Answer) -> None:
+    endpoint_type = getattr(body, "endpoint_type", _BROKERS)
+    cluster = service.cluster
+    if endpoint_type != _BROKERS:
+        mismatched = endpoint_type == _CONTROLLERS
+        answer(
+            {
+                "error_code": (
+                    ErrorCode.mismatched_endpoint_type if mismatched else ErrorCode.unsupported_endpoint_type
+                ),
+                "error_message": f"There are no endpoints of type {endpoint_type} here.",
+                "cluster_id": "",
+                "brokers": (),
+            }
+        )
+        return
+    answer(
+        {
+            "error_code": ErrorCode.none,
+            "endpoint_type": _BROKERS,
+            "cluster_id": cluster.cluster_id,
+            "controller_id": cluster.node_id,
+            "brokers": [
+                {
+                    "broker_id": cluster.node_id,
+                    "host": cluster.host,
+                    "port": cluster.port,
+                    "rack": None,
+                    "is_fenced": False,
+                }
+            ],
+            "cluster_authorized_operations": (
+                CLUSTER_OPERATIONS if body.include_cluster_authorized_operations else NOT_TOLD
+            ),
+        }
+    )
+
+
+API = Api(key=60, name="DescribeCluster", versions=range(3), handle=handle)

@@ -1,0 +1,60 @@
+"""Fetch (key 1).
+
+Offered from v4 on, as Kafka 4 does. v5 adds the start of the log, v7 sessions and a top-level error (KIP-227), v9
+leader epochs, v11 racks. v12 is flexible. v13 names topics by id. v15 to v18 change what replicas send.
+
+There is never anything to fetch: a request waits for as long as it allows, and is answered with nothing. No session is
+ever made: its id is 0 in every response, so each request is a full one. A partition's high watermark is wherever the
+client stands, since a declared topic has no end that a position could be beyond.
+"""
+
+from kio.schema.errors import ErrorCode
+
+from coordinator.cluster import Cluster
+from coordinator.service import Cancel, Service
+from coordinator.wire.api import Answer, Api, Body, Fields, RequestContext
+
+_NO_RECORDS = b""
+
+
+def handle(body: Body, _context: RequestContext, service: Service, answer: Answer) -> Cancel | None:
+    if getattr(body, "session_id", 0) != 0 or getattr(body, "session_epoch", -1) > 0:
+        answer({"error_code": ErrorCode.fetch_session_id_not_found, "session_id": 0, "responses": ()})
+        return None
+    topics = [_topic(topic, service.cluster) for topic in body.topics]
+    response = {"error_code": ErrorCode.none, "session_id": 0, "responses": topics}
+    failed = any(each["error_code"] is not ErrorCode.none for topic in topics for each in topic["partitions"])
+    if failed or not topics or body.min_bytes <= 0 or body.max_wait <= 0:
+        answer(response)
+        return None
+    return service.call_later(body.max_wait, lambda: answer(response))
+
+
+def _topic(topic: Body, cluster: Cluster) -> Fields:
+    if hasattr(topic, "topic"):
+        name, unknown = topic.topic, ErrorCode.unknown_topic_or_partition
+    else:
+        declared = cluster.topics_by_id.get(topic.topic_id)
+        name = "" if declared is None else declared.name
+        unknown = ErrorCode.unknown_topic_id if declared is None else ErrorCode.unknown_topic_or_partition
+    return {
+        "topic": name,
+        "topic_id": getattr(topic, "topic_id", None),
+        "partitions": [_partition(name, each, cluster, unknown) for each in topic.partitions],
+    }
+
+
+def _partition(name: str, asked: Body, cluster: Cluster, unknown: ErrorCode) -> Fields:
+    exists = cluster.has_partition(name, asked.partition)
+    return {
+        "partition_index": asked.partition,
+        "error_code": ErrorCode.none if exists else unknown,
+        "high_watermark": asked.fetch_offset if exists else -1,
+        "last_stable_offset": asked.fetch_offset if exists else -1,
+        "log_start_offset": 0 if exists else -1,
+        "aborted_transactions": (),
+        "records": _NO_RECORDS,
+    }
+
+
+API = Api(key=1, name="Fetch", versions=range(4, 19), handle=handle)

@@ -1,0 +1,56 @@
+"""Heartbeat (key 12).
+
+v1 adds the throttle time. v3 adds the group instance id (KIP-345). v4 is flexible.
+
+After an accepted heartbeat a ticket for the next one of the same bytes is asked for; see coordinator/heartbeats.py.
+"""
+
+from functools import cache
+
+from kio.schema.errors import ErrorCode
+
+from coordinator.group.commands import Caller, Heartbeat
+from coordinator.group.outcomes import HeartbeatOutcome, Outcome
+from coordinator.service import Service
+from coordinator.wire.api import Answer, Api, Body, Fields, RequestContext
+from coordinator.wire.messages import message
+from events.ids import MemberId
+
+KEY = 12
+
+
+def handle(body: Body, context: RequestContext, service: Service, answer: Answer) -> None:
+    command = decode(body, context.caller(service))
+
+    def reply(outcome: Outcome) -> None:
+        assert isinstance(outcome, HeartbeatOutcome)
+        if outcome.error is ErrorCode.none:
+            ticket = service.groups.heartbeat_ticket(command)
+            if ticket is not None:
+                context.keep_ticket(command.group_id, command.member_id, ticket)
+        answer(encode(outcome))
+
+    service.groups.submit(command, reply)
+
+
+def decode(body: Body, caller: Caller) -> Heartbeat:
+    return Heartbeat(
+        caller=caller,
+        group_id=body.group_id,
+        member_id=MemberId(body.member_id),
+        group_instance_id=getattr(body, "group_instance_id", None),
+        generation_id=body.generation_id,
+    )
+
+
+def encode(outcome: HeartbeatOutcome) -> Fields:
+    return {"error_code": outcome.error}
+
+
+@cache
+def accepted(api_version: int) -> bytes:
+    """The bytes of a response without an error, from behind the correlation id on."""
+    return message(KEY, api_version).write(encode(HeartbeatOutcome(error=ErrorCode.none)))
+
+
+API = Api(key=KEY, name="Heartbeat", versions=range(5), handle=handle)

@@ -1,0 +1,65 @@
+"""JoinGroup (key 11).
+
+v0 has no rebalance timeout, the session timeout stands in for it (R3). v1 has one. v2 adds the throttle time to the
+response. v4 asks a new dynamic member to come back with the member id it was given (KIP-394). v5 adds the group
+instance id, in the response for each member, too (KIP-345). v6 is flexible. v7 tells the protocol type, and the
+protocol name may be null (W11). v8 has a reason (KIP-800). v9 can tell a leader to skip the assignment (KIP-814).
+"""
+
+from coordinator.group.commands import Caller, JoinGroup
+from coordinator.group.outcomes import JoinGroupOutcome, Outcome
+from coordinator.service import Service
+from coordinator.wire.api import Answer, Api, Body, Fields, RequestContext, stated_reason
+from events.ids import MemberId
+from events.state import Protocol
+
+
+def handle(body: Body, context: RequestContext, service: Service, answer: Answer) -> None:
+    def reply(outcome: Outcome) -> None:
+        assert isinstance(outcome, JoinGroupOutcome)
+        answer(encode(outcome, context.api_version))
+
+    service.groups.submit(decode(body, context, context.caller(service), service.new_uuid()), reply)
+
+
+def decode(body: Body, context: RequestContext, caller: Caller, uuid: str) -> JoinGroup:
+    """The proposed member id is `<instance id or client id>-<uuid>` (M1)."""
+    group_instance_id = getattr(body, "group_instance_id", None)
+    owner = context.client_id if group_instance_id is None else group_instance_id
+    return JoinGroup(
+        caller=caller,
+        group_id=body.group_id,
+        member_id=MemberId(body.member_id),
+        group_instance_id=group_instance_id,
+        proposed_member_id=MemberId(f"{owner}-{uuid}"),
+        protocol_type=body.protocol_type,
+        protocols=tuple(Protocol(name=each.name, metadata=each.metadata) for each in body.protocols),
+        session_timeout_ms=body.session_timeout,
+        rebalance_timeout_ms=body.session_timeout if context.api_version == 0 else body.rebalance_timeout,
+        reason=stated_reason(getattr(body, "reason", None)),
+        requires_known_member_id=context.api_version >= 4 and group_instance_id is None,
+        supports_skip_assignment=context.api_version >= 9,
+    )
+
+
+def encode(outcome: JoinGroupOutcome, api_version: int) -> Fields:
+    return {
+        "error_code": outcome.error,
+        "generation_id": outcome.generation_id,
+        "protocol_type": outcome.protocol_type,
+        "protocol_name": (outcome.protocol_name or None) if api_version >= 7 else (outcome.protocol_name or ""),
+        "leader": outcome.leader_id,
+        "skip_assignment": outcome.skip_assignment,
+        "member_id": outcome.member_id,
+        "members": [
+            {
+                "member_id": member.member_id,
+                "group_instance_id": member.group_instance_id,
+                "metadata": member.metadata,
+            }
+            for member in outcome.members
+        ],
+    }
+
+
+API = Api(key=11, name="JoinGroup", versions=range(10), handle=handle)

@@ -1,0 +1,58 @@
+"""LeaveGroup (key 13).
+
+v0 to v2 name a single member, and have its error on top (W16, W17). v1 adds the throttle time. v3 names many members,
+each by member id, instance id or both, with an error for each (KIP-345). v4 is flexible. v5 has a reason for each
+(KIP-800).
+"""
+
+from kio.schema.errors import ErrorCode
+
+from coordinator.group.commands import Caller, LeaveGroup, LeavingMember
+from coordinator.group.outcomes import LeaveGroupOutcome, Outcome
+from coordinator.service import Service
+from coordinator.wire.api import Answer, Api, Body, Fields, RequestContext, stated_reason
+from events.ids import MemberId
+
+
+def handle(body: Body, context: RequestContext, service: Service, answer: Answer) -> None:
+    def reply(outcome: Outcome) -> None:
+        assert isinstance(outcome, LeaveGroupOutcome)
+        answer(encode(outcome, context.api_version))
+
+    service.groups.submit(decode(body, context, context.caller(service)), reply)
+
+
+def decode(body: Body, context: RequestContext, caller: Caller) -> LeaveGroup:
+    members: tuple[LeavingMember, ...]
+    if context.api_version < 3:
+        members = (LeavingMember(member_id=MemberId(body.member_id), group_instance_id=None, reason=None),)
+    else:
+        members = tuple(
+            LeavingMember(
+                member_id=MemberId(each.member_id),
+                group_instance_id=each.group_instance_id,
+                reason=stated_reason(getattr(each, "reason", None)),
+            )
+            for each in body.members
+        )
+    return LeaveGroup(caller=caller, group_id=body.group_id, members=members)
+
+
+def encode(outcome: LeaveGroupOutcome, api_version: int) -> Fields:
+    error = outcome.error
+    if api_version < 3 and error is ErrorCode.none and outcome.members:
+        error = outcome.members[0].error
+    return {
+        "error_code": error,
+        "members": [
+            {
+                "member_id": member.member_id,
+                "group_instance_id": member.group_instance_id,
+                "error_code": member.error,
+            }
+            for member in outcome.members
+        ],
+    }
+
+
+API = Api(key=13, name="LeaveGroup", versions=range(6), handle=handle)

@@ -1,0 +1,48 @@
+"""ListOffsets (key 2).
+
+Offered from v1 on, as Kafka 4 does. v2 adds isolation and the throttle time, v4 leader epochs. v6 is flexible. v7 can
+ask for the greatest timestamp, v8 for the earliest local offset, v9 for the latest tiered one, v10 adds a time limit,
+v11 the earliest offset to be tiered.
+
+A declared topic is an empty log: it starts and ends at offset 0, and no timestamp is in it.
+"""
+
+from kio.schema.errors import ErrorCode
+
+from coordinator.cluster import Cluster
+from coordinator.service import Service
+from coordinator.wire.api import Answer, Api, Body, Fields, RequestContext
+
+_LATEST, _EARLIEST, _EARLIEST_LOCAL = -1, -2, -4
+
+
+def handle(body: Body, _context: RequestContext, service: Service, answer: Answer) -> None:
+    answer(
+        {
+            "topics": [
+                {
+                    "name": topic.name,
+                    "partitions": [_partition(topic.name, each, service.cluster) for each in topic.partitions],
+                }
+                for topic in body.topics
+            ]
+        }
+    )
+
+
+def _partition(topic: str, asked: Body, cluster: Cluster) -> Fields:
+    error, offset = ErrorCode.none, -1
+    if not cluster.has_partition(topic, asked.partition_index):
+        error = ErrorCode.unknown_topic_or_partition
+    elif asked.timestamp in {_LATEST, _EARLIEST, _EARLIEST_LOCAL}:
+        offset = 0
+    return {
+        "partition_index": asked.partition_index,
+        "error_code": error,
+        "timestamp": -1,
+        "offset": offset,
+        "leader_epoch": 0 if offset == 0 else -1,
+    }
+
+
+API = Api(key=2, name="ListOffsets", versions=range(1, 12), handle=handle)

@@ -1,0 +1,91 @@
+"""Metadata (key 3).
+
+v0 asks for all topics with an empty list, later versions with null. v1 adds the controller, racks and internal topics,
+v2 the cluster id, v3 the throttle time, v5 offline replicas, v7 leader epochs. v8 can tell what the caller may do; of
+the cluster only up to v10. v9 is flexible. v10 tells topic ids, v12 takes them in place of names. v13 adds a top-level
+error. Topics are declared, so none is ever created, whatever v4 and later ask for.
+"""
+
+from kio.schema.errors import ErrorCode
+
+from coordinator.cluster import Cluster, Topic, is_topic_name
+from coordinator.service import Service
+from coordinator.wire.api import Answer, Api, Body, Fields, RequestContext
+from coordinator.wire.operations import CLUSTER_OPERATIONS, NOT_TOLD, TOPIC_OPERATIONS
+
+
+def handle(body: Body, context: RequestContext, service: Service, answer: Answer) -> None:
+    cluster, version = service.cluster, context.api_version
+    operations = TOPIC_OPERATIONS if getattr(body, "include_topic_authorized_operations", False) else NOT_TOLD
+    if body.topics is None or (version == 0 and not body.topics):
+        topics = [_declared(topic, cluster, operations) for topic in cluster.topics.values()]
+    else:
+        topics = [_asked(topic, cluster, version, operations) for topic in body.topics]
+    answer(
+        {
+            "brokers": [{"node_id": cluster.node_id, "host": cluster.host, "port": cluster.port, "rack": None}],
+            "cluster_id": cluster.cluster_id,
+            "controller_id": cluster.node_id,
+            "topics": topics,
+            "cluster_authorized_operations": (
+                CLUSTER_OPERATIONS if getattr(body, "include_cluster_authorized_operations", False) else NOT_TOLD
+            ),
+            "error_code": ErrorCode.none,
+        }
+    )
+
+
+def _asked(asked: Body, cluster: Cluster, version: int, operations: int) -> Fields:
+    topic_id = getattr(asked, "topic_id", None)
+    if version < 12 and (asked.name is None or topic_id is not None):
+        return _missing(ErrorCode.invalid_request, asked.name or "", None)
+    if topic_id is not None:
+        declared = cluster.topics_by_id.get(topic_id)
+        return (
+            _missing(ErrorCode.unknown_topic_id, None, topic_id)
+            if declared is None
+            else _declared(declared, cluster, operations)
+        )
+    declared = cluster.topics.get(asked.name)
+    if declared is not None:
+        return _declared(declared, cluster, operations)
+    known_form = asked.name is not None and is_topic_name(asked.name)
+    error = ErrorCode.unknown_topic_or_partition if known_form else ErrorCode.invalid_topic_exception
+    return _missing(error, asked.name or "", None)
+
+
+def _declared(topic: Topic, cluster: Cluster, operations: int) -> Fields:
+    here = (cluster.node_id,)
+    return {
+        "error_code": ErrorCode.none,
+        "name": topic.name,
+        "topic_id": topic.topic_id,
+        "is_internal": False,
+        "partitions": [
+            {
+                "error_code": ErrorCode.none,
+                "partition_index": index,
+                "leader_id": cluster.node_id,
+                "leader_epoch": 0,
+                "replica_nodes": here,
+                "isr_nodes": here,
+                "offline_replicas": (),
+            }
+            for index in range(topic.partitions)
+        ],
+        "topic_authorized_operations": operations,
+    }
+
+
+def _missing(error: ErrorCode, name: str | None, topic_id: object) -> Fields:
+    return {
+        "error_code": error,
+        "name": name,
+        "topic_id": topic_id,
+        "is_internal": False,
+        "partitions": (),
+        "topic_authorized_operations": NOT_TOLD,
+    }
+
+
+API = Api(key=3, name="Metadata", versions=range(14), handle=handle)

@@ -1,0 +1,104 @@
+"""OffsetCommit (key 8).
+
+Offered from v2 on, as Kafka 4 does. v2 to v4 carry a retention time (OC18). v3 adds the throttle time. v6 adds the
+leader epoch. v7 adds the group instance id (KIP-345). v8 is flexible. From v9 on a commit for an unknown group is
+answered 69 (OC2). v10 names topics by id alone.
+
+Topics and partitions that do not exist are sorted out before the group is asked (G4); with nothing left it is not
+asked at all (G5).
+"""
+
+from kio.schema.errors import ErrorCode
+
+from coordinator.cluster import Cluster
+from coordinator.group.commands import Caller, CommitOffsets, OffsetToCommit
+from coordinator.group.outcomes import CommitOffsetsOutcome, Outcome
+from coordinator.service import Service
+from coordinator.wire.api import Answer, Api, Body, Fields, RequestContext
+from events.ids import MemberId
+
+_NO_RETENTION = -1
+_EXPIRE_MS_MAX = 2**63 - 1
+
+
+def handle(body: Body, context: RequestContext, service: Service, answer: Answer) -> None:
+    names = [_name(topic, service.cluster) for topic in body.topics]
+    command = decode(body, context, context.caller(service), service.cluster)
+    if not command.offsets:
+        answer(_encode(body, names, service.cluster, CommitOffsetsOutcome(error=ErrorCode.none)))
+        return
+
+    def reply(outcome: Outcome) -> None:
+        assert isinstance(outcome, CommitOffsetsOutcome)
+        answer(_encode(body, names, service.cluster, outcome))
+
+    service.groups.submit(command, reply)
+
+
+def decode(body: Body, context: RequestContext, caller: Caller, cluster: Cluster) -> CommitOffsets:
+    """The command, with those partitions alone that exist."""
+    now_ms = context.arrived_wall_ms
+    retention_ms = getattr(body, "retention_time", _NO_RETENTION)
+    expire_ms = None if retention_ms == _NO_RETENTION else min(now_ms + retention_ms, _EXPIRE_MS_MAX)
+    return CommitOffsets(
+        caller=caller,
+        group_id=body.group_id,
+        member_id=MemberId(body.member_id),
+        group_instance_id=getattr(body, "group_instance_id", None),
+        generation_id=body.generation_id_or_member_epoch,
+        unknown_group_error=(
+            ErrorCode.group_id_not_found if context.api_version >= 9 else ErrorCode.illegal_generation
+        ),
+        offsets=tuple(
+            OffsetToCommit(
+                topic=name,
+                partition=partition.partition_index,
+                offset=partition.committed_offset,
+                leader_epoch=getattr(partition, "committed_leader_epoch", -1),
+                metadata=partition.committed_metadata or "",
+                commit_ms=now_ms,
+                expire_ms=expire_ms,
+            )
+            for topic in body.topics
+            if (name := _name(topic, cluster)) is not None
+            for partition in topic.partitions
+            if cluster.has_partition(name, partition.partition_index)
+        ),
+    )
+
+
+def _name(topic: Body, cluster: Cluster) -> str | None:
+    """The topic's name; None when it was asked for by an id that nobody has."""
+    if hasattr(topic, "name"):
+        name: str = topic.name
+        return name
+    declared = cluster.topics_by_id.get(topic.topic_id)
+    return None if declared is None else declared.name
+
+
+def _encode(body: Body, names: list[str | None], cluster: Cluster, outcome: CommitOffsetsOutcome) -> Fields:
+    def error(name: str | None, partition: int) -> ErrorCode:
+        if name is None:
+            return ErrorCode.unknown_topic_id
+        if not cluster.has_partition(name, partition):
+            return ErrorCode.unknown_topic_or_partition
+        if outcome.error is not ErrorCode.none:
+            return outcome.error
+        return outcome.refused.get((name, partition), ErrorCode.none)
+
+    return {
+        "topics": [
+            {
+                "name": name,
+                "topic_id": getattr(topic, "topic_id", None),
+                "partitions": [
+                    {"partition_index": each.partition_index, "error_code": error(name, each.partition_index)}
+                    for each in topic.partitions
+                ],
+            }
+            for topic, name in zip(body.topics, names, strict=True)
+        ]
+    }
+
+
+API = Api(key=8, name="OffsetCommit", versions=range(2, 11), handle=handle)

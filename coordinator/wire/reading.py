@@ -1,0 +1,128 @@
+"""Readers for requests, which trust no length they are told.
+
+kio's own reader takes the length of an array at its word and asks for that much memory at once; for a length that
+only a broken or hostile client would send, that ends the whole process. So messages with arrays are read field by
+field here, each array's length is held against the bytes that are left (as Kafka's own readers do), and kio reads what
+holds no array. Durations are read as the ms they are, since a timedelta cannot hold every int64.
+
+A reader is called with the buffer and an offset, and gives the value and how many bytes it took, as in kio. It raises
+kio's DecodeError or ValueError.
+"""
+
+from collections.abc import Callable
+from dataclasses import Field, fields, is_dataclass
+from functools import cache
+from types import NoneType
+from typing import Any, cast, get_args, get_origin
+
+from kio.serial import entity_reader, readers
+from kio.serial.errors import BufferUnderflow, UnexpectedNull
+from kio.static.protocol import Entity
+
+Read = Callable[[bytes, int], tuple[Any, int]]
+
+_PRIMITIVES: dict[str, Read] = {
+    "bool": readers.read_boolean,
+    "int8": readers.read_int8,
+    "int16": readers.read_int16,
+    "int32": readers.read_int32,
+    "int64": readers.read_int64,
+    "uuid": readers.read_uuid,
+    "timedelta_i32": readers.read_int32,
+    "timedelta_i64": readers.read_int64,
+}
+_OF_ANY_LENGTH: dict[tuple[str, bool, bool], Read] = {  # by kind, flexible, nullable
+    ("string", False, False): readers.read_legacy_string,
+    ("string", False, True): readers.read_nullable_legacy_string,
+    ("string", True, False): readers.read_compact_string,
+    ("string", True, True): readers.read_compact_string_nullable,
+    ("bytes", False, False): readers.read_legacy_bytes,
+    ("bytes", True, False): readers.read_compact_string_as_bytes,
+}
+
+
+@cache
+def request_reader(entity: type[Entity]) -> Read:
+    """A reader of this kio class."""
+    if not _has_arrays(entity):
+        return entity_reader(entity)
+    steps = tuple((field.name, _field_reader(entity, field)) for field in fields(entity) if "tag" not in field.metadata)
+    flexible = bool(entity.__flexible__)
+
+    def read(buffer: bytes, offset: int) -> tuple[Any, int]:
+        at = offset
+        values = {}
+        for name, step in steps:
+            values[name], size = step(buffer, at)
+            at += size
+        if flexible:
+            at += _tagged_fields_size(buffer, at)
+        return entity(**values), at - offset
+
+    return read
+
+
+def _has_arrays(entity: type[Entity]) -> bool:
+    return any(_item_type(field) is not None for field in fields(entity) if "tag" not in field.metadata)
+
+
+def _item_type(field: Field[Any]) -> type[Entity] | type[object] | None:
+    """What an array field has arrays of; None when the field is no array."""
+    for candidate in (field.type, *get_args(field.type)):
+        if get_origin(candidate) is tuple:
+            item: type[Entity] | type[object] = get_args(candidate)[0]
+            return item
+    return None
+
+
+def _field_reader(entity: type[Entity], field: Field[Any]) -> Read:
+    flexible = bool(entity.__flexible__)
+    nullable = NoneType in get_args(field.type)
+    item = _item_type(field)
+    if item is None:
+        return _primitive_reader(field.metadata["kafka_type"], flexible=flexible, nullable=nullable)
+    if is_dataclass(item):
+        read_item = request_reader(cast("type[Entity]", item))
+    else:
+        read_item = _primitive_reader(field.metadata["kafka_type"], flexible=flexible, nullable=False)
+    return _array_reader(read_item, flexible=flexible, nullable=nullable, name=field.name)
+
+
+def _primitive_reader(kind: str, *, flexible: bool, nullable: bool) -> Read:
+    return _PRIMITIVES.get(kind) or _OF_ANY_LENGTH[kind, flexible, nullable]
+
+
+def _array_reader(read_item: Read, *, flexible: bool, nullable: bool, name: str) -> Read:
+    read_length: Read = readers.read_compact_array_length if flexible else readers.read_legacy_array_length
+
+    def read(buffer: bytes, offset: int) -> tuple[Any, int]:
+        length, size = read_length(buffer, offset)
+        at = offset + size
+        if length is None or length == -1:
+            if nullable:
+                return None, size
+            raise UnexpectedNull(f"{name} was null")
+        if not 0 <= length <= len(buffer) - at:  # every item takes a byte at least
+            raise BufferUnderflow(f"{name} was said to have {length} items, with {len(buffer) - at} bytes left")
+        items = []
+        for _ in range(length):
+            item, size = read_item(buffer, at)
+            items.append(item)
+            at += size
+        return tuple(items), at - offset
+
+    return read
+
+
+def _tagged_fields_size(buffer: bytes, offset: int) -> int:
+    # The tagged fields of requests that hold arrays (KIP-482) say nothing that is used here: they are stepped over.
+    count, size = readers.read_unsigned_varint(buffer, offset)
+    at = offset + size
+    for _ in range(count):
+        _, size = readers.read_unsigned_varint(buffer, at)
+        at += size
+        length, size = readers.read_unsigned_varint(buffer, at)
+        at += size + length
+        if at > len(buffer):
+            raise BufferUnderflow(f"a tagged field was said to have {length} bytes")
+    return at - offset

@@ -1,0 +1,41 @@
+"""All APIs that a standalone coordinator offers, by key. What is not here does not exist for clients."""
+
+from coordinator.wire import (
+    api_versions,
+    delete_groups,
+    describe_cluster,
+    describe_groups,
+    fetch,
+    find_coordinator,
+    heartbeat,
+    join_group,
+    leave_group,
+    list_groups,
+    list_offsets,
+    metadata,
+    offset_commit,
+    offset_delete,
+    offset_fetch,
+    sync_group,
+)
+from coordinator.wire.api import Api
+
+_ALL = (
+    fetch.API,
+    list_offsets.API,
+    metadata.API,
+    offset_commit.API,
+    offset_fetch.API,
+    find_coordinator.API,
+    join_group.API,
+    heartbeat.API,
+    leave_group.API,
+    sync_group.API,
+    describe_groups.API,
+    list_groups.API,
+    delete_groups.API,
+    offset_delete.API,
+    describe_cluster.API,
+)
+
+APIS: dict[int, Api] = {api.key: api for api in (*_ALL, api_versions.offering(_ALL))}

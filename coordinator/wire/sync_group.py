@@ -1,0 +1,50 @@
+"""SyncGroup (key 14).
+
+v1 adds the throttle time. v3 adds the group instance id (KIP-345). v4 is flexible. v5 has the protocol type and name in
+both directions (KIP-559); a request of v5 without one of them is refused before anything else is looked at (G2).
+"""
+
+from kio.schema.errors import ErrorCode
+
+from coordinator.group.commands import Caller, SyncGroup
+from coordinator.group.outcomes import Outcome, SyncGroupOutcome
+from coordinator.service import Service
+from coordinator.wire.api import Answer, Api, Body, Fields, RequestContext
+from events.ids import MemberId
+
+
+def handle(body: Body, context: RequestContext, service: Service, answer: Answer) -> None:
+    if context.api_version >= 5 and (body.protocol_type is None or body.protocol_name is None):
+        answer(encode(SyncGroupOutcome(error=ErrorCode.inconsistent_group_protocol)))
+        return
+
+    def reply(outcome: Outcome) -> None:
+        assert isinstance(outcome, SyncGroupOutcome)
+        answer(encode(outcome))
+
+    service.groups.submit(decode(body, context.caller(service)), reply)
+
+
+def decode(body: Body, caller: Caller) -> SyncGroup:
+    return SyncGroup(
+        caller=caller,
+        group_id=body.group_id,
+        member_id=MemberId(body.member_id),
+        group_instance_id=getattr(body, "group_instance_id", None),
+        generation_id=body.generation_id,
+        protocol_type=getattr(body, "protocol_type", None),
+        protocol_name=getattr(body, "protocol_name", None),
+        assignments=tuple((MemberId(each.member_id), each.assignment) for each in body.assignments),
+    )
+
+
+def encode(outcome: SyncGroupOutcome) -> Fields:
+    return {
+        "error_code": outcome.error,
+        "protocol_type": outcome.protocol_type,
+        "protocol_name": outcome.protocol_name,
+        "assignment": outcome.assignment,
+    }
+
+
+API = Api(key=14, name="SyncGroup", versions=range(6), handle=handle)

@@ -1,0 +1,108 @@
+"""Transitions as Kafka's record batches (message format 2), and back.
+
+What belongs here: which transitions share a batch, a batch as bytes, the records in fetched bytes. What it must not
+know: connections, topics, brokers. Pure, but for the clock that the caller reads.
+
+A batch is appended whole or not at all, so a transition never spans two. The limit is on the batch as it is sent,
+compressed; what fits uncompressed is packed together, and a transition that may only fit compressed stands alone.
+"""
+
+from collections.abc import Iterator, Sequence
+
+import msgspec
+from aiokafka.record.default_records import DefaultRecordBatchBuilder
+from aiokafka.record.memory_records import MemoryRecords
+
+from events.records import BrokenRecord, StoredRecord, Transition
+
+_MAGIC = 2
+_NO_COMPRESSION = 0
+_ZSTD = 4
+_COMPRESSED_FROM_BYTES = 4096
+"""Below this a batch is sent as it is: compressing would cost more time than the bytes do."""
+
+_BATCH_OVERHEAD_BYTES = 61
+_RECORD_OVERHEAD_BYTES = 48
+"""At most: seven variable-length numbers of 5 to 10 bytes, and the header that `epoch_base` takes."""
+
+_ANY_SIZE = 2**31 - 1
+_EPOCH_BASE = "muster.epoch-base"
+
+
+class Stamp(msgspec.Struct, frozen=True, kw_only=True):
+    """Who wrote a batch: Kafka's producer id and epoch, and what the epoch is counted from (see kafka_producer.py)."""
+
+    producer_id: int
+    producer_epoch: int
+    epoch_base: int
+
+
+def uncompressed_bytes(transition: Transition) -> int:
+    """An upper bound on what the transition's records take in a batch."""
+    return sum(_RECORD_OVERHEAD_BYTES + len(record.key) + len(record.value or b"") for record in transition)
+
+
+def packed(transitions: Sequence[Transition], *, limit_bytes: int) -> Iterator[range]:
+    """Which neighbours share a batch: ranges of indices, in order, as few as fit the limit."""
+    first, size = 0, _BATCH_OVERHEAD_BYTES
+    for index, transition in enumerate(transitions):
+        added = uncompressed_bytes(transition)
+        if size + added > limit_bytes and first < index:
+            yield range(first, index)
+            first, size = index, _BATCH_OVERHEAD_BYTES
+        size += added
+    if first < len(transitions):
+        yield range(first, len(transitions))
+
+
+def encode_batch(transitions: Sequence[Transition], stamp: Stamp, *, base_sequence: int, timestamp_ms: int) -> bytes:
+    """One record batch: idempotent, not transactional; compressed when it is large enough to gain by it."""
+    large = sum(map(uncompressed_bytes, transitions)) >= _COMPRESSED_FROM_BYTES
+    builder = DefaultRecordBatchBuilder(
+        magic=_MAGIC,
+        compression_type=_ZSTD if large else _NO_COMPRESSION,
+        is_transactional=0,
+        producer_id=stamp.producer_id,
+        producer_epoch=stamp.producer_epoch,
+        base_sequence=base_sequence,
+        batch_size=_ANY_SIZE,
+    )
+    headers = [(_EPOCH_BASE, str(stamp.epoch_base).encode())] if stamp.epoch_base else []
+    records = (record for transition in transitions for record in transition)
+    for offset, record in enumerate(records):
+        builder.append(offset, timestamp_ms, record.key, record.value, headers)
+    return bytes(builder.build())
+
+
+def decode_batches(fetched: bytes, partition: int, *, start: int, end: int) -> tuple[list[StoredRecord], int]:
+    """The records at offsets from `start` up to `end` (exclusive), and the offset after the last whole batch.
+
+    A broker sends whole batches, but the first may begin before `start`, and the last may be cut off by the size of
+    the fetch: it is left for the next one. Raises BrokenRecord for a batch whose checksum is wrong.
+    """
+    found: list[StoredRecord] = []
+    position = start
+    batches = MemoryRecords(fetched)
+    while batches.has_next() and position < end:
+        batch = batches.next_batch()
+        if not batch.validate_crc():
+            raise BrokenRecord("the checksum of the batch is wrong", partition=partition, offset=batch.base_offset)
+        if not batch.is_control_batch:
+            found.extend(
+                StoredRecord(partition, record.offset, record.timestamp, record.key or b"", record.value)
+                for record in batch
+                if start <= record.offset < end
+            )
+        position = batch.next_offset
+    return found, position
+
+
+def last_stamp(fetched: bytes) -> Stamp | None:
+    """Who wrote the last whole batch in fetched bytes; None when there is none."""
+    batches = MemoryRecords(fetched)
+    stamp = None
+    while batches.has_next():
+        batch = batches.next_batch()
+        base = next((int(value) for record in batch for name, value in record.headers if name == _EPOCH_BASE), 0)
+        stamp = Stamp(producer_id=batch.producer_id, producer_epoch=batch.producer_epoch, epoch_base=base)
+    return stamp

@@ -1,0 +1,180 @@
+"""The connections to a Kafka cluster: requests to the right broker, and what may be tried again.
+
+What belongs here: one aiokafka client, its security, who leads a partition, and the loop that repeats an attempt until
+a limit ends. What it must not know: what the requests are for.
+
+How it works: aiokafka's public producer cannot be given a producer id and epoch, so the log speaks to the cluster one
+layer below: aiokafka keeps the connections, the metadata and the request structures, and the modules beside this one
+fill those in. A *lane* is one connection to each broker: a broker answers the requests of one connection one after
+another, so what must not wait for each other goes in different lanes.
+"""
+
+import asyncio
+import ssl
+from collections.abc import Awaitable, Callable, Hashable, Iterable, Sequence
+from typing import Any, TypeVar
+
+import msgspec
+from aiokafka.client import AIOKafkaClient
+from aiokafka.errors import KafkaError
+from aiokafka.protocol.api import Request, Response
+from aiokafka.structs import TopicPartition
+from kio.schema.errors import ErrorCode
+from tenacity import AsyncRetrying, RetryCallState, retry_if_exception_type, wait_exponential_jitter
+
+from events.log.base import LogUnavailable
+
+T = TypeVar("T")
+
+_TRANSACTION = 1
+"""The kind of coordinator that FindCoordinator is asked for."""
+
+TRY_AGAIN = frozenset(
+    {
+        ErrorCode.unknown_server_error,
+        ErrorCode.corrupt_message,
+        ErrorCode.unknown_topic_or_partition,
+        ErrorCode.leader_not_available,
+        ErrorCode.not_leader_or_follower,
+        ErrorCode.request_timed_out,
+        ErrorCode.replica_not_available,
+        ErrorCode.network_exception,
+        ErrorCode.coordinator_load_in_progress,
+        ErrorCode.coordinator_not_available,
+        ErrorCode.not_coordinator,
+        ErrorCode.not_enough_replicas,
+        ErrorCode.not_enough_replicas_after_append,
+        ErrorCode.not_controller,
+        ErrorCode.concurrent_transactions,
+        ErrorCode.kafka_storage_error,
+        ErrorCode.fenced_leader_epoch,
+        ErrorCode.unknown_leader_epoch,
+        ErrorCode.offset_not_available,
+        ErrorCode.throttling_quota_exceeded,
+    }
+)
+"""Answers after which the same request may succeed. Some leave open whether the first one did."""
+
+
+class TryAgain(Exception):
+    """An attempt came to nothing, or its outcome is not known; the same again may succeed."""
+
+
+class KafkaSecurity(msgspec.Struct, frozen=True, kw_only=True):
+    """How to reach the cluster, in aiokafka's terms; the default is neither encrypted nor authenticated."""
+
+    security_protocol: str = "PLAINTEXT"
+    ssl_context: ssl.SSLContext | None = None
+    sasl_mechanism: str = "PLAIN"
+    sasl_plain_username: str | None = None
+    sasl_plain_password: str | None = None
+
+    def __repr__(self) -> str:
+        return f"KafkaSecurity({self.security_protocol}, {self.sasl_mechanism}, {self.sasl_plain_username})"
+
+
+class KafkaLink:
+    """One client of the cluster. Every method but `open` and `close` raises TryAgain when the cluster is not there."""
+
+    def __init__(self, bootstrap_servers: Sequence[str], security: KafkaSecurity, *, request_timeout_ms: int) -> None:
+        self.bootstrap_servers = [server.strip() for server in bootstrap_servers]
+        self.request_timeout_ms = request_timeout_ms
+        self._security = security
+        self._client: Any = None
+
+    async def open(self) -> None:
+        """Find the cluster. Raises LogUnavailable."""
+        self._client = AIOKafkaClient(
+            bootstrap_servers=self.bootstrap_servers,
+            client_id="muster",
+            request_timeout_ms=self.request_timeout_ms,
+            **msgspec.structs.asdict(self._security),
+        )
+        try:
+            await self._client.bootstrap()
+        except KafkaError as error:
+            await self.close()
+            raise LogUnavailable(f"no broker answers at {','.join(self.bootstrap_servers)}: {error}") from error
+
+    async def close(self) -> None:
+        if self._client is not None:
+            await self._client.close()
+            self._client = None
+
+    def brokers(self) -> list[int]:
+        """The node ids of the live brokers, in order."""
+        return sorted(broker.nodeId for broker in self._client.cluster.brokers())
+
+    async def follow(self, topics: Iterable[str]) -> None:
+        """Keep the leaders of these topics' partitions known.
+
+        The topics must exist: asking for a missing one would create it on a cluster that creates topics by itself.
+        """
+        await self._client.set_topics(topics)
+
+    async def ask(self, node_id: int, request: Request, *, lane: Hashable = 0) -> Response:
+        """One request to one broker, and its response as aiokafka decodes it."""
+        try:
+            return await self._client.send(node_id, request, group=lane)
+        except KafkaError as error:
+            self._client.force_metadata_update()
+            raise TryAgain(f"broker {node_id}: {error!r}") from error
+
+    async def ask_any(self, request: Request) -> Response:
+        """One request to whichever broker is there."""
+        node_id = self._client.get_random_node()
+        if node_id is None:
+            raise TryAgain("no broker is known")
+        return await self.ask(node_id, request)
+
+    async def ask_leader(self, topic: str, partition: int, request: Request, *, lane: Hashable) -> Response:
+        """One request to the partition's leader."""
+        leader = self._client.cluster.leader_for_partition(TopicPartition(topic, partition))
+        if leader is None or leader < 0:
+            self._client.force_metadata_update()
+            raise TryAgain(f"partition {partition} of {topic} has no leader")
+        return await self.ask(leader, request, lane=lane)
+
+    async def ask_transaction_coordinator(self, transactional_id: str, request: Request) -> Response:
+        """One request to the coordinator of a transactional.id. Raises LogUnavailable when it may not be looked up."""
+        try:
+            node_id = await self._client.coordinator_lookup(_TRANSACTION, transactional_id)
+        except KafkaError as error:
+            if error.errno is not None and self.settled(error.errno, f"looking up {transactional_id}"):
+                raise LogUnavailable(f"the coordinator of {transactional_id}: {error!r}") from error
+            raise TryAgain(f"the coordinator of {transactional_id}: {error!r}") from error
+        return await self.ask(node_id, request)
+
+    def settled(self, code: int, what: str) -> ErrorCode:
+        """The error of an answer that will not change by itself; TryAgain is raised for the others."""
+        try:
+            error = ErrorCode(code)
+        except ValueError:  # from a newer broker; its meaning is not known, and so neither is the outcome
+            error = ErrorCode.unknown_server_error
+        if error in TRY_AGAIN:
+            self._client.force_metadata_update()
+            raise TryAgain(f"{what}: {error.name.upper()} ({code})")
+        return error
+
+
+async def retried(attempt: Callable[[], Awaitable[T]], *, limit_ms: int) -> T:
+    """What `attempt` returns, once it does so without TryAgain. Raises LogUnavailable when the limit ends first.
+
+    The pauses grow from 20 ms to 1 s: a new leader is there within tens of milliseconds, or not for long.
+    """
+    reason = "no answer"
+
+    def remember(state: RetryCallState) -> None:
+        nonlocal reason
+        reason = str(state.outcome.exception()) if state.outcome else reason
+
+    retrying = AsyncRetrying(
+        retry=retry_if_exception_type(TryAgain),
+        wait=wait_exponential_jitter(initial=0.02, max=1.0, jitter=0.02),
+        before_sleep=remember,
+    )
+    try:
+        async with asyncio.timeout(limit_ms / 1000):
+            return await retrying(attempt)
+    except TimeoutError as error:
+        raise LogUnavailable(f"given up after {limit_ms} ms: {reason}") from error

@@ -1,0 +1,119 @@
+"""Reading a partition of the event topic: offsets, and the records between two of them.
+
+What belongs here: ListOffsets and Fetch. What it must not know: who writes, what the records say.
+
+How it works: no consumer and no group, just Fetch requests to the partition's leader, one after another, up to an end
+that is known before. aiokafka's own consumer makes every record a Python object of its own, three times slower. A
+fetch returns the first batch whole however large it is (KIP-74), so no batch is too large to be read. The end may lie
+behind a gap that compaction left: an empty answer from a leader that knows of the end says there is no more.
+"""
+
+from collections.abc import AsyncIterator, Sequence
+
+import msgspec
+from aiokafka.protocol.api import Response
+from aiokafka.protocol.fetch import FetchRequest
+from aiokafka.protocol.offset import OffsetRequest
+from kio.schema.errors import ErrorCode
+
+from events.log.base import LogUnavailable
+from events.log.kafka_batches import Stamp, decode_batches, last_stamp
+from events.log.kafka_link import KafkaLink, TryAgain, retried
+from events.records import StoredRecord
+
+_EARLIEST = -2
+_LATEST = -1
+_CONSUMER = -1
+_READ_UNCOMMITTED = 0
+
+FETCH_BYTES = 1024 * 1024
+"""What one fetch asks for: large enough that requests do not count, small enough to decode in some milliseconds, so
+that an owner which tails partitions answers its members meanwhile."""
+
+
+class _Fetched(msgspec.Struct, frozen=True, kw_only=True):
+    error: ErrorCode
+    high_watermark: int
+    batches: bytes
+
+
+async def end_offset(link: KafkaLink, topic: str, partition: int, *, limit_ms: int) -> int:
+    """One past the last record that all in-sync replicas have. Raises LogUnavailable."""
+    return await retried(lambda: _offset(link, topic, partition, _LATEST), limit_ms=limit_ms)
+
+
+async def read(
+    link: KafkaLink, topic: str, partition: int, *, start: int, end: int, limit_ms: int
+) -> AsyncIterator[Sequence[StoredRecord]]:
+    """Chunks of the records at offsets from `start` up to `end` (exclusive).
+
+    Raises LogUnavailable when the leader cannot be reached for `limit_ms`, or its log is shorter than `end`.
+    """
+    position = start
+    while position < end:
+        fetched = await retried(
+            lambda position=position: _fetch(link, topic, partition, position, end),  # type: ignore[misc]
+            limit_ms=limit_ms,
+        )
+        if fetched.error is ErrorCode.offset_out_of_range:
+            position = await _position_in_range(link, topic, partition, position, limit_ms)
+            continue
+        if not fetched.batches:
+            return
+        records, next_position = decode_batches(fetched.batches, partition, start=position, end=end)
+        if next_position == position:
+            raise LogUnavailable(f"no whole batch came for offset {position} of partition {partition} of {topic}")
+        if records:
+            yield records
+        position = next_position
+
+
+async def newest_stamp(link: KafkaLink, topic: str, partition: int, *, limit_ms: int) -> Stamp | None:
+    """Who wrote the last batch of the partition; None when there is none."""
+    end = await end_offset(link, topic, partition, limit_ms=limit_ms)
+    if end == 0:
+        return None
+    fetched = await retried(lambda: _fetch(link, topic, partition, end - 1, end), limit_ms=limit_ms)
+    return last_stamp(fetched.batches)
+
+
+async def _position_in_range(link: KafkaLink, topic: str, partition: int, position: int, limit_ms: int) -> int:
+    """Where to go on after OFFSET_OUT_OF_RANGE: at the first offset there is, if that was passed over."""
+    earliest = await retried(lambda: _offset(link, topic, partition, _EARLIEST), limit_ms=limit_ms)
+    if earliest <= position:
+        raise LogUnavailable(f"partition {partition} of {topic} ends before offset {position}")
+    return earliest
+
+
+async def _offset(link: KafkaLink, topic: str, partition: int, timestamp: int) -> int:
+    request = OffsetRequest(_CONSUMER, _READ_UNCOMMITTED, [(topic, [(partition, timestamp)])])
+    response = await link.ask_leader(topic, partition, request, lane=_lane(topic, partition))
+    ((_, ((_, code, _, offset, *_),)),) = response.topics
+    if (error := link.settled(code, "ListOffsets")) is not ErrorCode.none:
+        raise LogUnavailable(f"the offsets of partition {partition} of {topic}: {error.name.upper()}")
+    return int(offset)
+
+
+async def _fetch(link: KafkaLink, topic: str, partition: int, position: int, end: int) -> _Fetched:
+    # No waiting at the broker: what is asked for is there, or compaction has removed it.
+    request = FetchRequest(0, 0, FETCH_BYTES, _READ_UNCOMMITTED, [(topic, [(partition, position, FETCH_BYTES)])])
+    response = await link.ask_leader(topic, partition, request, lane=_lane(topic, partition))
+    fetched = _unpacked(link, response)
+    if fetched.error not in {ErrorCode.none, ErrorCode.offset_out_of_range}:
+        raise LogUnavailable(f"reading partition {partition} of {topic}: {fetched.error.name.upper()}")
+    if not fetched.batches and fetched.high_watermark < end and fetched.error is ErrorCode.none:
+        # A new leader learns the high watermark shortly after it was elected; or records were lost.
+        raise TryAgain(f"partition {partition} of {topic} ends at {fetched.high_watermark}, before {end}")
+    return fetched
+
+
+def _unpacked(link: KafkaLink, response: Response) -> _Fetched:
+    if not response.topics:
+        raise TryAgain("Fetch: throttled by a quota")
+    link.settled(response.error_code, "Fetch")
+    ((_, ((_, code, high_watermark, *_, batches),)),) = response.topics
+    return _Fetched(error=link.settled(code, "Fetch"), high_watermark=high_watermark, batches=batches or b"")
+
+
+def _lane(topic: str, partition: int) -> str:
+    return f"read-{topic}-{partition}"

@@ -1,0 +1,149 @@
+"""The settings that the guarantees of the Kafka log rest upon: what we set, what we refuse, what we warn of.
+
+What belongs here: rules over the configs of the event topic and of the brokers. Pure; it knows no connection.
+
+A setting that contradicts ours, or that would let an acknowledged append be lost, is refused: the message names all
+such settings at once, each with both values and the way out. What weakens the guarantee but may be wanted is a warning.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+import msgspec
+
+from events.log.base import LogMismatch
+
+MIB = 1024 * 1024
+BATCH_BYTES_MAX = 64 * MIB
+AUDIT_WINDOW_MS = 7 * 24 * 60 * 60 * 1000
+
+_REQUEST_OVERHEAD_BYTES = 4096
+"""What a Produce request takes beside its batch, with room to spare."""
+
+_EXPIRATIONS = ("producer.id.expiration.ms", "transactional.id.expiration.ms")
+_EXPIRATION_MS_MIN = 60_000
+_CLAIMS_PER_EXPIRATION = 4
+
+BROKER_CONFIGS = (*_EXPIRATIONS, "socket.request.max.bytes")
+"""What is read of each broker."""
+
+Configs = Mapping[str, str]
+"""Names and values as Kafka gives them. Empty for a broker whose configs we may not read."""
+
+
+class TopicPlan(msgspec.Struct, frozen=True, kw_only=True):
+    """The event topic as our own settings want it; None: whatever is there, or the default where nothing is."""
+
+    name: str
+    partitions: int | None
+    replication: int | None
+    audit_window_ms: int
+    batch_bytes_max: int
+
+    def configs(self) -> dict[str, str]:
+        """What the topic is created with; the broker's defaults are right for all else."""
+        return {
+            "cleanup.policy": "compact",
+            "min.compaction.lag.ms": str(self.audit_window_ms),
+            "max.message.bytes": str(self.batch_bytes_max),
+            "compression.type": "producer",
+            "unclean.leader.election.enable": "false",
+        }
+
+
+class TopicFacts(msgspec.Struct, frozen=True, kw_only=True):
+    """The topic as it is; the replication is that of the partition with the fewest replicas."""
+
+    partitions: int
+    replication: int
+
+
+class Guarantees(msgspec.Struct, frozen=True, kw_only=True):
+    """What the settings of the topic and the brokers promise."""
+
+    batch_bytes_max: int
+    claim_renewal_ms: int | None
+    """How often an owner must claim anew, lest the brokers forget its fence; None: they do not tell."""
+    warnings: tuple[str, ...]
+
+
+def guarantees(
+    plan: TopicPlan, facts: TopicFacts, topic: Configs, brokers: Sequence[Configs], *, bootstrap: str
+) -> Guarantees:
+    """What may be relied on. Raises LogMismatch for what contradicts `plan` or breaks the guarantee."""
+    refusals = [
+        *_partition_refusals(plan, facts),
+        *_topic_refusals(plan, topic, bootstrap),
+        *_expiration_refusals(brokers),
+    ]
+    if refusals:
+        raise LogMismatch("; ".join(refusals))
+    expirations = _known(brokers, _EXPIRATIONS)
+    return Guarantees(
+        batch_bytes_max=_batch_bytes_max(plan, topic, brokers),
+        claim_renewal_ms=min(expirations) // _CLAIMS_PER_EXPIRATION if expirations else None,
+        warnings=tuple(_warnings(plan, facts, topic, brokers)),
+    )
+
+
+def _partition_refusals(plan: TopicPlan, facts: TopicFacts) -> Iterator[str]:
+    if plan.partitions not in {None, facts.partitions}:
+        yield (
+            f"topic {plan.name} has {facts.partitions} partitions, the settings say {plan.partitions}: start with"
+            f" {facts.partitions}, or with another topic (a group's partition follows from their number, so it is"
+            " never changed)"
+        )
+
+
+def _topic_refusals(plan: TopicPlan, topic: Configs, bootstrap: str) -> Iterator[str]:
+    wanted = plan.configs()
+    ways_out = {
+        "cleanup.policy": "or start with another topic",
+        "min.compaction.lag.ms": "or start with the audit window that the topic has",
+        "unclean.leader.election.enable": "since such an election loses events that were acknowledged",
+    }
+    for setting, way_out in ways_out.items():
+        if setting in topic and topic[setting] != wanted[setting]:
+            yield (
+                f"topic {plan.name} has {setting}={topic[setting]}, the settings say {wanted[setting]}: run"
+                f" `kafka-configs.sh --bootstrap-server {bootstrap} --alter --entity-type topics"
+                f" --entity-name {plan.name} --add-config {setting}={wanted[setting]}`, {way_out}"
+            )
+
+
+def _expiration_refusals(brokers: Sequence[Configs]) -> Iterator[str]:
+    for setting in _EXPIRATIONS:
+        known = _known(brokers, [setting])
+        if known and min(known) < _EXPIRATION_MS_MIN:
+            yield (
+                f"a broker has {setting}={min(known)}, the event log needs {_EXPIRATION_MS_MIN} or more, or it"
+                " forgets the fence of an idle owner: raise it in server.properties (Kafka's own default is a day or more)"
+            )
+
+
+def _batch_bytes_max(plan: TopicPlan, topic: Configs, brokers: Sequence[Configs]) -> int:
+    of_batches = int(topic.get("max.message.bytes", plan.batch_bytes_max))
+    of_requests = [size - _REQUEST_OVERHEAD_BYTES for size in _known(brokers, ["socket.request.max.bytes"])]
+    return min([of_batches, *of_requests])
+
+
+def _warnings(plan: TopicPlan, facts: TopicFacts, topic: Configs, brokers: Sequence[Configs]) -> Iterator[str]:
+    limit = _batch_bytes_max(plan, topic, brokers)
+    if limit < plan.batch_bytes_max:
+        yield (
+            f"topic {plan.name} takes batches of {limit} bytes, the settings say {plan.batch_bytes_max}: larger"
+            " transitions are refused (max.message.bytes of the topic, socket.request.max.bytes of the brokers)"
+        )
+    if facts.replication > 1 and topic.get("min.insync.replicas") == "1":
+        yield (
+            f"topic {plan.name} has {facts.replication} replicas but min.insync.replicas=1: events that only one"
+            " broker has are acknowledged, and lost with it; 2 or more is safe"
+        )
+    if not topic or not all(brokers):
+        yield (
+            f"the configs of topic {plan.name} or of the brokers may not be read (DESCRIBE_CONFIGS), so they were not"
+            " checked"
+        )
+
+
+def _known(brokers: Sequence[Configs], settings: Iterable[str]) -> list[int]:
+    return [int(broker[setting]) for setting in settings for broker in brokers if setting in broker]

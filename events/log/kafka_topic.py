@@ -1,0 +1,90 @@
+"""The event topic itself: found, made when it is missing, its settings read.
+
+What belongs here: the requests about topics and configs. What it must not know: which settings are right
+(kafka_settings.py says so), records, writers, readers.
+"""
+
+from aiokafka.protocol.admin import CreateTopicsRequest, DescribeConfigsRequest
+from aiokafka.protocol.metadata import MetadataRequest
+from kio.schema.errors import ErrorCode
+
+from events.log.base import LogMismatch, LogUnavailable
+from events.log.kafka_link import KafkaLink, TryAgain, retried
+from events.log.kafka_settings import BROKER_CONFIGS, Configs, Guarantees, TopicFacts, TopicPlan, guarantees
+
+PARTITIONS_DEFAULT = 8
+REPLICATION_DEFAULT = 3
+
+_TOPIC = 2
+_BROKER = 4
+_NOT_FOR_US = frozenset({ErrorCode.cluster_authorization_failed, ErrorCode.topic_authorization_failed})
+
+
+async def topic_facts(link: KafkaLink, name: str, *, limit_ms: int) -> TopicFacts | None:
+    """The topic, or None when there is none. Asks in the way that never creates it. Raises LogUnavailable."""
+
+    async def attempt() -> TopicFacts | None:
+        response = await link.ask_any(MetadataRequest([name], allow_auto_topic_creation=False))
+        ((code, _, _, partitions),) = response.topics
+        if code == ErrorCode.unknown_topic_or_partition:
+            return None
+        if (error := link.settled(code, f"looking up topic {name}")) is not ErrorCode.none:
+            raise LogMismatch(f"topic {name} cannot be looked up: {error.name.upper()}")
+        if any(leader < 0 for _, _, leader, *_ in partitions):
+            raise TryAgain(f"a partition of topic {name} has no leader")
+        replication = min(len(replicas) for _, _, _, replicas, *_ in partitions)
+        return TopicFacts(partitions=len(partitions), replication=replication)
+
+    return await retried(attempt, limit_ms=limit_ms)
+
+
+async def ensure_topic(
+    link: KafkaLink, name: str, configs: Configs, *, partitions: int | None, replication: int | None, limit_ms: int
+) -> TopicFacts:
+    """The topic, made if it is missing; several processes may do so at once. Raises LogMismatch, LogUnavailable."""
+    facts = await topic_facts(link, name, limit_ms=limit_ms)
+    if facts is not None:
+        return facts
+    replication = replication or min(REPLICATION_DEFAULT, len(link.brokers()))
+    configs = {"min.insync.replicas": str(max(1, replication - 1)), **configs}
+    replicas_by_hand: list[tuple[int, list[int]]] = []
+    topic = (name, partitions or PARTITIONS_DEFAULT, replication, replicas_by_hand, list(configs.items()))
+
+    async def create() -> None:
+        response = await link.ask_any(CreateTopicsRequest([topic], timeout=limit_ms, validate_only=False))
+        ((_, code, message),) = response.topic_errors
+        error = link.settled(code, f"creating topic {name}")
+        if error not in {ErrorCode.none, ErrorCode.topic_already_exists}:
+            raise LogMismatch(f"topic {name} cannot be created: {error.name.upper()}: {message}")
+
+    async def known() -> TopicFacts:
+        made = await topic_facts(link, name, limit_ms=limit_ms)
+        if made is None:
+            raise TryAgain(f"topic {name} was created, but a broker does not know it yet")
+        return made
+
+    await retried(create, limit_ms=limit_ms)
+    return await retried(known, limit_ms=limit_ms)
+
+
+async def check_topic(link: KafkaLink, plan: TopicPlan, facts: TopicFacts, *, limit_ms: int) -> Guarantees:
+    """What the settings of topic and brokers promise. Raises LogMismatch, LogUnavailable."""
+    topic = await _configs(link, _TOPIC, plan.name, link.brokers()[0], limit_ms)
+    brokers = [await _configs(link, _BROKER, str(node), node, limit_ms) for node in link.brokers()]
+    return guarantees(plan, facts, topic, brokers, bootstrap=",".join(link.bootstrap_servers))
+
+
+async def _configs(link: KafkaLink, kind: int, name: str, node_id: int, limit_ms: int) -> dict[str, str]:
+    names = list(BROKER_CONFIGS) if kind == _BROKER else None
+
+    async def attempt() -> dict[str, str]:
+        response = await link.ask(node_id, DescribeConfigsRequest([(kind, name, names)]))
+        ((code, message, _, _, entries),) = response.resources
+        error = link.settled(code, f"reading the configs of {name}")
+        if error in _NOT_FOR_US:
+            return {}
+        if error is not ErrorCode.none:
+            raise LogUnavailable(f"the configs of {name} cannot be read: {error.name.upper()}: {message}")
+        return {key: value for key, value, *_ in entries if value is not None}
+
+    return await retried(attempt, limit_ms=limit_ms)

@@ -1,0 +1,165 @@
+"""The event log in memory: a real implementation, for tests and simulations, that can be made to fail.
+
+What it keeps is in a `MemoryStorage`. Logs opened on the same storage see the same records and depose each other's
+writers, as two processes do. Nothing in it depends on a clock or on chance but the clock that it is given.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Sequence
+
+from events.log.base import AppendRefused, Deposed, LogUnavailable
+from events.log.wall_clock import wall_clock_ms
+from events.records import StoredRecord, Transition
+
+BATCH_BYTES_MAX = 64 * 1024 * 1024
+CHUNK_RECORDS_MAX = 2_000
+
+
+class MemoryStorage:
+    """What outlives the logs that are opened on it: records and epochs, by partition."""
+
+    def __init__(self, partitions: int = 8) -> None:
+        self.records: list[list[StoredRecord]] = [[] for _ in range(partitions)]
+        self.epochs = [0] * partitions
+
+    def end_offset(self, partition: int) -> int:
+        records = self.records[partition]
+        return records[-1].offset + 1 if records else 0
+
+
+class MemoryEventLog:
+    """An `EventLog` on a `MemoryStorage` (one of its own by default).
+
+    Tests make the appends of this log fail with the methods of the first group; each holds for the next append of
+    any of its writers, but for `hold_acknowledgements`, which holds until it is released.
+    """
+
+    def __init__(
+        self,
+        storage: MemoryStorage | None = None,
+        *,
+        batch_bytes_max: int = BATCH_BYTES_MAX,
+        wall_ms: Callable[[], int] = wall_clock_ms,
+    ) -> None:
+        self.storage = MemoryStorage() if storage is None else storage
+        self._batch_bytes_max = batch_bytes_max
+        self._wall_ms = wall_ms
+        self._is_open = False
+        self._fails = False
+        self._loses_acknowledgement = False
+        self._refuses_above_bytes: int | None = None
+        self._released: asyncio.Event | None = None
+
+    def fail_next_append(self) -> None:
+        """The next append raises LogUnavailable; nothing of it is there."""
+        self._fails = True
+
+    def lose_next_acknowledgement(self) -> None:
+        """The next append raises LogUnavailable; all of it is there."""
+        self._loses_acknowledgement = True
+
+    def refuse_in_next_append(self, *, limit_bytes: int = 0) -> None:
+        """In the next append, transitions over this limit get the verdict AppendRefused."""
+        self._refuses_above_bytes = limit_bytes
+
+    def hold_acknowledgements(self) -> asyncio.Event:
+        """From now on appends are stored, but return only when the returned event is set."""
+        self._released = asyncio.Event()
+        return self._released
+
+    @property
+    def location(self) -> str:
+        return "memory"
+
+    @property
+    def partitions(self) -> int:
+        return len(self.storage.records)
+
+    async def open(self) -> None:
+        self._is_open = True
+
+    async def close(self) -> None:
+        self._is_open = False
+
+    async def claim(self, partition: int) -> "MemoryLogWriter":
+        self._check_open()
+        self.storage.epochs[partition] += 1
+        return MemoryLogWriter(self, partition, self.storage.epochs[partition])
+
+    async def end_offset(self, partition: int) -> int:
+        self._check_open()
+        return self.storage.end_offset(partition)
+
+    async def read(
+        self, partition: int, *, start: int = 0, end: int | None = None
+    ) -> AsyncIterator[Sequence[StoredRecord]]:
+        """As in the contract. Each chunk gives way to other tasks, as reading from a disk does."""
+        self._check_open()
+        stop = self.storage.end_offset(partition) if end is None else end
+        snapshot = [record for record in self.storage.records[partition] if start <= record.offset < stop]
+        for index in range(0, len(snapshot), CHUNK_RECORDS_MAX):
+            await asyncio.sleep(0)
+            yield snapshot[index : index + CHUNK_RECORDS_MAX]
+
+    async def append(
+        self, partition: int, epoch: int, transitions: Sequence[Transition]
+    ) -> Sequence[AppendRefused | None]:
+        """For this log's writers: store, and fail as was asked for."""
+        self._check_open()
+        await asyncio.sleep(0)  # an append is never done before the caller's loop has gone round
+        if self._fails:
+            self._fails = False
+            raise LogUnavailable("the append failed, as asked for")
+        if self.storage.epochs[partition] != epoch:
+            raise Deposed(partition, epoch)
+        verdicts = self._store(partition, transitions)
+        if self._released is not None:
+            await self._released.wait()
+        if self._loses_acknowledgement:
+            self._loses_acknowledgement = False
+            raise LogUnavailable("the acknowledgement was lost, as asked for")
+        return verdicts
+
+    def _store(self, partition: int, transitions: Sequence[Transition]) -> list[AppendRefused | None]:
+        limit_bytes = self._batch_bytes_max
+        if self._refuses_above_bytes is not None:
+            limit_bytes, self._refuses_above_bytes = self._refuses_above_bytes, None
+        timestamp_ms = self._wall_ms()
+        verdicts: list[AppendRefused | None] = []
+        for transition in transitions:
+            verdict = verdict_on(transition, limit_bytes)
+            verdicts.append(verdict)
+            if verdict is None:
+                self._store_transition(partition, transition, timestamp_ms)
+        return verdicts
+
+    def _store_transition(self, partition: int, transition: Transition, timestamp_ms: int) -> None:
+        offset = self.storage.end_offset(partition)
+        self.storage.records[partition].extend(
+            StoredRecord(partition, offset + index, timestamp_ms, record.key, record.value)
+            for index, record in enumerate(transition)
+        )
+
+    def _check_open(self) -> None:
+        if not self._is_open:
+            raise LogUnavailable("the event log in memory is not open")
+
+
+class MemoryLogWriter:
+    """A `LogWriter` of a `MemoryEventLog`."""
+
+    def __init__(self, log: MemoryEventLog, partition: int, epoch: int) -> None:
+        self._log = log
+        self._partition = partition
+        self._epoch = epoch
+
+    @property
+    def partition(self) -> int:
+        return self._partition
+
+    @property
+    def epoch(self) -> int:
+        return self._epoch
+
+    async def append(self, transitions: Sequence[Transition]) -> Sequence[AppendRefused | None]:
+        return await self._log.append(self._partition, self._epoch, transitions)

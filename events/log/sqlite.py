@@ -1,0 +1,216 @@
+"""The event log in one SQLite file: the embedded default, without any server.
+
+What belongs here: the contract of `base.py` on the tables of `sqlite_schema.py`. Threads and transactions are
+`sqlite_file.py`'s.
+
+*Atomic*: an append is one transaction, so of a process that was killed in the middle of it nothing is there.
+*Fenced*: claiming raises the partition's epoch in the table `owners`; an append compares it in its own transaction,
+so a deposed writer finds out before anything of it is there. A second process is kept out before that by the file's
+lock, with one clear message, instead of the two deposing each other.
+*Offsets* are counted by partition, without gaps, and never used again: trimming leaves the last record alone.
+"""
+
+import sqlite3
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from functools import partial
+from pathlib import Path
+
+from events.log import sqlite_schema, sqlite_trim
+from events.log.base import AppendRefused, Deposed, LogUnavailable
+from events.log.sqlite_file import SqliteFile
+from events.log.sqlite_schema import Meta
+from events.log.sqlite_trim import Trimmed
+from events.log.wall_clock import wall_clock_ms
+from events.records import StoredRecord, Transition
+
+BATCH_BYTES_MAX = 64 * 1024 * 1024
+"""The limit on one transition, keys and values together; that of a Kafka log's batch."""
+
+CHUNK_RECORDS_MAX = 2_000
+CHUNK_BYTES_MAX = 4 * 1024 * 1024
+
+_CLAIM = (
+    "INSERT INTO owners VALUES (?, 1) ON CONFLICT (partition) DO UPDATE SET epoch = epoch + 1 RETURNING epoch"
+)
+_EPOCH = "SELECT epoch FROM owners WHERE partition = ?"
+_LAST_OFFSET = "SELECT offset FROM records WHERE partition = ? ORDER BY offset DESC LIMIT 1"
+_INSERT = "INSERT INTO records VALUES (?, ?, ?, ?, ?)"
+_READ = (
+    "SELECT offset, timestamp_ms, key, value FROM records"
+    " WHERE partition = ? AND offset >= ? AND offset < ? ORDER BY offset LIMIT ?"
+)
+
+
+class SqliteEventLog:
+    """An `EventLog` in a file. `file` is for the other tables that standalone mode keeps beside the log.
+
+    `partitions` counts when the file is made (default 8), and is compared when it is there already. A given
+    `audit_window_ms` is stored; without one the file's own holds (7 days in a new file).
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        *,
+        read_only: bool = False,
+        exclusive: bool = True,
+        partitions: int | None = None,
+        audit_window_ms: int | None = None,
+        batch_bytes_max: int = BATCH_BYTES_MAX,
+        wall_ms: Callable[[], int] = wall_clock_ms,
+    ) -> None:
+        self.file = SqliteFile(path, read_only=read_only, exclusive=exclusive)
+        self._read_only = read_only
+        self._partitions_asked_for = partitions
+        self._audit_window_ms = audit_window_ms
+        self._batch_bytes_max = batch_bytes_max
+        self._wall_ms = wall_ms
+        self._meta: Meta | None = None
+
+    @property
+    def location(self) -> str:
+        return str(self.file.path)
+
+    @property
+    def partitions(self) -> int:
+        return self.meta.partitions
+
+    @property
+    def meta(self) -> Meta:
+        """What the file says of itself. Raises LogUnavailable before `open`."""
+        if self._meta is None:
+            raise LogUnavailable(f"the event log {self.location} is not open")
+        return self._meta
+
+    async def open(self) -> None:
+        """Raises LogMismatch, LogUnavailable, or LogTooNew (events.records)."""
+        if self._read_only:
+            prepare = partial(
+                sqlite_schema.check, location=self.location, partitions=self._partitions_asked_for
+            )
+        else:
+            prepare = partial(
+                sqlite_schema.prepare,
+                location=self.location,
+                partitions=self._partitions_asked_for,
+                audit_window_ms=self._audit_window_ms,
+            )
+        self._meta = await self.file.open(prepare)
+
+    async def close(self) -> None:
+        await self.file.close()
+
+    async def claim(self, partition: int) -> "SqliteLogWriter":
+        self._check_partition(partition)
+        epoch = await self.file.write(partial(_claim, partition))
+        return SqliteLogWriter(self.file, partition, epoch, self._batch_bytes_max, self._wall_ms)
+
+    async def end_offset(self, partition: int) -> int:
+        self._check_partition(partition)
+        return await self.file.read(partial(_end_offset, partition))
+
+    async def read(
+        self, partition: int, *, start: int = 0, end: int | None = None
+    ) -> AsyncIterator[Sequence[StoredRecord]]:
+        """As in the contract; each chunk is a read transaction of its own."""
+        stop = await self.end_offset(partition)
+        if end is not None:
+            stop = min(stop, end)
+        while start < stop:
+            chunk = await self.file.read(partial(_read_chunk, partition, start, stop))
+            if not chunk:
+                return
+            yield chunk
+            start = chunk[-1].offset + 1
+
+    async def trim(self, now_ms: int) -> Trimmed:
+        """Compact a bounded part of what is older than the audit window; see `sqlite_trim.py`. `now_ms`: wall clock.
+
+        Call it now and then, and again at once while the answer says that there is more.
+        """
+        return await sqlite_trim.trim(self.file, self.meta, now_ms)
+
+    def _check_partition(self, partition: int) -> None:
+        if not 0 <= partition < self.partitions:
+            raise ValueError(f"{self.location} has no partition {partition}, it has {self.partitions}")
+
+
+class SqliteLogWriter:
+    """A `LogWriter`: the epoch that it was given, compared with the file's at each append."""
+
+    def __init__(
+        self, file: SqliteFile, partition: int, epoch: int, batch_bytes_max: int, wall_ms: Callable[[], int]
+    ) -> None:
+        self._file = file
+        self._partition = partition
+        self._epoch = epoch
+        self._batch_bytes_max = batch_bytes_max
+        self._wall_ms = wall_ms
+
+    @property
+    def partition(self) -> int:
+        return self._partition
+
+    @property
+    def epoch(self) -> int:
+        return self._epoch
+
+    async def append(self, transitions: Sequence[Transition]) -> Sequence[AppendRefused | None]:
+        verdicts = [verdict_on(transition, self._batch_bytes_max) for transition in transitions]
+        accepted = [
+            transition for transition, verdict in zip(transitions, verdicts, strict=True) if verdict is None
+        ]
+        await self._file.write(partial(_append, self._partition, self._epoch, self._wall_ms(), accepted))
+        return verdicts
+
+
+def verdict_on(transition: Transition, limit_bytes: int) -> AppendRefused | None:
+    """Whether the transition is over the limit; its size is that of its keys and values."""
+    size_bytes = sum(len(record.key) + len(record.value or b"") for record in transition)
+    if size_bytes > limit_bytes:
+        return AppendRefused(size_bytes=size_bytes, limit_bytes=limit_bytes)
+    return None
+
+
+def _claim(partition: int, connection: sqlite3.Connection) -> int:
+    epoch: int = connection.execute(_CLAIM, (partition,)).fetchone()[0]
+    return epoch
+
+
+def _append(
+    partition: int,
+    epoch: int,
+    timestamp_ms: int,
+    transitions: Iterable[Transition],
+    connection: sqlite3.Connection,
+) -> None:
+    owner = connection.execute(_EPOCH, (partition,)).fetchone()
+    if owner is None or owner[0] != epoch:
+        raise Deposed(partition, epoch)
+    offset = _end_offset(partition, connection)
+    records = (record for transition in transitions for record in transition)
+    connection.executemany(
+        _INSERT,
+        (
+            (partition, offset, timestamp_ms, record.key, record.value)
+            for offset, record in enumerate(records, offset)
+        ),
+    )
+
+
+def _end_offset(partition: int, connection: sqlite3.Connection) -> int:
+    last = connection.execute(_LAST_OFFSET, (partition,)).fetchone()
+    return 0 if last is None else last[0] + 1
+
+
+def _read_chunk(partition: int, start: int, end: int, connection: sqlite3.Connection) -> list[StoredRecord]:
+    rows = connection.execute(_READ, (partition, start, end, CHUNK_RECORDS_MAX))
+    chunk: list[StoredRecord] = []
+    size_bytes = 0
+    for offset, timestamp_ms, key, value in rows:
+        chunk.append(StoredRecord(partition, offset, timestamp_ms, key, value))
+        size_bytes += len(key) + len(value or b"")
+        if size_bytes >= CHUNK_BYTES_MAX:
+            rows.close()  # ends the read transaction
+            break
+    return chunk

@@ -1,0 +1,100 @@
+"""Opening a SQLite file for writing or for reading, and the lock that keeps a second writing process out.
+
+Reading needs no permission to write as long as a writer lives, or when the last writer closed the file in good
+order. In between stands a file whose writer was killed: what it wrote last is in the `-wal` file beside it, and
+SQLite can only use that when it may make the `-shm` file, too.
+"""
+
+import fcntl
+import os
+import sqlite3
+from pathlib import Path
+
+from events.log.base import LogMismatch
+
+BUSY_TIMEOUT_S = 5.0
+
+
+def connect_for_writing(path: Path) -> sqlite3.Connection:
+    """A connection that makes the file when it is missing. Each commit is on the disk when it returns."""
+    if path.is_dir():
+        raise LogMismatch(f"the event log {path} is a folder, not a file")
+    connection = _connect(path, "mode=rwc")
+    connection.execute("PRAGMA synchronous = FULL")
+    return connection
+
+
+def connect_for_reading(path: Path) -> sqlite3.Connection:
+    """A read-only connection to a file that exists."""
+    if not path.exists():
+        raise LogMismatch(f"no event log at {path}")
+    if path.is_dir():
+        raise LogMismatch(f"the event log {path} is a folder, not a file")
+    connection = _connect(path, "mode=ro")
+    if _is_readable(connection):
+        return connection
+    connection.close()
+    wal = path.with_name(path.name + "-wal")
+    if wal.exists() and wal.stat().st_size > 0:
+        raise LogMismatch(
+            f"the event log {path} was not closed in good order; to read it, permission to write in its folder is "
+            f"needed, or a copy of it and of {wal.name} in a folder where there is that permission"
+        )
+    # Without a write-ahead log the file itself is complete, and nothing but itself is needed to read it.
+    return _connect(path, "mode=ro&immutable=1")
+
+
+def _connect(path: Path, options: str) -> sqlite3.Connection:
+    uri = f"{path.absolute().as_uri()}?{options}"
+    try:
+        return sqlite3.connect(uri, uri=True, isolation_level=None, timeout=BUSY_TIMEOUT_S)
+    except sqlite3.Error as error:
+        raise LogMismatch(f"the event log {path} cannot be opened: {error}") from error
+
+
+def _is_readable(connection: sqlite3.Connection) -> bool:
+    """False when the files that go with write-ahead logging cannot be made. What else is wrong shows later."""
+    try:
+        connection.execute("PRAGMA application_id")
+    except sqlite3.OperationalError as error:
+        return error.sqlite_errorcode & 0xFF not in (sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY)
+    except sqlite3.DatabaseError:
+        return True  # no database at all, which is not a matter of permissions
+    return True
+
+
+class FileLock:
+    """The right to write a file, held by one process until it ends, however it ends.
+
+    It is a lock on a file beside it, `NAME.lock`, which holds the process id of the holder and is never removed:
+    SQLite's own locks must not be disturbed, and removing a locked file would let two holders in.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._lock_path = path.with_name(path.name + ".lock")
+        self._descriptor: int | None = None
+
+    def acquire(self) -> None:
+        """Raises LogMismatch, naming the file and the holder's process id."""
+        try:
+            descriptor = os.open(self._lock_path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        except OSError as error:
+            raise LogMismatch(f"the event log {self._path} cannot be opened: {error.strerror}") from error
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            holder = os.pread(descriptor, 32, 0).decode(errors="replace").strip() or "unknown"
+            os.close(descriptor)
+            raise LogMismatch(
+                f"the event log {self._path} is in use by process {holder}; stop that one first, or give this one "
+                "another file"
+            ) from error
+        os.ftruncate(descriptor, 0)
+        os.pwrite(descriptor, b"%d\n" % os.getpid(), 0)
+        self._descriptor = descriptor
+
+    def release(self) -> None:
+        if self._descriptor is not None:
+            os.close(self._descriptor)
+            self._descriptor = None

@@ -1,0 +1,125 @@
+"""The tables of an event log in a SQLite file: made when the file is new, checked when it is not.
+
+    meta     one row a setting: log_id, partitions, format_level, audit_window_ms
+    records  the log itself; (partition, offset) is the key that the rows are stored by, there is no other index
+    owners   the epoch of each partition's latest writer
+    trimmed  how far each partition has been trimmed (see sqlite_trim.py)
+    kept     the last record of each key in what has been trimmed
+
+The file's header says that it is ours (application id) and which tables to expect (user version). What the records
+may hold is told by the format level, a number of its own: it is raised by `muster log upgrade`, not by opening.
+"""
+
+import sqlite3
+import uuid
+
+import msgspec
+
+import schemas
+from events.log.base import LogMismatch
+from events.records import LogTooNew
+
+APPLICATION_ID = 0x4D555354  # "MUST"
+TABLES_VERSION = 1
+DEFAULT_PARTITIONS = 8
+DEFAULT_AUDIT_WINDOW_MS = 7 * 24 * 3600 * 1000
+
+WAL_BYTES_KEPT = 64 * 1024 * 1024
+"""A write-ahead log that one large transition has blown up is cut back to this."""
+
+_TABLES = (
+    "CREATE TABLE meta (name TEXT PRIMARY KEY, value NOT NULL) WITHOUT ROWID",
+    "CREATE TABLE records ("
+    " partition INTEGER NOT NULL, offset INTEGER NOT NULL, timestamp_ms INTEGER NOT NULL,"
+    " key BLOB NOT NULL, value BLOB, PRIMARY KEY (partition, offset)) WITHOUT ROWID",
+    "CREATE TABLE owners (partition INTEGER PRIMARY KEY, epoch INTEGER NOT NULL)",
+    "CREATE TABLE trimmed (partition INTEGER PRIMARY KEY, position INTEGER NOT NULL)",
+    "CREATE TABLE kept ("
+    " partition INTEGER NOT NULL, key BLOB NOT NULL, offset INTEGER NOT NULL,"
+    " PRIMARY KEY (partition, key)) WITHOUT ROWID",
+)
+
+
+class Meta(msgspec.Struct, frozen=True, kw_only=True):
+    """What a file says of itself."""
+
+    log_id: str
+    partitions: int
+    format_level: int
+    audit_window_ms: int
+
+
+def prepare(
+    connection: sqlite3.Connection, location: str, *, partitions: int | None, audit_window_ms: int | None
+) -> Meta:
+    """Make the tables when the file is empty; set the audit window when one is given. Raises as `check`."""
+    if not _is_empty(connection, location):
+        check(connection, location, partitions=partitions)  # before anything in somebody else's file is changed
+    connection.execute("PRAGMA journal_mode = WAL")
+    connection.execute(f"PRAGMA journal_size_limit = {WAL_BYTES_KEPT}")
+    connection.execute("BEGIN IMMEDIATE")
+    with connection:  # commits, or takes all of it back
+        if _is_empty(connection, location):
+            _make(connection, partitions or DEFAULT_PARTITIONS)
+        if audit_window_ms is not None:
+            connection.execute("UPDATE meta SET value = ? WHERE name = 'audit_window_ms'", (audit_window_ms,))
+    return check(connection, location, partitions=partitions)
+
+
+def check(connection: sqlite3.Connection, location: str, *, partitions: int | None) -> Meta:
+    """What the file says of itself. Raises LogMismatch when it is not ours or has another number of partitions than
+    asked for, LogTooNew when a newer version wrote it.
+    """
+    if _is_empty(connection, location):
+        raise LogMismatch(f"there is no event log in {location}, it is empty")
+    if _pragma(connection, location, "application_id") != APPLICATION_ID:
+        raise LogMismatch(f"{location} is a SQLite file, but not an event log of Muster")
+    tables_version = _pragma(connection, location, "user_version")
+    if tables_version > TABLES_VERSION:
+        raise LogTooNew(
+            f"{location} has tables of version {tables_version}, this version of Muster knows {TABLES_VERSION}; "
+            "use a newer Muster"
+        )
+    meta = msgspec.convert(dict(connection.execute("SELECT name, value FROM meta")), Meta)
+    known_level = max(schemas.levels())
+    if meta.format_level > known_level:
+        raise LogTooNew(
+            f"{location} has format level {meta.format_level}, this version of Muster knows {known_level}; "
+            "use a newer Muster"
+        )
+    if partitions is not None and partitions != meta.partitions:
+        raise LogMismatch(
+            f"{location} has {meta.partitions} partitions, the settings say {partitions}; the number is fixed when "
+            "the log is made: leave the setting out, or use another file"
+        )
+    return meta
+
+
+def _is_empty(connection: sqlite3.Connection, location: str) -> bool:
+    if _pragma(connection, location, "application_id") != 0:
+        return False
+    return connection.execute("SELECT 1 FROM sqlite_schema LIMIT 1").fetchone() is None
+
+
+def _pragma(connection: sqlite3.Connection, location: str, name: str) -> int:
+    try:
+        value: int = connection.execute(f"PRAGMA {name}").fetchone()[0]
+    except sqlite3.OperationalError as error:
+        raise LogMismatch(f"the event log {location} cannot be opened: {error}") from error
+    except sqlite3.DatabaseError as error:
+        raise LogMismatch(f"{location} is not an event log: {error}") from error
+    return value
+
+
+def _make(connection: sqlite3.Connection, partitions: int) -> None:
+    for statement in _TABLES:
+        connection.execute(statement)
+    meta = Meta(
+        log_id=str(uuid.uuid4()),
+        partitions=partitions,
+        format_level=max(schemas.levels()),
+        audit_window_ms=DEFAULT_AUDIT_WINDOW_MS,
+    )
+    connection.executemany("INSERT INTO meta VALUES (?, ?)", msgspec.to_builtins(meta).items())
+    connection.execute(f"PRAGMA user_version = {TABLES_VERSION}")
+    connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")

@@ -1,0 +1,28 @@
+"""The command. Joins the coordinator's and the replay tool's commands; what they do stands in their own packages."""
+
+import typer
+
+from coordinator import cli as coordinator_cli
+from replay import cli as replay_cli
+from replay.fleet import cli as fleet_cli
+
+app = typer.Typer(
+    name="muster",
+    help="A Kafka consumer-group coordinator that never forgets why a group rebalanced.",
+    no_args_is_help=True,
+    rich_markup_mode="markdown",
+    context_settings={"help_option_names": ["-h", "--help"]},
+    pretty_exceptions_enable=False,
+)
+app.command("serve")(coordinator_cli.serve)
+app.add_typer(replay_cli.app, name="replay")
+app.add_typer(fleet_cli.app, name="fleet")
+
+
+def main() -> None:
+    """The console script."""
+    app()
+
+
+if __name__ == "__main__":
+    main()

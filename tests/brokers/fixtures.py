@@ -1,0 +1,62 @@
+"""The broker that tests share, as a pytest plugin.
+
+What belongs here: the fixture, and the lines of the summary that say what was used. `tests/conftest.py` loads it with
+`pytest_plugins = ("tests.brokers.fixtures",)`.
+
+How it works: the broker starts when the first test asks for it, once per worker. A worker of pytest-xdist has no
+terminal, so it hands its line to the one process that has, at its end.
+"""
+
+import os
+from collections.abc import Iterator
+from typing import Any, Final
+
+import pytest
+
+from tests.brokers.broker import Broker
+from tests.brokers.choice import running_broker
+
+OPT_OUT_VARIABLE: Final = "MUSTER_TEST_NO_KAFKA"
+OPTED_OUT: Final = f"{OPT_OUT_VARIABLE}=1: NOT TESTED WITH A REAL KAFKA BROKER"
+
+_used_key: Final = pytest.StashKey[list[str]]()
+
+
+@pytest.fixture(scope="session")
+def kafka_broker(request: pytest.FixtureRequest) -> Iterator[Broker]:
+    """A real broker, shared by all tests of this worker; use topics and groups of your own names.
+
+    Without one the test fails, with each way that was tried, unless `MUSTER_TEST_NO_KAFKA=1`: then it is skipped.
+    """
+    used = request.config.stash.setdefault(_used_key, [])
+    if os.environ.get(OPT_OUT_VARIABLE) == "1":
+        used.append(OPTED_OUT)
+        pytest.skip(OPTED_OUT)
+    with running_broker() as broker:
+        used.append(broker.how)
+        yield broker
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """In a worker: hand over what was used."""
+    worker_output: dict[str, Any] | None = getattr(session.config, "workeroutput", None)
+    if worker_output is not None:
+        worker_output["kafka_brokers"] = session.config.stash.get(_used_key, [])
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node: Any) -> None:
+    """In the process that has the terminal: take what a worker hands over; a crashed one hands over nothing."""
+    used = node.config.stash.setdefault(_used_key, [])
+    used += getattr(node, "workeroutput", {}).get("kafka_brokers", [])
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Say which broker the tests ran against."""
+    used = terminalreporter.config.stash.get(_used_key, [])
+    if not used:
+        return
+    terminalreporter.section("Kafka broker")
+    for how in dict.fromkeys(used):
+        terminalreporter.line(f"{how} ({used.count(how)} started)" if used.count(how) > 1 else how)
