@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 import uvloop
 
-from coordinator.serve import CannotServe, run
+from coordinator.serve import CannotServe, LogLost, run
 from coordinator.settings import KAFKA_SETTINGS, BadSettings, Settings, load_settings
 
 EXIT_LOST = 1
@@ -70,11 +70,11 @@ def serve(
             runner.run(run(settings))
     except (BadSettings, CannotServe) as error:
         fail(str(error), EXIT_UNUSABLE)
-    except ConnectionAbortedError as error:
+    except LogLost as error:
         fail(str(error), EXIT_LOST)
 
 
 def fail(message: str, code: int) -> None:
     """One clear line, no traceback."""
-    print(f"muster: {message}", file=sys.stderr)  # noqa: T201
+    print(f"muster: {message}", file=sys.stderr)
     raise typer.Exit(code)

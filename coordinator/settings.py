@@ -22,7 +22,6 @@ from coordinator.cluster import BadTopic, Topic, declare_topic
 from coordinator.group.settings import INT32_MAX, GroupSettings
 
 FRAME_BYTES_MAX = 100 * 1024 * 1024
-DAY_MS = 24 * 60 * 60 * 1000
 
 
 class BadSettings(Exception):
@@ -88,7 +87,9 @@ class Settings(BaseSettings):
     connections_max_idle_ms: int = Field(600_000, ge=1_000, description="A connection silent for longer is closed.")
     log_partitions: int | None = Field(None, ge=1, le=10_000, description="Partitions of an event log that is made.")
     log_replication: int | None = Field(None, ge=1, le=100, description="Replicas of an event topic that is made.")
-    audit_window_ms: int = Field(7 * DAY_MS, ge=0, description="How long the event log keeps the whole history.")
+    audit_window_ms: int | None = Field(
+        None, ge=0, description="How long the event log keeps the whole history; 7 days in a new log."
+    )
     log_level: Literal["debug", "info", "warning", "error"] = Field("info", description="What is logged at least.")
     log_format: Literal["auto", "console", "json"] = Field(
         "auto", description="auto: console on a terminal, else JSON."

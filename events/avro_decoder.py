@@ -53,19 +53,19 @@ Only what our schemas use is supported; anything else is a ValueError when the d
 """
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any, get_type_hints
 
 import msgspec
 from msgspec import inspect
 
+from events.avro_schema import Schema, expanded, records_in
 from events.records import BrokenRecord
 from events.varints import read_block_count, read_int, read_length, read_long
 
-Schema = dict[str, Any]
 HEADER_BYTES = 10
 
-LatestTails = dict[str, list[tuple[bytes, Any]]]
+LatestTails = dict[str, list[tuple[bytes | None, Any]]]
 """By the schema of a last field that is a record: its bytes in the last value read, and what they became."""
 
 
@@ -90,38 +90,6 @@ def decoder_source(
     assert isinstance(info, inspect.StructType)
     lines = _Lines(newest)
     return lines.function(expanded(writer), info, latest), lines.names
-
-
-def expanded(schema: Any, types: dict[str, Schema] | None = None) -> Any:
-    """The schema with every named type written out wherever it is used."""
-    types = {} if types is None else types
-    if isinstance(schema, str):
-        return types.get(schema, schema)
-    if isinstance(schema, list):
-        return [expanded(branch, types) for branch in schema]
-    whole = dict(schema)
-    if "name" in schema:
-        types[schema["name"]] = whole
-    for inner in ("items", "values"):
-        if inner in schema:
-            whole[inner] = expanded(schema[inner], types)
-    if "fields" in schema:
-        whole["fields"] = [field | {"type": expanded(field["type"], types)} for field in schema["fields"]]
-    return whole
-
-
-def records_in(schema: Any) -> Iterator[Schema]:
-    """Every record in an expanded schema, itself included."""
-    if isinstance(schema, list):
-        for branch in schema:
-            yield from records_in(branch)
-    elif isinstance(schema, dict):
-        if schema["type"] == "record":
-            yield schema
-        for field in schema.get("fields", ()):
-            yield from records_in(field["type"])
-        for inner in ("items", "values"):
-            yield from records_in(schema.get(inner))
 
 
 class _Lines:
@@ -157,7 +125,7 @@ class _Lines:
 
     def _tail(self, schema: Schema, info: inspect.Type | None, name: str, latest: LatestTails) -> None:
         """The last field, a record: taken over from the last value read when it has the same bytes."""
-        self.names["latest"] = latest.setdefault(json.dumps(schema, sort_keys=True), [(b"", None)])
+        self.names["latest"] = latest.setdefault(json.dumps(schema, sort_keys=True), [(None, None)])
         self._add("start = pos", f"tail, {name} = latest[0]", "if data[pos:] != tail:")
         self._indent += 1
         self._value(schema, info, name)
@@ -222,8 +190,13 @@ class _Lines:
         symbols = f"symbols_{schema['name']}"
         members = info.cls if isinstance(info, inspect.EnumType) else str
         self.names[symbols] = tuple(members(symbol) for symbol in schema["symbols"])
-        self._index()
-        self._add(f"{name} = {symbols}[n >> 1]")
+        self._add(
+            "n = data[pos]",
+            "pos += 1",
+            f"if n & 1 or n >= {2 * len(schema['symbols'])}:",
+            f"    raise BrokenRecord('{_path(name)}: no symbol has the index byte %d' % n)",
+            f"{name} = {symbols}[n >> 1]",
+        )
 
     def _index(self) -> None:
         """Lines that read a length or an index into n, doubled as it is written."""
@@ -263,9 +236,7 @@ class _Lines:
             self._indent += 1
             self._value(branch, wanted, name)
             self._indent -= 1
-        self._add(
-            "else:", f"    raise BrokenRecord('{_path(name)}: no branch of the union has the index byte %d' % n)"
-        )
+        self._add("else:", f"    raise BrokenRecord('{_path(name)}: no branch of the union has the index byte %d' % n)")
 
     def _array(self, schema: Any, info: inspect.Type | None, name: str) -> None:
         self._expect(info, name, inspect.VarTupleType)

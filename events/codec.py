@@ -18,7 +18,7 @@ from fastavro.schema import fingerprint, parse_schema, to_parsing_canonical_form
 
 import schemas
 from events.avro_decoder import LatestTails, compile_decoder
-from events.avro_encoder import compile_encoder
+from events.avro_encoder import LatestValues, compile_encoder
 from events.events import EVENT_TYPES, AnyRecordedEvent, GroupDeleted, MemberRemoved
 from events.keys import encode_key, key_of
 from events.records import BrokenRecord, Record, UnknownEventType
@@ -50,14 +50,17 @@ class Registry:
         for schema in known:
             header = header_of(schema)
             if header in self._schemas:
-                raise ValueError(f"two schemas, {self._schemas[header]['name']} and {schema['name']}, are one to readers")
+                raise ValueError(
+                    f"two schemas, {self._schemas[header]['name']} and {schema['name']}, are one to readers"
+                )
             if schema["name"] not in types:
                 raise ValueError(f"the schema {schema['name']} is of no event type")
             self._schemas[header] = schema
             self._newest[types[schema["name"]]] = header
         self._types = {header: types[schema["name"]] for header, schema in self._schemas.items()}
         self._decoders: dict[bytes, Decoder] = {}
-        self._latest: LatestTails = {}
+        self._latest_tails: LatestTails = {}
+        self._latest_values: LatestValues = {}
         self._encoders: dict[type[AnyRecordedEvent], Encoder] = {}
 
     def event_type_of(self, value: bytes) -> type[AnyRecordedEvent] | None:
@@ -95,12 +98,14 @@ class Registry:
                 raise BrokenRecord(f"the value does not begin with Avro's marker and a fingerprint: {header.hex()}")
             raise UnknownEventType(f"no schema with the fingerprint {header[len(MARKER) :].hex()} is known here")
         newest = self.newest_schema_of(event_type)
-        decoder = self._decoders[header] = compile_decoder(self._schemas[header], newest, event_type, self._latest)
+        decoder = self._decoders[header] = compile_decoder(
+            self._schemas[header], newest, event_type, self._latest_tails
+        )
         return decoder
 
     def _new_encoder(self, event_type: type[AnyRecordedEvent]) -> Encoder:
         header = self._newest[event_type]
-        encoder = self._encoders[event_type] = compile_encoder(self._schemas[header], header)
+        encoder = self._encoders[event_type] = compile_encoder(self._schemas[header], header, self._latest_values)
         return encoder
 
 

@@ -19,6 +19,7 @@ from events.events import (
     AnyRecordedEvent,
     CoordinatorElected,
     CoordinatorReady,
+    GroupEvent,
     PartitionEvent,
 )
 from events.evolve import apply, first, is_gone, remove_member
@@ -50,6 +51,7 @@ class Projector:
         self.incarnation_max = 0
         self.events_read = 0
         self.next_offset = 0
+        self._known_by_members: set[GroupId] = set()
 
     def feed(self, record: StoredRecord) -> None:
         """Take in the next record. Raises UndecodableKey and LogTooNew."""
@@ -78,10 +80,16 @@ class Projector:
         group = self.groups.get(event.group_id)
         if group is None:
             group = self.groups[event.group_id] = first(event)
+            self._known_by_members.add(event.group_id)
         else:
             apply(group, event)
         if is_gone(group):
             del self.groups[event.group_id]
+        if event.group_id in self._known_by_members:
+            if isinstance(event, GroupEvent):
+                self._known_by_members.discard(event.group_id)
+            else:
+                self._drop_if_compacted_away(event.group_id)
 
     def _take_partition_event(self, event: AnyPartitionEvent) -> None:
         if isinstance(event, CoordinatorElected) and event.format_level > FORMAT_LEVEL:
@@ -100,15 +108,24 @@ class Projector:
         if key.kind is EntityKind.GROUP:
             self.groups.pop(group_id, None)
             self.quarantined.pop(group_id, None)
+            self._known_by_members.discard(group_id)
         elif group is not None and key.kind is EntityKind.STATIC_MEMBER:
             remove_member(group, MemberId(""), GroupInstanceId(key.entity_id))
         elif group is not None and key.kind is EntityKind.DYNAMIC_MEMBER:
             remove_member(group, MemberId(key.entity_id), None)
+        self._drop_if_compacted_away(group_id)
+
+    def _drop_if_compacted_away(self, group_id: GroupId) -> None:
+        """A live group's own record outlives every compaction: one that has none, and no members, was deleted."""
+        if group_id in self._known_by_members and not self.groups[group_id].members:
+            self._known_by_members.discard(group_id)
+            del self.groups[group_id]
 
     def _quarantine(self, key: RecordKey, record: StoredRecord, broken: BrokenRecord) -> None:
         if key.kind is EntityKind.PARTITION:
             raise BrokenRecord(broken.reason, partition=record.partition, offset=record.offset) from broken
+        group_id = GroupId(key.group_id)
         self.quarantined.setdefault(
-            key.group_id,
-            Quarantined(group_id=key.group_id, partition=record.partition, offset=record.offset, reason=broken.reason),
+            group_id,
+            Quarantined(group_id=group_id, partition=record.partition, offset=record.offset, reason=broken.reason),
         )

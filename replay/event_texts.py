@@ -2,7 +2,6 @@
 
 from typing import assert_never
 
-from events.causes import Cause
 from events.events import (
     AnyEvent,
     AnyRecordedEvent,
@@ -30,7 +29,7 @@ from replay.incidents import unserved
 from replay.moves import by_topic, decode_assignment
 from replay.rebalance import actor, ref
 from replay.times import duration, setting
-from replay.wording import cause_text, host, partitions, plural, short_member_id, who
+from replay.wording import JOIN_ENDS, cause_text, host, partitions, plural, short_member_id, who
 
 
 def event_text(event: AnyRecordedEvent) -> str:
@@ -84,7 +83,7 @@ def _group_text(event: AnyEvent) -> str:
         case GroupCreated():
             return "the group was created"
         case GroupAdvanced():
-            return f"the group went on without a rebalance ({event.why.cause})"
+            return f"the group's own record was written with the members' ({event.why.cause})"
         case RebalanceStarted():
             return f"rebalance: the join phase began, for up to {setting(event.timeout_ms)} ({event.why.cause})"
         case JoinPhaseCompleted():
@@ -108,15 +107,8 @@ def _refusal(event: JoinRefused | MemberFenced) -> str:
     return f"{text}, and {event.suppressed} more that were not written" if event.suppressed else text
 
 
-_JOIN_ENDS = {
-    Cause.ALL_JOINED: "all members had joined",
-    Cause.JOIN_PHASE_TIMED_OUT: "the rebalance timeout was up",
-    Cause.INITIAL_DELAY_ELAPSED: "the initial rebalance delay was over",
-}
-
-
 def _join_end(event: JoinPhaseCompleted) -> str:
-    text = _JOIN_ENDS.get(event.why.cause, str(event.why.cause))
+    text = JOIN_ENDS.get(event.why.cause, str(event.why.cause))
     if event.absent:
         text += f"; {plural(len(event.absent), 'static member')} did not rejoin and stayed"
     return text

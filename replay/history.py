@@ -147,7 +147,7 @@ class SeqGaps:
 
 
 class Prelude:
-    """What a group must know of its partition from before its first event: who coordinates, which keys are unreadable."""
+    """What a group must know of its partition from before its first event: who coordinates, what is unreadable."""
 
     def __init__(self) -> None:
         self._coordinator: Coordinated | None = None

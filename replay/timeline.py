@@ -107,6 +107,8 @@ class Timeline:
 
     def _transition(self, event: AnyGroupEvent) -> Rebalance | None:
         members, self._members = self._members, []
+        if self._group is not None and event.incarnation < self._group.incarnation:
+            return None  # a leftover of an earlier life, which `evolve` passes over, too
         finished = self._end_earlier_life(event)
         before = self._group or new_group(self._group_id, incarnation=event.incarnation, wall_ms=0)
         after = evolve(before, [*members, event])

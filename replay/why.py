@@ -10,7 +10,7 @@ from replay.wording import headline
 
 
 class Answer(msgspec.Struct, frozen=True, kw_only=True):
-    """One rebalance, answered for. `since` and `notes` are about the time after it, and filled for the last one alone."""
+    """One rebalance, answered for. `since` and `notes` are about the time after the last one, else empty."""
 
     headline: str
     rebalance: Rebalance

@@ -85,8 +85,12 @@ def cause_text(why: Why, actors: Sequence[Actor]) -> str:
     return text
 
 
+_TEXTS_WITH_KIND = frozenset({Cause.NEW_DYNAMIC_MEMBER, Cause.NEW_STATIC_MEMBER, Cause.LEADER_REJOINED})
+"""Causes whose texts say already what kind of member it is."""
+
+
 def _subject(cause: Cause, actors: Sequence[Actor]) -> str:
-    if len(actors) == 1 and TEXTS[cause].startswith("the leader {member}"):
+    if len(actors) == 1 and cause in _TEXTS_WITH_KIND:
         return f"'{name(actors[0])}' ({process(actors[0])})"
     return several(actors)
 
@@ -129,6 +133,14 @@ _ENDINGS = {
     Outcome.RUNNING: "still running",
     Outcome.UNKNOWN: "how it ended is not in the log",
 }
+
+
+JOIN_ENDS = {
+    Cause.ALL_JOINED: "all members had joined",
+    Cause.JOIN_PHASE_TIMED_OUT: "the rebalance timeout was up",
+    Cause.INITIAL_DELAY_ELAPSED: "the initial rebalance delay was over",
+}
+"""How a join phase ends, after 'until'."""
 
 
 def missing_text(missing: Gap | Broken) -> str:

@@ -43,5 +43,4 @@ def delete_group(turn: Turn, command: DeleteGroup) -> None:
     turn.because(Cause.GROUP_DELETED, command.caller, UNKNOWN_MEMBER_ID, None)
     turn.enter(GroupState.DEAD)
     turn.record(GroupDeleted)
-    turn.soft.pending.clear()
     turn.reply(command.caller, DeleteGroupOutcome(error=ErrorCode.none))

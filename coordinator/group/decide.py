@@ -87,7 +87,7 @@ def decide(command: AnyCommand, group: Group | None, soft: Soft, moment: Moment,
         case DescribeGroup():
             return _answer(command, describe(group), group, soft)
         case SyncGroup() | LeaveGroup() | DeleteGroup():
-            if group is None or not command.group_id:
+            if group is None or not (command.group_id or isinstance(command, DeleteGroup)):
                 return _answer(command, _without_group(command), group, soft)
         case ExpireSession() | ExpirePendingMember() | EndJoinPhase() | EndSyncPhase():
             pass
@@ -128,7 +128,7 @@ def _decision(turn: Turn) -> Decision:
         events=tuple(turn.events),
         replies=tuple(turn.replies),
         group=None if gone else turn.group,
-        soft=turn.soft,
+        soft=Soft() if gone else turn.soft,
         offsets=OffsetsChange(group_id=turn.group.group_id, all_deleted=True) if gone else None,
     )
 
@@ -212,7 +212,7 @@ def _decide_deletion(command: DeleteOffsets, group: Group | None, soft: Soft) ->
 
 
 def _without_group(command: SyncGroup | LeaveGroup | DeleteGroup) -> Outcome:
-    """The answer when there is no such group, or no group id at all (G17, G29, SG1, DL1)."""
+    """The answer when there is no such group, or no group id where one is asked for (G17, G29, SG1, DL1)."""
     no_id = not command.group_id
     match command:
         case SyncGroup():

@@ -28,8 +28,10 @@ def note_if_fenced(
     caller: Caller,
     member_id: MemberId,
     group_instance_id: GroupInstanceId | None,
+    *,
+    reason: str | None = None,
 ) -> None:
     """Two processes with one instance id are a fact worth keeping (known bug S16): record it, with both hosts."""
     if error is ErrorCode.fenced_instance_id and group_instance_id is not None:
-        turn.because(Cause.INSTANCE_FENCED, caller, member_id, group_instance_id)
+        turn.because(Cause.INSTANCE_FENCED, caller, member_id, group_instance_id, reason)
         turn.note_fenced(error, turn.group.members.get(turn.group.instances[group_instance_id]))

@@ -8,10 +8,9 @@ import msgspec
 from kio.schema.errors import ErrorCode
 
 from coordinator.group.commands import JoinGroup
-from coordinator.group.identity import validate_member
+from coordinator.group.identity import note_if_fenced, validate_member
 from coordinator.group.outcomes import JoinGroupOutcome
 from coordinator.group.rebalance import (
-    is_initial_rebalance,
     joined,
     park_join,
     prepare_rebalance,
@@ -100,8 +99,9 @@ def _supports_protocols(turn: Turn, command: JoinGroup) -> bool:
         return bool(command.protocol_type) and bool(command.protocols)
     if command.protocol_type != turn.image.protocol_type:
         return False
+    offered = {protocol.name for protocol in command.protocols}
     members = turn.group.members.values()
-    return not members or not supported_by_all(members).isdisjoint(p.name for p in command.protocols)
+    return not offered.isdisjoint(supported_by_all(members)) if members else bool(offered)
 
 
 # ---- who joins ---------------------------------------------------------------------------------
@@ -138,9 +138,12 @@ def _join_with_pending_id(turn: Turn, command: JoinGroup) -> None:
 
 def _join_with_member_id(turn: Turn, command: JoinGroup) -> None:
     error = validate_member(turn.group, command.member_id, command.group_instance_id)
+    if error is ErrorCode.fenced_instance_id:
+        note_if_fenced(turn, error, command.caller, command.member_id, command.group_instance_id, reason=command.reason)
+        turn.reply(command.caller, JoinGroupOutcome(error=error, member_id=command.member_id))
+        return
     if error is not ErrorCode.none:
-        cause = Cause.INSTANCE_FENCED if error is ErrorCode.fenced_instance_id else Cause.UNKNOWN_MEMBER
-        turn.because(cause, command.caller, command.member_id, command.group_instance_id, command.reason)
+        turn.because(Cause.UNKNOWN_MEMBER, command.caller, command.member_id, command.group_instance_id, command.reason)
         refuse(turn, command, error, command.member_id)
         return
     member = turn.group.members[command.member_id]
@@ -186,7 +189,7 @@ def _add_member(turn: Turn, command: JoinGroup, member_id: MemberId) -> None:
     turn.record_member(MemberJoined, _member(turn, command, member_id))
     park_join(turn, member_id, command.caller)
     delay = turn.soft.initial_delay
-    if delay is not None and is_initial_rebalance(turn):
+    if delay is not None:
         turn.soft.initial_delay = msgspec.structs.replace(delay, member_joined=True)  # JP3
     prepare_rebalance(turn)
 
@@ -208,7 +211,7 @@ def _member(turn: Turn, command: JoinGroup, member_id: MemberId) -> Member:
 
 
 def _update_member(turn: Turn, command: JoinGroup, member: Member) -> None:
-    """J14: what a rejoin brings is stored when it is part of a rebalance."""
+    """J14: what a rejoin brings is stored when it is part of a rebalance; who sent it as well (fixes J15)."""
     turn.hear(member.member_id)
     session = turn.soft.sessions[member.member_id]
     turn.soft.sessions[member.member_id] = msgspec.structs.replace(session, timeout_ms=command.session_timeout_ms)
@@ -216,6 +219,9 @@ def _update_member(turn: Turn, command: JoinGroup, member: Member) -> None:
         MemberRejoined,
         msgspec.structs.replace(
             member,
+            client_id=command.caller.client_id,
+            client_host=command.caller.client_host,
+            principal=command.caller.principal,
             protocols=command.protocols,
             session_timeout_ms=command.session_timeout_ms,
             rebalance_timeout_ms=command.rebalance_timeout_ms,

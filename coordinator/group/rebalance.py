@@ -3,7 +3,6 @@
 from collections import Counter
 from collections.abc import Iterable
 
-from events.consumer_protocol import subscribed_topics
 from kio.schema.errors import ErrorCode
 
 from coordinator.group.commands import Caller
@@ -11,11 +10,14 @@ from coordinator.group.outcomes import JoinedMember, JoinGroupOutcome, SyncGroup
 from coordinator.group.soft import InitialDelay
 from coordinator.group.turn import Turn
 from events.causes import Cause
+from events.consumer_protocol import subscribed_topics
 from events.events import GroupEmptied, JoinPhaseCompleted, RebalanceStarted
 from events.ids import MemberId
 from events.state import NO_GENERATION, Group, GroupState, Member
 
 CONSUMER_PROTOCOL_TYPE = "consumer"
+MIN_WAIT_MS = 100
+"""A join phase that is waited on again lasts this long at least: with a rebalance timeout of 0 (K2) it would spin."""
 
 
 # ---- starting ----------------------------------------------------------------------------------
@@ -28,7 +30,7 @@ def prepare_rebalance(turn: Turn) -> None:
         complete_join_phase_if_all_joined(turn)
         return
     if state is GroupState.COMPLETING_REBALANCE:
-        _send_syncs_back(turn)
+        send_syncs_back(turn, ErrorCode.rebalance_in_progress)
         turn.change(assigned_generation_id=NO_GENERATION)
     turn.soft.sync_deadline_ms = None
     turn.soft.unsynced.clear()
@@ -42,9 +44,10 @@ def prepare_rebalance(turn: Turn) -> None:
         complete_join_phase_if_all_joined(turn)
 
 
-def _send_syncs_back(turn: Turn) -> None:
+def send_syncs_back(turn: Turn, error: ErrorCode) -> None:
+    """Answer the parked syncs with an error; who is answered has its full session again (RB1, SG13)."""
     for member_id, caller in turn.soft.syncs.items():
-        turn.reply(caller, SyncGroupOutcome(error=ErrorCode.rebalance_in_progress))
+        turn.reply(caller, SyncGroupOutcome(error=error))
         turn.arm(member_id)
     turn.soft.syncs.clear()
 
@@ -60,8 +63,7 @@ def _start_initial_delay(turn: Turn) -> None:
 
 def is_initial_rebalance(turn: Turn) -> bool:
     """Whether the running join phase began in Empty; joins never end such a phase early (I7)."""
-    image = turn.image
-    return image.state is GroupState.PREPARING_REBALANCE and image.previous_state is GroupState.EMPTY
+    return turn.soft.initial_delay is not None
 
 
 def rebalance_timeout_ms(group: Group) -> int:
@@ -90,8 +92,10 @@ def complete_join_phase(turn: Turn, cause: Cause) -> None:
     soft.join_deadline_ms = None
     _drop_absent_dynamic_members(turn)
     if turn.group.members and not soft.joins:
-        # Only static members are left and none of them came: wait on, in the same generation (RB7).
-        soft.join_deadline_ms = turn.now_ms + rebalance_timeout_ms(turn.group)
+        # Only static members are left and none of them came: wait on, in the same generation (RB7). After a takeover
+        # this may be an initial rebalance: its delay is over, and it ends as soon as all are back.
+        soft.initial_delay = None
+        soft.join_deadline_ms = turn.now_ms + max(rebalance_timeout_ms(turn.group), MIN_WAIT_MS)
         return
     soft.initial_delay = None
     turn.change(generation_id=turn.image.generation_id + 1)
@@ -181,9 +185,10 @@ def supported_by_all(members: Iterable[Member]) -> set[str]:
 def select_protocol(members: Iterable[Member]) -> str | None:
     """Each member votes for the first protocol in its list that all support; the most votes win (S10).
 
-    A tie goes to the one that the member who joined first likes best; Kafka breaks it arbitrarily.
+    A tie goes to the one that the member who joined first likes best; Kafka breaks it arbitrarily. A static member's
+    restart, which changes its member id, must not change the outcome.
     """
-    voters = sorted(members, key=lambda member: (member.joined_ms, member.member_id))
+    voters = sorted(members, key=lambda member: (member.joined_ms, member.group_instance_id or member.member_id))
     candidates = supported_by_all(voters)
     votes = Counter(next((p.name for p in voter.protocols if p.name in candidates), None) for voter in voters)
     return votes.most_common(1)[0][0] if votes else None

@@ -56,7 +56,10 @@ class Refusals(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Soft(msgspec.Struct, kw_only=True):
-    """`joins` and `syncs`: the parked request of each member. `unsynced`: who has not synced in this generation."""
+    """`joins` and `syncs`: the parked request of each member. `unsynced`: who has not synced in this generation.
+
+    `subscribed_topics`: as of the last join phase that ended (OD6); None: not known, or there was none yet.
+    """
 
     sessions: dict[MemberId, Session] = {}
     pending: dict[MemberId, Session] = {}
@@ -66,7 +69,7 @@ class Soft(msgspec.Struct, kw_only=True):
     join_deadline_ms: int | None = None
     sync_deadline_ms: int | None = None
     initial_delay: InitialDelay | None = None
-    subscribed_topics: frozenset[str] | None = frozenset()
+    subscribed_topics: frozenset[str] | None = None
     refusals: Refusals = Refusals()
 
     def copy(self) -> "Soft":

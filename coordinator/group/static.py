@@ -76,12 +76,15 @@ def _cause(turn: Turn, member: Member, replaced: Member) -> Cause:
 
 
 def _hand_over(turn: Turn, replaced: Member, member: Member) -> None:
-    """The soft state of the old id becomes that of the new one; who had not synced still has not (fixes ST27)."""
+    """The soft state of the old id becomes that of the new one; who had not synced still has not (fixes ST27).
+
+    The first session of the new process has the length that the old one had asked for (ST8).
+    """
     soft = turn.soft
     before = soft.sessions.pop(replaced.member_id)
     session = Session(
         timeout_ms=member.session_timeout_ms,
-        deadline_ms=turn.now_ms + member.session_timeout_ms,
+        deadline_ms=turn.now_ms + replaced.session_timeout_ms,
         heard_ms=before.heard_ms,
         longest_silence_ms=before.longest_silence_ms,
     )

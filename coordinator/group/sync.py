@@ -6,12 +6,12 @@ from kio.schema.errors import ErrorCode
 from coordinator.group.commands import SyncGroup
 from coordinator.group.identity import note_if_fenced, validate_member
 from coordinator.group.outcomes import SyncGroupOutcome
-from coordinator.group.rebalance import prepare_rebalance
+from coordinator.group.rebalance import prepare_rebalance, send_syncs_back
 from coordinator.group.turn import Turn
 from events.causes import Cause
 from events.events import GroupStabilized, MemberAssigned
 from events.ids import MemberId
-from events.state import NO_GENERATION, Group, GroupState
+from events.state import Group, GroupState
 
 
 def sync_error(group: Group, command: SyncGroup) -> ErrorCode:
@@ -97,8 +97,5 @@ def reject_assignment(turn: Turn, command: SyncGroup, error: ErrorCode) -> None:
     turn.reply(command.caller, SyncGroupOutcome(error=error))
     if sync_error(turn.group, command) is not ErrorCode.none or turn.image.state is not GroupState.COMPLETING_REBALANCE:
         return
-    for caller in turn.soft.syncs.values():
-        turn.reply(caller, SyncGroupOutcome(error=error))
-    turn.soft.syncs.clear()
-    turn.change(assigned_generation_id=NO_GENERATION)
+    send_syncs_back(turn, error)
     prepare_rebalance(turn)

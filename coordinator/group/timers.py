@@ -14,7 +14,6 @@ from coordinator.group.commands import (
 from coordinator.group.rebalance import (
     all_members_joined,
     complete_join_phase,
-    is_initial_rebalance,
     prepare_rebalance,
 )
 from coordinator.group.soft import NEVER, Soft
@@ -85,7 +84,7 @@ def end_join_phase(turn: Turn) -> None:
     if deadline_ms is None or deadline_ms > turn.now_ms:
         return
     delay = soft.initial_delay
-    if is_initial_rebalance(turn) and delay is not None:
+    if delay is not None:
         if delay.member_joined and delay.remaining_ms > 0:
             next_ms = min(turn.settings.initial_rebalance_delay_ms, delay.remaining_ms)
             soft.initial_delay = msgspec.structs.replace(

@@ -10,6 +10,7 @@ another, so what must not wait for each other goes in different lanes.
 """
 
 import asyncio
+import contextlib
 import ssl
 from collections.abc import Awaitable, Callable, Hashable, Iterable, Sequence
 from typing import Any, TypeVar
@@ -20,7 +21,7 @@ from aiokafka.errors import KafkaError
 from aiokafka.protocol.api import Request, Response
 from aiokafka.structs import TopicPartition
 from kio.schema.errors import ErrorCode
-from tenacity import AsyncRetrying, RetryCallState, retry_if_exception_type, wait_exponential_jitter
+from tenacity import AsyncRetrying, retry_if_exception_type, wait_random_exponential
 
 from events.log.base import LogUnavailable
 
@@ -160,21 +161,26 @@ class KafkaLink:
 async def retried(attempt: Callable[[], Awaitable[T]], *, limit_ms: int) -> T:
     """What `attempt` returns, once it does so without TryAgain. Raises LogUnavailable when the limit ends first.
 
-    The pauses grow from 20 ms to 1 s: a new leader is there within tens of milliseconds, or not for long.
+    The pauses are random, up to 20 ms at first and 1 s later: a new leader is there within tens of milliseconds, or not for long.
     """
     reason = "no answer"
 
-    def remember(state: RetryCallState) -> None:
+    async def attempt_again() -> T:
         nonlocal reason
-        reason = str(state.outcome.exception()) if state.outcome else reason
+        try:
+            return await attempt()
+        except TryAgain as error:
+            reason = str(error)
+            raise
 
-    retrying = AsyncRetrying(
-        retry=retry_if_exception_type(TryAgain),
-        wait=wait_exponential_jitter(initial=0.02, max=1.0, jitter=0.02),
-        before_sleep=remember,
-    )
     try:
         async with asyncio.timeout(limit_ms / 1000):
-            return await retrying(attempt)
+            # Nearly every first attempt succeeds, and the machinery for more would take a fifth of an append's time.
+            with contextlib.suppress(TryAgain):
+                return await attempt_again()
+            return await AsyncRetrying(
+                retry=retry_if_exception_type(TryAgain),
+                wait=wait_random_exponential(multiplier=0.02, max=1.0),
+            )(attempt_again)
     except TimeoutError as error:
         raise LogUnavailable(f"given up after {limit_ms} ms: {reason}") from error

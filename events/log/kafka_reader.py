@@ -25,6 +25,7 @@ _EARLIEST = -2
 _LATEST = -1
 _CONSUMER = -1
 _READ_UNCOMMITTED = 0
+_LOOK_AGAIN_AFTER_MS = 200
 
 FETCH_BYTES = 1024 * 1024
 """What one fetch asks for: large enough that requests do not count, small enough to decode in some milliseconds, so
@@ -95,8 +96,9 @@ async def _offset(link: KafkaLink, topic: str, partition: int, timestamp: int) -
 
 
 async def _fetch(link: KafkaLink, topic: str, partition: int, position: int, end: int) -> _Fetched:
-    # No waiting at the broker: what is asked for is there, or compaction has removed it.
-    request = FetchRequest(0, 0, FETCH_BYTES, _READ_UNCOMMITTED, [(topic, [(partition, position, FETCH_BYTES)])])
+    # What is asked for is there and comes at once, or compaction has removed it: then the broker waits, looks a second
+    # time, and answers with nothing.
+    request = FetchRequest(_LOOK_AGAIN_AFTER_MS, 1, FETCH_BYTES, _READ_UNCOMMITTED, [(topic, [(partition, position, FETCH_BYTES)])])
     response = await link.ask_leader(topic, partition, request, lane=_lane(topic, partition))
     fetched = _unpacked(link, response)
     if fetched.error not in {ErrorCode.none, ErrorCode.offset_out_of_range}:

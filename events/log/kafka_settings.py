@@ -116,7 +116,7 @@ def _expiration_refusals(brokers: Sequence[Configs]) -> Iterator[str]:
         if known and min(known) < _EXPIRATION_MS_MIN:
             yield (
                 f"a broker has {setting}={min(known)}, the event log needs {_EXPIRATION_MS_MIN} or more, or it"
-                " forgets the fence of an idle owner: raise it in server.properties (Kafka's own default is a day or more)"
+                " forgets the fence of an idle owner: raise it in server.properties (its default is a day or more)"
             )
 
 

@@ -5,14 +5,13 @@ writers, as two processes do. Nothing in it depends on a clock or on chance but 
 """
 
 import asyncio
+from bisect import bisect_left
 from collections.abc import AsyncIterator, Callable, Sequence
 
 from events.log.base import AppendRefused, Deposed, LogUnavailable
+from events.log.limits import BATCH_BYTES_MAX, CHUNK_RECORDS_MAX, verdict_on
 from events.log.wall_clock import wall_clock_ms
 from events.records import StoredRecord, Transition
-
-BATCH_BYTES_MAX = 64 * 1024 * 1024
-CHUNK_RECORDS_MAX = 2_000
 
 
 class MemoryStorage:
@@ -25,6 +24,16 @@ class MemoryStorage:
     def end_offset(self, partition: int) -> int:
         records = self.records[partition]
         return records[-1].offset + 1 if records else 0
+
+    def between(self, partition: int, start: int, end: int | None) -> list[StoredRecord]:
+        """The records from `start` up to `end`, exclusive; None: up to the last."""
+        records = self.records[partition]
+        first = bisect_left(records, start, key=_offset)
+        return records[first:] if end is None else records[first : bisect_left(records, end, key=_offset)]
+
+
+def _offset(record: StoredRecord) -> int:
+    return record.offset
 
 
 class MemoryEventLog:
@@ -95,8 +104,7 @@ class MemoryEventLog:
     ) -> AsyncIterator[Sequence[StoredRecord]]:
         """As in the contract. Each chunk gives way to other tasks, as reading from a disk does."""
         self._check_open()
-        stop = self.storage.end_offset(partition) if end is None else end
-        snapshot = [record for record in self.storage.records[partition] if start <= record.offset < stop]
+        snapshot = self.storage.between(partition, start, end)
         for index in range(0, len(snapshot), CHUNK_RECORDS_MAX):
             await asyncio.sleep(0)
             yield snapshot[index : index + CHUNK_RECORDS_MAX]

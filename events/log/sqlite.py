@@ -17,17 +17,12 @@ from pathlib import Path
 
 from events.log import sqlite_schema, sqlite_trim
 from events.log.base import AppendRefused, Deposed, LogUnavailable
+from events.log.limits import BATCH_BYTES_MAX, CHUNK_BYTES_MAX, CHUNK_RECORDS_MAX, verdict_on
 from events.log.sqlite_file import SqliteFile
 from events.log.sqlite_schema import Meta
 from events.log.sqlite_trim import Trimmed
 from events.log.wall_clock import wall_clock_ms
 from events.records import StoredRecord, Transition
-
-BATCH_BYTES_MAX = 64 * 1024 * 1024
-"""The limit on one transition, keys and values together; that of a Kafka log's batch."""
-
-CHUNK_RECORDS_MAX = 2_000
-CHUNK_BYTES_MAX = 4 * 1024 * 1024
 
 _CLAIM = (
     "INSERT INTO owners VALUES (?, 1) ON CONFLICT (partition) DO UPDATE SET epoch = epoch + 1 RETURNING epoch"
@@ -162,14 +157,6 @@ class SqliteLogWriter:
         ]
         await self._file.write(partial(_append, self._partition, self._epoch, self._wall_ms(), accepted))
         return verdicts
-
-
-def verdict_on(transition: Transition, limit_bytes: int) -> AppendRefused | None:
-    """Whether the transition is over the limit; its size is that of its keys and values."""
-    size_bytes = sum(len(record.key) + len(record.value or b"") for record in transition)
-    if size_bytes > limit_bytes:
-        return AppendRefused(size_bytes=size_bytes, limit_bytes=limit_bytes)
-    return None
 
 
 def _claim(partition: int, connection: sqlite3.Connection) -> int:

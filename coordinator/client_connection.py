@@ -1,0 +1,195 @@
+"""One client's socket: an `asyncio.Protocol` around a `Connection`, with the dispatch of its requests.
+
+Everything that arrived in one read is worked off in one go, with one write for all answers. Nothing here waits: a
+request that is answered later (a parked join, a fetch) leaves the connection as it is until `answer` is called. From
+within an answer no other request is ever begun: what waits behind it is begun by the event loop.
+"""
+
+import asyncio
+from collections.abc import Callable
+from functools import partial
+from ipaddress import IPv6Address, ip_address
+from struct import Struct
+from typing import cast
+
+import structlog
+
+from coordinator.connection import Connection
+from coordinator.heartbeats import HeartbeatCache
+from coordinator.metrics import ServerMetrics
+from coordinator.service import Cancel
+from coordinator.wire import heartbeat
+from coordinator.wire.api import KeepTicket, ProtocolError, keep_no_ticket
+from coordinator.wire.dispatch import Answered, Peer
+
+log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
+
+Dispatch = Callable[[bytes, Peer, Callable[[Answered], None], KeepTicket], Cancel | None]
+"""`wire.dispatch.dispatch` with all that is the same for every connection."""
+
+_PRINCIPAL = "User:ANONYMOUS"  # Kafka's name for those who did not say who they are
+_KEY_VERSION = Struct(">hh")
+
+
+class ClientConnection(asyncio.Protocol):
+    """`seen_ms` is when bytes came or a request was answered last (monotonic)."""
+
+    def __init__(
+        self,
+        *,
+        dispatch: Dispatch,
+        metrics: ServerMetrics,
+        monotonic_ms: Callable[[], int],
+        frame_bytes_max: int,
+        waiting_bytes_max: int,
+        made: Callable[["ClientConnection"], bool],
+        lost: Callable[["ClientConnection"], None],
+    ) -> None:
+        self.seen_ms = monotonic_ms()
+        self._dispatch = dispatch
+        self._metrics = metrics
+        self._monotonic_ms = monotonic_ms
+        self._made = made
+        self._lost = lost
+        self._heartbeats = HeartbeatCache()
+        self._connection = Connection(
+            fast=self._heartbeats.answer, frame_bytes_max=frame_bytes_max, waiting_bytes_max=waiting_bytes_max
+        )
+        self._transport: asyncio.Transport | None = None
+        self._peer = Peer(client_host="", principal=_PRINCIPAL)
+        self._cancel: Cancel | None = None
+        self._is_working = False
+        self._is_writable = True
+        self._is_reading = True
+
+    @property
+    def is_parked(self) -> bool:
+        """Whether the client waits for us, which does not count as idle (P17)."""
+        return self._connection.is_deciding
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        address = transport.get_extra_info("peername")
+        if address is None or not self._made(self):  # gone already, or one too many
+            transport.close()
+            return
+        self._transport = cast("asyncio.Transport", transport)  # uvloop's is none by class
+        self._peer = Peer(client_host=java_host(address[0]), principal=_PRINCIPAL)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        if self._transport is None:
+            return
+        if exc is not None:
+            log.info("connection lost", peer=self._peer.client_host, cause=str(exc))
+        self._transport = None
+        if self._cancel is not None:
+            self._cancel()
+            self._cancel = None
+        self._lost(self)
+
+    def pause_writing(self) -> None:
+        self._is_writable = False
+        self._mind_reading()
+
+    def resume_writing(self) -> None:
+        self._is_writable = True
+        self._work()
+
+    def data_received(self, data: bytes) -> None:
+        if self._transport is None:
+            return
+        self._metrics.bytes_received += len(data)
+        self._connection.receive(data)
+        self._work()
+
+    def close(self) -> None:
+        """Send what is to be sent, and close."""
+        if self._transport is not None:
+            self._transport.close()
+
+    def abort(self) -> None:
+        """Close at once."""
+        if self._transport is not None:
+            self._transport.abort()
+
+    def _work(self) -> None:
+        """Take requests until one is parked, or there is none, or the client does not read."""
+        self.seen_ms = now_ms = self._monotonic_ms()
+        fault: ProtocolError | None = None
+        self._is_working = True
+        try:
+            while self._is_writable and self._is_open():
+                frame = self._connection.next_request(now_ms)
+                if frame is None:
+                    break
+                self._begin(frame)
+        except ProtocolError as error:
+            fault = error
+        finally:
+            self._is_working = False
+        self._flush()
+        if fault is not None:
+            self._refuse(fault)
+
+    def _begin(self, frame: bytes) -> None:
+        api_key, api_version = _KEY_VERSION.unpack_from(frame)
+        self._metrics.requests[api_key, api_version] += 1
+        keep_ticket = partial(self._heartbeats.keep, frame) if api_key == heartbeat.KEY else keep_no_ticket
+        cancel = self._dispatch(frame, self._peer, self._answered, keep_ticket)
+        if self._connection.is_deciding:
+            self._cancel = cancel
+
+    def _answered(self, answered: Answered) -> None:
+        if not self._is_open():
+            return  # the client is gone, as in Kafka its answer is dropped (CC6)
+        self._cancel = None
+        if isinstance(answered, ProtocolError):
+            self._refuse(answered)
+            return
+        self._connection.answer(answered)
+        if self._is_working:
+            return
+        self.seen_ms = self._monotonic_ms()
+        self._flush()
+        if self._connection.waiting_bytes:
+            asyncio.get_running_loop().call_soon(self._work)
+
+    def _flush(self) -> None:
+        self._metrics.fast_heartbeats += self._heartbeats.hits
+        self._heartbeats.hits = 0
+        output = self._connection.take_output()
+        if output and self._transport is not None:
+            self._metrics.bytes_sent += len(output)
+            self._transport.write(output)
+        self._mind_reading()
+
+    def _mind_reading(self) -> None:
+        """Read while the client reads, and while not too much waits: back-pressure, in both directions."""
+        should_read = self._is_writable and not self._connection.is_full
+        if should_read is self._is_reading or self._transport is None or self._transport.is_closing():
+            return
+        self._is_reading = should_read
+        if should_read:
+            self._transport.resume_reading()
+        else:
+            self._transport.pause_reading()
+
+    def _refuse(self, error: ProtocolError) -> None:
+        self._metrics.protocol_errors[error.fault] += 1
+        self._metrics.bytes_rejected += self._connection.waiting_bytes
+        log.warning("connection closed", peer=self._peer.client_host, fault=error.fault.value, cause=str(error))
+        self.close()
+
+    def _is_open(self) -> bool:
+        return self._transport is not None and not self._transport.is_closing()
+
+
+def java_host(address: str) -> str:
+    """An address as Java prints it (M3): a leading slash, and IPv6 in eight groups without leading zeros."""
+    plain, percent, zone = address.partition("%")
+    parsed = ip_address(plain)
+    if not isinstance(parsed, IPv6Address):
+        return f"/{plain}"
+    if parsed.ipv4_mapped is not None:
+        return f"/{parsed.ipv4_mapped}"
+    groups = (f"{int(group, 16):x}" for group in parsed.exploded.split(":"))
+    return f"/{':'.join(groups)}{percent}{zone}"

@@ -1,0 +1,69 @@
+"""The fast path: a heartbeat whose bytes are those of the member's last accepted one is answered without decoding.
+
+One cache belongs to one connection. It holds, for each member that was heard on that connection, the bytes of its last
+accepted heartbeat (correlation id aside), the ticket that says whether the same heartbeat would be accepted again, and
+the bytes of the answer. What was cached under an older generation is replaced with the next accepted heartbeat.
+"""
+
+from collections.abc import Callable
+from struct import Struct
+
+from coordinator.service import HeartbeatTicket
+from coordinator.wire import heartbeat
+from events.ids import GroupId, MemberId
+
+MEMBERS_MAX = 4_096
+"""Members remembered for one connection; the one whose heartbeat was cached first makes room. A client has one."""
+
+FRAME_BYTES_MAX = 1_024
+"""Longer heartbeats are not cached, so that no client fills the memory with them."""
+
+_KEY_VERSION = Struct(">hh")
+_REST = 8  # the API key, the version and the correlation id come first
+
+_Member = tuple[GroupId, MemberId]
+_Entry = tuple[Callable[[int], bool], bytes, _Member]
+_NO_ENTRIES: dict[bytes, _Entry] = {}
+
+
+class HeartbeatCache:
+    """`hits` counts the heartbeats that were answered from here."""
+
+    def __init__(self) -> None:
+        self.hits = 0
+        self._entries: dict[int, dict[bytes, _Entry]] = {}  # by version, then by what follows the correlation id
+        self._members: dict[_Member, tuple[int, bytes]] = {}
+
+    def answer(self, api_version: int, rest: bytes, now_ms: int) -> bytes | None:
+        """What follows the correlation id of the answer to a heartbeat, or None when the rules are to be asked.
+
+        `rest` is what follows the correlation id in the request, `now_ms` when it arrived (monotonic).
+        """
+        entry = self._entries.get(api_version, _NO_ENTRIES).get(rest)
+        if entry is None:
+            return None
+        accept, payload, member = entry
+        if accept(now_ms):
+            self.hits += 1
+            return payload
+        self._forget(member)
+        return None
+
+    def keep(self, frame: bytes, group_id: GroupId, member_id: MemberId, ticket: HeartbeatTicket) -> None:
+        """Remember an accepted heartbeat; `frame` is the request without its length."""
+        member = (group_id, member_id)
+        self._forget(member)
+        if len(frame) > FRAME_BYTES_MAX:
+            return
+        if len(self._members) >= MEMBERS_MAX:
+            self._forget(next(iter(self._members)))
+        _, api_version = _KEY_VERSION.unpack_from(frame)
+        rest = frame[_REST:]
+        self._members[member] = (api_version, rest)
+        self._entries.setdefault(api_version, {})[rest] = (ticket.accept, heartbeat.accepted(api_version), member)
+
+    def _forget(self, member: _Member) -> None:
+        known = self._members.pop(member, None)
+        if known is not None:
+            api_version, rest = known
+            del self._entries[api_version][rest]

@@ -1,0 +1,107 @@
+"""Offsets in a compacted topic of their own, beside the event topic, written with the same fencing.
+
+The topic is an `EventLog` of its own, so that a deposed owner can commit no offset either. A record's key is the
+partition a commit is for, its value the commit, both JSON with a version, so that any tool can read them; a tombstone
+is a deleted offset.
+"""
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import msgspec
+from events.partitioner import partition_for
+
+from coordinator.group.offsets import OffsetsChange
+from coordinator.offsets.base import StoredOffset
+from coordinator.offsets.memory import OffsetCache, stored
+from events.ids import GroupId
+from events.log.base import AppendRefused, EventLog, LogMismatch, LogUnavailable, LogWriter
+from events.records import Record, Transition
+
+VERSION = 1
+
+
+class _Key(msgspec.Struct, frozen=True, kw_only=True):
+    """The fields in this order make the bytes, and compaction compares bytes: never change it."""
+
+    version: int = VERSION
+    group: str
+    topic: str
+    partition: int
+
+
+class _Value(StoredOffset, frozen=True, kw_only=True):
+    version: int = VERSION
+
+
+class _Fence(msgspec.Struct, frozen=True, kw_only=True):
+    """The first record of an owner: from it on no other one can write."""
+
+    version: int = VERSION
+    owner: int
+
+
+class TopicOffsetStore(OffsetCache):
+    """`log` is this store's own: opened and closed here."""
+
+    def __init__(self, log: EventLog) -> None:
+        super().__init__()
+        self._log = log
+        self._writers: list[LogWriter] = []
+
+    async def open(self) -> None:
+        """Claim the whole topic and read it."""
+        await self._log.open()
+        for number in range(self._log.partitions):
+            writer = await self._log.claim(number)
+            self._writers.append(writer)
+            fence = _Fence(owner=number)
+            await _append(writer, [(Record(msgspec.json.encode(fence), msgspec.json.encode(fence)),)])
+            async for chunk in self._log.read(number):
+                for record in chunk:
+                    self._take(record.key, record.value, where=f"{self._log.location}, offset {record.offset}")
+
+    async def close(self) -> None:
+        await self._log.close()
+
+    async def write(self, changes: Sequence[OffsetsChange]) -> None:
+        by_partition: dict[int, list[OffsetsChange]] = {}
+        for change in changes:
+            by_partition.setdefault(partition_for(change.group_id, self._log.partitions), []).append(change)
+        for number, mine in by_partition.items():
+            transitions = [tuple(self._records(change)) for change in mine]
+            await _append(self._writers[number], [transition for transition in transitions if transition])
+            for change in mine:
+                self.apply(change)
+
+    def _records(self, change: OffsetsChange) -> Iterator[Record]:
+        deleted = set(change.deleted) | (set(self.committed(change.group_id)) if change.all_deleted else set())
+        for topic, partition in sorted(deleted):
+            yield Record(_key(change.group_id, topic, partition), None)
+        for commit in change.committed:
+            value = _Value(**msgspec.structs.asdict(stored(commit)))
+            yield Record(_key(change.group_id, commit.topic, commit.partition), msgspec.json.encode(value))
+
+    def _take(self, key: bytes, value: bytes | None, *, where: str) -> None:
+        try:
+            decoded = msgspec.json.decode(key, type=dict[str, Any])
+            if "owner" in decoded:
+                return
+            name = msgspec.convert(decoded, _Key)
+            partition = (name.topic, name.partition)
+            if value is None:
+                self.remove(GroupId(name.group), partition)
+            else:
+                self.put(GroupId(name.group), partition, msgspec.json.decode(value, type=_Value))
+        except msgspec.MsgspecError as error:
+            raise LogMismatch(f"{where}: this is no committed offset: {error}") from error
+
+
+def _key(group_id: GroupId, topic: str, partition: int) -> bytes:
+    return msgspec.json.encode(_Key(group=group_id, topic=topic, partition=partition))
+
+
+async def _append(writer: LogWriter, transitions: Sequence[Transition]) -> None:
+    for verdict in await writer.append(transitions):
+        if isinstance(verdict, AppendRefused):
+            raise LogUnavailable(f"a commit of {verdict.size_bytes} bytes is over the limit of {verdict.limit_bytes}")

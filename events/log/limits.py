@@ -1,0 +1,19 @@
+"""What the logs without a broker hold themselves to, so that they refuse and divide as a Kafka topic does."""
+
+from events.log.base import AppendRefused
+from events.records import Transition
+
+BATCH_BYTES_MAX = 64 * 1024 * 1024
+"""The limit on one transition: Muster's `max.message.bytes` on a Kafka topic, which limits a batch."""
+
+CHUNK_RECORDS_MAX = 2_000
+CHUNK_BYTES_MAX = 4 * 1024 * 1024
+"""What a reader is given at a time, whichever comes first; one record may be larger."""
+
+
+def verdict_on(transition: Transition, limit_bytes: int) -> AppendRefused | None:
+    """Whether the transition is over the limit; its size is that of its keys and values."""
+    size_bytes = sum(len(record.key) + len(record.value or b"") for record in transition)
+    if size_bytes > limit_bytes:
+        return AppendRefused(size_bytes=size_bytes, limit_bytes=limit_bytes)
+    return None

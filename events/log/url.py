@@ -1,0 +1,82 @@
+"""Opening an event log by its URL, the value of `--log`.
+
+    memory:                                       in this process alone, gone with it
+    sqlite:///muster.db                           a file, relative to the working directory (three slashes)
+    sqlite:////var/lib/muster.db                  a file, absolute (four slashes)
+    kafka://host:9092,host2:9092/__muster_events  a topic of a cluster
+
+The Kafka log is imported only when a URL asks for it: replaying a file needs no Kafka client.
+"""
+
+from pathlib import Path
+from urllib.parse import SplitResult, unquote, urlsplit
+
+from events.log.base import EventLog, LogError
+from events.log.memory import MemoryEventLog, MemoryStorage
+from events.log.sqlite import SqliteEventLog
+
+FORMS = (
+    "memory:",
+    "sqlite:///relative/path.db",
+    "sqlite:////absolute/path.db",
+    "kafka://host:9092,host2:9092/__muster_events",
+)
+
+
+class InvalidLogUrl(LogError):
+    """The URL has none of the forms that exist; the message lists them."""
+
+    def __init__(self, url: str, reason: str) -> None:
+        super().__init__(f"{url!r} is not the URL of an event log: {reason}. The forms are: {', '.join(FORMS)}")
+        self.url = url
+        self.reason = reason
+
+
+def open_log(
+    url: str,
+    *,
+    read_only: bool = False,
+    partitions: int | None = None,
+    replication: int | None = None,
+    audit_window_ms: int | None = None,
+) -> EventLog:
+    """The log that the URL names; the caller awaits its `open()`. Raises InvalidLogUrl.
+
+    `partitions`, `replication` (Kafka alone) and `audit_window_ms` are settings of the log when it is made, and are
+    compared with it when it exists; None takes it as it is. `read_only` makes nothing and claims nothing.
+    """
+    scheme, separator, _ = url.partition(":")
+    if not separator:
+        raise InvalidLogUrl(url, "it has no scheme")
+    try:
+        parts = urlsplit(url)
+    except ValueError as error:
+        raise InvalidLogUrl(url, str(error)) from error
+    if parts.query or parts.fragment:
+        raise InvalidLogUrl(url, "it takes no '?' and no '#'; settings are given beside it")
+    match parts.scheme:
+        case "memory":
+            return _memory(url, parts, partitions)
+        case "sqlite":
+            path = _sqlite_path(url, parts)
+            return SqliteEventLog(
+                path, read_only=read_only, partitions=partitions, audit_window_ms=audit_window_ms
+            )
+        case "kafka":
+            raise NotImplementedError
+        case _:
+            raise InvalidLogUrl(url, f"there is no scheme {scheme!r}")
+
+
+def _memory(url: str, parts: SplitResult, partitions: int | None) -> MemoryEventLog:
+    if parts.netloc or parts.path:
+        raise InvalidLogUrl(url, "nothing may follow 'memory:'")
+    return MemoryEventLog(MemoryStorage() if partitions is None else MemoryStorage(partitions))
+
+
+def _sqlite_path(url: str, parts: SplitResult) -> Path:
+    if parts.netloc:
+        raise InvalidLogUrl(url, "it has a host where the path begins; a path stands behind three slashes")
+    if not url.startswith("sqlite:///") or parts.path in ("/", "//"):
+        raise InvalidLogUrl(url, "it names no file")
+    return Path(unquote(parts.path[1:]))

@@ -1,0 +1,44 @@
+"""A progress bar for reading that takes longer than a second, on a terminal alone."""
+
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from time import monotonic
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+PATIENCE_S = 1.0
+"""So long nothing is shown."""
+
+
+@contextmanager
+def watched(title: str) -> Iterator[Callable[[int, int], None]]:
+    """A function to be told how far the reading is; what it shows goes to stderr and vanishes at the end."""
+    if not (sys.stdout.isatty() and sys.stderr.isatty()):
+        yield _show_nothing
+        return
+    begin = monotonic()
+    progress = Progress(
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeRemainingColumn(),
+        console=Console(stderr=True),
+        transient=True,
+    )
+    task = progress.add_task(title, total=None)
+
+    def show(done: int, total: int) -> None:
+        if monotonic() - begin >= PATIENCE_S:
+            progress.start()
+        progress.update(task, completed=done, total=total)
+
+    try:
+        yield show
+    finally:
+        progress.stop()
+
+
+def _show_nothing(done: int, total: int) -> None:
+    pass

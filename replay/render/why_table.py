@@ -1,0 +1,160 @@
+"""The page of `why`: the answer first, in a sentence; below it whatever somebody may want to know next."""
+
+from collections.abc import Iterable, Iterator, Sequence
+
+from rich.console import Console, RenderableType
+from rich.text import Text
+
+from replay.rebalance import Actor, Incident, JoinPhase, MemberRef, Movement, Occurrence, Outcome, Rebalance, SyncPhase
+from replay.render.printable import text
+from replay.render.tables import grid
+from replay.times import Instant, clock_of, day_of, duration, setting
+from replay.why import Answer, Why
+from replay.wording import JOIN_ENDS, host, listed, move_text, name, plural
+
+Row = tuple[str, RenderableType]
+
+_OUTCOME_STYLES = {
+    Outcome.STABLE: "green",
+    Outcome.EMPTIED: "green",
+    Outcome.SUPERSEDED: "yellow",
+    Outcome.RUNNING: "yellow",
+    Outcome.UNKNOWN: "red",
+}
+MOVES_SHOWN = 12
+"""A table shows so many moves; JSON has all."""
+
+
+def print_why(why: Why, console: Console) -> None:
+    """Each rebalance asked for, the latest at the bottom."""
+    if not why.answers:
+        console.print(text(f"The log tells of no rebalance of {why.group_id}.", "bold"))
+    for position, answer in enumerate(why.answers):
+        if position:
+            console.print()
+        console.print(text(answer.headline, f"bold {_OUTCOME_STYLES[answer.rebalance.outcome]}"))
+        console.print(grid(_rows(answer)))
+
+
+def _rows(answer: Answer) -> Iterator[Row]:
+    rebalance = answer.rebalance
+    yield "When", _when(rebalance)
+    yield from _trigger(rebalance.trigger)
+    yield from _stacked("Folded in", (_at(seen.at, seen.text) for seen in rebalance.folded))
+    yield "Join phase", _join_phase(rebalance.join_phase)
+    if rebalance.sync_phase is not None:
+        yield "Sync phase", _sync_phase(rebalance.sync_phase)
+    yield "Members", _members(rebalance)
+    if rebalance.movement is not None:
+        yield "Moved", _movement(rebalance.movement)
+    yield from _stacked("Meanwhile", map(_incident, rebalance.meanwhile))
+    yield from _unharmed("Before", "these started no rebalance:", rebalance.avoided)
+    yield from _stacked("Missing", (text(note, "yellow") for note in rebalance.notes))
+    yield from _unharmed("Since then", "these started no rebalance:", answer.since)
+    yield from _stacked("Missing", (text(note, "yellow") for note in answer.notes))
+
+
+def _stacked(label: str, lines: Iterable[Text]) -> Iterator[Row]:
+    lines = list(lines)
+    if lines:
+        yield label, Text("\n").join(lines)
+
+
+def _at(at: Instant, content: str) -> Text:
+    return text(clock_of(at), "dim").append(" ").append(text(content, "default"))
+
+
+def _when(rebalance: Rebalance) -> Text:
+    when = text(f"{day_of(rebalance.started_at)} {clock_of(rebalance.started_at)} UTC")
+    if rebalance.duration_ms is not None:
+        when.append(text(f", took {duration(rebalance.duration_ms)}"))
+    when.append(", ").append(text(rebalance.outcome, _OUTCOME_STYLES[rebalance.outcome]))
+    return when.append(text(f" (seq {rebalance.first_seq} to {rebalance.last_seq})", "dim"))
+
+
+def _trigger(trigger: Occurrence) -> Iterator[Row]:
+    lines = [text(trigger.cause, "bold")]
+    lines.extend(_actor(member) for member in trigger.who)
+    yield "Trigger", Text("\n").join(lines)
+
+
+def _actor(member: Actor) -> Text:
+    line = text("member id ", "dim").append(text(member.member_id or "(none)"))
+    line.append("\n").append(text(f"{host(member.client_host)}, client {member.client_id}, {member.principal}", "dim"))
+    if member.last_seen is not None and member.silence_ms:
+        line.append("\n").append(text(f"last seen {clock_of(member.last_seen)}, {duration(member.silence_ms)} before"))
+        if member.longest_silence_ms:
+            line.append(text(f"; longest silence until then {duration(member.longest_silence_ms)}"))
+    return line
+
+
+def _join_phase(phase: JoinPhase) -> Text:
+    lines = [text(_join_duration(phase))]
+    if phase.last_to_join is not None and phase.last_to_join.after_ms:
+        last = phase.last_to_join
+        lines.append(text(f"last to join: {name(last.member)}, after {duration(last.after_ms)}"))
+    lines.extend(_at(seen.at, seen.text) for seen in phase.dropped)
+    if phase.absent:
+        lines.append(text(f"did not come and stayed, as static members do: {_names(phase.absent)}", "yellow"))
+    if phase.awaited:
+        lines.append(text(f"still waiting for {_names(phase.awaited)}", "yellow"))
+    return Text("\n").join(lines)
+
+
+def _join_duration(phase: JoinPhase) -> str:
+    allowed = setting(phase.timeout_ms)
+    if phase.duration_ms is None or phase.ended_by is None:
+        return f"of up to {allowed}"
+    return f"{duration(phase.duration_ms)} of up to {allowed}, until {JOIN_ENDS.get(phase.ended_by, phase.ended_by)}"
+
+
+def _sync_phase(phase: SyncPhase) -> Text:
+    leader = f"the leader {name(phase.leader)}" if phase.leader is not None else "the leader"
+    if phase.duration_ms is None:
+        return text(f"waiting for {leader}", "yellow")
+    return text(f"{duration(phase.duration_ms)}, waiting for {leader}")
+
+
+def _members(rebalance: Rebalance) -> Text:
+    before = {member.identity: member for member in rebalance.members_before}
+    after = {member.identity: member for member in rebalance.members_after}
+    line = text(f"{len(before)} -> {len(after)}")
+    for sign, ours, theirs in (("+", after, before), ("-", before, after)):
+        changed = [member for identity, member in ours.items() if identity not in theirs]
+        if changed:
+            line.append(text(f"  {sign} {_names(changed)}"))
+    if rebalance.protocol_name is not None:
+        line.append(text(f"  ({rebalance.protocol_type}, {rebalance.protocol_name})", "dim"))
+    return line
+
+
+def _names(members: Sequence[MemberRef]) -> str:
+    return listed([name(member) for member in members])
+
+
+def _movement(movement: Movement) -> Text:
+    counts = {
+        "changed owner": movement.moved,
+        "newly owned": movement.gained,
+        "without owner": movement.lost,
+        "stayed": movement.stayed,
+    }
+    told = [f"{count} {what}" for what, count in counts.items() if count]
+    lines = [text(f"partitions: {', '.join(told)}" if told else "no partitions")]
+    lines.extend(text(move_text(move)) for move in movement.moves[:MOVES_SHOWN])
+    if len(movement.moves) > MOVES_SHOWN:
+        lines.append(text(f"... and {len(movement.moves) - MOVES_SHOWN} more; --format json has all of them", "dim"))
+    if movement.undecodable:
+        lines.append(text(f"no consumer assignment can be read from {_names(movement.undecodable)}", "yellow"))
+    return Text("\n").join(lines)
+
+
+def _unharmed(label: str, heading: str, incidents: Sequence[Incident]) -> Iterator[Row]:
+    if incidents:
+        yield from _stacked(label, [text(heading, "green"), *map(_incident, incidents)])
+
+
+def _incident(incident: Incident) -> Text:
+    error = f" ({incident.error})" if incident.error is not None else ""
+    times = f", {plural(incident.times, 'time')}" if incident.times > 1 else ""
+    return _at(incident.at, f"{incident.text}{error}{times}")

@@ -1,0 +1,108 @@
+"""A log read into histories. The only part of the tool that touches a log, and it only ever reads.
+
+Streams: whatever the log's size, what is kept is what the caller keeps. For one group only that group's partition is
+read, and only the values whose key names the group are decoded.
+
+A reader is lenient where an owner must not be: an event type that is not known here is skipped and counted, a value
+that cannot be read becomes a `Broken` marker in its group's history. Tombstones are skipped: the event before each
+says all. What is not ours to read at all is an error: LogTooNew, and any LogError.
+"""
+
+from collections import defaultdict
+from collections.abc import Callable
+
+from events.codec import decode
+from events.events import CoordinatorElected, PartitionEvent
+from events.ids import GroupId
+from events.keys import EntityKind, RecordKey, decode_key
+from events.log.base import EventLog
+from events.partitioner import partition_for
+from events.projector import FORMAT_LEVEL
+from events.records import BrokenRecord, LogTooNew, StoredRecord, UndecodableKey, UnknownEventType
+from replay.history import Broken, Coordinated, Happened, History, Place, Prelude, Read, Unreadable, with_gaps
+
+Take = Callable[[GroupId | None, Read], None]
+"""Takes the next read; without a group it concerns all groups of its partition."""
+
+Watch = Callable[[int, int], None]
+"""Told how far the reading is: records done, records in all. Both count offsets, also those compacted away."""
+
+
+def unwatched(done: int, total: int) -> None:
+    """Nobody looks."""
+
+
+async def read_log(log: EventLog, take: Take, *, group: GroupId | None = None, watch: Watch = unwatched) -> None:
+    """Give everything in the log to `take`, partition by partition; for one group, what concerns it.
+
+    Raises LogTooNew, and what the log raises.
+    """
+    partitions = range(log.partitions) if group is None else [partition_for(group, log.partitions)]
+    ends = {partition: await log.end_offset(partition) for partition in partitions}
+    total, done = sum(ends.values()), 0
+    for partition, end in ends.items():
+        async for chunk in log.read(partition, end=end):
+            for record in chunk:
+                _read_record(record, take, group)
+            watch(done + chunk[-1].offset + 1 if chunk else done, total)
+        done += end
+
+
+async def read_histories(
+    log: EventLog, *, group: GroupId | None = None, watch: Watch = unwatched
+) -> dict[GroupId, History]:
+    """The history of each group of which anything can be read, or of the one group, if there is anything."""
+    reads: dict[GroupId, list[Read]] = {}
+    preludes: defaultdict[int, Prelude] = defaultdict(Prelude)
+    homes: defaultdict[int, list[GroupId]] = defaultdict(list)
+
+    def take(group_id: GroupId | None, read: Read) -> None:
+        partition = read.place.partition
+        if group_id is None:
+            preludes[partition].note(read)
+            for home in homes[partition]:
+                reads[home].append(read)
+            return
+        if group_id not in reads:
+            reads[group_id] = preludes[partition].reads
+            homes[partition].append(group_id)
+        reads[group_id].append(read)
+
+    await read_log(log, take, group=group, watch=watch)
+    return {
+        group_id: History(group_id=group_id, log=log.location, items=tuple(with_gaps(of_group)))
+        for group_id, of_group in reads.items()
+    }
+
+
+def _read_record(record: StoredRecord, take: Take, wanted: GroupId | None) -> None:
+    place = Place(partition=record.partition, offset=record.offset, timestamp_ms=record.timestamp_ms)
+    try:
+        key = decode_key(record.key)
+    except UndecodableKey as broken:
+        take(None, Broken(place=place, kind=Unreadable.UNDECODABLE_KEY, reason=broken.reason))
+        return
+    of_partition = key.kind is EntityKind.PARTITION
+    if record.value is None or not (of_partition or wanted is None or key.group_id == wanted):
+        return
+    take(None if of_partition else GroupId(key.group_id), _read_value(record.value, key, place))
+
+
+def _read_value(value: bytes, key: RecordKey, place: Place) -> Read:
+    of_partition = key.kind is EntityKind.PARTITION
+    try:
+        event = decode(value)
+    except UnknownEventType as unknown:
+        kind = Unreadable.COORDINATOR if of_partition else Unreadable.UNKNOWN_TYPE
+        return Broken(place=place, kind=kind, reason=unknown.reason)
+    except BrokenRecord as broken:
+        kind = Unreadable.COORDINATOR if of_partition else Unreadable.BROKEN
+        return Broken(place=place, kind=kind, reason=broken.reason)
+    if not isinstance(event, PartitionEvent):
+        return Happened(place=place, event=event)
+    if isinstance(event, CoordinatorElected) and event.format_level > FORMAT_LEVEL:
+        raise LogTooNew(
+            f"the event log has format level {event.format_level}, this version knows {FORMAT_LEVEL}: "
+            f"it was written by Muster {event.version}"
+        )
+    return Coordinated(place=place, event=event)

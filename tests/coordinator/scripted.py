@@ -1,0 +1,106 @@
+"""A small `Groups` that does what a test told it: keeps the commands it was given, replies at once or when told to."""
+
+from collections.abc import Callable, Mapping, Sequence
+from itertools import count
+
+from kio.schema.errors import ErrorCode
+
+from coordinator.cluster import declare_topic, new_cluster
+from coordinator.group.commands import AnyRequest, Heartbeat
+from coordinator.group.outcomes import Outcome
+from coordinator.service import Cancel, CommittedOffset, HeartbeatTicket, ListedGroup, ReplyTo, Service
+from events.ids import GroupId
+
+CLUSTER = new_cluster(
+    cluster_id="muster-test",
+    node_id=1,
+    host="127.0.0.1",
+    port=9092,
+    topics=[declare_topic("orders:3"), declare_topic("clicks:1")],
+)
+UUID_TEXT = "00000000-0000-4000-8000-000000000000"
+NOW_MS, NOW_WALL_MS = 5_000, 1_700_000_000_000
+
+
+class ScriptedTicket:
+    """Valid until `valid` is taken back; `touched` has the times at which a session was re-armed."""
+
+    def __init__(self) -> None:
+        self.valid = True
+        self.touched: list[int] = []
+
+    def accept(self, now_ms: int) -> bool:
+        if self.valid:
+            self.touched.append(now_ms)
+        return self.valid
+
+
+class ScriptedGroups:
+    """`outcome` makes a command's outcome; None parks it until `release`."""
+
+    def __init__(self, outcome: Callable[[AnyRequest], Outcome | None]) -> None:
+        self.outcome = outcome
+        self.commands: list[AnyRequest] = []
+        self.parked: list[tuple[AnyRequest, ReplyTo]] = []
+        self.tickets: list[ScriptedTicket] = []
+        self.gives_tickets = False
+        self.listed: Sequence[ListedGroup] | ErrorCode = ()
+        self.committed: Mapping[GroupId, Mapping[tuple[str, int], CommittedOffset]] = {}
+        self.committed_error: ErrorCode | None = None
+
+    def submit(self, command: AnyRequest, reply: ReplyTo) -> None:
+        self.commands.append(command)
+        outcome = self.outcome(command)
+        if outcome is None:
+            self.parked.append((command, reply))
+        else:
+            reply(outcome)
+
+    def release(self, outcome: Outcome) -> None:
+        """Reply to the command that was parked first."""
+        _, reply = self.parked.pop(0)
+        reply(outcome)
+
+    def heartbeat_ticket(self, _command: Heartbeat) -> HeartbeatTicket | None:
+        if not self.gives_tickets:
+            return None
+        self.tickets.append(ScriptedTicket())
+        return self.tickets[-1]
+
+    def list_groups(self) -> Sequence[ListedGroup] | ErrorCode:
+        return self.listed
+
+    def committed_offsets(self, group_id: GroupId) -> Mapping[tuple[str, int], CommittedOffset] | ErrorCode:
+        return self.committed.get(group_id, {}) if self.committed_error is None else self.committed_error
+
+
+class ManualTimers:
+    """Timers that pass when a test says so."""
+
+    def __init__(self) -> None:
+        self.pending: dict[int, tuple[int, Callable[[], None]]] = {}
+        self._numbers = count()
+
+    def call_later(self, delay_ms: int, callback: Callable[[], None]) -> Cancel:
+        number = next(self._numbers)
+        self.pending[number] = (delay_ms, callback)
+        return lambda: self.pending.pop(number, None) and None
+
+    def pass_all(self) -> None:
+        """Let all timers pass that there are now."""
+        for number in list(self.pending):
+            self.pending.pop(number)[1]()
+
+
+def new_service(groups: ScriptedGroups, timers: ManualTimers | None = None) -> Service:
+    """A service whose clocks stand still, and whose randomness is none."""
+    numbers = count(1)
+    return Service(
+        groups=groups,
+        cluster=CLUSTER,
+        monotonic_ms=lambda: NOW_MS,
+        wall_ms=lambda: NOW_WALL_MS,
+        new_uuid=lambda: UUID_TEXT,
+        new_request_id=lambda: next(numbers),
+        call_later=(timers or ManualTimers()).call_later,
+    )

@@ -1,0 +1,126 @@
+"""A relay in front of one broker that loses and forges answers, as networks and failing brokers do.
+
+What belongs here: frames relayed both ways, and the faults. It decodes no message: it finds an answer's error code by
+its place, and puts its own port wherever an answer names the broker's, so that clients stay with it.
+"""
+
+import asyncio
+import socket
+import struct
+from collections import deque
+from contextlib import suppress
+from enum import IntEnum
+
+HOST = "127.0.0.1"
+_SIZE = struct.Struct(">i")
+_NAME_LENGTH = struct.Struct(">h")
+
+
+class ApiKey(IntEnum):
+    """The kinds of requests that faults can be played on, with what stands before the topic in their answers."""
+
+    PRODUCE = 0
+    FETCH = 1
+
+    @property
+    def bytes_before_topic(self) -> int:
+        """Correlation id and number of topics; Fetch (v11): throttle time, error code and session id between them."""
+        return {ApiKey.PRODUCE: 8, ApiKey.FETCH: 18}[self]
+
+
+class BrokerProxy:
+    """Has its port from the start; relays between `start` and `stop`."""
+
+    def __init__(self, bootstrap: str) -> None:
+        host, _, port = bootstrap.rpartition(":")
+        self._broker = (host, int(port))
+        self._socket = socket.create_server((HOST, 0))
+        own_port: int = self._socket.getsockname()[1]
+        self.address = f"{HOST}:{own_port}"
+        named = _NAME_LENGTH.pack(len(host)) + host.encode()
+        self._broker_named, self._self_named = (named + _SIZE.pack(each) for each in (int(port), own_port))
+        self._relays: set[asyncio.Task[None]] = set()
+        self._server: asyncio.Server | None = None
+        self._losses: dict[int, float] = {}
+        self._forgeries: dict[int, deque[int]] = {}
+        self.requests: list[int] = []
+        """The API keys of the requests relayed, in order."""
+
+    async def start(self) -> None:
+        self._server = await asyncio.start_server(self._serve, sock=self._socket)
+
+    async def stop(self) -> None:
+        if self._server is not None:
+            self._server.close()
+        self._socket.close()
+        for relay in self._relays:
+            relay.cancel()
+        await asyncio.gather(*self._relays, return_exceptions=True)
+
+    def lose_answers(self, api_key: ApiKey, count: float) -> None:
+        """Cut the connection when the broker has answered, instead of passing on its next `count` answers."""
+        self._losses[api_key] = count
+
+    def forge_errors(self, api_key: ApiKey, *codes: int) -> None:
+        """Put these error codes into the next answers, one each, whatever the broker did and said."""
+        self._forgeries[api_key] = deque(codes)
+
+    async def _serve(self, down_reader: asyncio.StreamReader, down_writer: asyncio.StreamWriter) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        self._relays.add(task)
+        up_reader, up_writer = await asyncio.open_connection(*self._broker)
+        asked: deque[int] = deque()
+        try:
+            async with asyncio.TaskGroup() as group:
+                group.create_task(self._relay_requests(down_reader, up_writer, asked))
+                group.create_task(self._relay_answers(up_reader, down_writer, asked))
+        except* (ConnectionError, asyncio.IncompleteReadError, _Cut):
+            pass
+        finally:
+            self._relays.discard(task)
+            for writer in (down_writer, up_writer):
+                writer.close()
+                with suppress(ConnectionError):
+                    await writer.wait_closed()
+
+    async def _relay_requests(
+        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, asked: deque[int]
+    ) -> None:
+        while True:
+            frame = await _read_frame(reader)
+            (api_key,) = struct.unpack_from(">h", frame)
+            asked.append(api_key)
+            self.requests.append(api_key)
+            writer.writelines((_SIZE.pack(len(frame)), frame))
+            await writer.drain()
+
+    async def _relay_answers(
+        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, asked: deque[int]
+    ) -> None:
+        while True:
+            frame = (await _read_frame(reader)).replace(self._broker_named, self._self_named)
+            api_key = asked.popleft()
+            if self._losses.get(api_key, 0) > 0:
+                self._losses[api_key] -= 1
+                raise _Cut
+            if self._forgeries.get(api_key):
+                frame = _forged(frame, ApiKey(api_key), self._forgeries[api_key].popleft())
+            writer.writelines((_SIZE.pack(len(frame)), frame))
+            await writer.drain()
+
+
+class _Cut(Exception):
+    """A connection is to be cut."""
+
+
+async def _read_frame(reader: asyncio.StreamReader) -> bytes:
+    (size,) = _SIZE.unpack(await reader.readexactly(_SIZE.size))
+    return await reader.readexactly(size)
+
+
+def _forged(frame: bytes, api_key: ApiKey, code: int) -> bytes:
+    position = api_key.bytes_before_topic
+    (name_length,) = _NAME_LENGTH.unpack_from(frame, position)
+    position += _NAME_LENGTH.size + name_length + 8  # the number of partitions, and the partition
+    return frame[:position] + struct.pack(">h", code) + frame[position + 2 :]

@@ -1,0 +1,131 @@
+"""The event log in memory: the contract, and the faults that it plays for other tests."""
+
+import asyncio
+
+import pytest
+
+from events.log.base import AppendRefused, Deposed, EventLog, LogUnavailable
+from events.log.memory import MemoryEventLog, MemoryStorage
+from tests.events.log.contract import BATCH_BYTES_MAX, EventLogContract, flat, read_all, records_of, transition
+
+
+class MemoryFaults:
+    def lose_next_acknowledgement(self, log: EventLog) -> None:
+        assert isinstance(log, MemoryEventLog)
+        log.lose_next_acknowledgement()
+
+
+class MemoryLogStorage:
+    def __init__(self) -> None:
+        self.faults = MemoryFaults()
+        self._storage = MemoryStorage(partitions=3)
+
+    def make_log(self, *, read_only: bool = False, batch_bytes_max: int = BATCH_BYTES_MAX) -> MemoryEventLog:  # noqa: ARG002
+        return MemoryEventLog(self._storage, batch_bytes_max=batch_bytes_max)
+
+
+class TestMemoryEventLog(EventLogContract):
+    @pytest.fixture
+    def storage(self) -> MemoryLogStorage:
+        return MemoryLogStorage()
+
+
+@pytest.fixture
+async def log() -> MemoryEventLog:
+    log = MemoryEventLog(MemoryStorage(partitions=2), wall_ms=lambda: 1_000)
+    await log.open()
+    return log
+
+
+async def test_an_append_that_is_made_to_fail_stores_nothing(log: MemoryEventLog) -> None:
+    """The one after it is well again."""
+    writer = await log.claim(0)
+    log.fail_next_append()
+
+    with pytest.raises(LogUnavailable):
+        await writer.append([transition("failed")])
+    assert await read_all(log) == []
+
+    assert list(await writer.append([transition("stored")])) == [None]
+    assert records_of(await read_all(log)) == list(transition("stored"))
+
+
+async def test_a_lost_acknowledgement_is_lost_once(log: MemoryEventLog) -> None:
+    """The append that was not acknowledged is stored; the next is acknowledged."""
+    writer = await log.claim(0)
+    log.lose_next_acknowledgement()
+
+    with pytest.raises(LogUnavailable):
+        await writer.append([transition("unknown")])
+    assert list(await writer.append([transition("known")])) == [None]
+
+    assert records_of(await read_all(log)) == flat([transition("unknown"), transition("known")])
+
+
+async def test_transitions_are_refused_by_the_limit_asked_for(log: MemoryEventLog) -> None:
+    """Only in the next append, and only those over it."""
+    writer = await log.claim(0)
+    small, large = transition("s", records=1), transition("large", records=10)
+    log.refuse_in_next_append(limit_bytes=50)
+
+    verdicts = list(await writer.append([small, large]))
+
+    assert verdicts == [None, AppendRefused(size_bytes=sum(len(r.key) + len(r.value or b"") for r in large), limit_bytes=50)]
+    assert list(await writer.append([large])) == [None]
+    assert records_of(await read_all(log)) == flat([small, large])
+
+
+async def test_withheld_acknowledgements_come_when_they_are_released(log: MemoryEventLog) -> None:
+    """What is stored can be seen before its writer is told so."""
+    writer = await log.claim(0)
+    release = log.hold_acknowledgements()
+    appending = asyncio.create_task(writer.append([transition("held")]))
+    while await log.end_offset(0) == 0:
+        await asyncio.sleep(0)
+    assert not appending.done()
+
+    release.set()
+
+    assert list(await appending) == [None]
+    assert list(await writer.append([transition("next")])) == [None]
+
+
+async def test_a_writer_deposed_while_its_acknowledgement_is_withheld_was_stored(log: MemoryEventLog) -> None:
+    """The claim came after the append: it is there, in front of the fence record."""
+    other = MemoryEventLog(log.storage)
+    await other.open()
+    old = await log.claim(0)
+    release = log.hold_acknowledgements()
+    appending = asyncio.create_task(old.append([transition("held")]))
+    while await log.end_offset(0) == 0:
+        await asyncio.sleep(0)
+
+    new = await other.claim(0)
+    await new.append([transition("fence")])
+    release.set()
+
+    assert list(await appending) == [None]
+    with pytest.raises(Deposed):
+        await old.append([transition("late")])
+    assert records_of(await read_all(log)) == flat([transition("held"), transition("fence")])
+
+
+async def test_records_are_stamped_by_the_clock_that_was_given(log: MemoryEventLog) -> None:
+    """A simulation has a clock of its own."""
+    await (await log.claim(0)).append([transition("a")])
+
+    assert {stored.timestamp_ms for stored in await read_all(log)} == {1_000}
+
+
+async def test_a_log_that_is_not_open_is_unavailable() -> None:
+    """Neither before opening nor after closing."""
+    log = MemoryEventLog()
+    with pytest.raises(LogUnavailable):
+        await log.claim(0)
+    await log.open()
+    writer = await log.claim(0)
+    await log.close()
+    with pytest.raises(LogUnavailable):
+        await writer.append([transition("a")])
+    with pytest.raises(LogUnavailable):
+        await read_all(log)

@@ -1,0 +1,386 @@
+"""Histories written by hand: a small builder that makes the typed events of a group, one transition at a time.
+
+It knows the shape of transitions (member events, then an event on the group's own key) and nothing of the rules, so
+that a test can also tell histories that the rules of today would not make.
+"""
+
+import struct
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from events.causes import Cause
+from events.codec import records_of
+from events.events import (
+    AnyEvent,
+    AnyMemberEvent,
+    AnyPartitionEvent,
+    CoordinatorElected,
+    CoordinatorPaused,
+    CoordinatorReady,
+    CoordinatorStopped,
+    GroupAdvanced,
+    GroupCreated,
+    GroupDeleted,
+    GroupEmptied,
+    GroupStabilized,
+    JoinPhaseCompleted,
+    JoinRefused,
+    MemberAssigned,
+    MemberFenced,
+    MemberJoined,
+    MemberRejoined,
+    MemberRemoved,
+    PartitionEvent,
+    RebalanceStarted,
+    StaticMemberReplaced,
+    Why,
+)
+from events.evolve import evolve
+from events.ids import GroupId, GroupInstanceId, MemberId
+from events.records import Record, StoredRecord, Transition
+from events.state import NO_GENERATION, Group, GroupState, Member, Protocol, new_group
+from replay.history import Coordinated, Happened, History, Place, Read, with_gaps
+
+BEGIN_MS = 1_795_226_400_000
+"""2026-11-21T02:00:00Z."""
+
+Assignment = Mapping[str, Sequence[int]]
+
+
+def assignment_bytes(assignment: Assignment) -> bytes:
+    """A ConsumerProtocolAssignment, version 0."""
+    encoded = struct.pack(">hi", 0, len(assignment))
+    for topic, partitions in assignment.items():
+        name = topic.encode()
+        encoded += struct.pack(f">h{len(name)}si", len(name), name, len(partitions))
+        encoded += struct.pack(f">{len(partitions)}i", *partitions)
+    return encoded + struct.pack(">i", -1)
+
+
+def uuid_of(number: int) -> str:
+    return f"{number:08x}-0000-4000-8000-000000000000"
+
+
+class Script:
+    """A group's history in the making. Times move by `wait`; everything else happens at once."""
+
+    def __init__(self, group_id: str = "orders", *, partition: int = 3, begin_ms: int = BEGIN_MS) -> None:
+        self.group_id = GroupId(group_id)
+        self.partition = partition
+        self.now_ms = begin_ms
+        self.owner = "coordinator-a:100"
+        self.epoch = 0
+        self.group: Group = new_group(self.group_id, incarnation=begin_ms, wall_ms=begin_ms)
+        self.transitions: list[tuple[int, tuple[AnyEvent | AnyPartitionEvent, ...]]] = []
+        self._ids = 0
+
+    # ---- the clock, the coordinator -------------------------------------------------------------
+
+    def wait(self, ms: int) -> "Script":
+        self.now_ms += ms
+        return self
+
+    def coordinator(self, owner: str, *, took_ms: int = 800) -> "Script":
+        """A process takes the partition over."""
+        self.owner = owner
+        self.epoch += 1
+        self._append(
+            CoordinatorElected(
+                **self._partition(),
+                elected_ms=self.now_ms,
+                version="0.1.0",
+                format_level=1,
+                settings={"group.initial.rebalance.delay.ms": "3000"},
+            )
+        )
+        self.wait(took_ms)
+        self._append(
+            CoordinatorReady(
+                **self._partition(),
+                ready_ms=self.now_ms,
+                took_ms=took_ms,
+                events_read=len(self.transitions),
+                groups=1,
+                members=len(self.group.members),
+                incarnation_max=self.group.incarnation,
+            )
+        )
+        return self
+
+    def stopped(self) -> "Script":
+        self._append(CoordinatorStopped(**self._partition(), stopped_ms=self.now_ms))
+        return self
+
+    def paused(self, late_ms: int) -> "Script":
+        sessions = len(self.group.members)
+        self._append(CoordinatorPaused(**self._partition(), paused_ms=self.now_ms, late_ms=late_ms, sessions=sessions))
+        return self
+
+    def _partition(self) -> dict[str, Any]:
+        return {"partition": self.partition, "owner_epoch": self.epoch, "owner": self.owner}
+
+    # ---- members --------------------------------------------------------------------------------
+
+    def member(
+        self,
+        name: str,
+        *,
+        static: bool = True,
+        host: str = "/10.0.0.7",
+        client_id: str = "rdkafka",
+        session_ms: int = 45_000,
+    ) -> Member:
+        """A member that is not in the group yet."""
+        self._ids += 1
+        stem = name if static else client_id
+        return Member(
+            member_id=MemberId(f"{stem}-{uuid_of(self._ids)}"),
+            group_instance_id=GroupInstanceId(name) if static else None,
+            client_id=client_id,
+            client_host=host,
+            principal="User:billing",
+            session_timeout_ms=45_000,
+            rebalance_timeout_ms=300_000,
+            protocols=(Protocol(name="range", metadata=b"\x00\x01"),),
+            assignment=b"",
+            assigned_generation_id=NO_GENERATION,
+            joined_ms=self.now_ms,
+        )
+
+    def joined(self, member: Member, *, reason: str | None = None) -> AnyMemberEvent:
+        cause = Cause.NEW_DYNAMIC_MEMBER if member.group_instance_id is None else Cause.NEW_STATIC_MEMBER
+        return MemberJoined(**self._member(member), why=self.why(cause, member, reason=reason))
+
+    def rejoined(self, member: Member, cause: Cause = Cause.REJOINED) -> AnyMemberEvent:
+        return MemberRejoined(**self._member(member), why=self.why(cause, member))
+
+    def replaced(self, name: str, cause: Cause, *, host: str = "/10.0.0.7") -> AnyMemberEvent:
+        """A new process with the instance id of a member."""
+        old = self.group.members[self.group.instances[GroupInstanceId(name)]]
+        fresh = self.member(name, host=host)
+        new = msgspec.structs.replace(old, member_id=fresh.member_id, client_host=host)
+        return StaticMemberReplaced(
+            **self._member(new),
+            replaced_member_id=old.member_id,
+            replaced_client_id=old.client_id,
+            replaced_client_host=old.client_host,
+            why=self.why(cause, new),
+        )
+
+    def removed(
+        self, member: Member, cause: Cause, *, silent_ms: int = 0, reason: str | None = None, request: bool = False
+    ) -> AnyMemberEvent:
+        why = self.why(cause, member, reason=reason) if request else self.why_of_timer(cause, member)
+        return MemberRemoved(
+            **self._member(member, last_seen_ms=self.now_ms - silent_ms, longest_silence_ms=min(silent_ms, 3_200)),
+            why=why,
+        )
+
+    def _member(
+        self, member: Member, *, last_seen_ms: int | None = None, longest_silence_ms: int = 0
+    ) -> dict[str, Any]:
+        return {
+            **self._head(),
+            "member": member,
+            "last_seen_ms": self.now_ms if last_seen_ms is None else last_seen_ms,
+            "longest_silence_ms": longest_silence_ms,
+        }
+
+    def why(self, cause: Cause, member: Member | None = None, *, reason: str | None = None) -> Why:
+        """Of a request."""
+        return Why(
+            cause=cause,
+            member_id=member.member_id if member else None,
+            group_instance_id=member.group_instance_id if member else None,
+            client_id=member.client_id if member else "adminclient-1",
+            client_host=member.client_host if member else "/10.0.0.99",
+            principal="User:billing",
+            api_key=11,
+            api_version=9,
+            client_reason=reason,
+            arrived_ms=self.now_ms,
+            decided_ms=self.now_ms,
+        )
+
+    def why_of_timer(self, cause: Cause, member: Member | None = None) -> Why:
+        return Why(
+            cause=cause,
+            member_id=member.member_id if member else None,
+            group_instance_id=member.group_instance_id if member else None,
+            client_id=member.client_id if member else None,
+            client_host=member.client_host if member else None,
+            principal=member.principal if member else None,
+            arrived_ms=self.now_ms,
+            decided_ms=self.now_ms,
+        )
+
+    # ---- transitions ----------------------------------------------------------------------------
+
+    def created(self) -> "Script":
+        return self.transition(self._of_group(GroupCreated, why=self.why(Cause.GROUP_CREATED)))
+
+    def advanced(self, *members: AnyMemberEvent) -> "Script":
+        return self.transition(*members, self._of_group(GroupAdvanced, why=members[-1].why))
+
+    def start(self, *members: AnyMemberEvent, why: Why | None = None, timeout_ms: int = 300_000) -> "Script":
+        return self.transition(*members, self.started(why or members[0].why, timeout_ms=timeout_ms))
+
+    def started(self, why: Why, *, timeout_ms: int = 300_000) -> RebalanceStarted:
+        fields = (
+            {"assigned_generation_id": NO_GENERATION} if self.group.state is GroupState.COMPLETING_REBALANCE else {}
+        )
+        started: RebalanceStarted = self._of_group(
+            RebalanceStarted, timeout_ms=timeout_ms, why=why, enter=GroupState.PREPARING_REBALANCE, **fields
+        )
+        return started
+
+    def complete(
+        self,
+        *members: AnyMemberEvent,
+        cause: Cause = Cause.ALL_JOINED,
+        leader: Member | None = None,
+        absent: Sequence[Member] = (),
+    ) -> "Script":
+        """The join phase ends; the leader is the given one, or the one before, or the first of those who are there."""
+        after = evolve(self.group, members)
+        leader_id = leader.member_id if leader else self.group.leader_id
+        if leader_id not in after.members:
+            leader_id = min(after.members.values(), key=lambda member: member.joined_ms).member_id
+        return self.transition(
+            *members,
+            self._of_group(
+                JoinPhaseCompleted,
+                absent=tuple(member.member_id for member in absent),
+                timed_out=cause is Cause.JOIN_PHASE_TIMED_OUT,
+                why=self.why_of_timer(cause),
+                enter=GroupState.COMPLETING_REBALANCE,
+                generation_id=self.group.generation_id + 1,
+                protocol_type="consumer",
+                protocol_name="range",
+                leader_id=leader_id,
+            ),
+        )
+
+    def stabilize(self, assignments: Mapping[str, Assignment | bytes]) -> "Script":
+        """The leader's assignment arrives; by instance id or member id."""
+        leader = self.group.members[self.group.leader_id or MemberId("")]
+        generation_id = self.group.generation_id
+        why = self.why(Cause.ASSIGNMENT_RECEIVED, leader)
+        events = []
+        for member in self.group.members.values():
+            given = assignments.get(member.group_instance_id or member.member_id, {})
+            encoded = given if isinstance(given, bytes) else assignment_bytes(given)
+            assigned = msgspec.structs.replace(member, assignment=encoded, assigned_generation_id=generation_id)
+            events.append(MemberAssigned(**self._member(assigned), why=why))
+        stabilized = self._of_group(
+            GroupStabilized, why=why, enter=GroupState.STABLE, assigned_generation_id=generation_id
+        )
+        return self.transition(*events, stabilized)
+
+    def emptied(self, *members: AnyMemberEvent, cause: Cause = Cause.ALL_JOINED) -> "Script":
+        return self.transition(
+            *members,
+            self._of_group(
+                GroupEmptied,
+                why=self.why_of_timer(cause),
+                enter=GroupState.EMPTY,
+                generation_id=self.group.generation_id + 1,
+                protocol_name=None,
+                leader_id=None,
+                assigned_generation_id=NO_GENERATION,
+            ),
+        )
+
+    def deleted(self) -> "Script":
+        return self.transition(self._of_group(GroupDeleted, why=self.why(Cause.GROUP_DELETED), enter=GroupState.DEAD))
+
+    def made_anew(self) -> "Script":
+        """The next event belongs to a new life of the group id."""
+        self.group = new_group(self.group_id, incarnation=self.now_ms, wall_ms=self.now_ms)
+        return self
+
+    def refused(self, member: Member, error_code: int, cause: Cause, *, suppressed: int = 0) -> "Script":
+        why = self.why(cause, member)
+        return self.transition(self._of_group(JoinRefused, error_code=error_code, suppressed=suppressed, why=why))
+
+    def fenced(self, sender: Member, current: Member, *, suppressed: int = 0) -> "Script":
+        return self.transition(
+            self._of_group(
+                MemberFenced,
+                error_code=82,
+                current_member_id=current.member_id,
+                current_client_id=current.client_id,
+                current_client_host=current.client_host,
+                suppressed=suppressed,
+                why=self.why(Cause.INSTANCE_FENCED, sender),
+            )
+        )
+
+    def transition(self, *events: AnyEvent) -> "Script":
+        """Number the events, apply them, keep them."""
+        first = self.group.seq + 1
+        numbered = tuple(msgspec.structs.replace(event, seq=first + position) for position, event in enumerate(events))
+        self.group = evolve(self.group, numbered)
+        self._append(*numbered)
+        return self
+
+    def _append(self, *events: AnyEvent | AnyPartitionEvent) -> None:
+        self.transitions.append((self.now_ms, events))
+
+    def _head(self) -> dict[str, Any]:
+        return {
+            "group_id": self.group_id,
+            "incarnation": self.group.incarnation,
+            "seq": 0,
+            "owner_epoch": self.epoch,
+        }
+
+    def _of_group(self, event_type: Any, *, enter: GroupState | None = None, why: Why, **fields: Any) -> Any:
+        image = self.group.image
+        names = image.__struct_fields__
+        changes = {name: fields.pop(name) for name in list(fields) if name in names}
+        if enter is not None:
+            changes.update(state=enter, previous_state=image.state, state_since_ms=self.now_ms)
+        return event_type(**self._head(), group=msgspec.structs.replace(image, **changes), why=why, **fields)
+
+    # ---- what comes of it -----------------------------------------------------------------------
+
+    def of(self, name: str) -> Member:
+        """A member by instance id, or by the beginning of its member id."""
+        for member in self.group.members.values():
+            if member.group_instance_id == name or member.member_id.startswith(name):
+                return member
+        raise KeyError(name)
+
+    @property
+    def reads(self) -> list[Read]:
+        """The events as a log yields them, one offset each."""
+        reads: list[Read] = []
+        for timestamp_ms, events in self.transitions:
+            for event in events:
+                place = Place(partition=self.partition, offset=len(reads), timestamp_ms=timestamp_ms)
+                if isinstance(event, PartitionEvent):
+                    reads.append(Coordinated(place=place, event=event))
+                else:
+                    reads.append(Happened(place=place, event=event))
+        return reads
+
+    def history(self, *, reads: Iterable[Read] | None = None) -> History:
+        items = with_gaps(self.reads if reads is None else reads)
+        return History(group_id=self.group_id, log="memory", items=tuple(items))
+
+    def stored_transitions(self) -> list[Transition]:
+        """As a coordinator appends them."""
+        return [records_of(events) for _, events in self.transitions]
+
+    def stored_records(self) -> list[StoredRecord]:
+        """As a log keeps them."""
+        flat: list[tuple[int, Record]] = [
+            (timestamp_ms, record) for timestamp_ms, events in self.transitions for record in records_of(events)
+        ]
+        return [
+            StoredRecord(self.partition, offset, timestamp_ms, record.key, record.value)
+            for offset, (timestamp_ms, record) in enumerate(flat)
+        ]
