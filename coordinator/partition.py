@@ -42,13 +42,15 @@ from events.codec import records_of
 from events.events import CoordinatorPaused
 from events.ids import GroupId
 from events.log.base import AppendRefused
+from events.records import Transition
 from events.state import Group
 
 log = structlog.get_logger(__name__)
 
 ReplyTo = Callable[[Outcome], None]
 
-RETRY_REFUSED_DEADLINE_MS = 1_000
+RETRY_DEADLINE_MS = 1_000
+"""A deadline whose decision failed is not tried again at once, and for ever."""
 
 
 class Waiting(msgspec.Struct, frozen=True, eq=False):
@@ -68,6 +70,7 @@ class Slot(msgspec.Struct, kw_only=True, eq=False):
     busy: bool = False
     version: int = 0
     one_by_one: int = 0
+    no_deadline_before_ms: int = 0
 
 
 class Ticket(msgspec.Struct, frozen=True, eq=False):
@@ -194,21 +197,21 @@ class Partition:
     def _decide(self, slot: Slot, commands: list[AnyCommand]) -> None:
         group, soft = slot.group, slot.soft
         decisions: list[Decision] = []
+        transition: Transition = ()
         for command in commands:
-            decision = self._decide_one(command, group, soft)
+            decision, records = self._decide_one(slot, command, group, soft)
+            transition += records
             if decision.heard is not None and isinstance(command, Request):
                 decision.heard.touch(command.caller.arrived_ms)
             group, soft = decision.group, decision.soft
             decisions.append(decision)
-        events = [event for decision in decisions for event in decision.events]
         offsets = tuple(d.offsets for d in decisions if d.offsets is not None and _changes(d))
-        if not events and not offsets:
+        if not transition and not offsets:
             self._take_effect(slot, decisions)
             return
         slot.busy = True
-        if events:
+        if transition:
             slot.version += 1
-            self._incarnation_max = max(self._incarnation_max, events[-1].incarnation)
 
         def settled(refused: AppendRefused | None) -> None:
             slot.busy = False
@@ -220,17 +223,25 @@ class Partition:
                 self._refused(slot, commands, refused)
             self._drain(slot)
 
-        self._outbox.submit(Unit(transition=records_of(events), offsets=offsets, settled=settled))
+        self._outbox.submit(Unit(transition=transition, offsets=offsets, settled=settled))
 
-    def _decide_one(self, command: AnyCommand, group: Group | None, soft: Soft) -> Decision:
+    def _decide_one(
+        self, slot: Slot, command: AnyCommand, group: Group | None, soft: Soft
+    ) -> tuple[Decision, Transition]:
         try:
-            return decide(command, group, soft, self._moment(), self._settings)
+            decision = decide(command, group, soft, self._moment(), self._settings)
+            records = records_of(decision.events)
         except Exception:
             # A bug of ours. Rules change nothing but the decision they were about to return, so nothing is half
             # done: the sender gets UNKNOWN_SERVER_ERROR and everybody else is served on, as in Kafka (G24).
             log.exception("a rule failed", group_id=command.group_id, command=repr(command))
+            if isinstance(command, Deadline):
+                slot.no_deadline_before_ms = self._clock.monotonic_ms() + RETRY_DEADLINE_MS
             replies = failed(command, ErrorCode.unknown_server_error)
-            return Decision(replies=replies, group=group, soft=soft)
+            return Decision(replies=replies, group=group, soft=soft), ()
+        if decision.events:
+            self._incarnation_max = max(self._incarnation_max, decision.events[-1].incarnation)
+        return decision, records
 
     def _take_effect(self, slot: Slot, decisions: list[Decision]) -> None:
         last = decisions[-1]
@@ -261,7 +272,7 @@ class Partition:
             slot.queue.appendleft(rejected)
             slot.one_by_one += 1
         elif isinstance(command, Deadline):
-            self._deadlines.schedule(slot.group_id, self._clock.monotonic_ms() + RETRY_REFUSED_DEADLINE_MS)
+            slot.no_deadline_before_ms = self._clock.monotonic_ms() + RETRY_DEADLINE_MS
         else:
             self._release(failed(command, error))
 
@@ -283,7 +294,7 @@ class Partition:
     # ---- deadlines -----------------------------------------------------------------------------------
 
     def _schedule(self, slot: Slot) -> None:
-        self._deadlines.schedule(slot.group_id, slot.soft.next_deadline_ms())
+        self._deadlines.schedule(slot.group_id, max(slot.soft.next_deadline_ms(), slot.no_deadline_before_ms))
 
     def _deadline_came(self, group_id: GroupId, now_ms: int) -> None:
         slot = self._slots.get(group_id)

@@ -9,7 +9,6 @@ import asyncio
 from collections.abc import Callable, Mapping, Sequence
 
 import structlog
-from events.partitioner import partition_for
 from kio.schema.errors import ErrorCode
 from tenacity import AsyncRetrying, RetryCallState, retry_if_exception_type, wait_exponential_jitter
 
@@ -24,6 +23,7 @@ from coordinator.partition import ReplyTo, Ticket, loading_reply
 from coordinator.service import CommittedOffset, ListedGroup
 from events.ids import GroupId
 from events.log.base import Deposed, EventLog, LogError, LogUnavailable
+from events.partitioner import partition_for
 from events.records import EventsError
 
 log = structlog.get_logger(__name__)
@@ -114,7 +114,7 @@ class Runtime:
 
         attempts = AsyncRetrying(
             retry=retry_if_exception_type(LogUnavailable),
-            wait=wait_exponential_jitter(initial=0.1, max=5),
+            wait=wait_exponential_jitter(multiplier=0.1, max=5),
             before_sleep=report,
         )
         try:

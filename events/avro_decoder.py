@@ -1,18 +1,17 @@
 """Makes decoders: each writer schema becomes straight-line Python that builds the typed event directly.
 
-What belongs here: Avro's binary encoding and schema resolution. This module knows no event and no registry
+What belongs here: reading Avro's binary encoding, and schema resolution. This module knows no event and no registry
 (`codec.py`) and reads nothing but its arguments.
 
-How it works: `decoder_source` walks the schema and writes one function with no loop but those of arrays and maps;
-`compile_decoder` executes it once. Resolution happens while writing, by name, so it costs nothing while reading: a
-field that the class does not have is read past; a field that the writer did not have becomes the default it has in the
-newest schema of the event; a string that stands for an enumeration becomes its `UNKNOWN` when it is not a value of it.
+How it works: `decoder_source` walks the schema and writes one function with no loops but those of arrays and maps;
+`compile_decoder` executes it once. Resolution happens while it is written, by name, so it costs nothing later: a field
+that the class does not have is read past; a field that the writer did not have becomes the default it has in the newest
+schema of the event; a string that stands for an enumeration becomes its `UNKNOWN` when it is no value of it.
 
 What the schema `{group_id: string, seq: long, why: {cause: string, member_id: null | string}}` becomes:
 
     def decode(data):
         pos = 10
-
         n = data[pos]
         pos += 1
         if n & 129:
@@ -20,34 +19,39 @@ What the schema `{group_id: string, seq: long, why: {cause: string, member_id: n
         end = pos + (n >> 1)
         group_id = data[pos:end].decode()
         pos = end
-
         n = data[pos]
         pos += 1
         if n > 127:
             seq, pos = read_long(data, pos, n)
         else:
             seq = (n >> 1) ^ -(n & 1)
-
-        (why__cause like group_id, with `why__cause = value_of_Cause(data[pos:end].decode(), unknown_Cause)`)
-
-        n = data[pos]
-        pos += 1
-        if n == 0:
-            why__member_id = None
-        elif n == 2:
-            (like group_id)
-        else:
-            raise BrokenRecord('why.member_id: no branch of the union has the index byte %d' % n)
-        why = Why(cause=why__cause, member_id=why__member_id)
-
-        if pos != len(data):
-            raise BrokenRecord(...)
+        start = pos
+        tail, why = latest[0]
+        if data[pos:] != tail:
+            (n, pos, end as for group_id)
+            why__cause = value_of_Cause(data[pos:end].decode(), unknown_Cause)
+            pos = end
+            n = data[pos]
+            pos += 1
+            if n == 0:
+                why__member_id = None
+            elif n == 2:
+                (why__member_id as group_id)
+            else:
+                raise BrokenRecord('why.member_id: no branch of the union has the index byte %d' % n)
+            why = Why(cause=why__cause, member_id=why__member_id)
+            if pos != len(data):
+                raise BrokenRecord('the value has %d bytes, but its fields end at byte %d' % (len(data), pos))
+            latest[0] = data[start:], why
         return GroupCreated(group_id=group_id, seq=seq, why=why)
 
-A first byte with bit 0 or bit 7 set (`n & 129`) is a negative or a longer number, so one test sends both to the slow
-path in `varints.py`. A slice past the end is short without complaint; then `pos` is past the end, and either the next
-index or the last comparison finds it. Hence a decoder raises IndexError, UnicodeDecodeError or BrokenRecord on broken
-data, and `codec.py` makes one of the three.
+A first byte with bit 0 or bit 7 set (`n & 129`) begins a negative or a longer number, so one test sends both to the
+slow path in `varints.py`. A slice beyond the end is short without complaint; then `pos` is beyond the end, and either
+the next index or the last comparison finds it. So a decoder raises IndexError, UnicodeDecodeError or BrokenRecord on
+broken data, and `codec.py` makes one of the three.
+
+All events of a transition carry one and the same `why`, as their last field: when the rest of the value is, byte for
+byte, the last field of the value read before, it is not read again. That halves the work of a load.
 
 Only what our schemas use is supported; anything else is a ValueError when the decoder is made, never while it reads.
 """
@@ -64,6 +68,7 @@ from events.records import BrokenRecord
 from events.varints import read_block_count, read_int, read_length, read_long
 
 HEADER_BYTES = 10
+_OWN_VARIABLES = frozenset({"data", "pos", "n", "end", "start", "tail", "latest"})
 
 LatestTails = dict[str, list[tuple[bytes | None, Any]]]
 """By the schema of a last field that is a record: its bytes in the last value read, and what they became."""
@@ -93,7 +98,11 @@ def decoder_source(
 
 
 class _Lines:
-    """Writes one decoder, line by line."""
+    """Writes one decoder, line by line.
+
+    Each method adds the lines that read one value of the schema into the variable `name`. `info` is the type it is to
+    have in the class; None says that nobody wants it and it is read past.
+    """
 
     def __init__(self, newest: Schema) -> None:
         self.names: dict[str, Any] = {
@@ -106,26 +115,38 @@ class _Lines:
         self._newest = {record["name"]: record for record in records_in(expanded(newest))}
         self._lines: list[str] = []
         self._indent = 0
+        self._kinds: dict[str, tuple[Callable[[Schema, Any, str], None], tuple[type[inspect.Type], ...]]] = {
+            "int": (self._number, (inspect.IntType,)),
+            "long": (self._number, (inspect.IntType,)),
+            "boolean": (self._boolean, (inspect.BoolType,)),
+            "enum": (self._enum, (inspect.EnumType,)),
+            "bytes": (self._bytes, (inspect.BytesType,)),
+            "string": (self._string, (inspect.StrType, inspect.EnumType)),
+            "null": (self._null, (inspect.NoneType,)),
+            "union": (self._union, (inspect.Type,)),
+            "array": (self._array, (inspect.VarTupleType,)),
+            "map": (self._map, (inspect.DictType,)),
+            "record": (self._record, (inspect.StructType,)),
+        }
 
     def function(self, schema: Schema, info: inspect.StructType, latest: LatestTails) -> str:
         self._add("def decode(data):")
         self._indent += 1
         self._add(f"pos = {HEADER_BYTES}")
+        wanted = {field.name: field.type for field in info.fields}
         *fields, last = schema["fields"]
-        kinds = {field.name: field.type for field in info.fields}
         for field in fields:
-            self._value(field["type"], kinds.get(field["name"]), field["name"])
-        if isinstance(last["type"], dict) and last["type"]["type"] == "record":
-            self._tail(last["type"], kinds.get(last["name"]), last["name"], latest)
+            self._value(field["type"], wanted.get(field["name"]), field["name"])
+        if last["type"]["type"] == "record":
+            self._tail(last["type"], wanted.get(last["name"]), last["name"], latest)
         else:
-            self._value(last["type"], kinds.get(last["name"]), last["name"])
+            self._value(last["type"], wanted.get(last["name"]), last["name"])
             self._end()
         self._add(f"return {self._built(schema, info, '')}")
         return "\n".join(self._lines) + "\n"
 
     def _tail(self, schema: Schema, info: inspect.Type | None, name: str, latest: LatestTails) -> None:
-        """The last field, a record: taken over from the last value read when it has the same bytes."""
-        self.names["latest"] = latest.setdefault(json.dumps(schema, sort_keys=True), [(None, None)])
+        self.names["latest"] = latest.setdefault(json.dumps([schema, info is None]), [(None, None)])
         self._add("start = pos", f"tail, {name} = latest[0]", "if data[pos:] != tail:")
         self._indent += 1
         self._value(schema, info, name)
@@ -142,148 +163,119 @@ class _Lines:
     def _add(self, *lines: str) -> None:
         self._lines.extend("    " * self._indent + line for line in lines)
 
-    def _value(self, schema: Any, info: inspect.Type | None, name: str) -> None:
-        """Lines that read one value into the variable. An info of None: nobody wants it, read past it."""
-        kind = schema["type"] if isinstance(schema, dict) else "union" if isinstance(schema, list) else schema
-        if kind != "union" and isinstance(info, inspect.UnionType):
-            info = _without_none(info)
-        if kind not in _WRITERS:
+    def _value(self, schema: Schema, info: inspect.Type | None, name: str) -> None:
+        if name in _OWN_VARIABLES:
+            raise ValueError(f"{name}: a field cannot have this name, the decoder uses it for itself")
+        kind = schema["type"]
+        if kind not in self._kinds:
             raise ValueError(f"{_path(name)}: no decoder for the Avro type {kind!r}")
-        _WRITERS[kind](self, schema, info, name)
+        if kind != "union" and isinstance(info, inspect.UnionType):
+            info = inspect.NoneType() if kind == "null" else _without_none(info)
+        add_lines, fitting = self._kinds[kind]
+        if info is not None and not isinstance(info, fitting):
+            raise ValueError(f"{_path(name)}: the Avro type {kind!r} does not fit the class, which has {info}")
+        add_lines(schema, info, name)
 
-    def _expect(self, info: inspect.Type | None, name: str, *kinds: type[inspect.Type]) -> None:
-        if info is not None and not isinstance(info, kinds):
-            raise ValueError(f"{_path(name)}: the schema does not fit the class, which has {info}")
-
-    # Numbers and the like.
-
-    def _number(self, slow: str, name: str) -> None:
+    def _number(self, schema: Schema, _info: inspect.IntType | None, name: str) -> None:
         self._add(
             "n = data[pos]",
             "pos += 1",
             "if n > 127:",
-            f"    {name}, pos = {slow}(data, pos, n)",
+            f"    {name}, pos = read_{schema['type']}(data, pos, n)",
             "else:",
             f"    {name} = (n >> 1) ^ -(n & 1)",
         )
 
-    def _int(self, _schema: Any, info: inspect.Type | None, name: str) -> None:
-        self._expect(info, name, inspect.IntType)
-        self._number("read_int", name)
-
-    def _long(self, _schema: Any, info: inspect.Type | None, name: str) -> None:
-        self._expect(info, name, inspect.IntType)
-        self._number("read_long", name)
-
-    def _boolean(self, _schema: Any, info: inspect.Type | None, name: str) -> None:
-        self._expect(info, name, inspect.BoolType)
+    def _boolean(self, _schema: Schema, _info: inspect.BoolType | None, name: str) -> None:
         self._add(
             "n = data[pos]",
             "pos += 1",
             "if n > 1:",
-            f"    raise BrokenRecord('{_path(name)}: a boolean is %d' % n)",
+            f"    raise BrokenRecord('{_path(name)}: no boolean is the byte %d' % n)",
             f"{name} = n == 1",
         )
 
-    def _enum(self, schema: Any, info: inspect.Type | None, name: str) -> None:
-        self._expect(info, name, inspect.EnumType)
-        symbols = f"symbols_{schema['name']}"
-        members = info.cls if isinstance(info, inspect.EnumType) else str
-        self.names[symbols] = tuple(members(symbol) for symbol in schema["symbols"])
+    def _enum(self, schema: Schema, info: inspect.EnumType | None, name: str) -> None:
+        member = info.cls if info is not None else str
+        self.names[f"symbols_{schema['name']}"] = tuple(member(symbol) for symbol in schema["symbols"])
         self._add(
             "n = data[pos]",
             "pos += 1",
             f"if n & 1 or n >= {2 * len(schema['symbols'])}:",
             f"    raise BrokenRecord('{_path(name)}: no symbol has the index byte %d' % n)",
-            f"{name} = {symbols}[n >> 1]",
+            f"{name} = symbols_{schema['name']}[n >> 1]",
         )
 
-    def _index(self) -> None:
-        """Lines that read a length or an index into n, doubled as it is written."""
-        self._add("n = data[pos]", "pos += 1", "if n & 129:", "    n, pos = read_length(data, pos, n)")
+    def _null(self, _schema: Schema, _info: inspect.NoneType | None, name: str) -> None:
+        self._add(f"{name} = None")
 
-    # Bytes and strings.
+    def _bytes(self, _schema: Schema, _info: inspect.BytesType | None, name: str) -> None:
+        self._sized(name, "data[pos:end]")
 
-    def _bytes(self, _schema: Any, info: inspect.Type | None, name: str) -> None:
-        self._expect(info, name, inspect.BytesType)
-        self._index()
-        self._add("end = pos + (n >> 1)", f"{name} = data[pos:end]", "pos = end")
-
-    def _string(self, _schema: Any, info: inspect.Type | None, name: str) -> None:
-        self._expect(info, name, inspect.StrType, inspect.EnumType)
+    def _string(self, _schema: Schema, info: inspect.StrType | inspect.EnumType | None, name: str) -> None:
         text = "data[pos:end].decode()"
         if isinstance(info, inspect.EnumType):
             cls = info.cls
             self.names[f"value_of_{cls.__name__}"] = {member.value: member for member in cls}.get
             self.names[f"unknown_{cls.__name__}"] = cls["UNKNOWN"]
             text = f"value_of_{cls.__name__}({text}, unknown_{cls.__name__})"
-        self._index()
-        self._add("end = pos + (n >> 1)", f"{name} = {text}", "pos = end")
+        self._sized(name, text)
 
-    # What is made of others.
+    def _sized(self, name: str, taken: str) -> None:
+        self._add(
+            "n = data[pos]",
+            "pos += 1",
+            "if n & 129:",
+            "    n, pos = read_length(data, pos, n)",
+            "end = pos + (n >> 1)",
+            f"{name} = {taken}",
+            "pos = end",
+        )
 
-    def _null(self, _schema: Any, info: inspect.Type | None, name: str) -> None:
-        self._expect(info, name, inspect.NoneType)
-        self._add(f"{name} = None")
-
-    def _union(self, branches: Any, info: inspect.Type | None, name: str) -> None:
+    def _union(self, schema: Schema, info: inspect.Type | None, name: str) -> None:
         self._add("n = data[pos]", "pos += 1")
-        for index, branch in enumerate(branches):
-            wanted = info
-            if isinstance(info, inspect.UnionType):
-                wanted = inspect.NoneType() if branch == "null" else _without_none(info)
+        for index, branch in enumerate(schema["branches"]):
             self._add(f"{'elif' if index else 'if'} n == {index * 2}:")
             self._indent += 1
-            self._value(branch, wanted, name)
+            self._value(branch, info, name)
             self._indent -= 1
         self._add("else:", f"    raise BrokenRecord('{_path(name)}: no branch of the union has the index byte %d' % n)")
 
-    def _array(self, schema: Any, info: inspect.Type | None, name: str) -> None:
-        self._expect(info, name, inspect.VarTupleType)
-        wanted = info.item_type if isinstance(info, inspect.VarTupleType) else None
-        self._add(f"{name} = []")
-
+    def _array(self, schema: Schema, info: inspect.VarTupleType | None, name: str) -> None:
         def item() -> None:
-            self._value(schema["items"], wanted, f"{name}__item")
+            self._value(schema["items"], info.item_type if info else None, f"{name}__item")
             self._add(f"{name}.append({name}__item)")
 
+        self._add(f"{name} = []")
         self._blocks(item)
         self._add(f"{name} = tuple({name})")
 
-    def _map(self, schema: Any, info: inspect.Type | None, name: str) -> None:
-        self._expect(info, name, inspect.DictType)
-        value = info.value_type if isinstance(info, inspect.DictType) else None
-        self._add(f"{name} = {{}}")
-
+    def _map(self, schema: Schema, info: inspect.DictType | None, name: str) -> None:
         def entry() -> None:
-            self._value("string", None, f"{name}__key")
-            self._value(schema["values"], value, f"{name}__value")
+            self._value({"type": "string"}, None, f"{name}__key")
+            self._value(schema["values"], info.value_type if info else None, f"{name}__value")
             self._add(f"{name}[{name}__key] = {name}__value")
 
+        self._add(f"{name} = {{}}")
         self._blocks(entry)
 
-    def _blocks(self, item: Callable[[], object]) -> None:
-        """Lines around those of one item of an array or a map, which come in counted blocks; the last is empty."""
-        self._block_count()
-        self._add("while n:")
+    def _blocks(self, item: Callable[[], None]) -> None:
+        """An array or a map: blocks of items, each with its count in front; the last is empty."""
+        count = ("n = data[pos]", "pos += 1", "if n & 129:", "    n, pos = read_block_count(data, pos, n)")
+        self._add(*count, "while n:")
         self._indent += 1
         self._add("for _ in range(n >> 1):")
         self._indent += 1
         item()
         self._indent -= 1
-        self._block_count()
+        self._add(*count)
         self._indent -= 1
 
-    def _block_count(self) -> None:
-        self._add("n = data[pos]", "pos += 1", "if n & 129:", "    n, pos = read_block_count(data, pos, n)")
-
-    def _record(self, schema: Any, info: inspect.Type | None, name: str) -> None:
-        self._expect(info, name, inspect.StructType)
-        kinds = {field.name: field.type for field in info.fields} if isinstance(info, inspect.StructType) else {}
+    def _record(self, schema: Schema, info: inspect.StructType | None, name: str) -> None:
+        wanted = {field.name: field.type for field in info.fields} if info else {}
         for field in schema["fields"]:
-            self._value(field["type"], kinds.get(field["name"]), f"{name}__{field['name']}")
-        if isinstance(info, inspect.StructType):
-            self._add(f"{name} = {self._built(schema, info, name + '__')}")
+            self._value(field["type"], wanted.get(field["name"]), f"{name}__{field['name']}")
+        self._add(f"{name} = {self._built(schema, info, name + '__') if info else None}")
 
     def _built(self, schema: Schema, info: inspect.StructType, prefix: str) -> str:
         """What builds the record of the variables with the prefix."""
@@ -296,29 +288,14 @@ class _Lines:
         )
         return f"{cls.__name__}({', '.join(arguments)})"
 
-    def _default(self, record: str, cls: type, field: str) -> str:
+    def _default(self, record: str, cls: type[msgspec.Struct], field: str) -> str:
         """A name for the default that the newest schema gives the field."""
-        fields = {field["name"]: field for field in self._newest[record]["fields"]} if record in self._newest else {}
-        if "default" not in fields.get(field, ()):
+        known = {known["name"]: known for known in self._newest.get(record, {"fields": ()})["fields"]}
+        if "default" not in known.get(field, ()):
             raise ValueError(f"{record}.{field}: the writer's schema lacks it, and the newest has no default for it")
         name = f"default_{record}_{field}"
-        self.names[name] = msgspec.convert(fields[field]["default"], get_type_hints(cls)[field])
+        self.names[name] = msgspec.convert(known[field]["default"], get_type_hints(cls)[field])
         return name
-
-
-_WRITERS: dict[str, Callable[[_Lines, Any, inspect.Type | None, str], None]] = {
-    "array": _Lines._array,
-    "boolean": _Lines._boolean,
-    "bytes": _Lines._bytes,
-    "enum": _Lines._enum,
-    "int": _Lines._int,
-    "long": _Lines._long,
-    "map": _Lines._map,
-    "null": _Lines._null,
-    "record": _Lines._record,
-    "string": _Lines._string,
-    "union": _Lines._union,
-}
 
 
 def _without_none(info: inspect.UnionType) -> inspect.Type:

@@ -75,7 +75,7 @@ class _Lines:
         parts = ["header"]
         for field in fields:
             parts += self._value(field["type"], f"event.{field['name']}", field["name"])
-        if isinstance(last["type"], dict) and last["type"]["type"] == "record":
+        if last["type"]["type"] == "record":
             parts += self._tail(last["type"], last["name"], latest)
         else:
             parts += self._value(last["type"], f"event.{last['name']}", last["name"])
@@ -84,7 +84,7 @@ class _Lines:
 
     def _tail(self, schema: Schema, name: str, latest: LatestValues) -> list[str]:
         """The last field, a record: its bytes are those of the last event written if it has the very same one."""
-        self.names["latest"] = latest.setdefault(json.dumps(schema, sort_keys=True), [(None, b"")])
+        self.names["latest"] = latest.setdefault(json.dumps(schema), [(None, b"")])
         self._add(f"{name} = event.{name}", "latest_value, tail = latest[0]", f"if {name} is not latest_value:")
         self._indent += 1
         self._add(f"tail = {_joined(self._fields(schema, name))}", f"latest[0] = {name}, tail")
@@ -94,9 +94,8 @@ class _Lines:
     def _add(self, *lines: str) -> None:
         self._lines.extend("    " * self._indent + line for line in lines)
 
-    def _value(self, schema: Any, source: str, name: str) -> list[str]:
-        kind = schema["type"] if isinstance(schema, dict) else "union" if isinstance(schema, list) else schema
-        match kind:
+    def _value(self, schema: Schema, source: str, name: str) -> list[str]:
+        match kind := schema["type"]:
             case "int" | "long":
                 return [f"write_{kind}({source})"]
             case "boolean":
@@ -110,7 +109,7 @@ class _Lines:
                 self._add(f"{name}__text = {source}.encode()")
                 return [f"write_long(len({name}__text))", f"{name}__text"]
             case "union":
-                return self._optional(schema, source, name)
+                return self._optional(schema["branches"], source, name)
             case "array" | "map":
                 return self._block(schema, source, name)
             case "record":
@@ -124,10 +123,11 @@ class _Lines:
             parts += self._value(field["type"], f"{name}.{field['name']}", f"{name}__{field['name']}")
         return parts
 
-    def _optional(self, branches: list[Any], source: str, name: str) -> list[str]:
-        if len(branches) != 2 or "null" not in branches:
-            raise ValueError(f"{name}: no encoder for the union {branches}")
-        null = branches.index("null")
+    def _optional(self, branches: list[Schema], source: str, name: str) -> list[str]:
+        kinds = [branch["type"] for branch in branches]
+        if len(kinds) != 2 or "null" not in kinds:
+            raise ValueError(f"{name}: no encoder for the union {kinds}")
+        null = kinds.index("null")
         self._add(f"{name} = {source}", f"if {name} is None:", f"    {name}__written = {write_long(null)!r}", "else:")
         self._indent += 1
         parts = self._value(branches[1 - null], name, name)
@@ -146,7 +146,7 @@ class _Lines:
         else:
             self._add(f"for {name}__key, {item} in {name}.items():")
             self._indent += 1
-            written = self._value("string", f"{name}__key", f"{name}__key")
+            written = self._value({"type": "string"}, f"{name}__key", f"{name}__key")
             written += self._value(schema["values"], item, item)
         self._add(f"{parts} += ({', '.join(written)},)")
         self._indent -= 1

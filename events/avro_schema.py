@@ -1,6 +1,8 @@
-"""Avro schemas as the makers of coders want them: every named type written out where it is used.
+"""Avro schemas as the makers of coders want them: one shape for every type, named types written out where they are used.
 
-Nothing here knows an event; a schema is the parsed JSON of an `.avsc` file.
+Nothing here knows an event. A schema is the parsed JSON of an `.avsc` file. In its expanded form every type is a
+dictionary: `"string"` has become `{"type": "string"}`, a union `{"type": "union", "branches": [...]}`, the name of a
+record or an enumeration its definition. Names are told apart without their namespace; all of ours have one.
 """
 
 from collections.abc import Iterator
@@ -9,13 +11,13 @@ from typing import Any
 Schema = dict[str, Any]
 
 
-def expanded(schema: Any, types: dict[str, Schema] | None = None) -> Any:
-    """The schema with every named type written out wherever it is used."""
+def expanded(schema: str | list[Any] | Schema, types: dict[str, Schema] | None = None) -> Schema:
+    """The schema in its expanded form; `types` are those defined before it."""
     types = {} if types is None else types
     if isinstance(schema, str):
-        return types.get(schema, schema)
+        return types.get(schema, {"type": schema})
     if isinstance(schema, list):
-        return [expanded(branch, types) for branch in schema]
+        return {"type": "union", "branches": [expanded(branch, types) for branch in schema]}
     whole = dict(schema)
     if "name" in schema:
         types[schema["name"]] = whole
@@ -27,15 +29,14 @@ def expanded(schema: Any, types: dict[str, Schema] | None = None) -> Any:
     return whole
 
 
-def records_in(schema: Any) -> Iterator[Schema]:
+def records_in(schema: Schema) -> Iterator[Schema]:
     """Every record in an expanded schema, itself included."""
-    if isinstance(schema, list):
-        for branch in schema:
-            yield from records_in(branch)
-    elif isinstance(schema, dict):
-        if schema["type"] == "record":
-            yield schema
-        for field in schema.get("fields", ()):
-            yield from records_in(field["type"])
-        for inner in ("items", "values"):
-            yield from records_in(schema.get(inner))
+    if schema["type"] == "record":
+        yield schema
+    for field in schema.get("fields", ()):
+        yield from records_in(field["type"])
+    for branch in schema.get("branches", ()):
+        yield from records_in(branch)
+    for inner in ("items", "values"):
+        if inner in schema:
+            yield from records_in(schema[inner])

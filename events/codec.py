@@ -12,7 +12,6 @@ known here), whatever its bytes.
 """
 
 from collections.abc import Callable, Iterable
-from typing import Any, cast
 
 from fastavro.schema import fingerprint, parse_schema, to_parsing_canonical_form
 

@@ -33,7 +33,7 @@ def read_long(data: bytes, pos: int, first: int) -> tuple[int, int]:
 def read_int(data: bytes, pos: int, first: int) -> tuple[int, int]:
     """A whole number of 32 bits, and the position behind it."""
     n, pos = read_long(data, pos, first)
-    if not -0x8000_0000 <= n <= 0x7FFF_FFFF:
+    if n > 0x7FFF_FFFF or n < -0x8000_0000:
         raise BrokenRecord(f"{n} is over 32 bits")
     return n, pos
 
@@ -80,6 +80,6 @@ def write_long(n: int) -> bytes:
 
 def write_int(n: int) -> bytes:
     """The number's bytes. Raises OverflowError when it is no int to a reader."""
-    if not -0x8000_0000 <= n <= 0x7FFF_FFFF:
+    if n > 0x7FFF_FFFF or n < -0x8000_0000:
         raise OverflowError(f"{n} is over 32 bits")
     return write_long(n)

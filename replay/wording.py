@@ -78,7 +78,7 @@ def cause_text(why: Why, actors: Sequence[Actor]) -> str:
     text = TEXTS[why.cause].format(member=_subject(why.cause, actors))
     if len(actors) > 1:
         text = text.replace(" was ", " were ", 1).replace("its ", "their ")
-    if why.cause is Cause.MEMBER_REMOVED_BY_ADMIN:
+    if why.cause is Cause.MEMBER_REMOVED_BY_ADMIN and why.client_id is not None:
         text += f", asked for by client {why.client_id} at {host(why.client_host or '')}"
     if why.client_reason:
         text += f'; the client says: "{why.client_reason}"'

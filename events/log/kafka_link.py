@@ -161,7 +161,8 @@ class KafkaLink:
 async def retried(attempt: Callable[[], Awaitable[T]], *, limit_ms: int) -> T:
     """What `attempt` returns, once it does so without TryAgain. Raises LogUnavailable when the limit ends first.
 
-    The pauses are random, up to 20 ms at first and 1 s later: a new leader is there within tens of milliseconds, or not for long.
+    The pauses are random, up to 20 ms at first and 1 s later: a new leader is there within tens of milliseconds, or
+    not for long.
     """
     reason = "no answer"
 

@@ -98,7 +98,8 @@ async def _offset(link: KafkaLink, topic: str, partition: int, timestamp: int) -
 async def _fetch(link: KafkaLink, topic: str, partition: int, position: int, end: int) -> _Fetched:
     # What is asked for is there and comes at once, or compaction has removed it: then the broker waits, looks a second
     # time, and answers with nothing.
-    request = FetchRequest(_LOOK_AGAIN_AFTER_MS, 1, FETCH_BYTES, _READ_UNCOMMITTED, [(topic, [(partition, position, FETCH_BYTES)])])
+    wanted = [(topic, [(partition, position, FETCH_BYTES)])]
+    request = FetchRequest(_LOOK_AGAIN_AFTER_MS, 1, FETCH_BYTES, _READ_UNCOMMITTED, wanted)
     response = await link.ask_leader(topic, partition, request, lane=_lane(topic, partition))
     fetched = _unpacked(link, response)
     if fetched.error not in {ErrorCode.none, ErrorCode.offset_out_of_range}:

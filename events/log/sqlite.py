@@ -24,9 +24,10 @@ from events.log.sqlite_trim import Trimmed
 from events.log.wall_clock import wall_clock_ms
 from events.records import StoredRecord, Transition
 
-_CLAIM = (
-    "INSERT INTO owners VALUES (?, 1) ON CONFLICT (partition) DO UPDATE SET epoch = epoch + 1 RETURNING epoch"
-)
+_BATCH_RECORDS = 200
+"""A chunk is over its limit by less than so many records."""
+
+_CLAIM = "INSERT INTO owners VALUES (?, 1) ON CONFLICT (partition) DO UPDATE SET epoch = epoch + 1 RETURNING epoch"
 _EPOCH = "SELECT epoch FROM owners WHERE partition = ?"
 _LAST_OFFSET = "SELECT offset FROM records WHERE partition = ? ORDER BY offset DESC LIMIT 1"
 _INSERT = "INSERT INTO records VALUES (?, ?, ?, ?, ?)"
@@ -80,9 +81,7 @@ class SqliteEventLog:
     async def open(self) -> None:
         """Raises LogMismatch, LogUnavailable, or LogTooNew (events.records)."""
         if self._read_only:
-            prepare = partial(
-                sqlite_schema.check, location=self.location, partitions=self._partitions_asked_for
-            )
+            prepare = partial(sqlite_schema.check, location=self.location, partitions=self._partitions_asked_for)
         else:
             prepare = partial(
                 sqlite_schema.prepare,
@@ -152,9 +151,7 @@ class SqliteLogWriter:
 
     async def append(self, transitions: Sequence[Transition]) -> Sequence[AppendRefused | None]:
         verdicts = [verdict_on(transition, self._batch_bytes_max) for transition in transitions]
-        accepted = [
-            transition for transition, verdict in zip(transitions, verdicts, strict=True) if verdict is None
-        ]
+        accepted = [transition for transition, verdict in zip(transitions, verdicts, strict=True) if verdict is None]
         await self._file.write(partial(_append, self._partition, self._epoch, self._wall_ms(), accepted))
         return verdicts
 
@@ -178,10 +175,7 @@ def _append(
     records = (record for transition in transitions for record in transition)
     connection.executemany(
         _INSERT,
-        (
-            (partition, offset, timestamp_ms, record.key, record.value)
-            for offset, record in enumerate(records, offset)
-        ),
+        ((partition, offset, timestamp_ms, record.key, record.value) for offset, record in enumerate(records, offset)),
     )
 
 
@@ -194,10 +188,9 @@ def _read_chunk(partition: int, start: int, end: int, connection: sqlite3.Connec
     rows = connection.execute(_READ, (partition, start, end, CHUNK_RECORDS_MAX))
     chunk: list[StoredRecord] = []
     size_bytes = 0
-    for offset, timestamp_ms, key, value in rows:
-        chunk.append(StoredRecord(partition, offset, timestamp_ms, key, value))
-        size_bytes += len(key) + len(value or b"")
-        if size_bytes >= CHUNK_BYTES_MAX:
-            rows.close()  # ends the read transaction
-            break
+    # By batches, since counting the bytes row by row costs a fifth of the reading.
+    while size_bytes < CHUNK_BYTES_MAX and (batch := rows.fetchmany(_BATCH_RECORDS)):
+        chunk += [StoredRecord(partition, *row) for row in batch]
+        size_bytes += sum([len(value or b"") for _, _, _, value in batch])
+    rows.close()  # ends the read transaction
     return chunk

@@ -135,7 +135,8 @@ class SqliteFile:
         if self._reading is None:
             raise LogUnavailable(f"the event log {self._path} is not open")
         loop = asyncio.get_running_loop()
-        return await loop.run_in_executor(self._reader, partial(_read, self._path, query, self._reading))
+        found: T = await loop.run_in_executor(self._reader, _read, self._path, query, self._reading)
+        return found
 
     def _commit_waiting(self, connection: sqlite3.Connection) -> None:
         group, self._waiting = self._waiting, []

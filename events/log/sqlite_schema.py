@@ -29,14 +29,14 @@ WAL_BYTES_KEPT = 64 * 1024 * 1024
 
 _TABLES = (
     "CREATE TABLE meta (name TEXT PRIMARY KEY, value NOT NULL) WITHOUT ROWID",
-    "CREATE TABLE records ("
-    " partition INTEGER NOT NULL, offset INTEGER NOT NULL, timestamp_ms INTEGER NOT NULL,"
-    " key BLOB NOT NULL, value BLOB, PRIMARY KEY (partition, offset)) WITHOUT ROWID",
+    """CREATE TABLE records (
+        partition INTEGER NOT NULL, offset INTEGER NOT NULL, timestamp_ms INTEGER NOT NULL,
+        key BLOB NOT NULL, value BLOB, PRIMARY KEY (partition, offset)) WITHOUT ROWID""",
     "CREATE TABLE owners (partition INTEGER PRIMARY KEY, epoch INTEGER NOT NULL)",
     "CREATE TABLE trimmed (partition INTEGER PRIMARY KEY, position INTEGER NOT NULL)",
-    "CREATE TABLE kept ("
-    " partition INTEGER NOT NULL, key BLOB NOT NULL, offset INTEGER NOT NULL,"
-    " PRIMARY KEY (partition, key)) WITHOUT ROWID",
+    """CREATE TABLE kept (
+        partition INTEGER NOT NULL, key BLOB NOT NULL, offset INTEGER NOT NULL,
+        PRIMARY KEY (partition, key)) WITHOUT ROWID""",
 )
 
 

@@ -7,23 +7,25 @@ the last time, and remembers in the table `kept` where the last record of each k
 * a tombstone does so, too, and is deleted itself.
 
 So a record is deleted only where a later one of its key, or a tombstone, has passed out of the window as well. That
-keeps one record more per key than compaction must, on purpose: what is left of the front is the whole state at the
-beginning of the window, so that state can be shown for every moment inside the window. And an append needs no index by key,
-which would cost it a third more: all that trimming needs to know it finds in the front itself.
+keeps up to one record more per key than compaction must, on purpose: what is left of the front is the whole state
+at the beginning of the window, so that the state can be shown for every moment inside the window. And an append
+needs no index by key, which would cost it a third more: what trimming needs to know it finds in the front itself.
 
 The last record of a partition stays whatever it is, since offsets are counted on from it. The file does not shrink:
 the pages that become free are used by the next appends.
 """
 
 import sqlite3
+from collections.abc import Iterator
 from functools import partial
+from itertools import takewhile
 
 import msgspec
 
 from events.log.sqlite_file import SqliteFile
 from events.log.sqlite_schema import Meta
 
-CHUNK_RECORDS = 500
+CHUNK_RECORDS = 200
 """Looked at in one transaction: a few ms, for which an append may have to wait."""
 
 CALL_RECORDS = 10_000
@@ -71,29 +73,32 @@ def _trim_chunk(partition: int, before_ms: int, connection: sqlite3.Connection) 
     row = connection.execute(_POSITION, (partition,)).fetchone()
     position = 0 if row is None else row[0]
     front = connection.execute(_FRONT, (partition, position, CHUNK_RECORDS)).fetchall()
-    looked_at = deleted = 0
-    for offset, timestamp_ms, key, is_tombstone in front:
-        if timestamp_ms >= before_ms:
-            break
-        deleted += _pass_out(connection, partition, offset, key, is_tombstone=bool(is_tombstone))
-        looked_at += 1
-        position = offset + 1
-    if looked_at:
-        connection.execute(_MOVE, (partition, position))
-    return Trimmed(looked_at=looked_at, deleted=deleted, more=looked_at == CHUNK_RECORDS)
+    passed = list(takewhile(lambda record: record[1] < before_ms, front))
+    if not passed:
+        return Trimmed(looked_at=0, deleted=0, more=False)
+    dead: list[int] = []
+    latest: dict[bytes, tuple[int, bool]] = {}
+    for offset, _, key, is_tombstone in passed:
+        if key in latest:
+            dead.append(latest[key][0])
+        latest[key] = (offset, bool(is_tombstone))
+    dead += _replace_kept(partition, latest, connection)
+    connection.executemany(_DELETE, [(partition, offset) for offset in dead])
+    connection.execute(_MOVE, (partition, passed[-1][0] + 1))
+    return Trimmed(looked_at=len(passed), deleted=len(dead), more=len(passed) == CHUNK_RECORDS)
 
 
-def _pass_out(
-    connection: sqlite3.Connection, partition: int, offset: int, key: bytes, *, is_tombstone: bool
-) -> int:
-    """One record has passed out of the window; the number of records deleted for it."""
-    deleted = 0
-    kept = connection.execute(_KEPT, (partition, key)).fetchone()
-    if kept is not None:
-        deleted += connection.execute(_DELETE, (partition, kept[0])).rowcount
-    if is_tombstone:
-        deleted += connection.execute(_DELETE, (partition, offset)).rowcount
-        connection.execute(_FORGET, (partition, key))
-    else:
-        connection.execute(_KEEP, (partition, key, offset))
-    return deleted
+def _replace_kept(
+    partition: int, latest: dict[bytes, tuple[int, bool]], connection: sqlite3.Connection
+) -> Iterator[int]:
+    """Keep these records (key: offset and whether it is a tombstone) from now on; the offsets of those to delete."""
+    for key, (offset, is_tombstone) in latest.items():
+        kept = connection.execute(_KEPT, (partition, key)).fetchone()
+        if kept is not None:
+            yield kept[0]
+        if not is_tombstone:
+            connection.execute(_KEEP, (partition, key, offset))
+            continue
+        yield offset
+        if kept is not None:
+            connection.execute(_FORGET, (partition, key))

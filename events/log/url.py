@@ -8,12 +8,16 @@
 The Kafka log is imported only when a URL asks for it: replaying a file needs no Kafka client.
 """
 
+import re
 from pathlib import Path
 from urllib.parse import SplitResult, unquote, urlsplit
 
 from events.log.base import EventLog, LogError
 from events.log.memory import MemoryEventLog, MemoryStorage
 from events.log.sqlite import SqliteEventLog
+
+_TOPIC = re.compile(r"[a-zA-Z0-9._-]{1,249}")
+"""Kafka's rule for names of topics."""
 
 FORMS = (
     "memory:",
@@ -59,11 +63,16 @@ def open_log(
             return _memory(url, parts, partitions)
         case "sqlite":
             path = _sqlite_path(url, parts)
-            return SqliteEventLog(
-                path, read_only=read_only, partitions=partitions, audit_window_ms=audit_window_ms
-            )
+            return SqliteEventLog(path, read_only=read_only, partitions=partitions, audit_window_ms=audit_window_ms)
         case "kafka":
-            raise NotImplementedError
+            return _kafka(
+                url,
+                parts,
+                read_only=read_only,
+                partitions=partitions,
+                replication=replication,
+                audit_window_ms=audit_window_ms,
+            )
         case _:
             raise InvalidLogUrl(url, f"there is no scheme {scheme!r}")
 
@@ -80,3 +89,34 @@ def _sqlite_path(url: str, parts: SplitResult) -> Path:
     if not url.startswith("sqlite:///") or parts.path in ("/", "//"):
         raise InvalidLogUrl(url, "it names no file")
     return Path(unquote(parts.path[1:]))
+
+
+def _kafka(
+    url: str,
+    parts: SplitResult,
+    *,
+    read_only: bool,
+    partitions: int | None,
+    replication: int | None,
+    audit_window_ms: int | None,
+) -> EventLog:
+    servers = parts.netloc.split(",")
+    for server in servers:
+        host, _, port = server.rpartition(":")
+        if not host or not port.isdecimal() or not 0 < int(port) < 65_536 or "@" in host:
+            raise InvalidLogUrl(url, f"{server!r} is no host:port")
+    topic = parts.path[1:]
+    if not _TOPIC.fullmatch(topic):
+        raise InvalidLogUrl(url, f"{topic!r} is no name of a topic" if topic else "it names no topic")
+
+    from events.log.kafka import KafkaEventLog  # noqa: PLC0415
+    from events.log.kafka_settings import AUDIT_WINDOW_MS  # noqa: PLC0415
+
+    return KafkaEventLog(
+        servers,
+        topic,
+        read_only=read_only,
+        partitions=partitions,
+        replication=replication,
+        audit_window_ms=AUDIT_WINDOW_MS if audit_window_ms is None else audit_window_ms,
+    )

@@ -65,9 +65,7 @@ def incompressible(size_bytes: int, seed: str) -> bytes:
     return hashlib.shake_128(seed.encode()).digest(size_bytes)
 
 
-async def read_all(
-    log: EventLog, partition: int = 0, *, start: int = 0, end: int | None = None
-) -> list[StoredRecord]:
+async def read_all(log: EventLog, partition: int = 0, *, start: int = 0, end: int | None = None) -> list[StoredRecord]:
     return [stored async for chunk in log.read(partition, start=start, end=end) for stored in chunk]
 
 
@@ -112,9 +110,7 @@ class EventLogContract:
     async def open_log(self, storage: LogStorage) -> AsyncIterator[OpenLog]:
         async with AsyncExitStack() as opened:
 
-            async def open_one(
-                *, read_only: bool = False, batch_bytes_max: int = BATCH_BYTES_MAX
-            ) -> EventLog:
+            async def open_one(*, read_only: bool = False, batch_bytes_max: int = BATCH_BYTES_MAX) -> EventLog:
                 log = storage.make_log(read_only=read_only, batch_bytes_max=batch_bytes_max)
                 await log.open()
                 opened.push_async_callback(log.close)
@@ -148,9 +144,7 @@ class EventLogContract:
         assert await log.end_offset(0) == 0
         assert await read_all(log) == []
 
-    async def test_records_are_read_in_the_order_of_their_append(
-        self, log: EventLog, writer: LogWriter
-    ) -> None:
+    async def test_records_are_read_in_the_order_of_their_append(self, log: EventLog, writer: LogWriter) -> None:
         """Transitions of one append, and of several, stand one behind the other."""
         first, second, third = transition("a"), transition("b", records=3), transition("c", records=1)
 
@@ -163,9 +157,7 @@ class EventLogContract:
         assert {one.partition for one in stored} == {0}
         assert await log.end_offset(0) == stored[-1].offset + 1
 
-    async def test_a_record_carries_the_wall_clock_of_its_append(
-        self, log: EventLog, writer: LogWriter
-    ) -> None:
+    async def test_a_record_carries_the_wall_clock_of_its_append(self, log: EventLog, writer: LogWriter) -> None:
         """Replay shows these times to people."""
         before_ms = int(time.time() * 1000)
         await writer.append([transition("a")])
@@ -285,9 +277,7 @@ class EventLogContract:
         assert await read_all(log, start=3, end=3) == []
         assert await read_all(log, start=4, end=2) == []
 
-    async def test_what_is_appended_during_a_reading_is_not_part_of_it(
-        self, log: EventLog, writer: LogWriter
-    ) -> None:
+    async def test_what_is_appended_during_a_reading_is_not_part_of_it(self, log: EventLog, writer: LogWriter) -> None:
         """Reading ends where the log ended when it was asked for, so that it ends at all."""
         before = [transition(f"before-{number}", records=50) for number in range(100)]
         await writer.append(before)
@@ -300,9 +290,7 @@ class EventLogContract:
             stored += chunk
         assert records_of(stored) == flat(before)
 
-    async def test_a_reading_that_is_given_up_leaves_the_log_usable(
-        self, log: EventLog, writer: LogWriter
-    ) -> None:
+    async def test_a_reading_that_is_given_up_leaves_the_log_usable(self, log: EventLog, writer: LogWriter) -> None:
         """`muster replay` stops when it has seen enough."""
         await writer.append([transition(f"{number}", records=50) for number in range(100)])
         async for _ in log.read(0):
@@ -473,9 +461,7 @@ class EventLogContract:
 
         assert records_of(await read_all(log, 0)) == list(transition("zero"))
 
-    async def test_a_claim_while_appends_are_under_way_divides_them(
-        self, log: EventLog, open_log: OpenLog
-    ) -> None:
+    async def test_a_claim_while_appends_are_under_way_divides_them(self, log: EventLog, open_log: OpenLog) -> None:
         """Behind the new writer's fence record nothing of the old one is there; what it was told is."""
         other = await open_log()
         old = await log.claim(0)

@@ -3,12 +3,12 @@
 import asyncio
 import math
 import uuid
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
-from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
+from aiokafka import AIOKafkaConsumer, TopicPartition
 from aiokafka.admin import AIOKafkaAdminClient, NewTopic, RecordsToDelete
 from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
 from kio.schema.errors import ErrorCode
@@ -36,6 +36,7 @@ from tests.events.log.kafka_proxy import ApiKey, BrokerProxy
 pytestmark = pytest.mark.broker
 
 DAY_MS = 24 * 60 * 60 * 1000
+EVENT_TOPIC_CONFIGS = {"cleanup.policy": "compact", "min.compaction.lag.ms": str(7 * DAY_MS)}
 
 
 class ProxiedKafkaEventLog(KafkaEventLog):
@@ -143,12 +144,19 @@ async def admin(kafka_broker: Broker) -> AsyncIterator[AIOKafkaAdminClient]:
     await admin.close()
 
 
-async def create_topic(admin: AIOKafkaAdminClient, topic: str, *, partitions: int = 2, **configs: str) -> None:
-    """A topic as an event topic is, but for the `configs` given (underscores for dots)."""
-    settings = {"cleanup.policy": "compact", "min.compaction.lag.ms": str(7 * DAY_MS)}
-    settings |= {name.replace("_", "."): value for name, value in configs.items()}
+async def create_topic(
+    admin: AIOKafkaAdminClient, topic: str, configs: Mapping[str, str], *, partitions: int = 2
+) -> None:
+    """A topic as an event topic is, but for the `configs` given."""
+    settings = {**EVENT_TOPIC_CONFIGS, **configs}
     response = await admin.create_topics([NewTopic(topic, partitions, 1, topic_configs=settings)])
     assert [code for _, code, *_ in response.topic_errors] == [0]
+
+
+async def set_configs(admin: AIOKafkaAdminClient, topic: str, configs: Mapping[str, str]) -> None:
+    """The topic's configs from now on, over those of an event topic."""
+    settings = {**EVENT_TOPIC_CONFIGS, **configs}
+    await admin.alter_configs([ConfigResource(ConfigResourceType.TOPIC, topic, configs=settings)])
 
 
 async def configs_of(admin: AIOKafkaAdminClient, topic: str) -> dict[str, str]:
@@ -208,7 +216,7 @@ class TestTopic:
         self, open_log: OpenKafkaLog, admin: AIOKafkaAdminClient, topic: str
     ) -> None:
         """A restart without the flag is no mismatch."""
-        await create_topic(admin, topic, partitions=5)
+        await create_topic(admin, topic, {}, partitions=5)
 
         assert (await open_log()).partitions == 5
 
@@ -216,7 +224,7 @@ class TestTopic:
         self, open_log: OpenKafkaLog, admin: AIOKafkaAdminClient, topic: str
     ) -> None:
         """With it groups would be looked for where they are not."""
-        await create_topic(admin, topic, partitions=5)
+        await create_topic(admin, topic, {}, partitions=5)
 
         with pytest.raises(LogMismatch) as mismatch:
             await open_log(partitions=8)
@@ -238,8 +246,7 @@ class TestTopic:
     ) -> None:
         """The message names the setting, both values, and the command that mends it."""
         setting, found, wanted = contradiction
-        settings = {"min_compaction_lag_ms": str(DAY_MS)} | {setting.replace(".", "_"): found}
-        await create_topic(admin, topic, **settings)
+        await create_topic(admin, topic, {"min.compaction.lag.ms": str(DAY_MS), setting: found})
 
         with pytest.raises(LogMismatch) as mismatch:
             await open_log(audit_window_ms=DAY_MS)
@@ -251,7 +258,7 @@ class TestTopic:
         self, open_log: OpenKafkaLog, admin: AIOKafkaAdminClient, topic: str
     ) -> None:
         """Nobody mends a topic one start at a time."""
-        await create_topic(admin, topic, cleanup_policy="delete", min_compaction_lag_ms="1")
+        await create_topic(admin, topic, {"cleanup.policy": "delete", "min.compaction.lag.ms": "1"})
 
         with pytest.raises(LogMismatch, match=r"partitions.*cleanup\.policy.*min\.compaction\.lag\.ms"):
             await open_log(partitions=7)
@@ -468,10 +475,7 @@ class TestLimit:
     ) -> None:
         """The broker refuses the batch that holds them all; what fits is stored, in order."""
         writer = await log.claim(0)
-        kept = {"cleanup.policy": "compact", "min.compaction.lag.ms": str(7 * DAY_MS)}
-        await admin.alter_configs(
-            [ConfigResource(ConfigResourceType.TOPIC, topic, configs={**kept, "max.message.bytes": "20000"})]
-        )
+        await set_configs(admin, topic, {"max.message.bytes": "20000"})
         large = (Record(b"large", incompressible(30_000, "large")),)
         while await writer.append([large]) == [None]:  # until the broker has taken the new limit up
             pass
@@ -500,7 +504,7 @@ class TestLimit:
         self, open_log: OpenKafkaLog, admin: AIOKafkaAdminClient, topic: str
     ) -> None:
         """It is not refused: small groups are well with it."""
-        await create_topic(admin, topic, max_message_bytes="100000")
+        await create_topic(admin, topic, {"max.message.bytes": "100000"})
 
         log = await open_log()
 
@@ -513,40 +517,30 @@ class TestLimit:
 
 
 class TestCompaction:
+    @pytest.mark.parametrize(("deleted", "left"), [(3, [3, 4]), (5, [])])
     async def test_reading_begins_where_the_log_begins(
-        self, open_log: OpenKafkaLog, admin: AIOKafkaAdminClient, topic: str
+        self, log: ProxiedKafkaEventLog, admin: AIOKafkaAdminClient, topic: str, *, deleted: int, left: list[int]
     ) -> None:
-        """What an operator has deleted is a gap like any other; a log emptied so can be claimed and goes on."""
-        await create_topic(admin, topic, partitions=1, cleanup_policy="delete")
-        settings = ConfigResource(
-            ConfigResourceType.TOPIC,
-            topic,
-            configs={"cleanup.policy": "compact", "min.compaction.lag.ms": str(7 * DAY_MS)},
-        )
-        producer = AIOKafkaProducer(bootstrap_servers=admin._client._bootstrap_servers)
-        await producer.start()
-        for number in range(5):
-            await producer.send_and_wait(topic, b"%d" % number, key=b"key", partition=0)
-        await producer.stop()
+        """What an operator has deleted is a gap like any other; also a log emptied so can be claimed, and goes on."""
+        await (await log.claim(0)).append([transition("a", records=5)])
+        await set_configs(admin, topic, {"cleanup.policy": "delete"})
+        await admin.delete_records({TopicPartition(topic, 0): RecordsToDelete(before_offset=deleted)})
 
-        await admin.delete_records({TopicPartition(topic, 0): RecordsToDelete(before_offset=3)})
-        await admin.alter_configs([settings])
-        log = await open_log()
-        assert [one.offset for one in await read_all(log)] == [3, 4]
+        assert [one.offset for one in await read_all(log)] == left
+        await (await log.claim(0)).append([transition("b", records=1)])
+        assert [one.offset for one in await read_all(log)] == [*left, 5]
 
     async def test_reading_passes_over_the_gaps_that_compaction_leaves(
         self, open_log: OpenKafkaLog, admin: AIOKafkaAdminClient, topic: str
     ) -> None:
         """The last value of each key is there, at its old offset; the end is where it was."""
-        await create_topic(
-            admin,
-            topic,
-            partitions=1,
-            min_compaction_lag_ms="0",
-            segment_ms="1",
-            min_cleanable_dirty_ratio="0.01",
-            delete_retention_ms="0",
-        )
+        compacted_at_once = {
+            "min.compaction.lag.ms": "0",
+            "segment.ms": "1",
+            "min.cleanable.dirty.ratio": "0.01",
+            "delete.retention.ms": "0",
+        }
+        await create_topic(admin, topic, compacted_at_once, partitions=1)
         log = await open_log(audit_window_ms=0)
         writer = await log.claim(0)
         for number in range(20):

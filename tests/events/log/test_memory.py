@@ -20,7 +20,7 @@ class MemoryLogStorage:
         self.faults = MemoryFaults()
         self._storage = MemoryStorage(partitions=3)
 
-    def make_log(self, *, read_only: bool = False, batch_bytes_max: int = BATCH_BYTES_MAX) -> MemoryEventLog:  # noqa: ARG002
+    def make_log(self, *, read_only: bool = False, batch_bytes_max: int = BATCH_BYTES_MAX) -> MemoryEventLog:
         return MemoryEventLog(self._storage, batch_bytes_max=batch_bytes_max)
 
 
@@ -35,6 +35,14 @@ async def log() -> MemoryEventLog:
     log = MemoryEventLog(MemoryStorage(partitions=2), wall_ms=lambda: 1_000)
     await log.open()
     return log
+
+
+async def until_stored(log: MemoryEventLog) -> None:
+    for _ in range(100):
+        if await log.end_offset(0):
+            return
+        await asyncio.sleep(0)
+    raise AssertionError("nothing was stored")
 
 
 async def test_an_append_that_is_made_to_fail_stores_nothing(log: MemoryEventLog) -> None:
@@ -70,7 +78,8 @@ async def test_transitions_are_refused_by_the_limit_asked_for(log: MemoryEventLo
 
     verdicts = list(await writer.append([small, large]))
 
-    assert verdicts == [None, AppendRefused(size_bytes=sum(len(r.key) + len(r.value or b"") for r in large), limit_bytes=50)]
+    size_bytes = sum(len(one.key) + len(one.value or b"") for one in large)
+    assert verdicts == [None, AppendRefused(size_bytes=size_bytes, limit_bytes=50)]
     assert list(await writer.append([large])) == [None]
     assert records_of(await read_all(log)) == flat([small, large])
 
@@ -80,8 +89,7 @@ async def test_withheld_acknowledgements_come_when_they_are_released(log: Memory
     writer = await log.claim(0)
     release = log.hold_acknowledgements()
     appending = asyncio.create_task(writer.append([transition("held")]))
-    while await log.end_offset(0) == 0:
-        await asyncio.sleep(0)
+    await until_stored(log)
     assert not appending.done()
 
     release.set()
@@ -97,8 +105,7 @@ async def test_a_writer_deposed_while_its_acknowledgement_is_withheld_was_stored
     old = await log.claim(0)
     release = log.hold_acknowledgements()
     appending = asyncio.create_task(old.append([transition("held")]))
-    while await log.end_offset(0) == 0:
-        await asyncio.sleep(0)
+    await until_stored(log)
 
     new = await other.claim(0)
     await new.append([transition("fence")])

@@ -41,9 +41,7 @@ class SqliteLogStorage:
         self._path = path
 
     def make_log(self, *, read_only: bool = False, batch_bytes_max: int = BATCH_BYTES_MAX) -> SqliteEventLog:
-        return SqliteEventLog(
-            self._path, read_only=read_only, exclusive=False, batch_bytes_max=batch_bytes_max
-        )
+        return SqliteEventLog(self._path, read_only=read_only, exclusive=False, batch_bytes_max=batch_bytes_max)
 
 
 class TestSqliteEventLog(EventLogContract):

@@ -1,0 +1,15 @@
+"""The harness and its invariants are no test modules by their names; their assertions are to be explained all the same."""
+
+import pytest
+from hypothesis import HealthCheck, settings
+
+pytest.register_assert_rewrite("tests.coordinator.group.harness", "tests.coordinator.group.invariants")
+
+# `pytest --hypothesis-profile=deep` looks for longer than CI has time for.
+settings.register_profile(
+    "deep",
+    max_examples=2_000,
+    stateful_step_count=120,
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
+)

@@ -1,0 +1,501 @@
+"""A group, its rules and a clock, as Kafka's GroupMetadataManagerTestContext: no log, no network, no waiting.
+
+    h = Harness()
+    a, b = h.stable_group(h.static("a"), h.dynamic("b"))
+    h.sleep(45_000)                     # moves the clock, and fires what is due on the way
+    call = a.heartbeat()
+    assert call.outcome == ...          # an error if the request is parked
+
+A `Client` behaves as a real one does: it remembers what it was told. After every command `invariants.py` is checked,
+and that the inputs of `decide` were not changed, that `evolve` gives the decided group, and that the events, as bytes,
+project to it. A reply to a request that nobody sent, or that was answered already, is an error.
+"""
+
+import copy
+from collections.abc import Callable, Iterable
+from typing import Any, Generic, TypeVar
+
+import msgspec
+from kio.schema.errors import ErrorCode
+
+from coordinator.group.commands import (
+    AnyCommand,
+    AnyRequest,
+    Caller,
+    CheckCapacity,
+    CommitOffsets,
+    DeleteGroup,
+    DeleteOffsets,
+    DescribeGroup,
+    Heartbeat,
+    JoinGroup,
+    LeaveGroup,
+    LeavingMember,
+    OffsetToCommit,
+    RejectAssignment,
+    Request,
+    SyncGroup,
+)
+from coordinator.group.decide import Decision, decide
+from coordinator.group.outcomes import (
+    CommitOffsetsOutcome,
+    DeleteGroupOutcome,
+    DeleteOffsetsOutcome,
+    DescribeGroupOutcome,
+    HeartbeatOutcome,
+    JoinGroupOutcome,
+    LeaveGroupOutcome,
+    Outcome,
+    SyncGroupOutcome,
+)
+from coordinator.group.settings import GroupSettings
+from coordinator.group.soft import Soft
+from coordinator.group.takeover import resume
+from coordinator.group.timers import due
+from coordinator.group.turn import Moment
+from events.causes import Cause
+from events.codec import records_of
+from events.events import AnyEvent
+from events.evolve import evolve
+from events.ids import UNKNOWN_MEMBER_ID, GroupId, GroupInstanceId, MemberId
+from events.projector import Projector
+from events.records import StoredRecord
+from events.state import Group, GroupState, Protocol, new_group
+from tests.coordinator.group.invariants import check_hard, check_soft, check_transition, is_superseded_by
+
+GROUP_ID = GroupId("orders")
+WALL_OFFSET_MS = 1_700_000_000_000
+DELAY_MS = 3_000
+SESSION_TIMEOUT_MS = 10_000
+REBALANCE_TIMEOUT_MS = 60_000
+
+JOIN, SYNC, HEARTBEAT, LEAVE, COMMIT = 11, 14, 12, 13, 8
+DESCRIBE, DELETE, DELETE_OFFSETS = 15, 42, 47
+
+O = TypeVar("O", bound=Outcome)  # noqa: E741
+
+
+def subscription(*topics: str) -> bytes:
+    """A consumer's subscription as clients encode it, v0."""
+    names = b"".join(len(topic).to_bytes(2, "big") + topic.encode() for topic in topics)
+    return (0).to_bytes(2, "big") + len(topics).to_bytes(4, "big") + names + (-1).to_bytes(4, "big", signed=True)
+
+
+def protocols(*names: str, metadata: bytes | None = None) -> tuple[Protocol, ...]:
+    """A protocol list in the order of preference, all with the same metadata."""
+    given = subscription("orders") if metadata is None else metadata
+    return tuple(Protocol(name=name, metadata=given) for name in names or ("range",))
+
+
+def story(events: Iterable[AnyEvent]) -> list[tuple[type[AnyEvent], Cause]]:
+    """What happened and why, in short."""
+    return [(type(event), event.why.cause) for event in events]
+
+
+class Call(Generic[O]):
+    """A request that was sent: what it led to at once, and its answer when there is one."""
+
+    def __init__(self, command: AnyRequest, learn: Callable[[O], None] | None) -> None:
+        self.command = command
+        self.answer: O | None = None
+        self.lost = False
+        self.decision: Decision
+        self._learn = learn
+
+    @property
+    def parked(self) -> bool:
+        return self.answer is None and not self.lost
+
+    @property
+    def outcome(self) -> O:
+        assert self.answer is not None, "not answered"
+        return self.answer
+
+    @property
+    def error(self) -> ErrorCode:
+        return self.outcome.error
+
+    @property
+    def events(self) -> tuple[AnyEvent, ...]:
+        return self.decision.events
+
+    def take(self, outcome: O) -> None:
+        assert self.answer is None, f"answered twice: {self.command}"
+        assert not self.lost, f"answered, but it was lost: {self.command}"
+        self.answer = outcome
+        if self._learn is not None:
+            self._learn(outcome)
+
+
+class Client:
+    """A consumer: sends requests as one of `version` would, and remembers its member id and generation."""
+
+    def __init__(self, harness: "Harness", name: str, instance: str | None, **given: Any) -> None:
+        self.harness = harness
+        self.name = name
+        self.instance = GroupInstanceId(instance) if instance is not None else None
+        self.host = "/10.0.0.1"
+        self.version = 9
+        self.protocol_type = "consumer"
+        self.protocols = protocols()
+        self.session_timeout_ms = SESSION_TIMEOUT_MS
+        self.rebalance_timeout_ms = REBALANCE_TIMEOUT_MS
+        self.member_id = UNKNOWN_MEMBER_ID
+        self.generation_id = -1
+        self.joined: JoinGroupOutcome | None = None
+        self.assignment: bytes | None = None
+        for field, value in given.items():
+            assert hasattr(self, field)
+            setattr(self, field, value)
+
+    @property
+    def is_leader(self) -> bool:
+        return self.joined is not None and self.joined.leader_id == self.member_id
+
+    def restarted(self, **given: Any) -> "Client":
+        """Another process with the same configuration, instance id included."""
+        kept = {
+            field: getattr(self, field)
+            for field in (
+                "host",
+                "version",
+                "protocol_type",
+                "protocols",
+                "session_timeout_ms",
+                "rebalance_timeout_ms",
+            )
+        }
+        return Client(self.harness, self.name, self.instance, **(kept | given))
+
+    # ---- requests -------------------------------------------------------------------------------
+
+    def join(self, **fields: Any) -> Call[JoinGroupOutcome]:
+        """JoinGroup; `fields` replace those of the command."""
+        command = JoinGroup(
+            group_id=self.harness.group_id,
+            caller=self.caller(JOIN, self.version),
+            member_id=self.member_id,
+            group_instance_id=self.instance,
+            proposed_member_id=self.harness.new_member_id(self.instance or self.name),
+            protocol_type=self.protocol_type,
+            protocols=self.protocols,
+            session_timeout_ms=self.session_timeout_ms,
+            rebalance_timeout_ms=self.rebalance_timeout_ms,
+            reason=None,
+            requires_known_member_id=self.version >= 4 and self.instance is None,
+            supports_skip_assignment=self.version >= 9,
+        )
+        return self.harness.ask(msgspec.structs.replace(command, **fields), self._learn_join)
+
+    def enter(self, **fields: Any) -> Call[JoinGroupOutcome]:
+        """JoinGroup, and once more with the id given when one is asked for (KIP-394)."""
+        call = self.join(**fields)
+        if call.answer is not None and call.error is ErrorCode.member_id_required:
+            call = self.join(**fields)
+        return call
+
+    def sync(self, assignments: dict[MemberId, bytes] | None = None, **fields: Any) -> Call[SyncGroupOutcome]:
+        return self.harness.ask(self.sync_command(assignments, **fields), self._learn_sync)
+
+    def sync_command(self, assignments: dict[MemberId, bytes] | None = None, **fields: Any) -> SyncGroup:
+        command = SyncGroup(
+            group_id=self.harness.group_id,
+            caller=self.caller(SYNC, 5),
+            member_id=self.member_id,
+            group_instance_id=self.instance,
+            generation_id=self.generation_id,
+            protocol_type=self.protocol_type,
+            protocol_name=self.joined.protocol_name if self.joined else None,
+            assignments=tuple((assignments or {}).items()),
+        )
+        return msgspec.structs.replace(command, **fields)
+
+    def heartbeat(self, **fields: Any) -> Call[HeartbeatOutcome]:
+        command = Heartbeat(
+            group_id=self.harness.group_id,
+            caller=self.caller(HEARTBEAT, 4),
+            member_id=self.member_id,
+            group_instance_id=self.instance,
+            generation_id=self.generation_id,
+        )
+        return self.harness.ask(msgspec.structs.replace(command, **fields))
+
+    def leave(self, reason: str | None = None) -> Call[LeaveGroupOutcome]:
+        return self.harness.leave(
+            LeavingMember(member_id=self.member_id, group_instance_id=self.instance, reason=reason), client=self
+        )
+
+    def commit(self, *offsets: OffsetToCommit, **fields: Any) -> Call[CommitOffsetsOutcome]:
+        command = CommitOffsets(
+            group_id=self.harness.group_id,
+            caller=self.caller(COMMIT, 9),
+            member_id=self.member_id,
+            group_instance_id=self.instance,
+            generation_id=self.generation_id,
+            unknown_group_error=ErrorCode.group_id_not_found,
+            offsets=offsets or (self.harness.offset(),),
+        )
+        return self.harness.ask(msgspec.structs.replace(command, **fields))
+
+    def caller(self, api_key: int, api_version: int) -> Caller:
+        return self.harness.caller(
+            api_key, api_version, client_id=self.name, client_host=self.host, principal=f"User:{self.name}"
+        )
+
+    def _learn_join(self, outcome: JoinGroupOutcome) -> None:
+        if outcome.error in (ErrorCode.none, ErrorCode.member_id_required):
+            self.member_id = outcome.member_id
+            self.generation_id = outcome.generation_id
+        if outcome.error is ErrorCode.none:
+            self.joined = outcome
+
+    def _learn_sync(self, outcome: SyncGroupOutcome) -> None:
+        if outcome.error is ErrorCode.none:
+            self.assignment = outcome.assignment
+
+
+class Harness:
+    """See the module. `group` and `soft` are what the last command left; `events` are all there ever were."""
+
+    def __init__(self, *, group_id: str = GROUP_ID, **settings: Any) -> None:
+        self.group_id = GroupId(group_id)
+        self.settings = GroupSettings(initial_rebalance_delay_ms=DELAY_MS)
+        self.settings = msgspec.structs.replace(self.settings, **settings)
+        self.group: Group | None = None
+        self.soft = Soft()
+        self.events: list[AnyEvent] = []
+        self.records: list[StoredRecord] = []
+        self.decisions: list[Decision] = []
+        self.calls: dict[int, Call[Any]] = {}
+        self.now_ms = 1_000
+        self.owner_epoch = 0
+        self._projector = Projector()
+        self._member_ids = 0
+
+    @property
+    def wall_ms(self) -> int:
+        return self.now_ms + WALL_OFFSET_MS
+
+    @property
+    def state(self) -> GroupState | None:
+        return self.group.state if self.group is not None else None
+
+    @property
+    def live(self) -> Group:
+        """The group, which is expected to be there."""
+        assert self.group is not None
+        return self.group
+
+    # ---- clients --------------------------------------------------------------------------------
+
+    def static(self, instance: str, **given: Any) -> Client:
+        return Client(self, f"app-{instance}", instance, **given)
+
+    def dynamic(self, name: str = "consumer", **given: Any) -> Client:
+        return Client(self, name, None, **given)
+
+    def new_member_id(self, prefix: str) -> MemberId:
+        self._member_ids += 1
+        return MemberId(f"{prefix}-{self._member_ids}")
+
+    def form(self, *clients: Client) -> tuple[Client, ...]:
+        """Have the clients join, and wait until all joins are answered."""
+        calls = [client.enter() for client in clients]
+        while any(call.parked for call in calls):
+            self.sleep_until_next()
+        return clients
+
+    def stable_group(self, *clients: Client) -> tuple[Client, ...]:
+        """Have the clients join and sync."""
+        self.form(*clients)
+        self.sync_all(*clients)
+        assert self.state is GroupState.STABLE
+        return clients
+
+    def sync_all(self, *clients: Client) -> None:
+        """Have them sync, the leader last, with an assignment for everybody."""
+        for client in sorted(clients, key=lambda client: client.is_leader):
+            client.sync(self.assignments() if client.is_leader else None)
+
+    def rejoin_all(self, *clients: Client) -> None:
+        """Have them rejoin a join phase, and sync."""
+        for client in clients:
+            client.join()
+        self.sync_all(*clients)
+
+    def assignments(self) -> dict[MemberId, bytes]:
+        """An assignment for each member, which names it and the generation."""
+        return {
+            member_id: f"{member_id}@{self.live.generation_id}".encode() for member_id in sorted(self.live.members)
+        }
+
+    # ---- requests without a client --------------------------------------------------------------
+
+    def caller(
+        self,
+        api_key: int,
+        api_version: int,
+        *,
+        client_id: str = "admin",
+        client_host: str = "/10.0.0.9",
+        principal: str = "User:admin",
+    ) -> Caller:
+        return Caller(
+            request_id=len(self.calls),
+            client_id=client_id,
+            client_host=client_host,
+            principal=principal,
+            api_key=api_key,
+            api_version=api_version,
+            arrived_ms=self.now_ms,
+            arrived_wall_ms=self.wall_ms,
+        )
+
+    def leave(self, *members: LeavingMember, client: Client | None = None) -> Call[LeaveGroupOutcome]:
+        caller = client.caller(LEAVE, 5) if client else self.caller(LEAVE, 5)
+        return self.ask(LeaveGroup(group_id=self.group_id, caller=caller, members=members))
+
+    def describe(self) -> DescribeGroupOutcome:
+        call: Call[DescribeGroupOutcome] = self.ask(
+            DescribeGroup(group_id=self.group_id, caller=self.caller(DESCRIBE, 6))
+        )
+        return call.outcome
+
+    def delete(self) -> Call[DeleteGroupOutcome]:
+        return self.ask(DeleteGroup(group_id=self.group_id, caller=self.caller(DELETE, 2)))
+
+    def delete_offsets(self, *partitions: tuple[str, int]) -> Call[DeleteOffsetsOutcome]:
+        return self.ask(
+            DeleteOffsets(group_id=self.group_id, caller=self.caller(DELETE_OFFSETS, 0), partitions=partitions)
+        )
+
+    def offset(self, topic: str = "orders", partition: int = 0, *, metadata: str = "") -> OffsetToCommit:
+        return OffsetToCommit(
+            topic=topic,
+            partition=partition,
+            offset=42,
+            leader_epoch=-1,
+            metadata=metadata,
+            commit_ms=self.wall_ms,
+            expire_ms=None,
+        )
+
+    def reject_assignment(self, client: Client, error: ErrorCode) -> Call[SyncGroupOutcome]:
+        """The leader's sync, whose events turn out to be too large to be stored (SG13)."""
+        sync = client.sync_command(self.assignments())
+        thrown_away = decide(sync, self.group, self.soft, self._moment(), self.settings)
+        assert thrown_away.events
+        call: Call[SyncGroupOutcome] = Call(sync, None)
+        self.calls[sync.caller.request_id] = call
+        call.decision = self.send(RejectAssignment(group_id=self.group_id, sync=sync, error=error))
+        return call
+
+    # ---- time -----------------------------------------------------------------------------------
+
+    def sleep(self, duration_ms: int) -> tuple[AnyEvent, ...]:
+        """Let time pass, fire what is due on the way in order; returns what happened."""
+        until_ms = self.now_ms + duration_ms
+        seen = len(self.events)
+        fired_at_once = 0
+        while (deadline_ms := self.soft.next_deadline_ms()) <= until_ms and self.group is not None:
+            fired_at_once = fired_at_once + 1 if deadline_ms <= self.now_ms else 0
+            assert fired_at_once < 100, "a deadline comes again and again"
+            self.now_ms = max(self.now_ms, int(deadline_ms))
+            for command in due(self.group_id, self.soft, self.now_ms):
+                self.send(command)
+        self.now_ms = until_ms
+        return tuple(self.events[seen:])
+
+    def sleep_until_next(self) -> tuple[AnyEvent, ...]:
+        """Let time pass until the next deadline is due."""
+        deadline_ms = self.soft.next_deadline_ms()
+        assert deadline_ms != float("inf"), "nothing will ever happen"
+        return self.sleep(max(0, int(deadline_ms) - self.now_ms))
+
+    # ---- takeover -------------------------------------------------------------------------------
+
+    def takeover(self, records: Iterable[StoredRecord] | None = None) -> None:
+        """Another owner: what was parked is lost, the group is what its records, as bytes, make of it."""
+        projector = Projector()
+        for record in self.records if records is None else records:
+            projector.feed(record)
+        assert projector.groups.get(self.group_id) == self.group
+        for call in self.calls.values():
+            call.lost = call.answer is None
+        self.group = projector.groups.get(self.group_id)
+        self.owner_epoch += 1
+        self.soft = Soft() if self.group is None else resume(self.group, self.now_ms, self.settings)
+        check_soft(self.group, self.soft)
+        if self.group is not None and len(self.group.members) > self.settings.max_size:
+            self.send(CheckCapacity(group_id=self.group_id))
+
+    # ---- one command ----------------------------------------------------------------------------
+
+    def ask(self, command: AnyRequest, learn: Callable[[O], None] | None = None) -> Call[O]:
+        call = Call[O](command, learn)
+        assert command.caller.request_id == len(self.calls)
+        self.calls[command.caller.request_id] = call
+        call.decision = self.send(command)
+        return call
+
+    def send(self, command: AnyCommand) -> Decision:
+        """Decide the command, check everything, and make the decision effective as the shell does."""
+        group, soft = self.group, self.soft
+        group_before, soft_before = (group.copy() if group is not None else None), copy.deepcopy(soft)
+        decision = decide(command, group, soft, self._moment(), self.settings)
+        assert group == group_before, "decide changed its input"
+        assert soft == soft_before, "decide changed its input"
+        if decision.heard is not None:
+            assert isinstance(command, Request)
+            decision.heard.touch(command.caller.arrived_ms)
+        self._check(group, decision)
+        self.group, self.soft = decision.group, decision.soft
+        self._store(decision.events)
+        self.decisions.append(decision)
+        for reply in decision.replies:
+            self.calls[reply.request_id].take(reply.outcome)
+        self._lose_superseded(command)
+        return decision
+
+    def _check(self, before: Group | None, decision: Decision) -> None:
+        check_transition(before, decision.events, decision.group)
+        check_soft(decision.group, decision.soft)
+        if decision.group is None:
+            return
+        check_hard(decision.group)
+        if before is None:
+            before = new_group(self.group_id, incarnation=decision.group.incarnation, wall_ms=self.wall_ms)
+        assert evolve(before, decision.events) == decision.group
+
+    def _store(self, events: tuple[AnyEvent, ...]) -> None:
+        for record in records_of(events):
+            stored = StoredRecord(
+                partition=0,
+                offset=len(self.records),
+                timestamp_ms=self.wall_ms,
+                key=record.key,
+                value=record.value,
+            )
+            self.records.append(stored)
+            self._projector.feed(stored)
+        self.events.extend(events)
+        assert self._projector.groups.get(self.group_id) == self.group
+
+    def _lose_superseded(self, command: AnyCommand) -> None:
+        """A request that is neither parked nor answered was replaced by its own repetition (J13, SG17), or it is lost."""
+        parked = {caller.request_id for caller in (*self.soft.joins.values(), *self.soft.syncs.values())}
+        for request_id, call in self.calls.items():
+            if call.parked and request_id not in parked:
+                assert is_superseded_by(call.command, command), f"never answered: {call.command}"
+                call.lost = True
+            assert call.parked or request_id not in parked, f"parked, but answered: {call.command}"
+
+    def _moment(self) -> Moment:
+        return Moment(
+            now_ms=self.now_ms,
+            wall_ms=self.wall_ms,
+            owner_epoch=self.owner_epoch,
+            incarnation=max(self.wall_ms, self._projector.incarnation_max + 1),
+        )
+
+

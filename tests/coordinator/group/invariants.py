@@ -1,0 +1,154 @@
+"""What holds after every command, whatever came before: of hard state, of soft state, and of each transition.
+
+Hard state: the numbers are those of `events/state.py`. Soft state: lettered here. Transitions: S1, S4, S5 of the
+catalogue, and what `events/events.py` promises. The harness calls `check` with everything it has.
+"""
+
+import math
+from collections.abc import Sequence
+
+from coordinator.group.commands import JoinGroup, SyncGroup
+from coordinator.group.soft import Soft
+from events.causes import TRIGGERS, Cause
+from events.events import (
+    AnyEvent,
+    GroupCreated,
+    GroupDeleted,
+    GroupEmptied,
+    GroupEvent,
+    GroupStabilized,
+    JoinPhaseCompleted,
+    MemberEvent,
+    RebalanceStarted,
+)
+from events.state import NO_GENERATION, Group, GroupImage, GroupState
+
+LEGAL_MOVES = {
+    GroupState.EMPTY: {GroupState.PREPARING_REBALANCE, GroupState.DEAD},
+    GroupState.PREPARING_REBALANCE: {GroupState.COMPLETING_REBALANCE, GroupState.EMPTY},
+    GroupState.COMPLETING_REBALANCE: {GroupState.STABLE, GroupState.PREPARING_REBALANCE},
+    GroupState.STABLE: {GroupState.PREPARING_REBALANCE},
+    GroupState.DEAD: set(),
+}
+
+
+def check_hard(group: Group) -> None:
+    """The numbered invariants of `events/state.py`."""
+    image, members = group.image, group.members
+    for member_id, member in members.items():
+        assert member.member_id == member_id, 1
+    static = {m.group_instance_id: m.member_id for m in members.values() if m.group_instance_id is not None}
+    assert group.instances == static, 2
+    static_members = [m for m in members.values() if m.group_instance_id is not None]
+    assert len(static) == len(static_members), "two members of one instance id"
+    if members:
+        assert image.leader_id in members, 3
+    else:
+        assert image.leader_id is None, 3
+    if image.state in (GroupState.EMPTY, GroupState.DEAD):
+        assert not members, 4
+        assert image.protocol_name is None
+    for member in members.values():
+        assert member.assigned_generation_id <= image.generation_id
+        if image.state is GroupState.STABLE:
+            assert member.assigned_generation_id == image.generation_id, 6
+    if image.state is GroupState.STABLE:
+        assert image.assigned_generation_id == image.generation_id, 6
+    elif image.state is GroupState.EMPTY:
+        assert image.assigned_generation_id == NO_GENERATION, 6
+    else:
+        assert image.assigned_generation_id < image.generation_id or image.state is GroupState.PREPARING_REBALANCE, 6
+
+
+def check_soft(group: Group | None, soft: Soft) -> None:
+    """Soft state fits hard state."""
+    if group is None:
+        assert soft == Soft(), "a: nothing is left of a group that is gone"
+        return
+    state, members = group.state, group.members.keys()
+    assert soft.sessions.keys() == members, "b: every member has a session, nobody else has"
+    assert not soft.pending.keys() & members, "c: who is pending is no member"
+    assert soft.joins.keys() <= members, "d: who waits is a member"
+    assert soft.syncs.keys() <= members, "d: who waits is a member"
+    assert not soft.joins or state is GroupState.PREPARING_REBALANCE, "e: joins are parked in the join phase alone"
+    assert not soft.syncs or state is GroupState.COMPLETING_REBALANCE, "f: syncs are parked in the sync phase alone"
+    assert soft.unsynced <= members, "g: who has to sync is a member"
+    assert not soft.unsynced & soft.syncs.keys(), "h: who has synced need not"
+    in_join_phase = state is GroupState.PREPARING_REBALANCE
+    assert (soft.join_deadline_ms is not None) == in_join_phase, "i: a join phase has an end, and nothing else has"
+    assert soft.initial_delay is None or in_join_phase, "j: only a join phase is delayed"
+    assert (soft.sync_deadline_ms is not None) == bool(soft.unsynced), "k: the sync timer runs while syncs are missing"
+    if state is GroupState.COMPLETING_REBALANCE:
+        assert group.leader_id in soft.unsynced, "l: the sync phase waits for the leader"
+    else:
+        assert not soft.unsynced or state is GroupState.STABLE, "l: nobody has to sync in another state"
+    for member_id, session in soft.sessions.items():
+        parked = member_id in soft.joins or member_id in soft.syncs
+        assert session.deadline_ms < math.inf or parked, "m: only who is parked has no deadline"
+        assert parked or not session.awaits_first_join, "n: who awaits its first join is parked"
+
+
+def check_transition(before: Group | None, events: Sequence[AnyEvent], after: Group | None) -> None:
+    """The events of one command: numbered without a gap, ended by a group event, and legal moves all of them."""
+    if not events:
+        assert after == before
+        return
+    assert isinstance(events[-1], GroupEvent), "a transition ends on the group's own key"
+    seq = before.seq if before is not None else 0
+    assert [event.seq for event in events] == list(range(seq + 1, seq + 1 + len(events)))
+    if before is None:
+        assert isinstance(events[0], GroupCreated)
+    else:
+        assert {event.incarnation for event in events} == {before.incarnation}
+    image = before.image if before is not None else None
+    for event in events:
+        _check_why(event)
+        if isinstance(event, GroupEvent):
+            if image is not None:
+                _check_move(image, event)
+            image = event.group
+    if after is not None:
+        assert after.seq == events[-1].seq, 5
+        check_hard(after)
+    else:
+        assert isinstance(events[-1], GroupDeleted)
+
+
+def _check_why(event: AnyEvent) -> None:
+    why = event.why  # type: ignore[union-attr] # every concrete event has it
+    assert why.cause is not Cause.UNKNOWN
+    assert why.arrived_ms <= why.decided_ms
+    assert why.parked_ms >= 0
+    if isinstance(event, RebalanceStarted):
+        assert why.cause in TRIGGERS
+    if isinstance(event, MemberEvent):
+        assert event.last_seen_ms <= why.decided_ms  # type: ignore[attr-defined] # every concrete one has it
+
+
+def _check_move(before: GroupImage, event: GroupEvent) -> None:
+    after = event.group
+    ended = isinstance(event, JoinPhaseCompleted | GroupEmptied)
+    assert after.generation_id == before.generation_id + (1 if ended else 0), "S5"
+    if after.state is before.state:
+        assert after.previous_state is before.previous_state
+        assert after.state_since_ms == before.state_since_ms
+        return
+    assert after.state in LEGAL_MOVES[before.state], f"S1: {before.state} to {after.state}"
+    assert after.previous_state is before.state, "S4"
+    assert isinstance(
+        event,
+        {
+            GroupState.PREPARING_REBALANCE: RebalanceStarted,
+            GroupState.COMPLETING_REBALANCE: JoinPhaseCompleted,
+            GroupState.STABLE: GroupStabilized,
+            GroupState.EMPTY: GroupEmptied,
+            GroupState.DEAD: GroupDeleted,
+        }[after.state],
+    )
+
+
+def is_superseded_by(older: object, newer: object) -> bool:
+    """Whether a parked request was replaced by a repetition of the same member (J13, SG17)."""
+    if isinstance(older, JoinGroup) and isinstance(newer, JoinGroup):
+        return True
+    return isinstance(older, SyncGroup) and isinstance(newer, SyncGroup) and older.member_id == newer.member_id

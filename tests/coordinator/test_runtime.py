@@ -1,0 +1,348 @@
+"""The runtime on a memory log, in virtual time: nothing leaves before it is durable, nothing durable is lost."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+from kio.schema.errors import ErrorCode
+
+from coordinator.group.outcomes import JoinGroupOutcome
+from coordinator.group.settings import GroupSettings
+from events.codec import decode
+from events.events import CoordinatorElected, CoordinatorPaused, CoordinatorReady, CoordinatorStopped, MemberAssigned
+from events.ids import GroupId
+from events.log.base import Deposed
+from events.log.memory import MemoryStorage
+from events.partitioner import partition_for
+from events.records import StoredRecord
+from events.state import GroupState
+from tests.simulation.process import GROUP, SimulatedProcess, until
+from tests.simulation.virtual_time import VirtualTimeLoop, simulate
+
+Story = Callable[[], Awaitable[None]]
+
+
+def story(run: Story) -> Callable[[], None]:
+    """A test that runs in virtual time."""
+
+    def test() -> None:
+        simulate(run())  # type: ignore[arg-type]
+
+    test.__name__, test.__doc__ = run.__name__, run.__doc__
+    return test
+
+
+def recorded(storage: MemoryStorage, event_type: type) -> list[object]:
+    """The events of a type in the log, in order within each partition."""
+    values = (record.value for records in storage.records for record in records)
+    events = (decode(value) for value in values if value is not None)
+    return [event for event in events if isinstance(event, event_type)]
+
+
+@story
+async def test_a_reply_leaves_only_when_its_events_are_durable() -> None:
+    """An append that is not acknowledged holds back the answer and everything decided after it."""
+    process = await SimulatedProcess(MemoryStorage()).start()
+    told = await process.stable_group("a")
+    release = process.log.hold_acknowledgements()
+    leave = process.leave(told["a"].member_id)
+    heartbeat = process.heartbeat(told["a"])
+    await asyncio.sleep(5)
+    assert not leave.done()
+    assert not heartbeat.done()
+    release.set()
+    assert (await leave).members[0].error is ErrorCode.none
+    assert (await heartbeat).error is ErrorCode.unknown_member_id
+    await process.runtime.stop()
+
+
+@story
+async def test_other_groups_are_served_while_an_append_of_one_is_under_way() -> None:
+    """What needs no append is answered at once, whatever another group waits for."""
+    process = await SimulatedProcess(MemoryStorage()).start()
+    told = await process.stable_group("a")
+    release = process.log.hold_acknowledgements()
+    commit = process.join("x", group_id=GroupId("another"))
+    assert (await process.heartbeat(told["a"])).error is ErrorCode.none
+    assert not commit.done()
+    release.set()
+    await process.runtime.stop()
+
+
+@story
+async def test_joins_that_queue_behind_an_append_share_the_next_one() -> None:
+    """Twenty joins of one group take two appends, not twenty."""
+    storage = MemoryStorage()
+    process = await SimulatedProcess(storage).start()
+    release = process.log.hold_acknowledgements()
+    joins = [process.join(f"i{number}") for number in range(20)]
+    await asyncio.sleep(0.001)
+    stored_first = len(storage.records[partition_for(GROUP, 8)])
+    release.set()
+    told = [await join for join in joins]
+    assert {joined.generation_id for joined in told} == {1}
+    assert stored_first <= 2 + 3  # elected, ready; then group created, member joined, rebalance started
+    await process.runtime.stop()
+
+
+@story
+async def test_after_a_crash_the_group_is_as_it_was() -> None:
+    """A process that was killed leaves generation, leader and assignments to the next one, sessions in full."""
+    storage = MemoryStorage()
+    first = await SimulatedProcess(storage).start()
+    told = await first.stable_group("a", "b", "c")
+    second = await SimulatedProcess(storage).start()
+    for joined in told.values():
+        assert (await second.heartbeat(joined)).error is ErrorCode.none
+    again = await second.sync(told["b"])
+    assert again.assignment == told["b"].member_id.encode()
+    described = await second.describe()
+    assert described.state is GroupState.STABLE
+    assert len(described.members) == 3
+    await second.runtime.stop()
+
+
+@story
+async def test_the_old_process_is_deposed_by_the_new_one() -> None:
+    """Its next append is refused, its clients are sent elsewhere, and it says so."""
+    storage = MemoryStorage()
+    first = await SimulatedProcess(storage).start()
+    told = await first.stable_group("a")
+    second = await SimulatedProcess(storage).start()
+    left = await first.leave(told["a"].member_id)
+    assert left.error is ErrorCode.not_coordinator
+    assert isinstance(first.lost[0], Deposed)
+    assert (await second.heartbeat(told["a"])).error is ErrorCode.none
+    await second.runtime.stop()
+
+
+@story
+async def test_a_lost_acknowledgement_loses_and_doubles_nothing() -> None:
+    """The events are in the log, the client heard an error: after the retake it is a member, exactly once."""
+    storage = MemoryStorage()
+    process = await SimulatedProcess(storage).start()
+    told = await process.stable_group("a")
+    process.log.lose_next_acknowledgement()
+    joined = await process.join("b")
+    assert joined.error is ErrorCode.not_coordinator
+    await until(lambda: process.runtime.ready, "the partition is served again")
+    again = process.join("b")
+    rejoin = process.join("a", told["a"].member_id)
+    members = [await again, await rejoin]
+    assert {member.error for member in members} == {ErrorCode.none}
+    described = await process.describe()
+    assert sorted(str(member.group_instance_id) for member in described.members) == ["a", "b"]
+    await process.runtime.stop()
+
+
+@story
+async def test_an_append_that_failed_has_no_effect() -> None:
+    """What could not be stored did not happen: the group is as before once the log is back."""
+    storage = MemoryStorage()
+    process = await SimulatedProcess(storage).start()
+    told = await process.stable_group("a")
+    process.log.fail_next_append()
+    assert (await process.leave(told["a"].member_id)).error is ErrorCode.not_coordinator
+    await until(lambda: process.runtime.ready, "the partition is served again")
+    assert (await process.heartbeat(told["a"])).error is ErrorCode.none
+    await process.runtime.stop()
+
+
+@story
+async def test_a_join_too_large_for_the_log_fails_alone() -> None:
+    """Its sender gets UNKNOWN_SERVER_ERROR; the joins that were to be stored with it are well."""
+    process = await SimulatedProcess(MemoryStorage(), batch_bytes_max=10_000).start()
+    release = process.log.hold_acknowledgements()
+    first = process.join("a")
+    large = process.join("large", metadata=bytes(20_000))
+    third = process.join("c")
+    release.set()
+    assert (await large).error is ErrorCode.unknown_server_error
+    told = [await first, await third]
+    assert {joined.error for joined in told} == {ErrorCode.none}
+    described = await process.describe()
+    assert len(described.members) == 2
+    await process.runtime.stop()
+
+
+@story
+async def test_an_assignment_too_large_for_the_log_starts_a_rebalance() -> None:
+    """The leader's sync fails, the group goes on without it (SG13)."""
+    process = await SimulatedProcess(MemoryStorage(), batch_bytes_max=10_000).start()
+    joins = [process.join("a"), process.join("b")]
+    told = [await join for join in joins]
+    leader = next(joined for joined in told if joined.members)
+    follower = next(joined for joined in told if not joined.members)
+    waiting = process.sync(follower)
+    refused = await process.sync(leader, {leader.member_id: bytes(20_000)})
+    assert refused.error is ErrorCode.unknown_server_error
+    assert (await waiting).error is ErrorCode.unknown_server_error
+    assert (await process.heartbeat(follower)).error is ErrorCode.rebalance_in_progress
+    await process.runtime.stop()
+
+
+@story
+async def test_a_silent_member_is_expired_after_its_session() -> None:
+    """The deadline comes though no request does, and not before."""
+    process = await SimulatedProcess(MemoryStorage()).start()
+    told = await process.stable_group("a", "b")
+
+    async def heartbeats(seconds: int) -> ErrorCode:
+        error = ErrorCode.none
+        for _ in range(seconds):
+            await asyncio.sleep(1)
+            error = (await process.heartbeat(told["a"])).error
+        return error
+
+    assert await heartbeats(9) is ErrorCode.none
+    assert await heartbeats(2) is ErrorCode.rebalance_in_progress
+    assert (await process.heartbeat(told["b"])).error is ErrorCode.unknown_member_id
+    await process.runtime.stop()
+
+
+@story
+async def test_after_the_machine_stood_still_nobody_is_expired() -> None:
+    """A timer that is late re-arms all sessions in full, and that is recorded."""
+    storage = MemoryStorage()
+    process = await SimulatedProcess(storage).start()
+    told = await process.stable_group("a", "b")
+    loop = asyncio.get_running_loop()
+    assert isinstance(loop, VirtualTimeLoop)
+    loop.advance(60)
+    await asyncio.sleep(9)
+    for joined in told.values():
+        assert (await process.heartbeat(joined)).error is ErrorCode.none
+    await process.runtime.stop()
+    (paused,) = recorded(storage, CoordinatorPaused)
+    assert isinstance(paused, CoordinatorPaused)
+    assert paused.sessions == 2
+    assert paused.late_ms >= 49_000
+
+
+@story
+async def test_a_ticket_holds_until_the_group_changes() -> None:
+    """The fast path feeds the session; any change of the group ends it."""
+    process = await SimulatedProcess(MemoryStorage()).start()
+    told = await process.stable_group("a", "b")
+    ticket = process.runtime.heartbeat_ticket(process.heartbeat_command(told["a"]))
+    assert ticket is not None
+    for _ in range(9):
+        await asyncio.sleep(1)
+        assert ticket.accept(process.clock.monotonic_ms())
+    await asyncio.sleep(2)
+    assert not ticket.accept(process.clock.monotonic_ms()), "b was expired meanwhile"
+    assert process.runtime.heartbeat_ticket(process.heartbeat_command(told["a"])) is None
+    assert (await process.heartbeat(told["a"])).error is ErrorCode.rebalance_in_progress
+    await process.runtime.stop()
+
+
+@story
+async def test_stopping_answers_what_is_parked_and_says_goodbye() -> None:
+    """A parked join is sent elsewhere with its own member id, and the log has the last word (LD12)."""
+    storage = MemoryStorage()
+    process = await SimulatedProcess(storage).start()
+    join = process.join("a")
+    await asyncio.sleep(0.01)
+    await process.runtime.stop()
+    joined = await join
+    assert joined.error is ErrorCode.not_coordinator
+    assert joined.member_id.startswith("a-")
+    assert len(recorded(storage, CoordinatorStopped)) == len(storage.records)
+    after: JoinGroupOutcome = await process.join("a")
+    assert after.error is ErrorCode.coordinator_not_available
+
+
+@story
+async def test_each_takeover_is_in_the_log() -> None:
+    """The fence record comes before anything else of an owner, and readiness tells what was read."""
+    storage = MemoryStorage(partitions=1)
+    first = await SimulatedProcess(storage).start()
+    await first.stable_group("a", "b")
+    await SimulatedProcess(storage).start()
+    elected = recorded(storage, CoordinatorElected)
+    ready = recorded(storage, CoordinatorReady)
+    assert [event.owner_epoch for event in elected if isinstance(event, CoordinatorElected)] == [1, 2]
+    last = ready[-1]
+    assert isinstance(last, CoordinatorReady)
+    assert (last.groups, last.members) == (1, 2)
+    assert last.events_read == sum(1 for record in storage.records[0] if record.value is not None) - 1
+
+
+@story
+async def test_a_group_with_a_broken_record_is_quarantined_alone() -> None:
+    """Its members are told to try again; every other group is served (L8)."""
+    storage = MemoryStorage(partitions=1)
+    first = await SimulatedProcess(storage).start()
+    told = await first.stable_group("a")
+    other = GroupId("other")
+    await first.commit(5, group_id=other)
+    records = storage.records[0]
+    index = next(
+        i for i, record in enumerate(records) if record.value and isinstance(decode(record.value), MemberAssigned)
+    )
+    broken = records[index]
+    assert broken.value is not None
+    records[index] = StoredRecord(broken.partition, broken.offset, broken.timestamp_ms, broken.key, broken.value[:-3])
+    second = await SimulatedProcess(storage, offsets=first.offsets).start()
+    assert (await second.heartbeat(told["a"])).error is ErrorCode.coordinator_load_in_progress
+    assert (await second.sync(told["a"])).error is ErrorCode.rebalance_in_progress
+    assert (await second.describe(other)).state is GroupState.EMPTY
+    assert second.offsets.committed(other)["orders", 0].offset == 5
+    await second.runtime.stop()
+
+
+@story
+async def test_offsets_are_visible_when_the_commit_is_answered() -> None:
+    """A member's commit is stored; one of an older generation is not."""
+    process = await SimulatedProcess(MemoryStorage()).start()
+    told = await process.stable_group("a")
+    assert (await process.commit(7, told["a"])).error is ErrorCode.none
+    assert process.offsets.committed(GROUP)["orders", 0].offset == 7
+    stale = JoinGroupOutcome(member_id=told["a"].member_id, generation_id=0)
+    assert (await process.commit(9, stale)).error is ErrorCode.illegal_generation
+    assert process.offsets.committed(GROUP)["orders", 0].offset == 7
+    await process.runtime.stop()
+
+
+@story
+async def test_deleting_a_group_deletes_its_offsets() -> None:
+    """And one whose deletion was cut short between the two loses them at the next start."""
+    storage = MemoryStorage()
+    process = await SimulatedProcess(storage).start()
+    simple = GroupId("simple")
+    await process.commit(3, group_id=simple)
+    left_over = await process.commit(4, group_id=GroupId("kept"))
+    assert left_over.error is ErrorCode.none
+    assert (await process.delete(simple)).error is ErrorCode.none
+    assert not process.offsets.committed(simple)
+    await SimulatedProcess(MemoryStorage(), offsets=process.offsets).start()
+    assert not process.offsets.group_ids()
+
+
+@story
+async def test_a_rule_that_fails_harms_nobody_else() -> None:
+    """A bug in a rule is UNKNOWN_SERVER_ERROR for its sender, and everybody is served on (G24)."""
+    process = await SimulatedProcess(MemoryStorage()).start()
+    joined = await process.join("a")
+    nonsense: dict[str, bytes] = {"no member id": None}  # type: ignore[dict-item]
+    failed = await process.sync(joined, {joined.member_id: 7, **nonsense})  # type: ignore[dict-item]
+    assert failed.error is ErrorCode.unknown_server_error
+    assert (await process.sync(joined)).assignment == joined.member_id.encode()
+    await process.runtime.stop()
+
+
+@story
+async def test_a_group_made_anew_has_a_higher_incarnation() -> None:
+    """Also when the wall clock stands still: (group, incarnation, seq) stays unique."""
+    storage = MemoryStorage()
+    process = await SimulatedProcess(storage, settings=GroupSettings(initial_rebalance_delay_ms=0)).start()
+    for _ in range(3):
+        await process.commit(1, group_id=GROUP)
+        await process.delete(GROUP)
+    numbers = [
+        (event.incarnation, event.seq)  # type: ignore[attr-defined]
+        for event in recorded(storage, object)
+        if getattr(event, "group_id", None) == GROUP
+    ]
+    assert len(set(numbers)) == len(numbers)
+    assert len({incarnation for incarnation, _ in numbers}) == 3
+    await process.runtime.stop()

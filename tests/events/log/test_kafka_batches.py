@@ -1,0 +1,101 @@
+"""Transitions as record batches, and back."""
+
+from itertools import pairwise
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from events.log.kafka_batches import Stamp, decode_batches, encode_batch, last_stamp, packed, uncompressed_bytes
+from events.records import BrokenRecord, Record, StoredRecord, Transition
+
+STAMP = Stamp(producer_id=7, producer_epoch=3, epoch_base=0)
+NOW_MS = 1_700_000_000_000
+
+records = st.builds(Record, st.binary(max_size=40), st.none() | st.binary(max_size=3000))
+transitions = st.lists(st.lists(records, min_size=1, max_size=4).map(tuple), min_size=1, max_size=8)
+
+
+def encoded(*each: Transition, stamp: Stamp = STAMP) -> bytes:
+    return encode_batch(each, stamp, base_sequence=0, timestamp_ms=NOW_MS)
+
+
+def at_offset(batch: bytes, base_offset: int) -> bytes:
+    """The batch as a broker stores it: the base offset stands before what the checksum covers."""
+    return base_offset.to_bytes(8, "big") + batch[8:]
+
+
+@given(transitions)
+def test_what_is_encoded_is_decoded(each: list[Transition]) -> None:
+    """Compressed or not, tombstones and empty values included."""
+    flat = [record for transition in each for record in transition]
+
+    found, position = decode_batches(at_offset(encoded(*each), 100), 4, start=0, end=10_000)
+
+    assert found == [StoredRecord(4, 100 + n, NOW_MS, one.key, one.value) for n, one in enumerate(flat)]
+    assert position == 100 + len(flat)
+
+
+@given(transitions, st.integers(0, 40), st.integers(0, 40))
+def test_only_what_was_asked_for_is_decoded(each: list[Transition], start: int, end: int) -> None:
+    """A batch may begin before the start and reach beyond the end."""
+    found, _ = decode_batches(encoded(*each), 0, start=start, end=end)
+
+    assert [one.offset for one in found] == list(range(start, min(end, sum(map(len, each)))))
+
+
+@given(transitions, st.integers(100, 10_000))
+def test_neighbours_share_batches_that_fit(each: list[Transition], limit_bytes: int) -> None:
+    """All are in one range each, in order; only a range of one may be over the limit; no two ranges fit in one."""
+    ranges = list(packed(each, limit_bytes=limit_bytes))
+
+    assert [index for indices in ranges for index in indices] == list(range(len(each)))
+    for indices in ranges:
+        if len(indices) > 1:
+            assert len(encoded(*each[indices.start : indices.stop])) <= limit_bytes
+    for before, after in pairwise(ranges):
+        assert sum(uncompressed_bytes(each[n]) for n in [*before, after.start]) + 61 > limit_bytes
+
+
+@given(transitions)
+def test_the_estimate_is_an_upper_bound(each: list[Transition]) -> None:
+    """Also with the header that an epoch base takes; so what was packed is never over the limit."""
+    stamp = Stamp(producer_id=2**40, producer_epoch=32_767, epoch_base=2**31)
+
+    assert len(encoded(*each, stamp=stamp)) <= 61 + sum(map(uncompressed_bytes, each))
+
+
+def test_a_batch_that_was_cut_off_is_left_for_the_next_fetch() -> None:
+    """A fetch ends where its size does."""
+    first = encoded((Record(b"a", b"1"), Record(b"b", b"2")))
+    second = at_offset(encoded((Record(b"c", b"3"),)), 2)
+    for cut in range(len(second)):
+        found, position = decode_batches(first + second[:cut], 0, start=0, end=10)
+        assert ([one.key for one in found], position) == ([b"a", b"b"], 2)
+
+
+@pytest.mark.parametrize("value", [b"1", b"1" * 10_000], ids=["plain", "compressed"])
+def test_a_damaged_batch_is_named(value: bytes) -> None:
+    """It says where, so that it can be looked for."""
+    batch = bytearray(at_offset(encoded((Record(b"a", value),)), 5))
+    batch[-1] ^= 1
+
+    with pytest.raises(BrokenRecord) as broken:
+        decode_batches(bytes(batch), 3, start=5, end=6)
+    assert (broken.value.partition, broken.value.offset) == (3, 5)
+
+
+def test_large_batches_are_compressed() -> None:
+    """Small ones are not: it would take longer than it saves."""
+    assert len(encoded((Record(b"a", b"orders-0" * 1000),))) < 1000
+    assert len(encoded((Record(b"a", b"orders-0" * 100),))) > 800
+
+
+def test_the_writer_of_the_last_batch_is_told() -> None:
+    """With the base that its epoch is counted from, if it has one."""
+    counted = Stamp(producer_id=9, producer_epoch=1, epoch_base=40_000)
+    batches = encoded((Record(b"a", b"1"),)) + encoded((Record(b"b", b"2"),), stamp=counted)
+
+    assert last_stamp(batches) == counted
+    assert last_stamp(encoded((Record(b"a", b"1"),))) == STAMP
+    assert last_stamp(b"") is None

@@ -1,0 +1,72 @@
+"""Which settings of a topic and its brokers an event log may rest upon."""
+
+import pytest
+
+from events.log.base import LogMismatch
+from events.log.kafka_settings import Configs, Guarantees, TopicFacts, TopicPlan, guarantees
+
+PLAN = TopicPlan(
+    name="events", partitions=None, replication=None, audit_window_ms=1000, batch_bytes_max=64 * 1024 * 1024
+)
+BROKER = {
+    "producer.id.expiration.ms": "86400000",
+    "transactional.id.expiration.ms": "604800000",
+    "socket.request.max.bytes": "104857600",
+}
+
+
+def promised(
+    topic: Configs | None = None, *brokers: Configs, plan: TopicPlan = PLAN, replication: int = 3
+) -> Guarantees:
+    """What a topic made by the plan promises, but for the `topic` configs given."""
+    configs = {"min.insync.replicas": "2", **plan.configs(), **(topic or {})}
+    facts = TopicFacts(partitions=8, replication=replication)
+    return guarantees(plan, facts, configs, brokers or [BROKER], bootstrap="kafka:9092")
+
+
+def test_the_topic_that_we_would_make_is_right() -> None:
+    """It holds batches of the size planned, and wants a claim in a quarter of the shorter expiration."""
+    assert promised() == Guarantees(batch_bytes_max=64 * 1024 * 1024, claim_renewal_ms=21_600_000, warnings=())
+
+
+def test_the_way_out_of_a_contradiction_is_a_command() -> None:
+    """It can be pasted."""
+    with pytest.raises(LogMismatch) as mismatch:
+        promised({"min.compaction.lag.ms": "0"})
+    assert str(mismatch.value) == (
+        "topic events has min.compaction.lag.ms=0, the settings say 1000: run `kafka-configs.sh --bootstrap-server"
+        " kafka:9092 --alter --entity-type topics --entity-name events --add-config min.compaction.lag.ms=1000`, or"
+        " start with the audit window that the topic has"
+    )
+
+
+@pytest.mark.parametrize("setting", ["producer.id.expiration.ms", "transactional.id.expiration.ms"])
+def test_a_broker_that_forgets_the_fence_within_a_minute_is_refused(setting: str) -> None:
+    """One of several is enough: it may become the leader."""
+    with pytest.raises(LogMismatch, match=f"{setting}=59999, the event log needs 60000"):
+        promised(None, BROKER, {**BROKER, setting: "59999"})
+    assert promised(None, BROKER, {**BROKER, setting: "60000"}).claim_renewal_ms == 15_000
+
+
+def test_a_broker_that_takes_smaller_requests_limits_the_batch() -> None:
+    """It would cut the connection without an answer; so a batch stays below, with room for the request around it."""
+    guarantee = promised(None, BROKER, {**BROKER, "socket.request.max.bytes": "1000000"})
+
+    assert 990_000 < guarantee.batch_bytes_max < 1_000_000
+    assert "socket.request.max.bytes" in guarantee.warnings[0]
+
+
+def test_a_single_in_sync_replica_of_several_is_warned_of() -> None:
+    """It is a choice that some make; with one replica there is nothing to choose."""
+    (warning,) = promised({"min.insync.replicas": "1"}).warnings
+
+    assert "min.insync.replicas=1" in warning
+    assert promised({"min.insync.replicas": "1"}, replication=1).warnings == ()
+
+
+def test_brokers_that_do_not_tell_their_configs_are_warned_of() -> None:
+    """How often to claim is then not known."""
+    guarantee = promised(None, {})
+
+    assert guarantee.claim_renewal_ms is None
+    assert "DESCRIBE_CONFIGS" in guarantee.warnings[0]

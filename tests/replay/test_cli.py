@@ -1,0 +1,196 @@
+"""`muster replay` as a user types it: outputs, exit codes, one line for each error."""
+
+import asyncio
+import os
+import pty
+import subprocess
+import sys
+from pathlib import Path
+
+import msgspec
+import pytest
+from typer.testing import CliRunner, Result
+
+from events.codec import records_of
+from events.log.url import open_log
+from events.records import Record
+from replay.cli import app
+from tests.replay.stories import a_night
+from tests.replay.written import PARTITIONS, broken_value, script, sqlite_log
+
+WIDE = {"COLUMNS": "140", "TERM": "dumb"}
+
+
+@pytest.fixture(scope="module")
+def url(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """A log with the night of `orders`, and a group that did nothing."""
+    path = tmp_path_factory.mktemp("log") / "muster.db"
+    return asyncio.run(sqlite_log(path, a_night(), script("payments").created()))
+
+
+def run(*arguments: str, log: str | None = None) -> Result:
+    given = [*arguments, "--log", log] if log is not None else [*arguments]
+    return CliRunner().invoke(app, given, env=WIDE)
+
+
+def assert_fails(result: Result, code: int, *parts: str) -> None:
+    """One line on stderr, nothing on stdout, no traceback."""
+    assert result.exit_code == code, result.output
+    assert result.stdout == ""
+    assert result.stderr.count("\n") == 1, result.stderr
+    for part in parts:
+        assert part in result.stderr
+    assert "Traceback" not in result.stderr
+
+
+@pytest.mark.parametrize(
+    "command", [["groups"], ["history", "orders"], ["why", "orders"], ["state", "orders", "--at", "12"]]
+)
+@pytest.mark.parametrize("form", ["table", "json", "jsonl"])
+def test_each_command_prints_each_format(url: str, command: list[str], form: str) -> None:
+    """JSON is one document, JSON lines are documents, a table has no colours where there is no terminal."""
+    result = run(*command, "--format", form, log=url)
+    assert result.exit_code == 0, result.output
+    assert "\x1b" not in result.stdout
+    assert result.stderr == ""
+    if form == "json":
+        msgspec.json.decode(result.stdout)
+    elif form == "jsonl":
+        assert all(isinstance(msgspec.json.decode(line), dict) for line in result.stdout.splitlines())
+
+
+def test_why_without_a_choice_is_the_last_one(url: str) -> None:
+    """`--last` says the same."""
+    assert run("why", "orders", log=url).stdout == run("why", "orders", "--last", log=url).stdout
+    assert "Generation 3 -> 4" in run("why", "orders", log=url).stdout
+
+
+def test_why_of_a_generation_and_of_all(url: str) -> None:
+    """One answer, or four."""
+    one = run("why", "orders", "--generation", "2", "--format", "jsonl", log=url).stdout.splitlines()
+    every = run("why", "orders", "--all", "--format", "jsonl", log=url).stdout.splitlines()
+    assert len(every) == 4
+    assert one == every[1:2]
+
+
+def test_a_group_that_never_rebalanced_is_no_error(url: str) -> None:
+    """The answer is that there was none."""
+    result = run("why", "payments", log=url)
+    assert (result.exit_code, result.stdout) == (0, "The log tells of no rebalance of payments.\n")
+
+
+def test_an_unknown_group_is_named_with_the_log_and_near_matches(url: str) -> None:
+    """Exit code 1: the log is well."""
+    path = url.removeprefix("sqlite:///")
+    for command in (["history", "order"], ["why", "order"], ["state", "order", "--at", "1"]):
+        assert_fails(run(*command, log=url), 1, "'order'", path, "did you mean orders?")
+    assert "did you mean" not in run("why", "zzz", log=url).stderr
+
+
+def test_an_unknown_generation_is_told_with_those_that_there_are(url: str) -> None:
+    """Exit code 1."""
+    assert_fails(run("why", "orders", "--generation", "9", log=url), 1, "generation 9", "1, 2, 3, 4")
+
+
+def test_a_moment_before_the_log_is_told_with_its_extent(url: str) -> None:
+    """Exit code 1, and what may be asked for."""
+    result = run("state", "orders", "--at", "2020-01-01T00:00:00Z", log=url)
+    assert_fails(result, 1, "seq 1 to 44", "2026-11-21T02:00:05.800Z")
+
+
+def test_a_wrong_moment_names_the_forms(url: str) -> None:
+    """Exit code 2."""
+    assert_fails(run("state", "orders", "--at", "yesterday", log=url), 2, "'yesterday'", "a seq number", "02:14:07")
+
+
+def test_two_choices_at_once_are_refused(url: str) -> None:
+    """Exit code 2."""
+    assert_fails(run("why", "orders", "--last", "--all", log=url), 2, "only one of --generation, --last and --all")
+
+
+@pytest.mark.parametrize(
+    ("log", "part"),
+    [
+        ("muster.db", "no scheme"),
+        ("redis://host/1", "redis"),
+        ("sqlite:///no/such/file.db", "no/such/file.db"),
+        ("sqlite:///" + str(Path(__file__)), "test_cli.py"),
+    ],
+)
+def test_a_log_that_cannot_be_read_is_one_line(log: str, part: str) -> None:
+    """Exit code 2: a URL without scheme, of an unknown one, of a file that is not there or no log."""
+    assert_fails(run("groups", log=log), 2, part)
+    assert_fails(run("why", "orders", log=log), 2, part)
+
+
+def test_a_log_of_a_newer_version_is_one_line(tmp_path: Path) -> None:
+    """Exit code 2."""
+    told = script("orders").coordinator("a:1")
+    ((_, (elected,)), *_) = told.transitions
+    newer = records_of([msgspec.structs.replace(elected, format_level=99)])
+    url = asyncio.run(_append(tmp_path, told.partition, newer))
+    assert_fails(run("why", "orders", log=url), 2, "format level 99")
+
+
+def test_a_broken_record_is_shown_where_it_stands(tmp_path: Path) -> None:
+    """The command succeeds and tells what came before it."""
+    told = script("orders").created()
+    url = asyncio.run(_append(tmp_path, told.partition, *told.stored_transitions(), (broken_value("orders"),)))
+    result = run("history", "orders", log=url)
+    assert result.exit_code == 0
+    assert "the group was created" in result.stdout
+    assert f"the record at partition {told.partition}, offset" in result.stdout
+    assert "orders is quarantined" in run("groups", log=url).stdout.replace("\n", " ")
+
+
+async def _append(tmp_path: Path, partition: int, *transitions: tuple[Record, ...]) -> str:
+    url = f"sqlite:///{tmp_path / 'muster.db'}"
+    log = open_log(url, partitions=PARTITIONS)
+    await log.open()
+    writer = await log.claim(partition)
+    await writer.append(list(transitions))
+    await log.close()
+    return url
+
+
+async def test_a_live_log_is_read_while_its_writer_goes_on(tmp_path: Path) -> None:
+    """Reading claims nothing: the writer appends before, and after."""
+    night, more = a_night(), script("orders").created()
+    url = f"sqlite:///{tmp_path / 'muster.db'}"
+    log = open_log(url, partitions=PARTITIONS)
+    await log.open()
+    writer = await log.claim(night.partition)
+    await writer.append(night.stored_transitions())
+    result = await asyncio.to_thread(run, "why", "orders", "--format", "jsonl", log=url)
+    assert result.exit_code == 0, result.output
+    await writer.append(more.stored_transitions())
+    await log.close()
+
+
+def test_help_teaches_by_example() -> None:
+    """Each command shows how it is called."""
+    assert "muster replay why orders --generation 8" in run("--help").stdout
+    for command in ("groups", "history", "why", "state"):
+        assert f"muster replay {command}" in run(command, "--help").stdout
+
+
+@pytest.mark.parametrize("no_color", [False, True])
+def test_colours_are_for_terminals_that_want_them(url: str, no_color: bool) -> None:
+    """On a terminal there are colours, unless NO_COLOR is set."""
+    main, terminal = pty.openpty()
+    environment = {key: value for key, value in os.environ.items() if key != "NO_COLOR"} | {"TERM": "xterm-256color"}
+    environment |= {"NO_COLOR": "1"} if no_color else {}
+    command = [sys.executable, "-c", "from replay.cli import app; app()", "groups", "--log", url]
+    process = subprocess.Popen(command, stdout=terminal, stderr=terminal, env=environment)
+    os.close(terminal)
+    shown = b""
+    try:
+        while chunk := os.read(main, 4096):
+            shown += chunk
+    except OSError:
+        pass  # the terminal is gone with the process
+    finally:
+        os.close(main)
+    assert process.wait(timeout=30) == 0
+    assert b"orders" in shown
+    assert (b"\x1b[32m" in shown) is not no_color

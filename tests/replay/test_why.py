@@ -1,0 +1,151 @@
+"""`why` on the story of one night, whole, in the three formats; and the words for each cause."""
+
+import io
+
+import msgspec
+import pytest
+from rich.console import Console
+
+from events.causes import TRIGGERS, Cause
+from replay.rebalance import IncidentKind, Outcome
+from replay.render import Format, render
+from replay.why import Why, generations_of, why
+from tests.replay.golden import assert_golden
+from tests.replay.histories import Script
+from tests.replay.stories import a_night
+
+
+def printed(result: Why, form: Format, width: int = 100) -> str:
+    out = io.StringIO()
+    render(result, form, Console(file=out, width=width, highlight=False))
+    return out.getvalue()
+
+
+@pytest.mark.parametrize(
+    ("form", "name"), [(Format.TABLE, "why.txt"), (Format.JSON, "why.json"), (Format.JSONL, "why.jsonl")]
+)
+def test_a_night_is_told_as_it_was_in_every_format(form: Format, name: str) -> None:
+    """All rebalances of the story are printed exactly as in the golden file."""
+    assert_golden(name, printed(why(a_night().history(), everything=True), form))
+
+
+def test_json_lines_are_the_answers_of_the_json_document() -> None:
+    """Both formats hold the same answers."""
+    result = why(a_night().history(), everything=True)
+    document = msgspec.json.decode(printed(result, Format.JSON))
+    lines = [msgspec.json.decode(line) for line in printed(result, Format.JSONL).splitlines()]
+    assert document["answers"] == lines
+
+
+@pytest.mark.parametrize("width", [40, 80, 140])
+def test_no_line_is_wider_than_the_terminal(width: int) -> None:
+    """The table folds its cells to the width it is given."""
+    table = printed(why(a_night().history(), everything=True), Format.TABLE, width)
+    assert max(map(len, table.splitlines())) <= width
+
+
+def test_the_expiry_is_the_answer_to_generation_2() -> None:
+    """The trigger names who was silent, for how long, and against which timeout."""
+    (answer,) = why(a_night().history(), generation=2).answers
+    assert answer.headline == (
+        "Generation 1 -> 2: static member 'billing-2' (10.0.0.7, client rdkafka) was not heard from for 45.0 s "
+        "(session timeout 45 s); 1 more cause folded in"
+    )
+    assert answer.rebalance.trigger.who[0].last_seen == "2026-11-21T02:12:45.165Z"
+    assert answer.rebalance.trigger.who[0].longest_silence_ms == 3_200
+
+
+def test_what_started_no_rebalance_is_listed_in_order() -> None:
+    """Between two rebalances stand restarts, takeovers and fences, with the like ones that were not written counted."""
+    (answer,) = why(a_night().history(), generation=2).answers
+    assert [(incident.kind, incident.times) for incident in answer.rebalance.avoided] == [
+        (IncidentKind.STATIC_RESTART, 1),
+        (IncidentKind.STATIC_RESTART, 1),
+        (IncidentKind.COORDINATOR_TAKEOVER, 1),
+        (IncidentKind.MEMBER_FENCED, 5),
+    ]
+
+
+def test_without_a_choice_the_last_rebalance_is_answered_for_with_what_came_since() -> None:
+    """The restart after the last rebalance stands under `since`."""
+    result = why(a_night().history())
+    assert (len(result.answers), result.rebalances) == (1, 4)
+    assert result.answers[0].rebalance.to_generation == 4
+    assert [incident.kind for incident in result.answers[0].since] == [IncidentKind.STATIC_RESTART]
+
+
+def test_a_rebalance_that_was_superseded_says_so() -> None:
+    """Generation 3 never had an assignment."""
+    (answer,) = why(a_night().history(), generation=3).answers
+    assert answer.rebalance.outcome is Outcome.SUPERSEDED
+    assert answer.rebalance.movement is None
+    assert answer.headline.endswith("(superseded by the next one before it had an assignment)")
+
+
+def test_a_group_without_rebalances_has_no_answer() -> None:
+    """That is said, and is no error."""
+    result = why(Script().created().history())
+    assert result.answers == ()
+    assert "no rebalance of orders" in printed(result, Format.TABLE)
+
+
+def test_a_running_rebalance_is_found_under_the_generation_it_is_to_lead_to() -> None:
+    """`--generation N` works before generation N is there."""
+    script = a_night()
+    script.wait(1_000).start(script.removed(script.of("billing-1"), Cause.SESSION_EXPIRED, silent_ms=46_000))
+    (answer,) = why(script.history(), generation=5).answers
+    assert answer.rebalance.outcome is Outcome.RUNNING
+    assert [member.group_instance_id for member in answer.rebalance.join_phase.awaited] == ["billing-3"]
+    assert generations_of(script.history()) == [1, 2, 3, 4, 5]
+
+
+@pytest.mark.parametrize("cause", sorted(TRIGGERS))
+def test_every_trigger_has_a_sentence_that_names_no_placeholder(cause: Cause) -> None:
+    """Whatever the cause, the headline is English, with and without a member at hand."""
+    script = a_night()
+    member = script.of("billing-1")
+    script.start(script.rejoined(member, cause))
+    nobody = Script().created()
+    nobody.start(why=nobody.why_of_timer(cause))
+    for told in (script, nobody):
+        headline = why(told.history()).answers[-1].headline
+        assert "{" not in headline
+        assert "None" not in headline
+
+
+def test_a_removal_by_an_administrator_names_who_asked() -> None:
+    """The request came from somewhere else than the member."""
+    script = a_night()
+    removed = script.removed(script.of("billing-1"), Cause.MEMBER_REMOVED_BY_ADMIN)
+    asked = script.why(Cause.MEMBER_REMOVED_BY_ADMIN)
+    script.start(msgspec.structs.replace(removed, why=asked))
+    trigger = why(script.history()).answers[-1].rebalance.trigger
+    assert trigger.text == (
+        "static member 'billing-1' (10.0.0.6, client rdkafka) was removed by its instance id, as an administrator "
+        "does, asked for by client adminclient-1 at 10.0.0.99"
+    )
+    assert trigger.request is not None
+    assert trigger.request.client_host == "/10.0.0.99"
+
+
+def test_several_members_that_leave_at_once_are_one_trigger() -> None:
+    """A batch is one cause with several who."""
+    script = a_night()
+    script.start(
+        script.removed(script.of("billing-1"), Cause.SYNC_TIMED_OUT),
+        script.removed(script.of("billing-3"), Cause.SYNC_TIMED_OUT),
+    )
+    trigger = why(script.history()).answers[-1].rebalance.trigger
+    assert [member.group_instance_id for member in trigger.who] == ["billing-1", "billing-3"]
+    assert trigger.text == (
+        "2 static members ('billing-1' and 'billing-3') joined but did not ask for their assignment in time"
+    )
+
+
+def test_a_client_cannot_write_to_the_terminal() -> None:
+    """Escape sequences and markup in what clients send are shown, not obeyed."""
+    script = Script().created()
+    script.start(script.joined(script.member("x", host="/10.0.0.1"), reason="\x1b[2J[bold]boo[/bold]\x07"))
+    table = printed(why(script.history()), Format.TABLE)
+    assert "\x1b" not in table
+    assert "\\x1b[2J[bold]boo[/bold]\\x07" in table.replace("\n", "")

@@ -1,0 +1,60 @@
+"""Scripts as real logs, written as a coordinator writes them; and a log's records made broken."""
+
+from collections.abc import Iterable
+from pathlib import Path
+
+from events.keys import EntityKind, RecordKey, encode_key
+from events.log.base import EventLog
+from events.log.memory import MemoryEventLog, MemoryStorage
+from events.log.url import open_log
+from events.partitioner import partition_for
+from events.records import Record, StoredRecord
+from tests.replay.histories import Script
+
+PARTITIONS = 8
+
+
+def script(group_id: str) -> Script:
+    """A script for the partition that the group really lives in."""
+    return Script(group_id, partition=partition_for(group_id, PARTITIONS))
+
+
+async def write(log: EventLog, scripts: Iterable[Script]) -> None:
+    """Append the transitions of each script to its partition."""
+    for told in scripts:
+        writer = await log.claim(told.partition)
+        verdicts = await writer.append(told.stored_transitions())
+        assert not any(verdicts)
+
+
+async def sqlite_log(path: Path, *scripts: Script) -> str:
+    """A SQLite log with the scripts; returns its URL."""
+    url = f"sqlite:///{path}"
+    log = open_log(url, partitions=PARTITIONS)
+    await log.open()
+    await write(log, scripts)
+    await log.close()
+    return url
+
+
+async def memory_log(records: Iterable[StoredRecord]) -> MemoryEventLog:
+    """A memory log that holds exactly these records, gaps in their offsets included."""
+    storage = MemoryStorage(PARTITIONS)
+    for record in records:
+        storage.records[record.partition].append(record)
+    log = MemoryEventLog(storage)
+    await log.open()
+    return log
+
+
+def broken_value(group_id: str) -> Record:
+    """A record of the group whose value is no event."""
+    return Record(encode_key(RecordKey(group_id, EntityKind.GROUP, "")), b"\xc3\x01garbage")
+
+
+def unknown_type(group_id: str) -> Record:
+    """A record of the group with a schema from the future."""
+    return Record(encode_key(RecordKey(group_id, EntityKind.GROUP, "")), b"\xc3\x01" + bytes(8) + b"\x00")
+
+
+BROKEN_KEY = Record(b"not a key", b"\x00")

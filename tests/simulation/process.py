@@ -1,0 +1,218 @@
+"""A coordinator process in a simulation: a runtime on a memory log, and clients that remember what they were told."""
+
+import asyncio
+import itertools
+from collections.abc import Awaitable, Callable
+
+from kio.schema.errors import ErrorCode
+
+from coordinator.group.commands import (
+    AnyRequest,
+    Caller,
+    CommitOffsets,
+    DeleteGroup,
+    DescribeGroup,
+    Heartbeat,
+    JoinGroup,
+    LeaveGroup,
+    LeavingMember,
+    OffsetToCommit,
+    SyncGroup,
+)
+from coordinator.group.outcomes import (
+    CommitOffsetsOutcome,
+    DeleteGroupOutcome,
+    DescribeGroupOutcome,
+    HeartbeatOutcome,
+    JoinGroupOutcome,
+    LeaveGroupOutcome,
+    Outcome,
+    SyncGroupOutcome,
+)
+from coordinator.group.settings import GroupSettings
+from coordinator.offsets.memory import MemoryOffsetStore
+from coordinator.runtime import Runtime
+from events.ids import GroupId, GroupInstanceId, MemberId
+from events.log.memory import MemoryEventLog, MemoryStorage
+from events.state import Protocol
+from tests.simulation.virtual_time import VirtualClock
+
+GROUP = GroupId("orders")
+SETTINGS = GroupSettings(initial_rebalance_delay_ms=100, min_session_timeout_ms=100)
+
+_request_ids = itertools.count(1)
+_member_numbers = itertools.count(1)
+
+
+class SimulatedProcess:
+    """One process: started on a storage, stopped in good order or killed. `lost` is why it could not go on."""
+
+    def __init__(
+        self,
+        storage: MemoryStorage,
+        *,
+        offsets: MemoryOffsetStore | None = None,
+        settings: GroupSettings = SETTINGS,
+        batch_bytes_max: int | None = None,
+    ) -> None:
+        self.clock = VirtualClock()
+        limit = {} if batch_bytes_max is None else {"batch_bytes_max": batch_bytes_max}
+        self.log = MemoryEventLog(storage, wall_ms=self.clock.wall_ms, **limit)
+        self.offsets = MemoryOffsetStore() if offsets is None else offsets
+        self.lost: list[Exception] = []
+        self.runtime = Runtime(
+            self.log,
+            self.offsets,
+            settings=settings,
+            effective_settings={"group.max.size": str(settings.max_size)},
+            owner="simulated:1",
+            version="test",
+            clock=self.clock,
+            give_up=self.lost.append,
+        )
+
+    async def start(self) -> "SimulatedProcess":
+        await self.log.open()
+        await self.runtime.start()
+        return self
+
+    def submit(self, command: AnyRequest) -> "asyncio.Future[Outcome]":
+        """Send a request; the future has its answer."""
+        answer: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
+
+        def reply(outcome: Outcome) -> None:
+            assert not answer.done(), f"answered twice: {command}"
+            answer.set_result(outcome)
+
+        self.runtime.submit(command, reply)
+        return answer
+
+    def caller(self, *, client_id: str = "client", api_key: int = 11, api_version: int = 9) -> Caller:
+        return Caller(
+            request_id=next(_request_ids),
+            client_id=client_id,
+            client_host="/127.0.0.1",
+            principal="User:ANONYMOUS",
+            api_key=api_key,
+            api_version=api_version,
+            arrived_ms=self.clock.monotonic_ms(),
+            arrived_wall_ms=self.clock.wall_ms(),
+        )
+
+    # ---- requests, with the defaults of a patient static consumer --------------------------------------
+
+    def join(
+        self,
+        instance: str | None = None,
+        member_id: str = "",
+        *,
+        group_id: GroupId = GROUP,
+        metadata: bytes = b"topics",
+        session_timeout_ms: int = 10_000,
+        rebalance_timeout_ms: int = 30_000,
+        requires_known_member_id: bool = False,
+    ) -> "asyncio.Future[JoinGroupOutcome]":
+        command = JoinGroup(
+            caller=self.caller(),
+            group_id=group_id,
+            member_id=MemberId(member_id),
+            group_instance_id=None if instance is None else GroupInstanceId(instance),
+            proposed_member_id=MemberId(f"{instance or 'dynamic'}-{next(_member_numbers)}"),
+            protocol_type="consumer",
+            protocols=(Protocol(name="range", metadata=metadata),),
+            session_timeout_ms=session_timeout_ms,
+            rebalance_timeout_ms=rebalance_timeout_ms,
+            reason=None,
+            requires_known_member_id=requires_known_member_id,
+            supports_skip_assignment=True,
+        )
+        return self.submit(command)  # type: ignore[return-value]
+
+    def sync(
+        self, joined: JoinGroupOutcome, assignments: dict[str, bytes] | None = None
+    ) -> "asyncio.Future[SyncGroupOutcome]":
+        """Ask for the assignment; the leader assigns each member its own id unless told otherwise."""
+        if assignments is None:
+            assignments = {member.member_id: member.member_id.encode() for member in joined.members}
+        command = SyncGroup(
+            caller=self.caller(api_key=14, api_version=5),
+            group_id=GROUP,
+            member_id=joined.member_id,
+            group_instance_id=None,
+            generation_id=joined.generation_id,
+            protocol_type="consumer",
+            protocol_name=joined.protocol_name,
+            assignments=tuple((MemberId(member_id), value) for member_id, value in assignments.items()),
+        )
+        return self.submit(command)  # type: ignore[return-value]
+
+    def heartbeat_command(self, joined: JoinGroupOutcome) -> Heartbeat:
+        return Heartbeat(
+            caller=self.caller(api_key=12, api_version=4),
+            group_id=GROUP,
+            member_id=joined.member_id,
+            group_instance_id=None,
+            generation_id=joined.generation_id,
+        )
+
+    def heartbeat(self, joined: JoinGroupOutcome) -> "asyncio.Future[HeartbeatOutcome]":
+        return self.submit(self.heartbeat_command(joined))  # type: ignore[return-value]
+
+    def leave(self, *member_ids: str) -> "asyncio.Future[LeaveGroupOutcome]":
+        members = tuple(
+            LeavingMember(member_id=MemberId(member_id), group_instance_id=None, reason=None)
+            for member_id in member_ids
+        )
+        command = LeaveGroup(caller=self.caller(api_key=13, api_version=5), group_id=GROUP, members=members)
+        return self.submit(command)  # type: ignore[return-value]
+
+    def commit(
+        self, offset: int, joined: JoinGroupOutcome | None = None, *, group_id: GroupId = GROUP
+    ) -> "asyncio.Future[CommitOffsetsOutcome]":
+        one = OffsetToCommit(
+            topic="orders",
+            partition=0,
+            offset=offset,
+            leader_epoch=-1,
+            metadata="",
+            commit_ms=self.clock.wall_ms(),
+            expire_ms=None,
+        )
+        command = CommitOffsets(
+            caller=self.caller(api_key=8, api_version=9),
+            group_id=group_id,
+            member_id=joined.member_id if joined else MemberId(""),
+            group_instance_id=None,
+            generation_id=joined.generation_id if joined else -1,
+            unknown_group_error=ErrorCode.group_id_not_found,
+            offsets=(one,),
+        )
+        return self.submit(command)  # type: ignore[return-value]
+
+    def describe(self, group_id: GroupId = GROUP) -> "asyncio.Future[DescribeGroupOutcome]":
+        command = DescribeGroup(caller=self.caller(api_key=15, api_version=6), group_id=group_id)
+        return self.submit(command)  # type: ignore[return-value]
+
+    def delete(self, group_id: GroupId = GROUP) -> "asyncio.Future[DeleteGroupOutcome]":
+        command = DeleteGroup(caller=self.caller(api_key=42, api_version=2), group_id=group_id)
+        return self.submit(command)  # type: ignore[return-value]
+
+    async def stable_group(self, *instances: str) -> dict[str, JoinGroupOutcome]:
+        """A stable group of these static members: what each was told when it joined."""
+        joins = {instance: self.join(instance) for instance in instances}
+        told = {instance: await join for instance, join in joins.items()}
+        syncs = [self.sync(joined) for joined in told.values()]
+        for sync in syncs:
+            assert (await sync).error is ErrorCode.none
+        return told
+
+
+async def until(condition: Callable[[], bool | Awaitable[bool]], what: str, *, within_s: float = 60.0) -> None:
+    """Let virtual time pass until the condition holds."""
+    deadline_s = asyncio.get_running_loop().time() + within_s
+    while True:
+        holds = condition()
+        if holds is True or (not isinstance(holds, bool) and await holds):
+            return
+        assert asyncio.get_running_loop().time() < deadline_s, f"not within {within_s} s: {what}"
+        await asyncio.sleep(0.01)

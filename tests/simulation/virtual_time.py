@@ -1,0 +1,66 @@
+"""An event loop whose time is virtual: waiting for a timer takes no time, it moves the clock.
+
+Nothing in it may wait for a socket, a thread or a process.
+"""
+
+import asyncio
+import selectors
+from collections.abc import Coroutine
+from typing import Any, TypeVar
+
+T = TypeVar("T")
+
+
+class _Selector(selectors.SelectSelector):
+    """Never waits: what it was to wait is added to the loop's time."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.now_s = 1_000.0
+
+    def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
+        if timeout is None:
+            raise AssertionError("everything waits, and there is no timer: a deadlock")
+        self.now_s += max(0.0, timeout)
+        return super().select(0)
+
+
+class VirtualTimeLoop(asyncio.SelectorEventLoop):
+    """`advance` moves the clock without giving anybody a chance to run: a machine that stood still."""
+
+    def __init__(self) -> None:
+        self._virtual = _Selector()
+        super().__init__(self._virtual)
+
+    def time(self) -> float:
+        return self._virtual.now_s
+
+    def advance(self, seconds: float) -> None:
+        self._virtual.now_s += seconds
+
+
+class VirtualClock:
+    """A coordinator's clocks on the loop's time; the wall clock began at an hour of its own."""
+
+    WALL_START_MS = 1_700_000_000_000
+
+    def monotonic_ms(self) -> int:
+        return round(asyncio.get_running_loop().time() * 1000)
+
+    def wall_ms(self) -> int:
+        return self.WALL_START_MS + self.monotonic_ms()
+
+
+def simulate(main: Coroutine[Any, Any, T]) -> T:
+    """Run to the end in virtual time; an exception that nobody took is raised."""
+    failures: list[BaseException] = []
+
+    def note(_loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        failures.append(context.get("exception") or AssertionError(context["message"]))
+
+    with asyncio.Runner(loop_factory=VirtualTimeLoop) as runner:
+        runner.get_loop().set_exception_handler(note)
+        result = runner.run(main)
+    if failures:
+        raise failures[0]
+    return result
