@@ -17,10 +17,10 @@ What the schema `{group_id: string, seq: long, why: {cause: string, member_id: n
                 why__member_id__written = b'\\x00'
             else:
                 why__member_id__text = why__member_id.encode()
-                why__member_id__written = b''.join((b'\\x02', write_long(len(why__member_id__text)), ...))
-            tail = b''.join((write_long(len(why__cause)), why__cause, why__member_id__written))
+                why__member_id__written = b''.join((b'\\x02', write_int(len(why__member_id__text)), ...))
+            tail = b''.join((write_int(len(why__cause)), why__cause, why__member_id__written))
             latest[0] = why, tail
-        return b''.join((header, write_long(len(group_id)), group_id, write_long(event.seq), tail))
+        return b''.join((header, write_int(len(group_id)), group_id, write_long(event.seq), tail))
 
 All events of a transition carry one and the same `why`, so its bytes are kept until another one comes.
 
@@ -101,13 +101,13 @@ class _Lines:
             case "boolean":
                 return [f"(b'\\x01' if {source} else b'\\x00')"]
             case "enum":
-                self.names[f"index_{schema['name']}"] = {s: write_long(i) for i, s in enumerate(schema["symbols"])}
+                self.names[f"index_{schema['name']}"] = {s: write_int(i) for i, s in enumerate(schema["symbols"])}
                 return [f"index_{schema['name']}[{source}]"]
             case "bytes":
-                return [f"write_long(len({source}))", source]
+                return [f"write_int(len({source}))", source]
             case "string":
                 self._add(f"{name}__text = {source}.encode()")
-                return [f"write_long(len({name}__text))", f"{name}__text"]
+                return [f"write_int(len({name}__text))", f"{name}__text"]
             case "union":
                 return self._optional(schema["branches"], source, name)
             case "array" | "map":
@@ -128,17 +128,17 @@ class _Lines:
         if len(kinds) != 2 or "null" not in kinds:
             raise ValueError(f"{name}: no encoder for the union {kinds}")
         null = kinds.index("null")
-        self._add(f"{name} = {source}", f"if {name} is None:", f"    {name}__written = {write_long(null)!r}", "else:")
+        self._add(f"{name} = {source}", f"if {name} is None:", f"    {name}__written = {write_int(null)!r}", "else:")
         self._indent += 1
         parts = self._value(branches[1 - null], name, name)
-        self._add(f"{name}__written = {_joined([repr(write_long(1 - null)), *parts])}")
+        self._add(f"{name}__written = {_joined([repr(write_int(1 - null)), *parts])}")
         self._indent -= 1
         return [f"{name}__written"]
 
     def _block(self, schema: Schema, source: str, name: str) -> list[str]:
         """An array or a map: all items in one counted block, and an empty one behind it."""
         parts, item = f"{name}__parts", f"{name}__item"
-        self._add(f"{name} = {source}", f"{parts} = []", f"if {name}:", f"    {parts}.append(write_long(len({name})))")
+        self._add(f"{name} = {source}", f"{parts} = []", f"if {name}:", f"    {parts}.append(write_int(len({name})))")
         if schema["type"] == "array":
             self._add(f"for {item} in {name}:")
             self._indent += 1

@@ -23,7 +23,7 @@ from events.events import (
     MemberEvent,
 )
 from events.records import BrokenRecord, UndecodableKey
-from events.varints import read_length, write_long
+from events.varints import read_length, write_int
 
 KEY_HEADER = bytes.fromhex("c301 56fe2187931a8c28")
 """Avro's marker and the schema's fingerprint. A literal, since it can never change; a test compares it."""
@@ -50,7 +50,7 @@ class RecordKey(msgspec.Struct, frozen=True):
 
 
 _KINDS = tuple(EntityKind)
-_KIND_BYTES = {kind: write_long(index) for index, kind in enumerate(_KINDS)}
+_KIND_BYTES = {kind: write_int(index) for index, kind in enumerate(_KINDS)}
 
 _PARTITION_ENTITIES: dict[type[AnyRecordedEvent], str] = {
     CoordinatorElected: "coordinator",
@@ -67,10 +67,10 @@ def encode_key(key: RecordKey) -> bytes:
     return b"".join(
         (
             KEY_HEADER,
-            write_long(len(group_id)),
+            write_int(len(group_id)),
             group_id,
             _KIND_BYTES[key.kind],
-            write_long(len(entity_id)),
+            write_int(len(entity_id)),
             entity_id,
         )
     )

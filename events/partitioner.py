@@ -1,14 +1,24 @@
-"""Which partition a group lives in: Kafka's own formula (FC1), so that anybody can compute it."""
+"""Which partition of the event topic a group lives in: Kafka's own formula, so that both agree (rule FC1).
 
-from array import array
+The hash is Java's `String.hashCode`: over UTF-16 units, h = 31 * h + unit, in 32 bits. Kafka's `Utils.abs` makes the
+one number without a positive counterpart, -2**31, a 0.
+"""
+
+import struct
 from functools import lru_cache
 
 
-@lru_cache(maxsize=65_536)
+@lru_cache(maxsize=65536)
 def partition_for(group_id: str, partitions: int) -> int:
-    """abs(String.hashCode(group_id)) % partitions, as Java has it: over UTF-16 units, abs(Int32 min) = 0."""
-    code = 0
-    for unit in array("H", group_id.encode("utf-16-le", "surrogatepass")):
-        code = (code * 31 + unit) & 0xFFFF_FFFF
-    signed = code - 0x1_0000_0000 if code & 0x8000_0000 else code
-    return 0 if signed == -0x8000_0000 else abs(signed) % partitions
+    """The number of the group's partition, of so many."""
+    hashed = java_string_hash(group_id)
+    return (0 if hashed == -0x8000_0000 else abs(hashed)) % partitions
+
+
+def java_string_hash(text: str) -> int:
+    """Java's `text.hashCode()`, a signed number of 32 bits. A lone surrogate counts as itself, as in Java."""
+    encoded = text.encode("utf-16-le", "surrogatepass")
+    hashed = 0
+    for (unit,) in struct.iter_unpack("<H", encoded):
+        hashed = (31 * hashed + unit) & 0xFFFF_FFFF
+    return hashed - 0x1_0000_0000 if hashed > 0x7FFF_FFFF else hashed

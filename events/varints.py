@@ -61,15 +61,15 @@ def read_block_count(data: bytes, pos: int, first: int) -> tuple[int, int]:
     return n << 1, pos
 
 
-@lru_cache(maxsize=16384)
 def write_long(n: int) -> bytes:
-    """The number's bytes. Raises OverflowError when it is over 64 bits.
-
-    They are kept, because few numbers are met only once: lengths, epochs, the times of one transition.
-    """
-    if not -0x8000_0000_0000_0000 <= n <= 0x7FFF_FFFF_FFFF_FFFF:
-        raise OverflowError(f"{n} is over 64 bits")
+    """The bytes of a whole number of 64 bits. Raises OverflowError when it is longer."""
     n = (n << 1) ^ (n >> 63)
+    if 1 << 35 <= n < 1 << 42:  # a wall clock time of this century, in ms
+        return bytes(
+            (n & 127 | 128, n >> 7 & 127 | 128, n >> 14 & 127 | 128, n >> 21 & 127 | 128, n >> 28 & 127 | 128, n >> 35)
+        )
+    if not 0 <= n <= 0xFFFF_FFFF_FFFF_FFFF:
+        raise OverflowError("a number is over 64 bits")
     written = bytearray()
     while n > 127:
         written.append(n & 127 | 128)
@@ -78,8 +78,12 @@ def write_long(n: int) -> bytes:
     return bytes(written)
 
 
+@lru_cache(maxsize=4096)
 def write_int(n: int) -> bytes:
-    """The number's bytes. Raises OverflowError when it is no int to a reader."""
+    """The bytes of a whole number of 32 bits, or of a length. Raises OverflowError when it is longer.
+
+    They are kept, because few of them are met only once, unlike times.
+    """
     if n > 0x7FFF_FFFF or n < -0x8000_0000:
         raise OverflowError(f"{n} is over 32 bits")
     return write_long(n)

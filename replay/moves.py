@@ -9,8 +9,8 @@ from collections import defaultdict
 from collections.abc import Iterable
 
 import msgspec
-from events.consumer_protocol import assigned_partitions
 
+from events.consumer_protocol import assigned_partitions
 from events.state import Group, Member
 from replay.rebalance import MemberRef, Move, Movement, TopicPartitions, ref
 

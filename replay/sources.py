@@ -43,7 +43,9 @@ async def read_log(log: EventLog, take: Take, *, group: GroupId | None = None, w
     for partition, end in ends.items():
         async for chunk in log.read(partition, end=end):
             for record in chunk:
-                _read_record(record, take, group)
+                found = read_record(record, group)
+                if found is not None:
+                    take(*found)
             watch(done + chunk[-1].offset + 1 if chunk else done, total)
         done += end
 
@@ -75,17 +77,20 @@ async def read_histories(
     }
 
 
-def _read_record(record: StoredRecord, take: Take, wanted: GroupId | None) -> None:
+def read_record(record: StoredRecord, wanted: GroupId | None = None) -> tuple[GroupId | None, Read] | None:
+    """Whom a record concerns (None: its whole partition), and what it says.
+
+    Gives None for what says nothing, or is not wanted. Raises LogTooNew.
+    """
     place = Place(partition=record.partition, offset=record.offset, timestamp_ms=record.timestamp_ms)
     try:
         key = decode_key(record.key)
     except UndecodableKey as broken:
-        take(None, Broken(place=place, kind=Unreadable.UNDECODABLE_KEY, reason=broken.reason))
-        return
+        return None, Broken(place=place, kind=Unreadable.UNDECODABLE_KEY, reason=broken.reason)
     of_partition = key.kind is EntityKind.PARTITION
     if record.value is None or not (of_partition or wanted is None or key.group_id == wanted):
-        return
-    take(None if of_partition else GroupId(key.group_id), _read_value(record.value, key, place))
+        return None
+    return None if of_partition else GroupId(key.group_id), _read_value(record.value, key, place)
 
 
 def _read_value(value: bytes, key: RecordKey, place: Place) -> Read:

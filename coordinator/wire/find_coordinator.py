@@ -19,7 +19,7 @@ _NO_NODE = {"node_id": -1, "host": "", "port": -1}
 def handle(body: Body, context: RequestContext, service: Service, answer: Answer) -> None:
     found = _coordinator(getattr(body, "key_type", _GROUP), service)
     if context.api_version < 4:
-        answer(found)
+        answer({**found, "error_message": found["error_message"] or "NONE"})  # Kafka's word, in v1 to v3
     else:
         answer({"coordinators": [{"key": key, **found} for key in body.coordinator_keys]})
 

@@ -4,7 +4,8 @@ Offered from v1 on, as Kafka 4 does. v2 adds isolation and the throttle time, v4
 ask for the greatest timestamp, v8 for the earliest local offset, v9 for the latest tiered one, v10 adds a time limit,
 v11 the earliest offset to be tiered.
 
-A declared topic is an empty log: it starts and ends at offset 0, and no timestamp is in it.
+A declared topic is an empty log: it starts and ends at offset 0, and no timestamp is in it. A negative timestamp that
+the version does not know is answered 35, whether the partition exists or not, as in Kafka.
 """
 
 from kio.schema.errors import ErrorCode
@@ -13,16 +14,27 @@ from coordinator.cluster import Cluster
 from coordinator.service import Service
 from coordinator.wire.api import Answer, Api, Body, Fields, RequestContext
 
-_LATEST, _EARLIEST, _EARLIEST_LOCAL = -1, -2, -4
+_LATEST, _EARLIEST, _GREATEST, _EARLIEST_LOCAL, _LATEST_TIERED, _EARLIEST_PENDING = range(-1, -7, -1)
+_SINCE_VERSION = {
+    _LATEST: 1,
+    _EARLIEST: 1,
+    _GREATEST: 7,
+    _EARLIEST_LOCAL: 8,
+    _LATEST_TIERED: 9,
+    _EARLIEST_PENDING: 11,
+}
+_NEVER = 2**15
 
 
-def handle(body: Body, _context: RequestContext, service: Service, answer: Answer) -> None:
+def handle(body: Body, context: RequestContext, service: Service, answer: Answer) -> None:
     answer(
         {
             "topics": [
                 {
                     "name": topic.name,
-                    "partitions": [_partition(topic.name, each, service.cluster) for each in topic.partitions],
+                    "partitions": [
+                        _partition(topic.name, each, service.cluster, context.api_version) for each in topic.partitions
+                    ],
                 }
                 for topic in body.topics
             ]
@@ -30,9 +42,11 @@ def handle(body: Body, _context: RequestContext, service: Service, answer: Answe
     )
 
 
-def _partition(topic: str, asked: Body, cluster: Cluster) -> Fields:
+def _partition(topic: str, asked: Body, cluster: Cluster, api_version: int) -> Fields:
     error, offset = ErrorCode.none, -1
-    if not cluster.has_partition(topic, asked.partition_index):
+    if asked.timestamp < 0 and api_version < _SINCE_VERSION.get(asked.timestamp, _NEVER):
+        error = ErrorCode.unsupported_version
+    elif not cluster.has_partition(topic, asked.partition_index):
         error = ErrorCode.unknown_topic_or_partition
     elif asked.timestamp in {_LATEST, _EARLIEST, _EARLIEST_LOCAL}:
         offset = 0

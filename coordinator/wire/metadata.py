@@ -38,7 +38,7 @@ def handle(body: Body, context: RequestContext, service: Service, answer: Answer
 def _asked(asked: Body, cluster: Cluster, version: int, operations: int) -> Fields:
     topic_id = getattr(asked, "topic_id", None)
     if version < 12 and (asked.name is None or topic_id is not None):
-        return _missing(ErrorCode.invalid_request, asked.name or "", None)
+        return _missing(ErrorCode.invalid_request, asked.name or "", topic_id)
     if topic_id is not None:
         declared = cluster.topics_by_id.get(topic_id)
         return (
@@ -51,7 +51,7 @@ def _asked(asked: Body, cluster: Cluster, version: int, operations: int) -> Fiel
         return _declared(declared, cluster, operations)
     known_form = asked.name is not None and is_topic_name(asked.name)
     error = ErrorCode.unknown_topic_or_partition if known_form else ErrorCode.invalid_topic_exception
-    return _missing(error, asked.name or "", None)
+    return _missing(error, asked.name or "", None, operations)
 
 
 def _declared(topic: Topic, cluster: Cluster, operations: int) -> Fields:
@@ -77,14 +77,14 @@ def _declared(topic: Topic, cluster: Cluster, operations: int) -> Fields:
     }
 
 
-def _missing(error: ErrorCode, name: str | None, topic_id: object) -> Fields:
+def _missing(error: ErrorCode, name: str | None, topic_id: object, operations: int = NOT_TOLD) -> Fields:
     return {
         "error_code": error,
         "name": name,
         "topic_id": topic_id,
         "is_internal": False,
         "partitions": (),
-        "topic_authorized_operations": NOT_TOLD,
+        "topic_authorized_operations": operations,
     }
 
 

@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any, Generic, TypeVar
 
 from events.log.base import LogError, LogUnavailable
-from events.log.sqlite_open import FileLock, connect_for_reading, connect_for_writing
+from events.log.sqlite_open import FileLock, connect_for_reading, connect_for_writing, connected
 
 T = TypeVar("T")
 
@@ -90,25 +90,29 @@ class SqliteFile:
             if self._lock is not None:
                 self._lock.acquire()
             if self._read_only:
-                self._reading = await loop.run_in_executor(self._reader, connect_for_reading, self._path)
-                prepared = await loop.run_in_executor(self._reader, prepare, self._reading)
+                self._reading, prepared = await loop.run_in_executor(
+                    self._reader, connected, self._path, connect_for_reading, prepare
+                )
             else:
-                self._writing = await loop.run_in_executor(self._writer, connect_for_writing, self._path)
-                prepared = await loop.run_in_executor(self._writer, prepare, self._writing)
-                self._reading = await loop.run_in_executor(self._reader, connect_for_reading, self._path)
+                self._writing, prepared = await loop.run_in_executor(
+                    self._writer, connected, self._path, connect_for_writing, prepare
+                )
+                self._reading, _ = await loop.run_in_executor(
+                    self._reader, connected, self._path, connect_for_reading, _nothing
+                )
             on_failure.pop_all()
         return prepared
 
     async def close(self) -> None:
         """Close when what was to be written is written. Closing twice is no error."""
+        reading, self._reading = self._reading, None
+        writing, self._writing = self._writing, None
         while self._committing is not None:
             await asyncio.wait([self._committing])
         loop = asyncio.get_running_loop()
         # The writer goes last: the last connection folds the write-ahead log into the file, which no reader may.
-        reading, self._reading = self._reading, None
         if reading is not None:
             await loop.run_in_executor(self._reader, reading.close)
-        writing, self._writing = self._writing, None
         if writing is not None:
             await loop.run_in_executor(self._writer, writing.close)
         self._reader.shutdown()
@@ -124,11 +128,11 @@ class SqliteFile:
         """
         if self._writing is None:
             raise LogUnavailable(f"the event log {self._path} is not open for writing")
-        write = _Write(change, asyncio.get_running_loop().create_future())
-        self._waiting.append(write)
+        done: asyncio.Future[T] = asyncio.get_running_loop().create_future()
+        self._waiting.append(_Write(change, done))
         if self._committing is None:
             self._commit_waiting(self._writing)
-        return await write.done
+        return await done
 
     async def read(self, query: Callable[[sqlite3.Connection], T]) -> T:
         """Run the query on the reader's connection. It is to be short, and to fetch all that it asks for."""
@@ -153,6 +157,9 @@ class SqliteFile:
             write.tell(failure)
         if self._waiting:
             self._commit_waiting(connection)
+
+
+def _nothing(_: sqlite3.Connection) -> None: ...
 
 
 def _commit(path: Path, group: list[_Write[Any]], connection: sqlite3.Connection) -> None:

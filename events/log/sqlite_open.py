@@ -8,20 +8,42 @@ SQLite can only use that when it may make the `-shm` file, too.
 import fcntl
 import os
 import sqlite3
+from collections.abc import Callable
+from contextlib import ExitStack
 from pathlib import Path
+from typing import TypeVar
 
 from events.log.base import LogMismatch
+
+T = TypeVar("T")
 
 BUSY_TIMEOUT_S = 5.0
 
 
+def connected(
+    path: Path, connect: Callable[[Path], sqlite3.Connection], prepare: Callable[[sqlite3.Connection], T]
+) -> tuple[sqlite3.Connection, T]:
+    """A connection, and what `prepare` made of it. Raises LogMismatch when the file is none of SQLite's, or cannot be
+    used, and what `prepare` raises.
+    """
+    try:
+        with ExitStack() as on_failure:
+            connection = connect(path)
+            on_failure.callback(connection.close)
+            prepared = prepare(connection)
+            on_failure.pop_all()
+    except sqlite3.OperationalError as error:
+        raise LogMismatch(f"the event log {path} cannot be opened: {error}") from error
+    except sqlite3.DatabaseError as error:
+        raise LogMismatch(f"{path} is not an event log: {error}") from error
+    return connection, prepared
+
+
 def connect_for_writing(path: Path) -> sqlite3.Connection:
-    """A connection that makes the file when it is missing. Each commit is on the disk when it returns."""
+    """A connection that makes the file when it is missing."""
     if path.is_dir():
         raise LogMismatch(f"the event log {path} is a folder, not a file")
-    connection = _connect(path, "mode=rwc")
-    connection.execute("PRAGMA synchronous = FULL")
-    return connection
+    return _connect(path, "mode=rwc")
 
 
 def connect_for_reading(path: Path) -> sqlite3.Connection:
@@ -46,20 +68,15 @@ def connect_for_reading(path: Path) -> sqlite3.Connection:
 
 def _connect(path: Path, options: str) -> sqlite3.Connection:
     uri = f"{path.absolute().as_uri()}?{options}"
-    try:
-        return sqlite3.connect(uri, uri=True, isolation_level=None, timeout=BUSY_TIMEOUT_S)
-    except sqlite3.Error as error:
-        raise LogMismatch(f"the event log {path} cannot be opened: {error}") from error
+    return sqlite3.connect(uri, uri=True, isolation_level=None, timeout=BUSY_TIMEOUT_S)
 
 
 def _is_readable(connection: sqlite3.Connection) -> bool:
     """False when the files that go with write-ahead logging cannot be made. What else is wrong shows later."""
     try:
         connection.execute("PRAGMA application_id")
-    except sqlite3.OperationalError as error:
+    except sqlite3.DatabaseError as error:
         return error.sqlite_errorcode & 0xFF not in (sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY)
-    except sqlite3.DatabaseError:
-        return True  # no database at all, which is not a matter of permissions
     return True
 
 

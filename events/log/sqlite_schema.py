@@ -53,13 +53,14 @@ def prepare(
     connection: sqlite3.Connection, location: str, *, partitions: int | None, audit_window_ms: int | None
 ) -> Meta:
     """Make the tables when the file is empty; set the audit window when one is given. Raises as `check`."""
-    if not _is_empty(connection, location):
+    if not _is_empty(connection):
         check(connection, location, partitions=partitions)  # before anything in somebody else's file is changed
     connection.execute("PRAGMA journal_mode = WAL")
+    connection.execute("PRAGMA synchronous = FULL")  # each commit is on the disk when it returns
     connection.execute(f"PRAGMA journal_size_limit = {WAL_BYTES_KEPT}")
     connection.execute("BEGIN IMMEDIATE")
     with connection:  # commits, or takes all of it back
-        if _is_empty(connection, location):
+        if _is_empty(connection):
             _make(connection, partitions or DEFAULT_PARTITIONS)
         if audit_window_ms is not None:
             connection.execute("UPDATE meta SET value = ? WHERE name = 'audit_window_ms'", (audit_window_ms,))
@@ -70,11 +71,11 @@ def check(connection: sqlite3.Connection, location: str, *, partitions: int | No
     """What the file says of itself. Raises LogMismatch when it is not ours or has another number of partitions than
     asked for, LogTooNew when a newer version wrote it.
     """
-    if _is_empty(connection, location):
+    if _is_empty(connection):
         raise LogMismatch(f"there is no event log in {location}, it is empty")
-    if _pragma(connection, location, "application_id") != APPLICATION_ID:
+    if _pragma(connection, "application_id") != APPLICATION_ID:
         raise LogMismatch(f"{location} is a SQLite file, but not an event log of Muster")
-    tables_version = _pragma(connection, location, "user_version")
+    tables_version = _pragma(connection, "user_version")
     if tables_version > TABLES_VERSION:
         raise LogTooNew(
             f"{location} has tables of version {tables_version}, this version of Muster knows {TABLES_VERSION}; "
@@ -95,19 +96,14 @@ def check(connection: sqlite3.Connection, location: str, *, partitions: int | No
     return meta
 
 
-def _is_empty(connection: sqlite3.Connection, location: str) -> bool:
-    if _pragma(connection, location, "application_id") != 0:
+def _is_empty(connection: sqlite3.Connection) -> bool:
+    if _pragma(connection, "application_id") != 0:
         return False
     return connection.execute("SELECT 1 FROM sqlite_schema LIMIT 1").fetchone() is None
 
 
-def _pragma(connection: sqlite3.Connection, location: str, name: str) -> int:
-    try:
-        value: int = connection.execute(f"PRAGMA {name}").fetchone()[0]
-    except sqlite3.OperationalError as error:
-        raise LogMismatch(f"the event log {location} cannot be opened: {error}") from error
-    except sqlite3.DatabaseError as error:
-        raise LogMismatch(f"{location} is not an event log: {error}") from error
+def _pragma(connection: sqlite3.Connection, name: str) -> int:
+    value: int = connection.execute(f"PRAGMA {name}").fetchone()[0]
     return value
 
 

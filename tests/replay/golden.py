@@ -1,4 +1,4 @@
-"""Outputs that are compared whole with files. MUSTER_UPDATE_GOLDEN=1 writes the files anew; read the difference then."""
+"""Outputs that are compared whole with files. MUSTER_UPDATE_GOLDEN=1 writes them anew; read the difference then."""
 
 import os
 from pathlib import Path

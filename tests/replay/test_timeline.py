@@ -98,8 +98,10 @@ def test_a_rebalance_goes_on_through_a_takeover() -> None:
     assert [(incident.kind, incident.text) for incident in last.meanwhile] == [
         (
             IncidentKind.COORDINATOR_TAKEOVER,
-            "the coordinator coordinator-b:200 stopped in good order; coordinator-c:300 was ready in 90 ms, "
-            "and the rebalance went on",
+            (
+                "the coordinator coordinator-b:200 stopped in good order; coordinator-c:300 was ready in 90 ms, "
+                "and the rebalance went on"
+            ),
         )
     ]
 

@@ -267,6 +267,7 @@ class Harness:
         self.records: list[StoredRecord] = []
         self.decisions: list[Decision] = []
         self.calls: dict[int, Call[Any]] = {}
+        self._open: dict[int, Call[Any]] = {}
         self.now_ms = 1_000
         self.owner_epoch = 0
         self._projector = Projector()
@@ -325,9 +326,7 @@ class Harness:
 
     def assignments(self) -> dict[MemberId, bytes]:
         """An assignment for each member, which names it and the generation."""
-        return {
-            member_id: f"{member_id}@{self.live.generation_id}".encode() for member_id in sorted(self.live.members)
-        }
+        return {member_id: f"{member_id}@{self.live.generation_id}".encode() for member_id in sorted(self.live.members)}
 
     # ---- requests without a client --------------------------------------------------------------
 
@@ -354,6 +353,15 @@ class Harness:
     def leave(self, *members: LeavingMember, client: Client | None = None) -> Call[LeaveGroupOutcome]:
         caller = client.caller(LEAVE, 5) if client else self.caller(LEAVE, 5)
         return self.ask(LeaveGroup(group_id=self.group_id, caller=caller, members=members))
+
+    def leave_instance(self, *instances: str, reason: str | None = None) -> Call[LeaveGroupOutcome]:
+        """What an administrator sends (KIP-345)."""
+        return self.leave(
+            *(
+                LeavingMember(member_id=UNKNOWN_MEMBER_ID, group_instance_id=GroupInstanceId(instance), reason=reason)
+                for instance in instances
+            )
+        )
 
     def describe(self) -> DescribeGroupOutcome:
         call: Call[DescribeGroupOutcome] = self.ask(
@@ -386,7 +394,7 @@ class Harness:
         thrown_away = decide(sync, self.group, self.soft, self._moment(), self.settings)
         assert thrown_away.events
         call: Call[SyncGroupOutcome] = Call(sync, None)
-        self.calls[sync.caller.request_id] = call
+        self._remember(call)
         call.decision = self.send(RejectAssignment(group_id=self.group_id, sync=sync, error=error))
         return call
 
@@ -420,8 +428,9 @@ class Harness:
         for record in self.records if records is None else records:
             projector.feed(record)
         assert projector.groups.get(self.group_id) == self.group
-        for call in self.calls.values():
-            call.lost = call.answer is None
+        for call in self._open.values():
+            call.lost = True
+        self._open.clear()
         self.group = projector.groups.get(self.group_id)
         self.owner_epoch += 1
         self.soft = Soft() if self.group is None else resume(self.group, self.now_ms, self.settings)
@@ -433,10 +442,14 @@ class Harness:
 
     def ask(self, command: AnyRequest, learn: Callable[[O], None] | None = None) -> Call[O]:
         call = Call[O](command, learn)
-        assert command.caller.request_id == len(self.calls)
-        self.calls[command.caller.request_id] = call
+        self._remember(call)
         call.decision = self.send(command)
         return call
+
+    def _remember(self, call: Call[Any]) -> None:
+        request_id = call.command.caller.request_id
+        assert request_id == len(self.calls)
+        self.calls[request_id] = self._open[request_id] = call
 
     def send(self, command: AnyCommand) -> Decision:
         """Decide the command, check everything, and make the decision effective as the shell does."""
@@ -484,11 +497,12 @@ class Harness:
     def _lose_superseded(self, command: AnyCommand) -> None:
         """A request that is neither parked nor answered was replaced by its own repetition (J13, SG17), or it is lost."""
         parked = {caller.request_id for caller in (*self.soft.joins.values(), *self.soft.syncs.values())}
-        for request_id, call in self.calls.items():
-            if call.parked and request_id not in parked:
-                assert is_superseded_by(call.command, command), f"never answered: {call.command}"
-                call.lost = True
-            assert call.parked or request_id not in parked, f"parked, but answered: {call.command}"
+        self._open = {request_id: call for request_id, call in self._open.items() if call.parked}
+        assert parked <= self._open.keys(), "parked, but answered"
+        for request_id in self._open.keys() - parked:
+            call = self._open.pop(request_id)
+            assert is_superseded_by(call.command, command), f"never answered: {call.command}"
+            call.lost = True
 
     def _moment(self) -> Moment:
         return Moment(
@@ -497,5 +511,3 @@ class Harness:
             owner_epoch=self.owner_epoch,
             incarnation=max(self.wall_ms, self._projector.incarnation_max + 1),
         )
-
-

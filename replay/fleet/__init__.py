@@ -1,0 +1,10 @@
+"""The history of every group, with Spark: the same fold and the same causes as `muster replay why`.
+
+    stage.py     a log copied into Parquet, undecoded
+    fold.py      records of one group -> its rebalances, as rows (pure; runs in Spark's Python workers)
+    build.py     stage -> sort within partitions -> fold -> table
+    java.py      is there a Java runtime that Spark can use?
+    cli.py       `muster fleet ...`
+
+PySpark is an extra, `muster[fleet]`: nothing outside this folder imports it, nothing here before a command needs it.
+"""

@@ -1,0 +1,82 @@
+"""`muster fleet ...`: a skin, as `replay/cli.py` is. Exit codes: 0 done; 2 something given or needed cannot be used."""
+
+import asyncio
+import importlib.util
+import tempfile
+from pathlib import Path
+from typing import Annotated, NoReturn
+
+import typer
+
+from events.log.base import LogError
+from events.log.url import open_log
+from events.records import EventsError
+from replay.fleet.build import build, spark_session
+from replay.fleet.java import NoJava, java_version
+from replay.fleet.stage import Staged, stage
+from replay.progress import watched
+
+CANNOT = 2
+
+app = typer.Typer(
+    name="fleet",
+    no_args_is_help=True,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+    help="The history of every group at once, with Spark (pip install 'muster[fleet]', and Java 17 or 21).",
+)
+
+
+@app.callback()
+def fleet() -> None:
+    """The history of every group at once, with Spark (pip install 'muster[fleet]', and Java 17 or 21)."""
+
+
+@app.command("build")
+def build_command(
+    to: Annotated[Path, typer.Option("--to", metavar="DIR", help="Where the table goes: DIR/rebalances, Parquet.")],
+    log: Annotated[
+        str, typer.Option("--log", metavar="URL", envvar="MUSTER_LOG", help="The event log, as for muster replay.")
+    ] = "sqlite:///muster.db",
+    master: Annotated[str, typer.Option("--master", envvar="SPARK_MASTER", help="Spark's master.")] = "local[*]",
+) -> None:
+    """Fold the events of all groups into the table `rebalances`: a row each, with the cause and the whole story.
+
+    \b
+    Example:
+      muster fleet build --log sqlite:///muster.db --to fleet
+      duckdb -c "select cause, count(*) from 'fleet/rebalances/*.parquet' group by all order by 2 desc"
+    """
+    _check_needs()
+    with tempfile.TemporaryDirectory(prefix="muster-fleet-") as directory:
+        try:
+            location, staged = asyncio.run(_stage(log, Path(directory)))
+        except (LogError, EventsError) as error:
+            _fail(str(error))
+        rows = build(spark_session(master), staged, location, to)
+    typer.echo(f"{rows} rebalances from {staged.records} events in {to / 'rebalances'}")
+
+
+def _check_needs() -> None:
+    missing = [name for name in ("pyspark", "pyarrow") if importlib.util.find_spec(name) is None]
+    if missing:
+        _fail(f"{' and '.join(missing)} missing: pip install 'muster[fleet]'")
+    try:
+        java_version()
+    except NoJava as error:
+        _fail(str(error))
+
+
+async def _stage(url: str, directory: Path) -> tuple[str, Staged]:
+    log = open_log(url, read_only=True)
+    await log.open()
+    try:
+        with watched(f"reading {log.location}") as watch:
+            return log.location, await stage(log, directory, watch=watch)
+    finally:
+        await log.close()
+
+
+def _fail(message: str) -> NoReturn:
+    typer.echo(f"muster fleet: {message}", err=True)
+    raise typer.Exit(CANNOT)

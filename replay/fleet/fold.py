@@ -1,0 +1,85 @@
+"""Records of one group, in order, folded into rows of the table `rebalances`. Pure: no Spark, no files.
+
+The rows are made by `Timeline`, as the answers of `muster replay why` are; `story` is the very line that
+`why --all --format jsonl` prints. A group's records come in one run, ordered by offset; what concerns its whole
+partition (who coordinated it, since when) comes beside them, since every group of the partition needs it.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from heapq import merge
+from itertools import groupby
+from typing import Any
+
+import msgspec
+
+from events.ids import GroupId
+from events.records import StoredRecord
+from replay.history import History, Prelude, Read, with_gaps
+from replay.sources import read_record
+from replay.why import Answer, answers_of
+
+Row = dict[str, Any]
+
+
+def partition_reads(records: Iterable[StoredRecord]) -> list[Read]:
+    """What concerns the whole partition, of all its records."""
+    reads = (read_record(record) for record in records)
+    return [read for found in reads if found is not None for group_id, read in [found] if group_id is None]
+
+
+def fold(
+    records: Iterable[tuple[GroupId, StoredRecord]], by_partition: Mapping[int, Sequence[Read]], log: str
+) -> Iterator[Row]:
+    """The rows of each group; `records` has each group's in one run, ordered by offset."""
+    for group_id, of_group in groupby(records, key=lambda pair: pair[0]):
+        found = (read_record(record) for _, record in of_group)
+        own = [read for item in found if item is not None for _, read in [item]]
+        if own:
+            shared = by_partition.get(own[0].place.partition, ())
+            history = History(group_id=group_id, log=log, items=tuple(with_gaps(_interleave(own, shared))))
+            yield from map(row, answers_of(history))
+
+
+def _interleave(own: Sequence[Read], shared: Sequence[Read]) -> Iterator[Read]:
+    """As one reader of the partition meets them: of what was before the group's first record, the prelude alone."""
+    prelude = Prelude()
+    first = own[0].place.offset
+    for read in shared:
+        if read.place.offset < first:
+            prelude.note(read)
+    yield from prelude.reads
+    later = (read for read in shared if read.place.offset >= first)
+    yield from merge(own, later, key=lambda read: read.place.offset)
+
+
+def row(answer: Answer) -> Row:
+    """One row of `rebalances`; the columns are those of `build.SCHEMA`."""
+    rebalance = answer.rebalance
+    actor = rebalance.trigger.who[0] if rebalance.trigger.who else None
+    movement = rebalance.movement
+    return {
+        "group_id": rebalance.group_id,
+        "incarnation": rebalance.incarnation,
+        "first_seq": rebalance.first_seq,
+        "last_seq": rebalance.last_seq,
+        "from_generation": rebalance.from_generation,
+        "to_generation": rebalance.to_generation,
+        "outcome": rebalance.outcome.value,
+        "cause": rebalance.trigger.cause.value,
+        "member_id": actor.member_id if actor else None,
+        "group_instance_id": actor.group_instance_id if actor else None,
+        "client_id": actor.client_id if actor else None,
+        "client_host": actor.client_host if actor else None,
+        "client_reason": rebalance.trigger.client_reason,
+        "folded": [occurrence.cause.value for occurrence in rebalance.folded],
+        "started_at": rebalance.started_at,
+        "ended_at": rebalance.ended_at,
+        "duration_ms": rebalance.duration_ms,
+        "members_before": len(rebalance.members_before),
+        "members_after": len(rebalance.members_after),
+        "partitions_moved": movement.moved if movement else None,
+        "partitions_stayed": movement.stayed if movement else None,
+        "avoided": sum(incident.times for incident in rebalance.avoided),
+        "headline": answer.headline,
+        "story": msgspec.json.encode(answer).decode(),
+    }

@@ -1,0 +1,378 @@
+"""From events back to the command that led to them: what `rerun` and every what-if feed to the rules.
+
+Each transition begins with an event that tells what came in. What the rules need and a log does not have (ids handed
+out by KIP-394, who has synced, that a deadline has passed) is set up in the soft state so that the same can happen.
+Monotonic time is wall time here: the clock of a re-run stands where the record says.
+"""
+
+from collections.abc import Sequence
+from operator import attrgetter
+
+import msgspec
+from kio.schema.errors import ErrorCode
+
+from coordinator.group.commands import (
+    AnyCommand,
+    Caller,
+    CheckCapacity,
+    CommitOffsets,
+    DeleteGroup,
+    EndJoinPhase,
+    EndSyncPhase,
+    ExpirePendingMember,
+    ExpireSession,
+    Heartbeat,
+    JoinGroup,
+    LeaveGroup,
+    LeavingMember,
+    RejectAssignment,
+    SyncGroup,
+)
+from coordinator.group.soft import InitialDelay, Session, Soft
+from events.causes import Cause
+from events.events import (
+    AnyEvent,
+    GroupCreated,
+    GroupDeleted,
+    GroupEmptied,
+    GroupEvent,
+    JoinPhaseCompleted,
+    JoinRefused,
+    MemberAssigned,
+    MemberEvent,
+    MemberFenced,
+    MemberJoined,
+    MemberRejoined,
+    MemberRemoved,
+    RebalanceStarted,
+    StaticMemberReplaced,
+    Why,
+)
+from events.ids import UNKNOWN_MEMBER_ID, GroupId, GroupInstanceId, MemberId
+from events.state import Group, Member, Protocol
+
+PHANTOM = MemberId("an id that was handed out")
+"""A pending member id: the log does not have it unless its owner joined."""
+
+_PATIENCE_MS = 45_000
+_JOIN_GROUP = 11
+_KNOWN_ID_SINCE = 4  # JoinGroup v4: KIP-394
+_SKIP_ASSIGNMENT_SINCE = 9  # JoinGroup v9: KIP-814
+_LEFT = frozenset({Cause.MEMBER_LEFT, Cause.MEMBER_REMOVED_BY_ADMIN})
+_PHASE_ENDS = (JoinPhaseCompleted, GroupEmptied)
+
+
+class Situation(msgspec.Struct, kw_only=True):
+    """What is to be derived from: the recorded events from here on, the group before them, soft state to be set up."""
+
+    events: Sequence[AnyEvent]
+    group: Group | None
+    soft: Soft
+
+    @property
+    def event(self) -> AnyEvent:
+        return self.events[0]
+
+    @property
+    def why(self) -> Why:
+        return self.events[0].why
+
+    @property
+    def group_id(self) -> GroupId:
+        return self.events[0].group_id
+
+    def until_group_event(self) -> list[AnyEvent]:
+        """The events up to the next one on the group's own key, with it."""
+        for position, event in enumerate(self.events):
+            if isinstance(event, GroupEvent):
+                return list(self.events[: position + 1])
+        return list(self.events)
+
+
+def derive(situation: Situation) -> AnyCommand | None:
+    """The command that led to the first of the events, with the soft state made ready; None: there is none we know."""
+    event = situation.event
+    if isinstance(event, MemberJoined | MemberRejoined | StaticMemberReplaced):
+        return _join(situation, event.member, event)
+    if isinstance(event, MemberRemoved):
+        return _removal(situation, event)
+    if isinstance(event, MemberAssigned):
+        return _sync(situation)
+    if isinstance(event, GroupCreated):
+        return _creation(situation)
+    if isinstance(event, GroupDeleted):
+        return DeleteGroup(group_id=situation.group_id, caller=caller(event.why))
+    if isinstance(event, JoinRefused):
+        return _refused_join(situation)
+    if isinstance(event, MemberFenced):
+        return _fenced(situation)
+    if isinstance(event, RebalanceStarted):
+        return _start_without_members(situation)
+    if isinstance(event, _PHASE_ENDS):
+        return _end_of_join_phase(situation)
+    return None
+
+
+def caller(why: Why) -> Caller:
+    """The sender of the request."""
+    return Caller(
+        request_id=0,
+        client_id=why.client_id or "",
+        client_host=why.client_host or "",
+        principal=why.principal or "",
+        api_key=why.api_key if why.api_key is not None else -1,
+        api_version=why.api_version or 0,
+        arrived_ms=why.arrived_ms,
+        arrived_wall_ms=why.arrived_ms,
+    )
+
+
+# ---- joins --------------------------------------------------------------------------------------
+
+
+def _join(situation: Situation, member: Member, event: AnyEvent) -> JoinGroup:
+    """A join of this member; ids as they must have been sent for the event to be what it is."""
+    why = event.why
+    known_id = _requires_known_id(why, member.group_instance_id)
+    sent_id = member.member_id
+    if isinstance(event, MemberJoined) and known_id:
+        situation.soft.pending[member.member_id] = _session(why)
+    elif not isinstance(event, MemberRejoined):
+        sent_id = UNKNOWN_MEMBER_ID
+    group_event = situation.until_group_event()[-1]
+    return JoinGroup(
+        group_id=situation.group_id,
+        caller=caller(why),
+        member_id=sent_id,
+        group_instance_id=member.group_instance_id,
+        proposed_member_id=member.member_id,
+        protocol_type=_protocol_type(group_event) or _protocol_type_of(situation.group),
+        protocols=member.protocols,
+        session_timeout_ms=member.session_timeout_ms,
+        rebalance_timeout_ms=member.rebalance_timeout_ms,
+        reason=why.client_reason,
+        requires_known_member_id=known_id,
+        supports_skip_assignment=(why.api_version or 0) >= _SKIP_ASSIGNMENT_SINCE,
+    )
+
+
+def _requires_known_id(why: Why, group_instance_id: GroupInstanceId | None) -> bool:
+    return (why.api_version or 0) >= _KNOWN_ID_SINCE and group_instance_id is None
+
+
+def _session(why: Why) -> Session:
+    return Session(timeout_ms=_PATIENCE_MS, deadline_ms=why.decided_ms + _PATIENCE_MS, heard_ms=why.decided_ms)
+
+
+def _protocol_type(event: AnyEvent) -> str | None:
+    return event.group.protocol_type if isinstance(event, GroupEvent) else None
+
+
+def _protocol_type_of(group: Group | None) -> str:
+    return (group.image.protocol_type if group is not None else None) or "consumer"
+
+
+def _creation(situation: Situation) -> AnyCommand:
+    """The group's first event: of a join that made a member at once, of one that was sent for an id, or of a commit."""
+    why = situation.why
+    following = situation.events[1] if len(situation.events) > 1 else None
+    if (
+        isinstance(following, MemberJoined)
+        and _is_same_request(following.why, why)
+        and not _requires_known_id(following.why, following.member.group_instance_id)
+    ):
+        rest = Situation(events=situation.events[1:], group=None, soft=situation.soft)
+        return _join(rest, following.member, following)
+    if why.api_key != _JOIN_GROUP:
+        return CommitOffsets(
+            group_id=situation.group_id,
+            caller=caller(why),
+            member_id=UNKNOWN_MEMBER_ID,
+            group_instance_id=None,
+            generation_id=-1,
+            unknown_group_error=ErrorCode.group_id_not_found,
+            offsets=(),
+        )
+    return _anonymous_join(situation, known_id=True)
+
+
+def _anonymous_join(situation: Situation, *, known_id: bool) -> JoinGroup:
+    """A join of which the log has no more than who sent it. It offers no protocol unless it asks for an id."""
+    why = situation.why
+    return JoinGroup(
+        group_id=situation.group_id,
+        caller=caller(why),
+        member_id=why.member_id or UNKNOWN_MEMBER_ID,
+        group_instance_id=why.group_instance_id,
+        proposed_member_id=PHANTOM,
+        protocol_type=_protocol_type_of(situation.group),
+        protocols=_offer(situation) if known_id else (),
+        session_timeout_ms=_PATIENCE_MS,
+        rebalance_timeout_ms=_PATIENCE_MS,
+        reason=why.client_reason,
+        requires_known_member_id=known_id,
+        supports_skip_assignment=False,
+    )
+
+
+def _offer(situation: Situation) -> tuple[Protocol, ...]:
+    """Protocols that the group accepts."""
+    members = situation.group.members.values() if situation.group is not None else ()
+    return next((member.protocols for member in members), (Protocol(name="range", metadata=b""),))
+
+
+def _refused_join(situation: Situation) -> JoinGroup:
+    """Refused for its protocols, or for whom it says it is, or because the group is full."""
+    return _anonymous_join(situation, known_id=situation.why.cause is not Cause.PROTOCOL_MISMATCH)
+
+
+def _fenced(situation: Situation) -> Heartbeat | LeaveGroup:
+    """Two processes with one instance id; which request it was makes no difference but for a batch of leavers."""
+    why = situation.why
+    if _is_leave(why):
+        return _leave(situation)
+    return Heartbeat(
+        group_id=situation.group_id,
+        caller=caller(why),
+        member_id=why.member_id or UNKNOWN_MEMBER_ID,
+        group_instance_id=why.group_instance_id,
+        generation_id=situation.group.generation_id if situation.group is not None else 0,
+    )
+
+
+# ---- removals -----------------------------------------------------------------------------------
+
+
+def _removal(situation: Situation, event: MemberRemoved) -> AnyCommand | None:
+    why, member, soft = event.why, event.member, situation.soft
+    match why.cause:
+        case Cause.MEMBER_LEFT | Cause.MEMBER_REMOVED_BY_ADMIN:
+            return _leave(situation)
+        case Cause.SESSION_EXPIRED | Cause.FIRST_JOIN_TIMED_OUT:
+            session = soft.sessions.get(member.member_id)
+            if session is None:
+                return None
+            soft.sessions[member.member_id] = msgspec.structs.replace(
+                session,
+                deadline_ms=why.arrived_ms,
+                awaits_first_join=why.cause is Cause.FIRST_JOIN_TIMED_OUT,
+            )
+            return ExpireSession(group_id=situation.group_id, member_id=member.member_id, due_ms=why.arrived_ms)
+        case Cause.SYNC_TIMED_OUT:
+            soft.sync_deadline_ms = why.arrived_ms
+            soft.unsynced = {e.member.member_id for e in situation.until_group_event() if isinstance(e, MemberEvent)}
+            return EndSyncPhase(group_id=situation.group_id, due_ms=why.arrived_ms)
+        case Cause.NOT_REJOINED:
+            return _end_join_phase(situation, situation.until_group_event()[-1].why)
+        case Cause.GROUP_FULL:
+            return _join(situation, member, event)
+        case _:
+            return None
+
+
+_LEAVE_GROUP = 13
+
+
+def _is_leave(why: Why) -> bool:
+    return why.api_key == _LEAVE_GROUP
+
+
+def _leave(situation: Situation) -> LeaveGroup:
+    """One request: removals and fences in a row, up to the event that ends the transition."""
+    why = situation.why
+    entries: list[LeavingMember] = []
+    for event in situation.events:
+        if not _is_same_request(event.why, why):
+            break
+        if isinstance(event, MemberRemoved) and event.why.cause in _LEFT:
+            entries.append(_leaver(event))
+        elif isinstance(event, MemberFenced):
+            entries.append(_entry(event.why.member_id, event.why.group_instance_id, event.why.client_reason))
+        else:
+            if event.why.cause is Cause.PENDING_MEMBER_LEFT:
+                entries.insert(0, _pending_leaver(situation, event.why))
+            break
+    return LeaveGroup(group_id=situation.group_id, caller=caller(why), members=tuple(entries))
+
+
+def _leaver(event: MemberRemoved) -> LeavingMember:
+    member = event.member
+    by_admin = event.why.cause is Cause.MEMBER_REMOVED_BY_ADMIN
+    return _entry(None if by_admin else member.member_id, member.group_instance_id, event.why.client_reason)
+
+
+def _pending_leaver(situation: Situation, why: Why) -> LeavingMember:
+    situation.soft.pending[why.member_id or PHANTOM] = _session(why)
+    return _entry(why.member_id or PHANTOM, None, why.client_reason)
+
+
+def _entry(member_id: MemberId | None, group_instance_id: GroupInstanceId | None, reason: str | None) -> LeavingMember:
+    return LeavingMember(member_id=member_id or UNKNOWN_MEMBER_ID, group_instance_id=group_instance_id, reason=reason)
+
+
+def _is_same_request(one: Why, other: Why) -> bool:
+    return _REQUEST(one) == _REQUEST(other)
+
+
+_REQUEST = attrgetter("arrived_ms", "decided_ms", "api_key", "client_id", "client_host")
+
+
+# ---- phases -------------------------------------------------------------------------------------
+
+
+def _sync(situation: Situation) -> SyncGroup:
+    """The leader's."""
+    assigned = [event for event in situation.until_group_event() if isinstance(event, MemberAssigned)]
+    assignments = tuple((event.member.member_id, event.member.assignment) for event in assigned)
+    return _sync_of(situation, assignments)
+
+
+def _sync_of(situation: Situation, assignments: tuple[tuple[MemberId, bytes], ...]) -> SyncGroup:
+    why = situation.why
+    return SyncGroup(
+        group_id=situation.group_id,
+        caller=caller(why),
+        member_id=why.member_id or UNKNOWN_MEMBER_ID,
+        group_instance_id=why.group_instance_id,
+        generation_id=situation.group.generation_id if situation.group is not None else 0,
+        protocol_type=None,
+        protocol_name=None,
+        assignments=assignments,
+    )
+
+
+def _end_join_phase(situation: Situation, why: Why) -> EndJoinPhase:
+    soft = situation.soft
+    soft.join_deadline_ms = why.arrived_ms
+    if soft.initial_delay is not None:
+        # It was extended as often as it was: that writes nothing. This was the end of it.
+        soft.initial_delay = InitialDelay(delay_ms=soft.initial_delay.delay_ms, remaining_ms=0)
+    return EndJoinPhase(group_id=situation.group_id, due_ms=why.arrived_ms)
+
+
+def _end_of_join_phase(situation: Situation) -> AnyCommand:
+    """Nobody was dropped: the time was up, or the last id handed out was given up."""
+    why = situation.why
+    if why.cause is not Cause.ALL_JOINED:
+        return _end_join_phase(situation, why)
+    if _is_leave(why):
+        entry = _pending_leaver(situation, why)
+        return LeaveGroup(group_id=situation.group_id, caller=caller(why), members=(entry,))
+    situation.soft.pending = {PHANTOM: msgspec.structs.replace(_session(why), deadline_ms=why.arrived_ms)}
+    return ExpirePendingMember(group_id=situation.group_id, member_id=PHANTOM, due_ms=why.arrived_ms)
+
+
+def _start_without_members(situation: Situation) -> AnyCommand | None:
+    """A rebalance that no member's event began."""
+    why = situation.why
+    match why.cause:
+        case Cause.OVER_CAPACITY:
+            return CheckCapacity(group_id=situation.group_id)
+        case Cause.ASSIGNMENT_NOT_STORED:
+            sync = _sync_of(situation, ())
+            return RejectAssignment(group_id=situation.group_id, sync=sync, error=ErrorCode.unknown_server_error)
+        case Cause.PENDING_MEMBER_LEFT:
+            entry = _pending_leaver(situation, why)
+            return LeaveGroup(group_id=situation.group_id, caller=caller(why), members=(entry,))
+        case _:
+            return None

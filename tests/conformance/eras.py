@@ -1,0 +1,35 @@
+"""Eras: versions of all APIs that were current together, told by the version of JoinGroup.
+
+A script says in which eras it makes sense (static members: from 5 on), and runs in each of them on both servers. So all
+versions of each API are spoken, without a script that knows any.
+"""
+
+from collections.abc import Mapping
+from typing import Final
+
+Era = int
+
+ALL: Final = range(10)
+STATIC: Final = range(5, 10)
+NEWEST: Final = range(9, 10)
+TWO_STEPS: Final = range(4, 10)
+ONE_STEP: Final = range(4)
+
+_VERSIONS: Final[Mapping[str, tuple[int, ...]]] = {
+    "JoinGroup": (0, 1, 2, 3, 4, 5, 6, 7, 8, 9),
+    "SyncGroup": (0, 0, 1, 2, 2, 3, 4, 5, 5, 5),
+    "Heartbeat": (0, 0, 1, 2, 2, 3, 4, 4, 4, 4),
+    "LeaveGroup": (0, 0, 1, 2, 2, 3, 4, 4, 5, 5),
+    "OffsetCommit": (2, 2, 3, 4, 5, 7, 8, 8, 9, 10),
+    "OffsetFetch": (1, 1, 2, 3, 4, 5, 6, 7, 9, 10),
+    "OffsetDelete": (0,) * 10,
+    "DescribeGroups": (0, 0, 1, 2, 3, 4, 5, 5, 5, 6),
+    "ListGroups": (0, 0, 1, 2, 2, 3, 3, 4, 5, 5),
+    "DeleteGroups": (0, 0, 1, 1, 1, 1, 2, 2, 2, 2),
+    "FindCoordinator": (0, 0, 1, 2, 2, 3, 3, 4, 5, 6),
+}
+
+
+def version_in(era: Era, api: str) -> int:
+    """The version of an API that is spoken in this era."""
+    return _VERSIONS[api][era]

@@ -1,0 +1,212 @@
+"""Trimming a SQLite log to its audit window."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from events.log import sqlite_trim
+from events.log.base import LogUnavailable
+from events.log.sqlite import SqliteEventLog
+from events.log.sqlite_trim import Trimmed
+from events.records import Record, StoredRecord
+from tests.events.log.contract import read_all, record, transition
+
+WINDOW_MS = 1_000
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now_ms = 1_000_000
+
+    def __call__(self) -> int:
+        return self.now_ms
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+async def log(tmp_path: Path, clock: Clock) -> AsyncIterator[SqliteEventLog]:
+    log = SqliteEventLog(tmp_path / "muster.db", partitions=2, audit_window_ms=WINDOW_MS, wall_ms=clock)
+    await log.open()
+    yield log
+    await log.close()
+
+
+async def shown(log: SqliteEventLog, partition: int = 0) -> list[tuple[int, str, str | None]]:
+    return [
+        (one.offset, one.key.decode(), None if one.value is None else one.value.decode())
+        for one in await read_all(log, partition)
+    ]
+
+
+async def test_inside_the_window_the_whole_history_stays(log: SqliteEventLog, clock: Clock) -> None:
+    """A record that is as old as the window is inside it."""
+    writer = await log.claim(0)
+    await writer.append([(record("a", "1"), record("a", "2"), record("a", None), record("b"))])
+
+    assert await log.trim(clock.now_ms + WINDOW_MS) == Trimmed(looked_at=0, deleted=0, more=False)
+
+    assert len(await shown(log)) == 4
+
+
+async def test_behind_the_window_the_last_value_of_each_key_stays(log: SqliteEventLog, clock: Clock) -> None:
+    """Offsets stay as they were, and the next append goes on behind them."""
+    writer = await log.claim(0)
+    await writer.append([(record("a", "1"), record("b", "1"), record("a", "2"), record("c", "1"), record("z"))])
+
+    trimmed = await log.trim(clock.now_ms + WINDOW_MS + 1)
+
+    assert trimmed == Trimmed(looked_at=4, deleted=1, more=False)
+    assert await shown(log) == [(1, "b", "1"), (2, "a", "2"), (3, "c", "1"), (4, "z", "value")]
+    await writer.append([(record("a", "3"),)])
+    assert (await shown(log))[-1] == (5, "a", "3")
+
+
+async def test_a_tombstone_goes_with_what_it_removed(log: SqliteEventLog, clock: Clock) -> None:
+    """Of a key whose deletion is behind the window nothing stays; deleted and made anew it stays."""
+    writer = await log.claim(0)
+    await writer.append([(record("a", "1"), record("b", "1"), record("a", None), record("b", None))])
+    await writer.append([(record("b", "2"), record("never", None), record("z"))])
+
+    await log.trim(clock.now_ms + WINDOW_MS + 1)
+
+    assert await shown(log) == [(4, "b", "2"), (6, "z", "value")]
+
+
+async def test_what_the_window_begins_with_stays(log: SqliteEventLog, clock: Clock) -> None:
+    """A value that was replaced inside the window is the state before that, and can still be shown."""
+    writer = await log.claim(0)
+    await writer.append([(record("a", "1"), record("a", "2"), record("b", "1"))])
+    clock.now_ms += 500
+    await writer.append([(record("a", "3"), record("b", None))])
+
+    await log.trim(clock.now_ms + WINDOW_MS)
+    assert await shown(log) == [(1, "a", "2"), (2, "b", "1"), (3, "a", "3"), (4, "b", None)]
+
+    clock.now_ms += WINDOW_MS + 1
+    await writer.append([(record("z"),)])
+    await log.trim(clock.now_ms)
+    assert await shown(log) == [(3, "a", "3"), (5, "z", "value")]
+
+
+async def test_the_last_record_of_a_partition_stays(log: SqliteEventLog, clock: Clock) -> None:
+    """Even a tombstone: the next offset is counted on from it, and no offset is used twice."""
+    writer = await log.claim(0)
+    await writer.append([(record("a", "1"), record("a", None))])
+
+    await log.trim(clock.now_ms + WINDOW_MS + 1)
+    assert await log.end_offset(0) == 2
+    await writer.append([(record("z"),)])
+    await log.trim(clock.now_ms + WINDOW_MS + 1)
+
+    assert await shown(log) == [(2, "z", "value")]
+
+
+async def test_partitions_are_trimmed_each_for_itself(log: SqliteEventLog, clock: Clock) -> None:
+    """The same key in two partitions is two keys."""
+    for partition in (0, 1):
+        await (await log.claim(partition)).append([(record("a", "1"), record("a", "2"), record("z"))])
+
+    assert (await log.trim(clock.now_ms + WINDOW_MS + 1)).deleted == 2
+
+    for partition in (0, 1):
+        assert await shown(log, partition) == [(1, "a", "2"), (2, "z", "value")]
+
+
+async def test_a_call_does_a_bounded_part_and_the_next_goes_on(
+    log: SqliteEventLog, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What has been looked at is not looked at again, also after reopening."""
+    monkeypatch.setattr(sqlite_trim, "CHUNK_RECORDS", 3)
+    monkeypatch.setattr(sqlite_trim, "CALL_RECORDS", 6)
+    writer = await log.claim(0)
+    await writer.append([tuple(record("a", str(number)) for number in range(14))])
+    now_ms = clock.now_ms + WINDOW_MS + 1
+
+    trimmed = [await log.trim(now_ms) for _ in range(4)]
+
+    assert [one.looked_at for one in trimmed] == [6, 6, 1, 0]
+    assert [one.more for one in trimmed] == [True, True, False, False]
+    assert await shown(log) == [(12, "a", "12"), (13, "a", "13")]
+
+
+async def test_appends_come_in_between_while_a_log_is_trimmed(log: SqliteEventLog, clock: Clock) -> None:
+    """An append waits for one transaction of the trimming at most, not for all of it."""
+    writer = await log.claim(0)
+    await writer.append([tuple(record(f"key-{number}") for number in range(10_000))])
+    statements: list[str] = []
+    await log.file.write(lambda connection: connection.set_trace_callback(statements.append))
+
+    async with asyncio.TaskGroup() as tasks:
+        trimming = tasks.create_task(log.trim(clock.now_ms + WINDOW_MS + 1))
+        await asyncio.sleep(0)
+        await writer.append([transition("between")])
+        assert not trimming.done()
+
+    moves = [n for n, text in enumerate(statements) if text.startswith("INSERT INTO trimmed")]
+    inserted = next(n for n, text in enumerate(statements) if text.startswith("INSERT INTO records"))
+    assert sum(move < inserted for move in moves) <= 1
+    assert len(moves) == 50
+
+
+async def test_a_log_opened_for_reading_is_not_trimmed(log: SqliteEventLog, clock: Clock) -> None:
+    """`muster replay` changes nothing."""
+    reader = SqliteEventLog(log.file.path, read_only=True)
+    await reader.open()
+    with pytest.raises(LogUnavailable):
+        await reader.trim(clock.now_ms)
+    await reader.close()
+
+
+appends = st.lists(
+    st.tuples(
+        st.integers(min_value=0, max_value=700),
+        st.lists(st.tuples(st.sampled_from("abcd"), st.booleans()), min_size=1, max_size=6),
+    ),
+    min_size=1,
+    max_size=12,
+)
+
+
+@settings(max_examples=60, deadline=None)
+@given(appends=appends, trim_after=st.sets(st.integers(min_value=0, max_value=11)))
+async def test_any_history_is_compacted_legally(
+    appends: list[tuple[int, list[tuple[str, bool]]]], trim_after: set[int]
+) -> None:
+    """Whenever it is trimmed: what is gone has a later record of its key or is a tombstone, and is behind the window;
+    what is left is what one trimming at the end leaves.
+    """
+    clock = Clock()
+    full: list[StoredRecord] = []
+    with TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sqlite_trim, "CHUNK_RECORDS", 3)
+        log = SqliteEventLog(Path(folder) / "muster.db", partitions=1, audit_window_ms=WINDOW_MS, wall_ms=clock)
+        await log.open()
+        writer = await log.claim(0)
+        for number, (pause_ms, records) in enumerate(appends):
+            clock.now_ms += pause_ms
+            await writer.append([tuple(Record(key.encode(), b"value" if alive else None) for key, alive in records)])
+            full += await read_all(log, start=len(full))
+            if number in trim_after:
+                await log.trim(clock.now_ms)
+        await log.trim(clock.now_ms)
+        left = await read_all(log)
+        await log.close()
+
+    assert left == compacted(full, before_ms=clock.now_ms - WINDOW_MS)
+
+
+def compacted(full: list[StoredRecord], *, before_ms: int) -> list[StoredRecord]:
+    """What is to be left, by the definition: the front's last record of each key, without tombstones, and the rest."""
+    front = [one for one in full[:-1] if one.timestamp_ms < before_ms]
+    last_of_key = {one.key: one for one in front}
+    kept = [one for one in last_of_key.values() if one.value is not None]
+    return sorted(kept, key=lambda one: one.offset) + full[len(front) :]

@@ -1,0 +1,170 @@
+"""A real `muster serve` as a child process, for tests that talk to it over a socket.
+
+What belongs here: starting it on a port of its own choice, knowing where it listens, and every way in which it may
+end. What it must not know: what is asked of it. It runs on a leash (`brokers/child.py`), so it never outlives the tests.
+
+    with running_muster(log="memory:", topics=["orders:3"]) as muster:
+        client = connect(muster.bootstrap)
+        muster.kill()      # as kill -9 does
+        muster.start()     # on the same log, at the same address
+"""
+
+import json
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any, Final
+
+from tests.brokers.broker import HOST, log_tail
+from tests.brokers.child import leashed, signal_group
+
+ROOT: Final = Path(__file__).parents[1]
+COMMAND: Final = (sys.executable, str(ROOT / "muster.py"), "serve")
+SERVES_WITHIN_S: Final = 30
+ENDS_WITHIN_S: Final = 15
+LOOK_EVERY_S: Final = 0.01
+
+# Those of the test broker: groups form in 50 ms, and sessions may be as short as a test likes.
+TEST_CONFIG: Final[Mapping[str, str]] = {
+    "group.initial.rebalance.delay.ms": "50",
+    "group.min.session.timeout.ms": "100",
+}
+
+
+class MusterEnded(Exception):
+    """The process ended, or went on, when it should not have; the message holds the end of its log."""
+
+
+class MusterProcess:
+    """One address and one event log, with a process that serves them or none at the moment."""
+
+    def __init__(self, *arguments: str, output: Path) -> None:
+        self._arguments = arguments
+        self._output = output
+        self._port = 0
+        self._seen = 0  # bytes of the output that belong to processes that have ended
+        self._held: AbstractContextManager[subprocess.Popen[bytes]] | None = None
+        self._leash: subprocess.Popen[bytes] | None = None
+
+    @property
+    def bootstrap(self) -> str:
+        """`host:port`, the same over all restarts."""
+        return f"{HOST}:{self._port}"
+
+    @property
+    def output(self) -> str:
+        """All that its processes logged so far."""
+        return self._output.read_text(encoding="utf-8", errors="replace")
+
+    def start(self) -> None:
+        """Start a process and wait until it serves. Raises `MusterEnded`."""
+        assert self._leash is None
+        self._seen = self._output.stat().st_size if self._output.exists() else 0
+        command = [*COMMAND, "--listen", f"{HOST}:{self._port}", "--log-format", "json", *self._arguments]
+        with self._output.open("ab") as output:
+            self._held = leashed(command, stdout=output)
+            self._leash = self._held.__enter__()
+        try:
+            serving = self.wait_for_event("serving", within_s=SERVES_WITHIN_S)
+        except MusterEnded:
+            self._let_go()
+            raise
+        self._port = int(serving["listen"].rpartition(":")[2])
+
+    def stop(self) -> int:
+        """Ask it to stop in good order, and wait for its exit code. Raises `MusterEnded` when it goes on."""
+        assert self._leash is not None
+        signal_group(self._leash, signal.SIGTERM)
+        try:
+            return self._leash.wait(timeout=ENDS_WITHIN_S)
+        except subprocess.TimeoutExpired:
+            raise MusterEnded(f"it did not stop within {ENDS_WITHIN_S} s\n{self._tail()}") from None
+        finally:
+            self._let_go()
+
+    def kill(self) -> None:
+        """End it as `kill -9` does, and wait until it is gone."""
+        assert self._leash is not None
+        self._let_go()
+
+    def restart(self) -> None:
+        """Stop it in good order, and start it again on the same log at the same address."""
+        code = self.stop()
+        if code != 0:
+            raise MusterEnded(f"it stopped with exit code {code}\n{self._tail()}")
+        self.start()
+
+    def end(self) -> None:
+        """Leave nothing behind."""
+        if self._leash is not None:
+            self._let_go()
+
+    def wait_for_event(
+        self, name: str, *, where: Callable[[dict[str, Any]], bool] = lambda _: True, within_s: float = ENDS_WITHIN_S
+    ) -> dict[str, Any]:
+        """The first line of this process's log with that event. Raises `MusterEnded` when it ended, or time is over."""
+        assert self._leash is not None
+        deadline = time.monotonic() + within_s
+        while True:
+            ended = self._leash.poll() is not None
+            for event in self._events():
+                if event.get("event") == name and where(event):
+                    return event
+            if ended:
+                raise MusterEnded(f"it ended before it logged {name!r}\n{self._tail()}")
+            if time.monotonic() >= deadline:
+                raise MusterEnded(f"it did not log {name!r} within {within_s} s\n{self._tail()}")
+            time.sleep(LOOK_EVERY_S)
+
+    def _events(self) -> Iterator[dict[str, Any]]:
+        with self._output.open("rb") as output:
+            output.seek(self._seen)
+            lines = output.read().decode(errors="replace").splitlines()
+        for line in lines:
+            try:
+                event = json.loads(line)
+            except json.JSONDecodeError:
+                continue  # a warning of Python's, or a line that is not whole yet
+            if isinstance(event, dict):
+                yield event
+
+    def _let_go(self) -> None:
+        assert self._held is not None
+        self._held.__exit__(None, None, None)
+        self._held = self._leash = None
+
+    def _tail(self) -> str:
+        return f"the end of its log:\n{log_tail(self.output)}"
+
+
+@contextmanager
+def running_muster(
+    *,
+    log: str,
+    topics: Sequence[str] = (),
+    config: Mapping[str, str] = TEST_CONFIG,
+    options: Sequence[str] = (),
+) -> Iterator[MusterProcess]:
+    """Muster on this event log while the block lasts; it is killed when the block is left. Raises `MusterEnded`."""
+    arguments = ["--log", log]
+    for topic in topics:
+        arguments += ["--topic", topic]
+    for name, value in config.items():
+        arguments += ["--config", f"{name}={value}"]
+    with TemporaryDirectory(prefix="muster-") as directory:
+        muster = MusterProcess(*arguments, *options, output=Path(directory) / "output")
+        muster.start()
+        try:
+            yield muster
+        finally:
+            muster.end()
+
+
+def sqlite_log(directory: Path) -> str:
+    """The URL of an event log in a file of this directory."""
+    return f"sqlite:///{directory / 'muster.db'}"
