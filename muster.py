@@ -10,6 +10,7 @@ app = typer.Typer(
     name="muster",
     help="A Kafka consumer-group coordinator that never forgets why a group rebalanced.",
     no_args_is_help=True,
+    add_completion=False,
     rich_markup_mode="markdown",
     context_settings={"help_option_names": ["-h", "--help"]},
     pretty_exceptions_enable=False,

@@ -6,9 +6,7 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-import uvloop
 
-from coordinator.serve import CannotServe, LogLost, run
 from coordinator.settings import KAFKA_SETTINGS, BadSettings, Settings, load_settings
 
 EXIT_LOST = 1
@@ -64,6 +62,10 @@ def serve(
     Exit codes: 0 stopped as asked; 1 the event log was lost to another process; 2 something given cannot be used.
     """
     flags = {name: value for name, value in locals().items() if name not in {"config", "config_file"}}
+    import uvloop  # noqa: PLC0415 -- only this command needs these, and the others are to start fast
+
+    from coordinator.serve import CannotServe, LogLost, run  # noqa: PLC0415
+
     try:
         settings = load_settings(flags, config or [], config_file)
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:

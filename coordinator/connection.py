@@ -13,7 +13,7 @@ from struct import Struct
 
 from coordinator.wire import heartbeat
 from coordinator.wire.api import Fault, ProtocolError
-from coordinator.wire.dispatch import HEADER_START_BYTES
+from coordinator.wire.messages import HEADER_START_BYTES
 
 Fast = Callable[[int, bytes, int], bytes | None]
 """A heartbeat's version, what follows its correlation id, and when it arrived: what follows the answer's, or None."""

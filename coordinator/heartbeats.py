@@ -10,6 +10,7 @@ from struct import Struct
 
 from coordinator.service import HeartbeatTicket
 from coordinator.wire import heartbeat
+from coordinator.wire.messages import HEADER_START_BYTES
 from events.ids import GroupId, MemberId
 
 MEMBERS_MAX = 4_096
@@ -19,7 +20,6 @@ FRAME_BYTES_MAX = 1_024
 """Longer heartbeats are not cached, so that no client fills the memory with them."""
 
 _KEY_VERSION = Struct(">hh")
-_REST = 8  # the API key, the version and the correlation id come first
 
 _Member = tuple[GroupId, MemberId]
 _Entry = tuple[Callable[[int], bool], bytes, _Member]
@@ -58,7 +58,7 @@ class HeartbeatCache:
         if len(self._members) >= MEMBERS_MAX:
             self._forget(next(iter(self._members)))
         _, api_version = _KEY_VERSION.unpack_from(frame)
-        rest = frame[_REST:]
+        rest = frame[HEADER_START_BYTES:]
         self._members[member] = (api_version, rest)
         self._entries.setdefault(api_version, {})[rest] = (ticket.accept, heartbeat.accepted(api_version), member)
 

@@ -15,7 +15,7 @@ import msgspec
 from coordinator.group.commands import AnyCommand
 from coordinator.group.decide import decide
 from coordinator.group.settings import INT32_MAX, GroupSettings
-from coordinator.group.soft import Refusals, Session, Soft
+from coordinator.group.soft import NEVER, Refusals, Session, Soft
 from coordinator.group.takeover import resume
 from coordinator.group.turn import Moment
 from events.events import (
@@ -31,7 +31,7 @@ from events.events import (
 )
 from events.evolve import evolve, is_gone
 from events.state import Group, GroupState, new_group
-from replay.history import Broken, Coordinated, Gap, Happened, History
+from replay.history import Coordinated, Happened, History
 from replay.inputs import PHANTOM, Situation, derive
 
 _PERMISSIVE = GroupSettings(min_session_timeout_ms=0, max_session_timeout_ms=INT32_MAX)
@@ -79,12 +79,10 @@ def rerun(history: History) -> Rerun:
         if isinstance(item, Happened):
             events.append(item.event)
             continue
-        running.run(events)
+        running.run(events, is_cut=not isinstance(item, Coordinated))
         events = []
         if isinstance(item, Coordinated):
             running.coordinated(item)
-        else:
-            running.miss(item)
     running.run(events)
     return Rerun(inputs=tuple(running.inputs), differences=tuple(running.differences), skipped=running.skipped)
 
@@ -109,23 +107,23 @@ class _Rerun:
         elif isinstance(event, CoordinatorReady) and self._group is not None:
             self._soft = resume(self._group, event.ready_ms, self._settings)
 
-    def miss(self, _missing: Gap | Broken) -> None:
-        """From here on nothing is certain, until the group is made anew."""
-        self._is_incomplete = True
+    def run(self, events: Sequence[AnyEvent], *, is_cut: bool = False) -> None:
+        """Events without anything between them. `is_cut`: something is missing behind them.
 
-    def run(self, events: Sequence[AnyEvent]) -> None:
-        """Events without anything between them."""
+        From there on nothing is certain, until the group is made anew; and the last transition may be half of one.
+        """
         position = 0
         while position < len(events):
-            position += self._step(events[position:])
+            position += self._step(events[position:], is_cut=is_cut)
+        self._is_incomplete = self._is_incomplete or is_cut
 
-    def _step(self, events: Sequence[AnyEvent]) -> int:
+    def _step(self, events: Sequence[AnyEvent], *, is_cut: bool) -> int:
         """Decide what led to the first of the events; returns how many of them that explains."""
         if isinstance(events[0], GroupCreated):
             self._group, self._soft, self._is_incomplete = None, Soft(), False
         if self._is_incomplete:
-            self.skipped += len(events)
-            return len(events)
+            self.skipped += 1
+            return 1
         for soft in self._possible_softs(events):
             situation = Situation(events=events, group=self._group, soft=soft)
             command = derive(situation)
@@ -134,19 +132,36 @@ class _Rerun:
             taken = self._decide(command, situation)
             if taken:
                 return taken
-        return self._differ(events)
+        decided_ms = events[0].why.decided_ms
+        count = next((i for i, event in enumerate(events) if event.why.decided_ms != decided_ms), len(events))
+        if is_cut and count == len(events):
+            self.skipped += count
+        else:
+            self._differ(events, count)
+        return count
 
     def _possible_softs(self, events: Sequence[AnyEvent]) -> Iterator[Soft]:
-        """What the soft state may have been: as carried on, or with an id handed out that held up a join phase."""
-        yield self._fresh(pending=False)
-        if self._group is not None and self._group.state is not GroupState.EMPTY:
-            yield self._fresh(pending=True)
+        """What the soft state may have been: as carried on, or changed by something that wrote nothing.
 
-    def _fresh(self, *, pending: bool) -> Soft:
+        That is an id that was handed out and held up a join phase (P7); or an initial delay that was over while only
+        static members were left of before a takeover and none had come back (RB7).
+        """
+        yield self._fresh()
+        if self._group is not None and self._group.state is not GroupState.EMPTY:
+            soft = self._fresh()
+            soft.pending = {PHANTOM: Session(timeout_ms=INT32_MAX, deadline_ms=NEVER, heard_ms=0)}
+            yield soft
+        if self._soft.initial_delay is not None:
+            soft = self._fresh()
+            soft.initial_delay = None
+            yield soft
+
+    def _fresh(self) -> Soft:
+        """A copy for one attempt: `derive` changes it, and the rules share its sessions."""
         soft = self._soft.copy()
         soft.sessions = {id_: msgspec.structs.replace(session) for id_, session in soft.sessions.items()}
         soft.refusals = Refusals()
-        soft.pending = {PHANTOM: Session(timeout_ms=INT32_MAX, deadline_ms=INT32_MAX, heard_ms=0)} if pending else {}
+        soft.pending = {}
         return soft
 
     def _decide(self, command: AnyCommand, situation: Situation) -> int:
@@ -171,12 +186,10 @@ class _Rerun:
                     break
         return self._settings
 
-    def _differ(self, events: Sequence[AnyEvent]) -> int:
+    def _differ(self, events: Sequence[AnyEvent], count: int) -> None:
         """Note it, and go on from the recorded group behind all that was decided at that moment."""
-        decided_ms = events[0].why.decided_ms
-        count = next((i for i, event in enumerate(events) if event.why.decided_ms != decided_ms), len(events))
         recorded = tuple(events[:count])
-        situation = Situation(events=events, group=self._group, soft=self._fresh(pending=False))
+        situation = Situation(events=events, group=self._group, soft=self._fresh())
         command = derive(situation)
         made: tuple[AnyEvent, ...] = ()
         if command is not None:
@@ -186,8 +199,7 @@ class _Rerun:
         before = self._group or _before(recorded[0])
         after = evolve(before, recorded)
         self._group = None if is_gone(after) else after
-        self._soft = resume(after, decided_ms, self._settings)
-        return count
+        self._soft = resume(after, recorded[-1].why.decided_ms, self._settings)
 
 
 def group_settings(recorded: Mapping[str, str]) -> GroupSettings:

@@ -24,7 +24,7 @@ from tests.brokers.broker import HOST, log_tail
 from tests.brokers.child import leashed, signal_group
 
 ROOT: Final = Path(__file__).parents[1]
-COMMAND: Final = (sys.executable, str(ROOT / "muster.py"), "serve")
+COMMAND: Final = (sys.executable, "-c", f"import sys; sys.path.insert(0, {str(ROOT)!r}); import typer; from coordinator.cli import serve; typer.run(serve)")
 SERVES_WITHIN_S: Final = 30
 ENDS_WITHIN_S: Final = 15
 LOOK_EVERY_S: Final = 0.01

@@ -10,8 +10,7 @@ from coordinator.wire import api_versions
 from coordinator.wire.api import Api, Fault, Fields, KeepTicket, ProtocolError, RequestContext, keep_no_ticket
 from coordinator.wire.messages import message
 
-_HEADER_START = Struct(">hhi")  # api key, api version, correlation id: the same in every version of the header
-HEADER_START_BYTES = _HEADER_START.size
+_HEADER_START = Struct(">hhi")  # API key, version, correlation id
 
 Answered = bytes | ProtocolError
 """What follows the correlation id, or why it cannot be written: a reply must not fail in the one who replies."""

@@ -8,12 +8,15 @@ from functools import cache
 from typing import Any
 
 from kio.index import load_request_schema, load_response_schema
-from kio.serial import entity_reader
+from kio.serial import readers
 from kio.serial.errors import SerialError
 
 from coordinator.wire.api import Body, Fault, Fields, ProtocolError
-from coordinator.wire.reading import request_reader
+from coordinator.wire.reading import request_reader, tagged_fields_size
 from coordinator.wire.writing import Unwritable, response_writer
+
+HEADER_START_BYTES = 8
+"""The API key, the version and the correlation id come first, in every version of the header."""
 
 _NO_TAGGED_FIELDS = b"\x00"
 
@@ -25,7 +28,7 @@ class Message:
         request: Any = load_request_schema(api_key, api_version)
         response: Any = load_response_schema(api_key, api_version)
         self._name = f"{request.__name__} v{api_version}"
-        self._read_header = entity_reader(request.__header_schema__)
+        self._has_flexible_header = bool(request.__header_schema__.__flexible__)
         self._read_body = request_reader(request)
         self._write_body = response_writer(response)
         self._header_rest = _NO_TAGGED_FIELDS if response.__header_schema__.__flexible__ else b""
@@ -36,11 +39,15 @@ class Message:
         Bytes behind the body are left alone, as Kafka 4.3.1 does. Raises ProtocolError.
         """
         try:
-            header, size = self._read_header(frame, 0)
-            body, _ = self._read_body(frame, size)
+            # The client id is written in the old form in every version of the header.
+            client_id, size = readers.read_nullable_legacy_string(frame, HEADER_START_BYTES)
+            at = HEADER_START_BYTES + size
+            if self._has_flexible_header:
+                at += tagged_fields_size(frame, at)
+            body, _ = self._read_body(frame, at)
         except (SerialError, ValueError) as error:
             raise ProtocolError(Fault.MALFORMED_REQUEST, f"{self._name} cannot be read: {error}") from error
-        return header.client_id or "", body
+        return client_id or "", body
 
     def write(self, response: Fields) -> bytes:
         """All that follows the correlation id: the rest of the header, and the body.

@@ -1,9 +1,10 @@
 """Readers for requests, which trust no length they are told.
 
 kio's own reader takes the length of an array at its word and asks for that much memory at once; for a length that
-only a broken or hostile client would send, that ends the whole process. So messages with arrays are read field by
-field here, each array's length is held against the bytes that are left (as Kafka's own readers do), and kio reads what
-holds no array. Durations are read as the ms they are, since a timedelta cannot hold every int64.
+only a broken or hostile client would send, that ends the whole process. It also refuses tagged fields that it does not
+know, which have to be stepped over (KIP-482). So messages that may hold either are read field by field here, and kio
+reads the fields, and what can hold neither. Each array's length is held against the bytes that are left, as Kafka's own
+readers do. Durations are read as the ms they are, since a timedelta cannot hold every int64.
 
 A reader is called with the buffer and an offset, and gives the value and how many bytes it took, as in kio. It raises
 kio's DecodeError or ValueError.
@@ -44,10 +45,10 @@ _OF_ANY_LENGTH: dict[tuple[str, bool, bool], Read] = {  # by kind, flexible, nul
 @cache
 def request_reader(entity: type[Entity]) -> Read:
     """A reader of this kio class."""
-    if not _has_arrays(entity):
+    flexible = bool(entity.__flexible__)
+    if not flexible and not _has_arrays(entity):
         return entity_reader(entity)
     steps = tuple((field.name, _field_reader(entity, field)) for field in fields(entity) if "tag" not in field.metadata)
-    flexible = bool(entity.__flexible__)
 
     def read(buffer: bytes, offset: int) -> tuple[Any, int]:
         at = offset
@@ -56,7 +57,7 @@ def request_reader(entity: type[Entity]) -> Read:
             values[name], size = step(buffer, at)
             at += size
         if flexible:
-            at += _tagged_fields_size(buffer, at)
+            at += tagged_fields_size(buffer, at)
         return entity(**values), at - offset
 
     return read
@@ -114,8 +115,8 @@ def _array_reader(read_item: Read, *, flexible: bool, nullable: bool, name: str)
     return read
 
 
-def _tagged_fields_size(buffer: bytes, offset: int) -> int:
-    # The tagged fields of requests that hold arrays (KIP-482) say nothing that is used here: they are stepped over.
+def tagged_fields_size(buffer: bytes, offset: int) -> int:
+    """How many bytes the tagged fields take. None of those that a request can have says anything that is used here."""
     count, size = readers.read_unsigned_varint(buffer, offset)
     at = offset + size
     for _ in range(count):

@@ -190,7 +190,9 @@ def _read_chunk(partition: int, start: int, end: int, connection: sqlite3.Connec
     size_bytes = 0
     # By batches, since counting the bytes row by row costs a fifth of the reading.
     while size_bytes < CHUNK_BYTES_MAX and (batch := rows.fetchmany(_BATCH_RECORDS)):
-        chunk += [StoredRecord(partition, *row) for row in batch]
+        chunk += [
+            StoredRecord(partition, offset, timestamp_ms, key, value) for offset, timestamp_ms, key, value in batch
+        ]
         size_bytes += sum([len(value or b"") for _, _, _, value in batch])
     rows.close()  # ends the read transaction
     return chunk

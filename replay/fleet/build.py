@@ -21,13 +21,35 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import SparkSession
 
-SCHEMA = (
-    "group_id string, incarnation long, first_seq long, last_seq long, from_generation int, to_generation int, "
-    "outcome string, cause string, member_id string, group_instance_id string, client_id string, client_host string, "
-    "client_reason string, folded array<string>, started_at string, ended_at string, duration_ms long, "
-    "members_before int, members_after int, partitions_moved int, partitions_stayed int, avoided int, "
-    "headline string, story string"
-)
+COLUMNS = {
+    "group_id": "string",
+    "incarnation": "long",
+    "first_seq": "long",
+    "last_seq": "long",
+    "from_generation": "int",
+    "to_generation": "int",
+    "outcome": "string",
+    "cause": "string",
+    "member_id": "string",
+    "group_instance_id": "string",
+    "client_id": "string",
+    "client_host": "string",
+    "client_reason": "string",
+    "folded": "array<string>",
+    "started_at": "string",
+    "ended_at": "string",
+    "duration_ms": "long",
+    "members_before": "int",
+    "members_after": "int",
+    "partitions_moved": "int",
+    "partitions_stayed": "int",
+    "avoided": "int",
+    "headline": "string",
+    "story": "string",
+}
+"""The table `rebalances`, in Spark's words. `story` is a line of `muster replay why --all --format jsonl`."""
+
+SCHEMA = ", ".join(f"{name} {kind}" for name, kind in COLUMNS.items())
 ROWS_PER_BATCH = 1_000
 
 
@@ -85,10 +107,9 @@ def _records(batches: Iterable["pa.RecordBatch"]) -> Iterator[tuple[GroupId, Sto
 
 def _batches(rows: Iterator[Row]) -> Iterator["pa.RecordBatch"]:
     import pyarrow as pa  # noqa: PLC0415
-    from pyspark.sql.pandas.types import to_arrow_schema  # noqa: PLC0415
-    from pyspark.sql.types import _parse_datatype_string  # noqa: PLC0415
 
-    schema = to_arrow_schema(_parse_datatype_string(SCHEMA))
+    kinds = {"string": pa.string(), "int": pa.int32(), "long": pa.int64(), "array<string>": pa.list_(pa.string())}
+    schema = pa.schema([(name, kinds[kind]) for name, kind in COLUMNS.items()])
     waiting: list[Row] = []
     for row in rows:
         waiting.append(row)

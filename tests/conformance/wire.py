@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import fields, is_dataclass
 from datetime import timedelta
 from io import BytesIO
-from typing import Any, Final
+from typing import Any, Final, cast
 from uuid import UUID
 
 from kio.index import load_request_schema, load_response_schema
@@ -42,45 +42,58 @@ Fields = dict[str, Any]
 
 
 class Pending:
-    """A request that was sent. `answer` is None until it has come."""
+    """A request that was sent."""
 
-    def __init__(self, connection: "Connection", name: str, version: int) -> None:
+    def __init__(self, name: str, version: int) -> None:
         self.name, self.version = name, version
-        self.answer: Fields | None = None
-        self._connection = connection
+        self._answer: asyncio.Future[Fields] = asyncio.get_running_loop().create_future()
+
+    @property
+    def is_answered(self) -> bool:
+        return self._answer.done()
 
     async def get(self) -> Fields:
-        """The answer, when it is there. Raises `TimeoutError`, and `ConnectionError` when the server hung up."""
-        if self.answer is None:
-            try:
-                async with asyncio.timeout(ANSWER_WITHIN_S):
-                    await self._connection.read_until(self)
-            except TimeoutError:
-                raise TimeoutError(f"{self.name} v{self.version} was not answered in {ANSWER_WITHIN_S} s") from None
-        assert self.answer is not None
-        return self.answer
+        """The answer, when it is there. Raises `TimeoutError`, and `ConnectionResetError` when the server hung up."""
+        try:
+            async with asyncio.timeout(ANSWER_WITHIN_S):
+                return await asyncio.shield(self._answer)
+        except TimeoutError:
+            raise TimeoutError(f"{self.name} v{self.version} was not answered in {ANSWER_WITHIN_S} s") from None
+
+    def arrived(self, frame: bytes) -> None:
+        """The frame that answers it."""
+        self._answer.set_result(_response(API_KEYS[self.name], self.version, frame))
+
+    def lost(self) -> None:
+        """The connection is gone; who does not wait for the answer does not mind."""
+        self._answer.set_exception(ConnectionResetError(f"the server hung up on {self.name} v{self.version}"))
+        self._answer.exception()
 
 
-class Connection:
+class Connection(asyncio.Protocol):
     """One connection: requests leave at once, answers come back in their order."""
 
-    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, *, client_id: str) -> None:
-        self._reader, self._writer = reader, writer
+    def __init__(self, client_id: str) -> None:
         self._client_id = client_id
+        self._transport: asyncio.Transport | None = None
+        self._received = bytearray()
         self._sent: deque[tuple[int, Pending]] = deque()
         self._correlation_id = 0
 
     @classmethod
     async def open(cls, bootstrap: str, *, client_id: str = "conformance") -> "Connection":
+        """A connection to `host:port`."""
         host, _, port = bootstrap.rpartition(":")
-        return cls(*await asyncio.open_connection(host, int(port)), client_id=client_id)
+        _, connection = await asyncio.get_running_loop().create_connection(lambda: cls(client_id), host, int(port))
+        return connection
 
     def send(self, name: str, version: int, **body: Any) -> Pending:
         """Send a request; `body` may hold fields that this version lacks."""
+        assert self._transport is not None
         self._correlation_id += 1
         frame = _request(API_KEYS[name], version, self._correlation_id, self._client_id, body)
-        self._writer.write(_LENGTH.pack(len(frame)) + frame)
-        pending = Pending(self, name, version)
+        self._transport.write(_LENGTH.pack(len(frame)) + frame)
+        pending = Pending(name, version)
         self._sent.append((self._correlation_id, pending))
         return pending
 
@@ -88,23 +101,30 @@ class Connection:
         """Send a request and wait for its answer."""
         return await self.send(name, version, **body).get()
 
-    async def read_until(self, pending: Pending) -> None:
-        """Read answers until this one is there."""
-        while pending.answer is None:
-            size = _LENGTH.unpack(await self._exactly(_LENGTH.size))[0]
-            frame = await self._exactly(size)
-            correlation_id, answered = self._sent.popleft()
+    def close(self) -> None:
+        """Hang up."""
+        assert self._transport is not None
+        self._transport.close()
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast("asyncio.Transport", transport)
+
+    def data_received(self, data: bytes) -> None:
+        self._received += data
+        while len(self._received) >= _LENGTH.size:
+            end = _LENGTH.size + _LENGTH.unpack_from(self._received)[0]
+            if len(self._received) < end:
+                return
+            frame = bytes(self._received[_LENGTH.size : end])
+            del self._received[:end]
+            correlation_id, pending = self._sent.popleft()
             assert _LENGTH.unpack_from(frame)[0] == correlation_id, "answers came out of order"
-            answered.answer = _response(API_KEYS[answered.name], answered.version, frame)
+            pending.arrived(frame)
 
-    async def close(self) -> None:
-        self._writer.close()
-
-    async def _exactly(self, size: int) -> bytes:
-        try:
-            return await self._reader.readexactly(size)
-        except asyncio.IncompleteReadError:
-            raise ConnectionResetError("the server closed the connection") from None
+    def connection_lost(self, exc: Exception | None) -> None:
+        for _, pending in self._sent:
+            pending.lost()
+        self._sent.clear()
 
 
 def _request(api_key: int, version: int, correlation_id: int, client_id: str, body: Mapping[str, Any]) -> bytes:

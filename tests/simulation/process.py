@@ -45,7 +45,10 @@ _member_numbers = itertools.count(1)
 
 
 class SimulatedProcess:
-    """One process: started on a storage, stopped in good order or killed. `lost` is why it could not go on."""
+    """One process: started on a storage, stopped in good order or killed.
+
+    `lost` is why it could not go on; `group_id` is the group that requests are for.
+    """
 
     def __init__(
         self,
@@ -60,6 +63,7 @@ class SimulatedProcess:
         self.log = MemoryEventLog(storage, wall_ms=self.clock.wall_ms, **limit)
         self.offsets = MemoryOffsetStore() if offsets is None else offsets
         self.lost: list[Exception] = []
+        self.group_id = GROUP
         self.runtime = Runtime(
             self.log,
             self.offsets,
@@ -106,7 +110,7 @@ class SimulatedProcess:
         instance: str | None = None,
         member_id: str = "",
         *,
-        group_id: GroupId = GROUP,
+        group_id: GroupId | None = None,
         metadata: bytes = b"topics",
         session_timeout_ms: int = 10_000,
         rebalance_timeout_ms: int = 30_000,
@@ -114,7 +118,7 @@ class SimulatedProcess:
     ) -> "asyncio.Future[JoinGroupOutcome]":
         command = JoinGroup(
             caller=self.caller(),
-            group_id=group_id,
+            group_id=group_id or self.group_id,
             member_id=MemberId(member_id),
             group_instance_id=None if instance is None else GroupInstanceId(instance),
             proposed_member_id=MemberId(f"{instance or 'dynamic'}-{next(_member_numbers)}"),
@@ -136,7 +140,7 @@ class SimulatedProcess:
             assignments = {member.member_id: member.member_id.encode() for member in joined.members}
         command = SyncGroup(
             caller=self.caller(api_key=14, api_version=5),
-            group_id=GROUP,
+            group_id=self.group_id,
             member_id=joined.member_id,
             group_instance_id=None,
             generation_id=joined.generation_id,
@@ -149,7 +153,7 @@ class SimulatedProcess:
     def heartbeat_command(self, joined: JoinGroupOutcome) -> Heartbeat:
         return Heartbeat(
             caller=self.caller(api_key=12, api_version=4),
-            group_id=GROUP,
+            group_id=self.group_id,
             member_id=joined.member_id,
             group_instance_id=None,
             generation_id=joined.generation_id,
@@ -163,11 +167,11 @@ class SimulatedProcess:
             LeavingMember(member_id=MemberId(member_id), group_instance_id=None, reason=None)
             for member_id in member_ids
         )
-        command = LeaveGroup(caller=self.caller(api_key=13, api_version=5), group_id=GROUP, members=members)
+        command = LeaveGroup(caller=self.caller(api_key=13, api_version=5), group_id=self.group_id, members=members)
         return self.submit(command)  # type: ignore[return-value]
 
     def commit(
-        self, offset: int, joined: JoinGroupOutcome | None = None, *, group_id: GroupId = GROUP
+        self, offset: int, joined: JoinGroupOutcome | None = None, *, group_id: GroupId | None = None
     ) -> "asyncio.Future[CommitOffsetsOutcome]":
         one = OffsetToCommit(
             topic="orders",
@@ -180,7 +184,7 @@ class SimulatedProcess:
         )
         command = CommitOffsets(
             caller=self.caller(api_key=8, api_version=9),
-            group_id=group_id,
+            group_id=group_id or self.group_id,
             member_id=joined.member_id if joined else MemberId(""),
             group_instance_id=None,
             generation_id=joined.generation_id if joined else -1,
@@ -189,12 +193,12 @@ class SimulatedProcess:
         )
         return self.submit(command)  # type: ignore[return-value]
 
-    def describe(self, group_id: GroupId = GROUP) -> "asyncio.Future[DescribeGroupOutcome]":
-        command = DescribeGroup(caller=self.caller(api_key=15, api_version=6), group_id=group_id)
+    def describe(self, group_id: GroupId | None = None) -> "asyncio.Future[DescribeGroupOutcome]":
+        command = DescribeGroup(caller=self.caller(api_key=15, api_version=6), group_id=group_id or self.group_id)
         return self.submit(command)  # type: ignore[return-value]
 
-    def delete(self, group_id: GroupId = GROUP) -> "asyncio.Future[DeleteGroupOutcome]":
-        command = DeleteGroup(caller=self.caller(api_key=42, api_version=2), group_id=group_id)
+    def delete(self, group_id: GroupId | None = None) -> "asyncio.Future[DeleteGroupOutcome]":
+        command = DeleteGroup(caller=self.caller(api_key=42, api_version=2), group_id=group_id or self.group_id)
         return self.submit(command)  # type: ignore[return-value]
 
     async def stable_group(self, *instances: str) -> dict[str, JoinGroupOutcome]:

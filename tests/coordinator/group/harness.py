@@ -142,6 +142,7 @@ class Client:
         self.rebalance_timeout_ms = REBALANCE_TIMEOUT_MS
         self.member_id = UNKNOWN_MEMBER_ID
         self.generation_id = -1
+        self.last_join: Call[JoinGroupOutcome] | None = None
         self.joined: JoinGroupOutcome | None = None
         self.assignment: bytes | None = None
         for field, value in given.items():
@@ -185,7 +186,8 @@ class Client:
             requires_known_member_id=self.version >= 4 and self.instance is None,
             supports_skip_assignment=self.version >= 9,
         )
-        return self.harness.ask(msgspec.structs.replace(command, **fields), self._learn_join)
+        self.last_join = self.harness.ask(msgspec.structs.replace(command, **fields), self._learn_join)
+        return self.last_join
 
     def enter(self, **fields: Any) -> Call[JoinGroupOutcome]:
         """JoinGroup, and once more with the id given when one is asked for (KIP-394)."""
@@ -391,12 +393,22 @@ class Harness:
     def reject_assignment(self, client: Client, error: ErrorCode) -> Call[SyncGroupOutcome]:
         """The leader's sync, whose events turn out to be too large to be stored (SG13)."""
         sync = client.sync_command(self.assignments())
-        thrown_away = decide(sync, self.group, self.soft, self._moment(), self.settings)
-        assert thrown_away.events
+        assert decide(sync, self.group, self.soft, self._moment(), self.settings).events
+        return self._reject(sync, error)
+
+    def reject_late(self, client: Client, error: ErrorCode) -> Call[SyncGroupOutcome]:
+        """The same, when the group has gone on meanwhile."""
+        return self._reject(client.sync_command(self.assignments()), error)
+
+    def _reject(self, sync: SyncGroup, error: ErrorCode) -> Call[SyncGroupOutcome]:
         call: Call[SyncGroupOutcome] = Call(sync, None)
         self._remember(call)
         call.decision = self.send(RejectAssignment(group_id=self.group_id, sync=sync, error=error))
         return call
+
+    def open_calls(self) -> list[Call[Any]]:
+        """The requests that are parked."""
+        return [call for call in self._open.values() if call.parked]
 
     # ---- time -----------------------------------------------------------------------------------
 

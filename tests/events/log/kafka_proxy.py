@@ -40,6 +40,7 @@ class BrokerProxy:
         named = _NAME_LENGTH.pack(len(host)) + host.encode()
         self._broker_named, self._self_named = (named + _SIZE.pack(each) for each in (int(port), own_port))
         self._relays: set[asyncio.Task[None]] = set()
+        self._writers: set[asyncio.StreamWriter] = set()
         self._server: asyncio.Server | None = None
         self._losses: dict[int, float] = {}
         self._forgeries: dict[int, deque[int]] = {}
@@ -53,9 +54,9 @@ class BrokerProxy:
         if self._server is not None:
             self._server.close()
         self._socket.close()
-        for relay in self._relays:
-            relay.cancel()
-        await asyncio.gather(*self._relays, return_exceptions=True)
+        for writer in self._writers:
+            writer.close()
+        await asyncio.gather(*self._relays)
 
     def lose_answers(self, api_key: ApiKey, count: float) -> None:
         """Cut the connection when the broker has answered, instead of passing on its next `count` answers."""
@@ -70,6 +71,8 @@ class BrokerProxy:
         assert task is not None
         self._relays.add(task)
         up_reader, up_writer = await asyncio.open_connection(*self._broker)
+        writers = {down_writer, up_writer}
+        self._writers |= writers
         asked: deque[int] = deque()
         try:
             async with asyncio.TaskGroup() as group:
@@ -79,7 +82,8 @@ class BrokerProxy:
             pass
         finally:
             self._relays.discard(task)
-            for writer in (down_writer, up_writer):
+            self._writers -= writers
+            for writer in writers:
                 writer.close()
                 with suppress(ConnectionError):
                     await writer.wait_closed()

@@ -434,9 +434,12 @@ class TestLostAnswers:
         appending.cancel()
         with pytest.raises(asyncio.CancelledError):
             await appending
+        log.proxy.lose_answers(ApiKey.PRODUCE, 0)
 
-        with pytest.raises(LogUnavailable):
+        with pytest.raises(LogUnavailable, match="did not end"):
             await writer.append([transition("b")])
+        await (await log.claim(0)).append([transition("fence")])
+        assert records_of(await read_all(log)) == flat([transition("a"), transition("fence")])
 
     async def test_reading_goes_on_with_the_next_leader(self, log: ProxiedKafkaEventLog) -> None:
         """Leadership that is lost during a reading, and a connection that breaks, are no end of the log."""
@@ -510,10 +513,12 @@ class TestLimit:
 
         assert len(log.warnings) == 1
         assert "takes batches of 100000 bytes, the settings say 67108864" in log.warnings[0]
-        large = (Record(b"large", incompressible(200_000, "large")),)
-        (verdict,) = await (await log.claim(0)).append([large])
+        writer = await log.claim(0)
+        appends_before = log.proxy.requests.count(ApiKey.PRODUCE)
+        (verdict,) = await writer.append([(Record(b"large", incompressible(200_000, "large")),)])
         assert isinstance(verdict, AppendRefused)
         assert verdict.limit_bytes == 100_000
+        assert log.proxy.requests.count(ApiKey.PRODUCE) == appends_before
 
 
 class TestCompaction:

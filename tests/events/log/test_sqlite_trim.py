@@ -199,14 +199,17 @@ async def test_any_history_is_compacted_legally(
                 await log.trim(clock.now_ms)
         await log.trim(clock.now_ms)
         left = await read_all(log)
+        kept = await log.file.read(lambda connection: connection.execute("SELECT offset FROM kept").fetchall())
         await log.close()
 
-    assert left == compacted(full, before_ms=clock.now_ms - WINDOW_MS)
+    front = [one for one in full[:-1] if one.timestamp_ms < clock.now_ms - WINDOW_MS]
+    front_left = compacted(front)
+    assert left == front_left + full[len(front) :]
+    assert sorted(offset for (offset,) in kept) == [one.offset for one in front_left]
 
 
-def compacted(full: list[StoredRecord], *, before_ms: int) -> list[StoredRecord]:
-    """What is to be left, by the definition: the front's last record of each key, without tombstones, and the rest."""
-    front = [one for one in full[:-1] if one.timestamp_ms < before_ms]
+def compacted(front: list[StoredRecord]) -> list[StoredRecord]:
+    """What is to be left of it, by the definition: the last record of each key that is no tombstone."""
     last_of_key = {one.key: one for one in front}
     kept = [one for one in last_of_key.values() if one.value is not None]
-    return sorted(kept, key=lambda one: one.offset) + full[len(front) :]
+    return sorted(kept, key=lambda one: one.offset)

@@ -1,6 +1,5 @@
 """Event logs by their URLs."""
 
-import os
 import subprocess
 import sys
 from pathlib import Path
@@ -108,7 +107,11 @@ async def test_a_relative_file_is_in_the_working_directory(tmp_path: Path, monke
     await log.open()
     await log.close()
 
-    assert "muster.db" in os.listdir(tmp_path)
+    assert content_of(tmp_path) == {"muster.db", "muster.db.lock"}
+
+
+def content_of(folder: Path) -> set[str]:
+    return {file.name for file in folder.iterdir()}
 
 
 async def test_a_log_in_memory_has_the_partitions_asked_for() -> None:

@@ -1,0 +1,93 @@
+"""Child processes of the demo: they are watched line by line, and none outlives it.
+
+What belongs here: starting, signalling, ending. What it must not know: what a child does.
+
+How it works: a child runs on a leash (`tests/brokers/leash.py`), which kills it when this process is gone, whatever
+ended that. The two form a process group of their own, so that a terminal's Ctrl-C reaches the demo alone.
+"""
+
+import asyncio
+import os
+import signal
+import sys
+from asyncio.subprocess import PIPE, STDOUT, Process
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import IO, Final
+
+ROOT: Final = Path(__file__).resolve().parents[1]
+LEASH: Final = ROOT / "tests" / "brokers" / "leash.py"
+GONE_WITHIN_S: Final = 10.0
+
+TakeLine = Callable[[bytes], None]
+
+
+def child_environment(**more: str) -> Mapping[str, str]:
+    """The demo's own environment, without Muster's settings: the story needs those it gives itself."""
+    own = {name: value for name, value in os.environ.items() if not name.startswith("MUSTER_")}
+    return {**own, "PYTHONPATH": str(ROOT), "PYTHONUNBUFFERED": "1", **more}
+
+
+class Child:
+    """A running process. Made by `start_child`."""
+
+    def __init__(self, process: Process, take_line: TakeLine, ended: Callable[[], None]) -> None:
+        self._process = process
+        self._reading = asyncio.create_task(self._read(take_line, ended))
+
+    @property
+    def exit_code(self) -> int | None:
+        """None while it runs; 128 and the signal's number if a signal ended it."""
+        return self._process.returncode
+
+    def signal(self, number: signal.Signals) -> None:
+        """Nothing happens when it has ended already."""
+        if self._process.returncode is None:
+            with suppress(ProcessLookupError):
+                os.killpg(self._process.pid, number)
+
+    async def gone(self) -> None:
+        """Wait until it has ended and all it said was taken."""
+        await asyncio.shield(self._reading)
+
+    async def end(self) -> None:
+        """Kill it if it is still there."""
+        assert self._process.stdin is not None
+        self._process.stdin.close()
+        try:
+            async with asyncio.timeout(GONE_WITHIN_S):
+                await self.gone()
+        except TimeoutError:
+            self.signal(signal.SIGKILL)
+            await self.gone()
+
+    async def _read(self, take_line: TakeLine, ended: Callable[[], None]) -> None:
+        assert self._process.stdout is not None
+        async for line in self._process.stdout:
+            take_line(line)
+        await self._process.wait()
+        ended()
+
+
+async def start_child(
+    command: Sequence[str], *, take_line: TakeLine, ended: Callable[[], None], errors: IO[bytes] | None
+) -> Child:
+    """Run Python with these arguments. Its output goes to `take_line`; its errors to a file, or the same way.
+
+    `ended` is called when it has ended and its last line was taken.
+    """
+    process = await asyncio.create_subprocess_exec(
+        sys.executable,
+        "-I",
+        str(LEASH),
+        sys.executable,
+        *command,
+        stdin=PIPE,
+        stdout=PIPE,
+        stderr=STDOUT if errors is None else errors,
+        cwd=ROOT,
+        env=child_environment(),
+        start_new_session=True,
+    )
+    return Child(process, take_line, ended)

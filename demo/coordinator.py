@@ -1,0 +1,124 @@
+"""The coordinator of the story, and the replay tool: the `muster` command, as a user types it.
+
+What belongs here: `muster serve` as a child process, killed and started again on the same port and log, and `muster
+replay` on that log. What it must not know: the story, and the modules behind the command.
+"""
+
+import asyncio
+import sys
+from asyncio.subprocess import PIPE
+from pathlib import Path
+from signal import SIGKILL
+from typing import Any, Final
+
+import msgspec
+
+from demo.children import ROOT, Child, child_environment, start_child
+from demo.scene import NotAsTold, Scene
+
+HOST: Final = "127.0.0.1"
+STARTED_WITHIN_S: Final = 40.0
+LOG_TAIL_LINES: Final = 5
+
+SETTINGS: Final = (
+    "group.initial.rebalance.delay.ms=1000",  # the members start at about the same time
+    "group.min.session.timeout.ms=1000",  # or the story would wait 6 s for a dead member
+)
+
+
+class Coordinator:
+    """`muster serve` for one topic. `log_url` is the value of its `--log`; `log_file` gets what it says."""
+
+    def __init__(self, scene: Scene, *, log_url: str, topic: str, log_file: Path) -> None:
+        self._scene = scene
+        self._log_url = log_url
+        self._topic = topic
+        self._log_file = log_file
+        self._child: Child | None = None
+        self._serving = False
+        self.port = 0
+
+    @property
+    def bootstrap(self) -> str:
+        return f"{HOST}:{self.port}"
+
+    async def start(self) -> None:
+        """Start it and wait until it serves: on a free port the first time, on the same one ever after."""
+        self._serving = False
+        settings = [part for setting in SETTINGS for part in ("--config", setting)]
+        command = ["serve", "--listen", self.bootstrap, "--log", self._log_url, "--topic", self._topic, *settings]
+        child = await start_child(
+            ["-m", "muster", *command, "--log-format", "json"],
+            take_line=self._take_line,
+            ended=self._scene.note,
+            errors=None,
+        )
+        self._child = child
+        self._scene.add(child)
+        await self._scene.until(
+            "the coordinator serves",
+            lambda: self._serving or child.exit_code is not None,
+            within_s=STARTED_WITHIN_S,
+        )
+        if not self._serving:
+            raise NotAsTold("the coordinator should serve", f"it ended:\n{self.log_tail()}")
+
+    async def kill(self) -> None:
+        """kill -9."""
+        assert self._child is not None
+        self._child.signal(SIGKILL)
+        await self._child.gone()
+
+    def log_tail(self) -> str:
+        """The end of what it said."""
+        if not self._log_file.exists():
+            return ""
+        return "\n".join(self._log_file.read_text(encoding="utf-8").splitlines()[-LOG_TAIL_LINES:])
+
+    def _take_line(self, line: bytes) -> None:
+        with self._log_file.open("ab") as file:
+            file.write(line)
+        try:
+            entry = msgspec.json.decode(line)
+        except msgspec.DecodeError:
+            return
+        if isinstance(entry, dict) and entry.get("event") == "serving":
+            self.port = int(str(entry["listen"]).rpartition(":")[2])
+            self._serving = True
+            self._scene.note()
+
+
+class Replay:
+    """`muster replay` on the story's log."""
+
+    def __init__(self, log_url: str) -> None:
+        self._log_url = log_url
+
+    def command(self, *arguments: str) -> list[str]:
+        """What is typed after `muster`."""
+        return ["replay", *arguments, "--log", self._log_url]
+
+    async def text(self, *arguments: str, width: int) -> str:
+        """Its output in colours, for a terminal of this width."""
+        return await self._run(*arguments, FORCE_COLOR="1", COLUMNS=str(width), TERM="xterm-256color")
+
+    async def result(self, *arguments: str) -> Any:  # noqa: ANN401 -- JSON
+        """Its output for programs."""
+        return msgspec.json.decode(await self._run(*arguments, "--format", "json"))
+
+    async def _run(self, *arguments: str, **environment: str) -> str:
+        process = await asyncio.create_subprocess_exec(
+            sys.executable,
+            "-m",
+            "muster",
+            *self.command(*arguments),
+            stdout=PIPE,
+            stderr=PIPE,
+            cwd=ROOT,
+            env=child_environment(**environment),
+        )
+        output, errors = await process.communicate()
+        if process.returncode:
+            command = " ".join(["muster", *self.command(*arguments)])
+            raise NotAsTold(f"`{command}` should answer", errors.decode().strip() or f"exit code {process.returncode}")
+        return output.decode()

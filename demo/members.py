@@ -1,0 +1,165 @@
+"""The consumers of the story, and what each of them has seen.
+
+What belongs here: starting and ending member processes, and the checks over their reports. What it must not know: how
+the story is told. Only what a client library reported counts; the coordinator is asked elsewhere.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from signal import SIGKILL, SIGTERM
+from typing import Final
+
+from demo.children import Child, start_child
+from demo.coordinator import Coordinator
+from demo.reports import Assigned, Committed, CommitFailed, Ended, Report, Retried, Revoked, decode_report
+from demo.scene import NotAsTold, Scene
+
+GROUP: Final = "billing"
+TOPIC: Final = "orders"
+PARTITIONS: Final = 12
+
+PROOF_COMMITS: Final = 2
+"""A commit that was answered may have been sent before something happened; the one after it was not."""
+
+
+class Member:
+    """One process. `reports` is all that its client library told it, in order."""
+
+    def __init__(self, name: str, *, static: bool) -> None:
+        self.name = name
+        self.static = static
+        self.reports: list[Report] = []
+        self.child: Child | None = None
+
+    @property
+    def process(self) -> Child:
+        assert self.child is not None
+        return self.child
+
+    @property
+    def partitions(self) -> tuple[int, ...] | None:
+        """What it was assigned last; None when it was taken back, or never given."""
+        for report in reversed(self.reports):
+            if isinstance(report, Assigned):
+                return report.partitions
+            if isinstance(report, Revoked):
+                return None
+        return None
+
+    def seen(self, *kinds: type[Report], since: int = 0) -> list[Report]:
+        """The reports of these kinds; `since` counts all reports."""
+        return [report for report in self.reports[since:] if isinstance(report, kinds)]
+
+    def __str__(self) -> str:
+        counts = Counter(type(report).__name__ for report in self.reports)
+        errors = {report.error for report in self.reports if isinstance(report, CommitFailed | Ended)}
+        parts = [f"{self.name} has {list(self.partitions) if self.partitions is not None else 'nothing'}"]
+        parts.append(", ".join(f"{count} {name}" for name, count in counts.items()) or "no word from it")
+        if errors:
+            parts.append(f"errors {', '.join(sorted(errors))}")
+        if self.child is not None and self.child.exit_code is not None:
+            parts.append(f"ended with {self.child.exit_code}")
+        return "; ".join(parts)
+
+
+class Mark:
+    """A moment: how many reports each member had made by then."""
+
+    def __init__(self, members: Iterable[Member]) -> None:
+        self._counts = {member: len(member.reports) for member in members}
+        self.partitions = {member.name: member.partitions for member in self._counts}
+
+    def since(self, member: Member, *kinds: type[Report]) -> list[Report]:
+        """What the member reported after the moment."""
+        return member.seen(*kinds, since=self._counts.get(member, 0))
+
+    def proven(self) -> bool:
+        """Whether each has had commits accepted that it sent after the moment."""
+        return all(len(self.since(member, Committed)) >= PROOF_COMMITS for member in self._counts)
+
+    def disturbed(self) -> Iterator[str]:
+        """Who was revoked, assigned, refused or ended since, in words."""
+        for member in self._counts:
+            told = self.since(member, Assigned, Revoked, CommitFailed, Ended)
+            if told:
+                yield f"{member.name} was told {', '.join(map(str, told))}"
+
+    def retried(self) -> int:
+        """How many errors the client libraries lived through since."""
+        return sum(len(self.since(member, Retried)) for member in self._counts)
+
+
+class Members:
+    """The group's processes, by name; one that ended in the story is taken out."""
+
+    def __init__(self, scene: Scene, coordinator: Coordinator, directory: Path, files: ExitStack) -> None:
+        self._scene = scene
+        self._coordinator = coordinator
+        self._directory = directory
+        self._files = files
+        self._all: list[Member] = []
+        scene.describe = lambda: "\n  ".join(map(str, self._all)) or "no member"
+
+    def __iter__(self) -> Iterator[Member]:
+        return iter(self._all)
+
+    @property
+    def static(self) -> list[Member]:
+        return [member for member in self._all if member.static]
+
+    async def start(self, name: str, *, static: bool) -> Member:
+        """Start a member; it joins on its own."""
+        member = Member(name, static=static)
+        program = "demo.static_member" if static else "demo.dynamic_member"
+        errors = self._files.enter_context((self._directory / f"{name}.log").open("ab"))
+        member.child = await start_child(
+            ["-m", program, self._coordinator.bootstrap, GROUP, TOPIC, name],
+            take_line=lambda line: self._take_line(member, line),
+            ended=self._scene.note,
+            errors=errors,
+        )
+        self._scene.add(member.child)
+        self._all.append(member)
+        return member
+
+    def _take_line(self, member: Member, line: bytes) -> None:
+        member.reports.append(decode_report(line))
+        self._scene.note()
+
+    async def stop(self, member: Member) -> None:
+        """Have it close in good order."""
+        member.process.signal(SIGTERM)
+        await self._gone(member)
+        if member.process.exit_code:
+            raise NotAsTold(f"{member.name} should stop in good order", str(member))
+
+    async def kill(self, member: Member) -> None:
+        """kill -9."""
+        member.process.signal(SIGKILL)
+        await self._gone(member)
+
+    async def fenced(self, member: Member) -> None:
+        """Wait until it has ended by itself."""
+        await self._gone(member)
+
+    async def _gone(self, member: Member) -> None:
+        await self._scene.until(f"{member.name} has ended", lambda: member.process.exit_code is not None)
+        self._all.remove(member)
+
+    async def until_shared(self, *, since: Mark | None = None) -> None:
+        """Wait until each has been given partitions (anew), and together they have all, each once."""
+
+        def shared() -> bool:
+            if since is not None and not all(since.since(member, Assigned) for member in self._all):
+                return False
+            owned = [partition for member in self._all for partition in member.partitions or ()]
+            return all(member.partitions for member in self._all) and sorted(owned) == list(range(PARTITIONS))
+
+        names = ", ".join(member.name for member in self._all)
+        await self._scene.until(f"{names} share {PARTITIONS} partitions", shared)
+
+    async def until_proven(self, mark: Mark) -> None:
+        """Wait until each has had a commit accepted that it sent after the moment."""
+        await self._scene.until("every member has committed, under its member id and generation", mark.proven)

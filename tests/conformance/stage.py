@@ -1,0 +1,253 @@
+"""One run of a script on one server: its group, its members, and the transcript of what they were told.
+
+What belongs here: bringing members on, requests of administrators, waiting for a condition, and the ways in which a
+script says that two servers may or do differ. What it must not know: which answers are right.
+"""
+
+import asyncio
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final
+from uuid import UUID, uuid4
+
+import msgspec
+
+from tests.conformance.eras import Era, version_in
+from tests.conformance.member import Member, Reply, by_topic
+from tests.conformance.transcript import Transcript
+from tests.conformance.wire import Connection, Fields
+
+CONDITION_WITHIN_S: Final = 20.0
+LOOK_EVERY_S: Final = 0.005
+NO_SUCH_ID: Final = "00000000-0000-4000-8000-000000000000"
+
+Expected = Mapping[str, Any] | None
+"""Fields of an answer; None: there is none, at the end of the script there still is none."""
+
+
+class Server(msgspec.Struct, frozen=True, kw_only=True):
+    """A server under test. `topic_ids` has the topics that exist on it."""
+
+    is_kafka: bool
+    bootstrap: str
+    topic_ids: Mapping[str, str]
+
+
+class Stage:
+    """See the module. Made by `test_conformance.py`, one for each server and era."""
+
+    def __init__(self, server: Server, era: Era) -> None:
+        self.server, self.era = server, era
+        self._run = uuid4().hex[:12]
+        self.group_id = f"conformance-{self._run}"
+        words = {topic_id: f"(id of {topic})" for topic, topic_id in server.topic_ids.items()}
+        words |= {self.group_id: "(group)", server.bootstrap.rpartition(":")[2]: "(port)"}
+        self.transcript = Transcript(words=words)
+        self._connections: list[Connection] = []
+        self._never_answered: list[Reply] = []
+        self._watch: Connection | None = None
+
+    # ---- who is on it ----------------------------------------------------------------------------------
+
+    async def member(self, who: str, instance: str | None = None, **settings: Any) -> Member:
+        """A new process, with a connection of its own; `settings` are those of `Member`."""
+        connection = await Connection.open(self.server.bootstrap, client_id="client")
+        self._connections.append(connection)
+        return Member(self, connection, who, instance, **settings)
+
+    async def members(self, *whos: str, static: bool = False, **settings: Any) -> list[Member]:
+        """New processes; a static one has its name as instance id."""
+        return [await self.member(who, who if static else None, **settings) for who in whos]
+
+    async def stable(self, *whos: str, static: bool = False, **settings: Any) -> list[Member]:
+        """A stable group of new members; the first one leads."""
+        members = await self.members(*whos, static=static, **settings)
+        await self.form(*members)
+        return members
+
+    async def form(self, first: Member, *others: Member) -> None:
+        """Have them join an empty group, and sync.
+
+        The first one alone makes the first generation, so that the others come into a join phase that waits for it,
+        however slow this machine is: an initial rebalance waits for nobody.
+        """
+        await self.complete([first], [await first.enter()])
+        if others:
+            joins = []
+            for member in others:
+                joins.append(await member.enter())
+                await self.until(members=1 + len(joins), state="PreparingRebalance")
+            await self.complete([first, *others], [first.join(), *joins])
+
+    async def complete(self, members: Sequence[Member], joins: Sequence[Reply]) -> None:
+        """Wait for the answers to these joins, then have all sync."""
+        for join in joins:
+            await join
+        for sync in [member.sync() for member in members]:
+            await sync
+
+    async def rejoin(self, *members: Member) -> None:
+        """Have members of a rebalancing group join again, and sync."""
+        await self.complete(members, [member.join() for member in members])
+
+    def group(self, name: str) -> str:
+        """The id of another group of this run."""
+        group_id = f"conformance-{self._run}-{name}"
+        self.transcript.know(group_id, f"(group {name})")
+        return group_id
+
+    def topic_id(self, topic: str) -> UUID:
+        """The id of a topic; for a topic that does not exist, one that nobody has."""
+        return UUID(self.server.topic_ids.get(topic, NO_SUCH_ID))
+
+    # ---- what administrators ask -------------------------------------------------------------------------
+
+    async def describe(self, *group_ids: str, **options: Any) -> Fields:
+        """DescribeGroups of the group, or of these."""
+        groups = list(group_ids or (self.group_id,))
+        body = {"include_authorized_operations": False} | options
+        return await self._ask("DescribeGroups", {"groups": groups, **options}, groups=groups, **body)
+
+    async def list(self, *group_ids: str, **filters: Any) -> Fields:
+        """ListGroups, of which the transcript shows the group, or these."""
+        mine = set(group_ids or (self.group_id,))
+        reply = await self._send("ListGroups", filters, **{"states_filter": (), "types_filter": ()} | filters)
+        answer = await reply.quietly()
+        answer["groups"] = [group for group in answer["groups"] if group["group_id"] in mine]
+        reply.note(answer)
+        return answer
+
+    async def delete(self, *group_ids: str) -> Fields:
+        """DeleteGroups of the group, or of these."""
+        groups = list(group_ids or (self.group_id,))
+        return await self._ask("DeleteGroups", {"groups": groups}, groups_names=groups)
+
+    async def find_coordinator(self, *keys: str, key_type: int = 0) -> Fields:
+        """FindCoordinator of the group, or of these keys; below v4 of the first one."""
+        wanted = keys or (self.group_id,)
+        return await self._ask(
+            "FindCoordinator",
+            {"keys": list(wanted), "key_type": key_type},
+            key=wanted[0],
+            coordinator_keys=wanted,
+            key_type=key_type,
+        )
+
+    async def fetch_offsets(
+        self,
+        *partitions: tuple[str, int],
+        group_ids: Sequence[str] = (),
+        every: bool = False,
+        require_stable: bool = False,
+        version: int | None = None,
+    ) -> Fields:
+        """OffsetFetch of these partitions, or of all that are committed (`every`); from v8 on of several groups."""
+        groups = list(group_ids or (self.group_id,))
+        topics = None if every else [self._to_fetch(*each) for each in by_topic(partitions).items()]
+        asked = {"groups": groups, "partitions": "all" if every else [f"{t}:{p}" for t, p in partitions]}
+        return await self._ask(
+            "OffsetFetch",
+            asked,
+            version=version,
+            group_id=groups[0],
+            topics=topics,
+            groups=[
+                {"group_id": group_id, "topics": topics, "member_id": None, "member_epoch": -1} for group_id in groups
+            ],
+            require_stable=require_stable,
+        )
+
+    def _to_fetch(self, topic: str, partitions: Sequence[int]) -> Fields:
+        return {"name": topic, "topic_id": self.topic_id(topic), "partition_indexes": tuple(partitions)}
+
+    async def delete_offsets(self, *partitions: tuple[str, int], group_id: str | None = None) -> Fields:
+        """OffsetDelete."""
+        topics = [
+            {"name": topic, "partitions": [{"partition_index": each} for each in indexes]}
+            for topic, indexes in by_topic(partitions).items()
+        ]
+        asked = {"partitions": [f"{t}:{p}" for t, p in partitions]}
+        group_id = self.group_id if group_id is None else group_id
+        return await self._ask("OffsetDelete", asked, group_id=group_id, topics=topics)
+
+    async def _ask(self, api: str, asked: Mapping[str, Any], *, version: int | None = None, **body: Any) -> Fields:
+        return await (await self._send(api, asked, version=version, **body))
+
+    async def _send(self, api: str, asked: Mapping[str, Any], *, version: int | None = None, **body: Any) -> Reply:
+        watch = await self._watching()
+        version = version_in(self.era, api) if version is None else version
+        return Reply(self.transcript, "admin", watch.send(api, version, **body), asked)
+
+    async def _watching(self) -> Connection:
+        if self._watch is None:
+            self._watch = await Connection.open(self.server.bootstrap, client_id="admin")
+            self._connections.append(self._watch)
+        return self._watch
+
+    # ---- waiting -----------------------------------------------------------------------------------------
+
+    async def until(
+        self,
+        *,
+        state: str | None = None,
+        members: int | None = None,
+        where: Callable[[Fields], bool] = lambda _: True,
+        within_s: float = CONDITION_WITHIN_S,
+    ) -> Fields:
+        """Watch the group, unseen by the transcript, until it is so. Raises `TimeoutError` with what it was last."""
+        watch = await self._watching()
+        deadline = time.monotonic() + within_s
+        while True:
+            group: Fields = (await watch.ask("DescribeGroups", 5, groups=[self.group_id], include_authorized_operations=False))["groups"][0]
+            as_wanted = state in (None, group["group_state"]) and members in (None, len(group["members"]))
+            if as_wanted and where(group):
+                return group
+            if time.monotonic() >= deadline:
+                raise TimeoutError(f"not within {within_s} s: {state=} {members=}; the group was {group}")
+            await asyncio.sleep(LOOK_EVERY_S)
+
+    async def ready(self) -> None:
+        """Wait until the server answers for the group."""
+        watch = await self._watching()
+        deadline = time.monotonic() + CONDITION_WITHIN_S
+        while True:
+            found = await watch.ask("FindCoordinator", 2, key=self.group_id, key_type=0)
+            group = (await watch.ask("DescribeGroups", 5, groups=[self.group_id], include_authorized_operations=False))["groups"][0]
+            if found["error_code"] == 0 and group["error_code"] == 0:
+                return
+            assert time.monotonic() < deadline, f"{found} {group}"
+            await asyncio.sleep(LOOK_EVERY_S)
+
+    # ---- what is free, and what differs ------------------------------------------------------------------
+
+    def rename(self, **members: Member) -> None:
+        """From here on these members are called by their role: which of them has it, is free."""
+        self.transcript.rename({member.who: name for name, member in members.items()})
+        for name, member in members.items():
+            member.who = name
+
+    async def differs(self, reason: str, reply: Reply, *, kafka: Expected, muster: Expected) -> None:
+        """Muster answers otherwise than Kafka, for this reason: each is held to its own answer."""
+        expected = kafka if self.server.is_kafka else muster
+        if expected is None:
+            self._never_answered.append(reply)
+        else:
+            answer = await reply.quietly()
+            got = {key: answer[key] for key in expected if key in answer}
+            assert got == {key: value for key, value in expected.items() if key in answer}, (reason, got, expected)
+        reply.note(f"(differs: {reason})")
+
+    def expect_difference(self, reason: str, *, kafka: Any, muster: Any, got: Any) -> None:
+        """As `differs`, for a value that was found in answers."""
+        expected = kafka if self.server.is_kafka else muster
+        assert got == expected, (reason, got, expected)
+        self.transcript.note(f"(differs: {reason})")
+
+    def end(self) -> None:
+        """Check what was to stay unanswered, and hang up."""
+        try:
+            for reply in self._never_answered:
+                assert not reply.is_answered, "answered after all"
+        finally:
+            for connection in self._connections:
+                connection.close()

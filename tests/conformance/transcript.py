@@ -1,0 +1,109 @@
+"""What was asked and answered on one server, written so that two servers can be compared line by line.
+
+Ids that a server made up become names: a member's id the name of the member that was given it, with what stands before
+the UUID kept (`client-(a)`); the group's the script's own word for it; a topic's id the topic's name. Text for people
+becomes `(text)`: that there is some is compared, its words are not. Lists whose order is free are sorted.
+"""
+
+import re
+from collections.abc import Callable, Mapping
+from difflib import unified_diff
+from typing import Any, Final
+
+from kio.schema.errors import ErrorCode
+
+_UUID: Final = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}$")
+_LISTS_IN_ANY_ORDER: Final = frozenset({"members", "groups", "results", "topics", "partitions", "coordinators"})
+_TEXTS: Final = frozenset({"error_message"})
+
+
+class Transcript:
+    """Lines of one run. Ids may be learnt after they were seen: names are put in when `settle` is called."""
+
+    def __init__(self, *, words: Mapping[str, str]) -> None:
+        self._words = dict(words)  # groups, topics and the port
+        self._names: dict[str, str] = {}
+        self._unsettled: list[Callable[[], list[str]]] = []
+        self._lines: list[str] = []
+
+    def know(self, text: str, word: str) -> None:
+        """Show this text, which a run made up, by this word."""
+        self._words[text] = word
+
+    def learn(self, member_id: str, name: str) -> None:
+        """From now on, and back to the last `settle`, this id is shown by this name; the first name stays."""
+        if member_id:
+            self._names.setdefault(member_id, name)
+
+    def rename(self, names: Mapping[str, str]) -> None:
+        """Show these members by other names from here on."""
+        self.settle()
+        self._names = {member_id: names.get(name, name) for member_id, name in self._names.items()}
+
+    def note(self, text: str) -> None:
+        """A line that is no request."""
+        self._unsettled.append(lambda: [text])
+
+    def exchanged(self, who: str, what: str, asked: Mapping[str, Any], answered: Any) -> None:
+        """A request and what came of it, in the order in which the answers were waited for."""
+        self._unsettled.append(
+            lambda: [f"{who}: {what}{self._arguments(asked)}", *_lines(self._named(answered, ordered=what))]
+        )
+
+    def settle(self) -> None:
+        """Write down what has happened, with the names as they are now."""
+        for lines in self._unsettled:
+            self._lines += lines()
+        self._unsettled.clear()
+
+    @property
+    def lines(self) -> list[str]:
+        self.settle()
+        return self._lines
+
+    def _arguments(self, asked: Mapping[str, Any]) -> str:
+        return "".join(f" {key}={self._named(value)!r}" for key, value in asked.items())
+
+    def _named(self, value: Any, key: str = "", *, ordered: str = "") -> Any:
+        if isinstance(value, Mapping):
+            return {each: self._named(of, each, ordered=ordered) for each, of in value.items()}
+        if isinstance(value, list):
+            named = [self._named(each, key, ordered=ordered) for each in value]
+            # The answers to a batch of leaving members stand in the order of the request (L2).
+            return sorted(named, key=repr) if key in _LISTS_IN_ANY_ORDER and "LeaveGroup" not in ordered else named
+        if key == "error_code":
+            return f"{value} {ErrorCode(value).name}"
+        if key in _TEXTS:
+            return "(text)" if value else value
+        if key == "client_host":
+            return "/(host)" if value.startswith("/") and len(value) > 1 else value
+        if key == "port":
+            return self._words.get(str(value), value)
+        return self._word(value) if isinstance(value, str) else value
+
+    def _word(self, text: str) -> str:
+        if text in self._words:
+            return self._words[text]
+        uuid = _UUID.search(text)
+        if uuid is None or not text[: uuid.start()].endswith("-"):
+            return text
+        return f"{text[: uuid.start()]}({self._names.get(text, 'a member not met')})"
+
+
+def _lines(answered: Any) -> list[str]:
+    if not isinstance(answered, dict):
+        return [f"    {answered}"]
+    lines = []
+    for key, value in answered.items():
+        if isinstance(value, list) and value:
+            lines.append(f"    {key}:")
+            lines += [f"      - {each}" for each in value]
+        else:
+            lines.append(f"    {key}: {value!r}")
+    return lines
+
+
+def difference(kafka: Transcript, muster: Transcript) -> str:
+    """Where the two differ, for people; "" when they are equal."""
+    lines = unified_diff(kafka.lines, muster.lines, "Kafka", "Muster", n=12, lineterm="")
+    return "\n".join(lines)

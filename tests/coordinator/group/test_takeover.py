@@ -1,0 +1,189 @@
+"""Soft state at both ends of an ownership (section LD), and the known bugs S3, L9."""
+
+from kio.schema.errors import ErrorCode
+
+from coordinator.group.outcomes import JoinGroupOutcome, Reply, SyncGroupOutcome
+from coordinator.group.soft import Soft
+from coordinator.group.takeover import give_up
+from events.causes import Cause
+from events.events import GroupEmptied, JoinPhaseCompleted, MemberRejoined, MemberRemoved
+from events.state import GroupState
+from tests.coordinator.group.harness import DELAY_MS, Harness, story
+
+
+def test_stable_group_goes_on_undisturbed() -> None:
+    """LD6, L9: the same generation, the same assignments, every session in full."""
+    h = Harness()
+    a, b = h.stable_group(h.static("a"), h.dynamic("b"))
+    h.sleep(9_000)
+    h.takeover()
+    h.sleep(9_999)
+    for client in (a, b):
+        assert client.heartbeat().error is ErrorCode.none
+        assert client.sync().outcome.assignment == client.assignment
+    assert h.state is GroupState.STABLE
+
+
+def test_dead_members_expire_after_a_takeover() -> None:
+    """LD5, L9: nobody is expired early, nobody lives for ever."""
+    h = Harness()
+    h.stable_group(h.static("a"), h.dynamic("b"))
+    h.takeover()
+    assert not h.sleep(9_999)
+    h.sleep(1)
+    assert h.state is GroupState.EMPTY
+
+
+def test_pending_ids_are_gone() -> None:
+    """LD5: the client gets 25 and asks again."""
+    h = Harness()
+    c = h.dynamic("c")
+    c.join()
+    h.takeover()
+    assert c.join().error is ErrorCode.unknown_member_id
+
+
+def test_stable_group_has_no_sync_timer_after_a_takeover() -> None:
+    """SX8: who had not synced is left to its session."""
+    h = Harness()
+    a, b = h.form(h.static("a"), h.static("b"))
+    a.sync(h.assignments())
+    h.takeover()
+    assert h.soft.sync_deadline_ms is None
+    assert b.sync().outcome.assignment == b"b-2@1"
+
+
+def test_join_phase_goes_on_after_a_takeover() -> None:
+    """LD7 is otherwise here: joins are events; the phase ends when those who joined have asked again."""
+    h = Harness()
+    a, b = h.stable_group(h.static("a"), h.static("b"))
+    lost = a.join()
+    h.sleep(1_000)
+    h.takeover()
+    assert lost.lost
+    assert h.soft.join_deadline_ms == h.now_ms + 60_000
+    again = a.join()
+    assert story(again.events)[0] == (MemberRejoined, Cause.REJOINED)
+    b.join()
+    assert again.outcome.generation_id == 2
+
+
+def test_new_member_of_the_join_phase_is_known_after_a_takeover() -> None:
+    """LD8 is otherwise here: it sends its join again, with the id proposed before or the one it was given."""
+    h = Harness()
+    (a,) = h.stable_group(h.static("a"))
+    b, old = h.dynamic("b"), h.dynamic("old", version=3)
+    b.enter()
+    first = old.join()
+    h.takeover()
+    assert b.join().parked
+    assert old.join(proposed_member_id=first.command.proposed_member_id).parked  # type: ignore[union-attr]
+    a.join()
+    assert h.state is GroupState.COMPLETING_REBALANCE
+    assert len(h.live.members) == 3
+
+
+def test_initial_delay_starts_in_full_after_a_takeover() -> None:
+    """Those who had joined have two delays to come back in."""
+    h = Harness()
+    a, b = h.static("a"), h.dynamic("b")
+    a.join()
+    b.enter()
+    h.sleep(2_000)
+    h.takeover()
+    assert h.soft.join_deadline_ms == h.now_ms + DELAY_MS
+    h.sleep(DELAY_MS + 1_000)
+    calls = [a.join(member_id=h.live.instances["a"]), b.join()]
+    h.sleep(DELAY_MS)
+    assert [call.outcome.generation_id for call in calls] == [1, 1]
+
+
+def test_static_members_that_come_back_late_end_the_phase_at_once() -> None:
+    """RB7: with the delay over, nobody waits for the rebalance timeout when all are there."""
+    h = Harness()
+    clients = [h.static(name, session_timeout_ms=60_000) for name in "ab"]
+    for client in clients:
+        client.join()
+    h.takeover()
+    h.sleep(3 * DELAY_MS)
+    assert h.state is GroupState.PREPARING_REBALANCE
+    calls = [client.join(member_id=h.live.instances[client.instance or ""]) for client in clients]
+    assert [call.outcome.generation_id for call in calls] == [1, 1]
+
+
+def test_initial_delay_without_members_ends_empty_after_a_takeover() -> None:
+    """R7: nobody is left to wait for."""
+    h = Harness()
+    h.static("a").join()
+    h.leave_instance("a")
+    h.takeover()
+    events = h.sleep(2 * DELAY_MS)
+    assert story(events) == [(GroupEmptied, Cause.INITIAL_DELAY_ELAPSED)]
+
+
+def test_sync_phase_goes_on_after_a_takeover() -> None:
+    """The sync timer runs in full; who had synced asks again, who did not hear its join answer gets it again."""
+    h = Harness()
+    a, b, c = h.form(h.static("a"), h.static("b"), h.dynamic("c"))
+    lost = b.sync()
+    h.sleep(1_000)
+    h.takeover()
+    assert lost.lost
+    assert h.soft.sync_deadline_ms == h.now_ms + 60_000
+    assert c.join().outcome == c.joined
+    waiting = b.sync()
+    a.sync(h.assignments())
+    assert waiting.outcome.assignment == b"b-2@1"
+    assert h.soft.unsynced == {c.member_id}
+
+
+def test_member_that_joined_and_never_asks_again_is_removed() -> None:
+    """It falls to its session or to the sync timer."""
+    h = Harness()
+    h.form(h.static("a", session_timeout_ms=300_000))
+    h.takeover()
+    assert story(h.sleep(60_000))[0] == (MemberRemoved, Cause.SYNC_TIMED_OUT)
+
+
+def test_subscriptions_are_known_after_a_takeover() -> None:
+    """OD6: those of the members as they were read."""
+    h = Harness()
+    h.stable_group(h.static("a"))
+    h.takeover()
+    assert h.soft.subscribed_topics == {"orders"}
+
+
+def test_takeover_of_nothing() -> None:
+    """A deleted group is not there after a takeover either."""
+    h = Harness()
+    h.dynamic().commit(generation_id=-1)
+    h.delete()
+    h.takeover()
+    assert (h.group, h.soft) == (None, Soft())
+
+
+def test_parked_requests_are_answered_when_the_group_is_given_up() -> None:
+    """LD12: joins with their own member id, syncs; nothing is written."""
+    h = Harness()
+    a, b = h.stable_group(h.static("a"), h.static("b"))
+    join = a.join()
+    error = ErrorCode.not_coordinator
+    assert give_up(h.soft, error) == (
+        Reply(join.command.caller.request_id, JoinGroupOutcome(error=error, member_id=a.member_id)),
+    )
+    b.join()
+    sync = b.sync()
+    assert give_up(h.soft, error) == (Reply(sync.command.caller.request_id, SyncGroupOutcome(error=error)),)
+    a.sync(h.assignments())
+    assert give_up(h.soft, error) == ()
+
+
+def test_events_after_a_takeover_bear_the_new_epoch() -> None:
+    """Each event names its writer; the numbers go on."""
+    h = Harness()
+    (a,) = h.stable_group(h.static("a"))
+    seq = h.live.seq
+    h.takeover()
+    call = a.join()
+    assert [(event.owner_epoch, event.seq) for event in call.events] == [(1, seq + 1), (1, seq + 2), (1, seq + 3)]
+    assert isinstance(call.events[-1], JoinPhaseCompleted)

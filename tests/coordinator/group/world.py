@@ -1,0 +1,224 @@
+"""A group and the processes around it, which do whatever two numbers tell them: for tests that search.
+
+Each method of `World` in `STEPS` is one step; `i` and `j` choose who does it, and how. A step that makes no sense at the
+moment does nothing. What no process may ever see is asserted here; what holds of the group itself, in `invariants.py`.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+from kio.schema.errors import ErrorCode
+
+from coordinator.group.commands import LeavingMember
+from events.events import StaticMemberReplaced
+from events.ids import UNKNOWN_MEMBER_ID, GroupInstanceId, MemberId
+from events.state import GroupState
+from tests.coordinator.group.harness import DELAY_MS, Call, Client, Harness, protocols, subscription
+
+INSTANCES = ("a", "b", "c")
+VERSIONS = (3, 4, 9)
+PROTOCOLS = (
+    protocols("range"),
+    protocols("range", "sticky"),
+    protocols("sticky", "range"),
+    protocols("range", metadata=subscription("payments")),
+    protocols("range", metadata=b"x" * 60),
+)
+SESSION_TIMEOUTS_MS = (6_000, 10_000, 45_000)
+REBALANCE_TIMEOUTS_MS = (1_000, 20_000, 60_000)
+NAPS_MS = (0, 1, 500, 1_000, DELAY_MS, 5_000, 9_000, 60_000)
+LONGEST_WAIT_MS = max(REBALANCE_TIMEOUTS_MS)
+PROCESSES = 8
+REFUSALS = {
+    ErrorCode.unknown_member_id,
+    ErrorCode.fenced_instance_id,
+    ErrorCode.group_max_size_reached,
+    ErrorCode.inconsistent_group_protocol,
+}
+
+
+class World:
+    """See the module."""
+
+    def __init__(self, *, max_size: int, delay_ms: int) -> None:
+        self.harness = Harness(max_size=max_size, initial_rebalance_delay_ms=delay_ms)
+        self.processes: list[Client] = []
+
+    def check(self) -> None:
+        """Nobody waits for longer than the longest rebalance timeout."""
+        for call in self.harness.open_calls():
+            assert self.harness.now_ms - call.command.caller.arrived_ms <= LONGEST_WAIT_MS, call.command
+
+    def finish(self) -> None:
+        """When all fall silent, the group is empty before long, and nobody is left without an answer."""
+        self.harness.sleep(LONGEST_WAIT_MS + max(SESSION_TIMEOUTS_MS) + LONGEST_WAIT_MS)
+        assert self.harness.state in (None, GroupState.EMPTY)
+        assert not self.harness.open_calls()
+
+    # ---- steps ----------------------------------------------------------------------------------
+
+    def start_static(self, i: int, j: int) -> None:
+        """A process with an instance id comes, or comes back, or comes twice."""
+        self._start(self.harness.static(INSTANCES[i % 3]), i // 3, j)
+
+    def start_dynamic(self, i: int, j: int) -> None:
+        self._start(self.harness.dynamic(), i, j)
+
+    def rejoin(self, i: int, j: int) -> None:
+        """Known id, or the follow-up of a 79; with the same protocols mostly."""
+        if client := self._one(i):
+            if j % 4 == 3:
+                client.protocols = PROTOCOLS[j // 4 % len(PROTOCOLS)]
+            self._fenced_or_not(client.member_id, lambda: client.join())
+
+    def start_over(self, i: int, _j: int) -> None:
+        """As a client that was told 25 does."""
+        if client := self._one(i):
+            client.member_id = UNKNOWN_MEMBER_ID
+            client.join()
+
+    def sync(self, i: int, j: int) -> None:
+        if client := self._one(i):
+            assignments = self.harness.assignments() if self.harness.group is not None and j % 4 else {}
+            self._fenced_or_not(client.member_id, lambda: client.sync(assignments))
+
+    def sync_everybody(self, _i: int, _j: int) -> None:
+        for client in list(self.processes):
+            if self.harness.group is not None and client.member_id in self.harness.group.members:
+                client.sync(self.harness.assignments())
+
+    def heartbeat(self, i: int, j: int) -> None:
+        if client := self._one(i):
+            named: dict[str, Any] = {} if j % 4 else {"group_instance_id": None}
+            self._fenced_or_not(client.member_id, lambda: client.heartbeat(**named))
+
+    def heartbeat_everybody(self, _i: int, _j: int) -> None:
+        for client in self.processes:
+            self._fenced_or_not(client.member_id, client.heartbeat)
+
+    def commit(self, i: int, j: int) -> None:
+        if client := self._one(i):
+            generation_id = (client.generation_id, -1, 0, 7)[j % 4]
+            group_before = self.harness.state
+            call = client.commit(generation_id=generation_id)
+            if client.member_id in self._replaced() and group_before not in (None, GroupState.EMPTY):
+                assert call.error is not ErrorCode.none
+
+    def leave(self, i: int, _j: int) -> None:
+        if client := self._one(i):
+            was_replaced = client.member_id in self._replaced()
+            error = client.leave().outcome.members[0].error
+            assert not was_replaced or error is not ErrorCode.none
+
+    def remove(self, i: int, j: int) -> None:
+        """An administrator removes instances, known or not, and whoever else the numbers name."""
+        entries = [
+            LeavingMember(member_id=UNKNOWN_MEMBER_ID, group_instance_id=GroupInstanceId(instance), reason=None)
+            for bit, instance in enumerate((*INSTANCES, "ghost"))
+            if i >> bit & 1
+        ]
+        if client := self._one(j):
+            entries.append(LeavingMember(member_id=client.member_id, group_instance_id=None, reason="j"))
+        self.harness.leave(*entries)
+
+    def steal(self, i: int, j: int) -> None:
+        """A request under the ids of others: another's instance id, another's member id, an id of nobody."""
+        client, other = self._one(i), self._one(j)
+        if client is None or other is None:
+            return
+        instance = GroupInstanceId(INSTANCES[(i + j) % 3])
+        match j % 4:
+            case 0:
+                client.heartbeat(group_instance_id=instance)
+            case 1:
+                client.join(group_instance_id=instance)
+            case 2:
+                client.join(member_id=MemberId("nobody"))
+            case _:
+                client.sync(member_id=other.member_id)
+
+    def nap(self, i: int, _j: int) -> None:
+        self.harness.sleep(NAPS_MS[i % len(NAPS_MS)])
+
+    def wait(self, _i: int, _j: int) -> None:
+        """Until the next deadline."""
+        if self.harness.soft.next_deadline_ms() != float("inf"):
+            self.harness.sleep_until_next()
+
+    def take_over(self, i: int, _j: int) -> None:
+        """Another owner. Some send their lost joins again, with the id proposed before."""
+        lost = [
+            (client, call.command.proposed_member_id)
+            for client, call in self._parked_joins()
+            if client.member_id == UNKNOWN_MEMBER_ID
+        ]
+        self.harness.takeover()
+        for n, (client, proposed) in enumerate(lost):
+            if i >> n & 1:
+                client.join(proposed_member_id=proposed)
+
+    def fail_to_store(self, _i: int, _j: int) -> None:
+        """The leader's assignment cannot be stored."""
+        h = self.harness
+        if h.group is not None and h.state is GroupState.COMPLETING_REBALANCE:
+            leader = next((c for c in self.processes if c.member_id == h.live.leader_id), None)
+            if leader is not None and leader.generation_id == h.live.generation_id:
+                h.reject_late(leader, ErrorCode.unknown_server_error)
+
+    def delete(self, i: int, _j: int) -> None:
+        if i % 2:
+            self.harness.delete()
+        else:
+            self.harness.describe()
+            self.harness.delete_offsets(("orders", 0))
+
+    # ---- who ------------------------------------------------------------------------------------
+
+    def _start(self, client: Client, i: int, j: int) -> None:
+        client.version = VERSIONS[i % 3]
+        client.protocols = PROTOCOLS[j % len(PROTOCOLS)]
+        client.session_timeout_ms = SESSION_TIMEOUTS_MS[j // 5 % 3]
+        client.rebalance_timeout_ms = REBALANCE_TIMEOUTS_MS[j // 15 % 3]
+        self.processes = [*self.processes[-PROCESSES + 1 :], client]
+        client.enter()
+
+    def _one(self, i: int) -> Client | None:
+        return self.processes[i % len(self.processes)] if self.processes else None
+
+    def _parked_joins(self) -> list[tuple[Client, Call[Any]]]:
+        return [
+            (client, client.last_join)
+            for client in self.processes
+            if client.last_join is not None and client.last_join.parked
+        ]
+
+    def _replaced(self) -> set[MemberId]:
+        return {e.replaced_member_id for e in self.harness.events if isinstance(e, StaticMemberReplaced)}
+
+    def _fenced_or_not(self, member_id: MemberId, request: Callable[[], Call[Any]]) -> None:
+        """Whoever was replaced never has success again, and never waits."""
+        was_replaced = member_id in self._replaced()
+        call = request()
+        if was_replaced:
+            assert call.error in REFUSALS, call.command
+
+
+STEPS: tuple[Callable[[World, int, int], None], ...] = (
+    World.start_static,
+    World.start_dynamic,
+    World.rejoin,
+    World.start_over,
+    World.sync,
+    World.sync_everybody,
+    World.heartbeat,
+    World.heartbeat_everybody,
+    World.commit,
+    World.leave,
+    World.remove,
+    World.steal,
+    World.nap,
+    World.wait,
+    World.take_over,
+    World.fail_to_store,
+    World.delete,
+)

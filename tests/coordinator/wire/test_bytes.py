@@ -1,0 +1,179 @@
+"""Reading and writing bytes: what no client should send, and what no version can hold."""
+
+from typing import Any
+
+import pytest
+from events.ids import MemberId
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from kio.index import load_request_schema
+from kio.schema.errors import ErrorCode
+
+from coordinator.group.commands import AnyRequest
+from coordinator.group.outcomes import (
+    CommitOffsetsOutcome,
+    DeleteGroupOutcome,
+    DeleteOffsetsOutcome,
+    DescribeGroupOutcome,
+    HeartbeatOutcome,
+    JoinGroupOutcome,
+    LeaveGroupOutcome,
+    Outcome,
+    SyncGroupOutcome,
+)
+from coordinator.wire.api import Fault, ProtocolError
+from coordinator.wire.dispatch import Answered, dispatch
+from coordinator.wire.registry import APIS
+from tests.coordinator.kio_client import ALL_VERSIONS, KEYS, PEER, Exchange, frame, parse
+from tests.coordinator.scripted import ScriptedGroups, new_service
+
+OUTCOMES: dict[str, Outcome] = {
+    "JoinGroup": JoinGroupOutcome(error=ErrorCode.unknown_member_id, member_id=MemberId("")),
+    "SyncGroup": SyncGroupOutcome(),
+    "Heartbeat": HeartbeatOutcome(error=ErrorCode.none),
+    "LeaveGroup": LeaveGroupOutcome(),
+    "CommitOffsets": CommitOffsetsOutcome(error=ErrorCode.none),
+    "DeleteOffsets": DeleteOffsetsOutcome(error=ErrorCode.none),
+    "DescribeGroup": DescribeGroupOutcome(error=ErrorCode.group_id_not_found),
+    "DeleteGroup": DeleteGroupOutcome(error=ErrorCode.none),
+}
+
+
+def outcome(command: AnyRequest) -> Outcome:
+    return OUTCOMES[type(command).__name__]
+
+
+def send(content: bytes) -> list[Answered]:
+    answers: list[Answered] = []
+    service = new_service(ScriptedGroups(outcome))
+    dispatch(content, apis=APIS, service=service, peer=PEER, answer=answers.append)
+    return answers
+
+
+def fault_of(content: bytes) -> Fault:
+    with pytest.raises(ProtocolError) as raised:
+        send(content)
+    return raised.value.fault
+
+
+def start(name: str, version: int) -> bytes:
+    """A header, with a client id of null and no tagged fields."""
+    flexible = bool(getattr(load_request_schema(KEYS[name], version), "__flexible__", False))
+    return (
+        KEYS[name].to_bytes(2, "big")
+        + version.to_bytes(2, "big")
+        + b"\x00\x00\x00\x07\xff\xff"
+        + (b"\x00" if flexible else b"")
+    )
+
+
+HEARTBEAT: dict[str, Any] = {"group_id": "g", "generation_id": 1, "member_id": "m"}
+
+
+@pytest.mark.parametrize(("name", "version"), ALL_VERSIONS)
+@given(body=st.binary(max_size=80))
+@settings(max_examples=25)
+def test_random_bodies_are_answered_or_refused(name: str, version: int, body: bytes) -> None:
+    """Nothing but the protocol's own error is ever raised."""
+    try:
+        answers = send(start(name, version) + body)
+    except ProtocolError as error:
+        assert error.fault is Fault.MALFORMED_REQUEST
+    else:
+        for answered in answers:
+            assert not isinstance(answered, ProtocolError)
+            parse(name, version, answered)
+
+
+@given(content=st.binary(min_size=8, max_size=200))
+def test_random_frames_are_answered_or_refused(content: bytes) -> None:
+    try:
+        send(content)
+    except ProtocolError as error:
+        assert error.fault in {Fault.UNKNOWN_API, Fault.UNSUPPORTED_VERSION, Fault.MALFORMED_REQUEST}
+
+
+@pytest.mark.parametrize(
+    ("version", "length"),
+    [
+        (5, b"\x7f\xff\xff\xff"),
+        (5, b"\x00\x00\x00\x20"),
+        (5, b"\x80\x00\x00\x00"),
+        (6, b"\xff\xff\xff\xff\x0f"),
+        (6, b"\xff\xff\xff\xff\x07"),
+        (6, b"\x20"),
+    ],
+)
+def test_an_array_longer_than_its_frame_asks_for_no_memory(version: int, length: bytes) -> None:
+    """A length of two thousand million would end the process if it were taken at its word."""
+    old = b"\x00\x01g" + b"\x00\x00\x17\x70" * 2 + b"\x00\x01m" + b"\xff\xff" + b"\x00\x01c"
+    flexible = b"\x02g" + b"\x00\x00\x17\x70" * 2 + b"\x02m" + b"\x00" + b"\x02c"
+    content = start("JoinGroup", version) + (flexible if version == 6 else old) + length + bytes(8)
+    assert fault_of(content) is Fault.MALFORMED_REQUEST
+
+
+@pytest.mark.parametrize("version", [3, 4])
+def test_a_request_that_ends_early_is_refused_wherever_it_ends(version: int) -> None:
+    content = frame("Heartbeat", version, **HEARTBEAT)
+    for length in range(8, len(content)):
+        assert fault_of(content[:length]) is Fault.MALFORMED_REQUEST
+
+
+@pytest.mark.parametrize("version", [3, 4])
+def test_bytes_behind_a_request_are_left_alone(version: int) -> None:
+    """As Kafka 4.3.1 does."""
+    (answered,) = send(frame("Heartbeat", version, **HEARTBEAT) + b"more")
+    assert isinstance(answered, bytes)
+    assert parse("Heartbeat", version, answered).error_code is ErrorCode.none
+
+
+def test_unknown_tagged_fields_are_stepped_over() -> None:
+    """KIP-482; in a message with arrays, and in one without."""
+    for name, body in (("Heartbeat", HEARTBEAT), ("DeleteGroups", {"groups_names": ["g"]})):
+        version = APIS[KEYS[name]].versions[-1]
+        content = frame(name, version, **body)
+        assert content.endswith(b"\x00")
+        (answered,) = send(content[:-1] + b"\x02\x05\x01x\x87\x01\x02yz")
+        assert isinstance(answered, bytes)
+        assert fault_of(content[:-1] + b"\x01\x05\x7fx") is Fault.MALFORMED_REQUEST
+
+
+@pytest.mark.parametrize("name", [api.name for api in APIS.values() if api.name != "ApiVersions"])
+def test_versions_that_are_not_offered_close_the_connection(name: str) -> None:
+    offered = APIS[KEYS[name]].versions
+    assert fault_of(start(name, offered[-1])[:2] + b"\x00\x63" + bytes(4)) is Fault.UNSUPPORTED_VERSION
+    assert fault_of(start(name, offered[-1])[:2] + b"\xff\xff" + bytes(4)) is Fault.UNSUPPORTED_VERSION
+    if offered[0]:
+        assert fault_of(start(name, offered[-1])[:2] + bytes(6)) is Fault.UNSUPPORTED_VERSION
+
+
+@pytest.mark.parametrize("key", [0, 22, 68, 999, 2**15 - 1])
+def test_apis_that_are_not_offered_close_the_connection(key: int) -> None:
+    """Produce and InitProducerId are among them: there is nowhere to write."""
+    assert fault_of(key.to_bytes(2, "big") + bytes(30)) is Fault.UNKNOWN_API
+
+
+@pytest.mark.parametrize("version", [5, 99, 2**15 - 1])
+def test_api_versions_of_an_unknown_version_are_told_in_v0(version: int) -> None:
+    """So that a newer client can ask again (KIP-511, known bug P2)."""
+    (answered,) = send(b"\x00\x12" + version.to_bytes(2, "big") + b"\x00\x00\x00\x07anything")
+    assert isinstance(answered, bytes)
+    response = parse("ApiVersions", 0, answered)
+    assert response.error_code is ErrorCode.unsupported_version
+    assert [(each.api_key, each.min_version, each.max_version) for each in response.api_keys] == [(18, 0, 4)]
+
+
+@pytest.mark.parametrize("version", [3, 5])
+def test_what_a_version_cannot_hold_is_told_to_the_connection_alone(version: int) -> None:
+    """A string of 40,000 bytes cannot be written in the old form; whoever replies must not hear of it."""
+    groups = ScriptedGroups(lambda _command: None)
+    exchange = Exchange(
+        new_service(groups), "DescribeGroups", version, groups=["g"], include_authorized_operations=False
+    )
+    groups.release(DescribeGroupOutcome(protocol_type="m" * 40_000))
+    (answered,) = exchange.answers
+    if version < 5:
+        assert isinstance(answered, ProtocolError)
+        assert answered.fault is Fault.UNWRITABLE_RESPONSE
+    else:
+        assert exchange.response.groups[0].protocol_type == "m" * 40_000

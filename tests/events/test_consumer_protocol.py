@@ -1,0 +1,92 @@
+"""Subscriptions and assignments as consumers write them, and as nobody should."""
+
+import importlib
+import io
+import struct
+
+import pytest
+from aiokafka.coordinator.protocol import ConsumerProtocolMemberAssignment, ConsumerProtocolMemberMetadata
+from hypothesis import example, given
+from hypothesis import strategies as st
+from kio.serial import entity_writer
+
+from events.consumer_protocol import assigned_partitions, encode_assignment, encode_subscription, subscribed_topics
+
+VERSIONS = (0, 1, 2, 3)
+TOPICS = st.text(st.characters(codec="ascii"), min_size=1, max_size=20)
+PARTITIONS = st.dictionaries(TOPICS, st.lists(st.integers(0, 2**31 - 1), unique=True, max_size=5), max_size=5)
+
+
+@given(st.frozensets(TOPICS))
+def test_a_subscription_has_its_topics(topics: frozenset[str]) -> None:
+    """What is encoded is read, here and by aiokafka, and what aiokafka writes is read here."""
+    assert subscribed_topics(encode_subscription(topics)) == topics
+    assert set(ConsumerProtocolMemberMetadata.decode(encode_subscription(topics)).subscription) == topics
+    assert subscribed_topics(ConsumerProtocolMemberMetadata(0, list(topics), b"user").encode()) == topics
+
+
+@given(PARTITIONS)
+def test_an_assignment_has_its_partitions_sorted(partitions: dict[str, list[int]]) -> None:
+    """What is encoded is read, here and by aiokafka, and what aiokafka writes is read here."""
+    pairs = tuple(sorted((topic, number) for topic, numbers in partitions.items() for number in numbers))
+    encoded = encode_assignment(partitions)
+    assert assigned_partitions(encoded) == pairs
+    assert dict(ConsumerProtocolMemberAssignment.decode(encoded).assignment) == partitions
+    assert assigned_partitions(ConsumerProtocolMemberAssignment(0, list(partitions.items()), b"").encode()) == pairs
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_all_versions_are_read(version: int) -> None:
+    """Owned partitions, generation and rack of later versions are no obstacle."""
+    module = importlib.import_module(f"kio.schema.consumer_protocol_subscription.v{version}.data")
+    owned = {} if version == 0 else {"owned_partitions": (module.TopicPartition(topic="b", partitions=(1, 2)),)}
+    subscription = io.BytesIO()
+    cls = module.ConsumerProtocolSubscription
+    entity_writer(cls)(subscription, cls(topics=("a", "b"), user_data=b"u", **owned))
+    assert subscribed_topics(struct.pack(">h", version) + subscription.getvalue()) == {"a", "b"}
+
+    module = importlib.import_module(f"kio.schema.consumer_protocol_assignment.v{version}.data")
+    assignment = io.BytesIO()
+    cls = module.ConsumerProtocolAssignment
+    entity_writer(cls)(assignment, cls(assigned_partitions=(module.TopicPartition(topic="a", partitions=(1, 0)),)))
+    assert assigned_partitions(struct.pack(">h", version) + assignment.getvalue()) == (("a", 0), ("a", 1))
+
+
+def test_an_unknown_version_is_read_as_far_as_it_is_known() -> None:
+    """Every version begins with the fields of version 0."""
+    assert subscribed_topics(b"\x00\x63" + encode_subscription({"a"})[2:] + b"news") == {"a"}
+    assert assigned_partitions(b"\x00\x63" + encode_assignment({"a": [7]})[2:] + b"news") == (("a", 7),)
+
+
+def test_a_later_version_without_its_owned_partitions_is_read() -> None:
+    """Some clients write version 1 with the fields of version 0."""
+    assert subscribed_topics(b"\x00\x01" + encode_subscription({"a"})[2:]) == {"a"}
+
+
+def test_no_bytes_are_no_partitions_but_no_subscription() -> None:
+    """A member whom the leader left out has an empty assignment."""
+    assert assigned_partitions(b"") == ()
+    assert subscribed_topics(b"") is None
+
+
+@given(st.binary())
+@example(b"x" * 60)
+@example(b"\0\0\xff\xff\xff\xff")
+@example(b"\0\0\xff\xff\xff\xfe")
+@example(b"\0\0\x7f\xff\xff\xff")
+@example(b"\0\0\0\0\0\1\0\1\xff")
+@example(b"\0\0\0\0\0\1\xff\xff")
+def test_no_bytes_raise(data: bytes) -> None:
+    """Undecodable metadata is None and harms no one (known bug R16)."""
+    topics, partitions = subscribed_topics(data), assigned_partitions(data)
+    assert topics is None or isinstance(topics, frozenset)
+    assert partitions is None or isinstance(partitions, tuple)
+
+
+@pytest.mark.parametrize(
+    "data", [b"x" * 60, b"\0", b"\0\0\xff\xff\xff\xfe", b"\0\0\0\0\0\1\0\1\xff", encode_subscription({"abc"})[:-1]]
+)
+def test_undecodable_bytes_are_none(data: bytes) -> None:
+    """Garbage is told apart from no topics."""
+    assert subscribed_topics(data) is None
+    assert assigned_partitions(data) is None

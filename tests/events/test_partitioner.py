@@ -1,0 +1,39 @@
+"""The partition of a group is the one that Kafka would choose (FC1)."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from events.partitioner import java_string_hash, partition_for
+
+
+@pytest.mark.parametrize(
+    ("text", "hashed"),
+    [
+        pytest.param("", 0, id="empty"),
+        pytest.param("hello", 99162322, id="positive"),
+        pytest.param("polygenelubricants", -(2**31), id="the smallest number"),
+        pytest.param("Grüße", 69215351, id="not ASCII"),
+        pytest.param("😀", 0xD83D * 31 + 0xDE00, id="two UTF-16 units"),
+    ],
+)
+def test_the_hash_is_javas(text: str, hashed: int) -> None:
+    """String.hashCode over UTF-16 units, in 32 bits."""
+    assert java_string_hash(text) == hashed
+
+
+def test_the_smallest_number_counts_as_zero() -> None:
+    """Kafka's Utils.abs makes Integer.MIN_VALUE 0."""
+    assert partition_for("polygenelubricants", 50) == 0
+
+
+@pytest.mark.parametrize(("group_id", "partition"), [("orders", 31), ("payments", 13), ("group", 47)])
+def test_a_group_keeps_its_partition(group_id: str, partition: int) -> None:
+    """Pinned, from the hashes that Java prints: another formula would look for a group where it is not."""
+    assert partition_for(group_id, 50) == partition
+
+
+@given(st.text(), st.integers(1, 1000))
+def test_every_group_has_a_partition(group_id: str, partitions: int) -> None:
+    """Any string, lone surrogates too, goes to one of the partitions there are."""
+    assert 0 <= partition_for(group_id, partitions) < partitions
