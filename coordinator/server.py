@@ -42,16 +42,15 @@ class Server:
         self._metrics = metrics
         self._connections: set[ClientConnection] = set()
         self._listener: asyncio.Server | None = None
+        self._port = settings.port
         self._cancel_sweep: Cancel | None = None
         self._is_stopping = False
         self._all_closed = asyncio.Event()
 
     @property
     def port(self) -> int:
-        """The port that was bound."""
-        assert self._listener is not None
-        port: int = self._listener.sockets[0].getsockname()[1]
-        return port
+        """The port that was bound; known from `start` on."""
+        return self._port
 
     async def start(self) -> None:
         """Bind and accept. Raises OSError when the address cannot be had."""
@@ -59,6 +58,7 @@ class Server:
         self._listener = await loop.create_server(
             self._new_connection, self._settings.host, self._settings.port, backlog=1024, reuse_address=True
         )
+        self._port = self._listener.sockets[0].getsockname()[1]
         self._sweep()
 
     def stop_listening(self) -> None:

@@ -1,4 +1,4 @@
-"""`make demo`: real consumers live through restarts, a crash and the death of their coordinator; then the log is asked why.
+"""`make demo`: real consumers live through restarts, crashes and the death of their coordinator, and the log says why.
 
 What belongs here: a story (`story.py`), those who act in it (`members.py` and the two member programs,
 `coordinator.py`), how they run (`children.py`) and how it is told (`stage.py`). What it must not know: Muster's inside.

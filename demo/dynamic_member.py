@@ -13,9 +13,9 @@ from aiokafka import AIOKafkaConsumer, ConsumerRebalanceListener, TopicPartition
 from aiokafka.coordinator.assignors.range import RangePartitionAssignor
 from aiokafka.errors import KafkaError
 
-from demo.reports import COMMIT_EVERY_S, Assigned, Committed, CommitFailed, Retried, Revoked, tell
+from demo.reports import COMMIT_EVERY_S, Assigned, CommitFailed, Committed, Retried, Revoked, tell
 
-SESSION_TIMEOUT_MS = 3_000
+SESSION_TIMEOUT_MS = 5_000
 HEARTBEAT_INTERVAL_MS = 300
 
 
@@ -74,7 +74,7 @@ async def _commit(consumer: AIOKafkaConsumer, partition: TopicPartition, offset:
     try:
         await consumer.commit({partition: offset})
     except KafkaError as error:
-        tell(CommitFailed(error=type(error).__name__))
+        tell((Retried if error.retriable else CommitFailed)(error=type(error).__name__))
     else:
         tell(Committed())
 

@@ -13,7 +13,7 @@ from typing import Final
 
 from demo.children import Child, start_child
 from demo.coordinator import Coordinator
-from demo.reports import Assigned, Committed, CommitFailed, Ended, Report, Retried, Revoked, decode_report
+from demo.reports import Assigned, CommitFailed, Committed, Ended, Report, Retried, Revoked, decode_report
 from demo.scene import NotAsTold, Scene
 
 GROUP: Final = "billing"
@@ -48,17 +48,21 @@ class Member:
                 return None
         return None
 
+    @property
+    def refusals(self) -> set[str]:
+        """The errors that it was refused with."""
+        return {report.error for report in self.reports if isinstance(report, CommitFailed | Ended)}
+
     def seen(self, *kinds: type[Report], since: int = 0) -> list[Report]:
         """The reports of these kinds; `since` counts all reports."""
         return [report for report in self.reports[since:] if isinstance(report, kinds)]
 
     def __str__(self) -> str:
         counts = Counter(type(report).__name__ for report in self.reports)
-        errors = {report.error for report in self.reports if isinstance(report, CommitFailed | Ended)}
         parts = [f"{self.name} has {list(self.partitions) if self.partitions is not None else 'nothing'}"]
         parts.append(", ".join(f"{count} {name}" for name, count in counts.items()) or "no word from it")
-        if errors:
-            parts.append(f"errors {', '.join(sorted(errors))}")
+        if self.refusals:
+            parts.append(f"refused with {', '.join(sorted(self.refusals))}")
         if self.child is not None and self.child.exit_code is not None:
             parts.append(f"ended with {self.child.exit_code}")
         return "; ".join(parts)

@@ -26,13 +26,13 @@ class Committed(msgspec.Struct, frozen=True, kw_only=True, tag=True):
 
 
 class CommitFailed(msgspec.Struct, frozen=True, kw_only=True, tag=True):
-    """An offset commit was answered with an error, by Kafka's name."""
+    """An offset commit was refused, by Kafka's name of the error: the member has lost its place, or its generation."""
 
     error: str
 
 
 class Retried(msgspec.Struct, frozen=True, kw_only=True, tag=True):
-    """Something failed, and the client library goes on by itself."""
+    """Something failed that is tried again: by the client library itself, or a commit by the next one."""
 
     error: str
 
@@ -48,7 +48,7 @@ Report = Assigned | Revoked | Committed | CommitFailed | Retried | Ended
 COMMIT_EVERY_S: Final = 0.3
 """A member commits that often; the next commit is sent when the one before is answered."""
 
-_decoder: Final = msgspec.json.Decoder(Report)
+_decoder: Final[msgspec.json.Decoder[Report]] = msgspec.json.Decoder(Report)
 
 
 def tell(report: Report) -> None:

@@ -17,10 +17,15 @@ Waiting = Callable[[str], AbstractContextManager[None]]
 
 
 class NotAsTold(Exception):
-    """The story did not go as told: what should have been, and what was seen instead."""
+    """The story did not go as told: what should have been, what was seen instead, and later also where."""
 
     def __init__(self, expected: str, seen: str) -> None:
-        super().__init__(f"{expected}\nseen instead: {seen}")
+        super().__init__(expected, seen)
+        self.expected = expected
+        self.seen = seen
+
+    def __str__(self) -> str:
+        return f"{self.expected}\nSeen instead: {self.seen}"
 
 
 class Scene:

@@ -1,4 +1,4 @@
-"""A static member: confluent-kafka (librdkafka) with a `group.instance.id`. `python -m demo.static_member BOOTSTRAP ...`
+"""A static member: confluent-kafka with an instance id. `python -m demo.static_member BOOTSTRAP GROUP TOPIC INSTANCE`
 
 Closing it sends no LeaveGroup, as for every static member: its place is kept until its session is over.
 Its exit code is 0 when it was asked to stop, 3 when its client gave up.
@@ -11,11 +11,24 @@ from typing import Any
 
 from confluent_kafka import Consumer, KafkaError, TopicPartition
 
-from demo.reports import COMMIT_EVERY_S, Assigned, Committed, CommitFailed, Ended, Retried, Revoked, tell
+from demo.reports import COMMIT_EVERY_S, Assigned, CommitFailed, Committed, Ended, Retried, Revoked, tell
 
 SESSION_TIMEOUT_MS = 30_000
 HEARTBEAT_INTERVAL_MS = 300
 GAVE_UP = 3
+
+TRIED_AGAIN = frozenset(
+    {
+        KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
+        KafkaError.COORDINATOR_NOT_AVAILABLE,
+        KafkaError.NOT_COORDINATOR,
+        KafkaError.REQUEST_TIMED_OUT,
+        KafkaError._TIMED_OUT,  # noqa: SLF001 -- its public name
+        KafkaError._TRANSPORT,  # noqa: SLF001
+        KafkaError._WAIT_COORD,  # noqa: SLF001
+    }
+)
+"""What a commit may be answered while there is no coordinator, or one that is reading its log."""
 
 
 class StaticMember:
@@ -51,8 +64,8 @@ class StaticMember:
         """Until `stop`, or an error that is fatal to the client."""
         while not self._closing and self.fatal is None:
             message = self._consumer.poll(0.1)
-            if message is not None and message.error() is not None:
-                self._error(message.error())
+            if message is not None and (error := message.error()) is not None:
+                self._error(error)
             self._commit()
         self._closing = True
         self._consumer.close()
@@ -81,13 +94,18 @@ class StaticMember:
 
     def _commit_answered(self, error: KafkaError | None, _: list[TopicPartition]) -> None:
         self._commit_in_flight = False
-        tell(Committed() if error is None else CommitFailed(error=error.name()))
+        if error is None:
+            tell(Committed())
+        else:
+            tell((Retried if error.code() in TRIED_AGAIN else CommitFailed)(error=error.name()))
 
     def _error(self, error: KafkaError) -> None:
-        if not error.fatal():
+        if error.code() != KafkaError._FATAL and not error.fatal():  # noqa: SLF001 -- its public name
             tell(Retried(error=error.name()))
         elif self.fatal is None:
-            self.fatal = error.name()
+            # librdkafka wraps the broker's error, whose text is inside.
+            fenced = KafkaError(KafkaError.FENCED_INSTANCE_ID)
+            self.fatal = fenced.name() if fenced.str() in error.str() else error.str()
             tell(Ended(error=self.fatal))
 
 

@@ -49,9 +49,8 @@ class Registry:
         for schema in known:
             header = header_of(schema)
             if header in self._schemas:
-                raise ValueError(
-                    f"two schemas, {self._schemas[header]['name']} and {schema['name']}, are one to readers"
-                )
+                other = self._schemas[header]["name"]
+                raise ValueError(f"the schemas {other} and {schema['name']} have one fingerprint")
             if schema["name"] not in types:
                 raise ValueError(f"the schema {schema['name']} is of no event type")
             self._schemas[header] = schema

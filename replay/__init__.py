@@ -6,6 +6,7 @@
     wording.py     every English phrase about members and causes
     why.py story.py state.py groups.py   the results of `why`, `history`, `state`, `groups`
     rerun.py       a recorded history through the rules again, which must give the same events
+                   (inputs.py, leavers.py, situation.py: the commands behind the events)
     render/        results as tables, JSON, JSON lines
     cli.py         parse, call one pure function, render, choose the exit code
 

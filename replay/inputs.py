@@ -5,15 +5,11 @@ out by KIP-394, who has synced, that a deadline has passed) is set up in the sof
 Monotonic time is wall time here: the clock of a re-run stands where the record says.
 """
 
-from collections.abc import Sequence
-from operator import attrgetter
-
 import msgspec
 from kio.schema.errors import ErrorCode
 
 from coordinator.group.commands import (
     AnyCommand,
-    Caller,
     CheckCapacity,
     CommitOffsets,
     DeleteGroup,
@@ -24,11 +20,10 @@ from coordinator.group.commands import (
     Heartbeat,
     JoinGroup,
     LeaveGroup,
-    LeavingMember,
     RejectAssignment,
     SyncGroup,
 )
-from coordinator.group.soft import InitialDelay, Session, Soft
+from coordinator.group.soft import InitialDelay
 from events.causes import Cause
 from events.events import (
     AnyEvent,
@@ -48,45 +43,15 @@ from events.events import (
     StaticMemberReplaced,
     Why,
 )
-from events.ids import UNKNOWN_MEMBER_ID, GroupId, GroupInstanceId, MemberId
+from events.ids import UNKNOWN_MEMBER_ID, GroupInstanceId, MemberId
 from events.state import Group, Member, Protocol
+from replay.leavers import leave, pending_leaver
+from replay.situation import PATIENCE_MS, PHANTOM, Situation, caller, is_leave, is_same_request, session_of
 
-PHANTOM = MemberId("an id that was handed out")
-"""A pending member id: the log does not have it unless its owner joined."""
-
-_PATIENCE_MS = 45_000
 _JOIN_GROUP = 11
 _KNOWN_ID_SINCE = 4  # JoinGroup v4: KIP-394
 _SKIP_ASSIGNMENT_SINCE = 9  # JoinGroup v9: KIP-814
-_LEFT = frozenset({Cause.MEMBER_LEFT, Cause.MEMBER_REMOVED_BY_ADMIN})
 _PHASE_ENDS = (JoinPhaseCompleted, GroupEmptied)
-
-
-class Situation(msgspec.Struct, kw_only=True):
-    """What is to be derived from: the recorded events from here on, the group before them, soft state to be set up."""
-
-    events: Sequence[AnyEvent]
-    group: Group | None
-    soft: Soft
-
-    @property
-    def event(self) -> AnyEvent:
-        return self.events[0]
-
-    @property
-    def why(self) -> Why:
-        return self.events[0].why
-
-    @property
-    def group_id(self) -> GroupId:
-        return self.events[0].group_id
-
-    def until_group_event(self) -> list[AnyEvent]:
-        """The events up to the next one on the group's own key, with it."""
-        for position, event in enumerate(self.events):
-            if isinstance(event, GroupEvent):
-                return list(self.events[: position + 1])
-        return list(self.events)
 
 
 def derive(situation: Situation) -> AnyCommand | None:
@@ -113,20 +78,6 @@ def derive(situation: Situation) -> AnyCommand | None:
     return None
 
 
-def caller(why: Why) -> Caller:
-    """The sender of the request."""
-    return Caller(
-        request_id=0,
-        client_id=why.client_id or "",
-        client_host=why.client_host or "",
-        principal=why.principal or "",
-        api_key=why.api_key if why.api_key is not None else -1,
-        api_version=why.api_version or 0,
-        arrived_ms=why.arrived_ms,
-        arrived_wall_ms=why.arrived_ms,
-    )
-
-
 # ---- joins --------------------------------------------------------------------------------------
 
 
@@ -136,7 +87,7 @@ def _join(situation: Situation, member: Member, event: AnyEvent) -> JoinGroup:
     known_id = _requires_known_id(why, member.group_instance_id)
     sent_id = member.member_id
     if isinstance(event, MemberJoined) and known_id:
-        situation.soft.pending[member.member_id] = _session(why)
+        situation.soft.pending[member.member_id] = session_of(why)
     elif not isinstance(event, MemberRejoined):
         sent_id = UNKNOWN_MEMBER_ID
     group_event = situation.until_group_event()[-1]
@@ -160,10 +111,6 @@ def _requires_known_id(why: Why, group_instance_id: GroupInstanceId | None) -> b
     return (why.api_version or 0) >= _KNOWN_ID_SINCE and group_instance_id is None
 
 
-def _session(why: Why) -> Session:
-    return Session(timeout_ms=_PATIENCE_MS, deadline_ms=why.decided_ms + _PATIENCE_MS, heard_ms=why.decided_ms)
-
-
 def _protocol_type(event: AnyEvent) -> str | None:
     return event.group.protocol_type if isinstance(event, GroupEvent) else None
 
@@ -178,7 +125,7 @@ def _creation(situation: Situation) -> AnyCommand:
     following = situation.events[1] if len(situation.events) > 1 else None
     if (
         isinstance(following, MemberJoined)
-        and _is_same_request(following.why, why)
+        and is_same_request(following.why, why)
         and not _requires_known_id(following.why, following.member.group_instance_id)
     ):
         rest = Situation(events=situation.events[1:], group=None, soft=situation.soft)
@@ -207,8 +154,8 @@ def _anonymous_join(situation: Situation, *, known_id: bool) -> JoinGroup:
         proposed_member_id=PHANTOM,
         protocol_type=_protocol_type_of(situation.group),
         protocols=_offer(situation) if known_id else (),
-        session_timeout_ms=_PATIENCE_MS,
-        rebalance_timeout_ms=_PATIENCE_MS,
+        session_timeout_ms=PATIENCE_MS,
+        rebalance_timeout_ms=PATIENCE_MS,
         reason=why.client_reason,
         requires_known_member_id=known_id,
         supports_skip_assignment=False,
@@ -229,8 +176,8 @@ def _refused_join(situation: Situation) -> JoinGroup:
 def _fenced(situation: Situation) -> Heartbeat | LeaveGroup:
     """Two processes with one instance id; which request it was makes no difference but for a batch of leavers."""
     why = situation.why
-    if _is_leave(why):
-        return _leave(situation)
+    if is_leave(why):
+        return leave(situation)
     return Heartbeat(
         group_id=situation.group_id,
         caller=caller(why),
@@ -247,7 +194,7 @@ def _removal(situation: Situation, event: MemberRemoved) -> AnyCommand | None:
     why, member, soft = event.why, event.member, situation.soft
     match why.cause:
         case Cause.MEMBER_LEFT | Cause.MEMBER_REMOVED_BY_ADMIN:
-            return _leave(situation)
+            return leave(situation)
         case Cause.SESSION_EXPIRED | Cause.FIRST_JOIN_TIMED_OUT:
             session = soft.sessions.get(member.member_id)
             if session is None:
@@ -268,53 +215,6 @@ def _removal(situation: Situation, event: MemberRemoved) -> AnyCommand | None:
             return _join(situation, member, event)
         case _:
             return None
-
-
-_LEAVE_GROUP = 13
-
-
-def _is_leave(why: Why) -> bool:
-    return why.api_key == _LEAVE_GROUP
-
-
-def _leave(situation: Situation) -> LeaveGroup:
-    """One request: removals and fences in a row, up to the event that ends the transition."""
-    why = situation.why
-    entries: list[LeavingMember] = []
-    for event in situation.events:
-        if not _is_same_request(event.why, why):
-            break
-        if isinstance(event, MemberRemoved) and event.why.cause in _LEFT:
-            entries.append(_leaver(event))
-        elif isinstance(event, MemberFenced):
-            entries.append(_entry(event.why.member_id, event.why.group_instance_id, event.why.client_reason))
-        else:
-            if event.why.cause is Cause.PENDING_MEMBER_LEFT:
-                entries.insert(0, _pending_leaver(situation, event.why))
-            break
-    return LeaveGroup(group_id=situation.group_id, caller=caller(why), members=tuple(entries))
-
-
-def _leaver(event: MemberRemoved) -> LeavingMember:
-    member = event.member
-    by_admin = event.why.cause is Cause.MEMBER_REMOVED_BY_ADMIN
-    return _entry(None if by_admin else member.member_id, member.group_instance_id, event.why.client_reason)
-
-
-def _pending_leaver(situation: Situation, why: Why) -> LeavingMember:
-    situation.soft.pending[why.member_id or PHANTOM] = _session(why)
-    return _entry(why.member_id or PHANTOM, None, why.client_reason)
-
-
-def _entry(member_id: MemberId | None, group_instance_id: GroupInstanceId | None, reason: str | None) -> LeavingMember:
-    return LeavingMember(member_id=member_id or UNKNOWN_MEMBER_ID, group_instance_id=group_instance_id, reason=reason)
-
-
-def _is_same_request(one: Why, other: Why) -> bool:
-    return _REQUEST(one) == _REQUEST(other)
-
-
-_REQUEST = attrgetter("arrived_ms", "decided_ms", "api_key", "client_id", "client_host")
 
 
 # ---- phases -------------------------------------------------------------------------------------
@@ -355,10 +255,10 @@ def _end_of_join_phase(situation: Situation) -> AnyCommand:
     why = situation.why
     if why.cause is not Cause.ALL_JOINED:
         return _end_join_phase(situation, why)
-    if _is_leave(why):
-        entry = _pending_leaver(situation, why)
+    if is_leave(why):
+        entry = pending_leaver(situation, why)
         return LeaveGroup(group_id=situation.group_id, caller=caller(why), members=(entry,))
-    situation.soft.pending = {PHANTOM: msgspec.structs.replace(_session(why), deadline_ms=why.arrived_ms)}
+    situation.soft.pending = {PHANTOM: msgspec.structs.replace(session_of(why), deadline_ms=why.arrived_ms)}
     return ExpirePendingMember(group_id=situation.group_id, member_id=PHANTOM, due_ms=why.arrived_ms)
 
 
@@ -372,7 +272,7 @@ def _start_without_members(situation: Situation) -> AnyCommand | None:
             sync = _sync_of(situation, ())
             return RejectAssignment(group_id=situation.group_id, sync=sync, error=ErrorCode.unknown_server_error)
         case Cause.PENDING_MEMBER_LEFT:
-            entry = _pending_leaver(situation, why)
+            entry = pending_leaver(situation, why)
             return LeaveGroup(group_id=situation.group_id, caller=caller(why), members=(entry,))
         case _:
             return None

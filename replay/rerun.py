@@ -32,7 +32,8 @@ from events.events import (
 from events.evolve import evolve, is_gone
 from events.state import Group, GroupState, new_group
 from replay.history import Coordinated, Happened, History
-from replay.inputs import PHANTOM, Situation, derive
+from replay.inputs import derive
+from replay.situation import PHANTOM, Situation
 
 _PERMISSIVE = GroupSettings(min_session_timeout_ms=0, max_session_timeout_ms=INT32_MAX)
 """Where no CoordinatorElected tells the settings."""

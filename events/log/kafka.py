@@ -15,6 +15,7 @@ writing proves it on this cluster, in some milliseconds, on the scratch topic `<
 
 import uuid
 from collections.abc import AsyncIterator, Sequence
+from contextlib import AsyncExitStack
 
 from events.log.base import Deposed, LogMismatch, LogWriter
 from events.log.kafka_link import KafkaLink, KafkaSecurity
@@ -87,17 +88,16 @@ class KafkaEventLog:
 
     async def open(self) -> None:
         """See EventLog. What was opened before an error is closed again."""
-        try:
+        async with AsyncExitStack() as undo:
+            undo.push_async_callback(self.close)
             await self._reading.open()
             if self._read_only:
                 self._facts = await self._existing_topic()
             else:
                 await self._writing.open()
-                await self._open_for_writing()
+                self._facts = await self._open_for_writing()
             await self._reading.follow([self._plan.name])
-        except BaseException:
-            await self.close()
-            raise
+            undo.pop_all()
 
     async def close(self) -> None:
         await self._writing.close()
@@ -128,7 +128,7 @@ class KafkaEventLog:
             raise LogMismatch(f"there is no topic {self._plan.name}, and a log opened for reading makes none")
         return facts
 
-    async def _open_for_writing(self) -> None:
+    async def _open_for_writing(self) -> TopicFacts:
         link, plan, probe = self._writing, self._plan, f"{self._plan.name}_fencing_probe"
         facts = await ensure_topic(
             link,
@@ -145,7 +145,7 @@ class KafkaEventLog:
         await link.follow([plan.name, probe])
         await self._prove_fencing(self._place(probe, 0))
         await link.follow([plan.name])
-        self._facts = facts
+        return facts
 
     async def _prove_fencing(self, place: Place) -> None:
         # A transactional.id of its own, or two processes that start at the same time would depose each other.

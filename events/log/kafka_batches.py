@@ -74,27 +74,28 @@ def encode_batch(transitions: Sequence[Transition], stamp: Stamp, *, base_sequen
     return bytes(builder.build())
 
 
-def decode_batches(fetched: bytes, partition: int, *, start: int, end: int) -> tuple[list[StoredRecord], int]:
-    """The records at offsets from `start` up to `end` (exclusive), and the offset after the last whole batch.
+def decode_batches(fetched: bytes, partition: int, *, start: int, end: int) -> Iterator[tuple[list[StoredRecord], int]]:
+    """For each whole batch its records at offsets from `start` up to `end` (exclusive), and the offset after it.
 
     A broker sends whole batches, but the first may begin before `start`, and the last may be cut off by the size of
     the fetch: it is left for the next one. Raises BrokenRecord for a batch whose checksum is wrong.
     """
-    found: list[StoredRecord] = []
-    position = start
     batches = MemoryRecords(fetched)
+    position = start
     while batches.has_next() and position < end:
         batch = batches.next_batch()
         if not batch.validate_crc():
             raise BrokenRecord("the checksum of the batch is wrong", partition=partition, offset=batch.base_offset)
-        if not batch.is_control_batch:
-            found.extend(
-                StoredRecord(partition, record.offset, record.timestamp, record.key or b"", record.value)
-                for record in batch
-                if start <= record.offset < end
-            )
         position = batch.next_offset
-    return found, position
+        records = () if batch.is_control_batch else batch
+        yield (
+            [
+                StoredRecord(partition, record.offset, record.timestamp, record.key or b"", record.value)
+                for record in records
+                if start <= record.offset < end
+            ],
+            position,
+        )
 
 
 def last_stamp(fetched: bytes) -> Stamp | None:

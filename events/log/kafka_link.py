@@ -13,7 +13,7 @@ import asyncio
 import contextlib
 import ssl
 from collections.abc import Awaitable, Callable, Hashable, Iterable, Sequence
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import msgspec
 from aiokafka.client import AIOKafkaClient
@@ -81,11 +81,11 @@ class KafkaLink:
         self.bootstrap_servers = [server.strip() for server in bootstrap_servers]
         self.request_timeout_ms = request_timeout_ms
         self._security = security
-        self._client: Any = None
+        self._opened: AIOKafkaClient | None = None
 
     async def open(self) -> None:
         """Find the cluster. Raises LogUnavailable."""
-        self._client = AIOKafkaClient(
+        self._opened = AIOKafkaClient(
             bootstrap_servers=self.bootstrap_servers,
             client_id="muster",
             request_timeout_ms=self.request_timeout_ms,
@@ -98,9 +98,15 @@ class KafkaLink:
             raise LogUnavailable(f"no broker answers at {','.join(self.bootstrap_servers)}: {error}") from error
 
     async def close(self) -> None:
-        if self._client is not None:
-            await self._client.close()
-            self._client = None
+        client, self._opened = self._opened, None
+        if client is not None:
+            await client.close()
+
+    @property
+    def _client(self) -> AIOKafkaClient:
+        if self._opened is None:
+            raise LogUnavailable("the log is closed")
+        return self._opened
 
     def brokers(self) -> list[int]:
         """The node ids of the live brokers, in order."""

@@ -8,6 +8,7 @@ fetch returns the first batch whole however large it is (KIP-74), so no batch is
 behind a gap that compaction left: an empty answer from a leader that knows of the end says there is no more.
 """
 
+import asyncio
 from collections.abc import AsyncIterator, Sequence
 
 import msgspec
@@ -19,6 +20,7 @@ from kio.schema.errors import ErrorCode
 from events.log.base import LogUnavailable
 from events.log.kafka_batches import Stamp, decode_batches, last_stamp
 from events.log.kafka_link import KafkaLink, TryAgain, retried
+from events.log.limits import CHUNK_RECORDS_MAX
 from events.records import StoredRecord
 
 _EARLIEST = -2
@@ -28,8 +30,7 @@ _READ_UNCOMMITTED = 0
 _LOOK_AGAIN_AFTER_MS = 200
 
 FETCH_BYTES = 1024 * 1024
-"""What one fetch asks for: large enough that requests do not count, small enough to decode in some milliseconds, so
-that an owner which tails partitions answers its members meanwhile."""
+"""What one fetch asks for: large enough that requests do not count."""
 
 
 class _Fetched(msgspec.Struct, frozen=True, kw_only=True):
@@ -61,12 +62,19 @@ async def read(
             continue
         if not fetched.batches:
             return
-        records, next_position = decode_batches(fetched.batches, partition, start=position, end=end)
-        if next_position == position:
+        before, chunk = position, list[StoredRecord]()
+        for records, after in decode_batches(fetched.batches, partition, start=before, end=end):
+            position = after
+            chunk += records
+            if len(chunk) >= CHUNK_RECORDS_MAX:
+                yield chunk
+                chunk = []
+                # Decoding waits for nothing, so an owner that tails partitions would answer nobody meanwhile.
+                await asyncio.sleep(0)
+        if chunk:
+            yield chunk
+        if position == before:
             raise LogUnavailable(f"no whole batch came for offset {position} of partition {partition} of {topic}")
-        if records:
-            yield records
-        position = next_position
 
 
 async def newest_stamp(link: KafkaLink, topic: str, partition: int, *, limit_ms: int) -> Stamp | None:

@@ -15,6 +15,11 @@ NEWEST: Final = range(9, 10)
 TWO_STEPS: Final = range(4, 10)
 ONE_STEP: Final = range(4)
 
+# For what needs time to pass, which takes the same time in every version. v0 has no rebalance timeout of its own.
+SOME: Final = (1, 4, 9)
+SOME_TWO_STEPS: Final = (4, 9)
+SOME_STATIC: Final = (5, 9)
+
 _VERSIONS: Final[Mapping[str, tuple[int, ...]]] = {
     "JoinGroup": (0, 1, 2, 3, 4, 5, 6, 7, 8, 9),
     "SyncGroup": (0, 0, 1, 2, 2, 3, 4, 5, 5, 5),

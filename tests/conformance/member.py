@@ -105,7 +105,7 @@ class Member:
         self.protocol_name: str | None = None
         self.members: list[Fields] = []
         self._run = run
-        self._connection = connection
+        self.connection = connection
 
     @property
     def leads(self) -> bool:
@@ -120,25 +120,26 @@ class Member:
     def ask(self, api: str, asked: Mapping[str, Any], *, version: int | None = None, **body: Any) -> Reply:
         """Send a request; `asked` is what the transcript shows of it, `version` another than the era's."""
         version = version_in(self._run.era, api) if version is None else version
-        return Reply(self._run.transcript, self.who, self._connection.send(api, version, **body), asked)
+        return Reply(self._run.transcript, self.who, self.connection.send(api, version, **body), asked)
 
     def hang_up(self) -> None:
         """Close the connection."""
-        self._connection.close()
+        self.connection.close()
 
     # ---- membership ----------------------------------------------------------------------------------
 
     def join(self, member_id: str | None = None, *, version: int | None = None, **other: Any) -> Reply:
         """JoinGroup with the id it has, or this one. `other` is remembered, as a new configuration would be."""
         member_id = self.member_id if member_id is None else member_id
-        for name, value in other.items():
+        group_id = other.get("group_id", self._run.group_id)
+        for name in other.keys() - {"group_id"}:
             assert hasattr(self, name), name
-            setattr(self, name, value)
+            setattr(self, name, other[name])
         reply = self.ask(
             "JoinGroup",
             {"member_id": member_id, **other},
             version=version,
-            group_id=self._run.group_id,
+            group_id=group_id,
             session_timeout=ms(self.session_ms),
             rebalance_timeout=ms(self.rebalance_ms),
             member_id=member_id,

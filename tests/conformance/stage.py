@@ -7,6 +7,7 @@ script says that two servers may or do differ. What it must not know: which answ
 import asyncio
 import time
 from collections.abc import Callable, Mapping, Sequence
+from copy import copy
 from typing import Any, Final
 from uuid import UUID, uuid4
 
@@ -49,11 +50,22 @@ class Stage:
 
     # ---- who is on it ----------------------------------------------------------------------------------
 
-    async def member(self, who: str, instance: str | None = None, **settings: Any) -> Member:
+    async def member(
+        self, who: str, instance: str | None = None, *, client_id: str = "client", **settings: Any
+    ) -> Member:
         """A new process, with a connection of its own; `settings` are those of `Member`."""
-        connection = await Connection.open(self.server.bootstrap, client_id="client")
+        return Member(self, await self._connect(client_id), who, instance, **settings)
+
+    async def same(self, member: Member, who: str) -> Member:
+        """The same process on a new connection: it has the ids that it had, and knows what it knew."""
+        same = copy(member)
+        same.who, same.connection = who, await self._connect("client")
+        return same
+
+    async def _connect(self, client_id: str) -> Connection:
+        connection = await Connection.open(self.server.bootstrap, client_id=client_id)
         self._connections.append(connection)
-        return Member(self, connection, who, instance, **settings)
+        return connection
 
     async def members(self, *whos: str, static: bool = False, **settings: Any) -> list[Member]:
         """New processes; a static one has its name as instance id."""
@@ -89,6 +101,12 @@ class Stage:
     async def rejoin(self, *members: Member) -> None:
         """Have members of a rebalancing group join again, and sync."""
         await self.complete(members, [member.join() for member in members])
+
+    async def rejoin_all(self, leader: Member, *followers: Member) -> None:
+        """Have the leader of a stable group ask for a rebalance, and all come to it; in a rebalancing one, just that."""
+        first = leader.join()
+        await self.until(state="PreparingRebalance")
+        await self.complete([leader, *followers], [first, *(member.join() for member in followers)])
 
     def group(self, name: str) -> str:
         """The id of another group of this run."""
@@ -180,8 +198,7 @@ class Stage:
 
     async def _watching(self) -> Connection:
         if self._watch is None:
-            self._watch = await Connection.open(self.server.bootstrap, client_id="admin")
-            self._connections.append(self._watch)
+            self._watch = await self._connect("admin")
         return self._watch
 
     # ---- waiting -----------------------------------------------------------------------------------------
@@ -206,6 +223,16 @@ class Stage:
                 raise TimeoutError(f"not within {within_s} s: {state=} {members=}; the group was {group}")
             await asyncio.sleep(LOOK_EVERY_S)
 
+    async def heard(self) -> None:
+        """Give the server time to take what was sent last, where parking it shows nowhere.
+
+        It was sent before these requests are, and each of them is answered: who handles requests in the order in which
+        they come has taken it by then. Kafka's several threads promise no order, so they are asked more than once.
+        """
+        watch = await self._watching()
+        for _ in range(3):
+            await watch.ask("DescribeGroups", 5, groups=[self.group_id], include_authorized_operations=False)
+
     async def ready(self) -> None:
         """Wait until the server answers for the group."""
         watch = await self._watching()
@@ -226,6 +253,11 @@ class Stage:
         for name, member in members.items():
             member.who = name
 
+    def never_answered(self, reply: Reply) -> None:
+        """Nobody answers this request: at the end of the script there still is no answer."""
+        self._never_answered.append(reply)
+        reply.note("(never answered)")
+
     async def differs(self, reason: str, reply: Reply, *, kafka: Expected, muster: Expected) -> None:
         """Muster answers otherwise than Kafka, for this reason: each is held to its own answer."""
         expected = kafka if self.server.is_kafka else muster
@@ -244,10 +276,11 @@ class Stage:
         self.transcript.note(f"(differs: {reason})")
 
     def end(self) -> None:
-        """Check what was to stay unanswered, and hang up."""
-        try:
-            for reply in self._never_answered:
-                assert not reply.is_answered, "answered after all"
-        finally:
-            for connection in self._connections:
-                connection.close()
+        """The script is over: what was not to be answered was not."""
+        for reply in self._never_answered:
+            assert not reply.is_answered, "answered after all"
+
+    def hang_up(self) -> None:
+        """Close all connections."""
+        for connection in self._connections:
+            connection.close()

@@ -8,8 +8,8 @@ pytest.register_assert_rewrite("tests.coordinator.group.harness", "tests.coordin
 # `pytest --hypothesis-profile=deep` looks for longer than CI has time for.
 settings.register_profile(
     "deep",
-    max_examples=500,
-    stateful_step_count=80,
+    max_examples=2_000,
+    stateful_step_count=100,
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )

@@ -267,6 +267,7 @@ class Harness:
         self.soft = Soft()
         self.events: list[AnyEvent] = []
         self.records: list[StoredRecord] = []
+        self.transition_ends: list[int] = []
         self.decisions: list[Decision] = []
         self.calls: dict[int, Call[Any]] = {}
         self._open: dict[int, Call[Any]] = {}
@@ -504,6 +505,7 @@ class Harness:
             self.records.append(stored)
             self._projector.feed(stored)
         self.events.extend(events)
+        self.transition_ends.append(len(self.records))
         assert self._projector.groups.get(self.group_id) == self.group
 
     def _lose_superseded(self, command: AnyCommand) -> None:

@@ -10,10 +10,11 @@ from typing import Any
 from kio.schema.errors import ErrorCode
 
 from coordinator.group.commands import LeavingMember
+from coordinator.group.settings import INT32_MAX
 from events.events import StaticMemberReplaced
 from events.ids import UNKNOWN_MEMBER_ID, GroupInstanceId, MemberId
 from events.state import GroupState
-from tests.coordinator.group.harness import DELAY_MS, Call, Client, Harness, protocols, subscription
+from tests.coordinator.group.harness import DELAY_MS, GROUP_ID, Call, Client, Harness, protocols, subscription
 
 INSTANCES = ("a", "b", "c")
 VERSIONS = (3, 4, 9)
@@ -40,8 +41,8 @@ REFUSALS = {
 class World:
     """See the module."""
 
-    def __init__(self, *, max_size: int, delay_ms: int) -> None:
-        self.harness = Harness(max_size=max_size, initial_rebalance_delay_ms=delay_ms)
+    def __init__(self, *, group_id: str = GROUP_ID, max_size: int = INT32_MAX, delay_ms: int = DELAY_MS) -> None:
+        self.harness = Harness(group_id=group_id, max_size=max_size, initial_rebalance_delay_ms=delay_ms)
         self.processes: list[Client] = []
 
     def check(self) -> None:

@@ -54,7 +54,7 @@ def test_metadata_of_a_declared_topic(version: int) -> None:
 @pytest.mark.parametrize("version", versions("Metadata"))
 def test_all_topics_are_asked_for_in_the_versions_own_way(version: int) -> None:
     """An empty list is all topics in v0, and no topic afterwards."""
-    everything = [] if version == 0 else None
+    everything: list[Any] | None = [] if version == 0 else None
     assert [topic.name for topic in metadata(version, everything).topics] == ["orders", "clicks"]
     if version >= 1:
         assert metadata(version, []).topics == ()

@@ -1,10 +1,9 @@
 """JoinGroup, SyncGroup, Heartbeat and LeaveGroup in all their versions: bytes to commands, outcomes to bytes."""
 
 from datetime import timedelta
+from typing import Any
 
 import pytest
-from events.ids import GroupId, GroupInstanceId, MemberId
-from events.state import Protocol
 from kio.schema.errors import ErrorCode
 
 from coordinator.group.commands import Caller, Heartbeat, JoinGroup, LeaveGroup, LeavingMember, SyncGroup
@@ -18,10 +17,12 @@ from coordinator.group.outcomes import (
     SyncGroupOutcome,
 )
 from coordinator.service import HeartbeatTicket
+from events.ids import GroupId, GroupInstanceId, MemberId
+from events.state import Protocol
 from tests.coordinator.kio_client import KEYS, Exchange, versions
 from tests.coordinator.scripted import NOW_MS, NOW_WALL_MS, UUID_TEXT, ScriptedGroups, new_service
 
-JOIN = {
+JOIN: dict[str, Any] = {
     "group_id": "orders",
     "session_timeout": timedelta(milliseconds=45_001),
     "rebalance_timeout": timedelta(milliseconds=300_007),
@@ -98,7 +99,7 @@ def test_join_group_of_a_static_member_is_never_asked_to_come_back(version: int,
 @pytest.mark.parametrize(("session_ms", "rebalance_ms"), [(2**31 - 1, -(2**31)), (0, -1), (1, 2**31 - 1)])
 def test_join_group_keeps_timeouts_to_the_millisecond(session_ms: int, rebalance_ms: int) -> None:
     groups = answering(JOINED)
-    timeouts = {
+    timeouts: dict[str, Any] = {
         "session_timeout": timedelta(milliseconds=session_ms),
         "rebalance_timeout": timedelta(milliseconds=rebalance_ms),
     }
@@ -166,7 +167,7 @@ def test_a_parked_join_is_answered_when_the_group_replies() -> None:
     assert exchange.response.generation_id == 4
 
 
-SYNC = {
+SYNC: dict[str, Any] = {
     "group_id": "orders",
     "generation_id": 4,
     "member_id": "shop-1",
@@ -287,7 +288,7 @@ def test_leave_group_puts_the_error_where_the_version_wants_it(version: int, top
     """Up to v2 a single member's error stands on top, unless the request has one of its own (W16)."""
     left = LeftMember(member_id=MemberId("shop-1"), group_instance_id=None, error=ErrorCode.unknown_member_id)
     outcome = LeaveGroupOutcome(error=top, members=(left,) if top is ErrorCode.none else ())
-    body = {"group_id": "orders", "member_id": "shop-1", "members": [{"member_id": "shop-1"}]}
+    body: dict[str, Any] = {"group_id": "orders", "member_id": "shop-1", "members": [{"member_id": "shop-1"}]}
     response = Exchange(new_service(answering(outcome)), "LeaveGroup", version, **body).response
     if version < 3:
         assert response.error_code is (ErrorCode.unknown_member_id if top is ErrorCode.none else top)

@@ -4,7 +4,6 @@ from typing import Any
 from uuid import UUID
 
 import pytest
-from events.ids import GroupId, GroupInstanceId, MemberId
 from kio.schema.errors import ErrorCode
 
 from coordinator.group.commands import CommitOffsets, DeleteOffsets, OffsetToCommit
@@ -12,6 +11,7 @@ from coordinator.group.outcomes import CommitOffsetsOutcome, DeleteOffsetsOutcom
 from coordinator.service import CommittedOffset
 from coordinator.wire.dispatch import dispatch
 from coordinator.wire.registry import APIS
+from events.ids import GroupId, GroupInstanceId, MemberId
 from tests.coordinator.kio_client import PEER, Exchange, frame, versions
 from tests.coordinator.scripted import CLUSTER, NOW_WALL_MS, ScriptedGroups, new_service
 
@@ -232,7 +232,7 @@ def test_several_groups_are_told_in_their_order() -> None:
     assert [len(group.topics) for group in response.groups] == [2, 0, 1]
 
 
-DELETE = {
+DELETE: dict[str, Any] = {
     "group_id": "orders",
     "topics": [
         {"name": "orders", "partitions": [{"partition_index": 0}, {"partition_index": 9}]},

@@ -20,6 +20,12 @@ def encoded(*each: Transition, stamp: Stamp = STAMP) -> bytes:
     return encode_batch(each, stamp, base_sequence=0, timestamp_ms=NOW_MS)
 
 
+def decoded(fetched: bytes, partition: int, *, start: int, end: int) -> tuple[list[StoredRecord], int]:
+    """The records of all batches, and the offset after the last."""
+    batches = list(decode_batches(fetched, partition, start=start, end=end))
+    return [record for records, _ in batches for record in records], batches[-1][1] if batches else start
+
+
 def at_offset(batch: bytes, base_offset: int) -> bytes:
     """The batch as a broker stores it: the base offset stands before what the checksum covers."""
     return base_offset.to_bytes(8, "big") + batch[8:]
@@ -30,7 +36,7 @@ def test_what_is_encoded_is_decoded(each: list[Transition]) -> None:
     """Compressed or not, tombstones and empty values included."""
     flat = [record for transition in each for record in transition]
 
-    found, position = decode_batches(at_offset(encoded(*each), 100), 4, start=0, end=10_000)
+    found, position = decoded(at_offset(encoded(*each), 100), 4, start=0, end=10_000)
 
     assert found == [StoredRecord(4, 100 + n, NOW_MS, one.key, one.value) for n, one in enumerate(flat)]
     assert position == 100 + len(flat)
@@ -39,7 +45,7 @@ def test_what_is_encoded_is_decoded(each: list[Transition]) -> None:
 @given(transitions, st.integers(0, 40), st.integers(0, 40))
 def test_only_what_was_asked_for_is_decoded(each: list[Transition], start: int, end: int) -> None:
     """A batch may begin before the start and reach beyond the end."""
-    found, _ = decode_batches(encoded(*each), 0, start=start, end=end)
+    found, _ = decoded(encoded(*each), 0, start=start, end=end)
 
     assert [one.offset for one in found] == list(range(start, min(end, sum(map(len, each)))))
 
@@ -70,7 +76,7 @@ def test_a_batch_that_was_cut_off_is_left_for_the_next_fetch() -> None:
     first = encoded((Record(b"a", b"1"), Record(b"b", b"2")))
     second = at_offset(encoded((Record(b"c", b"3"),)), 2)
     for cut in range(len(second)):
-        found, position = decode_batches(first + second[:cut], 0, start=0, end=10)
+        found, position = decoded(first + second[:cut], 0, start=0, end=10)
         assert ([one.key for one in found], position) == ([b"a", b"b"], 2)
 
 
@@ -81,7 +87,7 @@ def test_a_damaged_batch_is_named(value: bytes) -> None:
     batch[-1] ^= 1
 
     with pytest.raises(BrokenRecord) as broken:
-        decode_batches(bytes(batch), 3, start=5, end=6)
+        list(decode_batches(bytes(batch), 3, start=5, end=6))
     assert (broken.value.partition, broken.value.offset) == (3, 5)
 
 

@@ -1,0 +1,128 @@
+"""`python -m benchmarks`: the servers side by side, the same load process, each figure taken from all in turn."""
+
+import statistics
+from contextlib import ExitStack
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Annotated
+
+import typer
+import uvloop
+from rich.console import Console
+
+from benchmarks.groups import TOPIC
+from benchmarks.heartbeats import Member, flood, form_groups, one_at_a_time
+from benchmarks.joins import JoiningGroup
+from benchmarks.loading import projection_rate, restart
+from benchmarks.results import Figure, Goal, show, write
+from tests.brokers import running_broker
+from tests.muster_process import running_muster, sqlite_log
+
+RESULTS = Path(__file__).parent / "results" / "latest.json"
+
+console = Console()
+
+
+async def live_figures(servers: dict[str, str], *, groups: int, seconds: float, rounds: int) -> list[Figure]:
+    """Everything that is measured against servers that run."""
+    figures = []
+    for kind in ("dynamic", "static"):
+        members: dict[str, list[Member]] = {}
+        for name, bootstrap in servers.items():
+            with console.status(f"{name}: forming {groups} groups of 10 {kind} members"):
+                members[name] = await form_groups(
+                    bootstrap, f"bench-{kind}", groups=groups, size=10, static=kind == "static"
+                )
+        figures += await heartbeat_figures(servers, members, kind, seconds)
+    for kind in ("dynamic", "static"):
+        figures.append(await join_figure(servers, kind, rounds))
+    return figures
+
+
+async def heartbeat_figures(
+    servers: dict[str, str], members: dict[str, list[Member]], kind: str, seconds: float
+) -> list[Figure]:
+    flooded: dict[str, float] = {}
+    spread: dict[str, float] = {}
+    latencies: dict[str, list[float]] = {}
+    for name, bootstrap in servers.items():
+        with console.status(f"{name}: heartbeats of {kind} members"):
+            flooded[name] = await flood(bootstrap, members[name], connections=8, window=64, seconds=seconds)
+            spread[name] = await flood(bootstrap, members[name], connections=200, window=1, seconds=seconds)
+            latencies[name] = await one_at_a_time(bootstrap, members[name], count=int(2_000 * seconds))
+    p99 = {name: statistics.quantiles(values, n=100)[98] for name, values in latencies.items()}
+    p50 = {name: statistics.median(values) for name, values in latencies.items()}
+    return [
+        Figure(name=f"heartbeats, {kind}, 8 x 64 in flight", unit="1/s", values=flooded, goal=Goal(times_kafka=8)),
+        Figure(name=f"heartbeats, {kind}, 200 x 1 in flight", unit="1/s", values=spread, goal=Goal(times_kafka=1.5)),
+        Figure(name=f"one heartbeat, {kind}, p50", unit="ms", values=p50, goal=Goal(times_kafka=1)),
+        Figure(name=f"one heartbeat, {kind}, p99", unit="ms", values=p99, goal=Goal(times_kafka=1)),
+    ]
+
+
+async def join_figure(servers: dict[str, str], kind: str, rounds: int) -> Figure:
+    joining = {name: JoiningGroup(at, f"bench-join-{kind}", static=kind == "static") for name, at in servers.items()}
+    taken: dict[str, list[float]] = {name: [] for name in servers}
+    with console.status(f"an 11th {kind} member joins"):
+        for group in joining.values():
+            await group.form()
+        for number in range(rounds + 3):
+            for name, group in joining.items():
+                elapsed_ms = await group.round()
+                if number >= 3:
+                    taken[name].append(elapsed_ms)
+    medians = {name: statistics.median(values) for name, values in taken.items()}
+    return Figure(name=f"an 11th member joins, {kind}, p50", unit="ms", values=medians, goal=Goal(times_kafka=1))
+
+
+def offline_figures(*, groups: int) -> list[Figure]:
+    """Reading logs: no Kafka to compare with."""
+    with console.status("projecting a log"):
+        rate, events = projection_rate(groups=max(1, groups // 20), rounds=3)
+    with console.status(f"restarting on {groups} groups of 10"):
+        ready_s, reading_s, records, per_member = restart(groups=groups)
+    return [
+        Figure(name=f"projection, {events:,} events", unit="1/s", values={"sqlite": rate}, goal=Goal(at_least=150_000)),
+        Figure(
+            name=f"start on {groups:,} groups of 10 ({records:,} records)",
+            unit="s",
+            values={"sqlite": ready_s},
+            goal=Goal(at_most=3),
+        ),
+        Figure(name="... of it reading the log", unit="s", values={"sqlite": reading_s}, goal=Goal(at_most=3)),
+        Figure(name="memory of a member", unit="bytes", values={"sqlite": per_member}, goal=Goal(at_most=2_048)),
+    ]
+
+
+def main(
+    *,
+    seconds: Annotated[float, typer.Option(help="How long each flood lasts.")] = 5.0,
+    rounds: Annotated[int, typer.Option(help="How often the 11th member joins.")] = 50,
+    groups: Annotated[int, typer.Option(help="Groups of 10 for the floods.")] = 100,
+    loaded_groups: Annotated[int, typer.Option(help="Groups of 10 in the log that is restarted on.")] = 10_000,
+    kafka_log: Annotated[bool, typer.Option(help="Measure Muster on a Kafka log, too.")] = True,
+    out: Annotated[Path, typer.Option(help="Where the JSON goes.")] = RESULTS,
+) -> None:
+    """Measure Muster beside a real Kafka, in one run. Give it a machine that does nothing else."""
+    config = {"group.initial.rebalance.delay.ms": "50"}
+    with ExitStack() as stack:
+        broker = stack.enter_context(running_broker(how="process"))
+        console.print(f"[dim]{broker.how}[/]")
+        directory = Path(stack.enter_context(TemporaryDirectory(prefix="muster-bench-")))
+        servers = {"kafka": broker.bootstrap}
+        topics = [f"{TOPIC}:12"]
+        on_sqlite = stack.enter_context(running_muster(log=sqlite_log(directory), topics=topics, config=config))
+        servers["sqlite"] = on_sqlite.bootstrap
+        if kafka_log:
+            log = f"kafka://{broker.bootstrap}/__muster_events"
+            on_kafka = stack.enter_context(running_muster(log=log, topics=topics, config=config))
+            servers["kafka-log"] = on_kafka.bootstrap
+        figures = uvloop.run(live_figures(servers, groups=groups, seconds=seconds, rounds=rounds))
+    figures += offline_figures(groups=loaded_groups)
+    show(figures, console)
+    write(figures, out, broker.how)
+    console.print(f"[dim]written to {out}[/]")
+
+
+if __name__ == "__main__":
+    typer.run(main)

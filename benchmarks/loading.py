@@ -1,0 +1,44 @@
+"""Reading a log: how fast it is projected, how soon a process is ready on it, how much memory its members take."""
+
+import time
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from benchmarks.history import one_group, stored_records, write_sqlite
+from events.projector import Projector
+from tests.muster_process import MusterProcess, running_muster, sqlite_log
+
+
+def projection_rate(*, groups: int, rounds: int) -> tuple[float, int]:
+    """Events projected in a second (the best of the rounds, as for any pure computation), and how many there were."""
+    records = stored_records(one_group(rebalances=3), groups)
+    best = 0.0
+    for _ in range(rounds):
+        projector = Projector()
+        started = time.perf_counter()
+        for record in records:
+            projector.feed(record)
+        best = max(best, len(records) / (time.perf_counter() - started))
+    return best, len(records)
+
+
+def restart(*, groups: int) -> tuple[float, float, int, float]:
+    """Seconds from the start of the process, and from the claim, until all is served; records; bytes a member."""
+    with TemporaryDirectory(prefix="muster-bench-") as directory:
+        with running_muster(log="memory:") as empty:
+            base_bytes = resident_bytes(empty)
+        path = Path(directory)
+        records = write_sqlite(path / "muster.db", one_group(), groups)
+        started = time.perf_counter()
+        with running_muster(log=sqlite_log(path)) as muster:
+            ready_s = time.perf_counter() - started
+            took_ms = sum(event["took_ms"] for event in muster.events("partition ready"))
+            per_member = (resident_bytes(muster) - base_bytes) / (groups * 10)
+    return ready_s, took_ms / 1000, records, per_member
+
+
+def resident_bytes(muster: MusterProcess) -> int:
+    """The memory of the process, as the kernel counts it."""
+    status = Path(f"/proc/{muster.pid}/status").read_text(encoding="ascii")
+    line = next(line for line in status.splitlines() if line.startswith("VmRSS:"))
+    return int(line.split()[1]) * 1024

@@ -1,0 +1,145 @@
+"""How the story is told: headings, sentences, who has which partitions. Colours and a spinner on a terminal alone.
+
+What belongs here: everything about looks. What it must not know: what is true.
+
+How it works: there is the screen, and there may be a tape, from which the picture is made that shows the demo to those
+who do not run it. The tape is shorter: it has `why` for one rebalance where the screen has all.
+"""
+
+import io
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final
+
+from rich.console import Console, RenderableType
+from rich.padding import Padding
+from rich.table import Table
+from rich.terminal_theme import TerminalTheme
+from rich.text import Text
+
+WIDTH_MAX: Final = 100
+INDENT: Final = 3
+COLOURS: Final = ("cyan", "yellow", "magenta", "green", "blue")
+
+PICTURE_THEME: Final = TerminalTheme(
+    (16, 20, 30),
+    (214, 220, 230),
+    [
+        (40, 46, 60),
+        (255, 107, 107),
+        (126, 211, 133),
+        (245, 200, 95),
+        (110, 160, 255),
+        (208, 140, 255),
+        (90, 210, 220),
+        (214, 220, 230),
+    ],
+)
+
+
+class Stage:
+    """Where it is told. `record`: keep a tape too."""
+
+    def __init__(self, *, record: bool = False) -> None:
+        self._screen = Console(highlight=False)
+        self._screen.width = min(self._screen.width, WIDTH_MAX) if self._screen.is_terminal else WIDTH_MAX
+        self._tape: Console | None = None
+        if record:
+            self._tape = Console(
+                record=True, width=WIDTH_MAX, file=io.StringIO(), force_terminal=True, color_system="truecolor"
+            )
+            self._tape.width = WIDTH_MAX
+        self._colours: dict[str, str] = {}
+
+    @property
+    def width(self) -> int:
+        """Columns."""
+        return self._screen.width
+
+    @property
+    def records(self) -> bool:
+        """Whether a tape is kept."""
+        return self._tape is not None
+
+    def _print(self, shown: RenderableType = "") -> None:
+        self._screen.print(shown)
+        if self._tape is not None:
+            self._tape.print(shown, highlight=False)
+
+    def title(self, text: str, below: str) -> None:
+        """The first line, and the one below it."""
+        self._print(Text(text, style="bold"))
+        self._print(Text(below, style="dim"))
+
+    def step(self, number: int, heading: str) -> None:
+        """A new step."""
+        self._print()
+        self._print(Text.assemble((f"{number}  ", "bold cyan"), (heading, "bold")))
+
+    def say(self, sentence: str) -> None:
+        """What is going on."""
+        self._print(Padding(Text(sentence), (0, 0, 0, INDENT)))
+
+    def proved(self, claim: str, detail: str) -> None:
+        """What was checked just now, and held."""
+        text = Text.assemble(("✓ ", "bold green"), (claim, "bold green"), detail)
+        self._print(Padding(text, (0, 0, 0, INDENT)))
+
+    def happened(self, claim: str, detail: str) -> None:
+        """What was expected to change, and did."""
+        text = Text.assemble(("↻ ", "bold yellow"), (claim, "bold yellow"), detail)
+        self._print(Padding(text, (0, 0, 0, INDENT)))
+
+    def shares(self, generation_id: int, shares: Mapping[str, Sequence[int]], moved: Mapping[str, set[int]]) -> None:
+        """Who has which partitions; the ones that are new to a member stand out."""
+        table = Table.grid(padding=(0, 4, 0, 0))
+        table.add_row(Text("generation", style="dim"), *(Text(name, style=self._colour(name)) for name in shares))
+        cells = (self._cell(name, shares[name], moved.get(name, set())) for name in shares)
+        table.add_row(Text(str(generation_id), style="bold"), *cells)
+        self._print(Padding(table, (0, 0, 0, INDENT + 2)))
+
+    def _colour(self, name: str) -> str:
+        return self._colours.setdefault(name, COLOURS[len(self._colours) % len(COLOURS)])
+
+    def _cell(self, name: str, partitions: Sequence[int], moved: set[int]) -> Text:
+        styled = ((str(number), f"{self._colour(name)}{' bold' if number in moved else ''}") for number in partitions)
+        return Text(" ").join(Text(number, style=style) for number, style in styled)
+
+    def command(self, line: str, output: str, *, on_tape: tuple[str, str] | None = None) -> None:
+        """A command and what it printed, in a terminal's colours; the tape may have another one."""
+        self._show(self._screen, line, output)
+        if self._tape is not None:
+            self._show(self._tape, *(on_tape or (line, output)))
+
+    @staticmethod
+    def _show(console: Console, line: str, output: str) -> None:
+        console.print()
+        console.print(Text.assemble(("$ ", "dim"), (line, "bold")), soft_wrap=True, highlight=False)
+        console.print(Text.from_ansi(output.rstrip()), highlight=False)
+
+    def end(self, *sentences: str) -> None:
+        """The last words."""
+        self._print()
+        for sentence in sentences:
+            self._print(Text(sentence, style="bold"))
+
+    def failure(self, text: str) -> None:
+        """The last words, if it did not go as told."""
+        self._screen.print()
+        self._screen.print(Text(text, style="bold red"))
+
+    @contextmanager
+    def waiting(self, what: str) -> Iterator[None]:
+        """Says what is waited for, on a terminal."""
+        if not self._screen.is_terminal:
+            yield
+            return
+        with self._screen.status(Text(what, style="dim")):
+            yield
+
+    def save_picture(self, path: Path, *, title: str) -> None:
+        """The tape as SVG."""
+        assert self._tape is not None
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(self._tape.export_svg(title=title, theme=PICTURE_THEME), encoding="utf-8")

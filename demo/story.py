@@ -1,0 +1,224 @@
+"""The story, step by step: what is done to the group, what should come of it, and whether it did.
+
+What belongs here: the steps in their order, each with its claim and the check of the claim. What it must not know: how
+processes run and how things look.
+
+A claim is checked twice: from what the client libraries reported to their applications, and from the event log. "No
+rebalance" means that no other member was told anything, that every member has since committed offsets under the member
+id and generation it had (which the coordinator checks), and that the log has the same generation and no rebalance more.
+"""
+
+import asyncio
+import time
+from collections.abc import Mapping
+from typing import Any, Final
+
+from demo.coordinator import Coordinator, Replay
+from demo.members import GROUP, PARTITIONS, TOPIC, Mark, Member, Members
+from demo.reports import Assigned, Ended
+from demo.scene import NotAsTold, Scene
+from demo.stage import Stage
+
+STATIC: Final = ("billing-0", "billing-1", "billing-2")
+FENCED: Final = "FENCED_INSTANCE_ID"
+
+Shares = Mapping[str, tuple[int, ...]]
+
+
+class Story:
+    """All that the steps share. `step` is the heading of the one that runs, for the error if it fails."""
+
+    def __init__(self, stage: Stage, scene: Scene, coordinator: Coordinator, members: Members, replay: Replay) -> None:
+        self.stage = stage
+        self.scene = scene
+        self.coordinator = coordinator
+        self.members = members
+        self.replay = replay
+        self.step = ""
+        self._generation_id = 0
+        self._rebalances = 0
+        self._shares: Shares = {}
+
+    async def tell(self) -> None:
+        """From the first member to the last word. Raises NotAsTold."""
+        steps = (
+            ("Four consumers form a group", self._form),
+            ("Rolling restart of the static members", self._roll),
+            ("kill -9 of the dynamic member", self._expire),
+            ("A new dynamic member comes", self._grow),
+            ("Two processes with one instance id", self._fence),
+            ("kill -9 of the coordinator", self._crash),
+            ("Why did the group rebalance?", self._ask_why),
+        )
+        for number, (heading, act) in enumerate(steps, start=1):
+            self.step = f"{number}, '{heading}'"
+            self.stage.step(number, heading)
+            await act()
+
+    # ---- the steps ---------------------------------------------------------------------------------
+
+    async def _form(self) -> None:
+        self.stage.say(
+            f"Three static members (confluent-kafka) and a dynamic one (aiokafka) join '{GROUP}' for the "
+            f"{PARTITIONS} partitions of '{TOPIC}'."
+        )
+        for name in STATIC:
+            await self.members.start(name, static=True)
+        await self.members.start("extra-1", static=False)
+        await self.members.until_shared()
+        await self._rebalanced("The first rebalance", ", as there must be:", members=4)
+
+    async def _roll(self) -> None:
+        self.stage.say("Each process is stopped and started anew, one after the other, as a deployment does.")
+        before = Mark(self.members)
+        for old in self.members.static:
+            others = Mark(member for member in self.members if member is not old)
+            began_s = time.monotonic()
+            await self.members.stop(old)
+            new = await self.members.start(old.name, static=True)
+            await self._same_partitions(new, before)
+            self._undisturbed(others)
+            self.stage.say(f"{new.name} is back after {_since(began_s)} with {_listed(new)}.")
+        await self._no_rebalance(Mark(self.members), "each got back what it had, and no other member was told anything")
+
+    async def _expire(self) -> None:
+        self.stage.say("It cannot say goodbye: it is missed when its session timeout of 5 s is over.")
+        (extra,) = (member for member in self.members if not member.static)
+        before = Mark(self.members)
+        began_s = time.monotonic()
+        await self.members.kill(extra)
+        await self.members.until_shared(since=before)
+        await self._rebalanced("Rebalance", f" after {_since(began_s)}, its partitions go to the others:", members=3)
+
+    async def _grow(self) -> None:
+        before = Mark(self.members)
+        await self.members.start("extra-2", static=False)
+        await self.members.until_shared(since=before)
+        await self._rebalanced("Rebalance", ", it gets its share:", members=4)
+
+    async def _fence(self) -> None:
+        older = self.members.static[1]
+        self.stage.say(f"A second {older.name} is started by mistake, while the first is running.")
+        before = Mark(self.members)
+        others = Mark(member for member in self.members if member is not older)
+        newer = await self.members.start(older.name, static=True)
+        await self._same_partitions(newer, before)
+        await self.members.fenced(older)
+        if not older.seen(Ended) or FENCED not in older.refusals:
+            raise NotAsTold(f"the older {older.name} should end with {FENCED}", str(older))
+        self._undisturbed(others)
+        detail = f"the newer one has {_listed(newer)}, the older one got {FENCED} and ended"
+        await self._no_rebalance(Mark(self.members), detail)
+
+    async def _crash(self) -> None:
+        before = Mark(self.members)
+        began_s = time.monotonic()
+        await self.coordinator.kill()
+        await self.coordinator.start()
+        self.stage.say(f"It is started again on the same log and serves {_since(began_s)} after its death.")
+        await self.members.until_proven(Mark(self.members))
+        self._undisturbed(before)
+        retried = before.retried()
+        if not retried:
+            raise NotAsTold("the members should have noticed that their coordinator was gone", self.scene.describe())
+        await self._no_rebalance(
+            Mark(self.members),
+            f"same members, same partitions; the clients met {retried} errors, all of which they retry",
+        )
+
+    async def _ask_why(self) -> None:
+        arguments = ("why", GROUP, "--all")
+        told = await self.replay.result(*arguments)
+        rebalances = [answer["rebalance"] for answer in told["answers"]]
+        triggers = [rebalance["trigger"]["cause"] for rebalance in rebalances]
+        if triggers[1:] != ["session-expired", "new-dynamic-member"] or not triggers[0].startswith("new-"):
+            raise NotAsTold("the log should tell of a first join, an expiry and a new member", str(triggers))
+        avoided = _count_avoided(told)
+        expected = {"static-restart": len(STATIC) + 1, "member-fenced": 1, "coordinator-takeover": 1}
+        if any(avoided.get(kind, 0) < count for kind, count in expected.items()):
+            raise NotAsTold(f"the log should tell that these started no rebalance: {expected}", str(avoided))
+        on_tape = await self._typed("why", GROUP, "--generation", "2") if self.stage.records else None
+        self.stage.command(*await self._typed(*arguments), on_tape=on_tape)
+        self.stage.end(
+            f"{len(triggers)} rebalances, each with its reason. Avoided: {len(STATIC)} restarts (of dynamic members: "
+            f"{2 * len(STATIC)} rebalances), a process started twice, a crash of the coordinator.",
+        )
+
+    async def _typed(self, *arguments: str) -> tuple[str, str]:
+        line = " ".join(["muster", *self.replay.command(*arguments)])
+        return line, await self.replay.text(*arguments, width=self.stage.width)
+
+    # ---- the checks --------------------------------------------------------------------------------
+
+    async def _rebalanced(self, claim: str, detail: str, *, members: int) -> None:
+        """There was one rebalance, and it is over: the log and the members agree on it. Shows who has what."""
+        self._generation_id += 1
+        self._rebalances += 1
+        line, _ = await asyncio.gather(self._line(), self.members.until_proven(Mark(self.members)))
+        self._agrees(line, members)
+        shares = {member.name: member.partitions or () for member in self.members}
+        moved = {name: set(has) - set(self._shares.get(name, ())) for name, has in shares.items()}
+        self.stage.happened(claim, detail)
+        self.stage.shares(self._generation_id, shares, moved if self._shares else {})
+        self._shares = shares
+
+    async def _no_rebalance(self, mark: Mark, detail: str) -> None:
+        """Nothing has changed since the last rebalance, and after the mark every member still has its place."""
+        line, _ = await asyncio.gather(self._line(), self.members.until_proven(mark))
+        self._undisturbed(mark)
+        shares = {member.name: member.partitions or () for member in self.members}
+        if shares != self._shares:
+            raise NotAsTold(f"everybody should have what it had, {dict(self._shares)}", str(shares))
+        self._agrees(line, len(shares))
+        self.stage.proved("No rebalance", f", still generation {self._generation_id}: {detail}.")
+
+    def _agrees(self, line: Mapping[str, Any], members: int) -> None:
+        expected = {
+            "state": "Stable",
+            "generation_id": self._generation_id,
+            "rebalances": self._rebalances,
+            "members": members,
+            "static_members": len(STATIC),
+        }
+        seen = {name: line.get(name) for name in expected}
+        if seen != expected:
+            raise NotAsTold(f"the event log should have the group as {expected}", f"{seen}\n{self.scene.describe()}")
+
+    async def _line(self) -> Mapping[str, Any]:
+        groups = (await self.replay.result("groups"))["groups"]
+        lines = [line for line in groups if line["group_id"] == GROUP]
+        if len(lines) != 1:
+            raise NotAsTold(f"the event log should have the group {GROUP}", str(groups))
+        line: Mapping[str, Any] = lines[0]
+        return line
+
+    async def _same_partitions(self, new: Member, before: Mark) -> None:
+        await self.scene.until(
+            f"the new {new.name} has its partitions",
+            lambda: new.partitions is not None or new.process.exit_code is not None,
+        )
+        had = before.partitions[new.name]
+        if new.partitions != had or len(new.seen(Assigned)) != 1:
+            raise NotAsTold(f"{new.name} should get {had} back, at once", str(new))
+
+    def _undisturbed(self, mark: Mark) -> None:
+        disturbed = list(mark.disturbed())
+        if disturbed:
+            raise NotAsTold("nobody should be told anything", "\n  ".join(disturbed))
+
+
+def _count_avoided(told: Mapping[str, Any]) -> dict[str, int]:
+    """How many incidents of each kind started no rebalance, over the whole history."""
+    counts: dict[str, int] = {}
+    for answer in told["answers"]:
+        for incident in (*answer["rebalance"]["avoided"], *answer.get("since", ())):
+            counts[incident["kind"]] = counts.get(incident["kind"], 0) + 1
+    return counts
+
+
+def _listed(member: Member) -> str:
+    return " ".join(map(str, member.partitions or ()))
+
+
+def _since(began_s: float) -> str:
+    return f"{time.monotonic() - began_s:.1f} s"

@@ -1,0 +1,76 @@
+"""What a re-run knows when it looks for the command behind an event, and the words it needs for every request."""
+
+from collections.abc import Sequence
+from operator import attrgetter
+
+import msgspec
+
+from coordinator.group.commands import Caller
+from coordinator.group.soft import Session, Soft
+from events.events import AnyEvent, GroupEvent, Why
+from events.ids import GroupId, MemberId
+from events.state import Group
+
+PHANTOM = MemberId("an id that was handed out")
+"""A pending member id: the log does not have it unless its owner joined."""
+
+PATIENCE_MS = 45_000
+
+
+class Situation(msgspec.Struct, kw_only=True):
+    """What is to be derived from: the recorded events from here on, the group before them, soft state to be set up."""
+
+    events: Sequence[AnyEvent]
+    group: Group | None
+    soft: Soft
+
+    @property
+    def event(self) -> AnyEvent:
+        return self.events[0]
+
+    @property
+    def why(self) -> Why:
+        return self.events[0].why
+
+    @property
+    def group_id(self) -> GroupId:
+        return self.events[0].group_id
+
+    def until_group_event(self) -> list[AnyEvent]:
+        """The events up to the next one on the group's own key, with it."""
+        for position, event in enumerate(self.events):
+            if isinstance(event, GroupEvent):
+                return list(self.events[: position + 1])
+        return list(self.events)
+
+
+def caller(why: Why) -> Caller:
+    """The sender of the request."""
+    return Caller(
+        request_id=0,
+        client_id=why.client_id or "",
+        client_host=why.client_host or "",
+        principal=why.principal or "",
+        api_key=why.api_key if why.api_key is not None else -1,
+        api_version=why.api_version or 0,
+        arrived_ms=why.arrived_ms,
+        arrived_wall_ms=why.arrived_ms,
+    )
+
+
+def session_of(why: Why) -> Session:
+    return Session(timeout_ms=PATIENCE_MS, deadline_ms=why.decided_ms + PATIENCE_MS, heard_ms=why.decided_ms)
+
+
+_LEAVE_GROUP = 13
+
+
+def is_leave(why: Why) -> bool:
+    return why.api_key == _LEAVE_GROUP
+
+
+def is_same_request(one: Why, other: Why) -> bool:
+    return _REQUEST(one) == _REQUEST(other)
+
+
+_REQUEST = attrgetter("arrived_ms", "decided_ms", "api_key", "client_id", "client_host")

@@ -1,0 +1,112 @@
+"""Scripts: what administrators ask about groups."""
+
+from tests.conformance.eras import NEWEST
+from tests.conformance.member import CLICKS, ORDERS
+from tests.conformance.script import script
+from tests.conformance.stage import Stage
+
+
+@script("DG1")
+async def a_group_that_nobody_knows_is_described(stage: Stage) -> None:
+    await stage.describe()
+    await stage.describe(stage.group("one"), stage.group("two"))
+    await stage.describe("")
+
+
+@script("DG2, DG4, DG8, G10", eras=range(4, 10))
+async def groups_are_described_with_what_one_may_do(stage: Stage) -> None:
+    await stage.stable("a")
+    await stage.describe(stage.group_id, stage.group("unknown"), include_authorized_operations=True)
+
+
+@script("DG3")
+async def a_group_is_described_in_each_state(stage: Stage) -> None:
+    a, b = await stage.members("a", "b")
+    await stage.form(a)
+    await stage.describe()
+    join = await b.enter()
+    await stage.until(members=2)
+    await stage.describe()
+    for each in [a.join(), join]:
+        await each
+    await stage.describe()
+    for sync in [a.sync(), b.sync()]:
+        await sync
+    await stage.describe()
+    await b.leave()
+    await stage.describe()
+    await a.leave()
+    await stage.describe()
+
+
+@script("LS1, LS2, LS3, LS4", topics=(ORDERS,))
+async def groups_are_listed(stage: Stage) -> None:
+    await stage.list()
+    (a,) = await stage.stable("a")
+    simple = stage.group("simple")
+    await a.commit_as_nobody(group_id=simple)
+    await stage.list(stage.group_id, simple)
+
+
+@script("LS3, LS4", eras=range(7, 10), topics=(ORDERS,))
+async def groups_are_listed_by_state_and_type(stage: Stage) -> None:
+    (a,) = await stage.stable("a")
+    simple = stage.group("simple")
+    await a.commit_as_nobody(group_id=simple)
+    both = (stage.group_id, simple)
+    for states in (("Stable",), ("stable", "EMPTY"), (" Stable ",), ("Nonsense",), ("Empty", "Nonsense"), ("",)):
+        await stage.list(*both, states_filter=states)
+    for types in (("classic",), ("CLASSIC",), ("consumer",), ("share",), ("nonsense",), ("classic", "consumer")):
+        await stage.list(*both, types_filter=types)
+    await stage.list(*both, states_filter=("Empty",), types_filter=("classic",))
+    await stage.list(*both, states_filter=("Empty",), types_filter=("consumer",))
+
+
+@script("DL1, DL3, DL4, G12, DL6", topics=(ORDERS, CLICKS))
+async def groups_are_deleted(stage: Stage) -> None:
+    unknown, simple = stage.group("unknown"), stage.group("simple")
+    (a,) = await stage.stable("a")
+    await a.commit({(ORDERS, 0): 1})
+    await a.commit_as_nobody(group_id=simple)
+    await stage.delete(stage.group_id, unknown, simple)
+    await a.leave()
+    await stage.until(state="Empty")
+    await stage.delete(stage.group_id, stage.group_id)
+    await stage.describe()
+    await stage.list(stage.group_id, simple)
+    await stage.fetch_offsets((ORDERS, 0))
+    await stage.delete()
+    b = await stage.member("b")
+    await stage.form(b)
+
+
+@script("DL6, P8", eras=range(4, 10))
+async def a_group_of_ids_that_were_handed_out_is_deleted(stage: Stage) -> None:
+    a = await stage.member("a")
+    await a.join("")
+    await stage.delete()
+    await a.join()
+
+
+@script("FC3, FC4")
+async def the_coordinator_is_found(stage: Stage) -> None:
+    await stage.find_coordinator()
+    await stage.find_coordinator("")
+
+
+@script("FC3, FC4", eras=range(2, 10))
+async def a_coordinator_of_an_unknown_kind(stage: Stage) -> None:
+    await stage.find_coordinator(key_type=9)
+
+
+@script("FC3", eras=range(7, 10))
+async def many_coordinators_are_found(stage: Stage) -> None:
+    await stage.find_coordinator(stage.group("one"), stage.group("two"))
+    await stage.find_coordinator(*(stage.group(f"{number}") for number in range(5)), "")
+
+
+@script("DL1", eras=NEWEST)
+async def a_group_is_deleted_while_a_member_is_expected(stage: Stage) -> None:
+    (a,) = await stage.stable("a")
+    await stage.delete()
+    await a.heartbeat()

@@ -1,0 +1,179 @@
+"""A connection without its socket: frames cut anywhere, answers in order, limits."""
+
+from itertools import pairwise
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from coordinator.connection import Connection
+from coordinator.wire.api import Fault, ProtocolError
+
+FRAME_BYTES_MAX = 64
+WAITING_BYTES_MAX = 100
+
+
+def slow(_version: int, _rest: bytes, _now_ms: int) -> bytes | None:
+    return None
+
+
+def connection(*, fast: object = None) -> Connection:
+    return Connection(
+        fast=fast if callable(fast) else slow, frame_bytes_max=FRAME_BYTES_MAX, waiting_bytes_max=WAITING_BYTES_MAX
+    )
+
+
+def request(correlation_id: int, content: bytes = b"", *, api_key: int = 11, version: int = 9) -> bytes:
+    body = api_key.to_bytes(2, "big") + version.to_bytes(2, "big") + correlation_id.to_bytes(4, "big") + content
+    return len(body).to_bytes(4, "big") + body
+
+
+def answer(correlation_id: int, payload: bytes) -> bytes:
+    return (4 + len(payload)).to_bytes(4, "big") + correlation_id.to_bytes(4, "big") + payload
+
+
+def taken(from_: Connection) -> list[bytes]:
+    """All requests there are, each answered at once with its own content."""
+    frames = []
+    while (frame := from_.next_request(0)) is not None:
+        frames.append(frame)
+        from_.answer(frame[8:])
+    return frames
+
+
+REQUESTS = [request(1, b"one"), request(2), request(3, b"x" * 56), request(2**31 - 1, b"four")]
+STREAM = b"".join(REQUESTS)
+ANSWERS = answer(1, b"one") + answer(2, b"") + answer(3, b"x" * 56) + answer(2**31 - 1, b"four")
+
+
+@pytest.mark.parametrize("cut", range(len(STREAM) + 1))
+def test_a_stream_cut_in_two_gives_the_same_requests(cut: int) -> None:
+    subject = connection()
+    frames = []
+    for piece in (STREAM[:cut], STREAM[cut:]):
+        subject.receive(piece)
+        frames += taken(subject)
+    assert frames == [each[4:] for each in REQUESTS]
+    assert subject.take_output() == ANSWERS
+
+
+@given(cuts=st.lists(st.integers(0, len(STREAM))))
+def test_a_stream_cut_anywhere_gives_the_same_requests(cuts: list[int]) -> None:
+    subject = connection()
+    places = [0, *sorted(cuts), len(STREAM)]
+    frames = []
+    for start, end in pairwise(places):
+        subject.receive(STREAM[start:end])
+        frames += taken(subject)
+    assert frames == [each[4:] for each in REQUESTS]
+    assert subject.take_output() == ANSWERS
+    assert subject.waiting_bytes == 0
+
+
+def test_there_is_no_next_request_before_the_answer() -> None:
+    """Requests of one connection are decided one after another (CC5)."""
+    subject = connection()
+    subject.receive(REQUESTS[0] + REQUESTS[1])
+    assert subject.next_request(0) == REQUESTS[0][4:]
+    assert subject.is_deciding
+    assert subject.next_request(0) is None
+    subject.answer(b"a")
+    assert subject.next_request(0) == REQUESTS[1][4:]
+    subject.answer(b"b")
+    assert subject.take_output() == answer(1, b"a") + answer(2, b"b")
+    assert subject.take_output() == b""
+
+
+def test_what_arrives_behind_an_unanswered_request_waits_within_a_bound() -> None:
+    subject = connection()
+    subject.receive(REQUESTS[0])
+    assert subject.next_request(0) is not None
+    subject.receive(bytes(WAITING_BYTES_MAX - 1))
+    full = [subject.is_full]
+    subject.receive(b"\x00")
+    full += [subject.is_full]
+    assert full == [False, True]
+    subject.answer(b"")
+    assert [subject.is_full, subject.is_deciding] == [False, False]
+
+
+def test_a_large_frame_that_is_on_its_way_is_not_too_much() -> None:
+    """Only what waits behind a request counts, or no frame could be larger than the bound."""
+    subject = Connection(fast=slow, frame_bytes_max=1_000, waiting_bytes_max=10)
+    content = request(1, b"x" * 900)
+    for byte in content[:-1]:
+        subject.receive(bytes([byte]))
+        assert subject.next_request(0) is None
+        assert not subject.is_full
+    subject.receive(content[-1:])
+    assert subject.next_request(0) == content[4:]
+
+
+@pytest.mark.parametrize(
+    ("length", "fault"),
+    [
+        (-1, Fault.NEGATIVE_LENGTH),
+        (-(2**31), Fault.NEGATIVE_LENGTH),
+        (0, Fault.SHORT_FRAME),
+        (7, Fault.SHORT_FRAME),
+        (FRAME_BYTES_MAX + 1, Fault.OVERSIZED_FRAME),
+        (2**31 - 1, Fault.OVERSIZED_FRAME),
+        (int.from_bytes(b"GET ", "big"), Fault.OVERSIZED_FRAME),
+    ],
+)
+@pytest.mark.parametrize("more", [b"", b"more than a header's worth of bytes"])
+@pytest.mark.parametrize("pieces", [1, 4])
+def test_a_bad_length_is_refused_as_soon_as_it_is_there(length: int, fault: Fault, more: bytes, pieces: int) -> None:
+    subject = connection()
+    subject.receive(REQUESTS[0])
+    assert len(taken(subject)) == 1
+    content = length.to_bytes(4, "big", signed=True) + more
+    for place in range(pieces - 1):
+        subject.receive(content[place : place + 1])
+        assert subject.next_request(0) is None
+    subject.receive(content[pieces - 1 :])
+    with pytest.raises(ProtocolError, match=str(length)) as raised:
+        subject.next_request(0)
+    assert raised.value.fault is fault
+    assert subject.take_output() == answer(1, b"one")
+
+
+def test_the_largest_frame_is_taken() -> None:
+    subject = connection()
+    subject.receive(request(1, b"x" * (FRAME_BYTES_MAX - 8)))
+    assert len(taken(subject)) == 1
+
+
+def test_heartbeats_that_the_fast_path_knows_are_answered_in_their_place() -> None:
+    asked: list[tuple[int, bytes, int]] = []
+
+    def fast(version: int, rest: bytes, now_ms: int) -> bytes | None:
+        asked.append((version, rest, now_ms))
+        return b"ok" if rest == b"known" else None
+
+    subject = connection(fast=fast)
+    subject.receive(
+        request(1, b"known", api_key=12, version=4)
+        + request(2, b"known", api_key=11)
+        + request(3, b"known", api_key=12, version=3)
+        + request(4, b"other", api_key=12)
+    )
+    assert subject.next_request(77) == request(2, b"known")[4:]
+    subject.answer(b"joined")
+    assert subject.next_request(78) == request(4, b"other", api_key=12)[4:]
+    assert subject.take_output() == answer(1, b"ok") + answer(2, b"joined") + answer(3, b"ok")
+    assert asked == [(4, b"known", 77), (3, b"known", 78), (9, b"other", 78)]
+
+
+@given(st.lists(st.binary(max_size=60), max_size=8))
+def test_random_bytes_raise_nothing_but_the_protocols_error(pieces: list[bytes]) -> None:
+    subject = connection()
+    fault = None
+    try:
+        for piece in pieces:
+            subject.receive(piece)
+            for frame in taken(subject):
+                assert 8 <= len(frame) <= FRAME_BYTES_MAX
+    except ProtocolError as error:
+        fault = error.fault
+    assert fault in {None, Fault.NEGATIVE_LENGTH, Fault.SHORT_FRAME, Fault.OVERSIZED_FRAME}

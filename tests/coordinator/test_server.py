@@ -1,0 +1,369 @@
+"""The listener with real sockets: order, limits, back-pressure, idle connections, stopping."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from datetime import timedelta
+from random import Random
+from typing import Any
+
+import msgspec
+import pytest
+from kio.schema.errors import ErrorCode
+from prometheus_client import CollectorRegistry
+
+from coordinator.client_connection import java_host
+from coordinator.group.commands import AnyRequest, DescribeGroup, Heartbeat, JoinGroup
+from coordinator.group.outcomes import DescribeGroupOutcome, HeartbeatOutcome, JoinGroupOutcome, Outcome
+from coordinator.metrics import ServerMetrics
+from coordinator.server import Server, ServerSettings
+from coordinator.wire.api import Fault
+from coordinator.wire.registry import APIS
+from events.ids import MemberId
+from tests.coordinator.kio_client import frame, parse, with_length
+from tests.coordinator.scripted import CLUSTER, ManualTimers, ScriptedGroups, new_service
+
+WITHIN_S = 20
+JOINED = JoinGroupOutcome(member_id=MemberId("m"), generation_id=1)
+
+
+def outcome(command: AnyRequest) -> Outcome | None:
+    """Heartbeats are accepted, descriptions are long, joins are parked."""
+    if isinstance(command, Heartbeat):
+        return HeartbeatOutcome(error=ErrorCode.none)
+    if isinstance(command, DescribeGroup):
+        return DescribeGroupOutcome(protocol_type="x" * 30_000)
+    return None
+
+
+class Running:
+    """A server on a free port, and what a test wants to know of it."""
+
+    def __init__(self, settings: ServerSettings) -> None:
+        self.now_ms = 1_000
+        self.groups = ScriptedGroups(outcome)
+        self.timers = ManualTimers()
+        self.metrics = ServerMetrics(APIS)
+        service = new_service(self.groups, self.timers)
+        service.monotonic_ms = lambda: self.now_ms
+        self.server = Server(settings=settings, service=service, apis=APIS, metrics=self.metrics)
+
+    async def connect(self) -> "Client":
+        return Client(*await asyncio.open_connection("127.0.0.1", self.server.port))
+
+
+class Client:
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.reader, self.writer = reader, writer
+
+    def send(self, name: str, version: int, correlation_id: int = 7, **body: Any) -> None:
+        self.writer.write(with_length(frame(name, version, correlation_id=correlation_id, **body)))
+
+    async def answer(self) -> tuple[int, bytes]:
+        """The next answer's correlation id, and what follows it."""
+        async with asyncio.timeout(WITHIN_S):
+            size = int.from_bytes(await self.reader.readexactly(4), "big")
+            content = await self.reader.readexactly(size)
+        return int.from_bytes(content[:4], "big"), content[4:]
+
+    async def is_closed(self) -> bool:
+        """Wait for the end of the stream; False when something else comes first."""
+        async with asyncio.timeout(WITHIN_S):
+            try:
+                return await self.reader.read(1) == b""
+            except ConnectionResetError:
+                return True
+
+
+@asynccontextmanager
+async def running(**settings: Any) -> AsyncIterator[Running]:
+    subject = Running(ServerSettings(port=0, **settings))
+    await subject.server.start()
+    try:
+        yield subject
+    finally:
+        await subject.server.close(within_s=1)
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    async with asyncio.timeout(WITHIN_S):
+        while not condition():  # noqa: ASYNC110 -- what is waited for happens in the server, which sets no event
+            await asyncio.sleep(0.001)
+
+
+HEARTBEAT: dict[str, Any] = {"group_id": "g", "generation_id": 1, "member_id": "m"}
+JOIN: dict[str, Any] = {
+    "group_id": "g",
+    "session_timeout": timedelta(seconds=10),
+    "member_id": "",
+    "protocol_type": "consumer",
+    "protocols": [],
+}
+DESCRIBE: dict[str, Any] = {"groups": ["g"], "include_authorized_operations": False}
+
+
+async def test_pipelined_requests_are_answered_in_their_order() -> None:
+    async with running() as subject:
+        client = await subject.connect()
+        for number in range(50):
+            client.send("Heartbeat", number % 5, number, **HEARTBEAT)
+        for number in range(50):
+            correlation_id, payload = await client.answer()
+            assert correlation_id == number
+            assert parse("Heartbeat", number % 5, payload).error_code is ErrorCode.none
+
+
+async def test_a_parked_join_holds_up_its_own_connection_alone() -> None:
+    async with running() as subject:
+        first, second = await subject.connect(), await subject.connect()
+        first.send("JoinGroup", 3, 1, **JOIN)
+        first.send("Heartbeat", 4, 2, **HEARTBEAT)
+        await until(lambda: len(subject.groups.parked) == 1)
+        second.send("Heartbeat", 4, 3, **HEARTBEAT)
+        assert (await second.answer())[0] == 3
+        assert [type(command) for command in subject.groups.commands] == [JoinGroup, Heartbeat]
+        subject.groups.release(JOINED)
+        assert len(subject.groups.commands) == 2  # nothing is begun from within a reply
+        assert [(await first.answer())[0], (await first.answer())[0]] == [1, 2]
+        assert [type(command) for command in subject.groups.commands] == [JoinGroup, Heartbeat, Heartbeat]
+
+
+async def test_a_known_heartbeat_is_answered_without_asking_the_group() -> None:
+    async with running() as subject:
+        subject.groups.gives_tickets = True
+        client = await subject.connect()
+        for number in range(3):
+            subject.now_ms = number
+            client.send("Heartbeat", 4, number, **HEARTBEAT)
+            assert (await client.answer()) == (number, b"\x00\x00\x00\x00\x00\x00\x00\x00")
+        (ticket,) = subject.groups.tickets
+        assert ticket.touched == [1, 2]
+        assert len(subject.groups.commands) == 1
+        assert subject.metrics.fast_heartbeats == 2
+        ticket.valid = False
+        client.send("Heartbeat", 4, 9, **HEARTBEAT)
+        assert (await client.answer())[0] == 9
+        assert len(subject.groups.commands) == 2
+
+
+async def test_tickets_belong_to_one_connection() -> None:
+    async with running() as subject:
+        subject.groups.gives_tickets = True
+        for number in (1, 2):
+            client = await subject.connect()
+            client.send("Heartbeat", 4, **HEARTBEAT)
+            await client.answer()
+            assert len(subject.groups.commands) == number
+
+
+@pytest.mark.parametrize(
+    ("content", "fault"),
+    [
+        (b"\xff\xff\xff\xff", Fault.NEGATIVE_LENGTH),
+        (b"\x7f\xff\xff\xff", Fault.OVERSIZED_FRAME),
+        (b"\x00\x00\x00\x02", Fault.SHORT_FRAME),
+        (with_length(b"\x00\x00" + bytes(20)), Fault.UNKNOWN_API),
+        (with_length(b"\x00\x0c\x00\x63" + bytes(20)), Fault.UNSUPPORTED_VERSION),
+        (with_length(b"\x00\x0c\x00\x04" + bytes(4)), Fault.MALFORMED_REQUEST),
+    ],
+)
+async def test_bytes_that_make_no_sense_close_their_connection_alone(content: bytes, fault: Fault) -> None:
+    async with running() as subject:
+        first, second = await subject.connect(), await subject.connect()
+        first.send("Heartbeat", 4, 1, **HEARTBEAT)
+        first.writer.write(content)
+        assert (await first.answer())[0] == 1
+        assert await first.is_closed()
+        second.send("Heartbeat", 4, 2, **HEARTBEAT)
+        assert (await second.answer())[0] == 2
+        assert subject.metrics.protocol_errors == {fault: 1}
+
+
+async def test_random_bytes_never_disturb_the_next_connection() -> None:
+    random = Random(7)
+    async with running() as subject:
+        for _ in range(60):
+            noisy, quiet = await subject.connect(), await subject.connect()
+            noisy.writer.write(random.randbytes(random.randrange(1, 60)))
+            name, version = random.choice([("JoinGroup", 9), ("OffsetCommit", 10), ("Fetch", 18), ("Metadata", 12)])
+            key = next(key for key, api in APIS.items() if api.name == name)
+            start = key.to_bytes(2, "big") + version.to_bytes(2, "big") + b"\x00\x00\x00\x01\xff\xff\x00"
+            noisy.writer.write(with_length(start + random.randbytes(random.randrange(60))))
+            noisy.writer.write_eof()
+            quiet.send("Heartbeat", 4, 5, **HEARTBEAT)
+            assert (await quiet.answer())[0] == 5
+
+
+async def test_an_answer_that_cannot_be_written_closes_the_connection() -> None:
+    """And is no failure of the one who replied (known bug S8)."""
+    async with running() as subject:
+        client = await subject.connect()
+        client.send("JoinGroup", 3, **JOIN)
+        await until(lambda: len(subject.groups.parked) == 1)
+        subject.groups.release(msgspec.structs.replace(JOINED, member_id=MemberId("m" * 40_000)))
+        assert await client.is_closed()
+        assert subject.metrics.protocol_errors == {Fault.UNWRITABLE_RESPONSE: 1}
+
+
+async def test_the_reply_to_a_client_that_is_gone_is_dropped() -> None:
+    async with running() as subject:
+        client = await subject.connect()
+        client.send("JoinGroup", 3, **JOIN)
+        await until(lambda: len(subject.groups.parked) == 1)
+        client.writer.close()
+        await until(lambda: subject.metrics.connections == 0)
+        subject.groups.release(JOINED)
+
+
+async def test_a_client_that_is_gone_leaves_no_timer_behind() -> None:
+    async with running() as subject:
+        sweep = len(subject.timers.pending)
+        client = await subject.connect()
+        partition = {"partition": 0, "fetch_offset": 0, "partition_max_bytes": 1}
+        client.send(
+            "Fetch",
+            13,
+            max_wait=timedelta(hours=9),
+            min_bytes=1,
+            topics=[{"topic_id": CLUSTER.topics["orders"].topic_id, "partitions": [partition]}],
+            replica_id=-1,
+            forgotten_topics_data=[],
+        )
+        await until(lambda: len(subject.timers.pending) == sweep + 1)
+        client.writer.close()
+        await until(lambda: len(subject.timers.pending) == sweep)
+
+
+async def test_connections_over_the_limit_are_refused() -> None:
+    async with running(connections_max=2) as subject:
+        clients = [await subject.connect() for _ in range(2)]
+        await until(lambda: subject.metrics.connections == 2)
+        assert await (await subject.connect()).is_closed()
+        assert (subject.metrics.connections_accepted, subject.metrics.connections_refused) == (2, 1)
+        clients[0].writer.close()
+        await until(lambda: subject.metrics.connections == 1)
+        third = await subject.connect()
+        third.send("Heartbeat", 4, **HEARTBEAT)
+        await third.answer()
+
+
+async def test_idle_connections_are_closed_but_parked_ones_are_not() -> None:
+    """A member that waits for its group is idle by nature (P17)."""
+    async with running(connections_max_idle_ms=1_000) as subject:
+        idle, busy, parked = [await subject.connect() for _ in range(3)]
+        parked.send("JoinGroup", 3, **JOIN)
+        idle.send("Heartbeat", 4, **HEARTBEAT)
+        await idle.answer()
+        await until(lambda: len(subject.groups.parked) == 1 and subject.metrics.connections == 3)
+        subject.now_ms += 999
+        subject.timers.pass_all()
+        busy.send("Heartbeat", 4, **HEARTBEAT)
+        await busy.answer()
+        subject.now_ms += 1
+        subject.timers.pass_all()
+        assert await idle.is_closed()
+        await until(lambda: subject.metrics.connections == 2)
+        assert subject.metrics.connections_idle_closed == 1
+        busy.send("Heartbeat", 4, **HEARTBEAT)
+        await busy.answer()
+        subject.groups.release(JOINED)
+        await parked.answer()
+
+
+async def test_a_client_that_does_not_read_is_not_served_on() -> None:
+    """Its answers would fill the memory: requests are taken again when it has read."""
+    async with running() as subject:
+        client = await subject.connect()
+        count = 3_000
+        for number in range(count):
+            client.send("DescribeGroups", 0, number, **DESCRIBE)
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(1):
+                await until(lambda: len(subject.groups.commands) == count)
+        for number in range(count):
+            assert (await client.answer())[0] == number
+        assert len(subject.groups.commands) == count
+
+
+async def test_no_more_is_read_than_may_wait_behind_a_parked_request() -> None:
+    async with running(waiting_bytes_max=10_000) as subject:
+        subject.groups.gives_tickets = True
+        client = await subject.connect()
+        client.send("JoinGroup", 3, 0, **JOIN)
+        await until(lambda: len(subject.groups.parked) == 1)
+        count = 400_000
+        content = with_length(frame("Heartbeat", 4, **HEARTBEAT))
+        client.writer.write(content * count)
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(1):
+                await client.writer.drain()
+        assert subject.metrics.bytes_received < 10_000 + 1_000_000
+        subject.groups.release(JOINED)
+        await client.answer()
+        heartbeat_answer_bytes = 16
+        async with asyncio.timeout(WITHIN_S):
+            await client.reader.readexactly(count * heartbeat_answer_bytes)
+
+
+async def test_what_is_parked_is_answered_before_the_end() -> None:
+    async with running() as subject:
+        client = await subject.connect()
+        client.send("JoinGroup", 3, 5, **JOIN)
+        await until(lambda: len(subject.groups.parked) == 1)
+        subject.server.stop_listening()
+        with pytest.raises(ConnectionRefusedError):
+            await subject.connect()
+        subject.groups.release(JoinGroupOutcome(error=ErrorCode.not_coordinator, member_id=MemberId("")))
+        await subject.server.close()
+        correlation_id, payload = await client.answer()
+        assert (correlation_id, parse("JoinGroup", 3, payload).error_code) == (5, ErrorCode.not_coordinator)
+        assert await client.is_closed()
+
+
+async def test_a_client_that_does_not_read_does_not_hold_up_the_end() -> None:
+    async with running() as subject:
+        client = await subject.connect()
+        for number in range(3_000):
+            client.send("DescribeGroups", 0, number, **DESCRIBE)
+        await until(lambda: len(subject.groups.commands) > 0)
+        async with asyncio.timeout(WITHIN_S):
+            await subject.server.close(within_s=0.05)
+        assert subject.metrics.connections == 0
+
+
+async def test_an_address_that_is_taken_is_an_error() -> None:
+    async with running() as subject:
+        other = Running(ServerSettings(port=subject.server.port))
+        with pytest.raises(OSError, match="address already in use"):
+            await other.server.start()
+
+
+async def test_what_prometheus_is_told() -> None:
+    async with running() as subject:
+        registry = CollectorRegistry()
+        registry.register(subject.metrics)
+        client = await subject.connect()
+        client.send("Heartbeat", 3, **HEARTBEAT)
+        await client.answer()
+        client.writer.write(with_length(b"\x7f\x7f\x00\x00" + bytes(9)))
+        assert await client.is_closed()
+        await until(lambda: subject.metrics.connections == 0)
+        assert registry.get_sample_value("muster_requests_total", {"api": "Heartbeat", "version": "3"}) == 1
+        assert registry.get_sample_value("muster_protocol_errors_total", {"fault": "unknown-api"}) == 1
+        assert registry.get_sample_value("muster_connections_accepted_total") == 1
+        assert registry.get_sample_value("muster_connections") == 0
+        assert not [each for metric in registry.collect() for each in metric.samples if "32639" in str(each.labels)]
+
+
+@pytest.mark.parametrize(
+    ("address", "printed"),
+    [
+        ("10.0.0.7", "/10.0.0.7"),
+        ("::1", "/0:0:0:0:0:0:0:1"),
+        ("fe80::1%eth0", "/fe80:0:0:0:0:0:0:1%eth0"),
+        ("::ffff:10.0.0.7", "/10.0.0.7"),
+        ("2001:DB8::A", "/2001:db8:0:0:0:0:0:a"),
+    ],
+)
+def test_addresses_are_printed_as_java_does(address: str, printed: str) -> None:
+    assert java_host(address) == printed

@@ -1,0 +1,150 @@
+"""The schemas, their classes and their registry agree, and what was released stays as it was."""
+
+import copy
+import typing
+from enum import StrEnum
+from typing import Any
+
+import msgspec
+import pytest
+
+import schemas
+from events import codec
+from events.causes import Cause
+from events.codec import Registry, header_of
+from events.events import EVENT_TYPES, AnyRecordedEvent
+
+LEVEL_1 = {
+    "CoordinatorElected": "f44a6d738a9dff93",
+    "CoordinatorPaused": "1c6f685209a0a68e",
+    "CoordinatorReady": "977ec209cbf756ca",
+    "CoordinatorStopped": "f0921f2b1a4740fd",
+    "GroupAdvanced": "e466fefb68a65458",
+    "GroupCreated": "4e249d8322e9cf30",
+    "GroupDeleted": "f7df5a2e453a01e6",
+    "GroupEmptied": "57e1bab44a82f2b3",
+    "GroupStabilized": "028b29e6300b32c0",
+    "JoinPhaseCompleted": "3f3e09edb9174a60",
+    "JoinRefused": "944459ba162d83a3",
+    "MemberAssigned": "45d47cc783d10240",
+    "MemberFenced": "4ccbe0da416b1549",
+    "MemberJoined": "f68b64e316b8227e",
+    "MemberRejoined": "3ff71031a6caa53f",
+    "MemberRemoved": "54af9fec70319278",
+    "RebalanceStarted": "906f51a178fc09c3",
+    "StaticMemberReplaced": "ad79e89185547444",
+}
+"""The fingerprints as they stand in logs. Released: a change here makes every existing log unreadable."""
+
+ANNOTATIONS = {"int": int, "long": int, "string": str, "bytes": bytes, "boolean": bool, "null": type(None)}
+
+
+def test_the_schemas_of_level_1_are_as_they_were_released() -> None:
+    """A new form of an event goes into the next level's folder."""
+    assert {schema["name"]: header_of(schema)[2:].hex() for schema in schemas.event_schemas(1)} == LEVEL_1
+
+
+def test_the_key_is_as_it_was_released() -> None:
+    """It never changes at all."""
+    assert header_of(schemas.record_key_schema())[2:].hex() == "56fe2187931a8c28"
+
+
+def test_the_defaults_of_level_1_are_as_they_were_released() -> None:
+    """A fingerprint does not cover them, but old values are completed from them: the only default there is is null."""
+    for schema in schemas.event_schemas(1):
+        for field in fields_in(schema):
+            optional = isinstance(field["type"], list)
+            assert ("default" in field) == optional, (schema["name"], field["name"])
+            assert field.get("default") is None
+
+
+def fields_in(schema: Any) -> typing.Iterator[schemas.Schema]:
+    if isinstance(schema, dict):
+        for field in schema.get("fields", ()):
+            yield field
+            yield from fields_in(field["type"])
+        yield from fields_in(schema.get("items"))
+
+
+@pytest.mark.parametrize("event_type", EVENT_TYPES, ids=lambda event_type: event_type.__name__)
+def test_each_class_has_the_fields_of_its_newest_schema(event_type: type[AnyRecordedEvent]) -> None:
+    """Same names, fitting types, nested ones too."""
+    assert_agree(event_type, codec.REGISTRY.newest_schema_of(event_type), {})
+
+
+def assert_agree(annotation: Any, schema: Any, defined: dict[str, Any]) -> None:
+    """Fail unless the annotation is that of a value which the Avro type describes, no more and no less."""
+    if isinstance(schema, str) and schema in defined:
+        schema = defined[schema]
+    if isinstance(schema, list):
+        arguments = typing.get_args(annotation)
+        assert schema[0] == "null"
+        assert len(arguments) == len(schema) == 2
+        assert arguments[1] is type(None)
+        assert_agree(arguments[0], schema[1], defined)
+        return
+    if isinstance(schema, str):
+        supertype = getattr(annotation, "__supertype__", annotation)
+        assert supertype is ANNOTATIONS[schema] or (schema == "string" and annotation is Cause)
+        return
+    defined[schema.get("name", "")] = schema
+    match schema["type"]:
+        case "record":
+            assert annotation.__name__ == schema["name"]
+            assert issubclass(annotation, msgspec.Struct)
+            hints = typing.get_type_hints(annotation)
+            assert sorted(hints) == sorted(field["name"] for field in schema["fields"])
+            for field in schema["fields"]:
+                assert_agree(hints[field["name"]], field["type"], defined)
+        case "enum":
+            assert issubclass(annotation, StrEnum)
+            assert list(annotation) == schema["symbols"]
+        case "array":
+            item, rest = typing.get_args(annotation)
+            assert rest is ...
+            assert_agree(item, schema["items"], defined)
+        case "map":
+            key, value = typing.get_args(annotation)
+            assert key is str
+            assert_agree(value, schema["values"], defined)
+        case other:
+            pytest.fail(f"no rule for {other}")
+
+
+def test_each_event_type_has_a_schema_and_each_schema_an_event_type() -> None:
+    """Nothing can be recorded that is not described, and nothing is described that does not happen."""
+    described = {schema["name"] for level in schemas.levels() for schema in schemas.event_schemas(level)}
+    assert described == {event_type.__name__ for event_type in EVENT_TYPES}
+
+
+def test_each_field_is_described() -> None:
+    """The schemas are documentation for those who read the topic without us."""
+    for schema in schemas.event_schemas(1):
+        assert schema["doc"]
+        assert all(field.get("doc") for field in fields_in(schema)), schema["name"]
+
+
+def test_the_registry_refuses_two_schemas_with_one_fingerprint() -> None:
+    """A fingerprint does not see a default, so a reader could not tell the two forms apart."""
+    (schema,) = (schema for schema in schemas.event_schemas(1) if schema["name"] == "GroupCreated")
+    other = copy.deepcopy(schema)
+    other["fields"][-1]["default"] = {}
+    other["doc"] = "The same, but for what no fingerprint sees."
+    with pytest.raises(ValueError, match="GroupCreated and GroupCreated have one fingerprint"):
+        Registry([schema, other])
+
+
+def test_the_registry_refuses_a_schema_of_no_event_type() -> None:
+    """A schema without a class could be written by nobody and read as nothing."""
+    (schema,) = (schema for schema in schemas.event_schemas(1) if schema["name"] == "GroupCreated")
+    with pytest.raises(ValueError, match="GroupConfused is of no event type"):
+        Registry([schema | {"name": "GroupConfused"}])
+
+
+def test_a_class_that_disagrees_with_its_schema_is_found() -> None:
+    """The test above can fail: on a field too few, on a field too many, on another type."""
+    schema = copy.deepcopy(codec.REGISTRY.newest_schema_of(EVENT_TYPES[0]))
+    (field, *others) = schema["fields"]
+    for fields in (others, [*schema["fields"], {"name": "more", "type": "int"}], [field | {"type": "bytes"}, *others]):
+        with pytest.raises(AssertionError):
+            assert_agree(EVENT_TYPES[0], schema | {"fields": fields}, {})
