@@ -51,7 +51,7 @@ FROM_SYNC_PHASE: dict[Cause, Trigger] = {
     Cause.METADATA_CHANGED: lambda _h, a, _b: a.join(protocols=BOTH[:1] + CHANGED),
     Cause.STATIC_REPLACEMENT_DURING_SYNC: lambda _h, _a, b: b.restarted().join(),
     Cause.SESSION_EXPIRED: b_expires,
-    Cause.SYNC_TIMED_OUT: lambda h, a, b: [h.sleep(9_000) and None or (a.heartbeat(), b.heartbeat()) for _ in range(7)],
+    Cause.SYNC_TIMED_OUT: lambda h, a, b: [(h.sleep(9_000) and None) or (a.heartbeat(), b.heartbeat()) for _ in range(7)],
     Cause.MEMBER_LEFT: lambda _h, _a, b: b.leave(),
     Cause.MEMBER_REMOVED_BY_ADMIN: lambda h, _a, _b: h.leave_instance("b"),
     Cause.PENDING_MEMBER_LEFT: pending_leaves,

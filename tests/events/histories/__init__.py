@@ -89,11 +89,7 @@ def _named(event: AnyPartitionEvent) -> tuple[str, dict[str, Any]]:
 
 def write(level: int, records: list[StoredRecord]) -> None:
     """Record a log and its projection."""
-    lines = [
-        Line(offset=r.offset, timestamp_ms=r.timestamp_ms, key=r.key, value=r.value) for r in records
-    ]
-    log_path(level).write_text(
-        "".join(msgspec.json.encode(line).decode() + "\n" for line in lines), encoding="utf-8"
-    )
+    lines = [Line(offset=r.offset, timestamp_ms=r.timestamp_ms, key=r.key, value=r.value) for r in records]
+    log_path(level).write_text("".join(msgspec.json.encode(line).decode() + "\n" for line in lines), encoding="utf-8")
     projection = msgspec.json.encode(project(records), order="sorted")
     projection_path(level).write_bytes(msgspec.json.format(projection, indent=2) + b"\n")

@@ -35,9 +35,7 @@ def story() -> list[StoredRecord]:
         ),
         _orders(),
         _of_partition(
-            CoordinatorPaused(
-                partition=PARTITION, owner_epoch=0, owner=OWNER, paused_ms=2, late_ms=1_500, sessions=3
-            )
+            CoordinatorPaused(partition=PARTITION, owner_epoch=0, owner=OWNER, paused_ms=2, late_ms=1_500, sessions=3)
         ),
         _deleted_and_made_anew(),
         _simple(),
