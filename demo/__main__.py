@@ -47,6 +47,8 @@ def main(
     except NotAsTold as error:
         stage.failure(str(error))
         raise typer.Exit(NOT_AS_TOLD) from error
+    except asyncio.CancelledError as error:
+        raise typer.Exit(128 + signal.SIGTERM) from error
     if record is not None:
         stage.save_picture(record, title="make demo")
 
@@ -91,7 +93,10 @@ async def _perform(stage: Stage, directory: Path, log_url: str) -> None:
         members = Members(scene, coordinator, directory, files)
         story = Story(stage, scene, coordinator, members, Replay(log_url))
         try:
-            stage.title("Muster coordinates a consumer group.", f"$ muster serve --topic {topic} --log {log_url}")
+            stage.title(
+                "Muster coordinates a consumer group of 4 members on 12 partitions.",
+                f"$ muster serve --topic {topic} --log {log_url}",
+            )
             await coordinator.start()
             await story.tell()
         except NotAsTold as error:

@@ -7,6 +7,7 @@ who do not run it. The tape is shorter: it has `why` for one rebalance where the
 """
 
 import io
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -20,6 +21,7 @@ from rich.text import Text
 
 WIDTH_MAX: Final = 100
 INDENT: Final = 3
+VERDICT_WIDTH: Final = 14
 COLOURS: Final = ("cyan", "yellow", "magenta", "green", "blue")
 
 PICTURE_THEME: Final = TerminalTheme(
@@ -72,32 +74,28 @@ class Stage:
         self._print(Text(text, style="bold"))
         self._print(Text(below, style="dim"))
 
-    def step(self, number: int, heading: str) -> None:
-        """A new step."""
+    def step(self, number: int, heading: str, explanation: str) -> None:
+        """A new step: what is done."""
         self._print()
-        self._print(Text.assemble((f"{number}  ", "bold cyan"), (heading, "bold")))
+        self._print(Text.assemble((f"{number}  ", "bold cyan"), (heading, "bold"), f" {explanation}"))
 
-    def say(self, sentence: str) -> None:
-        """What is going on."""
-        self._print(Padding(Text(sentence), (0, 0, 0, INDENT)))
-
-    def proved(self, claim: str, detail: str) -> None:
-        """What was checked just now, and held."""
-        text = Text.assemble(("✓ ", "bold green"), (claim, "bold green"), detail)
-        self._print(Padding(text, (0, 0, 0, INDENT)))
-
-    def happened(self, claim: str, detail: str) -> None:
-        """What was expected to change, and did."""
-        text = Text.assemble(("↻ ", "bold yellow"), (claim, "bold yellow"), detail)
-        self._print(Padding(text, (0, 0, 0, INDENT)))
-
-    def shares(self, generation_id: int, shares: Mapping[str, Sequence[int]], moved: Mapping[str, set[int]]) -> None:
-        """Who has which partitions; the ones that are new to a member stand out."""
+    def rebalance(self, generation_id: int, shares: Mapping[str, Sequence[int]], moved: Mapping[str, set[int]]) -> None:
+        """There was one, and now everybody has this; the partitions that are new to a member stand out."""
         table = Table.grid(padding=(0, 4, 0, 0))
-        table.add_row(Text("generation", style="dim"), *(Text(name, style=self._colour(name)) for name in shares))
+        table.add_column(width=VERDICT_WIDTH)
+        names = (Text(name, style=self._colour(name)) for name in shares)
+        table.add_row(Text("↻ rebalance", style="bold yellow"), *names)
         cells = (self._cell(name, shares[name], moved.get(name, set())) for name in shares)
-        table.add_row(Text(str(generation_id), style="bold"), *cells)
-        self._print(Padding(table, (0, 0, 0, INDENT + 2)))
+        table.add_row(_generation(generation_id), *cells)
+        self._print(Padding(table, (0, 0, 0, INDENT), expand=False))
+
+    def no_rebalance(self, generation_id: int, first: str, second: str) -> None:
+        """There was none; two lines say what there was instead."""
+        table = Table.grid(padding=(0, 4, 0, 0))
+        table.add_column(width=VERDICT_WIDTH)
+        table.add_row(Text("✓ no rebalance", style="bold green"), first)
+        table.add_row(_generation(generation_id), second)
+        self._print(Padding(table, (0, 0, 0, INDENT), expand=False))
 
     def _colour(self, name: str) -> str:
         return self._colours.setdefault(name, COLOURS[len(self._colours) % len(COLOURS)])
@@ -116,13 +114,13 @@ class Stage:
     def _show(console: Console, line: str, output: str) -> None:
         console.print()
         console.print(Text.assemble(("$ ", "dim"), (line, "bold")), soft_wrap=True, highlight=False)
-        console.print(Text.from_ansi(output.rstrip()), highlight=False)
+        console.print(_trimmed(Text.from_ansi(output.rstrip())), highlight=False)
 
     def end(self, *sentences: str) -> None:
         """The last words."""
         self._print()
-        for sentence in sentences:
-            self._print(Text(sentence, style="bold"))
+        for position, sentence in enumerate(sentences):
+            self._print(Text(sentence, style="" if position else "bold"))
 
     def failure(self, text: str) -> None:
         """The last words, if it did not go as told."""
@@ -142,4 +140,18 @@ class Stage:
         """The tape as SVG."""
         assert self._tape is not None
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(self._tape.export_svg(title=title, theme=PICTURE_THEME), encoding="utf-8")
+        picture = self._tape.export_svg(title=title, theme=PICTURE_THEME)
+        # The fonts that Rich names would be fetched from elsewhere, and a picture in a README may not do that.
+        path.write_text(re.sub(r"@font-face \{.*?\}\s*", "", picture, flags=re.DOTALL), encoding="utf-8")
+
+
+def _generation(generation_id: int) -> Text:
+    return Text.assemble("  generation ", (str(generation_id), "bold"), style="dim")
+
+
+def _trimmed(text: Text) -> Text:
+    """Without the blanks that fill up the lines of a table."""
+    lines = text.split("\n")
+    for line in lines:
+        line.rstrip()
+    return Text("\n").join(lines)

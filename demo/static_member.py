@@ -51,6 +51,7 @@ class StaticMember:
                 "partition.assignment.strategy": "range",
                 "session.timeout.ms": SESSION_TIMEOUT_MS,
                 "heartbeat.interval.ms": HEARTBEAT_INTERVAL_MS,
+                "reconnect.backoff.ms": 250,
                 "reconnect.backoff.max.ms": 500,
                 "enable.auto.commit": False,
                 "auto.offset.reset": "earliest",

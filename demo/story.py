@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from demo.coordinator import Coordinator, Replay
-from demo.members import GROUP, PARTITIONS, TOPIC, Mark, Member, Members
+from demo.members import GROUP, Mark, Member, Members
 from demo.reports import Assigned, Ended
 from demo.scene import NotAsTold, Scene
 from demo.stage import Stage
@@ -42,35 +42,31 @@ class Story:
     async def tell(self) -> None:
         """From the first member to the last word. Raises NotAsTold."""
         steps = (
-            ("Four consumers form a group", self._form),
-            ("Rolling restart of the static members", self._roll),
-            ("kill -9 of the dynamic member", self._expire),
-            ("A new dynamic member comes", self._grow),
-            ("Two processes with one instance id", self._fence),
-            ("kill -9 of the coordinator", self._crash),
-            ("Why did the group rebalance?", self._ask_why),
+            ("Four consumers form a group.", "Three are static members, one is dynamic.", self._form),
+            ("Rolling restart of the static members.", "One after the other, as in a deployment.", self._roll),
+            ("kill -9 of the dynamic member.", "It is missed when its session of 5 s is over.", self._expire),
+            ("A new dynamic member.", "It gets its share.", self._grow),
+            ("Two processes with one instance id.", "A second billing-1 is started by mistake.", self._fence),
+            ("kill -9 of the coordinator.", "It is started again, on the same event log.", self._crash),
+            ("Why did the group rebalance?", "The event log knows.", self._ask_why),
         )
-        for number, (heading, act) in enumerate(steps, start=1):
+        for number, (heading, explanation, act) in enumerate(steps, start=1):
             self.step = f"{number}, '{heading}'"
-            self.stage.step(number, heading)
+            self.stage.step(number, heading, explanation)
             await act()
 
     # ---- the steps ---------------------------------------------------------------------------------
 
     async def _form(self) -> None:
-        self.stage.say(
-            f"Three static members (confluent-kafka) and a dynamic one (aiokafka) join '{GROUP}' for the "
-            f"{PARTITIONS} partitions of '{TOPIC}'."
-        )
         for name in STATIC:
             await self.members.start(name, static=True)
         await self.members.start("extra-1", static=False)
         await self.members.until_shared()
-        await self._rebalanced("The first rebalance", ", as there must be:", members=4)
+        await self._rebalanced(members=4)
 
     async def _roll(self) -> None:
-        self.stage.say("Each process is stopped and started anew, one after the other, as a deployment does.")
         before = Mark(self.members)
+        restarts = []
         for old in self.members.static:
             others = Mark(member for member in self.members if member is not old)
             began_s = time.monotonic()
@@ -78,27 +74,28 @@ class Story:
             new = await self.members.start(old.name, static=True)
             await self._same_partitions(new, before)
             self._undisturbed(others)
-            self.stage.say(f"{new.name} is back after {_since(began_s)} with {_listed(new)}.")
-        await self._no_rebalance(Mark(self.members), "each got back what it had, and no other member was told anything")
+            restarts.append(_since(began_s))
+        await self._no_rebalance(
+            Mark(self.members),
+            f"each has its own partitions back, after {', '.join(restarts)}",
+            "no other member was told anything",
+        )
 
     async def _expire(self) -> None:
-        self.stage.say("It cannot say goodbye: it is missed when its session timeout of 5 s is over.")
         (extra,) = (member for member in self.members if not member.static)
         before = Mark(self.members)
-        began_s = time.monotonic()
         await self.members.kill(extra)
         await self.members.until_shared(since=before)
-        await self._rebalanced("Rebalance", f" after {_since(began_s)}, its partitions go to the others:", members=3)
+        await self._rebalanced(members=3)
 
     async def _grow(self) -> None:
         before = Mark(self.members)
         await self.members.start("extra-2", static=False)
         await self.members.until_shared(since=before)
-        await self._rebalanced("Rebalance", ", it gets its share:", members=4)
+        await self._rebalanced(members=4)
 
     async def _fence(self) -> None:
         older = self.members.static[1]
-        self.stage.say(f"A second {older.name} is started by mistake, while the first is running.")
         before = Mark(self.members)
         others = Mark(member for member in self.members if member is not older)
         newer = await self.members.start(older.name, static=True)
@@ -106,29 +103,29 @@ class Story:
         await self.members.fenced(older)
         if not older.seen(Ended) or FENCED not in older.refusals:
             raise NotAsTold(f"the older {older.name} should end with {FENCED}", str(older))
-        self._undisturbed(others)
-        detail = f"the newer one has {_listed(newer)}, the older one got {FENCED} and ended"
-        await self._no_rebalance(Mark(self.members), detail)
+        await self._no_rebalance(
+            others,
+            f"the newer process has {' '.join(map(str, newer.partitions or ()))} now",
+            f"the older one got {FENCED} and ended",
+        )
 
     async def _crash(self) -> None:
         before = Mark(self.members)
         began_s = time.monotonic()
         await self.coordinator.kill()
         await self.coordinator.start()
-        self.stage.say(f"It is started again on the same log and serves {_since(began_s)} after its death.")
-        await self.members.until_proven(Mark(self.members))
-        self._undisturbed(before)
-        retried = before.retried()
-        if not retried:
-            raise NotAsTold("the members should have noticed that their coordinator was gone", self.scene.describe())
+        outage = _since(began_s)
         await self._no_rebalance(
-            Mark(self.members),
-            f"same members, same partitions; the clients met {retried} errors, all of which they retry",
+            before,
+            f"after {outage} without a coordinator everybody has what it had, and commits it",
+            "the clients saw their connections break, which they retry, and no other error",
         )
+        if not before.retried():
+            raise NotAsTold("the members should have noticed that their coordinator was gone", self.scene.describe())
 
     async def _ask_why(self) -> None:
         arguments = ("why", GROUP, "--all")
-        told = await self.replay.result(*arguments)
+        told, typed = await asyncio.gather(self.replay.result(*arguments), self._typed(*arguments))
         rebalances = [answer["rebalance"] for answer in told["answers"]]
         triggers = [rebalance["trigger"]["cause"] for rebalance in rebalances]
         if triggers[1:] != ["session-expired", "new-dynamic-member"] or not triggers[0].startswith("new-"):
@@ -138,10 +135,11 @@ class Story:
         if any(avoided.get(kind, 0) < count for kind, count in expected.items()):
             raise NotAsTold(f"the log should tell that these started no rebalance: {expected}", str(avoided))
         on_tape = await self._typed("why", GROUP, "--generation", "2") if self.stage.records else None
-        self.stage.command(*await self._typed(*arguments), on_tape=on_tape)
+        self.stage.command(*typed, on_tape=on_tape)
         self.stage.end(
-            f"{len(triggers)} rebalances, each with its reason. Avoided: {len(STATIC)} restarts (of dynamic members: "
-            f"{2 * len(STATIC)} rebalances), a process started twice, a crash of the coordinator.",
+            f"{len(rebalances)} rebalances, each with its reason; none for {len(STATIC)} restarts, a process started "
+            "twice, and a crash.",
+            f"Dynamic members would have left and joined at each restart: up to {2 * len(STATIC)} rebalances avoided.",
         )
 
     async def _typed(self, *arguments: str) -> tuple[str, str]:
@@ -150,27 +148,30 @@ class Story:
 
     # ---- the checks --------------------------------------------------------------------------------
 
-    async def _rebalanced(self, claim: str, detail: str, *, members: int) -> None:
+    async def _rebalanced(self, *, members: int) -> None:
         """There was one rebalance, and it is over: the log and the members agree on it. Shows who has what."""
         self._generation_id += 1
         self._rebalances += 1
         line, _ = await asyncio.gather(self._line(), self.members.until_proven(Mark(self.members)))
         self._agrees(line, members)
-        shares = {member.name: member.partitions or () for member in self.members}
+        shares = self._shares_now()
         moved = {name: set(has) - set(self._shares.get(name, ())) for name, has in shares.items()}
-        self.stage.happened(claim, detail)
-        self.stage.shares(self._generation_id, shares, moved if self._shares else {})
+        self.stage.rebalance(self._generation_id, shares, moved if self._shares else {})
         self._shares = shares
 
-    async def _no_rebalance(self, mark: Mark, detail: str) -> None:
-        """Nothing has changed since the last rebalance, and after the mark every member still has its place."""
-        line, _ = await asyncio.gather(self._line(), self.members.until_proven(mark))
+    async def _no_rebalance(self, mark: Mark, first: str, second: str) -> None:
+        """Nobody was told anything since the mark, and every member still has its place, now."""
+        now = Mark(self.members)
+        line, _ = await asyncio.gather(self._line(), self.members.until_proven(now))
         self._undisturbed(mark)
-        shares = {member.name: member.partitions or () for member in self.members}
-        if shares != self._shares:
-            raise NotAsTold(f"everybody should have what it had, {dict(self._shares)}", str(shares))
-        self._agrees(line, len(shares))
-        self.stage.proved("No rebalance", f", still generation {self._generation_id}: {detail}.")
+        self._undisturbed(now)
+        if self._shares_now() != self._shares:
+            raise NotAsTold(f"everybody should have what it had, {dict(self._shares)}", str(self._shares_now()))
+        self._agrees(line, len(self._shares))
+        self.stage.no_rebalance(self._generation_id, first, second)
+
+    def _shares_now(self) -> Shares:
+        return {member.name: member.partitions or () for member in sorted(self.members, key=lambda each: each.name)}
 
     def _agrees(self, line: Mapping[str, Any], members: int) -> None:
         expected = {
@@ -214,10 +215,6 @@ def _count_avoided(told: Mapping[str, Any]) -> dict[str, int]:
         for incident in (*answer["rebalance"]["avoided"], *answer.get("since", ())):
             counts[incident["kind"]] = counts.get(incident["kind"], 0) + 1
     return counts
-
-
-def _listed(member: Member) -> str:
-    return " ".join(map(str, member.partitions or ()))
 
 
 def _since(began_s: float) -> str:

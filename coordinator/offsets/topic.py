@@ -12,7 +12,7 @@ import msgspec
 from events.partitioner import partition_for
 
 from coordinator.group.offsets import OffsetsChange
-from coordinator.offsets.base import StoredOffset
+from coordinator.offsets.base import StoredOffset, TopicPartition
 from coordinator.offsets.memory import OffsetCache, stored
 from events.ids import GroupId
 from events.log.base import AppendRefused, EventLog, LogMismatch, LogUnavailable, LogWriter
@@ -69,18 +69,20 @@ class TopicOffsetStore(OffsetCache):
         for change in changes:
             by_partition.setdefault(partition_for(change.group_id, self._log.partitions), []).append(change)
         for number, mine in by_partition.items():
-            transitions = [tuple(self._records(change)) for change in mine]
+            transitions = self._transitions(mine)
             await _append(self._writers[number], [transition for transition in transitions if transition])
             for change in mine:
                 self.apply(change)
 
-    def _records(self, change: OffsetsChange) -> Iterator[Record]:
-        deleted = set(change.deleted) | (set(self.committed(change.group_id)) if change.all_deleted else set())
-        for topic, partition in sorted(deleted):
-            yield Record(_key(change.group_id, topic, partition), None)
-        for commit in change.committed:
-            value = _Value(**msgspec.structs.asdict(stored(commit)))
-            yield Record(_key(change.group_id, commit.topic, commit.partition), msgspec.json.encode(value))
+    def _transitions(self, changes: Sequence[OffsetsChange]) -> Iterator[Transition]:
+        """Records for each change; deleting all of a group's offsets includes those of the changes before it."""
+        present: dict[GroupId, set[TopicPartition]] = {}
+        for change in changes:
+            of_group = present.setdefault(change.group_id, set(self.committed(change.group_id)))
+            deleted = set(change.deleted) | (of_group if change.all_deleted else set())
+            of_group -= deleted
+            of_group |= {(commit.topic, commit.partition) for commit in change.committed}
+            yield tuple(_records(change, sorted(deleted)))
 
     def _take(self, key: bytes, value: bytes | None, *, where: str) -> None:
         try:
@@ -92,9 +94,19 @@ class TopicOffsetStore(OffsetCache):
             if value is None:
                 self.remove(GroupId(name.group), partition)
             else:
-                self.put(GroupId(name.group), partition, msgspec.json.decode(value, type=_Value))
+                kept = msgspec.structs.asdict(msgspec.json.decode(value, type=_Value))
+                del kept["version"]
+                self.put(GroupId(name.group), partition, StoredOffset(**kept))
         except msgspec.MsgspecError as error:
             raise LogMismatch(f"{where}: this is no committed offset: {error}") from error
+
+
+def _records(change: OffsetsChange, deleted: Sequence[TopicPartition]) -> Iterator[Record]:
+    for topic, partition in deleted:
+        yield Record(_key(change.group_id, topic, partition), None)
+    for commit in change.committed:
+        value = _Value(**msgspec.structs.asdict(stored(commit)))
+        yield Record(_key(change.group_id, commit.topic, commit.partition), msgspec.json.encode(value))
 
 
 def _key(group_id: GroupId, topic: str, partition: int) -> bytes:

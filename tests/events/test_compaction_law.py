@@ -53,10 +53,8 @@ def compacted(records: Sequence[StoredRecord], before: int, drops: Callable[[byt
     kept: list[StoredRecord] = []
     kept_keys: set[bytes] = set()
     for index, record in enumerate(records):
-        if last[record.key] > index:
-            may_go = True
-        else:
-            may_go = record.value is None and record.key not in kept_keys
+        is_last = last[record.key] == index
+        may_go = not is_last or (record.value is None and record.key not in kept_keys)
         if index < before and may_go and drops(record.key):
             continue
         kept.append(record)

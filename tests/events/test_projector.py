@@ -151,13 +151,12 @@ def test_last_event_of_the_partition_is_kept() -> None:
         incarnation_max=4_711,
     )
     stopped = CoordinatorStopped(partition=3, owner_epoch=7, owner="owner-1", stopped_ms=3)
-    projector = projected(partition_record(ELECTED), partition_record(ready))
-    assert projector.last_partition_event == ready
-    assert projector.incarnation_max == 4_711
-    projector.feed(partition_record(stopped))
-    assert projector.last_partition_event == stopped
-    assert projector.incarnation_max == 4_711
-    assert not projector.groups
+    begun = projected(partition_record(ELECTED), partition_record(ready))
+    assert begun.last_partition_event == ready
+    ended = projected(partition_record(ELECTED), partition_record(ready), partition_record(stopped))
+    assert ended.last_partition_event == stopped
+    assert begun.incarnation_max == ended.incarnation_max == 4_711
+    assert not ended.groups
 
 
 def test_log_of_a_newer_version_is_refused() -> None:

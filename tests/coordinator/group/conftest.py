@@ -1,9 +1,11 @@
-"""The harness and its invariants are no test modules by their names; their assertions are to be explained all the same."""
+"""The harness and its like are no test modules by their names; their assertions are to be explained all the same."""
 
 import pytest
 from hypothesis import HealthCheck, settings
 
-pytest.register_assert_rewrite("tests.coordinator.group.harness", "tests.coordinator.group.invariants")
+pytest.register_assert_rewrite(
+    "tests.coordinator.group.harness", "tests.coordinator.group.invariants", "tests.coordinator.group.world"
+)
 
 # `pytest --hypothesis-profile=deep` looks for longer than CI has time for.
 settings.register_profile(

@@ -302,6 +302,11 @@ class Harness:
         self._member_ids += 1
         return MemberId(f"{prefix}-{self._member_ids}")
 
+    def member_of(self, instance: str | None) -> MemberId:
+        """Who has the instance id."""
+        assert instance is not None
+        return self.live.instances[GroupInstanceId(instance)]
+
     def form(self, *clients: Client) -> tuple[Client, ...]:
         """Have the clients join, and wait until all joins are answered."""
         calls = [client.enter() for client in clients]
@@ -509,7 +514,7 @@ class Harness:
         assert self._projector.groups.get(self.group_id) == self.group
 
     def _lose_superseded(self, command: AnyCommand) -> None:
-        """A request that is neither parked nor answered was replaced by its own repetition (J13, SG17), or it is lost."""
+        """A request that is neither parked nor answered must have been replaced by its own repetition (J13, SG17)."""
         parked = {caller.request_id for caller in (*self.soft.joins.values(), *self.soft.syncs.values())}
         self._open = {request_id: call for request_id, call in self._open.items() if call.parked}
         assert parked <= self._open.keys(), "parked, but answered"

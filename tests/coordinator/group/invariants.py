@@ -36,28 +36,28 @@ def check_hard(group: Group) -> None:
     """The numbered invariants of `events/state.py`."""
     image, members = group.image, group.members
     for member_id, member in members.items():
-        assert member.member_id == member_id, 1
+        assert member.member_id == member_id, "1"
     static = {m.group_instance_id: m.member_id for m in members.values() if m.group_instance_id is not None}
-    assert group.instances == static, 2
+    assert group.instances == static, "2"
     static_members = [m for m in members.values() if m.group_instance_id is not None]
     assert len(static) == len(static_members), "two members of one instance id"
     if members:
-        assert image.leader_id in members, 3
+        assert image.leader_id in members, "3"
     else:
-        assert image.leader_id is None, 3
+        assert image.leader_id is None, "3"
     if image.state in (GroupState.EMPTY, GroupState.DEAD):
-        assert not members, 4
+        assert not members, "4"
         assert image.protocol_name is None
     for member in members.values():
         assert member.assigned_generation_id <= image.generation_id
         if image.state is GroupState.STABLE:
-            assert member.assigned_generation_id == image.generation_id, 6
+            assert member.assigned_generation_id == image.generation_id, "6"
     if image.state is GroupState.STABLE:
-        assert image.assigned_generation_id == image.generation_id, 6
+        assert image.assigned_generation_id == image.generation_id, "6"
     elif image.state is GroupState.EMPTY:
-        assert image.assigned_generation_id == NO_GENERATION, 6
+        assert image.assigned_generation_id == NO_GENERATION, "6"
     else:
-        assert image.assigned_generation_id < image.generation_id or image.state is GroupState.PREPARING_REBALANCE, 6
+        assert image.assigned_generation_id < image.generation_id or image.state is GroupState.PREPARING_REBALANCE, "6"
 
 
 def check_soft(group: Group | None, soft: Soft) -> None:
@@ -108,21 +108,21 @@ def check_transition(before: Group | None, events: Sequence[AnyEvent], after: Gr
                 _check_move(image, event)
             image = event.group
     if after is not None:
-        assert after.seq == events[-1].seq, 5
+        assert after.seq == events[-1].seq, "5"
         check_hard(after)
     else:
         assert isinstance(events[-1], GroupDeleted)
 
 
 def _check_why(event: AnyEvent) -> None:
-    why = event.why  # type: ignore[union-attr] # every concrete event has it
+    why = event.why
     assert why.cause is not Cause.UNKNOWN
     assert why.arrived_ms <= why.decided_ms
     assert why.parked_ms >= 0
     if isinstance(event, RebalanceStarted):
         assert why.cause in TRIGGERS
     if isinstance(event, MemberEvent):
-        assert event.last_seen_ms <= why.decided_ms  # type: ignore[attr-defined] # every concrete one has it
+        assert event.last_seen_ms <= why.decided_ms
 
 
 def _check_move(before: GroupImage, event: GroupEvent) -> None:

@@ -33,6 +33,13 @@ def b_expires(h: Harness, a: Client, _b: Client) -> None:
     h.sleep(5_000)
 
 
+def nobody_syncs(h: Harness, a: Client, b: Client) -> None:
+    for _ in range(7):
+        h.sleep(9_000)
+        a.heartbeat()
+        b.heartbeat()
+
+
 FROM_STABLE: dict[Cause, Trigger] = {
     Cause.NEW_DYNAMIC_MEMBER: lambda h, _a, _b: h.dynamic("c").enter(),
     Cause.NEW_STATIC_MEMBER: lambda h, _a, _b: h.static("c").join(),
@@ -51,7 +58,7 @@ FROM_SYNC_PHASE: dict[Cause, Trigger] = {
     Cause.METADATA_CHANGED: lambda _h, a, _b: a.join(protocols=BOTH[:1] + CHANGED),
     Cause.STATIC_REPLACEMENT_DURING_SYNC: lambda _h, _a, b: b.restarted().join(),
     Cause.SESSION_EXPIRED: b_expires,
-    Cause.SYNC_TIMED_OUT: lambda h, a, b: [(h.sleep(9_000) and None) or (a.heartbeat(), b.heartbeat()) for _ in range(7)],
+    Cause.SYNC_TIMED_OUT: nobody_syncs,
     Cause.MEMBER_LEFT: lambda _h, _a, b: b.leave(),
     Cause.MEMBER_REMOVED_BY_ADMIN: lambda h, _a, _b: h.leave_instance("b"),
     Cause.PENDING_MEMBER_LEFT: pending_leaves,

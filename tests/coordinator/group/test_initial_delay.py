@@ -64,7 +64,7 @@ def test_rejoins_and_pending_ids_extend_nothing() -> None:
 
 
 def test_emptied_group_is_delayed_again() -> None:
-    """I5: and extended again, whatever its generation; I6, QK5 do not happen here: the flag does not outlive a phase."""
+    """I5: and extended again, whatever its generation; I6, QK5 do not happen here: no flag outlives a phase."""
     h = Harness()
     first = h.static("a", rebalance_timeout_ms=DELAY_MS + 1_000)
     a = first.join()
@@ -133,7 +133,7 @@ def test_expiry_of_a_member_may_end_an_initial_rebalance() -> None:
     waiting = h.static("a").join()
     b = h.static("b", generation_id=0)
     b.join()
-    b.member_id = h.live.instances["b"]
+    b.member_id = h.member_of("b")
     assert b.heartbeat().error is ErrorCode.rebalance_in_progress
     assert story(h.sleep(10_000)) == [
         (MemberRemoved, Cause.FIRST_JOIN_TIMED_OUT),

@@ -2,7 +2,7 @@
 
 from kio.schema.errors import ErrorCode
 
-from coordinator.group.commands import ExpireSession
+from coordinator.group.commands import EndJoinPhase, EndSyncPhase, ExpirePendingMember, ExpireSession
 from coordinator.group.outcomes import JoinGroupOutcome
 from coordinator.group.takeover import rearm_sessions
 from events.causes import Cause
@@ -169,3 +169,21 @@ def test_nobody_is_blamed_for_the_machines_pause() -> None:
     assert h.soft.sessions[a.member_id].deadline_ms == h.now_ms + 10_000
     assert h.soft.sessions[b.member_id].deadline_ms == h.now_ms + 20_000
     assert [p.deadline_ms for p in h.soft.pending.values()] == [h.now_ms + 7_000]
+
+
+def test_deadline_that_was_moved_meanwhile_does_nothing() -> None:
+    """TM5: each is looked at again when its turn comes."""
+    h = Harness()
+    a, _b = h.stable_group(h.static("a"), h.static("b"))
+    c = h.dynamic("c")
+    c.join()
+    a.join()
+    before = (h.group, h.soft)
+    for late in (
+        ExpireSession(group_id=h.group_id, member_id=a.member_id, due_ms=h.now_ms),
+        ExpirePendingMember(group_id=h.group_id, member_id=c.member_id, due_ms=h.now_ms),
+        EndJoinPhase(group_id=h.group_id, due_ms=h.now_ms),
+        EndSyncPhase(group_id=h.group_id, due_ms=h.now_ms),
+    ):
+        assert not h.send(late).events
+    assert (h.group, h.soft) == before

@@ -61,7 +61,7 @@ def test_static_member_may_leave_out_its_instance_id() -> None:
     _, b = pair(h)
     assert b.join(group_instance_id=None).outcome == b.joined
     assert b.join(group_instance_id=None, protocols=protocols(metadata=b"new")).parked
-    assert h.live.instances["b"] == b.member_id
+    assert h.member_of("b") == b.member_id
 
 
 # ---- a restart in Stable -------------------------------------------------------------------------

@@ -1,5 +1,7 @@
 """SyncGroup and the sync timer (sections SG, SX), and the known bug R1."""
 
+from typing import Any
+
 import pytest
 from kio.schema.errors import ErrorCode
 
@@ -49,7 +51,7 @@ def test_checks_come_in_kafkas_order() -> None:
     """SG4, SG6: member and instance, generation, protocol type, protocol name."""
     h = Harness()
     a, b, _ = in_sync_phase(h)
-    wrong: dict[str, object] = {"generation_id": 7, "protocol_type": "connect", "protocol_name": "sticky"}
+    wrong: dict[str, Any] = {"generation_id": 7, "protocol_type": "connect", "protocol_name": "sticky"}
     assert a.sync(member_id=MemberId("ghost"), group_instance_id=None, **wrong).error is ErrorCode.unknown_member_id
     assert a.sync(member_id=b.member_id, **wrong).error is ErrorCode.fenced_instance_id
     assert a.sync(**wrong).error is ErrorCode.illegal_generation

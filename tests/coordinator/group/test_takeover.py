@@ -93,7 +93,7 @@ def test_initial_delay_starts_in_full_after_a_takeover() -> None:
     h.takeover()
     assert h.soft.join_deadline_ms == h.now_ms + DELAY_MS
     h.sleep(DELAY_MS + 1_000)
-    calls = [a.join(member_id=h.live.instances["a"]), b.join()]
+    calls = [a.join(member_id=h.member_of("a")), b.join()]
     h.sleep(DELAY_MS)
     assert [call.outcome.generation_id for call in calls] == [1, 1]
 
@@ -107,7 +107,7 @@ def test_static_members_that_come_back_late_end_the_phase_at_once() -> None:
     h.takeover()
     h.sleep(3 * DELAY_MS)
     assert h.state is GroupState.PREPARING_REBALANCE
-    calls = [client.join(member_id=h.live.instances[client.instance or ""]) for client in clients]
+    calls = [client.join(member_id=h.member_of(client.instance)) for client in clients]
     assert [call.outcome.generation_id for call in calls] == [1, 1]
 
 
@@ -150,7 +150,7 @@ def test_subscriptions_are_known_after_a_takeover() -> None:
     h = Harness()
     h.stable_group(h.static("a"))
     h.takeover()
-    assert h.soft.subscribed_topics == {"orders"}
+    assert h.soft.subscribed_topics == frozenset({"orders"})
 
 
 def test_takeover_of_nothing() -> None:

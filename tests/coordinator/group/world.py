@@ -1,7 +1,7 @@
-"""A group and the processes around it, which do whatever two numbers tell them: for tests that search.
+"""A group and the processes around it, which do what two numbers tell them: for tests that search.
 
-Each method of `World` in `STEPS` is one step; `i` and `j` choose who does it, and how. A step that makes no sense at the
-moment does nothing. What no process may ever see is asserted here; what holds of the group itself, in `invariants.py`.
+Each method of `World` in `STEPS` is one step; `i` and `j` choose who does it, and how. A step that makes no sense at
+the moment does nothing. What no process may ever see is asserted here; what holds of the group, in `invariants.py`.
 """
 
 from collections.abc import Callable
@@ -9,7 +9,7 @@ from typing import Any
 
 from kio.schema.errors import ErrorCode
 
-from coordinator.group.commands import LeavingMember
+from coordinator.group.commands import JoinGroup, LeavingMember
 from coordinator.group.settings import INT32_MAX
 from events.events import StaticMemberReplaced
 from events.ids import UNKNOWN_MEMBER_ID, GroupInstanceId, MemberId
@@ -70,7 +70,7 @@ class World:
         if client := self._one(i):
             if j % 4 == 3:
                 client.protocols = PROTOCOLS[j // 4 % len(PROTOCOLS)]
-            self._fenced_or_not(client.member_id, lambda: client.join())
+            self._fenced_or_not(client.member_id, client.join)
 
     def start_over(self, i: int, _j: int) -> None:
         """As a client that was told 25 does."""
@@ -151,7 +151,7 @@ class World:
         lost = [
             (client, call.command.proposed_member_id)
             for client, call in self._parked_joins()
-            if client.member_id == UNKNOWN_MEMBER_ID
+            if isinstance(call.command, JoinGroup) and client.member_id == UNKNOWN_MEMBER_ID
         ]
         self.harness.takeover()
         for n, (client, proposed) in enumerate(lost):

@@ -1,0 +1,19 @@
+"""Muster for real clients: one process a module, on an event log in a file."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.muster_process import MusterProcess, running_muster, sqlite_log
+
+TOPIC = "orders"
+PARTITIONS = 6
+
+
+@pytest.fixture(scope="module")
+def muster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[MusterProcess]:
+    """A coordinator of this module's own."""
+    directory: Path = tmp_path_factory.mktemp("muster")
+    with running_muster(log=sqlite_log(directory), topics=[f"{TOPIC}:{PARTITIONS}"]) as running:
+        yield running

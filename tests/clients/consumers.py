@@ -1,0 +1,255 @@
+"""A consumer of each client library, in a thread of its own, with one face for all.
+
+What belongs here: how a library is set up, polled, asked and closed. What it must not know: what a test expects.
+
+A consumer's thread polls, as an application does, and between two polls does what it is asked (libraries allow one
+thread alone). Heartbeats are frequent, so that a rebalance is noticed soon; sessions are long, so that a slow machine
+does not end them.
+"""
+
+import asyncio
+import queue
+import threading
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from concurrent.futures import Future
+from typing import Any, Final, TypeVar
+
+import aiokafka
+import confluent_kafka
+import kafka
+from aiokafka.coordinator.assignors.range import RangePartitionAssignor as AiokafkaRange
+from kafka.coordinator.assignors.range import RangePartitionAssignor as KafkaPythonRange
+
+SESSION_MS: Final = 20_000
+HEARTBEAT_MS: Final = 200
+POLL_MS: Final = 50
+BACKOFF_MS: Final = 50
+BACKOFF_MAX_MS: Final = 250
+DONE_WITHIN_S: Final = 30
+
+T = TypeVar("T")
+
+
+class RunningConsumer(ABC):
+    """A consumer that polls, from `start` to `close`. `error` is why it could not go on."""
+
+    def __init__(self, bootstrap: str, group_id: str, topic: str, *, instance: str | None = None) -> None:
+        self.bootstrap, self.group_id, self.topic, self.instance = bootstrap, group_id, topic, instance
+        self.assigned: frozenset[int] = frozenset()
+        """The partitions it has now."""
+        self.assignments = 0
+        """How often it was assigned partitions: by each rebalance that it took part in, and by no restart of others."""
+        self.error: BaseException | None = None
+        self._asked: queue.SimpleQueue[tuple[Callable[[], Any], Future[Any]]] = queue.SimpleQueue()
+        self._ending = threading.Event()
+        self._thread = threading.Thread(target=self._run, name=f"{type(self).__name__}-{instance}", daemon=True)
+
+    def start(self) -> "RunningConsumer":
+        self._thread.start()
+        return self
+
+    def close(self) -> None:
+        """Close it as an application does that ends. What it could not go on for is an error here too."""
+        self.end()
+        assert not self._thread.is_alive(), "it did not close"
+        assert self.error is None, self.error
+
+    def end(self) -> None:
+        """Close it, whatever has become of it."""
+        self._ending.set()
+        self._thread.join(DONE_WITHIN_S)
+
+    def commit(self, partition: int, offset: int) -> None:
+        """Commit, and wait for the answer. Raises what the library raises."""
+        self._do(lambda: self._commit(partition, offset))
+
+    def committed(self, partition: int) -> int | None:
+        """The group's offset for this partition."""
+        return self._do(lambda: self._committed(partition))
+
+    def _do(self, call: Callable[[], T]) -> T:
+        assert self._thread.is_alive(), self.error
+        done: Future[T] = Future()
+        self._asked.put((call, done))
+        return done.result(DONE_WITHIN_S)
+
+    def _run(self) -> None:
+        try:
+            self._open()
+            while not self._ending.is_set():
+                self._poll()
+                while not self._asked.empty():
+                    call, done = self._asked.get()
+                    try:
+                        done.set_result(call())
+                    except Exception as error:  # noqa: BLE001 -- whatever a library raises is the asker's to judge
+                        done.set_exception(error)
+            self._close()
+        except Exception as error:  # noqa: BLE001 -- the thread ends; `close` and `_do` tell why
+            self.error = error
+
+    def _assigned_now(self, partitions: Any) -> None:
+        self.assigned = frozenset(each.partition for each in partitions)
+        self.assignments += 1
+
+    @abstractmethod
+    def _open(self) -> None: ...
+
+    @abstractmethod
+    def _poll(self) -> None: ...
+
+    @abstractmethod
+    def _commit(self, partition: int, offset: int) -> None: ...
+
+    @abstractmethod
+    def _committed(self, partition: int) -> int | None: ...
+
+    @abstractmethod
+    def _close(self) -> None: ...
+
+
+class Confluent(RunningConsumer):
+    """confluent-kafka: librdkafka, whose own threads speak to the coordinator."""
+
+    _fatal: confluent_kafka.KafkaError | None = None
+
+    def _open(self) -> None:
+        config: dict[str, Any] = {
+            "bootstrap.servers": self.bootstrap,
+            "group.id": self.group_id,
+            "session.timeout.ms": SESSION_MS,
+            "heartbeat.interval.ms": HEARTBEAT_MS,
+            "enable.auto.commit": False,
+            "auto.offset.reset": "earliest",
+            "partition.assignment.strategy": "range",
+            "reconnect.backoff.ms": BACKOFF_MS,
+            "reconnect.backoff.max.ms": BACKOFF_MAX_MS,
+            "log_level": 0,
+            "error_cb": self._told_of_an_error,
+        }
+        if self.instance is not None:
+            config["group.instance.id"] = self.instance
+        self._consumer = confluent_kafka.Consumer(config)
+        self._consumer.subscribe(
+            [self.topic],
+            on_assign=lambda _, partitions: self._assigned_now(partitions),
+            on_revoke=lambda _consumer, _partitions: None,
+        )
+
+    def _poll(self) -> None:
+        self._consumer.poll(POLL_MS / 1000)
+        if self._fatal is not None:
+            raise confluent_kafka.KafkaException(self._fatal)
+
+    def _told_of_an_error(self, error: confluent_kafka.KafkaError) -> None:
+        if error.code() == confluent_kafka.KafkaError._FATAL:
+            self._fatal = error
+
+    def _commit(self, partition: int, offset: int) -> None:
+        position = confluent_kafka.TopicPartition(self.topic, partition, offset)
+        for committed in self._consumer.commit(offsets=[position], asynchronous=False):
+            if committed.error is not None:
+                raise confluent_kafka.KafkaException(committed.error)
+
+    def _committed(self, partition: int) -> int | None:
+        (position,) = self._consumer.committed([confluent_kafka.TopicPartition(self.topic, partition)], DONE_WITHIN_S)
+        return None if position.offset < 0 else int(position.offset)
+
+    def _close(self) -> None:
+        self._consumer.close()
+
+
+class KafkaPython(RunningConsumer):
+    """kafka-python."""
+
+    def _open(self) -> None:
+        self._consumer = kafka.KafkaConsumer(
+            bootstrap_servers=self.bootstrap,
+            group_id=self.group_id,
+            group_instance_id=self.instance,
+            session_timeout_ms=SESSION_MS,
+            heartbeat_interval_ms=HEARTBEAT_MS,
+            enable_auto_commit=False,
+            auto_offset_reset="earliest",
+            reconnect_backoff_ms=BACKOFF_MS,
+            reconnect_backoff_max_ms=BACKOFF_MAX_MS,
+            partition_assignment_strategy=(KafkaPythonRange,),
+        )
+        assigned_now = self._assigned_now
+
+        class Listener(kafka.ConsumerRebalanceListener):  # type: ignore[misc]
+            def on_partitions_revoked(self, revoked: Any) -> None:
+                pass
+
+            def on_partitions_assigned(self, assigned: Any) -> None:
+                assigned_now(assigned)
+
+        self._consumer.subscribe([self.topic], listener=Listener())
+
+    def _poll(self) -> None:
+        self._consumer.poll(timeout_ms=POLL_MS)
+
+    def _commit(self, partition: int, offset: int) -> None:
+        position = kafka.TopicPartition(self.topic, partition)
+        self._consumer.commit({position: kafka.OffsetAndMetadata(offset, "", -1)})
+
+    def _committed(self, partition: int) -> int | None:
+        offset: int | None = self._consumer.committed(kafka.TopicPartition(self.topic, partition))
+        return offset
+
+    def _close(self) -> None:
+        self._consumer.close()
+
+
+class Aiokafka(RunningConsumer):
+    """aiokafka, with an event loop in its thread."""
+
+    def _open(self) -> None:
+        self._loop = asyncio.new_event_loop()
+        self._loop.run_until_complete(self._start())
+
+    async def _start(self) -> None:
+        self._consumer = aiokafka.AIOKafkaConsumer(
+            bootstrap_servers=self.bootstrap,
+            group_id=self.group_id,
+            group_instance_id=self.instance,
+            session_timeout_ms=SESSION_MS,
+            heartbeat_interval_ms=HEARTBEAT_MS,
+            enable_auto_commit=False,
+            auto_offset_reset="earliest",
+            retry_backoff_ms=BACKOFF_MS,
+            partition_assignment_strategy=(AiokafkaRange,),
+        )
+        assigned_now = self._assigned_now
+
+        class Listener(aiokafka.ConsumerRebalanceListener):  # type: ignore[misc]
+            def on_partitions_revoked(self, revoked: Any) -> None:
+                pass
+
+            def on_partitions_assigned(self, assigned: Any) -> None:
+                assigned_now(assigned)
+
+        self._consumer.subscribe([self.topic], listener=Listener())
+        await self._consumer.start()
+
+    def _poll(self) -> None:
+        self._loop.run_until_complete(self._consumer.getmany(timeout_ms=POLL_MS))
+
+    def _commit(self, partition: int, offset: int) -> None:
+        self._loop.run_until_complete(
+            self._consumer.commit({aiokafka.TopicPartition(self.topic, partition): offset})
+        )
+
+    def _committed(self, partition: int) -> int | None:
+        offset: int | None = self._loop.run_until_complete(
+            self._consumer.committed(aiokafka.TopicPartition(self.topic, partition))
+        )
+        return offset
+
+    def _close(self) -> None:
+        self._loop.run_until_complete(self._consumer.stop())
+        self._loop.close()
+
+
+LIBRARIES: Final[tuple[type[RunningConsumer], ...]] = (Confluent, Aiokafka, KafkaPython)

@@ -1,0 +1,91 @@
+"""What Muster says of a group, asked over a socket of our own; and waiting until it is so.
+
+What belongs here: questions that change nothing (a heartbeat of a member feeds its session, no more).
+"""
+
+import asyncio
+import time
+from collections.abc import Callable
+from typing import Final
+
+from tests.conformance.wire import Connection, Fields
+
+WITHIN_S: Final = 30.0
+LOOK_EVERY_S: Final = 0.02
+GENERATIONS_MAX: Final = 200
+_ACCEPTED: Final = (0, 27)
+
+
+def until(condition: Callable[[], bool], what: Callable[[], object], *, within_s: float = WITHIN_S) -> None:
+    """Wait for a condition; `what` is shown when it does not come true. Raises `TimeoutError`."""
+    deadline = time.monotonic() + within_s
+    while not condition():
+        if time.monotonic() >= deadline:
+            raise TimeoutError(f"not within {within_s} s: {what()}")
+        time.sleep(LOOK_EVERY_S)
+
+
+def described(bootstrap: str, group_id: str) -> Fields:
+    """The group as DescribeGroups v5 tells it."""
+
+    async def ask() -> Fields:
+        connection = await Connection.open(bootstrap)
+        try:
+            answer = await connection.ask(
+                "DescribeGroups", 5, groups=[group_id], include_authorized_operations=False
+            )
+        finally:
+            connection.close()
+        group: Fields = answer["groups"][0]
+        return group
+
+    return asyncio.run(ask())
+
+
+def until_stable(bootstrap: str, group_id: str, *, members: int, within_s: float = WITHIN_S) -> Fields:
+    """The group, once it is stable with so many members."""
+    group = described(bootstrap, group_id)
+
+    def stable() -> bool:
+        nonlocal group
+        group = described(bootstrap, group_id)
+        return group["group_state"] == "Stable" and len(group["members"]) == members
+
+    until(stable, lambda: group, within_s=within_s)
+    return group
+
+
+def generation_of(bootstrap: str, group_id: str) -> int:
+    """The generation of a group with members: the one with which a member's heartbeat is accepted."""
+    group = described(bootstrap, group_id)
+    member_id = group["members"][0]["member_id"]
+
+    async def ask() -> int:
+        connection = await Connection.open(bootstrap)
+        try:
+            for generation_id in range(1, GENERATIONS_MAX):
+                asked = {"group_id": group_id, "generation_id": generation_id, "member_id": member_id}
+                answer = await connection.ask("Heartbeat", 2, **asked)
+                if answer["error_code"] in _ACCEPTED:
+                    return generation_id
+        finally:
+            connection.close()
+        raise AssertionError(f"no generation below {GENERATIONS_MAX} is accepted: {group}")
+
+    return asyncio.run(ask())
+
+
+def remove_static_members(bootstrap: str, group_id: str, *instances: str) -> list[int]:
+    """LeaveGroup by instance id, as an administrator does; the error code of each."""
+
+    async def ask() -> list[int]:
+        connection = await Connection.open(bootstrap)
+        members = [{"member_id": "", "group_instance_id": instance, "reason": "scaled in"} for instance in instances]
+        try:
+            answer = await connection.ask("LeaveGroup", 5, group_id=group_id, members=members)
+        finally:
+            connection.close()
+        assert answer["error_code"] == 0, answer
+        return [each["error_code"] for each in answer["members"]]
+
+    return asyncio.run(ask())

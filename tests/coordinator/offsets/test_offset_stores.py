@@ -1,0 +1,181 @@
+"""One contract for all offset stores: what was written is there, visible when it is durable, and after a restart."""
+
+from abc import abstractmethod
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from coordinator.group.commands import OffsetToCommit
+from coordinator.group.offsets import OffsetsChange
+from coordinator.offsets.base import OffsetStore, StoredOffset
+from coordinator.offsets.memory import MemoryOffsetStore
+from coordinator.offsets.sqlite import SqliteOffsetStore
+from coordinator.offsets.topic import TopicOffsetStore
+from events.ids import GroupId
+from events.log.base import Deposed, LogMismatch
+from events.log.memory import MemoryEventLog, MemoryStorage
+from events.log.sqlite import SqliteEventLog
+from events.partitioner import partition_for
+from events.records import Record
+
+ORDERS, PAYMENTS = GroupId("orders"), GroupId("payments")
+
+
+def commit(
+    topic: str, partition: int, offset: int, *, metadata: str = "", expire_ms: int | None = None
+) -> OffsetToCommit:
+    return OffsetToCommit(
+        topic=topic,
+        partition=partition,
+        offset=offset,
+        leader_epoch=3,
+        metadata=metadata,
+        commit_ms=1_700_000_000_000,
+        expire_ms=expire_ms,
+    )
+
+
+def kept(offset: int, *, metadata: str = "", expire_ms: int | None = None) -> StoredOffset:
+    return StoredOffset(
+        offset=offset, leader_epoch=3, metadata=metadata, commit_ms=1_700_000_000_000, expire_ms=expire_ms
+    )
+
+
+class OffsetStoreContract:
+    """`reopen` ends the store that is open, if one is, and opens another on the same storage."""
+
+    survives_restarts = True
+
+    @pytest.fixture
+    @abstractmethod
+    def reopen(self) -> Callable[[], OffsetStore]: ...
+
+    async def test_what_was_committed_is_there(self, reopen: Callable[[], OffsetStore]) -> None:
+        """Each partition has its last commit, whole."""
+        store = reopen()
+        await store.open()
+        await store.write(
+            [
+                OffsetsChange(group_id=ORDERS, committed=(commit("t", 0, 5), commit("t", 1, -7, metadata="größe 🐘"))),
+                OffsetsChange(group_id=PAYMENTS, committed=(commit("t", 0, 9, expire_ms=17),)),
+                OffsetsChange(group_id=ORDERS, committed=(commit("t", 0, 6),)),
+            ]
+        )
+        assert store.committed(ORDERS) == {("t", 0): kept(6), ("t", 1): kept(-7, metadata="größe 🐘")}
+        assert store.committed(PAYMENTS) == {("t", 0): kept(9, expire_ms=17)}
+        assert store.group_ids() == {ORDERS, PAYMENTS}
+        await store.close()
+
+    async def test_a_restart_finds_everything_as_it_was(self, reopen: Callable[[], OffsetStore]) -> None:
+        """Commits, and deletions as well."""
+        store = reopen()
+        await store.open()
+        await store.write([OffsetsChange(group_id=ORDERS, committed=tuple(commit("t", p, p) for p in range(50)))])
+        await store.write([OffsetsChange(group_id=ORDERS, deleted=(("t", 7), ("t", 99)))])
+        await store.write([OffsetsChange(group_id=PAYMENTS, committed=(commit("t", 0, 1),))])
+        await store.write([OffsetsChange(group_id=PAYMENTS, all_deleted=True)])
+        if self.survives_restarts:
+            await store.close()
+            store = reopen()
+            await store.open()
+        assert store.committed(ORDERS) == {("t", p): kept(p) for p in range(50) if p != 7}
+        assert store.committed(PAYMENTS) == {}
+        assert store.group_ids() == {ORDERS}
+        await store.close()
+
+    async def test_a_group_deleted_and_committed_for_in_one_write_has_the_new_offsets(
+        self, reopen: Callable[[], OffsetStore]
+    ) -> None:
+        """Changes are applied in order."""
+        store = reopen()
+        await store.open()
+        await store.write([OffsetsChange(group_id=ORDERS, committed=(commit("old", 0, 1), commit("both", 0, 1)))])
+        await store.write(
+            [
+                OffsetsChange(group_id=ORDERS, all_deleted=True),
+                OffsetsChange(group_id=ORDERS, committed=(commit("both", 0, 2),)),
+            ]
+        )
+        await store.write(
+            [
+                OffsetsChange(group_id=PAYMENTS, committed=(commit("t", 0, 1),)),
+                OffsetsChange(group_id=PAYMENTS, all_deleted=True),
+            ]
+        )
+        if self.survives_restarts:
+            await store.close()
+            store = reopen()
+            await store.open()
+        assert store.committed(ORDERS) == {("both", 0): kept(2)}
+        assert store.committed(PAYMENTS) == {}
+        await store.close()
+
+
+class TestMemoryOffsetStore(OffsetStoreContract):
+    survives_restarts = False
+
+    @pytest.fixture
+    def reopen(self) -> Callable[[], OffsetStore]:
+        return MemoryOffsetStore
+
+
+class _WithItsFile(SqliteOffsetStore):
+    """The file is the event log's in the process; here the store is alone."""
+
+    def __init__(self, path: Path) -> None:
+        self._log = SqliteEventLog(path)
+        super().__init__(self._log.file)
+
+    async def open(self) -> None:
+        await self._log.open()
+        await super().open()
+
+    async def close(self) -> None:
+        await self._log.close()
+
+
+class TestSqliteOffsetStore(OffsetStoreContract):
+    @pytest.fixture
+    def reopen(self, tmp_path: Path) -> Callable[[], OffsetStore]:
+        return lambda: _WithItsFile(tmp_path / "muster.db")
+
+
+class TestTopicOffsetStore(OffsetStoreContract):
+    @pytest.fixture
+    def storage(self) -> MemoryStorage:
+        return MemoryStorage(partitions=3)
+
+    @pytest.fixture
+    def reopen(self, storage: MemoryStorage) -> Callable[[], OffsetStore]:
+        return lambda: TopicOffsetStore(MemoryEventLog(storage))
+
+    async def test_the_store_of_an_older_process_can_write_no_more(self, storage: MemoryStorage) -> None:
+        """An offset of a deposed owner never lands on top of the new one's."""
+        older, newer = TopicOffsetStore(MemoryEventLog(storage)), TopicOffsetStore(MemoryEventLog(storage))
+        await older.open()
+        await newer.open()
+        change = OffsetsChange(group_id=ORDERS, committed=(commit("t", 0, 1),))
+        with pytest.raises(Deposed):
+            await older.write([change])
+        assert older.committed(ORDERS) == {}
+        await newer.write([change])
+
+    async def test_a_deletion_is_a_tombstone(self, storage: MemoryStorage) -> None:
+        """So that compaction forgets the offset, and nothing but the offset."""
+        store = TopicOffsetStore(MemoryEventLog(storage))
+        await store.open()
+        await store.write([OffsetsChange(group_id=ORDERS, committed=(commit("t", 0, 1),))])
+        await store.write([OffsetsChange(group_id=ORDERS, deleted=(("t", 0),))])
+        first, second = storage.records[partition_for(ORDERS, 3)][-2:]
+        assert first.key == second.key
+        assert second.value is None
+
+    async def test_a_record_that_is_no_offset_is_named(self, storage: MemoryStorage) -> None:
+        """With topic and offset; nothing is guessed."""
+        log = MemoryEventLog(storage)
+        await log.open()
+        writer = await log.claim(1)
+        await writer.append([(Record(b"garbage", b"x"),)])
+        with pytest.raises(LogMismatch, match="offset 0: this is no committed offset"):
+            await TopicOffsetStore(log).open()

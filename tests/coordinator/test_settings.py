@@ -1,0 +1,107 @@
+"""Where settings come from, which wins, and what is said of one that cannot be used."""
+
+from pathlib import Path
+
+import pytest
+
+from coordinator.group.settings import GroupSettings
+from coordinator.settings import KAFKA_SETTINGS, BadSettings, load_settings
+
+
+@pytest.fixture(autouse=True)
+def no_settings_from_outside(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The environment of the tests says nothing."""
+    for name in ("MUSTER_LOG", "MUSTER_LISTEN", "MUSTER_TOPIC", "MUSTER_GROUP_MAX_SIZE"):
+        monkeypatch.delenv(name, raising=False)
+
+
+def test_the_defaults_are_kafkas() -> None:
+    """Without any setting the rules have Kafka's values."""
+    settings = load_settings({}, [], None)
+    assert settings.group_settings() == GroupSettings()
+    assert settings.effective_group_settings()["group.max.session.timeout.ms"] == "1800000"
+    assert set(KAFKA_SETTINGS) == {
+        "group.initial.rebalance.delay.ms",
+        "group.min.session.timeout.ms",
+        "group.max.session.timeout.ms",
+        "group.max.size",
+        "offset.metadata.max.bytes",
+    }
+
+
+def test_a_flag_wins_over_the_environment_and_that_over_the_file(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Each source fills in what the ones before it left open."""
+    file = tmp_path / "muster.toml"
+    file.write_text(
+        'listen = "127.0.0.1:1"\nlog-level = "debug"\ntopic = ["a:1", "b:2"]\n'
+        '[config]\n"group.max.size" = 3\n"group.min.session.timeout.ms" = 30\n'
+    )
+    monkeypatch.setenv("MUSTER_GROUP_MAX_SIZE", "2")
+    monkeypatch.setenv("MUSTER_LISTEN", "127.0.0.1:2")
+    settings = load_settings({"listen": "127.0.0.1:3"}, [], file)
+    assert settings.listen == "127.0.0.1:3"
+    assert settings.group_max_size == 2
+    assert settings.group_min_session_timeout_ms == 30
+    assert settings.log_level == "debug"
+    assert [(topic.name, topic.partitions) for topic in settings.topics()] == [("a", 1), ("b", 2)]
+
+
+def test_topics_in_the_environment_are_separated_by_commas(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As one writes lists in a unit file."""
+    monkeypatch.setenv("MUSTER_TOPIC", "orders:12, payments")
+    assert [topic.name for topic in load_settings({}, [], None).topics()] == ["orders", "payments"]
+
+
+@pytest.mark.parametrize(
+    ("flags", "config", "said"),
+    [
+        ({"listen": "nowhere"}, [], "--listen=nowhere: should be HOST:PORT"),
+        ({"listen": "127.0.0.1:99999"}, [], "--listen=127.0.0.1:99999: should be HOST:PORT"),
+        ({"topic": ["orders:zero"]}, [], "'orders:zero' should be NAME:PARTITIONS"),
+        ({"log_level": "loud"}, [], "--log-level=loud: input should be 'debug', 'info', 'warning' or 'error'"),
+        ({"frame_bytes_max": 5}, [], "--frame-bytes-max=5: input should be greater than or equal to 1024"),
+        ({}, ["group.max.sise=5"], "there is no setting 'group.max.sise'; did you mean group.max.size?"),
+        ({}, ["quite.another=5"], "there is no setting 'quite.another'; known are group."),
+        ({}, ["group.max.size"], "--config 'group.max.size' should be NAME=VALUE"),
+        ({}, ["group.max.size=0"], "group.max.size=0: input should be greater than or equal to 1"),
+        ({}, ["group.max.size=many"], "group.max.size=many: input should be a valid integer"),
+        (
+            {},
+            ["group.min.session.timeout.ms=10", "group.max.session.timeout.ms=5"],
+            "group.min.session.timeout.ms=10 is above group.max.session.timeout.ms=5",
+        ),
+    ],
+)
+def test_a_setting_that_cannot_be_used_is_named_with_its_value(
+    flags: dict[str, object], config: list[str], said: str
+) -> None:
+    """And with the way out."""
+    with pytest.raises(BadSettings) as raised:
+        load_settings(flags, config, None)
+    assert said in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("listen = ", "is no TOML file"),
+        ("listten = 1", "there is no setting 'listten'"),
+        ('[config]\n"group.max.sise" = 1', "did you mean group.max.size?"),
+        ("config = 3", "[config] should be a table"),
+    ],
+)
+def test_a_file_that_cannot_be_used_is_named(tmp_path: Path, text: str, said: str) -> None:
+    """With what is wrong in it."""
+    file = tmp_path / "muster.toml"
+    file.write_text(text)
+    with pytest.raises(BadSettings, match=str(file)) as raised:
+        load_settings({}, [], file)
+    assert said in str(raised.value)
+
+
+def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
+    """The system's own words are passed on."""
+    with pytest.raises(BadSettings, match="No such file"):
+        load_settings({}, [], tmp_path / "none.toml")
