@@ -9,13 +9,13 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 import msgspec
-from events.partitioner import partition_for
 
 from coordinator.group.offsets import OffsetsChange
 from coordinator.offsets.base import StoredOffset, TopicPartition
 from coordinator.offsets.memory import OffsetCache, stored
 from events.ids import GroupId
 from events.log.base import AppendRefused, EventLog, LogMismatch, LogUnavailable, LogWriter
+from events.partitioner import partition_for
 from events.records import Record, Transition
 
 VERSION = 1

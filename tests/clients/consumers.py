@@ -143,7 +143,7 @@ class Confluent(RunningConsumer):
             raise confluent_kafka.KafkaException(self._fatal)
 
     def _told_of_an_error(self, error: confluent_kafka.KafkaError) -> None:
-        if error.code() == confluent_kafka.KafkaError._FATAL:
+        if error.fatal() or error.code() == confluent_kafka.KafkaError._FATAL:
             self._fatal = error
 
     def _commit(self, partition: int, offset: int) -> None:

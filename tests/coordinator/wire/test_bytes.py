@@ -72,7 +72,7 @@ HEARTBEAT: dict[str, Any] = {"group_id": "g", "generation_id": 1, "member_id": "
 
 @pytest.mark.parametrize(("name", "version"), ALL_VERSIONS)
 @given(body=st.binary(max_size=80))
-@settings(max_examples=3000)
+@settings(max_examples=25)
 def test_random_bodies_are_answered_or_refused(name: str, version: int, body: bytes) -> None:
     """Nothing but the protocol's own error is ever raised."""
     answers: list[Answered] = []
