@@ -11,7 +11,8 @@ import uvloop
 from rich.console import Console
 
 from benchmarks.groups import TOPIC
-from benchmarks.heartbeats import Member, flood, form_groups, one_at_a_time
+from benchmarks.groups import Member
+from benchmarks.heartbeats import flood, form_groups, one_at_a_time
 from benchmarks.joins import JoiningGroup
 from benchmarks.loading import projection_rate, restart
 from benchmarks.results import Figure, Goal, show, write

@@ -3,6 +3,7 @@
 import json
 import os
 import platform
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import IO
@@ -91,6 +92,6 @@ def write(figures: list[Figure], file: Path, how: str) -> None:
         _dump(document, out)
 
 
-def _dump(document: dict[str, object], out: IO[str]) -> None:
+def _dump(document: Mapping[str, object], out: IO[str]) -> None:
     json.dump(document, out, indent=2)
     out.write("\n")

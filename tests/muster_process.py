@@ -1,7 +1,7 @@
 """A real `muster serve` as a child process, for tests that talk to it over a socket.
 
 What belongs here: starting it on a port of its own choice, knowing where it listens, and every way in which it may
-end. What it must not know: what is asked of it. It runs on a leash (`brokers/child.py`), so it never outlives the tests.
+end. What it must not know: what is asked of it. It runs on a leash (`brokers/child.py`) and never outlives the tests.
 
     with running_muster(log="memory:", topics=["orders:3"]) as muster:
         client = connect(muster.bootstrap)
@@ -23,8 +23,7 @@ from typing import Any, Final
 from tests.brokers.broker import HOST, log_tail
 from tests.brokers.child import leashed, signal_group
 
-ROOT: Final = Path(__file__).parents[1]
-COMMAND: Final = (sys.executable, "-c", f"import sys; sys.path.insert(0, {str(ROOT)!r}); import typer; from coordinator.cli import serve; typer.run(serve)")
+COMMAND: Final = (sys.executable, "-m", "muster", "serve")
 SERVES_WITHIN_S: Final = 30
 ENDS_WITHIN_S: Final = 15
 LOOK_EVERY_S: Final = 0.01
@@ -60,6 +59,12 @@ class MusterProcess:
     def output(self) -> str:
         """All that its processes logged so far."""
         return self._output.read_text(encoding="utf-8", errors="replace")
+
+    @property
+    def pid(self) -> int:
+        """Of the process that serves now: the leash's only child. Linux alone tells."""
+        assert self._leash is not None
+        return int(Path(f"/proc/{self._leash.pid}/task/{self._leash.pid}/children").read_text(encoding="ascii"))
 
     def start(self) -> None:
         """Start a process and wait until it serves. Raises `MusterEnded`."""
@@ -120,6 +125,10 @@ class MusterProcess:
             if time.monotonic() >= deadline:
                 raise MusterEnded(f"it did not log {name!r} within {within_s} s\n{self._tail()}")
             time.sleep(LOOK_EVERY_S)
+
+    def events(self, name: str) -> list[dict[str, Any]]:
+        """What this process has logged under that name so far, the oldest first."""
+        return [event for event in self._events() if event.get("event") == name]
 
     def _events(self) -> Iterator[dict[str, Any]]:
         with self._output.open("rb") as output:

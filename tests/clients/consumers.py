@@ -112,8 +112,6 @@ class RunningConsumer(ABC):
 class Confluent(RunningConsumer):
     """confluent-kafka: librdkafka, whose own threads speak to the coordinator."""
 
-    _fatal: confluent_kafka.KafkaError | None = None
-
     def _open(self) -> None:
         config: dict[str, Any] = {
             "bootstrap.servers": self.bootstrap,
@@ -126,7 +124,6 @@ class Confluent(RunningConsumer):
             "reconnect.backoff.ms": BACKOFF_MS,
             "reconnect.backoff.max.ms": BACKOFF_MAX_MS,
             "log_level": 0,
-            "error_cb": self._told_of_an_error,
         }
         if self.instance is not None:
             config["group.instance.id"] = self.instance
@@ -138,13 +135,9 @@ class Confluent(RunningConsumer):
         )
 
     def _poll(self) -> None:
-        self._consumer.poll(POLL_MS / 1000)
-        if self._fatal is not None:
-            raise confluent_kafka.KafkaException(self._fatal)
-
-    def _told_of_an_error(self, error: confluent_kafka.KafkaError) -> None:
-        if error.fatal() or error.code() == confluent_kafka.KafkaError._FATAL:
-            self._fatal = error
+        message = self._consumer.poll(POLL_MS / 1000)
+        if message is not None and message.error() and message.error().code() == confluent_kafka.KafkaError._FATAL:
+            raise confluent_kafka.KafkaException(message.error())
 
     def _commit(self, partition: int, offset: int) -> None:
         position = confluent_kafka.TopicPartition(self.topic, partition, offset)
@@ -237,9 +230,7 @@ class Aiokafka(RunningConsumer):
         self._loop.run_until_complete(self._consumer.getmany(timeout_ms=POLL_MS))
 
     def _commit(self, partition: int, offset: int) -> None:
-        self._loop.run_until_complete(
-            self._consumer.commit({aiokafka.TopicPartition(self.topic, partition): offset})
-        )
+        self._loop.run_until_complete(self._consumer.commit({aiokafka.TopicPartition(self.topic, partition): offset}))
 
     def _committed(self, partition: int) -> int | None:
         offset: int | None = self._loop.run_until_complete(

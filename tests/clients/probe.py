@@ -31,9 +31,7 @@ def described(bootstrap: str, group_id: str) -> Fields:
     async def ask() -> Fields:
         connection = await Connection.open(bootstrap)
         try:
-            answer = await connection.ask(
-                "DescribeGroups", 5, groups=[group_id], include_authorized_operations=False
-            )
+            answer = await connection.ask("DescribeGroups", 5, groups=[group_id], include_authorized_operations=False)
         finally:
             connection.close()
         group: Fields = answer["groups"][0]

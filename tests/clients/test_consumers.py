@@ -57,6 +57,11 @@ class Crew:
         until(shared, lambda: (self.shares(), described(self.bootstrap, self.group_id)))
         until_stable(self.bootstrap, self.group_id, members=len(self.consumers))
 
+    def end(self) -> None:
+        """Close whoever is left, whatever has become of them."""
+        for consumer in self.consumers:
+            consumer.end()
+
     def until_empty(self) -> None:
         """Wait until nobody is a member."""
         until(lambda: not described(self.bootstrap, self.group_id)["members"], lambda: "there are members left")
@@ -75,13 +80,13 @@ def crew(muster: MusterProcess, library: type[RunningConsumer]) -> Iterator[Crew
     """Consumers of one library in a new group; whoever is left at the end is closed."""
     running = Crew(muster, library)
     with ExitStack() as stack:
-        stack.callback(lambda: [consumer.end() for consumer in running.consumers])
+        stack.callback(running.end)
         yield running
         for consumer in list(running.consumers):
             running.close(consumer)
 
 
-def test_dynamic_members_share_a_topic_as_they_come_and_go(muster: MusterProcess, library: type[RunningConsumer]) -> None:
+def test_dynamic_members_share_a_topic(muster: MusterProcess, library: type[RunningConsumer]) -> None:
     """One alone, three together, two after one has left, three again."""
     with crew(muster, library) as group:
         first = group.add()
@@ -117,7 +122,7 @@ def test_committed_offsets_are_there_for_who_comes_after(muster: MusterProcess, 
         assert [third.committed(partition) for partition in sorted(ALL)] == [100 + each for each in sorted(ALL)]
 
 
-def test_a_static_member_restarts_and_nobody_else_notices(muster: MusterProcess, library: type[RunningConsumer]) -> None:
+def test_a_static_restart_is_noticed_by_nobody_else(muster: MusterProcess, library: type[RunningConsumer]) -> None:
     """Same generation, same share, same offsets, no assignment of the others; whoever leads."""
     with crew(muster, library) as group:
         names = ("a", "b", "c")

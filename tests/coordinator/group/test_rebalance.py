@@ -186,6 +186,14 @@ def test_end_of_the_join_phase_answers_everybody() -> None:
     assert not leader.skip_assignment
 
 
+def test_leader_is_told_of_static_members_first() -> None:
+    """The assignors of kafka-python give nothing to some members when static and dynamic ones alternate."""
+    h = Harness()
+    calls = [client.enter() for client in (h.static("a"), h.dynamic(), h.static("b"), h.dynamic())]
+    h.sleep(2 * DELAY_MS)
+    assert [member.group_instance_id for member in calls[0].outcome.members] == ["a", "b", None, None]
+
+
 def test_end_of_the_join_phase_arms_every_session() -> None:
     """RB10, RB11: those of absent static members too; the sync timer is the group's rebalance timeout."""
     h = Harness()
