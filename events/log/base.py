@@ -95,9 +95,7 @@ class EventLog(Protocol):
         """One past the last durable record."""
         ...
 
-    def read(
-        self, partition: int, *, start: int = 0, end: int | None = None
-    ) -> AsyncIterator[Sequence[StoredRecord]]:
+    def read(self, partition: int, *, start: int = 0, end: int | None = None) -> AsyncIterator[Sequence[StoredRecord]]:
         """Chunks of records in offset order, from `start` up to `end` (exclusive; default: the end at the call).
 
         Offsets may have gaps where compaction removed records. Reading disturbs no writer.
