@@ -136,8 +136,9 @@ class Confluent(RunningConsumer):
 
     def _poll(self) -> None:
         message = self._consumer.poll(POLL_MS / 1000)
-        if message is not None and message.error() and message.error().code() == confluent_kafka.KafkaError._FATAL:
-            raise confluent_kafka.KafkaException(message.error())
+        error = None if message is None else message.error()
+        if error is not None and error.code() == confluent_kafka.KafkaError._FATAL:
+            raise confluent_kafka.KafkaException(error)
 
     def _commit(self, partition: int, offset: int) -> None:
         position = confluent_kafka.TopicPartition(self.topic, partition, offset)
