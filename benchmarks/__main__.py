@@ -10,8 +10,7 @@ import typer
 import uvloop
 from rich.console import Console
 
-from benchmarks.groups import TOPIC
-from benchmarks.groups import Member
+from benchmarks.groups import TOPIC, Member
 from benchmarks.heartbeats import flood, form_groups, one_at_a_time
 from benchmarks.joins import JoiningGroup
 from benchmarks.loading import projection_rate, restart

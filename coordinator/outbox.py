@@ -3,6 +3,7 @@
 A *unit* is what one group decided in one go: events of one or more decisions, perhaps a change of its offsets, and the
 replies that wait for them. Units of many groups that come while an append is under way go together in the next one.
 A unit's offsets are written after its events, so that no offset is ever durable for a group that is not.
+Between two appends the writer may be renewed: the same owner claims again.
 
     submit(unit) -> events appended -> offsets written -> unit.settled(None | AppendRefused)
                  -> Deposed, LogUnavailable: lost(error), and nothing is settled any more
@@ -11,7 +12,7 @@ The outbox knows nothing of groups: it moves records, and tells when they are sa
 """
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Protocol
 
 import msgspec
@@ -44,6 +45,7 @@ class Outbox:
         self._offsets = offsets
         self._lost = lost
         self._waiting: list[Unit] = []
+        self._claim_again: Callable[[], Awaitable[LogWriter]] | None = None
         self._wake = asyncio.Event()
         self._idle = asyncio.Event()
         self._idle.set()
@@ -52,6 +54,12 @@ class Outbox:
     def submit(self, unit: Unit) -> None:
         """Have the unit made durable."""
         self._waiting.append(unit)
+        self._idle.clear()
+        self._wake.set()
+
+    def renew(self, claim_again: Callable[[], Awaitable[LogWriter]]) -> None:
+        """Go on with another writer, once what is under way is durable. It is lost if there is none to be had."""
+        self._claim_again = claim_again
         self._idle.clear()
         self._wake.set()
 
@@ -70,15 +78,21 @@ class Outbox:
         while True:
             await self._wake.wait()
             self._wake.clear()
-            while self._waiting:
-                units = self._waiting[:UNITS_PER_APPEND_MAX]
-                del self._waiting[:UNITS_PER_APPEND_MAX]
-                try:
-                    await self._write(units)
-                except LogError as error:
-                    self._lost(error)
-                    return
+            try:
+                await self._write_all()
+            except LogError as error:
+                self._lost(error)
+                return
             self._idle.set()
+
+    async def _write_all(self) -> None:
+        while self._waiting or self._claim_again:
+            if self._claim_again:
+                claim_again, self._claim_again = self._claim_again, None
+                self._writer = await claim_again()
+            units = self._waiting[:UNITS_PER_APPEND_MAX]
+            del self._waiting[:UNITS_PER_APPEND_MAX]
+            await self._write(units)
 
     async def _write(self, units: Sequence[Unit]) -> None:
         with_events = [unit for unit in units if unit.transition]

@@ -4,6 +4,9 @@ The fence record comes first because until the new owner's first append the log 
 event log's contract); only what was read up to the fence record is complete.
 """
 
+from collections.abc import Mapping
+
+import msgspec
 import structlog
 
 from coordinator.clock import Clock
@@ -19,15 +22,32 @@ from events.projector import FORMAT_LEVEL, Projector
 log = structlog.get_logger(__name__)
 
 
+class Owner(msgspec.Struct, frozen=True, kw_only=True, eq=False):
+    """Who takes partitions over, and what for: the same for all partitions of a process."""
+
+    name: str
+    """`host:pid`, as it stands in the log."""
+    version: str
+    event_log: EventLog
+    offsets: OffsetStore
+    settings: GroupSettings
+    effective_settings: Mapping[str, str]
+    """By Kafka's names, for the fence record."""
+    clock: Clock
+
+
 class Ownership:
     """One partition, owned: its writer, its groups, and how it was given up."""
 
-    def __init__(self, partition: Partition, outbox: Outbox, writer: LogWriter, owner: str, clock: Clock) -> None:
+    def __init__(self, owner: Owner, partition: Partition, outbox: Outbox, writer: LogWriter) -> None:
         self.partition = partition
+        self._owner = owner
         self._outbox = outbox
         self._writer = writer
-        self._owner = owner
-        self._clock = clock
+
+    def renew(self) -> None:
+        """Claim the partition again, lest the log forget this claim. Nobody is kept waiting for longer than that."""
+        self._outbox.renew(self._claim_again)
 
     async def stop(self) -> None:
         """Let what is under way become durable, and say goodbye in the log."""
@@ -36,8 +56,8 @@ class Ownership:
         stopped = CoordinatorStopped(
             partition=self._writer.partition,
             owner_epoch=self._writer.epoch,
-            owner=self._owner,
-            stopped_ms=self._clock.wall_ms(),
+            owner=self._owner.name,
+            stopped_ms=self._owner.clock.wall_ms(),
         )
         await self._writer.append([records_of([stopped])])
 
@@ -45,39 +65,27 @@ class Ownership:
         """End it without a word: the log is lost to us."""
         await self._outbox.close()
 
+    async def _claim_again(self) -> LogWriter:
+        # Whoever has claimed it since deposes this owner for good: an append tells, where a claim would take it back.
+        await fence(self._owner, self._writer)
+        self._writer = await claim_and_fence(self._owner, self._writer.partition)
+        self.partition.epoch = self._writer.epoch
+        log.debug("claim renewed", partition=self._writer.partition, epoch=self._writer.epoch)
+        return self._writer
 
-async def take_over(
-    log_: EventLog,
-    number: int,
-    *,
-    offsets: OffsetStore,
-    settings: GroupSettings,
-    effective_settings: dict[str, str],
-    owner: str,
-    version: str,
-    clock: Clock,
-    lost: Lost,
-) -> Ownership:
+
+async def take_over(owner: Owner, number: int, *, lost: Lost) -> Ownership:
     """Own the partition. Raises LogError, and EventsError for a history that cannot be served."""
+    clock = owner.clock
     started_ms = clock.monotonic_ms()
-    writer = await log_.claim(number)
-    elected = CoordinatorElected(
-        partition=number,
-        owner_epoch=writer.epoch,
-        owner=owner,
-        elected_ms=clock.wall_ms(),
-        version=version,
-        format_level=FORMAT_LEVEL,
-        settings=effective_settings,
-    )
-    await append_one(writer, elected)
-    projector = await _project(log_, number)
+    writer = await claim_and_fence(owner, number)
+    projector = await _project(owner.event_log, number)
     took_ms = clock.monotonic_ms() - started_ms
     members = sum(len(group.members) for group in projector.groups.values())
     ready = CoordinatorReady(
         partition=number,
         owner_epoch=writer.epoch,
-        owner=owner,
+        owner=owner.name,
         ready_ms=clock.wall_ms(),
         took_ms=took_ms,
         events_read=projector.events_read,
@@ -85,7 +93,7 @@ async def take_over(
         members=members,
         incarnation_max=projector.incarnation_max,
     )
-    await append_one(writer, ready)
+    await _append_one(writer, ready)
     log.info(
         "partition ready",
         partition=number,
@@ -95,31 +103,52 @@ async def take_over(
         groups=len(projector.groups),
         members=members,
     )
-    outbox = Outbox(writer, offsets, lost)
-    partition = Partition(
-        number,
-        outbox=outbox,
-        epoch=writer.epoch,
-        owner=owner,
-        settings=settings,
-        clock=clock,
-        incarnation_max=projector.incarnation_max,
-        quarantined=projector.quarantined,
-    )
     for broken in projector.quarantined.values():
         log.error(
             "group quarantined: a record of it cannot be read",
             group_id=broken.group_id,
-            log=log_.location,
+            log=owner.event_log.location,
             partition=broken.partition,
             offset=broken.offset,
             reason=broken.reason,
         )
+    outbox = Outbox(writer, owner.offsets, lost)
+    partition = Partition(
+        number,
+        outbox=outbox,
+        epoch=writer.epoch,
+        owner=owner.name,
+        settings=owner.settings,
+        clock=clock,
+        incarnation_max=projector.incarnation_max,
+        quarantined=projector.quarantined,
+    )
     partition.adopt(group for group_id, group in projector.groups.items() if group_id not in projector.quarantined)
-    return Ownership(partition, outbox, writer, owner, clock)
+    return Ownership(owner, partition, outbox, writer)
 
 
-async def append_one(writer: LogWriter, event: CoordinatorElected | CoordinatorReady) -> None:
+async def claim_and_fence(owner: Owner, number: int) -> LogWriter:
+    """A writer that alone may append. Raises LogError."""
+    writer = await owner.event_log.claim(number)
+    await fence(owner, writer)
+    return writer
+
+
+async def fence(owner: Owner, writer: LogWriter) -> None:
+    """Write the fence record: from here on no older writer appends. Raises LogError."""
+    elected = CoordinatorElected(
+        partition=writer.partition,
+        owner_epoch=writer.epoch,
+        owner=owner.name,
+        elected_ms=owner.clock.wall_ms(),
+        version=owner.version,
+        format_level=FORMAT_LEVEL,
+        settings=dict(owner.effective_settings),
+    )
+    await _append_one(writer, elected)
+
+
+async def _append_one(writer: LogWriter, event: CoordinatorElected | CoordinatorReady) -> None:
     """Append one event of the partition itself."""
     (verdict,) = await writer.append([records_of([event])])
     if isinstance(verdict, AppendRefused):

@@ -104,7 +104,8 @@ class Partition:
     ) -> None:
         self.number = number
         self._outbox = outbox
-        self._epoch = epoch
+        self.epoch = epoch
+        """Of the claim that decisions are made under; what was decided before a renewal keeps the older one."""
         self._owner = owner
         self._settings = settings
         self._clock = clock
@@ -287,7 +288,7 @@ class Partition:
         return Moment(
             now_ms=self._clock.monotonic_ms(),
             wall_ms=wall_ms,
-            owner_epoch=self._epoch,
+            owner_epoch=self.epoch,
             incarnation=max(wall_ms, self._incarnation_max + 1),
         )
 
@@ -311,7 +312,7 @@ class Partition:
         log.warning("timer late, sessions re-armed", partition=self.number, late_ms=late_ms, sessions=sessions)
         paused = CoordinatorPaused(
             partition=self.number,
-            owner_epoch=self._epoch,
+            owner_epoch=self.epoch,
             owner=self._owner,
             paused_ms=self._clock.wall_ms(),
             late_ms=late_ms,

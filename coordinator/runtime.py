@@ -2,7 +2,7 @@
 
 `Runtime` is what the handlers of `wire/` know as `Groups`. A partition whose log is lost is closed at once; if the log
 may come back (LogUnavailable) it is taken over anew, with back-off; if another process has it (Deposed), or its
-history cannot be served, `give_up` is told, and the process ends.
+history cannot be served, `give_up` is told, and the process ends. Claims are renewed as often as the log wants it.
 """
 
 import asyncio
@@ -12,17 +12,14 @@ import structlog
 from kio.schema.errors import ErrorCode
 from tenacity import AsyncRetrying, RetryCallState, retry_if_exception_type, wait_exponential_jitter
 
-from coordinator.clock import Clock
 from coordinator.group.commands import AnyRequest, Heartbeat
 from coordinator.group.decide import failed
 from coordinator.group.offsets import OffsetsChange
-from coordinator.group.settings import GroupSettings
-from coordinator.offsets.base import OffsetStore
-from coordinator.ownership import Ownership, take_over
+from coordinator.ownership import Owner, Ownership, take_over
 from coordinator.partition import ReplyTo, Ticket, loading_reply
 from coordinator.service import CommittedOffset, ListedGroup
 from events.ids import GroupId
-from events.log.base import Deposed, EventLog, LogError, LogUnavailable
+from events.log.base import Deposed, LogError, LogUnavailable
 from events.partitioner import partition_for
 from events.records import EventsError
 
@@ -32,28 +29,14 @@ log = structlog.get_logger(__name__)
 class Runtime:
     """`give_up` is called when the process cannot go on; the caller ends it with the error's message."""
 
-    def __init__(
-        self,
-        event_log: EventLog,
-        offsets: OffsetStore,
-        *,
-        settings: GroupSettings,
-        effective_settings: Mapping[str, str],
-        owner: str,
-        version: str,
-        clock: Clock,
-        give_up: Callable[[Exception], None],
-    ) -> None:
-        self._log = event_log
-        self._offsets = offsets
-        self._settings = settings
-        self._effective_settings = dict(effective_settings)
+    def __init__(self, owner: Owner, *, give_up: Callable[[Exception], None]) -> None:
         self._owner = owner
-        self._version = version
-        self._clock = clock
+        self._log = owner.event_log
+        self._offsets = owner.offsets
         self._give_up = give_up
         self._owned: dict[int, Ownership] = {}
         self._retaking: dict[int, asyncio.Task[None]] = {}
+        self._renewing: asyncio.Task[None] | None = None
         self._stopping = False
 
     # ---- ownership -----------------------------------------------------------------------------------
@@ -63,13 +46,16 @@ class Runtime:
         for number in range(self._log.partitions):
             self._owned[number] = await self._take_over(number)
         await self._finish_deletions()
+        if self._log.claim_renewal_ms is not None:
+            self._renewing = asyncio.create_task(self._renew(self._log.claim_renewal_ms), name="renew-claims")
 
     async def stop(self) -> None:
         """Give everything up in good order; parked requests are answered NOT_COORDINATOR and come back elsewhere."""
         self._stopping = True
-        for task in self._retaking.values():
+        tasks = [*self._retaking.values(), *([self._renewing] if self._renewing else [])]
+        for task in tasks:
             task.cancel()
-        await asyncio.gather(*self._retaking.values(), return_exceptions=True)
+        await asyncio.gather(*tasks, return_exceptions=True)
         for number, ownership in self._owned.items():
             ownership.partition.close(ErrorCode.not_coordinator)
             try:
@@ -84,17 +70,13 @@ class Runtime:
         return len(self._owned) == self._log.partitions and not self._stopping
 
     async def _take_over(self, number: int) -> Ownership:
-        return await take_over(
-            self._log,
-            number,
-            offsets=self._offsets,
-            settings=self._settings,
-            effective_settings=self._effective_settings,
-            owner=self._owner,
-            version=self._version,
-            clock=self._clock,
-            lost=lambda error: self._lost(number, error),
-        )
+        return await take_over(self._owner, number, lost=lambda error: self._lost(number, error))
+
+    async def _renew(self, every_ms: int) -> None:
+        while True:
+            await asyncio.sleep(every_ms / 1000)
+            for ownership in self._owned.values():
+                ownership.renew()
 
     def _lost(self, number: int, error: LogError) -> None:
         ownership = self._owned.pop(number)

@@ -22,6 +22,7 @@ from coordinator.logs import configure_logs
 from coordinator.metrics import REGISTRY, ServerMetrics
 from coordinator.metrics_endpoint import MetricsEndpoint
 from coordinator.offsets.open import offset_store_for
+from coordinator.ownership import Owner
 from coordinator.runtime import Runtime
 from coordinator.server import Server, ServerSettings
 from coordinator.service import Cancel, Service
@@ -79,17 +80,19 @@ async def _start(settings: Settings, stack: AsyncExitStack, *, lost: Callable[[E
     cluster = _cluster(settings)
     await event_log.open()
     stack.push_async_callback(event_log.close)
+    for warning in event_log.warnings:
+        log.warning("the event log's guarantee is weakened", reason=warning)
     offsets = offset_store_for(event_log, settings.log, replication=settings.log_replication)
-    runtime = Runtime(
-        event_log,
-        offsets,
+    owner = Owner(
+        name=f"{socket.gethostname()}:{os.getpid()}",
+        version=version("muster"),
+        event_log=event_log,
+        offsets=offsets,
         settings=settings.group_settings(),
         effective_settings=settings.effective_group_settings(),
-        owner=f"{socket.gethostname()}:{os.getpid()}",
-        version=version("muster"),
         clock=clock,
-        give_up=lost,
     )
+    runtime = Runtime(owner, give_up=lost)
     service = _service(runtime, cluster, clock)
     metrics = ServerMetrics(APIS)
     server = Server(settings=_server_settings(settings), service=service, apis=APIS, metrics=metrics)

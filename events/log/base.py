@@ -78,6 +78,16 @@ class EventLog(Protocol):
     @property
     def partitions(self) -> int: ...
 
+    @property
+    def warnings(self) -> Sequence[str]:
+        """What was found at opening that weakens the guarantee, in words for the operator."""
+        ...
+
+    @property
+    def claim_renewal_ms(self) -> int | None:
+        """How often an owner must claim anew, lest its fence be forgotten; None: a claim stands for ever."""
+        ...
+
     async def open(self) -> None:
         """Connect, make the log if it is missing and may be made, check its settings. Raises LogError."""
         ...

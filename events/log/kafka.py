@@ -78,12 +78,11 @@ class KafkaEventLog:
 
     @property
     def warnings(self) -> Sequence[str]:
-        """What was found at opening that weakens the guarantee, in words for the operator."""
         return self._guarantees.warnings if self._guarantees else ()
 
     @property
     def claim_renewal_ms(self) -> int | None:
-        """How often an owner must claim its partition anew, lest the brokers forget its fence; None: not known."""
+        """None too when the brokers do not tell."""
         return self._guarantees.claim_renewal_ms if self._guarantees else None
 
     async def open(self) -> None:

@@ -48,9 +48,11 @@ class MemoryEventLog:
         storage: MemoryStorage | None = None,
         *,
         batch_bytes_max: int = BATCH_BYTES_MAX,
+        claim_renewal_ms: int | None = None,
         wall_ms: Callable[[], int] = wall_clock_ms,
     ) -> None:
         self.storage = MemoryStorage() if storage is None else storage
+        self.claim_renewal_ms = claim_renewal_ms
         self._batch_bytes_max = batch_bytes_max
         self._wall_ms = wall_ms
         self._is_open = False
@@ -83,6 +85,10 @@ class MemoryEventLog:
     @property
     def partitions(self) -> int:
         return len(self.storage.records)
+
+    @property
+    def warnings(self) -> Sequence[str]:
+        return ()
 
     async def open(self) -> None:
         self._is_open = True

@@ -72,6 +72,15 @@ class SqliteEventLog:
         return self.meta.partitions
 
     @property
+    def warnings(self) -> Sequence[str]:
+        return ()
+
+    @property
+    def claim_renewal_ms(self) -> int | None:
+        """Epochs stand in the file."""
+        return None
+
+    @property
     def meta(self) -> Meta:
         """What the file says of itself. Raises LogUnavailable before `open`."""
         if self._meta is None:

@@ -31,6 +31,7 @@ from coordinator.group.outcomes import (
 )
 from coordinator.group.settings import GroupSettings
 from coordinator.offsets.memory import MemoryOffsetStore
+from coordinator.ownership import Owner
 from coordinator.runtime import Runtime
 from events.ids import GroupId, GroupInstanceId, MemberId
 from events.log.memory import MemoryEventLog, MemoryStorage
@@ -57,23 +58,24 @@ class SimulatedProcess:
         offsets: MemoryOffsetStore | None = None,
         settings: GroupSettings = SETTINGS,
         batch_bytes_max: int | None = None,
+        claim_renewal_ms: int | None = None,
     ) -> None:
         self.clock = VirtualClock()
         limit = {} if batch_bytes_max is None else {"batch_bytes_max": batch_bytes_max}
-        self.log = MemoryEventLog(storage, wall_ms=self.clock.wall_ms, **limit)
+        self.log = MemoryEventLog(storage, wall_ms=self.clock.wall_ms, claim_renewal_ms=claim_renewal_ms, **limit)
         self.offsets = MemoryOffsetStore() if offsets is None else offsets
         self.lost: list[Exception] = []
         self.group_id = GROUP
-        self.runtime = Runtime(
-            self.log,
-            self.offsets,
+        owner = Owner(
+            name="simulated:1",
+            version="test",
+            event_log=self.log,
+            offsets=self.offsets,
             settings=settings,
             effective_settings={"group.max.size": str(settings.max_size)},
-            owner="simulated:1",
-            version="test",
             clock=self.clock,
-            give_up=self.lost.append,
         )
+        self.runtime = Runtime(owner, give_up=self.lost.append)
 
     async def start(self) -> "SimulatedProcess":
         await self.log.open()
