@@ -15,7 +15,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
     pretty_exceptions_enable=False,
 )
-app.command("serve")(coordinator_cli.serve)
+app.command("serve", epilog=coordinator_cli.CONFIG_HELP)(coordinator_cli.serve)
 app.add_typer(replay_cli.app, name="replay")
 app.add_typer(fleet_cli.app, name="fleet")
 

@@ -20,9 +20,10 @@ def _help(field: str) -> str:
     return f"{info.description}{shown}"
 
 
-def _config_help() -> str:
-    lines = [f"`{name}`: {_help(field)}" for name, field in KAFKA_SETTINGS.items()]
-    return "A setting by Kafka's name, NAME=VALUE; may be given several times.\n\n" + "\n\n".join(lines)
+CONFIG_HELP = "\n\n".join(
+    ["Settings that --config takes:", *(f"- `{name}`: {_help(field)}" for name, field in KAFKA_SETTINGS.items())]
+)
+"""What stands below the options; each paragraph is a line to typer."""
 
 
 def serve(
@@ -30,7 +31,12 @@ def serve(
     advertise: Annotated[str | None, typer.Option(metavar="HOST:PORT", help=_help("advertise"))] = None,
     log: Annotated[str | None, typer.Option(metavar="URL", help=_help("log"))] = None,
     topic: Annotated[list[str] | None, typer.Option(metavar="NAME:PARTITIONS", help=_help("topic"))] = None,
-    config: Annotated[list[str] | None, typer.Option(metavar="NAME=VALUE", help=_config_help())] = None,
+    config: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAME=VALUE", help="A setting by Kafka's name, of those below; may be given several times."
+        ),
+    ] = None,
     config_file: Annotated[
         Path | None, typer.Option(metavar="FILE", help="A TOML file: these options, and Kafka's in a table [config].")
     ] = None,

@@ -1,20 +1,76 @@
-"""What the server counts, for Prometheus.
+"""What the process counts, for Prometheus.
 
-Counting is done with plain integers, since it happens with every request; the Prometheus form is made when somebody
-asks for it. The library's own counters take a lock and look up labels each time.
+With every request plain integers are counted, and the Prometheus form is made when somebody asks for it: the library's
+own counters take a lock and look up labels each time. What comes with appends and rebalances alone uses the library's.
 """
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
-from prometheus_client import CollectorRegistry
+import msgspec
+from prometheus_client import CollectorRegistry, Histogram
+from prometheus_client import Counter as PrometheusCounter
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 from coordinator.wire.api import Api, Fault
+from events.events import AnyEvent, RebalanceStarted, StaticMemberReplaced
 
 REGISTRY = CollectorRegistry()
 """What the process tells Prometheus. Whoever puts the process together registers collectors here."""
+
+
+APPEND_SECONDS = Histogram(
+    "muster_append_seconds",
+    "From handing events to the event log until they are durable",
+    buckets=(0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 5, 30),
+    registry=REGISTRY,
+)
+TRANSITIONS_APPENDED = PrometheusCounter("muster_transitions_appended", "Transitions made durable", registry=REGISTRY)
+REBALANCES = PrometheusCounter("muster_rebalances", "Rebalances started", ["cause"], registry=REGISTRY)
+STATIC_RESTARTS = PrometheusCounter(
+    "muster_static_restarts", "Static members that came back under a new member id", registry=REGISTRY
+)
+
+
+def count_durable(events: Iterable[AnyEvent]) -> None:
+    """Events that a group has just made durable."""
+    for event in events:
+        if isinstance(event, RebalanceStarted):
+            REBALANCES.labels(event.why.cause.value).inc()
+        elif isinstance(event, StaticMemberReplaced):
+            STATIC_RESTARTS.inc()
+
+
+class GroupFigures(msgspec.Struct, frozen=True, kw_only=True):
+    """How much a process coordinates at the moment."""
+
+    groups: Mapping[str, int]
+    """By state."""
+    members: int
+    quarantined: int
+    partitions: int
+
+
+class GroupMetrics(Collector):
+    """Asks for the figures when it is asked itself, in another thread than that of the groups."""
+
+    def __init__(self, figures: Callable[[], GroupFigures]) -> None:
+        self._figures = figures
+
+    def collect(self) -> Iterable[Metric]:
+        """All figures as Prometheus wants them."""
+        figures = self._figures()
+        groups = GaugeMetricFamily("muster_groups", "Groups with a record in the event log", labels=("state",))
+        for state, count in figures.groups.items():
+            groups.add_metric((state,), count)
+        yield groups
+        for name, text, count in (
+            ("muster_members", "Members of all groups, absent static ones too", figures.members),
+            ("muster_quarantined_groups", "Groups not served, since a record cannot be read", figures.quarantined),
+            ("muster_partitions", "Partitions of the event log that are served", figures.partitions),
+        ):
+            yield GaugeMetricFamily(name, text, value=count)
 
 
 class ServerMetrics(Collector):

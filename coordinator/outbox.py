@@ -18,6 +18,7 @@ from typing import Protocol
 import msgspec
 
 from coordinator.group.offsets import OffsetsChange
+from coordinator.metrics import APPEND_SECONDS, TRANSITIONS_APPENDED
 from coordinator.offsets.base import OffsetStore
 from events.log.base import AppendRefused, LogError, LogWriter
 from events.records import Transition
@@ -98,7 +99,9 @@ class Outbox:
         with_events = [unit for unit in units if unit.transition]
         verdicts: dict[int, AppendRefused | None] = {}
         if with_events:
-            answers = await self._writer.append([unit.transition for unit in with_events])
+            with APPEND_SECONDS.time():
+                answers = await self._writer.append([unit.transition for unit in with_events])
+            TRANSITIONS_APPENDED.inc(answers.count(None))
             verdicts = {id(unit): answer for unit, answer in zip(with_events, answers, strict=True)}
         stored = [unit for unit in units if verdicts.get(id(unit)) is None]
         changes = [change for unit in stored for change in unit.offsets]

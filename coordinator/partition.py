@@ -11,7 +11,7 @@ Nothing here awaits: between reading a group and changing it no other code runs.
 """
 
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 
 import msgspec
 import structlog
@@ -37,6 +37,7 @@ from coordinator.group.soft import Session, Soft
 from coordinator.group.takeover import give_up, rearm_sessions, resume
 from coordinator.group.timers import due
 from coordinator.group.turn import Moment
+from coordinator.metrics import count_durable
 from coordinator.outbox import Outbox, Unit
 from events.codec import records_of
 from events.events import CoordinatorPaused
@@ -138,9 +139,14 @@ class Partition:
         else:
             self._enqueue(self._slot(command.group_id), command)
 
-    def groups(self) -> Iterable[Group]:
+    def groups(self) -> Sequence[Group]:
         """The durable groups."""
-        return (slot.group for slot in self._slots.values() if slot.group is not None)
+        return [slot.group for slot in list(self._slots.values()) if slot.group is not None]
+
+    @property
+    def quarantined(self) -> int:
+        """How many groups are not served."""
+        return len(self._quarantined)
 
     def group_ids(self) -> Iterable[GroupId]:
         """All groups there are, quarantined ones too."""
@@ -251,6 +257,7 @@ class Partition:
             slot.version += 1
             self._schedule(slot)
         for decision in decisions:
+            count_durable(decision.events)
             self._release(decision.replies)
 
     def _refused(self, slot: Slot, commands: list[AnyCommand], refused: AppendRefused) -> None:

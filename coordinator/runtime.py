@@ -6,6 +6,7 @@ history cannot be served, `give_up` is told, and the process ends. Claims are re
 """
 
 import asyncio
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 
 import structlog
@@ -15,6 +16,7 @@ from tenacity import AsyncRetrying, RetryCallState, retry_if_exception_type, wai
 from coordinator.group.commands import AnyRequest, Heartbeat
 from coordinator.group.decide import failed
 from coordinator.group.offsets import OffsetsChange
+from coordinator.metrics import GroupFigures
 from coordinator.ownership import Owner, Ownership, take_over
 from coordinator.partition import ReplyTo, Ticket, loading_reply
 from coordinator.service import CommittedOffset, ListedGroup
@@ -22,6 +24,7 @@ from events.ids import GroupId
 from events.log.base import Deposed, LogError, LogUnavailable
 from events.partitioner import partition_for
 from events.records import EventsError
+from events.state import GroupState
 
 log = structlog.get_logger(__name__)
 
@@ -63,6 +66,18 @@ class Runtime:
             except LogError as error:
                 log.warning("could not say goodbye in the event log", partition=number, error=str(error))
         self._owned.clear()
+
+    def figures(self) -> GroupFigures:
+        """For the metrics: asked for in another thread, so that each collection is copied before it is gone through."""
+        states = Counter({state.value: 0 for state in GroupState})
+        members = quarantined = 0
+        owned = list(self._owned.values())
+        for ownership in owned:
+            groups = ownership.partition.groups()
+            states.update(group.image.state.value for group in groups)
+            members += sum(len(group.members) for group in groups)
+            quarantined += ownership.partition.quarantined
+        return GroupFigures(groups=states, members=members, quarantined=quarantined, partitions=len(owned))
 
     @property
     def ready(self) -> bool:

@@ -19,7 +19,7 @@ import structlog
 from coordinator.clock import SystemClock
 from coordinator.cluster import BadTopic, Cluster, new_cluster
 from coordinator.logs import configure_logs
-from coordinator.metrics import REGISTRY, ServerMetrics
+from coordinator.metrics import REGISTRY, GroupMetrics, ServerMetrics
 from coordinator.metrics_endpoint import MetricsEndpoint
 from coordinator.offsets.open import offset_store_for
 from coordinator.ownership import Owner
@@ -166,8 +166,9 @@ def _advertise(service: Service, server: Server, settings: Settings) -> None:
 
 
 def _open_side_door(address: str, metrics: ServerMetrics, runtime: Runtime, stack: AsyncExitStack) -> None:
-    REGISTRY.register(metrics)
-    stack.callback(REGISTRY.unregister, metrics)
+    for collector in (metrics, GroupMetrics(runtime.figures)):
+        REGISTRY.register(collector)
+        stack.callback(REGISTRY.unregister, collector)
     at = Address(address)
     try:
         endpoint = MetricsEndpoint(at.host, at.port, REGISTRY, lambda: runtime.ready)

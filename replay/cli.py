@@ -77,7 +77,8 @@ def groups_command(log: LogOption = DEFAULT_LOG, form: FormatOption = Format.TAB
 
     \b
     Example:
-      muster replay groups --log sqlite:///muster.db
+
+        muster replay groups --log sqlite:///muster.db
     """
     _print(_overview(log), form)
 
@@ -88,8 +89,9 @@ def history_command(group: GroupArgument, log: LogOption = DEFAULT_LOG, form: Fo
 
     \b
     Examples:
-      muster replay history orders
-      muster replay history orders --format jsonl | jq -r 'select(.cause == "session-expired") | .member_id'
+
+        muster replay history orders
+        muster replay history orders --format jsonl | jq -r 'select(.cause == "session-expired") | .member_id'
     """
     _print(story(_history(log, group)), form)
 
@@ -110,9 +112,10 @@ def why_command(
 
     \b
     Examples:
-      muster replay why orders
-      muster replay why orders --generation 8
-      muster replay why orders --all --format jsonl | jq -r .headline
+
+        muster replay why orders
+        muster replay why orders --generation 8
+        muster replay why orders --all --format jsonl | jq -r .headline
     """
     if (generation is not None) + last + everything > 1:
         _fail("only one of --generation, --last and --all can be given", CANNOT_READ)
@@ -134,9 +137,10 @@ def state_command(
 
     \b
     Examples:
-      muster replay state orders --at 2026-11-21T02:14:07Z
-      muster replay state orders --at 02:14:07
-      muster replay state orders --at 17
+
+        muster replay state orders --at 2026-11-21T02:14:07Z
+        muster replay state orders --at 02:14:07
+        muster replay state orders --at 17
     """
     history = _history(log, group)
     moment = read_at(at, history)

@@ -85,17 +85,22 @@ class MusterProcess:
         """Ask it to stop in good order, and wait for its exit code. Raises `MusterEnded` when it goes on."""
         assert self._leash is not None
         signal_group(self._leash, signal.SIGTERM)
-        try:
-            return self._leash.wait(timeout=ENDS_WITHIN_S)
-        except subprocess.TimeoutExpired:
-            raise MusterEnded(f"it did not stop within {ENDS_WITHIN_S} s\n{self._tail()}") from None
-        finally:
-            self._let_go()
+        return self.wait()
 
     def kill(self) -> None:
         """End it as `kill -9` does, and wait until it is gone."""
         assert self._leash is not None
         self._let_go()
+
+    def wait(self) -> int:
+        """Its exit code, once it has ended by itself. Raises `MusterEnded` when it goes on."""
+        assert self._leash is not None
+        try:
+            return self._leash.wait(timeout=ENDS_WITHIN_S)
+        except subprocess.TimeoutExpired:
+            raise MusterEnded(f"it goes on after {ENDS_WITHIN_S} s\n{self._tail()}") from None
+        finally:
+            self._let_go()
 
     def restart(self) -> None:
         """Stop it in good order, and start it again on the same log at the same address."""

@@ -44,8 +44,9 @@ def build_command(
 
     \b
     Example:
-      muster fleet build --log sqlite:///muster.db --to fleet
-      duckdb -c "select cause, count(*) from 'fleet/rebalances/*.parquet' group by all order by 2 desc"
+
+        muster fleet build --log sqlite:///muster.db --to fleet
+        duckdb -c "select cause, count(*) from 'fleet/rebalances/*.parquet' group by all order by 2 desc"
     """
     _check_needs()
     with tempfile.TemporaryDirectory(prefix="muster-fleet-") as directory:

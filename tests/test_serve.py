@@ -1,0 +1,171 @@
+"""`muster serve` as a process: what it says of things it cannot use, its side door, and how it ends."""
+
+import asyncio
+import socket
+import sqlite3
+import subprocess
+import sys
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from coordinator.settings import KAFKA_SETTINGS, Settings
+from tests.brokers.broker import HOST
+from tests.clients.consumers import Confluent
+from tests.clients.probe import described
+from tests.muster_process import MusterProcess, running_muster, sqlite_log
+from tests.replay import written
+
+ENDS_WITHIN_S = 60
+LOADING = 14
+
+
+def muster(*arguments: str, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
+    """The command, run to its end."""
+    command = [sys.executable, "-m", "muster", *arguments]
+    return subprocess.run(command, capture_output=True, text=True, timeout=ENDS_WITHIN_S, cwd=cwd, check=False)
+
+
+def refused(*arguments: str) -> str:
+    """The one line with which `muster serve` refuses to start."""
+    done = muster("serve", "--listen", f"{HOST}:0", *arguments)
+    lines = [line for line in done.stderr.splitlines() if line.startswith("muster: ")]
+    assert (done.returncode, done.stdout, len(lines)) == (2, "", 1), done.stderr
+    assert "Traceback" not in done.stderr
+    return lines[0]
+
+
+@pytest.fixture
+def serving(tmp_path: Path) -> Iterator[MusterProcess]:
+    """A coordinator with a side door, on a log in a file."""
+    with running_muster(log=sqlite_log(tmp_path), topics=["orders:1"], options=["--metrics", f"{HOST}:0"]) as running:
+        yield running
+
+
+@pytest.mark.parametrize(
+    ("arguments", "parts"),
+    [
+        (["--config", "group.max.sise=10"], ["group.max.sise", "did you mean group.max.size?"]),
+        (["--config", "group.max.size=many"], ["group.max.size=many", "integer"]),
+        (["--config", "group.max.size"], ["NAME=VALUE"]),
+        (["--topic", "orders:none"], ["orders:none", "NAME:PARTITIONS"]),
+        (["--metrics", "9100"], ["--metrics=9100", "HOST:PORT"]),
+        (["--log", "postgres://db"], ["postgres://db", "sqlite:///", "kafka://"]),
+        (["--log", "sqlite://muster.db"], ["sqlite://muster.db", "three slashes"]),
+        (["--log", "sqlite:////no/such/directory/muster.db"], ["/no/such/directory/muster.db"]),
+        (["--log", "memory:", "--config-file", "missing.toml"], ["missing.toml"]),
+    ],
+)
+def test_what_cannot_be_used_is_named(arguments: list[str], parts: list[str]) -> None:
+    """One line with the thing and the way out; exit code 2."""
+    line = refused(*arguments)
+    assert [part for part in parts if part not in line] == [], line
+
+
+def test_a_wrong_flag_is_named() -> None:
+    """By typer, with the exit code of a wrong use and no traceback."""
+    done = muster("serve", "--lissen", f"{HOST}:0")
+    assert done.returncode == 2
+    assert "--lissen" in done.stderr
+    assert "--listen" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_a_port_that_is_taken_is_named(tmp_path: Path) -> None:
+    """And the log stays with whoever has it: the address comes first."""
+    with socket.create_server((HOST, 0)) as taken:
+        address = f"{HOST}:{taken.getsockname()[1]}"
+        done = muster("serve", "--listen", address, "--log", sqlite_log(tmp_path))
+        assert done.returncode == 2
+        assert f"--listen {address}" in done.stderr
+        assert "in use" in done.stderr
+        assert f"--metrics {address}" in refused("--log", "memory:", "--metrics", address)
+
+
+def test_a_log_of_a_newer_version_is_refused(tmp_path: Path) -> None:
+    """Rather than read in part."""
+    url = asyncio.run(written.sqlite_log(tmp_path / "muster.db"))
+    with closing(sqlite3.connect(tmp_path / "muster.db", isolation_level=None)) as connection:
+        connection.execute("UPDATE meta SET value = 99 WHERE name = 'format_level'")
+    line = refused("--log", url)
+    assert "99" in line
+    assert "newer" in line
+
+
+def test_a_file_that_is_no_log_is_refused(tmp_path: Path) -> None:
+    """And left as it is."""
+    (tmp_path / "muster.db").write_bytes(b"notes, not a database" * 100)
+    assert str(tmp_path / "muster.db") in refused("--log", sqlite_log(tmp_path))
+    assert (tmp_path / "muster.db").read_bytes().startswith(b"notes")
+
+
+def test_a_second_process_on_one_file_is_refused(serving: MusterProcess, tmp_path: Path) -> None:
+    """The first one serves on."""
+    assert "muster.db" in refused("--log", sqlite_log(tmp_path))
+    assert described(serving.bootstrap, "nobody")["error_code"] != LOADING
+
+
+def test_a_group_with_a_broken_record_is_quarantined(tmp_path: Path) -> None:
+    """It is named with file, partition and offset; another group of the same partition is served."""
+    told, partition = written.script("orders").created(), written.script("orders").partition
+    neighbour = next(
+        script for n in range(100) if (script := written.script(f"neighbour-{n}")).partition == partition
+    ).created()
+    url = asyncio.run(written.sqlite_log(tmp_path / "muster.db", told, neighbour))
+    with closing(sqlite3.connect(tmp_path / "muster.db", isolation_level=None)) as connection:
+        connection.execute("UPDATE records SET value = x'00' WHERE partition = ? AND offset = 0", (partition,))
+    with running_muster(log=url, options=["--metrics", f"{HOST}:0"]) as running:
+        (event,) = running.events("group quarantined: a record of it cannot be read")
+        assert (event["group_id"], event["log"]) == ("orders", str(tmp_path / "muster.db"))
+        assert (event["partition"], event["offset"]) == (partition, 0)
+        assert described(running.bootstrap, "orders")["error_code"] == LOADING
+        assert described(running.bootstrap, neighbour.group_id)["group_state"] == "Empty"
+        assert "muster_quarantined_groups 1.0" in asked(running, "/metrics")
+
+
+def asked(running: MusterProcess, path: str) -> str:
+    """What the side door answers."""
+    with urllib.request.urlopen(f"http://{running.wait_for_event('metrics')['listen']}{path}", timeout=30) as answer:
+        text: str = answer.read().decode()
+    return text
+
+
+def test_the_side_door(serving: MusterProcess) -> None:
+    """Counters for Prometheus, and whether it lives and serves."""
+    assert asked(serving, "/healthz") == "ok\n"
+    assert asked(serving, "/readyz") == "ready\n"
+    described(serving.bootstrap, "nobody")
+    lines = asked(serving, "/metrics").splitlines()
+    assert 'muster_requests_total{api="DescribeGroups",version="5"} 1.0' in lines
+    assert "muster_partitions 8.0" in lines
+    with pytest.raises(urllib.error.HTTPError, match="404"):
+        asked(serving, "/")
+
+
+def test_it_ends_in_good_order(serving: MusterProcess) -> None:
+    """On SIGTERM, with exit code 0; the next one finds that in the log."""
+    assert serving.stop() == 0
+    assert "asked to" in serving.output
+
+
+def test_who_is_deposed_ends(serving: MusterProcess, tmp_path: Path) -> None:
+    """Another owner in the file: as soon as it has something to write it says so, and ends with exit code 1."""
+    with closing(sqlite3.connect(tmp_path / "muster.db", isolation_level=None)) as connection:
+        connection.execute("UPDATE owners SET epoch = epoch + 1")
+    consumer = Confluent(serving.bootstrap, "orders", "orders").start()
+    assert serving.wait() == 1
+    consumer.end()
+    assert "deposed" in serving.output.splitlines()[-1]
+
+
+def test_help_documents_every_option() -> None:
+    """Each option has a sentence, and each setting that --config takes is named."""
+    printed = " ".join(muster("serve", "--help").stdout.replace("│", " ").split())
+    for name in Settings.model_fields.keys() - set(KAFKA_SETTINGS.values()):
+        assert f"--{name.replace('_', '-')}" in printed
+    for name in KAFKA_SETTINGS:
+        assert name in printed
