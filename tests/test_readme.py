@@ -1,0 +1,86 @@
+"""The README's commands, run as they stand there, in an empty directory and in their order.
+
+What belongs elsewhere: `make demo` has tests of its own, `make test` runs this one, and `pip install` takes what is
+published. A command that is neither run here nor named here as one of those fails the test.
+"""
+
+import re
+import shlex
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from coordinator.settings import load_settings
+from tests.clients.consumers import Confluent
+from tests.clients.probe import until
+from tests.muster_process import MusterProcess
+
+README = (Path(__file__).parents[1] / "README.md").read_text(encoding="utf-8")
+COMMANDS = re.findall(r"^\$ (.+)$", README, re.MULTILINE)
+ELSEWHERE = {"make demo", "make test", "pip install muster"}
+MAKEFILE = (Path(__file__).parents[1] / "Makefile").read_text(encoding="utf-8")
+ENDS_WITHIN_S = 240
+
+
+def arguments_of(command: str) -> list[str]:
+    """Of a `muster` command."""
+    name, *arguments = shlex.split(command)
+    assert name == "muster", command
+    return arguments
+
+
+@pytest.mark.spark
+@pytest.mark.clients
+def test_the_commands_of_the_readme(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A consumer joins, outlives `kill -9` of the coordinator, and each further command tells of its group."""
+    monkeypatch.chdir(tmp_path)
+    serve, *asking = [command for command in COMMANDS if command not in ELSEWHERE]
+    command, *arguments = arguments_of(serve)
+    assert command == "serve"
+    listen = arguments.index("--listen")
+    del arguments[listen : listen + 2]  # the one thing that cannot stay: the port may be taken
+    muster = MusterProcess(*arguments, output=tmp_path / "output")
+    muster.start()
+    try:
+        consumer = Confluent(muster.bootstrap, "orders", "orders").start()
+        until(lambda: len(consumer.assigned) == 12, lambda: consumer.error)
+        muster.kill()
+        muster.start()
+        consumer.commit(0, 42)
+        for line in asking:
+            asked = [sys.executable, "-m", "muster", *arguments_of(line)]
+            done = subprocess.run(asked, capture_output=True, text=True, timeout=ENDS_WITHIN_S, check=False)
+            assert (done.returncode, "Traceback" in done.stderr) == (0, False), (line, done.stderr)
+            assert "orders" in done.stdout or (tmp_path / "fleet" / "rebalances").is_dir(), (line, done.stdout)
+        assert consumer.assignments == 1, "the restart was a rebalance"
+        consumer.close()
+    finally:
+        muster.end()
+
+
+def test_the_settings_file_of_the_readme(tmp_path: Path) -> None:
+    """It is taken as it stands."""
+    (text,) = re.findall(r"```toml\n(.+?)```", README, re.DOTALL)
+    file = tmp_path / "muster.toml"
+    file.write_text(text, encoding="utf-8")
+    settings = load_settings({}, [], file)
+    told = tomllib.loads(text)
+    assert (settings.listen, settings.topic) == (told["listen"], told["topic"])
+    assert settings.group_max_size == told["config"]["group.max.size"]
+
+
+def test_targets_and_files_that_the_readme_names_are_there() -> None:
+    """`make` targets, pictures, pages, folders, options."""
+    root = Path(__file__).parents[1]
+    for target in re.findall(r"`make (\w+)", README):
+        assert re.search(rf"^{target}:", MAKEFILE, re.MULTILINE), target
+    for path in re.findall(r"\]\(([\w./-]+)\)", README) + re.findall(r"^\| `([\w/]+/)`", README, re.MULTILINE):
+        assert (root / path).exists(), path
+    done = subprocess.run(
+        [sys.executable, "-m", "muster", "serve", "--help"], capture_output=True, text=True, timeout=60, check=True
+    )
+    for option in re.findall(r"`(--[a-z-]+)", README):
+        assert option in done.stdout, option
