@@ -1,28 +1,34 @@
 """`python -m demo [--kafka] [--keep DIR] [--record FILE]`. A skin: options, set-up, and the exit code.
 
-Exit codes: 0 the story went as told; 1 it did not, and what was seen instead is said; 2 it could not begin.
+Exit codes: 0 the story went as told; 1 it did not, and what was seen instead is said; 2 it could not begin; 130 it was
+interrupted.
 """
 
 import asyncio
+import fcntl
 import os
 import secrets
+import shutil
 import signal
-import tempfile
+import sys
 from contextlib import AsyncExitStack, ExitStack
 from pathlib import Path
 from typing import Annotated, Final
 
 import typer
 
+from demo.children import ROOT
 from demo.coordinator import Coordinator, Replay
-from demo.members import PARTITIONS, TOPIC, Members
+from demo.members import GROUP, PARTITIONS, TOPIC, Members
 from demo.scene import NotAsTold, Scene
 from demo.stage import Stage
 from demo.story import Story
 
+DIRECTORY: Final = ROOT / "build" / "demo"
 EVENT_TOPIC: Final = "__muster_events"
 NOT_AS_TOLD: Final = 1
 CANNOT_BEGIN: Final = 2
+INTERRUPTED: Final = 128 + signal.SIGINT
 
 
 class CannotBegin(Exception):
@@ -31,35 +37,63 @@ class CannotBegin(Exception):
 
 def main(
     kafka: Annotated[bool, typer.Option("--kafka", help="Keep the event log on a real Kafka broker.")] = False,
-    keep: Annotated[Path | None, typer.Option(metavar="DIR", help="Keep the event log and all output here.")] = None,
+    keep: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="Keep the event log and all output here, not in build/demo.")
+    ] = None,
     record: Annotated[Path | None, typer.Option(metavar="FILE", help="Make a picture of it, as SVG.")] = None,
 ) -> None:
     """Real consumers live through restarts, a crash and the death of their coordinator; then the log is asked why."""
+    # One way to be stopped; a shell has it ignored in what runs in its background, so the handler is set again.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    signal.signal(signal.SIGTERM, lambda *_: signal.raise_signal(signal.SIGINT))
     stage = Stage(record=record is not None)
     try:
         with ExitStack() as stack:
             directory = _directory(keep, stack)
-            log_url = _broker_log(stage, stack) if kafka else f"sqlite:///{directory / 'muster.db'}"
+            log_url = _broker_log(stage, stack) if kafka else f"sqlite:///{_as_typed(directory / 'muster.db')}"
             asyncio.run(_perform(stage, directory, log_url))
+        _go_on(stage, log_url, is_there=not kafka or _is_somebody_elses())
     except CannotBegin as error:
         stage.failure(f"The demo cannot begin: {error}")
         raise typer.Exit(CANNOT_BEGIN) from error
     except NotAsTold as error:
         stage.failure(str(error))
         raise typer.Exit(NOT_AS_TOLD) from error
-    except asyncio.CancelledError as error:
-        raise typer.Exit(128 + signal.SIGTERM) from error
+    except KeyboardInterrupt as error:
+        stage.failure("Interrupted; nothing is left running.")
+        raise typer.Exit(INTERRUPTED) from error
     if record is not None:
         stage.save_picture(record, title="make demo")
 
 
 def _directory(keep: Path | None, stack: ExitStack) -> Path:
-    if keep is None:
-        return Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="muster-demo-")))
-    keep.mkdir(parents=True, exist_ok=True)
-    if (keep / "muster.db").exists():
-        raise CannotBegin(f"{keep} has the event log of another run; name another directory")
-    return keep.resolve()
+    """Where the event log and all output go. The usual place is emptied first, any other must be fresh."""
+    directory = DIRECTORY if keep is None else keep.resolve()
+    try:
+        directory.parent.mkdir(parents=True, exist_ok=True)
+        if keep is None:
+            _lock(directory.with_suffix(".lock"), stack)
+            shutil.rmtree(directory, ignore_errors=True)
+        directory.mkdir(exist_ok=True)
+        if any(directory.iterdir()):
+            raise CannotBegin(f"{keep} is not empty; name another directory")
+    except OSError as error:
+        raise CannotBegin(f"{error.filename}: {error.strerror}") from error
+    return directory
+
+
+def _lock(path: Path, stack: ExitStack) -> None:
+    """Held as long as the stack; the system frees it when this process is gone."""
+    file = stack.enter_context(path.open("w"))
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError as error:
+        raise CannotBegin("another one is running here; --keep DIR gives this one a place of its own") from error
+
+
+def _as_typed(path: Path) -> Path:
+    """A path as it is typed in the checkout's folder."""
+    return path.relative_to(ROOT) if path.is_relative_to(ROOT) else path
 
 
 def _broker_log(stage: Stage, stack: ExitStack) -> str:
@@ -68,40 +102,54 @@ def _broker_log(stage: Stage, stack: ExitStack) -> str:
         from tests.brokers import NoBroker, running_broker  # noqa: PLC0415 -- its packages are installed for --kafka alone
     except ImportError as error:
         raise CannotBegin(f"{error.name} is missing; `make demo KAFKA=1` installs all that --kafka needs") from error
-    with stage.waiting("waiting until a Kafka broker has started"):
+    stage.note("A Kafka broker starts. The first time it is downloaded, some 60 MB.")
+    with stage.waiting("waiting until the broker answers"):
         try:
             broker = stack.enter_context(running_broker())
         except NoBroker as error:
             raise CannotBegin(str(error)) from error
-    stage.title("The event log is on a real broker.", broker.how)
-    somebody_elses = "MUSTER_TEST_BOOTSTRAP" in os.environ
-    topic = f"{EVENT_TOPIC}_{secrets.token_hex(3)}" if somebody_elses else EVENT_TOPIC
+    stage.note(f"The event log is on {broker.how}.")
+    topic = f"{EVENT_TOPIC}_{secrets.token_hex(3)}" if _is_somebody_elses() else EVENT_TOPIC
     return f"kafka://{broker.bootstrap}/{topic}"
+
+
+def _is_somebody_elses() -> bool:
+    """Whether the broker was there before, so that it is there afterwards."""
+    return "MUSTER_TEST_BOOTSTRAP" in os.environ
+
+
+def _go_on(stage: Stage, log_url: str, *, is_there: bool) -> None:
+    """Commands to go on with, as they are typed in the checkout's folder; each works as it stands."""
+    if not is_there:
+        stage.go_on("The broker is gone, and the log with it. To ask more, have it in a file:", "make demo")
+        return
+    muster = _as_typed(Path(sys.executable).with_name("muster"))
+    stage.go_on(
+        "The log is kept. Ask it more, or serve it again, to consumers of your own:",
+        f"{muster} replay history {GROUP} --log {log_url}",
+        f"{muster} replay state {GROUP} --at 20 --log {log_url}",
+        f"{muster} serve --topic {TOPIC}:{PARTITIONS} --log {log_url}",
+    )
 
 
 async def _perform(stage: Stage, directory: Path, log_url: str) -> None:
     """The story, with everybody in it; all of them are gone afterwards, however it ends."""
-    task = asyncio.current_task()
-    assert task is not None
-    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
     async with AsyncExitStack() as stack:
-        files = stack.enter_context(ExitStack())
         scene = Scene(stage.waiting)
         stack.push_async_callback(scene.close)
-        topic = f"{TOPIC}:{PARTITIONS}"
-        coordinator = Coordinator(scene, log_url=log_url, topic=topic, log_file=directory / "coordinator.log")
-        members = Members(scene, coordinator, directory, files)
+        coordinator = Coordinator(
+            scene, log_url=log_url, topic=f"{TOPIC}:{PARTITIONS}", log_file=directory / "coordinator.log"
+        )
+        members = Members(scene, coordinator, directory)
         story = Story(stage, scene, coordinator, members, Replay(log_url))
         try:
-            stage.title(
-                "Muster coordinates a consumer group of 4 members on 12 partitions.",
-                f"$ muster serve --topic {topic} --log {log_url}",
-            )
-            await coordinator.start()
             await story.tell()
         except NotAsTold as error:
             step = f"step {story.step}" if story.step else "the beginning"
-            said = f"{error.seen}\nThe coordinator said last:\n{coordinator.log_tail()}"
+            said = (
+                f"{error.seen}\nThe coordinator said last:\n{coordinator.log_tail()}\n"
+                f"What each process said is in {_as_typed(directory)}."
+            )
             raise NotAsTold(f"The story did not go as told, {step}: {error.expected}", said) from error
 
 

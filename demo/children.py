@@ -20,6 +20,8 @@ ROOT: Final = Path(__file__).resolve().parents[1]
 LEASH: Final = ROOT / "tests" / "brokers" / "leash.py"
 GONE_WITHIN_S: Final = 10.0
 
+LOG_TAIL_LINES: Final = 5
+
 TakeLine = Callable[[bytes], None]
 
 
@@ -91,3 +93,10 @@ async def start_child(
         start_new_session=True,
     )
     return Child(process, take_line, ended)
+
+
+def log_tail(file: Path) -> str:
+    """The end of what a child left in a file."""
+    if not file.exists():
+        return ""
+    return "\n".join(file.read_text(encoding="utf-8", errors="replace").splitlines()[-LOG_TAIL_LINES:])

@@ -13,17 +13,12 @@ from typing import Any, Final
 
 import msgspec
 
-from demo.children import ROOT, Child, child_environment, start_child
+from demo.children import ROOT, Child, child_environment, log_tail, start_child
 from demo.scene import NotAsTold, Scene
 
 HOST: Final = "127.0.0.1"
 STARTED_WITHIN_S: Final = 40.0
-LOG_TAIL_LINES: Final = 5
-
-SETTINGS: Final = (
-    "group.initial.rebalance.delay.ms=1000",  # the members start at about the same time
-    "group.min.session.timeout.ms=1000",  # or the story would wait 6 s for a dead member
-)
+INITIAL_DELAY: Final = "group.initial.rebalance.delay.ms=1000"  # the members start at about the same time
 
 
 class Coordinator:
@@ -36,19 +31,23 @@ class Coordinator:
         self._log_file = log_file
         self._child: Child | None = None
         self._serving = False
-        self.port = 0
+        self._port = 0
 
     @property
     def bootstrap(self) -> str:
-        return f"{HOST}:{self.port}"
+        return f"{HOST}:{self._port}"
+
+    @property
+    def command(self) -> list[str]:
+        """What is typed after `muster`."""
+        options = ("--topic", self._topic, "--log", self._log_url, "--config", INITIAL_DELAY)
+        return ["serve", "--listen", self.bootstrap, *options]
 
     async def start(self) -> None:
         """Start it and wait until it serves: on a free port the first time, on the same one ever after."""
         self._serving = False
-        settings = [part for setting in SETTINGS for part in ("--config", setting)]
-        command = ["serve", "--listen", self.bootstrap, "--log", self._log_url, "--topic", self._topic, *settings]
         child = await start_child(
-            ["-m", "muster", *command, "--log-format", "json"],
+            ["-m", "muster", *self.command, "--log-format", "json"],
             take_line=self._take_line,
             ended=self._scene.note,
             errors=None,
@@ -61,7 +60,7 @@ class Coordinator:
             within_s=STARTED_WITHIN_S,
         )
         if not self._serving:
-            raise NotAsTold("the coordinator should serve", f"it ended:\n{self.log_tail()}")
+            raise NotAsTold("the coordinator should serve", "it ended")
 
     async def kill(self) -> None:
         """kill -9."""
@@ -71,9 +70,7 @@ class Coordinator:
 
     def log_tail(self) -> str:
         """The end of what it said."""
-        if not self._log_file.exists():
-            return ""
-        return "\n".join(self._log_file.read_text(encoding="utf-8").splitlines()[-LOG_TAIL_LINES:])
+        return log_tail(self._log_file)
 
     def _take_line(self, line: bytes) -> None:
         with self._log_file.open("ab") as file:
@@ -83,7 +80,7 @@ class Coordinator:
         except msgspec.DecodeError:
             return
         if isinstance(entry, dict) and entry.get("event") == "serving":
-            self.port = int(str(entry["listen"]).rpartition(":")[2])
+            self._port = int(str(entry["listen"]).rpartition(":")[2])
             self._serving = True
             self._scene.note()
 
@@ -117,7 +114,11 @@ class Replay:
             cwd=ROOT,
             env=child_environment(**environment),
         )
-        output, errors = await process.communicate()
+        try:
+            output, errors = await process.communicate()
+        finally:
+            if process.returncode is None:
+                process.kill()
         if process.returncode:
             command = " ".join(["muster", *self.command(*arguments)])
             raise NotAsTold(f"`{command}` should answer", errors.decode().strip() or f"exit code {process.returncode}")

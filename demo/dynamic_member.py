@@ -15,7 +15,7 @@ from aiokafka.errors import KafkaError
 
 from demo.reports import COMMIT_EVERY_S, Assigned, CommitFailed, Committed, Retried, Revoked, tell
 
-SESSION_TIMEOUT_MS = 5_000
+SESSION_TIMEOUT_MS = 6_000
 HEARTBEAT_INTERVAL_MS = 300
 
 

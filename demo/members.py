@@ -6,12 +6,11 @@ the story is told. Only what a client library reported counts; the coordinator i
 
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from contextlib import ExitStack
 from pathlib import Path
 from signal import SIGKILL, SIGTERM
 from typing import Final
 
-from demo.children import Child, start_child
+from demo.children import Child, log_tail, start_child
 from demo.coordinator import Coordinator
 from demo.reports import Assigned, CommitFailed, Committed, Ended, Report, Retried, Revoked, decode_report
 from demo.scene import NotAsTold, Scene
@@ -98,11 +97,10 @@ class Mark:
 class Members:
     """The group's processes, by name; one that ended in the story is taken out."""
 
-    def __init__(self, scene: Scene, coordinator: Coordinator, directory: Path, files: ExitStack) -> None:
+    def __init__(self, scene: Scene, coordinator: Coordinator, directory: Path) -> None:
         self._scene = scene
         self._coordinator = coordinator
         self._directory = directory
-        self._files = files
         self._all: list[Member] = []
         scene.describe = lambda: "\n  ".join(map(str, self._all)) or "no member"
 
@@ -117,13 +115,13 @@ class Members:
         """Start a member; it joins on its own."""
         member = Member(name, static=static)
         program = "demo.static_member" if static else "demo.dynamic_member"
-        errors = self._files.enter_context((self._directory / f"{name}.log").open("ab"))
-        member.child = await start_child(
-            ["-m", program, self._coordinator.bootstrap, GROUP, TOPIC, name],
-            take_line=lambda line: self._take_line(member, line),
-            ended=self._scene.note,
-            errors=errors,
-        )
+        with self._log(name).open("ab") as errors:
+            member.child = await start_child(
+                ["-m", program, self._coordinator.bootstrap, GROUP, TOPIC, name],
+                take_line=lambda line: self._take_line(member, line),
+                ended=self._scene.note,
+                errors=errors,
+            )
         self._scene.add(member.child)
         self._all.append(member)
         return member
@@ -135,20 +133,17 @@ class Members:
     async def stop(self, member: Member) -> None:
         """Have it close in good order."""
         member.process.signal(SIGTERM)
-        await self._gone(member)
+        await self.gone(member)
         if member.process.exit_code:
             raise NotAsTold(f"{member.name} should stop in good order", str(member))
 
     async def kill(self, member: Member) -> None:
         """kill -9."""
         member.process.signal(SIGKILL)
-        await self._gone(member)
+        await self.gone(member)
 
-    async def fenced(self, member: Member) -> None:
-        """Wait until it has ended by itself."""
-        await self._gone(member)
-
-    async def _gone(self, member: Member) -> None:
+    async def gone(self, member: Member) -> None:
+        """Wait until it has ended; it is none of the group's processes any more."""
         await self._scene.until(f"{member.name} has ended", lambda: member.process.exit_code is not None)
         self._all.remove(member)
 
@@ -162,8 +157,23 @@ class Members:
             return all(member.partitions for member in self._all) and sorted(owned) == list(range(PARTITIONS))
 
         names = ", ".join(member.name for member in self._all)
-        await self._scene.until(f"{names} share {PARTITIONS} partitions", shared)
+        await self._scene.until(f"{names} share {PARTITIONS} partitions", lambda: shared() or bool(self._ended()))
+        self._all_run()
 
     async def until_proven(self, mark: Mark) -> None:
         """Wait until each has had a commit accepted that it sent after the moment."""
-        await self._scene.until("every member has committed, under its member id and generation", mark.proven)
+        await self._scene.until(
+            "every member has committed, under its member id and generation",
+            lambda: mark.proven() or bool(self._ended()),
+        )
+        self._all_run()
+
+    def _ended(self) -> list[Member]:
+        return [member for member in self._all if member.process.exit_code is not None]
+
+    def _all_run(self) -> None:
+        for member in self._ended():
+            raise NotAsTold(f"{member.name} should run on", f"{member}\n{log_tail(self._log(member.name))}")
+
+    def _log(self, name: str) -> Path:
+        return self._directory / f"{name}.log"

@@ -4,8 +4,8 @@ What belongs here: the children that are running, and the one way to wait for th
 """
 
 import asyncio
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from typing import Final
 
 from demo.children import Child
@@ -47,18 +47,14 @@ class Scene:
 
     async def until(self, what: str, holds: Callable[[], bool], *, within_s: float = WITHIN_S) -> None:
         """Wait until it holds. Raises NotAsTold with what is there instead."""
-        with self._waiting(f"waiting until {what}"), self._limit(what, within_s):
-            async with asyncio.timeout(within_s):
-                while not holds():
-                    self._noted.clear()
-                    await self._noted.wait()
-
-    @contextmanager
-    def _limit(self, what: str, within_s: float) -> Iterator[None]:
-        try:
-            yield
-        except TimeoutError:
-            raise NotAsTold(f"within {within_s:.0f} s it should be that {what}", self.describe()) from None
+        with self._waiting(f"waiting until {what}"):
+            try:
+                async with asyncio.timeout(within_s):
+                    while not holds():
+                        self._noted.clear()
+                        await self._noted.wait()
+            except TimeoutError:
+                raise NotAsTold(f"within {within_s:.0f} s it should be that {what}", self.describe()) from None
 
     async def close(self) -> None:
         """End every child that is still there."""

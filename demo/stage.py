@@ -8,6 +8,7 @@ who do not run it. The tape is shorter: it has `why` for one rebalance where the
 
 import io
 import re
+import textwrap
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -15,6 +16,7 @@ from typing import Final
 
 from rich.console import Console, RenderableType
 from rich.padding import Padding
+from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.table import Table
 from rich.terminal_theme import TerminalTheme
 from rich.text import Text
@@ -22,7 +24,8 @@ from rich.text import Text
 WIDTH_MAX: Final = 100
 INDENT: Final = 3
 VERDICT_WIDTH: Final = 14
-COLOURS: Final = ("cyan", "yellow", "magenta", "green", "blue")
+NO_BREAK: Final = "\N{NO-BREAK SPACE}"
+COLOURS: Final = ("cyan", "blue", "magenta", "green", "yellow")
 
 PICTURE_THEME: Final = TerminalTheme(
     (16, 20, 30),
@@ -49,9 +52,13 @@ class Stage:
         self._tape: Console | None = None
         if record:
             self._tape = Console(
-                record=True, width=WIDTH_MAX, file=io.StringIO(), force_terminal=True, color_system="truecolor"
+                record=True,
+                width=WIDTH_MAX,
+                file=io.StringIO(),
+                force_terminal=True,
+                color_system="truecolor",
+                highlight=False,
             )
-            self._tape.width = WIDTH_MAX
         self._colours: dict[str, str] = {}
 
     @property
@@ -67,12 +74,21 @@ class Stage:
     def _print(self, shown: RenderableType = "") -> None:
         self._screen.print(shown)
         if self._tape is not None:
-            self._tape.print(shown, highlight=False)
+            self._tape.print(shown)
 
-    def title(self, text: str, below: str) -> None:
-        """The first line, and the one below it."""
+    def _print_typed(self, command: str) -> None:
+        self._screen.print(_typed(command, self._screen.width))
+        if self._tape is not None:
+            self._tape.print(_typed(command, self._tape.width))
+
+    def note(self, text: str) -> None:
+        """Something that is not part of the story."""
+        self._print(Text(text, style="dim"))
+
+    def title(self, text: str, command: str) -> None:
+        """The first line, and the command that everything begins with."""
         self._print(Text(text, style="bold"))
-        self._print(Text(below, style="dim"))
+        self._print_typed(command)
 
     def step(self, number: int, heading: str, explanation: str) -> None:
         """A new step: what is done."""
@@ -113,19 +129,25 @@ class Stage:
     @staticmethod
     def _show(console: Console, line: str, output: str) -> None:
         console.print()
-        console.print(Text.assemble(("$ ", "dim"), (line, "bold")), soft_wrap=True, highlight=False)
-        console.print(_trimmed(Text.from_ansi(output.rstrip())), highlight=False)
+        console.print(_typed(line, console.width))
+        console.print(_trimmed(Text.from_ansi(output.rstrip())))
 
-    def end(self, *sentences: str) -> None:
-        """The last words."""
+    def sum_up(self, first: str, second: str) -> None:
+        """What the story has shown."""
         self._print()
-        for position, sentence in enumerate(sentences):
-            self._print(Text(sentence, style="" if position else "bold"))
+        self._print(Text(first, style="bold"))
+        self._print(Text(second))
+
+    def go_on(self, how: str, *commands: str) -> None:
+        """The last words: what to do next."""
+        self._print()
+        self._print(Text(how))
+        for command in commands:
+            self._print_typed(command)
 
     def failure(self, text: str) -> None:
         """The last words, if it did not go as told."""
-        self._screen.print()
-        self._screen.print(Text(text, style="bold red"))
+        Console(stderr=True).print(Text(f"\n{text}", style="bold red"), soft_wrap=True)
 
     @contextmanager
     def waiting(self, what: str) -> Iterator[None]:
@@ -133,7 +155,9 @@ class Stage:
         if not self._screen.is_terminal:
             yield
             return
-        with self._screen.status(Text(what, style="dim")):
+        columns = (SpinnerColumn(), TimeElapsedColumn(), TextColumn("[dim]{task.description}"))
+        with Progress(*columns, console=self._screen, transient=True) as progress:
+            progress.add_task(what)
             yield
 
     def save_picture(self, path: Path, *, title: str) -> None:
@@ -147,6 +171,13 @@ class Stage:
 
 def _generation(generation_id: int) -> Text:
     return Text.assemble("  generation ", (str(generation_id), "bold"), style="dim")
+
+
+def _typed(command: str, width: int) -> Text:
+    """A command after its prompt; a long one goes on in the next line, as a shell takes it, before an option."""
+    unbroken = re.sub(r"(--\S+) ", rf"\1{NO_BREAK}", command)
+    lines = textwrap.wrap(unbroken, width - len("$  \\"), break_long_words=False, break_on_hyphens=False)
+    return Text.assemble(("$ ", "dim"), (" \\\n    ".join(lines).replace(NO_BREAK, " "), "bold"))
 
 
 def _trimmed(text: Text) -> Text:

@@ -9,12 +9,13 @@ id and generation it had (which the coordinator checks), and that the log has th
 """
 
 import asyncio
+import shlex
 import time
 from collections.abc import Mapping
 from typing import Any, Final
 
 from demo.coordinator import Coordinator, Replay
-from demo.members import GROUP, Mark, Member, Members
+from demo.members import GROUP, PARTITIONS, Mark, Member, Members
 from demo.reports import Assigned, Ended
 from demo.scene import NotAsTold, Scene
 from demo.stage import Stage
@@ -40,11 +41,16 @@ class Story:
         self._shares: Shares = {}
 
     async def tell(self) -> None:
-        """From the first member to the last word. Raises NotAsTold."""
+        """From the coordinator's start to the last word. Raises NotAsTold."""
+        await self.coordinator.start()
+        self.stage.title(
+            f"Muster coordinates a consumer group of {len(STATIC) + 1} members on {PARTITIONS} partitions.",
+            shlex.join(("muster", *self.coordinator.command)),
+        )
         steps = (
             ("Four consumers form a group.", "Three are static members, one is dynamic.", self._form),
-            ("Rolling restart of the static members.", "One after the other, as in a deployment.", self._roll),
-            ("kill -9 of the dynamic member.", "It is missed when its session of 5 s is over.", self._expire),
+            ("Rolling restart of the static members.", "One by one, as in a deployment.", self._roll),
+            ("kill -9 of the dynamic member.", "It is missed when its session of 6 s is over.", self._expire),
             ("A new dynamic member.", "It gets its share.", self._grow),
             ("Two processes with one instance id.", "A second billing-1 is started by mistake.", self._fence),
             ("kill -9 of the coordinator.", "It is started again, on the same event log.", self._crash),
@@ -100,7 +106,7 @@ class Story:
         others = Mark(member for member in self.members if member is not older)
         newer = await self.members.start(older.name, static=True)
         await self._same_partitions(newer, before)
-        await self.members.fenced(older)
+        await self.members.gone(older)
         if not older.seen(Ended) or FENCED not in older.refusals:
             raise NotAsTold(f"the older {older.name} should end with {FENCED}", str(older))
         await self._no_rebalance(
@@ -117,8 +123,8 @@ class Story:
         outage = _since(began_s)
         await self._no_rebalance(
             before,
-            f"after {outage} without a coordinator everybody has what it had, and commits it",
-            "the clients saw their connections break, which they retry, and no other error",
+            f"after {outage} without a coordinator everybody has what it had",
+            "the clients retried what broke off, and saw no other error",
         )
         if not before.retried():
             raise NotAsTold("the members should have noticed that their coordinator was gone", self.scene.describe())
@@ -136,14 +142,14 @@ class Story:
             raise NotAsTold(f"the log should tell that these started no rebalance: {expected}", str(avoided))
         on_tape = await self._typed("why", GROUP, "--generation", "2") if self.stage.records else None
         self.stage.command(*typed, on_tape=on_tape)
-        self.stage.end(
+        self.stage.sum_up(
             f"{len(rebalances)} rebalances, each with its reason; none for {len(STATIC)} restarts, a process started "
             "twice, and a crash.",
             f"Dynamic members would have left and joined at each restart: up to {2 * len(STATIC)} rebalances avoided.",
         )
 
     async def _typed(self, *arguments: str) -> tuple[str, str]:
-        line = " ".join(["muster", *self.replay.command(*arguments)])
+        line = shlex.join(("muster", *self.replay.command(*arguments)))
         return line, await self.replay.text(*arguments, width=self.stage.width)
 
     # ---- the checks --------------------------------------------------------------------------------

@@ -1,0 +1,133 @@
+"""The demo as a child process, and what it leaves behind.
+
+What belongs here: starting it as a user does, its output, and finding its processes. What it must not know: the story.
+
+How it works: every process that a run starts inherits a word of its own in its environment, by which `/proc` tells
+them from all others. Linux alone has that.
+"""
+
+import os
+import pty
+import secrets
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+ROOT: Final = Path(__file__).resolve().parents[2]
+ENDS_WITHIN_S: Final = 150
+SEEN_WITHIN_S: Final = 60
+LOOK_EVERY_S: Final = 0.02
+
+COLOUR_VARIABLES: Final = ("NO_COLOR", "FORCE_COLOR", "CLICOLOR", "CLICOLOR_FORCE", "COLUMNS", "COLORTERM")
+
+
+IN_THE_BACKGROUND: Final = ("sh", "-c", """trap '' INT; exec "$@\"""", "sh")
+"""As a shell starts what is to run beside it: with Ctrl-C ignored, which must not keep a run from being stopped."""
+
+
+class Ended(msgspec.Struct, frozen=True, kw_only=True):
+    """How a run ended."""
+
+    exit_code: int
+    output: str
+    errors: str
+
+
+class Run:
+    """`python -m demo` with these options; it is read all the time, so it never waits for us."""
+
+    def __init__(self, *options: str) -> None:
+        self._word = f"DEMO_RUN_{secrets.token_hex(8)}"
+        self.process = subprocess.Popen(
+            [*IN_THE_BACKGROUND, sys.executable, "-m", "demo", *options],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            cwd=ROOT,
+            env=plain_environment() | {self._word: "1"},
+            start_new_session=True,
+        )
+        self._said: dict[str, bytes] = {}
+        assert self.process.stdout is not None
+        assert self.process.stderr is not None
+        streams = {"output": self.process.stdout, "errors": self.process.stderr}
+        self._readers = [threading.Thread(target=self._read, args=each) for each in streams.items()]
+        for reader in self._readers:
+            reader.start()
+
+    def _read(self, name: str, stream: Iterator[bytes]) -> None:
+        self._said[name] = b""
+        for line in stream:
+            self._said[name] += line
+
+    def ended(self) -> Ended:
+        """Wait for its end."""
+        exit_code = self.process.wait(ENDS_WITHIN_S)
+        for reader in self._readers:
+            reader.join(SEEN_WITHIN_S)
+        return Ended(exit_code=exit_code, output=self._said["output"].decode(), errors=self._said["errors"].decode())
+
+    def processes(self, *, of: str = "") -> list[int]:
+        """The ids of those that are there now and have `of` in their command line; itself is one."""
+        found = []
+        for directory in Path("/proc").glob("[0-9]*"):
+            try:
+                environment, command = ((directory / name).read_bytes() for name in ("environ", "cmdline"))
+            except OSError:
+                continue  # it has ended meanwhile
+            if self._word.encode() in environment and of in command.replace(b"\0", b" ").decode():
+                found.append(int(directory.name))
+        return found
+
+    def wait_for_process(self, *, of: str) -> int:
+        """The id of one that has `of` in its command line."""
+        deadline_s = time.monotonic() + SEEN_WITHIN_S
+        while not (found := self.processes(of=of)):
+            assert self.process.poll() is None
+            assert time.monotonic() < deadline_s
+            time.sleep(LOOK_EVERY_S)
+        return found[0]
+
+    def close(self) -> None:
+        """End it, if it still runs."""
+        if self.process.poll() is None:
+            self.process.terminate()
+        self.ended()
+
+
+@contextmanager
+def running_demo(*options: str) -> Iterator[Run]:
+    """A run while the block lasts."""
+    run = Run(*options)
+    try:
+        yield run
+    finally:
+        run.close()
+
+
+def plain_environment() -> dict[str, str]:
+    """This process's environment, without what decides about colours."""
+    environment = {name: value for name, value in os.environ.items() if name not in COLOUR_VARIABLES}
+    return environment | {"PYTHONPATH": str(ROOT), "TERM": "xterm-256color"}
+
+
+def said_on_a_terminal(*options: str, environment: Mapping[str, str]) -> str:
+    """What the demo prints on a terminal; for short runs, whose output the terminal's buffer holds."""
+    ours, its = pty.openpty()
+    try:
+        command = [sys.executable, "-m", "demo", *options]
+        everything = {**plain_environment(), **environment}
+        subprocess.run(
+            command, check=False, stdin=its, stdout=its, stderr=its, cwd=ROOT, env=everything, timeout=SEEN_WITHIN_S
+        )
+        return os.read(ours, 65_536).decode()
+    finally:
+        os.close(its)
+        os.close(ours)
