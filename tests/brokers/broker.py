@@ -18,10 +18,12 @@ HOST: Final = "127.0.0.1"
 
 # One broker alone: every internal topic has one replica, and few partitions, since creating them is what the first
 # join of a test waits for. Groups form in 50 ms instead of 3 s (with 0 ms Kafka 4.3.1 may wait for the whole rebalance
-# timeout when members join at the same moment), and sessions may be as short as a test likes.
+# timeout when members join at the same moment), and sessions may be as short as a test likes. No sweep takes
+# empty groups away ten minutes after the start, in the middle of whatever a test does with them.
 TEST_SETTINGS: Final[Mapping[str, str]] = {
     "group.initial.rebalance.delay.ms": "50",
     "group.min.session.timeout.ms": "100",
+    "offsets.retention.check.interval.ms": "86400000",
     "offsets.topic.num.partitions": "5",
     "offsets.topic.replication.factor": "1",
     "transaction.state.log.num.partitions": "5",

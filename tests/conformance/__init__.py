@@ -2,6 +2,7 @@
 
     wire.py          raw requests in any version, through kio; answers as plain fields
     eras.py          which versions of all APIs were current together
+    servers.py       the pairs of a Kafka and a Muster with the same settings
     stage.py         one run of a script on one server: its members, its group, its transcript
     transcript.py    what was asked and answered, ids aside
     script.py        the registry of scripts

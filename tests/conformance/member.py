@@ -14,6 +14,9 @@ from tests.conformance.wire import Connection, Fields, Pending, ms
 
 SESSION_MS: Final = 30_000
 REBALANCE_MS: Final = 20_000
+SHORT_MS: Final = 1_200
+"""Long enough for what has to happen in it on a slow machine, short enough to be waited for."""
+
 NO_GENERATION: Final = -1
 NOBODY: Final = "client-00000000-0000-4000-8000-000000000000"
 """A member id in the right form that no server has given to anybody."""
@@ -37,6 +40,9 @@ def subscription(*topics: str, user_data: bytes | None = None) -> bytes:
 
 
 RANGE: Final[Protocols] = (("range", subscription(ORDERS)),)
+OTHER: Final[Protocols] = (("range", subscription(CLICKS)),)
+RANGE_FIRST: Final[Protocols] = (*RANGE, ("roundrobin", subscription(ORDERS)))
+ROUNDROBIN_FIRST: Final[Protocols] = tuple(reversed(RANGE_FIRST))
 
 
 class Run(Protocol):
@@ -163,7 +169,7 @@ class Member:
         """SyncGroup; a leader assigns to all members it was told of, if not told what. `other` replaces fields."""
         if assignments is None:
             assignments = {each["member_id"]: b"\x00\x00assigned" for each in self.members}
-        fields = {
+        fields: dict[str, Any] = {
             "group_id": self._run.group_id,
             "generation_id": self.generation_id,
             "member_id": self.member_id,
@@ -176,7 +182,7 @@ class Member:
 
     def heartbeat(self, **other: Any) -> Reply:
         """Heartbeat; `other` replaces fields."""
-        fields = {
+        fields: dict[str, Any] = {
             "group_id": self._run.group_id,
             "generation_id": self.generation_id,
             "member_id": self.member_id,
@@ -196,8 +202,7 @@ class Member:
         self, members: Iterable[tuple[str, str | None]], asked: Mapping[str, Any], group_id: str | None
     ) -> Reply:
         entries = [
-            {"member_id": member_id, "group_instance_id": instance, "reason": "done"}
-            for member_id, instance in members
+            {"member_id": member_id, "group_instance_id": instance, "reason": "done"} for member_id, instance in members
         ]
         return self.ask(
             "LeaveGroup",
@@ -222,7 +227,7 @@ class Member:
     def commit(self, offsets: Offsets | None = None, *, version: int | None = None, **other: Any) -> Reply:
         """OffsetCommit as the member it is; `other` replaces fields."""
         offsets = {(ORDERS, 0): 7} if offsets is None else offsets
-        fields = {
+        fields: dict[str, Any] = {
             "group_id": self._run.group_id,
             "generation_id_or_member_epoch": self.generation_id,
             "member_id": self.member_id,
@@ -242,7 +247,7 @@ class Member:
 
     def commit_as_nobody(self, offsets: Offsets | None = None, **other: Any) -> Reply:
         """OffsetCommit as tools and consumers without a group do: no generation, no member."""
-        nobody = {"generation_id_or_member_epoch": -1, "member_id": "", "group_instance_id": None}
+        nobody: dict[str, Any] = {"generation_id_or_member_epoch": -1, "member_id": "", "group_instance_id": None}
         return self.commit(offsets, **nobody | other)
 
 

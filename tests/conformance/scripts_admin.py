@@ -1,7 +1,7 @@
 """Scripts: what administrators ask about groups."""
 
-from tests.conformance.eras import NEWEST
-from tests.conformance.member import CLICKS, ORDERS
+from tests.conformance.eras import NEWEST, STATIC
+from tests.conformance.member import ORDERS
 from tests.conformance.script import script
 from tests.conformance.stage import Stage
 
@@ -39,7 +39,7 @@ async def a_group_is_described_in_each_state(stage: Stage) -> None:
     await stage.describe()
 
 
-@script("LS1, LS2, LS3, LS4", topics=(ORDERS,))
+@script("LS1, LS2, LS3, LS4")
 async def groups_are_listed(stage: Stage) -> None:
     await stage.list()
     (a,) = await stage.stable("a")
@@ -48,7 +48,7 @@ async def groups_are_listed(stage: Stage) -> None:
     await stage.list(stage.group_id, simple)
 
 
-@script("LS3, LS4", eras=range(7, 10), topics=(ORDERS,))
+@script("LS3, LS4", eras=range(7, 10))
 async def groups_are_listed_by_state_and_type(stage: Stage) -> None:
     (a,) = await stage.stable("a")
     simple = stage.group("simple")
@@ -62,7 +62,7 @@ async def groups_are_listed_by_state_and_type(stage: Stage) -> None:
     await stage.list(*both, states_filter=("Empty",), types_filter=("consumer",))
 
 
-@script("DL1, DL3, DL4, G12, DL6", topics=(ORDERS, CLICKS))
+@script("DL1, DL3, DL4, G12, DL6")
 async def groups_are_deleted(stage: Stage) -> None:
     unknown, simple = stage.group("unknown"), stage.group("simple")
     (a,) = await stage.stable("a")
@@ -78,6 +78,58 @@ async def groups_are_deleted(stage: Stage) -> None:
     await stage.delete()
     b = await stage.member("b")
     await stage.form(b)
+
+
+@script("DL3, J1, S3, OC2, OD1")
+async def a_deleted_group_begins_anew(stage: Stage) -> None:
+    a, b = await stage.stable("a", "b")
+    await stage.rejoin_all(a, b)
+    await a.commit({(ORDERS, 0): 1})
+    await a.leave()
+    await b.leave()
+    await stage.until(state="Empty")
+    await stage.delete()
+    await a.join()
+    await a.heartbeat()
+    await a.sync()
+    await a.commit()
+    await a.leave()
+    await stage.delete_offsets((ORDERS, 0))
+    await stage.fetch_offsets((ORDERS, 0))
+    await stage.describe()
+    await a.commit_as_nobody({(ORDERS, 1): 2})
+    await stage.delete()
+    await stage.fetch_offsets((ORDERS, 1))
+    c = await stage.member("c")
+    await stage.form(c)
+    await a.heartbeat()
+    await stage.describe()
+
+
+@script("DL1, J2")
+async def a_group_whose_only_join_was_refused_is_deleted(stage: Stage) -> None:
+    a = await stage.member("a")
+    await a.join("", protocols=())
+    await stage.describe()
+    await stage.list()
+    await stage.delete()
+    await stage.describe()
+    await stage.list()
+
+
+@script("DL3, ST3, ST5", eras=STATIC)
+async def a_deleted_group_forgets_its_static_members(stage: Stage) -> None:
+    a, b = await stage.stable("a", "b", static=True)
+    await a.leave(("", "a"), ("", "b"))
+    await stage.until(state="Empty")
+    await stage.delete()
+    await a.join()
+    back = await stage.member("a again", "a")
+    await stage.form(back)
+    await a.heartbeat()
+    await b.heartbeat()
+    await a.commit()
+    await stage.describe()
 
 
 @script("DL6, P8", eras=range(4, 10))

@@ -1,12 +1,9 @@
 """Scripts: how dynamic members go, of their own accord or because time has passed."""
 
 from tests.conformance.eras import SOME, SOME_TWO_STEPS, STATIC, TWO_STEPS
-from tests.conformance.member import NOBODY, ORDERS
+from tests.conformance.member import NOBODY, ORDERS, SHORT_MS
 from tests.conformance.script import script
 from tests.conformance.stage import Stage
-
-SHORT_MS = 1_200
-"""Long enough for what has to happen in it on a slow machine, short enough to be waited for."""
 
 
 @script("L9, L11, W16")

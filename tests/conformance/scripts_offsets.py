@@ -8,10 +8,9 @@ from tests.conformance.wire import ms
 
 LONG = "m" * 4_096
 TOO_LONG = "m" * 4_097
-BOTH = (ORDERS, CLICKS)
 
 
-@script("OC1, OC5, OC21, LS1", topics=BOTH)
+@script("OC1, OC5, OC21, LS1")
 async def a_simple_consumer_makes_a_group(stage: Stage) -> None:
     a = await stage.member("a")
     await a.commit_as_nobody({(ORDERS, 0): 10, (ORDERS, 2): (11, "noted"), (CLICKS, 0): 12})
@@ -23,7 +22,7 @@ async def a_simple_consumer_makes_a_group(stage: Stage) -> None:
     await stage.fetch_offsets((ORDERS, 0))
 
 
-@script("OC1", eras=STATIC, topics=BOTH)
+@script("OC1", eras=STATIC)
 async def a_simple_consumer_may_call_itself_what_it_likes(stage: Stage) -> None:
     a = await stage.member("a")
     await a.commit_as_nobody(member_id=NOBODY, group_instance_id="nobody")
@@ -31,7 +30,7 @@ async def a_simple_consumer_may_call_itself_what_it_likes(stage: Stage) -> None:
     await stage.describe()
 
 
-@script("OC2, OC13", topics=BOTH)
+@script("OC2, OC13")
 async def a_generation_of_an_unknown_group(stage: Stage) -> None:
     a = await stage.member("a")
     await a.commit({(ORDERS, 0): 1, (ORDERS, 1): 2}, generation_id_or_member_epoch=0)
@@ -40,7 +39,7 @@ async def a_generation_of_an_unknown_group(stage: Stage) -> None:
     await stage.fetch_offsets((ORDERS, 0))
 
 
-@script("OC7, OC8, OC9", topics=BOTH)
+@script("OC7, OC8, OC9")
 async def who_may_commit_to_a_stable_group(stage: Stage) -> None:
     (a,) = await stage.stable("a")
     await a.commit({(ORDERS, 0): 21})
@@ -52,7 +51,7 @@ async def who_may_commit_to_a_stable_group(stage: Stage) -> None:
     await stage.fetch_offsets((ORDERS, 0))
 
 
-@script("OC5, OC6", topics=BOTH)
+@script("OC5, OC6")
 async def who_may_commit_to_an_empty_group(stage: Stage) -> None:
     (a,) = await stage.stable("a")
     await a.commit({(ORDERS, 0): 31})
@@ -65,7 +64,7 @@ async def who_may_commit_to_an_empty_group(stage: Stage) -> None:
     await stage.describe()
 
 
-@script("OC14, OC15, K4", topics=BOTH)
+@script("OC14, OC15, K4")
 async def metadata_that_is_too_long(stage: Stage) -> None:
     (a,) = await stage.stable("a")
     await a.commit({(ORDERS, 0): (1, LONG), (ORDERS, 1): (2, TOO_LONG), (ORDERS, 2): (3, None)})
@@ -74,7 +73,7 @@ async def metadata_that_is_too_long(stage: Stage) -> None:
     await stage.fetch_offsets((ORDERS, 0), (ORDERS, 1), (ORDERS, 2))
 
 
-@script("G4, G5", topics=BOTH)
+@script("G4, G5")
 async def topics_that_do_not_exist(stage: Stage) -> None:
     (a,) = await stage.stable("a")
     await a.commit({(NO_SUCH_TOPIC, 0): 1, (ORDERS, 0): 2, (ORDERS, 3): 3, (ORDERS, -1): 4, (CLICKS, 1): 5})
@@ -84,7 +83,7 @@ async def topics_that_do_not_exist(stage: Stage) -> None:
     await stage.fetch_offsets((NO_SUCH_TOPIC, 0), (ORDERS, 0), (ORDERS, 3))
 
 
-@script("G5", topics=BOTH)
+@script("G5")
 async def a_commit_of_nothing_makes_no_group(stage: Stage) -> None:
     a = await stage.member("a")
     await a.commit_as_nobody({(NO_SUCH_TOPIC, 0): 1})
@@ -92,27 +91,27 @@ async def a_commit_of_nothing_makes_no_group(stage: Stage) -> None:
     await stage.describe()
 
 
-@script("OC16", topics=BOTH)
+@script("OC16")
 async def offsets_of_any_size(stage: Stage) -> None:
     a = await stage.member("a")
     await a.commit_as_nobody({(ORDERS, 0): 2**62, (ORDERS, 1): -5, (ORDERS, 2): 0})
     await stage.fetch_offsets((ORDERS, 0), (ORDERS, 1), (ORDERS, 2))
 
 
-@script("OC18", eras=range(3), topics=BOTH)
+@script("OC18", eras=range(3))
 async def a_retention_of_ones_own(stage: Stage) -> None:
     a = await stage.member("a")
     await a.commit_as_nobody({(ORDERS, 0): 9}, retention_time=ms(3_600_000))
     await stage.fetch_offsets((ORDERS, 0))
 
 
-@script("OF1, OF3", topics=BOTH)
+@script("OF1, OF3")
 async def offsets_of_an_unknown_group(stage: Stage) -> None:
     await stage.fetch_offsets((ORDERS, 0), (NO_SUCH_TOPIC, 4))
     await stage.fetch_offsets()
 
 
-@script("OF8, W7", eras=range(1, 10), topics=BOTH)
+@script("OF8, W7", eras=range(1, 10))
 async def all_offsets_of_a_group(stage: Stage) -> None:
     await stage.fetch_offsets(every=True)
     a = await stage.member("a")
@@ -121,7 +120,7 @@ async def all_offsets_of_a_group(stage: Stage) -> None:
     await stage.fetch_offsets(every=True, require_stable=True)
 
 
-@script("OF7, W18", eras=range(7, 10), topics=BOTH)
+@script("OF7, W18", eras=range(7, 10))
 async def offsets_of_many_groups(stage: Stage) -> None:
     a = await stage.member("a")
     other = stage.group("other")
@@ -132,7 +131,7 @@ async def offsets_of_many_groups(stage: Stage) -> None:
     await stage.fetch_offsets(every=True, group_ids=groups)
 
 
-@script("G17, OF7", eras=NEWEST, topics=BOTH)
+@script("G17, OF7", eras=NEWEST)
 async def the_group_without_a_name_keeps_offsets(stage: Stage) -> None:
     a = await stage.member("a")
     await a.commit_as_nobody({(ORDERS, 0): 1}, group_id="")
@@ -142,7 +141,7 @@ async def the_group_without_a_name_keeps_offsets(stage: Stage) -> None:
     await stage.fetch_offsets((ORDERS, 0), group_ids=("",))
 
 
-@script("OD1, OD3, OD7, G8", topics=BOTH)
+@script("OD1, OD3, OD7, G8")
 async def offsets_are_deleted(stage: Stage) -> None:
     a = await stage.member("a")
     await stage.delete_offsets((ORDERS, 0))
@@ -154,7 +153,7 @@ async def offsets_are_deleted(stage: Stage) -> None:
     await stage.describe()
 
 
-@script("OD4, OD6", topics=BOTH)
+@script("OD4, OD6")
 async def offsets_of_subscribed_topics_stay(stage: Stage) -> None:
     a, b = await stage.stable("a", "b")
     await a.commit({(ORDERS, 0): 1, (CLICKS, 0): 2})
@@ -172,7 +171,7 @@ async def offsets_of_subscribed_topics_stay(stage: Stage) -> None:
     await stage.fetch_offsets((ORDERS, 0))
 
 
-@script("OD2, OD3", topics=BOTH)
+@script("OD2, OD3")
 async def offsets_of_other_protocol_types(stage: Stage) -> None:
     (a,) = await stage.stable("a", protocol_type="connect", protocols=(("compatible", b""),))
     await a.commit({(ORDERS, 0): 1})
@@ -183,7 +182,7 @@ async def offsets_of_other_protocol_types(stage: Stage) -> None:
     await stage.delete_offsets((ORDERS, 0))
 
 
-@script("CF5, DL3", topics=BOTH)
+@script("CF5, DL3")
 async def commits_outlive_rebalances(stage: Stage) -> None:
     a, b = await stage.stable("a", "b")
     await a.commit({(ORDERS, 0): 41})

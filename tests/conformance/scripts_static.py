@@ -1,14 +1,9 @@
 """Scripts: static members (KIP-345)."""
 
 from tests.conformance.eras import SOME_STATIC, STATIC
-from tests.conformance.member import CLICKS, NOBODY, ORDERS, RANGE, subscription
+from tests.conformance.member import NOBODY, ORDERS, OTHER, RANGE, RANGE_FIRST, ROUNDROBIN_FIRST, SHORT_MS
 from tests.conformance.script import script
 from tests.conformance.stage import Stage
-
-OTHER = (("range", subscription(CLICKS)),)
-RANGE_FIRST = (("range", subscription(ORDERS)), ("roundrobin", subscription(ORDERS)))
-ROUNDROBIN_FIRST = tuple(reversed(RANGE_FIRST))
-SHORT_MS = 1_200
 
 
 @script("ST1, J11, M1, DG2", eras=STATIC)
@@ -22,7 +17,7 @@ async def static_members_form_a_group(stage: Stage) -> None:
 
 @script("ST11, ST13, ST15, MX5", eras=STATIC)
 async def a_follower_restarts(stage: Stage) -> None:
-    a, b = await stage.stable("a", "b", static=True)
+    a, _b = await stage.stable("a", "b", static=True)
     back = await stage.member("b again", "b")
     await back.join("")
     await back.sync()
@@ -33,7 +28,7 @@ async def a_follower_restarts(stage: Stage) -> None:
 
 @script("ST11, ST14, ST15, CB8", eras=STATIC)
 async def the_leader_restarts(stage: Stage) -> None:
-    a, b = await stage.stable("a", "b", static=True)
+    _a, b = await stage.stable("a", "b", static=True)
     back = await stage.member("a again", "a")
     await back.join("")
     await back.sync({})
@@ -87,7 +82,7 @@ async def two_processes_with_one_instance_id(stage: Stage) -> None:
 
 @script("ST12, QK12", eras=STATIC)
 async def a_restart_with_another_subscription(stage: Stage) -> None:
-    a, b = await stage.stable("a", "b", static=True)
+    a, _b = await stage.stable("a", "b", static=True)
     back = await stage.member("b again", "b", protocols=OTHER)
     await back.join("")
     await back.sync()
@@ -97,7 +92,7 @@ async def a_restart_with_another_subscription(stage: Stage) -> None:
 
 @script("QK12, J15", eras=STATIC)
 async def a_restart_from_another_client(stage: Stage) -> None:
-    (a,) = await stage.stable("a", static=True)
+    (_a,) = await stage.stable("a", static=True)
     back = await stage.member("a again", "a", client_id="moved")
     await back.join("")
     (member,) = (await stage.until())["members"]
@@ -117,7 +112,7 @@ async def a_restart_that_changes_the_protocol(stage: Stage) -> None:
 
 @script("ST11, ST19", eras=STATIC)
 async def a_restart_with_more_protocols(stage: Stage) -> None:
-    a, b = await stage.stable("a", "b", static=True)
+    a, _b = await stage.stable("a", "b", static=True)
     back = await stage.member("b again", "b", protocols=RANGE_FIRST)
     await back.join("")
     await a.heartbeat()
@@ -167,6 +162,30 @@ async def the_leader_restarts_in_the_sync_phase(stage: Stage) -> None:
     await stage.complete([back, b], [b.join(), join])
 
 
+@script("ST27, QK1", eras=SOME_STATIC)
+async def a_follower_restarts_before_it_has_synced(stage: Stage) -> None:
+    a, b = await stage.stable("a", "b", static=True, rebalance_ms=SHORT_MS)
+    join = a.join()
+    await stage.until(state="PreparingRebalance")
+    for each in [b.join(), join]:
+        await each
+    await a.sync()
+    back = await stage.member("b again", "b", rebalance_ms=SHORT_MS)
+    await back.join("")
+    await back.sync()
+    later = await stage.member("later", rebalance_ms=SHORT_MS)
+    other = stage.group("other")
+    await later.join("", group_id=other)
+    await later.join(group_id=other)
+    await stage.until(group_id=other, state="Empty")  # its sync phase ended after that of the group
+    await stage.differs(
+        "QK1: Kafka waits for the sync of the process that was replaced",
+        a.heartbeat(),
+        kafka={"error_code": 27},
+        muster={"error_code": 0},
+    )
+
+
 @script("ST23, ST24", eras=STATIC)
 async def static_members_rejoin_with_their_ids(stage: Stage) -> None:
     a, b = await stage.stable("a", "b", static=True)
@@ -181,7 +200,7 @@ async def static_members_rejoin_with_their_ids(stage: Stage) -> None:
 
 @script("ST2, ST3, M4, M5, M6", eras=STATIC)
 async def instance_ids_that_do_not_fit(stage: Stage) -> None:
-    a, b = await stage.stable("a", "b", static=True)
+    a, _b = await stage.stable("a", "b", static=True)
     await a.join(instance="b")
     await a.join(instance="nobody")
     await a.heartbeat(group_instance_id="b")

@@ -6,32 +6,21 @@ script says that two servers may or do differ. What it must not know: which answ
 
 import asyncio
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from copy import copy
 from typing import Any, Final
 from uuid import UUID, uuid4
 
-import msgspec
-
 from tests.conformance.eras import Era, version_in
 from tests.conformance.member import Member, Reply, by_topic
+from tests.conformance.servers import Server
 from tests.conformance.transcript import Transcript
-from tests.conformance.wire import Connection, Fields
+from tests.conformance.wire import CONDITION_WITHIN_S, LOOK_EVERY_S, Connection, Fields
 
-CONDITION_WITHIN_S: Final = 20.0
-LOOK_EVERY_S: Final = 0.005
 NO_SUCH_ID: Final = "00000000-0000-4000-8000-000000000000"
 
 Expected = Mapping[str, Any] | None
 """Fields of an answer; None: there is none, at the end of the script there still is none."""
-
-
-class Server(msgspec.Struct, frozen=True, kw_only=True):
-    """A server under test. `topic_ids` has the topics that exist on it."""
-
-    is_kafka: bool
-    bootstrap: str
-    topic_ids: Mapping[str, str]
 
 
 class Stage:
@@ -56,10 +45,10 @@ class Stage:
         """A new process, with a connection of its own; `settings` are those of `Member`."""
         return Member(self, await self._connect(client_id), who, instance, **settings)
 
-    async def same(self, member: Member, who: str) -> Member:
+    async def same(self, member: Member, who: str, *, client_id: str = "client") -> Member:
         """The same process on a new connection: it has the ids that it had, and knows what it knew."""
         same = copy(member)
-        same.who, same.connection = who, await self._connect("client")
+        same.who, same.connection = who, await self._connect(client_id)
         return same
 
     async def _connect(self, client_id: str) -> Connection:
@@ -103,7 +92,7 @@ class Stage:
         await self.complete(members, [member.join() for member in members])
 
     async def rejoin_all(self, leader: Member, *followers: Member) -> None:
-        """Have the leader of a stable group ask for a rebalance, and all come to it; in a rebalancing one, just that."""
+        """Have the leader ask for a rebalance, if there is none, and all come to it."""
         first = leader.join()
         await self.until(state="PreparingRebalance")
         await self.complete([leader, *followers], [first, *(member.join() for member in followers)])
@@ -208,20 +197,23 @@ class Stage:
         *,
         state: str | None = None,
         members: int | None = None,
-        where: Callable[[Fields], bool] = lambda _: True,
-        within_s: float = CONDITION_WITHIN_S,
+        group_id: str | None = None,
     ) -> Fields:
-        """Watch the group, unseen by the transcript, until it is so. Raises `TimeoutError` with what it was last."""
+        """Watch a group, unseen by the transcript, until it is so. Raises `TimeoutError` with what it was last."""
         watch = await self._watching()
-        deadline = time.monotonic() + within_s
+        deadline = time.monotonic() + CONDITION_WITHIN_S
         while True:
-            group: Fields = (await watch.ask("DescribeGroups", 5, groups=[self.group_id], include_authorized_operations=False))["groups"][0]
-            as_wanted = state in (None, group["group_state"]) and members in (None, len(group["members"]))
-            if as_wanted and where(group):
+            group = await self._described(watch, group_id)
+            if state in (None, group["group_state"]) and members in (None, len(group["members"])):
                 return group
             if time.monotonic() >= deadline:
-                raise TimeoutError(f"not within {within_s} s: {state=} {members=}; the group was {group}")
+                raise TimeoutError(f"not within {CONDITION_WITHIN_S} s: {state=} {members=}; the group was {group}")
             await asyncio.sleep(LOOK_EVERY_S)
+
+    async def _described(self, watch: Connection, group_id: str | None = None) -> Fields:
+        asked = {"groups": [group_id or self.group_id], "include_authorized_operations": False}
+        group: Fields = (await watch.ask("DescribeGroups", 5, **asked))["groups"][0]
+        return group
 
     async def heard(self) -> None:
         """Give the server time to take what was sent last, where parking it shows nowhere.
@@ -231,7 +223,7 @@ class Stage:
         """
         watch = await self._watching()
         for _ in range(3):
-            await watch.ask("DescribeGroups", 5, groups=[self.group_id], include_authorized_operations=False)
+            await self._described(watch)
 
     async def ready(self) -> None:
         """Wait until the server answers for the group."""
@@ -239,11 +231,22 @@ class Stage:
         deadline = time.monotonic() + CONDITION_WITHIN_S
         while True:
             found = await watch.ask("FindCoordinator", 2, key=self.group_id, key_type=0)
-            group = (await watch.ask("DescribeGroups", 5, groups=[self.group_id], include_authorized_operations=False))["groups"][0]
+            group = await self._described(watch)
             if found["error_code"] == 0 and group["error_code"] == 0:
                 return
             assert time.monotonic() < deadline, f"{found} {group}"
             await asyncio.sleep(LOOK_EVERY_S)
+
+    def waited(self, since_s: float, *, unit_ms: int) -> int:
+        """How many whole units of time have passed since then (`time.monotonic`); a twentieth less counts as whole.
+
+        Two servers are never equally fast; a unit has to be so long that both stay inside it.
+        """
+        return int((time.monotonic() - since_s) * 1_000 / unit_ms + 0.05)
+
+    def note_waited(self, since_s: float, *, unit_ms: int) -> None:
+        """Write that into the transcript."""
+        self.transcript.note(f"(after {self.waited(since_s, unit_ms=unit_ms)} x {unit_ms} ms)")
 
     # ---- what is free, and what differs ------------------------------------------------------------------
 
@@ -265,8 +268,8 @@ class Stage:
             self._never_answered.append(reply)
         else:
             answer = await reply.quietly()
-            got = {key: answer[key] for key in expected if key in answer}
-            assert got == {key: value for key, value in expected.items() if key in answer}, (reason, got, expected)
+            got = {key: answer[key] for key in expected}
+            assert got == expected, (reason, got, expected)
         reply.note(f"(differs: {reason})")
 
     def expect_difference(self, reason: str, *, kafka: Any, muster: Any, got: Any) -> None:

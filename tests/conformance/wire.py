@@ -35,6 +35,8 @@ API_KEYS: Final[Mapping[str, int]] = {
     "OffsetDelete": 47,
 }
 ANSWER_WITHIN_S: Final = 20.0
+CONDITION_WITHIN_S: Final = 20.0
+LOOK_EVERY_S: Final = 0.005
 _LENGTH = struct.Struct(">i")
 
 Fields = dict[str, Any]

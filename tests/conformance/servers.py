@@ -1,0 +1,78 @@
+"""The two servers of a pair: a real Kafka and Muster, with the same settings and the same topics.
+
+What belongs here: which pairs there are, and bringing a server to where scripts may begin. What it must not know: the
+scripts.
+"""
+
+import asyncio
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Final, Literal
+
+import msgspec
+
+from tests.brokers import Broker
+from tests.conformance.member import TOPICS
+from tests.conformance.wire import CONDITION_WITHIN_S, LOOK_EVERY_S, Connection, ms
+from tests.muster_process import TEST_CONFIG, running_muster
+
+Setup = Literal["usual", "narrow"]
+"""usual: the broker that all tests share. narrow: groups of two members at most, and an initial delay to be seen."""
+
+INITIAL_DELAY_MS: Final = 1_500
+NARROW: Final[Mapping[str, str]] = {
+    "group.initial.rebalance.delay.ms": str(INITIAL_DELAY_MS),
+    "group.max.size": "2",
+}
+
+
+class Server(msgspec.Struct, frozen=True, kw_only=True):
+    """A server under test. `topic_ids` has the topics that exist on it."""
+
+    is_kafka: bool
+    bootstrap: str
+    topic_ids: Mapping[str, str]
+
+
+Pair = tuple[Server, Server]
+"""Kafka, then Muster."""
+
+
+@contextmanager
+def pair_with(broker: Broker, settings: Mapping[str, str]) -> Iterator[Pair]:
+    """This broker and a Muster of the same settings, as long as the block lasts."""
+    topics = [f"{topic}:{partitions}" for topic, partitions in TOPICS.items()]
+    with running_muster(log="memory:", topics=topics, config={**TEST_CONFIG, **settings}) as muster:
+        kafka = asyncio.run(_server(broker.bootstrap, is_kafka=True))
+        yield kafka, asyncio.run(_server(muster.bootstrap, is_kafka=False))
+
+
+async def _server(bootstrap: str, *, is_kafka: bool) -> Server:
+    connection = await Connection.open(bootstrap)
+    if is_kafka:
+        topics = [
+            {"name": name, "num_partitions": partitions, "replication_factor": 1, "assignments": (), "configs": ()}
+            for name, partitions in TOPICS.items()
+        ]
+        created = await connection.ask("CreateTopics", 5, topics=topics, timeout=ms(20_000), validate_only=False)
+        assert {topic["error_code"] for topic in created["topics"]} <= {0, 36}, created
+    topic_ids = await _topic_ids(connection)
+    connection.close()
+    return Server(is_kafka=is_kafka, bootstrap=bootstrap, topic_ids=topic_ids)
+
+
+async def _topic_ids(connection: Connection) -> dict[str, str]:
+    deadline = time.monotonic() + CONDITION_WITHIN_S
+    while True:
+        answer = await connection.ask(
+            "Metadata",
+            12,
+            topics=[{"topic_id": None, "name": name} for name in TOPICS],
+            allow_auto_topic_creation=False,
+            include_topic_authorized_operations=False,
+        )
+        if all(len(topic["partitions"]) == TOPICS[topic["name"]] for topic in answer["topics"]):
+            return {topic["name"]: topic["topic_id"] for topic in answer["topics"]}
+        assert time.monotonic() < deadline, answer
+        await asyncio.sleep(LOOK_EVERY_S)
