@@ -14,6 +14,7 @@ import signal
 import subprocess
 import sys
 import time
+import urllib.request
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
@@ -101,6 +102,13 @@ class MusterProcess:
             raise MusterEnded(f"it goes on after {ENDS_WITHIN_S} s\n{self._tail()}") from None
         finally:
             self._let_go()
+
+    def asked(self, path: str) -> str:
+        """What its side door (`--metrics 127.0.0.1:0`) answers. Raises `urllib.error.HTTPError`."""
+        address = self.wait_for_event("metrics")["listen"]
+        with urllib.request.urlopen(f"http://{address}{path}", timeout=ENDS_WITHIN_S) as answer:
+            text: str = answer.read().decode()
+        return text
 
     def restart(self) -> None:
         """Stop it in good order, and start it again on the same log at the same address."""

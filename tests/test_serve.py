@@ -6,7 +6,6 @@ import sqlite3
 import subprocess
 import sys
 import urllib.error
-import urllib.request
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
@@ -124,26 +123,19 @@ def test_a_group_with_a_broken_record_is_quarantined(tmp_path: Path) -> None:
         assert (event["partition"], event["offset"]) == (partition, 0)
         assert described(running.bootstrap, "orders")["error_code"] == LOADING
         assert described(running.bootstrap, neighbour.group_id)["group_state"] == "Empty"
-        assert "muster_quarantined_groups 1.0" in asked(running, "/metrics")
-
-
-def asked(running: MusterProcess, path: str) -> str:
-    """What the side door answers."""
-    with urllib.request.urlopen(f"http://{running.wait_for_event('metrics')['listen']}{path}", timeout=30) as answer:
-        text: str = answer.read().decode()
-    return text
+        assert "muster_quarantined_groups 1.0" in running.asked("/metrics")
 
 
 def test_the_side_door(serving: MusterProcess) -> None:
     """Counters for Prometheus, and whether it lives and serves."""
-    assert asked(serving, "/healthz") == "ok\n"
-    assert asked(serving, "/readyz") == "ready\n"
+    assert serving.asked("/healthz") == "ok\n"
+    assert serving.asked("/readyz") == "ready\n"
     described(serving.bootstrap, "nobody")
-    lines = asked(serving, "/metrics").splitlines()
+    lines = serving.asked("/metrics").splitlines()
     assert 'muster_requests_total{api="DescribeGroups",version="5"} 1.0' in lines
     assert "muster_partitions 8.0" in lines
     with pytest.raises(urllib.error.HTTPError, match="404"):
-        asked(serving, "/")
+        serving.asked("/")
 
 
 def test_it_ends_in_good_order(serving: MusterProcess) -> None:

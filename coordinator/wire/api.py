@@ -36,6 +36,7 @@ class Fault(StrEnum):
     UNKNOWN_API = "unknown-api"
     UNSUPPORTED_VERSION = "unsupported-version"
     MALFORMED_REQUEST = "malformed-request"
+    REFUSED_PRODUCE = "refused-produce"
     UNWRITABLE_RESPONSE = "unwritable-response"
 
 

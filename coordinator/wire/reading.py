@@ -39,6 +39,8 @@ _OF_ANY_LENGTH: dict[tuple[str, bool, bool], Read] = {  # by kind, flexible, nul
     ("string", True, True): readers.read_compact_string_nullable,
     ("bytes", False, False): readers.read_legacy_bytes,
     ("bytes", True, False): readers.read_compact_string_as_bytes,
+    ("records", False, True): readers.read_nullable_legacy_bytes,
+    ("records", True, True): readers.read_compact_string_as_bytes_nullable,
 }
 
 

@@ -16,11 +16,13 @@ from coordinator.wire import (
     offset_commit,
     offset_delete,
     offset_fetch,
+    produce,
     sync_group,
 )
 from coordinator.wire.api import Api
 
 _ALL = (
+    produce.API,
     fetch.API,
     list_offsets.API,
     metadata.API,

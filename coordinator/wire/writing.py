@@ -2,8 +2,8 @@
 
 What belongs here: Kafka's primitive types and arrays, in both their forms (KIP-482). kio's classes say which fields a
 version has, in which order and of which type; its own writer, in Python, takes five times as long. Fields that a
-version lacks are left out; one that is missing from the mapping has its default. Durations are ints, in ms, and
-throttling is never asked for. Tagged fields are never written, since none says anything that is told here.
+version lacks are left out; one that is missing from the mapping has its default. Times and durations are ints, in
+ms, and throttling is never asked for. Tagged fields are never written, since none says anything that is told here.
 """
 
 from collections.abc import Callable, Mapping
@@ -116,6 +116,7 @@ _FIXED: dict[str, Write] = {
     "int64": _struct_writer(_INT64),
     "error_code": _struct_writer(_INT16),
     "timedelta_i32": _struct_writer(_INT32),
+    "datetime_i64": _struct_writer(_INT64),
     "uuid": _write_uuid,
 }
 _LEGACY: dict[str, Write] = {

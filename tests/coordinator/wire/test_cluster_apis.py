@@ -1,4 +1,4 @@
-"""Metadata, FindCoordinator, DescribeCluster, ApiVersions, ListOffsets and Fetch: the cluster as clients see it."""
+"""Metadata, FindCoordinator, DescribeCluster, ApiVersions, ListOffsets, Fetch, Produce: the cluster for clients."""
 
 from datetime import timedelta
 from typing import Any
@@ -7,6 +7,7 @@ from uuid import UUID
 import pytest
 from kio.schema.errors import ErrorCode
 
+from coordinator.wire.api import Fault, ProtocolError
 from coordinator.wire.operations import CLUSTER_OPERATIONS, NOT_TOLD, TOPIC_OPERATIONS
 from coordinator.wire.registry import APIS
 from tests.coordinator.kio_client import Exchange, versions
@@ -157,6 +158,7 @@ def test_exactly_what_is_registered_is_offered(version: int) -> None:
 
 
 KAFKA_OFFERS = {
+    0: (3, 13),  # Kafka says 0, for old producers that compress (KAFKA-18659), and refuses what is below 3
     1: (4, 18),
     2: (1, 11),
     3: (0, 13),
@@ -306,3 +308,32 @@ def test_a_position_behind_the_start_is_where_the_topic_ends() -> None:
     timers.pass_all()
     found = exchange.response.responses[0].partitions[0]
     assert (found.error_code, found.high_watermark) == (ErrorCode.none, 77)
+
+
+def produce(version: int, *, acks: int = -1) -> Exchange:
+    partitions = [{"index": index, "records": b"anything"} for index in (0, 3)]
+    return Exchange(
+        new_service(ScriptedGroups(lambda _command: None)),
+        "Produce",
+        version,
+        transactional_id=None,
+        acks=acks,
+        timeout=timedelta(seconds=1),
+        topic_data=[{"name": "orders", "topic_id": ORDERS.topic_id, "partition_data": partitions}],
+    )
+
+
+@pytest.mark.parametrize("version", versions("Produce"))
+def test_a_producer_is_refused_for_good(version: int) -> None:
+    (topic,) = produce(version).response.responses
+    there, missing = topic.partition_responses
+    assert there.error_code is ErrorCode.policy_violation
+    assert missing.error_code is ErrorCode.unknown_topic_or_partition
+    if version >= 8:
+        assert "no data" in there.error_message
+
+
+def test_a_producer_that_wants_no_answer_is_cut_off() -> None:
+    with pytest.raises(ProtocolError, match="no data") as raised:
+        produce(12, acks=0)
+    assert raised.value.fault is Fault.REFUSED_PRODUCE

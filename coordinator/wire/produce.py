@@ -1,0 +1,53 @@
+"""Produce (key 0): refused.
+
+Offered from v3 on, as Kafka 4 does. v9 is flexible. v13 names topics by id.
+
+A declared topic holds no data, so every partition is answered POLICY_VIOLATION, which no producer tries again. The API
+is offered all the same because librdkafka asks for it: without Produce v3 it takes a server for one older than 0.11,
+whose Fetch it then refuses to use, and its consumers look for another one in an endless loop at full speed.
+
+A producer that wants no answer (`acks=0`) is told by the end of its connection, as in Kafka.
+"""
+
+from kio.schema.errors import ErrorCode
+
+from coordinator.cluster import Cluster
+from coordinator.service import Service
+from coordinator.wire.api import Answer, Api, Body, Fault, Fields, ProtocolError, RequestContext
+
+_REFUSED = "topics declared with --topic hold no data: they are there to be subscribed to"
+
+
+def handle(body: Body, _context: RequestContext, service: Service, answer: Answer) -> None:
+    if body.acks == 0:
+        raise ProtocolError(Fault.REFUSED_PRODUCE, f"records were produced without asking for an answer: {_REFUSED}")
+    answer({"responses": [_topic(topic, service.cluster) for topic in body.topic_data]})
+
+
+def _topic(topic: Body, cluster: Cluster) -> Fields:
+    if hasattr(topic, "name"):
+        name, unknown = topic.name, ErrorCode.unknown_topic_or_partition
+    else:
+        declared = cluster.topics_by_id.get(topic.topic_id)
+        name = "" if declared is None else declared.name
+        unknown = ErrorCode.unknown_topic_id if declared is None else ErrorCode.unknown_topic_or_partition
+    return {
+        "name": name,
+        "topic_id": getattr(topic, "topic_id", None),
+        "partition_responses": [_partition(name, each, cluster, unknown) for each in topic.partition_data],
+    }
+
+
+def _partition(name: str, asked: Body, cluster: Cluster, unknown: ErrorCode) -> Fields:
+    exists = cluster.has_partition(name, asked.index)
+    return {
+        "index": asked.index,
+        "error_code": ErrorCode.policy_violation if exists else unknown,
+        "base_offset": -1,
+        "log_append_time": -1,
+        "record_errors": (),
+        "error_message": _REFUSED if exists else None,
+    }
+
+
+API = Api(key=0, name="Produce", versions=range(3, 14), handle=handle)
