@@ -1,6 +1,8 @@
 """Groups of raw members: formed, joined by one more, left again; each member on a connection of its own."""
 
 import asyncio
+import time
+from datetime import timedelta
 from typing import Any
 
 import msgspec
@@ -9,11 +11,13 @@ from benchmarks.wire import Link, connect
 from events.consumer_protocol import encode_assignment, encode_subscription
 
 TOPIC = "orders"
-SESSION_TIMEOUT_MS = 600_000
-REBALANCE_TIMEOUT_MS = 60_000
+SESSION_TIMEOUT = timedelta(minutes=10)
+REBALANCE_TIMEOUT = timedelta(minutes=1)
 LOAD_IN_PROGRESS = 14
 REBALANCE_IN_PROGRESS = 27
 MEMBER_ID_REQUIRED = 79
+LOOK_EVERY_S = 0.005
+COORDINATES_WITHIN_S = 60
 RETRIABLE = frozenset({LOAD_IN_PROGRESS, 15, 16})
 
 METADATA = encode_subscription([TOPIC])
@@ -40,8 +44,8 @@ class Member(msgspec.Struct, kw_only=True):
                 "JoinGroup",
                 9,
                 group_id=self.group_id,
-                session_timeout=SESSION_TIMEOUT_MS,
-                rebalance_timeout=REBALANCE_TIMEOUT_MS,
+                session_timeout=SESSION_TIMEOUT,
+                rebalance_timeout=REBALANCE_TIMEOUT,
                 member_id=self.member_id,
                 group_instance_id=self.instance,
                 protocol_type="consumer",
@@ -114,12 +118,32 @@ def new_member(link: Link, group_id: str, number: int, *, static: bool) -> Membe
 async def form(links: list[Link], group_id: str, *, static: bool) -> list[Member]:
     """A stable group with a member on each link."""
     members = [new_member(link, group_id, number, static=static) for number, link in enumerate(links)]
-    await asyncio.gather(*(member.settle() for member in members))
-    # A member that came late made another rebalance: all take part until it is over.
-    while any(await asyncio.gather(*(member.heartbeat() for member in members))):
-        await asyncio.gather(*(member.settle() for member in members))
+    settled: set[int] = set()
+
+    async def take_part(number: int) -> None:
+        # A member that comes late makes another rebalance: who has settled looks out for it until all have.
+        member = members[number]
+        await member.settle()
+        settled.add(number)
+        while len(settled) < len(members):
+            await asyncio.sleep(LOOK_EVERY_S)
+            if await member.heartbeat() == REBALANCE_IN_PROGRESS:
+                settled.discard(number)
+                await member.settle()
+                settled.add(number)
+
+    await asyncio.gather(*(take_part(number) for number in range(len(members))))
     return members
 
 
 async def links_to(bootstrap: str, count: int) -> list[Link]:
-    return list(await asyncio.gather(*(connect(bootstrap) for _ in range(count))))
+    """Connections to a server that coordinates: Kafka makes its topic of offsets when it is first asked who does."""
+    links = list(await asyncio.gather(*(connect(bootstrap) for _ in range(count))))
+    deadline = time.monotonic() + COORDINATES_WITHIN_S
+    while True:
+        answer = await links[0].ask("FindCoordinator", 3, key="bench", key_type=0)
+        if answer.error_code.value == 0:
+            return links
+        if time.monotonic() > deadline:
+            raise Failed(f"{bootstrap} does not coordinate: {answer.error_code}")
+        await asyncio.sleep(LOOK_EVERY_S)

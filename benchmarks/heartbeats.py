@@ -90,7 +90,9 @@ async def form_groups(bootstrap: str, prefix: str, *, groups: int, size: int, st
 
 
 async def flood(bootstrap: str, members: Sequence[Member], *, connections: int, window: int, seconds: float) -> float:
-    """Heartbeats answered in a second. Each connection speaks for members of its own."""
+    """Heartbeats answered in a second. Each connection speaks for members of its own, of which there must be enough."""
+    if len(members) < connections:
+        raise Failed(f"{connections} connections need as many members at least, there are {len(members)}")
     host, _, port = bootstrap.rpartition(":")
     loop = asyncio.get_running_loop()
     frames = [heartbeat_frame(member) for member in members]
