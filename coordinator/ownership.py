@@ -16,6 +16,7 @@ from coordinator.outbox import Lost, Outbox
 from coordinator.partition import Partition
 from events.codec import records_of
 from events.events import CoordinatorElected, CoordinatorReady, CoordinatorStopped
+from events.loading import Loading
 from events.log.base import AppendRefused, EventLog, LogUnavailable, LogWriter
 from events.projector import FORMAT_LEVEL, Projector
 
@@ -159,8 +160,7 @@ async def _append_one(writer: LogWriter, event: CoordinatorElected | Coordinator
 
 
 async def _project(log_: EventLog, number: int) -> Projector:
-    projector = Projector()
+    loading = Loading()
     async for chunk in log_.read(number):
-        for record in chunk:
-            projector.feed(record)
-    return projector
+        loading.read(chunk)
+    return loading.projected()

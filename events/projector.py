@@ -41,6 +41,14 @@ class Quarantined(msgspec.Struct, frozen=True, kw_only=True):
     reason: str
 
 
+def entity_of(record: StoredRecord) -> RecordKey:
+    """What the record is about. Raises UndecodableKey, which names the record."""
+    try:
+        return decode_key(record.key)
+    except UndecodableKey as broken:
+        raise UndecodableKey(broken.reason, partition=record.partition, offset=record.offset) from broken
+
+
 class Projector:
     """The groups of one partition, as its records have made them so far."""
 
@@ -56,19 +64,16 @@ class Projector:
     def feed(self, record: StoredRecord) -> None:
         """Take in the next record. Raises UndecodableKey and LogTooNew."""
         self.next_offset = record.offset + 1
-        try:
-            key = decode_key(record.key)
-        except UndecodableKey as broken:
-            raise UndecodableKey(broken.reason, partition=record.partition, offset=record.offset) from broken
+        key = entity_of(record)
         if record.value is None:
             self._bury(key)
             return
+        self.events_read += 1
         try:
             event = decode(record.value)
         except BrokenRecord as broken:
             self._quarantine(key, record, broken)
             return
-        self.events_read += 1
         self.feed_event(event)
 
     def feed_event(self, event: AnyRecordedEvent) -> None:
@@ -125,7 +130,8 @@ class Projector:
         if key.kind is EntityKind.PARTITION:
             raise BrokenRecord(broken.reason, partition=record.partition, offset=record.offset) from broken
         group_id = GroupId(key.group_id)
-        self.quarantined.setdefault(
-            group_id,
-            Quarantined(group_id=group_id, partition=record.partition, offset=record.offset, reason=broken.reason),
-        )
+        known = self.quarantined.get(group_id)
+        if known is None or record.offset < known.offset:
+            self.quarantined[group_id] = Quarantined(
+                group_id=group_id, partition=record.partition, offset=record.offset, reason=broken.reason
+            )

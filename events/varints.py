@@ -11,9 +11,16 @@ from functools import lru_cache
 
 from events.records import BrokenRecord
 
+_MARKS_OF_SIX_BYTES = sum(128 << 7 * index for index in range(5))
+
 
 def read_long(data: bytes, pos: int, first: int) -> tuple[int, int]:
     """A whole number of 64 bits, and the position behind it."""
+    if data[pos] > 127 and len(six := data[pos : pos + 5]) == 5:
+        b, c, d, e, f = six
+        if c > 127 and d > 127 and e > 127 and f < 128:  # a wall clock time of this century, in ms
+            n = first + (b << 7) + (c << 14) + (d << 21) + (e << 28) + (f << 35) - _MARKS_OF_SIX_BYTES
+            return (n >> 1) ^ -(n & 1), pos + 5
     n = first
     shift = 7
     while True:
@@ -32,6 +39,14 @@ def read_long(data: bytes, pos: int, first: int) -> tuple[int, int]:
 
 def read_int(data: bytes, pos: int, first: int) -> tuple[int, int]:
     """A whole number of 32 bits, and the position behind it."""
+    second = data[pos]
+    if second < 128:
+        n = first - 128 + (second << 7)
+        return (n >> 1) ^ -(n & 1), pos + 1
+    third = data[pos + 1]
+    if third < 128:  # most timeouts, in ms
+        n = first - 128 + (second - 128 << 7) + (third << 14)
+        return (n >> 1) ^ -(n & 1), pos + 2
     n, pos = read_long(data, pos, first)
     if n > 0x7FFF_FFFF or n < -0x8000_0000:
         raise BrokenRecord(f"{n} is over 32 bits")

@@ -1,0 +1,87 @@
+"""A load says what a projector says that is fed every record, of whole logs, compacted and broken ones."""
+
+import heapq
+import random
+from collections.abc import Iterable
+
+import msgspec
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from events.codec import records_of
+from events.loading import Loading
+from events.projector import Projector
+from events.records import LogTooNew, Record, StoredRecord, UndecodableKey
+from tests.events.test_compaction_law import HISTORIES, Step, compacted, history
+from tests.replay.histories import Script
+
+
+def loaded(records: list[StoredRecord], chunk: int = 7) -> Projector:
+    loading = Loading()
+    for start in range(0, len(records), chunk):
+        loading.read(records[start : start + chunk])
+    return loading.projected()
+
+
+def fed(records: list[StoredRecord]) -> Projector:
+    projector = Projector()
+    for record in records:
+        projector.feed(record)
+    return projector
+
+
+def numbered(records: Iterable[Record]) -> list[StoredRecord]:
+    return [StoredRecord(0, offset, 0, record.key, record.value) for offset, record in enumerate(records)]
+
+
+def facts(projector: Projector) -> tuple[object, ...]:
+    """All that an owner asks a projector for."""
+    return (
+        {group_id: group for group_id, group in projector.groups.items() if group_id not in projector.quarantined},
+        projector.quarantined,
+        projector.incarnation_max,
+        projector.events_read,
+        projector.next_offset,
+        projector.last_partition_event,
+    )
+
+
+@settings(max_examples=100, deadline=None, suppress_health_check=list(HealthCheck))
+@given(
+    histories=st.lists(HISTORIES, min_size=1, max_size=2),
+    seed=st.integers(min_value=0, max_value=2**32),
+    broken=st.booleans(),
+)
+def test_a_load_says_what_a_projector_says(histories: list[list[Step]], seed: int, broken: bool) -> None:
+    """Groups that were deleted and made anew, what compaction left, and values of no known type included."""
+    streams = [history(f"group-{n}", steps).records for n, steps in enumerate(histories)]
+    merged = list(heapq.merge(*streams, key=lambda record: record.timestamp_ms))
+    dice = random.Random(seed)
+    some = compacted(merged, dice.randint(0, len(merged)), lambda _key: dice.random() < 0.5)
+    records = [
+        StoredRecord(0, number, record.timestamp_ms, record.key, record.value) for number, record in enumerate(some)
+    ]
+    if broken and records:
+        number = dice.randrange(len(records))
+        records[number] = StoredRecord(0, number, 0, records[number].key, b"\xc3\x01 of the future")
+    assert facts(loaded(records)) == facts(fed(records))
+
+
+def test_an_old_fence_record_says_that_the_log_is_too_new() -> None:
+    """Though the one that was written a moment ago, by this version, has replaced it."""
+    ((_, (elected,)), *_) = Script().coordinator("a:1").transitions
+    newer = msgspec.structs.replace(elected, format_level=99)
+    records = [
+        StoredRecord(3, offset, 0, record.key, record.value)
+        for offset, record in enumerate(records_of([newer, elected]))
+    ]
+    with pytest.raises(LogTooNew, match="99"):
+        loaded(records)
+
+
+def test_a_key_that_cannot_be_read_is_named() -> None:
+    """By partition and offset: not even the group is known."""
+    with pytest.raises(UndecodableKey) as raised:
+        loaded([StoredRecord(3, 17, 0, b"no key", b"x")])
+    assert (raised.value.partition, raised.value.offset) == (3, 17)
