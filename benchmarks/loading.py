@@ -33,7 +33,8 @@ def _best(project: Callable[[list[StoredRecord]], None], records: list[StoredRec
 def _load(records: list[StoredRecord]) -> None:
     loading = Loading()
     loading.read(records)
-    loading.projected()
+    for _ in loading.fold():
+        pass
 
 
 def _feed(records: list[StoredRecord]) -> None:

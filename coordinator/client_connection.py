@@ -30,6 +30,9 @@ Dispatch = Callable[[bytes, Peer, Callable[[Answered], None], KeepTicket], Cance
 _PRINCIPAL = "User:ANONYMOUS"  # Kafka's name for those who did not say who they are
 _KEY_VERSION = Struct(">hh")
 
+OUTPUT_BYTES_MAX = 256 * 1024
+"""Of slow answers at a time: then they are sent, it is seen whether the client reads, and others have their turn."""
+
 
 class ClientConnection(asyncio.Protocol):
     """`seen_ms` is when bytes came or a request was answered last (monotonic)."""
@@ -78,13 +81,13 @@ class ClientConnection(asyncio.Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         if self._transport is None:
             return
-        if exc is not None:
-            log.info("connection lost", peer=self._peer.client_host, cause=str(exc))
         self._transport = None
         if self._cancel is not None:
             self._cancel()
             self._cancel = None
         self._lost(self)
+        if exc is not None:
+            log.info("connection lost", peer=self._peer.client_host, cause=str(exc))
 
     def pause_writing(self) -> None:
         self._is_writable = False
@@ -101,6 +104,11 @@ class ClientConnection(asyncio.Protocol):
         self._connection.receive(data)
         self._work()
 
+    @property
+    def is_closing(self) -> bool:
+        """Whether it is to be closed, and waits for the client to read what was sent."""
+        return self._transport is not None and self._transport.is_closing()
+
     def close(self) -> None:
         """Send what is to be sent, and close."""
         if self._transport is not None:
@@ -112,7 +120,7 @@ class ClientConnection(asyncio.Protocol):
             self._transport.abort()
 
     def _work(self) -> None:
-        """Take requests until one is parked, or there is none, or the client does not read."""
+        """Take requests until one is parked, or there is none, or the client does not read, or others have waited."""
         self.seen_ms = now_ms = self._monotonic_ms()
         fault: ProtocolError | None = None
         self._is_working = True
@@ -122,6 +130,9 @@ class ClientConnection(asyncio.Protocol):
                 if frame is None:
                     break
                 self._begin(frame)
+                if self._connection.output_bytes > OUTPUT_BYTES_MAX:
+                    asyncio.get_running_loop().call_soon(self._work)
+                    break
         except ProtocolError as error:
             fault = error
         finally:
@@ -132,7 +143,7 @@ class ClientConnection(asyncio.Protocol):
 
     def _begin(self, frame: bytes) -> None:
         api_key, api_version = _KEY_VERSION.unpack_from(frame)
-        self._metrics.requests[api_key, api_version] += 1
+        self._metrics.count_request(api_key, api_version)
         keep_ticket = partial(self._heartbeats.keep, frame) if api_key == heartbeat.KEY else keep_no_ticket
         cancel = self._dispatch(frame, self._peer, self._answered, keep_ticket)
         if self._connection.is_deciding:

@@ -35,6 +35,8 @@ class Connection:
         self._tail = bytearray()  # what arrived after `_data`, joined with it only when it completes a frame
         self._correlation_id: bytes | None = None  # of the request that is not answered yet
         self._output: list[bytes] = []
+        self.output_bytes = 0
+        """How much is to be sent."""
 
     @property
     def is_deciding(self) -> bool:
@@ -93,12 +95,14 @@ class Connection:
         """The answer to the request that was taken: what follows the correlation id."""
         assert self._correlation_id is not None
         self._output += (_LENGTH.pack(len(payload) + _CORRELATION_ID_BYTES), self._correlation_id, payload)
+        self.output_bytes += len(payload)
         self._correlation_id = None
 
     def take_output(self) -> bytes:
         """The bytes that are to be sent now."""
         output = b"".join(self._output)
         self._output.clear()
+        self.output_bytes = 0
         return output
 
     def _refill(self, size: int) -> bool:

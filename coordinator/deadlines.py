@@ -69,11 +69,13 @@ class Deadlines:
 
     def _run(self) -> None:
         now_ms = self._clock.monotonic_ms()
-        while self._heap and self._heap[0][0] <= now_ms:
-            deadline_ms, group_id = heapq.heappop(self._heap)
-            if self._scheduled.get(group_id) == deadline_ms:
-                del self._scheduled[group_id]
-                self._due(group_id, now_ms)
-        self._timer, self._timer_due_ms = None, math.inf
-        if self._heap:
-            self._set_timer(self._heap[0][0])
+        try:
+            while self._heap and self._heap[0][0] <= now_ms:
+                deadline_ms, group_id = heapq.heappop(self._heap)
+                if self._scheduled.get(group_id) == deadline_ms:
+                    del self._scheduled[group_id]
+                    self._due(group_id, now_ms)
+        finally:  # whatever becomes of one group, the others have deadlines too
+            self._timer, self._timer_due_ms = None, math.inf
+            if self._heap:
+                self._set_timer(self._heap[0][0])

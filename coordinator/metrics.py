@@ -89,13 +89,17 @@ class ServerMetrics(Collector):
         self.connections_refused = 0
         self.connections_idle_closed = 0
 
+    def count_request(self, api_key: int, api_version: int) -> None:
+        """A client may send any numbers: those that are not offered are counted as faults."""
+        api = self._apis.get(api_key)
+        if api is not None and api_version in api.versions:
+            self.requests[api_key, api_version] += 1
+
     def collect(self) -> Iterable[Metric]:
         """All counters as Prometheus wants them."""
         requests = CounterMetricFamily("muster_requests", "Requests that were decoded", labels=("api", "version"))
         for (key, version), count in list(self.requests.items()):  # asked for in another thread
-            api = self._apis.get(key)
-            if api is not None and version in api.versions:  # a client may send any number: no label for each of them
-                requests.add_metric((api.name, str(version)), count)
+            requests.add_metric((self._apis[key].name, str(version)), count)
         yield requests
         errors = CounterMetricFamily("muster_protocol_errors", "Connections closed for bad bytes", labels=("fault",))
         for fault in Fault:

@@ -19,6 +19,8 @@ class _Server(ThreadingMixIn, WSGIServer):
 
 
 class _Quiet(WSGIRequestHandler):
+    timeout = 10  # seconds for a client to say what it wants: each holds a thread
+
     def log_message(self, format: str, *args: object) -> None:  # noqa: A002 -- the library's name
         """Say nothing: a scrape every few seconds is no news."""
 

@@ -20,7 +20,7 @@ import msgspec
 from coordinator.group.offsets import OffsetsChange
 from coordinator.metrics import APPEND_SECONDS, TRANSITIONS_APPENDED
 from coordinator.offsets.base import OffsetStore
-from events.log.base import AppendRefused, LogError, LogWriter
+from events.log.base import AppendRefused, LogError, LogUnavailable, LogWriter
 from events.records import Transition
 
 UNITS_PER_APPEND_MAX = 1_000
@@ -34,8 +34,19 @@ class Unit(msgspec.Struct, kw_only=True, eq=False):
     settled: Callable[[AppendRefused | None], None]
 
 
+def on_failure(tell: Callable[[Exception], None]) -> Callable[[asyncio.Task[None]], None]:
+    """What a task that nobody awaits ends with is told: a bug of ours must not go by unheard."""
+
+    def done(task: asyncio.Task[None]) -> None:
+        error = None if task.cancelled() else task.exception()
+        if isinstance(error, Exception):
+            tell(error)
+
+    return done
+
+
 class Lost(Protocol):
-    def __call__(self, error: LogError) -> None: ...
+    def __call__(self, error: Exception) -> None: ...
 
 
 class Outbox:
@@ -51,6 +62,7 @@ class Outbox:
         self._idle = asyncio.Event()
         self._idle.set()
         self._task = asyncio.create_task(self._run(), name=f"outbox-{writer.partition}")
+        self._task.add_done_callback(on_failure(lost))
 
     def submit(self, unit: Unit) -> None:
         """Have the unit made durable."""
@@ -103,9 +115,13 @@ class Outbox:
                 answers = await self._writer.append([unit.transition for unit in with_events])
             TRANSITIONS_APPENDED.inc(answers.count(None))
             verdicts = {id(unit): answer for unit, answer in zip(with_events, answers, strict=True)}
-        stored = [unit for unit in units if verdicts.get(id(unit)) is None]
-        changes = [change for unit in stored for change in unit.offsets]
-        if changes:
-            await self._offsets.write(changes)
+        stored = [(unit, change) for unit in units if verdicts.get(id(unit)) is None for change in unit.offsets]
+        if stored:
+            answers = await self._offsets.write([change for _, change in stored])
+            for (unit, _), answer in zip(stored, answers, strict=True):
+                if answer is not None and unit.transition:
+                    # Its events are there and its offsets never will be: what is stored has to be read again.
+                    raise LogUnavailable(f"a commit of {answer.size_bytes} bytes was refused, its events are stored")
+                verdicts[id(unit)] = verdicts.get(id(unit)) or answer
         for unit in units:
             unit.settled(verdicts.get(id(unit)))

@@ -4,20 +4,23 @@ The fence record comes first because until the new owner's first append the log 
 event log's contract); only what was read up to the fence record is complete.
 """
 
+import asyncio
 from collections.abc import Mapping
 
 import msgspec
 import structlog
 
 from coordinator.clock import Clock
+from coordinator.group.offsets import OffsetsChange
 from coordinator.group.settings import GroupSettings
 from coordinator.offsets.base import OffsetStore
 from coordinator.outbox import Lost, Outbox
 from coordinator.partition import Partition
-from events.codec import records_of
+from events.codec import decode, records_of
 from events.events import CoordinatorElected, CoordinatorReady, CoordinatorStopped
 from events.loading import Loading
 from events.log.base import AppendRefused, EventLog, LogUnavailable, LogWriter
+from events.partitioner import partition_for
 from events.projector import FORMAT_LEVEL, Projector
 
 log = structlog.get_logger(__name__)
@@ -68,8 +71,13 @@ class Ownership:
 
     async def _claim_again(self) -> LogWriter:
         # Whoever has claimed it since deposes this owner for good: an append tells, where a claim would take it back.
-        await fence(self._owner, self._writer)
-        self._writer = await claim_and_fence(self._owner, self._writer.partition)
+        # Who claims it between this append and the next one has written something, which is not known here.
+        owner, number = self._owner, self._writer.partition
+        start = await owner.event_log.end_offset(number)
+        await fence(owner, self._writer)
+        self._writer = await claim_and_fence(owner, number)
+        await check_nobody_else_wrote(owner, number, start)
+        await owner.offsets.claim(number)
         self.partition.epoch = self._writer.epoch
         log.debug("claim renewed", partition=self._writer.partition, epoch=self._writer.epoch)
         return self._writer
@@ -81,6 +89,8 @@ async def take_over(owner: Owner, number: int, *, lost: Lost) -> Ownership:
     started_ms = clock.monotonic_ms()
     writer = await claim_and_fence(owner, number)
     projector = await _project(owner.event_log, number)
+    await owner.offsets.claim(number)
+    await _finish_deletions(owner, number, projector)
     took_ms = clock.monotonic_ms() - started_ms
     members = sum(len(group.members) for group in projector.groups.values())
     ready = CoordinatorReady(
@@ -135,6 +145,15 @@ async def claim_and_fence(owner: Owner, number: int) -> LogWriter:
     return writer
 
 
+async def check_nobody_else_wrote(owner: Owner, number: int, start: int) -> None:
+    """Raises LogUnavailable when the log has more from `start` on than this owner's fence records: read it again."""
+    async for chunk in owner.event_log.read(number, start=start):
+        for record in chunk:
+            event = None if record.value is None else decode(record.value)
+            if not isinstance(event, CoordinatorElected) or event.owner != owner.name:
+                raise LogUnavailable(f"partition {number}: somebody else wrote while the claim was renewed")
+
+
 async def fence(owner: Owner, writer: LogWriter) -> None:
     """Write the fence record: from here on no older writer appends. Raises LogError."""
     elected = CoordinatorElected(
@@ -159,8 +178,24 @@ async def _append_one(writer: LogWriter, event: CoordinatorElected | Coordinator
         )
 
 
+async def _finish_deletions(owner: Owner, number: int, projector: Projector) -> None:
+    """Offsets are written after the events of their group: a deletion may have been cut short between the two."""
+    orphans = [
+        group_id
+        for group_id in owner.offsets.group_ids()
+        if partition_for(group_id, owner.event_log.partitions) == number
+        and group_id not in projector.groups
+        and group_id not in projector.quarantined
+    ]
+    if orphans:
+        log.info("removing offsets of deleted groups", partition=number, groups=len(orphans))
+        await owner.offsets.write([OffsetsChange(group_id=group_id, all_deleted=True) for group_id in orphans])
+
+
 async def _project(log_: EventLog, number: int) -> Projector:
     loading = Loading()
     async for chunk in log_.read(number):
         loading.read(chunk)
-    return loading.projected()
+    for _ in loading.fold():
+        await asyncio.sleep(0)
+    return loading.projector

@@ -31,13 +31,14 @@ from coordinator.group.commands import (
 )
 from coordinator.group.decide import Decision, decide, failed
 from coordinator.group.heartbeat import heartbeat_error
-from coordinator.group.outcomes import HeartbeatOutcome, Outcome, Reply, SyncGroupOutcome
+from coordinator.group.outcomes import Outcome, Reply
 from coordinator.group.settings import GroupSettings
 from coordinator.group.soft import Session, Soft
 from coordinator.group.takeover import give_up, rearm_sessions, resume
 from coordinator.group.timers import due
 from coordinator.group.turn import Moment
 from coordinator.metrics import count_durable
+from coordinator.not_served import quarantine_reply
 from coordinator.outbox import Outbox, Unit
 from events.codec import records_of
 from events.events import CoordinatorPaused
@@ -288,7 +289,7 @@ class Partition:
         for reply in replies:
             waiting = self._waiting.pop(reply.request_id, None)
             if waiting is not None:
-                waiting.reply_to(reply.outcome)
+                tell(waiting, reply.outcome)
 
     def _moment(self) -> Moment:
         wall_ms = self._clock.wall_ms()
@@ -328,20 +329,14 @@ class Partition:
         self._outbox.submit(Unit(transition=records_of([paused]), offsets=(), settled=lambda _: None))
 
 
+def tell(waiting: Waiting, outcome: Outcome) -> None:
+    """Give somebody the answer. A bug in what makes an answer of an outcome is that client's alone."""
+    try:
+        waiting.reply_to(outcome)
+    except Exception:
+        log.exception("an answer could not be given", command=type(waiting.command).__name__)
+
+
 def _changes(decision: Decision) -> bool:
     change = decision.offsets
     return change is not None and bool(change.committed or change.deleted or change.all_deleted)
-
-
-def loading_reply(command: AnyRequest) -> tuple[Reply, ...]:
-    """What is answered while a partition is being read (G19 to G21): a valid member is not disturbed."""
-    if isinstance(command, Heartbeat):
-        return (Reply(command.caller.request_id, HeartbeatOutcome(error=ErrorCode.none)),)
-    return quarantine_reply(command)
-
-
-def quarantine_reply(command: AnyRequest) -> tuple[Reply, ...]:
-    """Every client tries again on this; on a sync it would be fatal to some, so that is sent back to join (QK8)."""
-    if isinstance(command, SyncGroup):
-        return (Reply(command.caller.request_id, SyncGroupOutcome(error=ErrorCode.rebalance_in_progress)),)
-    return failed(command, ErrorCode.coordinator_load_in_progress)

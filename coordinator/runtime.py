@@ -15,10 +15,11 @@ from tenacity import AsyncRetrying, RetryCallState, retry_if_exception_type, wai
 
 from coordinator.group.commands import AnyRequest, Heartbeat
 from coordinator.group.decide import failed
-from coordinator.group.offsets import OffsetsChange
 from coordinator.metrics import GroupFigures
+from coordinator.not_served import loading_reply
+from coordinator.outbox import on_failure
 from coordinator.ownership import Owner, Ownership, take_over
-from coordinator.partition import ReplyTo, Ticket, loading_reply
+from coordinator.partition import ReplyTo, Ticket
 from coordinator.service import CommittedOffset, ListedGroup
 from events.ids import GroupId
 from events.log.base import Deposed, LogError, LogUnavailable
@@ -27,6 +28,9 @@ from events.records import EventsError
 from events.state import GroupState
 
 log = structlog.get_logger(__name__)
+
+STOPS_WITHIN_S = 10.0
+"""For all partitions together; what is cut short is as safe as after a crash."""
 
 
 class Runtime:
@@ -48,9 +52,9 @@ class Runtime:
         """Take all partitions over. Raises LogError and EventsError."""
         for number in range(self._log.partitions):
             self._owned[number] = await self._take_over(number)
-        await self._finish_deletions()
         if self._log.claim_renewal_ms is not None:
             self._renewing = asyncio.create_task(self._renew(self._log.claim_renewal_ms), name="renew-claims")
+            self._renewing.add_done_callback(on_failure(self._give_up))
 
     async def stop(self) -> None:
         """Give everything up in good order; parked requests are answered NOT_COORDINATOR and come back elsewhere."""
@@ -59,13 +63,16 @@ class Runtime:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-        for number, ownership in self._owned.items():
+        owned, self._owned = self._owned, {}
+        for ownership in owned.values():
             ownership.partition.close(ErrorCode.not_coordinator)
-            try:
-                await ownership.stop()
-            except LogError as error:
-                log.warning("could not say goodbye in the event log", partition=number, error=str(error))
-        self._owned.clear()
+        goodbyes = [asyncio.create_task(_say_goodbye(*item), name=f"stop-{item[0]}") for item in owned.items()]
+        if goodbyes:
+            _, late = await asyncio.wait(goodbyes, timeout=STOPS_WITHIN_S)
+            for goodbye in late:
+                goodbye.cancel()
+            if late:
+                log.warning("stopped before everything was said in the event log", partitions=len(late))
 
     def figures(self) -> GroupFigures:
         """For the metrics: asked for in another thread, so that each collection is copied before it is gone through."""
@@ -91,16 +98,20 @@ class Runtime:
         while True:
             await asyncio.sleep(every_ms / 1000)
             for ownership in self._owned.values():
-                ownership.renew()
+                ownership.renew()  # awaits nothing
 
-    def _lost(self, number: int, error: LogError) -> None:
-        ownership = self._owned.pop(number)
-        log.error("partition lost", partition=number, error=str(error))
+    def _lost(self, number: int, error: Exception) -> None:
+        ownership = self._owned.pop(number, None)
+        if ownership is None:
+            return  # it was given up already
         ownership.partition.close(ErrorCode.not_coordinator)
-        if isinstance(error, LogUnavailable) and not self._stopping:
-            self._retaking[number] = asyncio.create_task(self._retake(number, ownership), name=f"retake-{number}")
+        if isinstance(error, LogUnavailable):
+            retaking = asyncio.create_task(self._retake(number, ownership), name=f"retake-{number}")
+            retaking.add_done_callback(on_failure(self._give_up))
+            self._retaking[number] = retaking
         else:
             self._give_up(error)
+        log.error("partition lost", partition=number, error=repr(error))
 
     async def _retake(self, number: int, lost: Ownership) -> None:
         await lost.abandon()
@@ -120,14 +131,6 @@ class Runtime:
             self._give_up(error)
         finally:
             self._retaking.pop(number, None)
-
-    async def _finish_deletions(self) -> None:
-        """Offsets are written after the events of their group: a deletion may have been cut short between the two."""
-        known = {group_id for owned in self._owned.values() for group_id in owned.partition.group_ids()}
-        orphans = self._offsets.group_ids() - known
-        if orphans:
-            log.info("removing offsets of deleted groups", groups=len(orphans))
-            await self._offsets.write([OffsetsChange(group_id=group_id, all_deleted=True) for group_id in orphans])
 
     # ---- the Groups of the handlers ------------------------------------------------------------------
 
@@ -164,3 +167,10 @@ class Runtime:
             partition: CommittedOffset(offset=stored.offset, leader_epoch=stored.leader_epoch, metadata=stored.metadata)
             for partition, stored in self._offsets.committed(group_id).items()
         }
+
+
+async def _say_goodbye(number: int, ownership: Ownership) -> None:
+    try:
+        await ownership.stop()
+    except LogError as error:
+        log.warning("could not say goodbye in the event log", partition=number, error=str(error))

@@ -23,6 +23,7 @@ from coordinator.logs import configure_logs
 from coordinator.metrics import REGISTRY, GroupMetrics, ServerMetrics
 from coordinator.metrics_endpoint import MetricsEndpoint
 from coordinator.offsets.open import offset_store_for
+from coordinator.outbox import on_failure
 from coordinator.ownership import Owner
 from coordinator.runtime import Runtime
 from coordinator.server import Server, ServerSettings
@@ -59,10 +60,15 @@ async def run(settings: Settings) -> None:
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, end)
     async with AsyncExitStack() as stack:
+        starting = asyncio.create_task(_start(settings, stack, lost=end), name="start")
+        ended.add_done_callback(lambda _: starting.cancel())
         try:
-            await _start(settings, stack, lost=end)
+            await starting
         except (LogError, EventsError, BadTopic, OSError) as error:
             raise CannotServe(str(error)) from error
+        except asyncio.CancelledError:
+            if not ended.done():
+                raise
         loss = await ended
         log.info("stopping", reason=str(loss) if loss else "asked to")
     if loss is not None:
@@ -104,12 +110,13 @@ async def _start(settings: Settings, stack: AsyncExitStack, *, lost: Callable[[E
         _open_side_door(settings.metrics, metrics, runtime, stack)
     await offsets.open()
     stack.push_async_callback(offsets.close)
+    stack.push_async_callback(runtime.stop)
     with _no_garbage_collection():
         await runtime.start()
-    stack.push_async_callback(runtime.stop)
     stack.callback(server.stop_listening)
     if isinstance(event_log, SqliteEventLog):
         trimming = asyncio.create_task(_trim(event_log, clock), name="trim")
+        trimming.add_done_callback(on_failure(lost))
         stack.callback(trimming.cancel)
     log.info("serving", listen=f"{service.cluster.host}:{service.cluster.port}", log=settings.log)
 

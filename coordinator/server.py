@@ -123,7 +123,9 @@ class Server:
         idle_ms = self._settings.connections_max_idle_ms
         quiet_since_ms = self._service.monotonic_ms() - idle_ms
         for connection in list(self._connections):
-            if connection.seen_ms <= quiet_since_ms and not connection.is_parked:
+            if connection.is_closing:
+                connection.abort()  # it was told to go a while ago, and does not read
+            elif connection.seen_ms <= quiet_since_ms and not connection.is_parked:
                 self._metrics.connections_idle_closed += 1
                 connection.close()
         self._cancel_sweep = self._service.call_later(max(1, idle_ms // 10), self._sweep)

@@ -7,7 +7,7 @@ the same groups as all of them; an owner that takes over needs no more, and of a
 to decode. Three things are kept that a compaction may drop, so that nothing is overlooked:
 
     the partition's own events    all of them: one may say that the log is too new
-    a value before a tombstone    it has the incarnation that a deleted group had
+    the deletion of a group       it has the incarnation that the group had
     a value of no known type      its group is quarantined, though a later record may have replaced it
 
 A value of a known type that is broken further in and was replaced is not noticed: nothing of it would be left.
@@ -15,27 +15,33 @@ A value of a known type that is broken further in and was replaced is not notice
     loading = Loading()
     for chunk in chunks:
         loading.read(chunk)
-    loading.projected().groups
+    for _ in loading.fold():
+        ...  # others may work
+    loading.projector.groups
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from operator import attrgetter
 
 from events.codec import event_type_of
+from events.events import GroupDeleted
 from events.keys import EntityKind
 from events.projector import Projector, entity_of
 from events.records import StoredRecord
 
+RECORDS_PER_STEP = 2_000
+"""Some 40 ms, in which nobody else is served."""
+
 
 class Loading:
-    """One load. Raises what the projector raises."""
+    """One load. `projector` is complete when `fold` has come to its end. Raises what the projector raises."""
 
     def __init__(self) -> None:
-        self._projector = Projector()
+        self.projector = Projector()
         self._values: dict[bytes, StoredRecord] = {}
         """The last one of each key."""
         self._tombstones: dict[bytes, StoredRecord] = {}
-        """The last one of each key that no value followed."""
+        """Of each group that was deleted and is not there again."""
         self._events_read = 0
         self._next_offset = 0
 
@@ -46,7 +52,7 @@ class Loading:
             self._next_offset = record.offset + 1
             key = record.key
             if record.value is None:
-                tombstones[key] = record
+                self._bury(record)
                 continue
             self._events_read += 1
             if tombstones:
@@ -54,14 +60,26 @@ class Loading:
             if event_type_of(record.value) is None or (
                 key not in values and entity_of(record).kind is EntityKind.PARTITION
             ):
-                self._projector.feed(record)
+                self.projector.feed(record)
             else:
                 values[key] = record
 
-    def projected(self) -> Projector:
-        """What all records together say."""
-        for record in sorted([*self._values.values(), *self._tombstones.values()], key=attrgetter("offset")):
-            self._projector.feed(record)
-        self._projector.events_read = self._events_read
-        self._projector.next_offset = self._next_offset
-        return self._projector
+    def fold(self) -> Iterator[None]:
+        """Feed what is left to the projector, a little at a time."""
+        left = sorted([*self._values.values(), *self._tombstones.values()], key=attrgetter("offset"))
+        for number, record in enumerate(left, start=1):
+            self.projector.feed(record)
+            if number % RECORDS_PER_STEP == 0:
+                yield
+        self.projector.events_read = self._events_read
+        self.projector.next_offset = self._next_offset
+
+    def _bury(self, record: StoredRecord) -> None:
+        """Of a member nothing is left. Of a group its deletion is, and the end of its quarantine."""
+        last = self._values.get(record.key)
+        if last is not None and last.value is not None and event_type_of(last.value) is GroupDeleted:
+            self._tombstones[record.key] = record
+        else:
+            self._values.pop(record.key, None)
+        if self.projector.quarantined:
+            self.projector.feed(record)

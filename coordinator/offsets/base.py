@@ -7,6 +7,7 @@ import msgspec
 
 from coordinator.group.offsets import OffsetsChange
 from events.ids import GroupId
+from events.log.base import AppendRefused
 
 TopicPartition = tuple[str, int]
 
@@ -28,13 +29,20 @@ class OffsetStore(Protocol):
     """Offsets of all groups. One writer, as with the event log beside it."""
 
     async def open(self) -> None:
-        """Connect, and read everything that is stored. Raises events.log.base.LogError."""
+        """Connect. Raises events.log.base.LogError."""
         ...
 
     async def close(self) -> None: ...
 
-    async def write(self, changes: Sequence[OffsetsChange]) -> None:
-        """Apply in order; durable and visible in `committed` on return. Raises events.log.base.LogError."""
+    async def claim(self, partition: int) -> None:
+        """Own the offsets of a partition's groups, again if need be, and know what is stored. Raises LogError."""
+        ...
+
+    async def write(self, changes: Sequence[OffsetsChange]) -> Sequence[AppendRefused | None]:
+        """Apply in order; durable and visible in `committed` on return. A change that is too large is refused alone.
+
+        The changes are of groups of one partition, which is claimed. Raises events.log.base.LogError.
+        """
         ...
 
     def committed(self, group_id: GroupId) -> Mapping[TopicPartition, StoredOffset]:

@@ -7,6 +7,7 @@ from coordinator.group.commands import OffsetToCommit
 from coordinator.group.offsets import OffsetsChange
 from coordinator.offsets.base import StoredOffset, TopicPartition
 from events.ids import GroupId
+from events.log.base import AppendRefused
 
 
 class OffsetCache:
@@ -60,6 +61,10 @@ class MemoryOffsetStore(OffsetCache):
     async def close(self) -> None:
         """There is nothing to close."""
 
-    async def write(self, changes: Sequence[OffsetsChange]) -> None:
+    async def claim(self, partition: int) -> None:
+        """There is nobody else."""
+
+    async def write(self, changes: Sequence[OffsetsChange]) -> Sequence[AppendRefused | None]:
         for change in changes:
             self.apply(change)
+        return [None] * len(changes)

@@ -7,6 +7,7 @@ from coordinator.group.offsets import OffsetsChange
 from coordinator.offsets.base import StoredOffset
 from coordinator.offsets.memory import OffsetCache, stored
 from events.ids import GroupId
+from events.log.base import AppendRefused
 from events.log.sqlite_file import SqliteFile
 
 _TABLE = (
@@ -46,10 +47,14 @@ class SqliteOffsetStore(OffsetCache):
     async def close(self) -> None:
         """The file is the event log's to close."""
 
-    async def write(self, changes: Sequence[OffsetsChange]) -> None:
+    async def claim(self, partition: int) -> None:
+        """The file is claimed with the event log; a write that failed was taken back wholly."""
+
+    async def write(self, changes: Sequence[OffsetsChange]) -> Sequence[AppendRefused | None]:
         await self._file.write(lambda connection: _write(connection, changes))
         for change in changes:
             self.apply(change)
+        return [None] * len(changes)
 
 
 def _write(connection: sqlite3.Connection, changes: Sequence[OffsetsChange]) -> None:

@@ -14,7 +14,7 @@ from coordinator.group.offsets import OffsetsChange
 from coordinator.offsets.base import StoredOffset, TopicPartition
 from coordinator.offsets.memory import OffsetCache, stored
 from events.ids import GroupId
-from events.log.base import AppendRefused, EventLog, LogMismatch, LogUnavailable, LogWriter
+from events.log.base import AppendRefused, EventLog, LogMismatch, LogWriter
 from events.partitioner import partition_for
 from events.records import Record, Transition
 
@@ -47,32 +47,35 @@ class TopicOffsetStore(OffsetCache):
     def __init__(self, log: EventLog) -> None:
         super().__init__()
         self._log = log
-        self._writers: list[LogWriter] = []
+        self._writers: dict[int, LogWriter] = {}
 
     async def open(self) -> None:
-        """Claim the whole topic and read it."""
         await self._log.open()
-        for number in range(self._log.partitions):
-            writer = await self._log.claim(number)
-            self._writers.append(writer)
-            fence = _Fence(owner=number)
-            await _append(writer, [(Record(msgspec.json.encode(fence), msgspec.json.encode(fence)),)])
-            async for chunk in self._log.read(number):
-                for record in chunk:
-                    self._take(record.key, record.value, where=f"{self._log.location}, offset {record.offset}")
 
     async def close(self) -> None:
         await self._log.close()
 
-    async def write(self, changes: Sequence[OffsetsChange]) -> None:
-        by_partition: dict[int, list[OffsetsChange]] = {}
-        for change in changes:
-            by_partition.setdefault(partition_for(change.group_id, self._log.partitions), []).append(change)
-        for number, mine in by_partition.items():
-            transitions = self._transitions(mine)
-            await _append(self._writers[number], [transition for transition in transitions if transition])
-            for change in mine:
+    async def claim(self, partition: int) -> None:
+        """A new writer, its fence, and all that is stored. What was known before is forgotten."""
+        writer = await self._log.claim(partition)
+        fence = _Fence(owner=partition)
+        await writer.append([(Record(msgspec.json.encode(fence), msgspec.json.encode(fence)),)])
+        self._writers[partition] = writer
+        for group_id in self.group_ids():
+            if partition_for(group_id, self._log.partitions) == partition:
+                self.apply(OffsetsChange(group_id=group_id, all_deleted=True))
+        async for chunk in self._log.read(partition):
+            for record in chunk:
+                self._take(record.key, record.value, where=f"{self._log.location}, offset {record.offset}")
+
+    async def write(self, changes: Sequence[OffsetsChange]) -> Sequence[AppendRefused | None]:
+        transitions = list(self._transitions(changes))
+        writer = self._writers[partition_for(changes[0].group_id, self._log.partitions)]
+        verdicts = await writer.append(transitions)
+        for change, verdict in zip(changes, verdicts, strict=True):
+            if verdict is None:
                 self.apply(change)
+        return verdicts
 
     def _transitions(self, changes: Sequence[OffsetsChange]) -> Iterator[Transition]:
         """Records for each change; deleting all of a group's offsets includes those of the changes before it."""
@@ -111,9 +114,3 @@ def _records(change: OffsetsChange, deleted: Sequence[TopicPartition]) -> Iterat
 
 def _key(group_id: GroupId, topic: str, partition: int) -> bytes:
     return msgspec.json.encode(_Key(group=group_id, topic=topic, partition=partition))
-
-
-async def _append(writer: LogWriter, transitions: Sequence[Transition]) -> None:
-    for verdict in await writer.append(transitions):
-        if isinstance(verdict, AppendRefused):
-            raise LogUnavailable(f"a commit of {verdict.size_bytes} bytes is over the limit of {verdict.limit_bytes}")

@@ -20,7 +20,9 @@ def handle(body: Body, context: RequestContext, service: Service, answer: Answer
     if body.topics is None or (version == 0 and not body.topics):
         topics = [_declared(topic, cluster, operations) for topic in cluster.topics.values()]
     else:
-        topics = [_asked(topic, cluster, version, operations) for topic in body.topics]
+        # A topic that is named many times is answered once: its answer is a hundred times as long as its name.
+        once = {(topic.name, getattr(topic, "topic_id", None)): topic for topic in body.topics}
+        topics = [_asked(topic, cluster, version, operations) for topic in once.values()]
     answer(
         {
             "brokers": [{"node_id": cluster.node_id, "host": cluster.host, "port": cluster.port, "rack": None}],

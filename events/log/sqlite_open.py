@@ -89,7 +89,8 @@ class FileLock:
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        self._lock_path = path.with_name(path.name + ".lock")
+        real = path.resolve()  # whatever the links are that lead to it
+        self._lock_path = real.with_name(real.name + ".lock")
         self._descriptor: int | None = None
 
     def acquire(self) -> None:

@@ -162,7 +162,7 @@ async def test_tickets_belong_to_one_connection() -> None:
         (b"\xff\xff\xff\xff", Fault.NEGATIVE_LENGTH),
         (b"\x7f\xff\xff\xff", Fault.OVERSIZED_FRAME),
         (b"\x00\x00\x00\x02", Fault.SHORT_FRAME),
-        (with_length(b"\x00\x00" + bytes(20)), Fault.UNKNOWN_API),
+        (with_length(b"\x00\x16" + bytes(20)), Fault.UNKNOWN_API),
         (with_length(b"\x00\x0c\x00\x63" + bytes(20)), Fault.UNSUPPORTED_VERSION),
         (with_length(b"\x00\x0c\x00\x04" + bytes(4)), Fault.MALFORMED_REQUEST),
     ],
@@ -367,3 +367,34 @@ async def test_what_prometheus_is_told() -> None:
 )
 def test_addresses_are_printed_as_java_does(address: str, printed: str) -> None:
     assert java_host(address) == printed
+
+
+async def test_slow_answers_are_sent_before_more_of_them_are_made() -> None:
+    """A client that asks for much and reads nothing costs a bounded piece of memory and of everybody's time."""
+    async with running() as subject:
+        greedy = await subject.connect()
+        for number in range(200):
+            greedy.send("DescribeGroups", 5, number, groups=["g"] * 10, include_authorized_operations=False)
+        await greedy.writer.drain()
+        other = await subject.connect()
+        other.send("Heartbeat", 4, 1, **HEARTBEAT)
+        assert (await other.answer())[0] == 1
+        decided = sum(isinstance(command, DescribeGroup) for command in subject.groups.commands)
+        assert decided < 200 * 10, "everything was decided for one who does not read"
+        for number in range(200):
+            assert (await greedy.answer())[0] == number
+
+
+async def test_an_idle_client_that_does_not_read_is_cut_off() -> None:
+    """Told to go at one sweep, it is gone at the next; and counted once."""
+    async with running(connections_max_idle_ms=10_000) as subject:
+        client = await subject.connect()
+        for number in range(100):
+            client.send("DescribeGroups", 5, number, groups=["g"] * 10, include_authorized_operations=False)
+        await client.writer.drain()
+        await until(lambda: bool(subject.groups.commands))
+        for _ in range(3):
+            subject.now_ms += 10_001
+            subject.timers.pass_all()
+        await until(lambda: subject.metrics.connections == 0)
+        assert subject.metrics.connections_idle_closed == 1

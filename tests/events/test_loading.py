@@ -21,7 +21,9 @@ def loaded(records: list[StoredRecord], chunk: int = 7) -> Projector:
     loading = Loading()
     for start in range(0, len(records), chunk):
         loading.read(records[start : start + chunk])
-    return loading.projected()
+    for _ in loading.fold():
+        pass
+    return loading.projector
 
 
 def fed(records: list[StoredRecord]) -> Projector:

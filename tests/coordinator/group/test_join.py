@@ -479,7 +479,7 @@ def test_followers_get_no_members_and_the_leader_gets_all() -> None:
     a, b = h.form(h.dynamic("old", version=3), h.static("b"))
     assert a.joined is not None
     assert b.joined is not None
-    assert [m.group_instance_id for m in a.joined.members] == [None, "b"]
+    assert [m.group_instance_id for m in a.joined.members] == ["b", None]
     assert b.joined.members == ()
     assert (a.joined.leader_id, b.joined.leader_id) == (a.member_id, a.member_id)
     assert (a.joined.protocol_type, b.joined.protocol_type) == ("consumer", "consumer")

@@ -13,13 +13,13 @@ from coordinator.offsets.memory import MemoryOffsetStore
 from coordinator.offsets.sqlite import SqliteOffsetStore
 from coordinator.offsets.topic import TopicOffsetStore
 from events.ids import GroupId
-from events.log.base import Deposed, LogMismatch
+from events.log.base import AppendRefused, Deposed, LogMismatch, LogUnavailable
 from events.log.memory import MemoryEventLog, MemoryStorage
 from events.log.sqlite import SqliteEventLog
-from events.partitioner import partition_for
 from events.records import Record
 
 ORDERS, PAYMENTS = GroupId("orders"), GroupId("payments")
+PARTITION = 0
 
 
 def commit(
@@ -42,6 +42,12 @@ def kept(offset: int, *, metadata: str = "", expire_ms: int | None = None) -> St
     )
 
 
+async def claimed(store: OffsetStore) -> None:
+    """As the owner of the only partition has it."""
+    await store.open()
+    await store.claim(PARTITION)
+
+
 class OffsetStoreContract:
     """`reopen` ends the store that is open, if one is, and opens another on the same storage."""
 
@@ -54,7 +60,7 @@ class OffsetStoreContract:
     async def test_what_was_committed_is_there(self, reopen: Callable[[], OffsetStore]) -> None:
         """Each partition has its last commit, whole."""
         store = reopen()
-        await store.open()
+        await claimed(store)
         await store.write(
             [
                 OffsetsChange(group_id=ORDERS, committed=(commit("t", 0, 5), commit("t", 1, -7, metadata="größe 🐘"))),
@@ -70,7 +76,7 @@ class OffsetStoreContract:
     async def test_a_restart_finds_everything_as_it_was(self, reopen: Callable[[], OffsetStore]) -> None:
         """Commits, and deletions as well."""
         store = reopen()
-        await store.open()
+        await claimed(store)
         await store.write([OffsetsChange(group_id=ORDERS, committed=tuple(commit("t", p, p) for p in range(50)))])
         await store.write([OffsetsChange(group_id=ORDERS, deleted=(("t", 7), ("t", 99)))])
         await store.write([OffsetsChange(group_id=PAYMENTS, committed=(commit("t", 0, 1),))])
@@ -78,7 +84,7 @@ class OffsetStoreContract:
         if self.survives_restarts:
             await store.close()
             store = reopen()
-            await store.open()
+            await claimed(store)
         assert store.committed(ORDERS) == {("t", p): kept(p) for p in range(50) if p != 7}
         assert store.committed(PAYMENTS) == {}
         assert store.group_ids() == {ORDERS}
@@ -89,7 +95,7 @@ class OffsetStoreContract:
     ) -> None:
         """Changes are applied in order."""
         store = reopen()
-        await store.open()
+        await claimed(store)
         await store.write([OffsetsChange(group_id=ORDERS, committed=(commit("old", 0, 1), commit("both", 0, 1)))])
         await store.write(
             [
@@ -106,7 +112,7 @@ class OffsetStoreContract:
         if self.survives_restarts:
             await store.close()
             store = reopen()
-            await store.open()
+            await claimed(store)
         assert store.committed(ORDERS) == {("both", 0): kept(2)}
         assert store.committed(PAYMENTS) == {}
         await store.close()
@@ -144,7 +150,7 @@ class TestSqliteOffsetStore(OffsetStoreContract):
 class TestTopicOffsetStore(OffsetStoreContract):
     @pytest.fixture
     def storage(self) -> MemoryStorage:
-        return MemoryStorage(partitions=3)
+        return MemoryStorage(partitions=1)
 
     @pytest.fixture
     def reopen(self, storage: MemoryStorage) -> Callable[[], OffsetStore]:
@@ -153,8 +159,8 @@ class TestTopicOffsetStore(OffsetStoreContract):
     async def test_the_store_of_an_older_process_can_write_no_more(self, storage: MemoryStorage) -> None:
         """An offset of a deposed owner never lands on top of the new one's."""
         older, newer = TopicOffsetStore(MemoryEventLog(storage)), TopicOffsetStore(MemoryEventLog(storage))
-        await older.open()
-        await newer.open()
+        await claimed(older)
+        await claimed(newer)
         change = OffsetsChange(group_id=ORDERS, committed=(commit("t", 0, 1),))
         with pytest.raises(Deposed):
             await older.write([change])
@@ -164,10 +170,10 @@ class TestTopicOffsetStore(OffsetStoreContract):
     async def test_a_deletion_is_a_tombstone(self, storage: MemoryStorage) -> None:
         """So that compaction forgets the offset, and nothing but the offset."""
         store = TopicOffsetStore(MemoryEventLog(storage))
-        await store.open()
+        await claimed(store)
         await store.write([OffsetsChange(group_id=ORDERS, committed=(commit("t", 0, 1),))])
         await store.write([OffsetsChange(group_id=ORDERS, deleted=(("t", 0),))])
-        first, second = storage.records[partition_for(ORDERS, 3)][-2:]
+        first, second = storage.records[PARTITION][-2:]
         assert first.key == second.key
         assert second.value is None
 
@@ -175,7 +181,30 @@ class TestTopicOffsetStore(OffsetStoreContract):
         """With topic and offset; nothing is guessed."""
         log = MemoryEventLog(storage)
         await log.open()
-        writer = await log.claim(1)
+        writer = await log.claim(PARTITION)
         await writer.append([(Record(b"garbage", b"x"),)])
         with pytest.raises(LogMismatch, match="offset 0: this is no committed offset"):
-            await TopicOffsetStore(log).open()
+            await claimed(TopicOffsetStore(log))
+
+    async def test_a_partition_is_written_again_after_it_was_claimed_again(self, storage: MemoryStorage) -> None:
+        """An append whose outcome is unknown ends its writer, not the store; what was stored is read back."""
+        log = MemoryEventLog(storage)
+        store = TopicOffsetStore(log)
+        await claimed(store)
+        log.lose_next_acknowledgement()
+        with pytest.raises(LogUnavailable):
+            await store.write([OffsetsChange(group_id=ORDERS, committed=(commit("t", 0, 1),))])
+        await store.claim(PARTITION)
+        assert store.committed(ORDERS) == {("t", 0): kept(1)}
+        await store.write([OffsetsChange(group_id=ORDERS, committed=(commit("t", 0, 2),))])
+        assert store.committed(ORDERS) == {("t", 0): kept(2)}
+
+    async def test_a_commit_that_is_too_large_is_refused_alone(self, storage: MemoryStorage) -> None:
+        """Its neighbours in the same write are well."""
+        store = TopicOffsetStore(MemoryEventLog(storage, batch_bytes_max=1_000))
+        await claimed(store)
+        large = OffsetsChange(group_id=ORDERS, committed=(commit("t", 0, 1, metadata="m" * 2_000),))
+        small = OffsetsChange(group_id=PAYMENTS, committed=(commit("t", 0, 2),))
+        verdicts = await store.write([large, small])
+        assert [isinstance(verdict, AppendRefused) for verdict in verdicts] == [True, False]
+        assert (store.committed(ORDERS), store.committed(PAYMENTS)) == ({}, {("t", 0): kept(2)})

@@ -337,3 +337,10 @@ def test_a_producer_that_wants_no_answer_is_cut_off() -> None:
     with pytest.raises(ProtocolError, match="no data") as raised:
         produce(12, acks=0)
     assert raised.value.fault is Fault.REFUSED_PRODUCE
+
+
+@pytest.mark.parametrize("version", versions("Metadata"))
+def test_a_topic_named_many_times_is_answered_once(version: int) -> None:
+    """Its answer is many times as long as its name."""
+    asked = [{"name": name, "topic_id": None} for name in ("orders", "nope", "orders", "orders")]
+    assert [topic.name for topic in metadata(version, asked).topics] == ["orders", "nope"]

@@ -1,0 +1,21 @@
+"""What is answered for groups that cannot be served now: nobody is sent away for good, nobody gets a wrong answer."""
+
+from kio.schema.errors import ErrorCode
+
+from coordinator.group.commands import AnyRequest, Heartbeat, SyncGroup
+from coordinator.group.decide import failed
+from coordinator.group.outcomes import HeartbeatOutcome, Reply, SyncGroupOutcome
+
+
+def loading_reply(command: AnyRequest) -> tuple[Reply, ...]:
+    """What is answered while a partition is being read (G19 to G21): a valid member is not disturbed."""
+    if isinstance(command, Heartbeat):
+        return (Reply(command.caller.request_id, HeartbeatOutcome(error=ErrorCode.none)),)
+    return quarantine_reply(command)
+
+
+def quarantine_reply(command: AnyRequest) -> tuple[Reply, ...]:
+    """Every client tries again on this; on a sync it would be fatal to some, so that is sent back to join (QK8)."""
+    if isinstance(command, SyncGroup):
+        return (Reply(command.caller.request_id, SyncGroupOutcome(error=ErrorCode.rebalance_in_progress)),)
+    return failed(command, ErrorCode.coordinator_load_in_progress)

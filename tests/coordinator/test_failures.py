@@ -1,0 +1,211 @@
+"""What goes wrong inside one process harms as few as it can, and never goes by unheard; in virtual time."""
+
+import asyncio
+from collections.abc import Sequence
+
+from kio.schema.errors import ErrorCode
+
+from coordinator.group.commands import Heartbeat
+from coordinator.group.offsets import OffsetsChange
+from coordinator.group.outcomes import Outcome
+from coordinator.offsets.memory import MemoryOffsetStore
+from events.ids import GroupId
+from events.log.base import AppendRefused, Deposed, LogUnavailable
+from events.log.memory import MemoryLogWriter, MemoryStorage
+from tests.simulation.process import GROUP, SimulatedProcess, until
+from tests.simulation.virtual_time import simulate
+
+RENEWAL_MS = 3_000
+
+
+class FailingOffsets(MemoryOffsetStore):
+    """Fails the next write as it is told to."""
+
+    fails_with: Exception | None = None
+    refuses = False
+
+    async def write(self, changes: Sequence[OffsetsChange]) -> Sequence[AppendRefused | None]:
+        if self.fails_with is not None:
+            error, self.fails_with = self.fails_with, None
+            raise error
+        if self.refuses:
+            return [AppendRefused(size_bytes=2, limit_bytes=1) for _ in changes]
+        return await super().write(changes)
+
+
+def test_an_owner_that_slept_while_it_renewed_reads_what_others_wrote() -> None:
+    """Between its last append and its new claim another one served: nothing of that is lost or denied."""
+
+    async def story() -> None:
+        storage = MemoryStorage(partitions=1)
+        first = await SimulatedProcess(storage, claim_renewal_ms=RENEWAL_MS).start()
+        told = await first.stable_group("a", "b")
+        claim = first.log.claim
+
+        async def claim_after_a_sleep(number: int) -> MemoryLogWriter:
+            """While this one sleeps, another one takes over, serves, and is gone."""
+            first.log.claim = claim  # type: ignore[method-assign]
+            second = await SimulatedProcess(storage).start()
+            assert (await second.leave(told["a"].member_id)).members[0].error is ErrorCode.none
+            return await claim(number)
+
+        first.log.claim = claim_after_a_sleep  # type: ignore[method-assign, assignment]
+        await until(lambda: first.log.claim == claim, "claims are renewed")
+        await until(lambda: first.runtime.ready, "the partition is served again")
+        assert (await first.heartbeat(told["a"])).error is ErrorCode.unknown_member_id
+        assert (await first.heartbeat(told["b"])).error is ErrorCode.rebalance_in_progress
+        await first.runtime.stop()
+
+    simulate(story())
+
+
+def test_offsets_of_a_deletion_that_was_cut_short_are_gone_after_the_retake() -> None:
+    """A group made anew under the name inherits nothing."""
+
+    async def story() -> None:
+        offsets = FailingOffsets()
+        process = await SimulatedProcess(MemoryStorage(), offsets=offsets).start()
+        await process.commit(5)
+        offsets.fails_with = LogUnavailable("asked for")
+        assert (await process.delete()).error is ErrorCode.not_coordinator
+        await until(lambda: process.runtime.ready, "the partition is served again")
+        assert process.runtime.committed_offsets(GROUP) == {}
+        await process.runtime.stop()
+
+    simulate(story())
+
+
+def test_a_commit_that_can_never_be_stored_is_refused_alone() -> None:
+    """Its group and the others of the partition are served on."""
+
+    async def story() -> None:
+        offsets = FailingOffsets()
+        process = await SimulatedProcess(MemoryStorage(), offsets=offsets).start()
+        told = await process.stable_group("a")
+        offsets.refuses = True
+        assert (await process.commit(5, told["a"])).error is ErrorCode.unknown_server_error
+        assert process.runtime.ready
+        offsets.refuses = False
+        await process.commit(6, told["a"])
+        assert process.runtime.committed_offsets(GROUP)["orders", 0].offset == 6  # type: ignore[index]
+        await process.runtime.stop()
+
+    simulate(story())
+
+
+def test_a_bug_in_what_writes_ends_the_process_in_words() -> None:
+    """Rather than leaving a partition that serves nobody and says nothing."""
+
+    async def story() -> None:
+        offsets = FailingOffsets()
+        process = await SimulatedProcess(MemoryStorage(), offsets=offsets).start()
+        offsets.fails_with = ZeroDivisionError("a bug")
+        assert (await process.commit(5)) is not None
+        assert isinstance(process.lost[0], ZeroDivisionError)
+
+    simulate(story())
+
+
+def test_an_answer_that_fails_harms_nobody_else() -> None:
+    """A bug between an outcome and its bytes is that client's alone."""
+
+    async def story() -> None:
+        process = await SimulatedProcess(MemoryStorage()).start()
+        told = await process.stable_group("a", "b")
+
+        def fail(_outcome: Outcome) -> None:
+            raise ZeroDivisionError("a bug")
+
+        process.runtime.submit(process.heartbeat_command(told["a"]), fail)
+        assert (await process.leave(told["b"].member_id)).error is ErrorCode.none
+        assert process.lost == []
+        await process.runtime.stop()
+
+    simulate(story())
+
+
+def test_a_ticket_ends_with_what_it_was_given_for() -> None:
+    """While a change of the group is under way, and when the partition is given up."""
+
+    async def story() -> None:
+        process = await SimulatedProcess(MemoryStorage()).start()
+        told = await process.stable_group("a", "b")
+        heartbeat = process.heartbeat_command(told["a"])
+        ticket = process.runtime.heartbeat_ticket(heartbeat)
+        assert ticket is not None
+        assert ticket.accept(process.clock.monotonic_ms())
+        release = process.log.hold_acknowledgements()
+        leaving = process.leave(told["a"].member_id)
+        assert not ticket.accept(process.clock.monotonic_ms())
+        release.set()
+        await leaving
+        ticket = process.runtime.heartbeat_ticket(process.heartbeat_command(told["b"]))
+        assert ticket is None  # it is to rejoin
+        other = await process.join("x", group_id=GroupId("other"))
+        ticket = process.runtime.heartbeat_ticket(
+            Heartbeat(
+                caller=heartbeat.caller,
+                group_id=GroupId("other"),
+                member_id=other.member_id,
+                group_instance_id=None,
+                generation_id=other.generation_id,
+            )
+        )
+        assert ticket is not None
+        await process.runtime.stop()
+        assert not ticket.accept(process.clock.monotonic_ms())
+
+    simulate(story())
+
+
+def test_what_is_under_way_is_stored_before_the_goodbye() -> None:
+    """A stop in good order leaves no event behind: neither what is being appended, nor what waits for that."""
+
+    async def story() -> None:
+        storage = MemoryStorage(partitions=1)
+        process = await SimulatedProcess(storage).start()
+        told = await process.stable_group("a")
+        release = process.log.hold_acknowledgements()
+        process.leave(told["a"].member_id)
+        await asyncio.sleep(0.1)
+        process.commit(5, group_id=GroupId("behind"))
+        stopping = asyncio.create_task(process.runtime.stop())
+        await asyncio.sleep(1)
+        assert not stopping.done()
+        release.set()
+        await stopping
+        again = await SimulatedProcess(storage).start()
+        assert (await again.heartbeat(told["a"])).error is ErrorCode.unknown_member_id
+        assert (await again.describe(GroupId("behind"))).state == "Empty"
+        await again.runtime.stop()
+
+    simulate(story())
+
+
+def test_a_log_that_hangs_does_not_hold_up_the_end() -> None:
+    """After a while it goes without a goodbye, which is as safe as a crash."""
+
+    async def story() -> None:
+        process = await SimulatedProcess(MemoryStorage()).start()
+        told = await process.stable_group("a")
+        process.log.hold_acknowledgements()
+        process.leave(told["a"].member_id)
+        await asyncio.wait_for(process.runtime.stop(), 30)
+
+    simulate(story())
+
+
+def test_a_log_that_fails_while_it_stops() -> None:
+    """Every partition is closed, and everybody answered."""
+
+    async def story() -> None:
+        storage = MemoryStorage()
+        process = await SimulatedProcess(storage).start()
+        told = await process.stable_group("a")
+        storage.epochs[:] = [epoch + 1 for epoch in storage.epochs]
+        leaving = process.leave(told["a"].member_id)
+        await process.runtime.stop()
+        assert (await leaving).error is ErrorCode.not_coordinator
+        assert all(isinstance(error, Deposed) for error in process.lost)
+
+    simulate(story())
