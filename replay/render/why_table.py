@@ -5,6 +5,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from rich.console import Console, RenderableType
 from rich.text import Text
 
+from events.causes import Cause
 from replay.rebalance import Actor, Incident, JoinPhase, MemberRef, Movement, Occurrence, Outcome, Rebalance, SyncPhase
 from replay.render.printable import text
 from replay.render.tables import grid
@@ -105,6 +106,8 @@ def _join_duration(phase: JoinPhase) -> str:
     allowed = setting(phase.timeout_ms)
     if phase.duration_ms is None or phase.ended_by is None:
         return f"of up to {allowed}"
+    if phase.ended_by == Cause.INITIAL_DELAY_ELAPSED:  # it begins anew with each member that comes (KIP-134)
+        return f"{duration(phase.duration_ms)}, until the initial rebalance delay of {allowed} was over"
     return f"{duration(phase.duration_ms)} of up to {allowed}, until {JOIN_ENDS.get(phase.ended_by, phase.ended_by)}"
 
 
