@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from uuid import NAMESPACE_URL, UUID, uuid5
 
 import msgspec
+from kio.schema.errors import ErrorCode
 
 _TOPIC_IDS = uuid5(NAMESPACE_URL, "muster:declared-topics")
 _NAME_LENGTH_MAX = 249  # Kafka's own limit, from the length of file names
@@ -40,6 +41,17 @@ class Cluster(msgspec.Struct, frozen=True, kw_only=True):
     def has_partition(self, topic: str, partition: int) -> bool:
         declared = self.topics.get(topic)
         return declared is not None and 0 <= partition < declared.partitions
+
+    def name_and_error(self, name: str | None, topic_id: UUID | None) -> tuple[str, ErrorCode]:
+        """Of a topic asked for by name, or by id where names are no longer sent: its name, "" when the id is unknown,
+        and the error for a partition that it does not have.
+        """
+        if name is not None:
+            return name, ErrorCode.unknown_topic_or_partition
+        declared = None if topic_id is None else self.topics_by_id.get(topic_id)
+        if declared is None:
+            return "", ErrorCode.unknown_topic_id
+        return declared.name, ErrorCode.unknown_topic_or_partition
 
     def advertised_at(self, host: str, port: int) -> "Cluster":
         """The same cluster under another address, as when the port is known only after it was bound."""

@@ -38,6 +38,8 @@ from events.records import EventsError
 log = structlog.get_logger(__name__)
 
 TRIM_EVERY_S = 60.0
+TRIM_PAUSE_S = 0.2
+"""Between two pieces of a trim: appends wait while one is worked on."""
 
 
 class CannotServe(Exception):
@@ -205,5 +207,6 @@ async def _trim(event_log: SqliteEventLog, clock: SystemClock) -> None:
         try:
             while (trimmed := await event_log.trim(clock.wall_ms())).more:
                 log.debug("trimmed", looked_at=trimmed.looked_at, deleted=trimmed.deleted)
+                await asyncio.sleep(TRIM_PAUSE_S)
         except LogError as error:
             log.warning("the event log could not be trimmed, trying again later", error=str(error))

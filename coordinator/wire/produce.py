@@ -25,12 +25,7 @@ def handle(body: Body, _context: RequestContext, service: Service, answer: Answe
 
 
 def _topic(topic: Body, cluster: Cluster) -> Fields:
-    if hasattr(topic, "name"):
-        name, unknown = topic.name, ErrorCode.unknown_topic_or_partition
-    else:
-        declared = cluster.topics_by_id.get(topic.topic_id)
-        name = "" if declared is None else declared.name
-        unknown = ErrorCode.unknown_topic_id if declared is None else ErrorCode.unknown_topic_or_partition
+    name, unknown = cluster.name_and_error(getattr(topic, "name", None), getattr(topic, "topic_id", None))
     return {
         "name": name,
         "topic_id": getattr(topic, "topic_id", None),
