@@ -1,92 +1,23 @@
-"""The brokers that the other tests rely on: each way comes up, obeys its settings, and leaves nothing behind."""
+"""The brokers that the other tests rely on: plain processes, the choice of a way, the jars, the tools, the plugin."""
 
 import os
 import signal
 import subprocess
 import sys
-import tarfile
-import time
 import uuid
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
 
-import docker
 import pytest
-from confluent_kafka import Consumer, Producer
-from confluent_kafka.admin import AdminClient
-from confluent_kafka.admin._config import ConfigResource
-from docker.errors import DockerException, ImageNotFound
 
-from tests.brokers import BrokerFailed, NoBroker, resolved_libs, running_broker
+from tests.brokers import NoBroker, resolved_libs, running_broker
 from tests.brokers.broker import Broker, PortTaken, free_ports, start_failure
-from tests.brokers.child import leashed
-from tests.brokers.container import OWNER_LABEL, container_broker, environment_name
-from tests.brokers.image import write_root
 from tests.brokers.jars import REQUIRED_JARS
 from tests.brokers.java_tools import JavaTool, ToolEnded, run_tool, running_tool, tool_line
+from tests.brokers.probes import ROOT, WITHIN_S, broker_setting, produced_and_consumed
 from tests.brokers.process import new_cluster_id, properties_text
 from tests.brokers.readiness import brokers_named_by
-
-ROOT = Path(__file__).parents[2]
-WITHIN_S = 60
-
-
-def until(condition: Callable[[], bool], *, within_s: float = WITHIN_S) -> None:
-    """Wait for a condition of another process."""
-    deadline = time.monotonic() + within_s
-    while not condition():
-        assert time.monotonic() < deadline, "the condition was not met in time"
-        time.sleep(0.02)
-
-
-def exists(process_id: int) -> bool:
-    """Whether the process runs; a dead child that nobody has waited for does not."""
-    try:
-        state = Path(f"/proc/{process_id}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()[0]
-    except (FileNotFoundError, ProcessLookupError):
-        return False
-    return state != "Z"
-
-
-def command_lines(word: str) -> list[int]:
-    """The ids of the processes with `word` in their command line."""
-    found = []
-    for directory in Path("/proc").glob("[0-9]*"):
-        try:
-            line = (directory / "cmdline").read_bytes()
-        except (FileNotFoundError, ProcessLookupError):
-            continue
-        if word.encode() in line:
-            found.append(int(directory.name))
-    return found
-
-
-def produced_and_consumed(bootstrap: str) -> bytes | None:
-    """What comes back of one record, through a consumer group."""
-    name = f"round-trip-{uuid.uuid4()}"
-    producer = Producer({"bootstrap.servers": bootstrap})
-    producer.produce(name, b"hello")
-    assert producer.flush(WITHIN_S) == 0
-    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": name, "auto.offset.reset": "earliest"})
-    try:
-        consumer.subscribe([name])
-        deadline = time.monotonic() + WITHIN_S
-        while time.monotonic() < deadline:
-            message = consumer.poll(0.5)
-            if message is not None and message.error() is None:
-                return message.value()
-    finally:
-        consumer.close()
-    return None
-
-
-def broker_setting(bootstrap: str, name: str) -> str | None:
-    """The value the broker has for one of its settings."""
-    resource = ConfigResource(ConfigResource.Type.BROKER, "1")
-    admin = AdminClient({"bootstrap.servers": bootstrap})
-    value: str | None = admin.describe_configs([resource])[resource].result(WITHIN_S)[name].value
-    return value
 
 
 @pytest.fixture(scope="module")
@@ -94,17 +25,6 @@ def process_broker() -> Iterator[Broker]:
     """A broker as a plain process, with a setting of the test's own."""
     with running_broker(how="process", settings={"log.cleaner.min.compaction.lag.ms": "1234"}) as broker:
         yield broker
-
-
-@pytest.fixture(scope="module")
-def engine() -> Iterator[docker.DockerClient]:
-    """The Docker engine; without one the tests of containers are skipped, and the summary says so."""
-    try:
-        client = docker.from_env(timeout=20)
-    except DockerException as error:
-        pytest.skip(f"NO DOCKER ENGINE ANSWERS, BROKERS IN CONTAINERS ARE NOT TESTED ({error})")
-    yield client
-    client.close()
 
 
 class TestProcess:
@@ -153,70 +73,6 @@ class TestProcess:
         with pytest.raises(NoBroker, match="could not be fetched"), running_broker(how="process"):
             pytest.fail("a broker came up without jars")
         assert not list(tmp_path.glob("resolving-*"))
-
-
-class TestContainer:
-    """A broker in a container."""
-
-    def test_clients_produce_and_consume(self, engine: docker.DockerClient) -> None:
-        """A record comes back; settings are in force; the container is gone afterwards."""
-        with running_broker(how="container", settings={"log.cleaner.min.compaction.lag.ms": "1234"}) as broker:
-            assert broker.bootstrap.startswith("127.0.0.1:")
-            assert "testcontainers" in broker.how
-            assert produced_and_consumed(broker.bootstrap) == b"hello"
-            assert broker_setting(broker.bootstrap, "group.initial.rebalance.delay.ms") == "50"
-            assert broker_setting(broker.bootstrap, "log.cleaner.min.compaction.lag.ms") == "1234"
-            assert brokers_named_by(broker.bootstrap) == [broker.bootstrap]
-            assert own_containers(engine)
-        assert not own_containers(engine)
-
-    def test_an_image_of_the_users_own_is_not_replaced(
-        self, engine: docker.DockerClient, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        """An image that is named and cannot be had is an error that names it."""
-        with pytest.raises(ImageNotFound):
-            engine.images.get("127.0.0.1:1/no-such-image:1")
-        monkeypatch.setenv("MUSTER_KAFKA_IMAGE", "127.0.0.1:1/no-such-image:1")
-        reason = r"container: the image 127\.0\.0\.1:1/no-such-image:1 cannot be pulled"
-        with pytest.raises(NoBroker, match=reason), running_broker(how="container"):
-            pytest.fail("a broker came up")
-
-    def test_a_container_whose_owner_is_dead_is_removed_by_the_next_start(self, engine: docker.DockerClient) -> None:
-        """A process is killed while its broker runs; the next broker clears it away."""
-        child = subprocess.Popen(
-            [sys.executable, "-m", "tests.brokers", "--how", "container"], cwd=ROOT, stdout=subprocess.PIPE, text=True
-        )
-        with child:
-            assert child.stdout is not None
-            bootstrap = child.stdout.readline().strip()
-            child.kill()
-        assert brokers_named_by(bootstrap) == [bootstrap]
-        with container_broker({}), pytest.raises((ConnectionRefusedError, ConnectionResetError)):
-            brokers_named_by(bootstrap)
-
-    def test_it_says_so_when_no_engine_answers(self, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-        """The reason is the engine, and it is known at once."""
-        monkeypatch.setenv("DOCKER_HOST", f"unix://{tmp_path}/no.sock")
-        with pytest.raises(BrokerFailed, match="no Docker engine answers"), container_broker({}):
-            pytest.fail("a broker came up")
-
-    def test_settings_become_the_variables_of_kafkas_image(self) -> None:
-        """The three characters that a variable cannot hold are written as Kafka's wrapper reads them."""
-        assert environment_name("log.dirs") == "KAFKA_LOG_DIRS"
-        assert environment_name("a.b_c-d") == "KAFKA_A_B__C___D"
-
-    @pytest.mark.skipif(sys.platform != "linux", reason="an image is built from the files of a Linux machine")
-    def test_the_image_holds_what_a_broker_needs_once(self, tmp_path: Path) -> None:
-        """The shell, the loader, Java and the jars are there, each path once, and no link leads out."""
-        archive = tmp_path / "root.tar"
-        write_root(archive, resolved_libs())
-        with tarfile.open(archive) as tar:
-            members = tar.getmembers()
-        names = [member.name for member in members]
-        assert len(names) == len(set(names))
-        assert {"bin/sh", "tmp", "opt/java/bin/java", "opt/java/lib/server/libjvm.so"} <= set(names)
-        assert {f"opt/kafka/libs/{jar}" for jar in REQUIRED_JARS} <= set(names)
-        assert not [member.name for member in members if member.issym() and member.linkname.startswith("/")]
 
 
 class TestChoice:
@@ -331,35 +187,6 @@ class TestJavaTools:
         assert [tool_line(text).event for text in ("x", "1", "{", "[]", "")] == [{}, {}, {}, {}, {}]
 
 
-class TestChild:
-    """Child processes on a leash."""
-
-    def test_a_child_dies_with_whoever_started_it(self, tmp_path: Path) -> None:
-        """The starter is killed without a chance to clean up; the child ends all the same."""
-        marker = f"leash-{uuid.uuid4()}"
-        script = (
-            "import sys; from tests.brokers.child import leashed\n"
-            f"with leashed([sys.executable, '-c', 'import time; print(1, flush=True); time.sleep(600)', '{marker}'],"
-            " stdout=None):\n"
-            "    sys.stdin.read()\n"
-        )
-        starter = subprocess.Popen(
-            [sys.executable, "-c", script], cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE
-        )
-        with starter:
-            assert starter.stdout is not None
-            assert starter.stdout.readline() == b"1\n"
-            assert len(command_lines(marker)) == 3
-            starter.kill()
-        until(lambda: not command_lines(marker))
-
-    def test_the_exit_code_is_the_commands(self) -> None:
-        """An exit code as it is, a signal as 128 and its number."""
-        for command, code in (("exit 7", 7), ("kill -KILL $$", 137)):
-            with leashed(["/bin/sh", "-c", command], stdout=subprocess.DEVNULL) as leash:
-                assert leash.wait(timeout=WITHIN_S) == code
-
-
 class TestFixtures:
     """The pytest plugin."""
 
@@ -451,9 +278,3 @@ def data_directories(bootstrap: str) -> list[Path]:
         if f"advertised.listeners=PLAINTEXT://{bootstrap}\n" in text:
             found.append(properties.parent)
     return found
-
-
-def own_containers(engine: docker.DockerClient) -> list[str]:
-    """The names of the containers that this process owns."""
-    found = engine.containers.list(all=True, filters={"label": OWNER_LABEL})
-    return [each.name for each in found if each.labels[OWNER_LABEL].endswith(f":{os.getpid()}")]

@@ -1,11 +1,8 @@
 """The listener with real sockets: order, limits, back-pressure, idle connections, stopping."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
 from datetime import timedelta
 from random import Random
-from typing import Any
 
 import msgspec
 import pytest
@@ -13,93 +10,24 @@ from kio.schema.errors import ErrorCode
 from prometheus_client import CollectorRegistry
 
 from coordinator.client_connection import java_host
-from coordinator.group.commands import AnyRequest, DescribeGroup, Heartbeat, JoinGroup
-from coordinator.group.outcomes import DescribeGroupOutcome, HeartbeatOutcome, JoinGroupOutcome, Outcome
-from coordinator.metrics import ServerMetrics
-from coordinator.server import Server, ServerSettings
+from coordinator.group.commands import DescribeGroup, Heartbeat, JoinGroup
+from coordinator.group.outcomes import JoinGroupOutcome
+from coordinator.server import ServerSettings
 from coordinator.wire.api import Fault
 from coordinator.wire.registry import APIS
 from events.ids import MemberId
 from tests.coordinator.kio_client import frame, parse, with_length
-from tests.coordinator.scripted import CLUSTER, ManualTimers, ScriptedGroups, new_service
-
-WITHIN_S = 20
-JOINED = JoinGroupOutcome(member_id=MemberId("m"), generation_id=1)
-
-
-def outcome(command: AnyRequest) -> Outcome | None:
-    """Heartbeats are accepted, descriptions are long, joins are parked."""
-    if isinstance(command, Heartbeat):
-        return HeartbeatOutcome(error=ErrorCode.none)
-    if isinstance(command, DescribeGroup):
-        return DescribeGroupOutcome(protocol_type="x" * 30_000)
-    return None
-
-
-class Running:
-    """A server on a free port, and what a test wants to know of it."""
-
-    def __init__(self, settings: ServerSettings) -> None:
-        self.now_ms = 1_000
-        self.groups = ScriptedGroups(outcome)
-        self.timers = ManualTimers()
-        self.metrics = ServerMetrics(APIS)
-        service = new_service(self.groups, self.timers)
-        service.monotonic_ms = lambda: self.now_ms
-        self.server = Server(settings=settings, service=service, apis=APIS, metrics=self.metrics)
-
-    async def connect(self) -> "Client":
-        return Client(*await asyncio.open_connection("127.0.0.1", self.server.port))
-
-
-class Client:
-    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        self.reader, self.writer = reader, writer
-
-    def send(self, name: str, version: int, correlation_id: int = 7, **body: Any) -> None:
-        self.writer.write(with_length(frame(name, version, correlation_id=correlation_id, **body)))
-
-    async def answer(self) -> tuple[int, bytes]:
-        """The next answer's correlation id, and what follows it."""
-        async with asyncio.timeout(WITHIN_S):
-            size = int.from_bytes(await self.reader.readexactly(4), "big")
-            content = await self.reader.readexactly(size)
-        return int.from_bytes(content[:4], "big"), content[4:]
-
-    async def is_closed(self) -> bool:
-        """Wait for the end of the stream; False when something else comes first."""
-        async with asyncio.timeout(WITHIN_S):
-            try:
-                return await self.reader.read(1) == b""
-            except ConnectionResetError:
-                return True
-
-
-@asynccontextmanager
-async def running(**settings: Any) -> AsyncIterator[Running]:
-    subject = Running(ServerSettings(port=0, **settings))
-    await subject.server.start()
-    try:
-        yield subject
-    finally:
-        await subject.server.close(within_s=1)
-
-
-async def until(condition: Callable[[], bool]) -> None:
-    async with asyncio.timeout(WITHIN_S):
-        while not condition():  # noqa: ASYNC110 -- what is waited for happens in the server, which sets no event
-            await asyncio.sleep(0.001)
-
-
-HEARTBEAT: dict[str, Any] = {"group_id": "g", "generation_id": 1, "member_id": "m"}
-JOIN: dict[str, Any] = {
-    "group_id": "g",
-    "session_timeout": timedelta(seconds=10),
-    "member_id": "",
-    "protocol_type": "consumer",
-    "protocols": [],
-}
-DESCRIBE: dict[str, Any] = {"groups": ["g"], "include_authorized_operations": False}
+from tests.coordinator.running_server import (
+    DESCRIBE,
+    HEARTBEAT,
+    JOIN,
+    JOINED,
+    WITHIN_S,
+    Running,
+    running,
+    until,
+)
+from tests.coordinator.scripted import CLUSTER
 
 
 async def test_pipelined_requests_are_answered_in_their_order() -> None:

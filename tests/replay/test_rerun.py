@@ -16,7 +16,8 @@ from events.ids import UNKNOWN_MEMBER_ID
 from events.state import GroupState
 from replay.history import Coordinated, Happened, History, Place, Read, with_gaps
 from replay.rerun import Rerun, comparable, rerun
-from tests.coordinator.group.harness import DELAY_MS, GROUP_ID, Client, Harness, protocols
+from tests.coordinator.group.client import Client, protocols
+from tests.coordinator.group.harness import DELAY_MS, GROUP_ID, Harness
 
 
 def history_of(harness: Harness, *given: GroupSettings) -> History:

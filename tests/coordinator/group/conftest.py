@@ -4,7 +4,10 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 pytest.register_assert_rewrite(
-    "tests.coordinator.group.harness", "tests.coordinator.group.invariants", "tests.coordinator.group.world"
+    "tests.coordinator.group.client",
+    "tests.coordinator.group.harness",
+    "tests.coordinator.group.invariants",
+    "tests.coordinator.group.world",
 )
 
 # `pytest --hypothesis-profile=deep` looks for longer than CI has time for.

@@ -24,7 +24,8 @@ from events.causes import Cause
 from events.events import GroupCreated, GroupDeleted
 from events.ids import GroupInstanceId, MemberId
 from events.state import GroupState
-from tests.coordinator.group.harness import Client, Harness, protocols, story, subscription
+from tests.coordinator.group.client import Client, protocols, subscription
+from tests.coordinator.group.harness import Harness, story
 
 
 def test_unknown_group_is_shown_as_dead() -> None:

@@ -8,7 +8,8 @@ from kio.schema.errors import ErrorCode
 from events.causes import TEXTS, TRIGGERS, Cause
 from events.events import RebalanceStarted
 from events.ids import MemberId
-from tests.coordinator.group.harness import Client, Harness, protocols
+from tests.coordinator.group.client import Client, protocols
+from tests.coordinator.group.harness import Harness
 
 Trigger = Callable[[Harness, Client, Client], object]
 

@@ -5,7 +5,8 @@ from kio.schema.errors import ErrorCode
 
 from events.ids import MemberId
 from events.state import GroupState
-from tests.coordinator.group.harness import Client, Harness
+from tests.coordinator.group.client import Client
+from tests.coordinator.group.harness import Harness
 
 
 def fed(h: Harness, client: Client) -> bool:

@@ -8,7 +8,8 @@ from events.causes import Cause
 from events.events import JoinRefused, MemberRemoved, RebalanceStarted
 from events.ids import MemberId
 from events.state import GroupState
-from tests.coordinator.group.harness import Harness, protocols, story
+from tests.coordinator.group.client import protocols
+from tests.coordinator.group.harness import Harness, story
 
 FULL = JoinGroupOutcome(error=ErrorCode.group_max_size_reached, member_id=MemberId(""))
 

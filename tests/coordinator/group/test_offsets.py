@@ -10,7 +10,8 @@ from events.causes import Cause
 from events.events import GroupCreated
 from events.ids import GroupInstanceId, MemberId
 from events.state import GroupState
-from tests.coordinator.group.harness import Client, Harness, protocols, story, subscription
+from tests.coordinator.group.client import Client, protocols, subscription
+from tests.coordinator.group.harness import Harness, story
 
 ACCEPTED = CommitOffsetsOutcome(error=ErrorCode.none)
 NOBODY = MemberId("")

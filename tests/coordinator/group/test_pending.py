@@ -7,7 +7,8 @@ from events.causes import Cause
 from events.events import JoinPhaseCompleted, RebalanceStarted
 from events.ids import GroupInstanceId, MemberId
 from events.state import GroupState
-from tests.coordinator.group.harness import Harness, protocols, story
+from tests.coordinator.group.client import protocols
+from tests.coordinator.group.harness import Harness, story
 
 
 def test_member_id_is_handed_out_for_the_session_timeout() -> None:

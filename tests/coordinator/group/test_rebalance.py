@@ -1,4 +1,4 @@
-"""Starting a rebalance and finishing its join phase (section RB, S12 to S16), and the known bugs R7 and L9."""
+"""Starting a rebalance, finishing its join phase (section RB, ST28, S12 to S16), and the known bugs R7, L9 and S6."""
 
 from kio.schema.errors import ErrorCode
 
@@ -13,6 +13,7 @@ from events.events import (
     RebalanceStarted,
 )
 from events.state import NO_GENERATION, GroupState
+from tests.coordinator.group.client import protocols
 from tests.coordinator.group.harness import DELAY_MS, Harness, story
 
 
@@ -127,6 +128,34 @@ def test_absent_static_members_are_waited_for_until_they_expire() -> None:
     h.leave_instance("c")
     h.sleep(200_000)
     assert h.state is GroupState.EMPTY
+
+
+def test_static_member_that_does_not_rejoin_stays_with_its_subscription() -> None:
+    """S6, ST28, RB12: the join timer drops no static member; the leader sees it, it gets an assignment."""
+    h = Harness()
+    a, b = h.stable_group(h.static("a"), h.static("b", session_timeout_ms=300_000))
+    a.join()
+    (completed,) = h.sleep(60_000)
+    assert isinstance(completed, JoinPhaseCompleted)
+    assert (completed.absent, completed.timed_out) == ((b.member_id,), True)
+    assert a.joined is not None
+    assert {m.member_id for m in a.joined.members} == {a.member_id, b.member_id}
+    a.sync(h.assignments())
+    assert h.live.members[b.member_id].assignment == b"b-2@2"
+    assert b.heartbeat().error is ErrorCode.illegal_generation
+    assert b.join().outcome.generation_id == 2
+    assert b.sync().outcome.assignment == b"b-2@2"
+
+
+def test_absent_static_leader_is_succeeded_by_one_who_came() -> None:
+    """S6, RB13: and stays a follower."""
+    h = Harness()
+    a, b = h.stable_group(h.static("a", session_timeout_ms=300_000), h.static("b"))
+    b.join(protocols=protocols(metadata=b"new"))
+    h.sleep(60_000)
+    assert b.is_leader
+    assert h.live.members.keys() == {a.member_id, b.member_id}
+    assert a.join().outcome.leader_id == b.member_id
 
 
 def test_zero_rebalance_timeout_does_not_spin() -> None:

@@ -1,4 +1,4 @@
-"""Static members (KIP-345) that restart: section ST, JP7, JC5, and the known bugs S1, S2, S3, S6, S7, S13, S16."""
+"""Static members (KIP-345) that restart: section ST, JP7, JC5, and the known bugs S1, S2, S3, S7, S13, S16."""
 
 import pytest
 from kio.schema.errors import ErrorCode
@@ -16,7 +16,8 @@ from events.events import (
 )
 from events.ids import GroupInstanceId, MemberId
 from events.state import GroupState
-from tests.coordinator.group.harness import Client, Harness, protocols, story, subscription
+from tests.coordinator.group.client import Client, protocols, subscription
+from tests.coordinator.group.harness import Harness, story
 
 
 def pair(h: Harness, **given: object) -> tuple[Client, Client]:
@@ -331,34 +332,3 @@ def test_two_processes_with_one_instance_id_fence_each_other_in_turn() -> None:
         assert winner.join().error is ErrorCode.none
         assert loser.heartbeat().error is ErrorCode.fenced_instance_id
         assert winner.heartbeat().error is ErrorCode.none
-
-
-# ---- absent --------------------------------------------------------------------------------------
-
-
-def test_static_member_that_does_not_rejoin_stays_with_its_subscription() -> None:
-    """S6, ST28, RB12: the join timer drops no static member; the leader sees it, it gets an assignment."""
-    h = Harness()
-    a, b = h.stable_group(h.static("a"), h.static("b", session_timeout_ms=300_000))
-    a.join()
-    (completed,) = h.sleep(60_000)
-    assert isinstance(completed, JoinPhaseCompleted)
-    assert (completed.absent, completed.timed_out) == ((b.member_id,), True)
-    assert a.joined is not None
-    assert {m.member_id for m in a.joined.members} == {a.member_id, b.member_id}
-    a.sync(h.assignments())
-    assert h.live.members[b.member_id].assignment == b"b-2@2"
-    assert b.heartbeat().error is ErrorCode.illegal_generation
-    assert b.join().outcome.generation_id == 2
-    assert b.sync().outcome.assignment == b"b-2@2"
-
-
-def test_absent_static_leader_is_succeeded_by_one_who_came() -> None:
-    """S6, RB13: and stays a follower."""
-    h = Harness()
-    a, b = h.stable_group(h.static("a", session_timeout_ms=300_000), h.static("b"))
-    b.join(protocols=protocols(metadata=b"new"))
-    h.sleep(60_000)
-    assert b.is_leader
-    assert h.live.members.keys() == {a.member_id, b.member_id}
-    assert a.join().outcome.leader_id == b.member_id

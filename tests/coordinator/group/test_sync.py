@@ -16,7 +16,8 @@ from events.events import (
 )
 from events.ids import MemberId
 from events.state import NO_GENERATION, GroupState
-from tests.coordinator.group.harness import Client, Harness, story
+from tests.coordinator.group.client import Client
+from tests.coordinator.group.harness import Harness, story
 
 
 def in_sync_phase(h: Harness, **given: object) -> tuple[Client, Client, Client]:

@@ -14,7 +14,8 @@ from coordinator.group.settings import INT32_MAX
 from events.events import StaticMemberReplaced
 from events.ids import UNKNOWN_MEMBER_ID, GroupInstanceId, MemberId
 from events.state import GroupState
-from tests.coordinator.group.harness import DELAY_MS, GROUP_ID, Call, Client, Harness, protocols, subscription
+from tests.coordinator.group.client import Call, Client, protocols, subscription
+from tests.coordinator.group.harness import DELAY_MS, GROUP_ID, Harness
 
 INSTANCES = ("a", "b", "c")
 VERSIONS = (3, 4, 9)

@@ -12,7 +12,8 @@ from events.events import (
 )
 from events.ids import MemberId
 from events.records import StoredRecord
-from tests.coordinator.group.harness import Harness, protocols
+from tests.coordinator.group.client import protocols
+from tests.coordinator.group.harness import Harness
 from tests.events.histories import PARTITION
 
 OWNER = "owner-1"

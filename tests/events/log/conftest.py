@@ -1,5 +1,15 @@
-"""The contract suite is no test module by its name; its assertions are to be explained like those of one."""
+"""What tests of event logs share. The contract is no test module by its name; its assertions are explained too."""
+
+from pathlib import Path
 
 import pytest
 
-pytest.register_assert_rewrite("tests.events.log.contract")
+pytest.register_assert_rewrite(
+    "tests.events.log.contract_reading", "tests.events.log.contract_writing", "tests.events.log.transitions"
+)
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    """Where a log in a file is made; there is nothing yet."""
+    return tmp_path / "muster.db"

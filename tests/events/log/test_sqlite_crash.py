@@ -7,8 +7,8 @@ from pathlib import Path
 
 from events.log.sqlite import SqliteEventLog
 from events.records import Record
-from tests.events.log.contract import assert_whole, flat, read_all, records_of
 from tests.events.log.kill_9_writer import numbered
+from tests.events.log.transitions import assert_whole, flat, read_all, records_of
 
 ROUNDS = 6
 ROOT = Path(__file__).parents[3]

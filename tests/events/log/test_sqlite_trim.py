@@ -14,7 +14,7 @@ from events.log.base import LogUnavailable
 from events.log.sqlite import SqliteEventLog
 from events.log.sqlite_trim import Trimmed
 from events.records import Record, StoredRecord
-from tests.events.log.contract import read_all, record, transition
+from tests.events.log.transitions import read_all, record, transition
 
 WINDOW_MS = 1_000
 

@@ -10,7 +10,7 @@ from events.log.kafka import KafkaEventLog
 from events.log.memory import MemoryEventLog
 from events.log.sqlite import SqliteEventLog
 from events.log.url import FORMS, InvalidLogUrl, open_log
-from tests.events.log.contract import read_all, records_of, transition
+from tests.events.log.transitions import read_all, records_of, transition
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,39 @@
+"""What the tests of brokers ask one of, through a client, whatever way it was started; and how long they wait."""
+
+import time
+import uuid
+from pathlib import Path
+
+from confluent_kafka import Consumer, Producer
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.admin._config import ConfigResource
+
+ROOT = Path(__file__).parents[2]
+WITHIN_S = 60
+
+
+def produced_and_consumed(bootstrap: str) -> bytes | None:
+    """What comes back of one record, through a consumer group."""
+    name = f"round-trip-{uuid.uuid4()}"
+    producer = Producer({"bootstrap.servers": bootstrap})
+    producer.produce(name, b"hello")
+    assert producer.flush(WITHIN_S) == 0
+    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": name, "auto.offset.reset": "earliest"})
+    try:
+        consumer.subscribe([name])
+        deadline = time.monotonic() + WITHIN_S
+        while time.monotonic() < deadline:
+            message = consumer.poll(0.5)
+            if message is not None and message.error() is None:
+                return message.value()
+    finally:
+        consumer.close()
+    return None
+
+
+def broker_setting(bootstrap: str, name: str) -> str | None:
+    """The value the broker has for one of its settings."""
+    resource = ConfigResource(ConfigResource.Type.BROKER, "1")
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+    value: str | None = admin.describe_configs([resource])[resource].result(WITHIN_S)[name].value
+    return value

@@ -1,0 +1,54 @@
+"""A Kafka log behind a proxy, on a topic of the test's own.
+
+What belongs here: what more than one module of these tests opens, and waits for.
+"""
+
+import asyncio
+import uuid
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from typing import Any
+
+from events.log.kafka import KafkaEventLog
+from events.log.kafka_link import KafkaLink, KafkaSecurity
+from tests.brokers.broker import Broker
+from tests.events.log.kafka_proxy import BrokerProxy
+
+
+class ProxiedKafkaEventLog(KafkaEventLog):
+    """A Kafka log whose every connection goes through a proxy of its own."""
+
+    def __init__(self, broker: Broker, topic: str, **settings: Any) -> None:
+        self.proxy = BrokerProxy(broker.bootstrap)
+        super().__init__([self.proxy.address], topic, **settings)
+
+    async def open(self) -> None:
+        await self.proxy.start()
+        await super().open()
+
+    async def close(self) -> None:
+        await super().close()
+        await self.proxy.stop()
+
+
+def new_topic_name() -> str:
+    return f"events-{uuid.uuid4().hex[:12]}"
+
+
+OpenKafkaLog = Callable[..., Awaitable[ProxiedKafkaEventLog]]
+
+
+@asynccontextmanager
+async def followed(broker: Broker, topic: str) -> AsyncIterator[KafkaLink]:
+    """A link that knows the topic's leaders."""
+    link = KafkaLink([broker.bootstrap], KafkaSecurity(), request_timeout_ms=10_000)
+    await link.open()
+    await link.follow([topic])
+    yield link
+    await link.close()
+
+
+async def until(condition: Callable[[], bool], *, within_s: float = 60) -> None:
+    async with asyncio.timeout(within_s):
+        while not condition():  # noqa: ASYNC110  (the proxy tells nobody what it has relayed)
+            await asyncio.sleep(0.001)

@@ -1,0 +1,37 @@
+"""What an implementation brings to the contract suite: the place that its events are kept in.
+
+A `LogStorage` outlives the logs that are opened on it. Two logs of one storage stand for two processes.
+"""
+
+from collections.abc import Awaitable, Callable
+from typing import Protocol
+
+from events.log.base import EventLog
+
+MIB = 1024 * 1024
+BATCH_BYTES_MAX = 64 * MIB
+
+
+class LogFaults(Protocol):
+    """What can be done to an opened log of this storage, from outside."""
+
+    def lose_next_acknowledgement(self, log: EventLog) -> None:
+        """The log's next append is stored, and its writer is not told so: it raises LogUnavailable."""
+        ...
+
+
+class LogStorage(Protocol):
+    """A place that events are kept in, with two partitions or more, empty at first."""
+
+    @property
+    def faults(self) -> LogFaults | None:
+        """None where this fault cannot be played; its tests are skipped then, with a reason."""
+        ...
+
+    def make_log(self, *, read_only: bool = False, batch_bytes_max: int = BATCH_BYTES_MAX) -> EventLog:
+        """Another log on this storage, not yet opened. `batch_bytes_max` limits one transition."""
+        ...
+
+
+OpenLog = Callable[..., Awaitable[EventLog]]
+"""`open_log(read_only=..., batch_bytes_max=...)`: as `LogStorage.make_log`, opened; closed after the test."""
