@@ -7,7 +7,7 @@ the same groups as all of them; an owner that takes over needs no more, and of a
 to decode. Three things are kept that a compaction may drop, so that nothing is overlooked:
 
     the partition's own events    all of them: one may say that the log is too new
-    the deletion of a group       it has the incarnation that the group had
+    the deletion of a group       it has the incarnation that the group had; so have the members that are gone
     a value of no known type      its group is quarantined, though a later record may have replaced it
 
 A value of a known type that is broken further in and was replaced is not noticed: nothing of it would be left.
@@ -23,11 +23,11 @@ A value of a known type that is broken further in and was replaced is not notice
 from collections.abc import Iterable, Iterator
 from operator import attrgetter
 
-from events.codec import event_type_of
-from events.events import GroupDeleted
+from events.codec import decode, event_type_of
+from events.events import PartitionEvent
 from events.keys import EntityKind
 from events.projector import Projector, entity_of
-from events.records import StoredRecord
+from events.records import BrokenRecord, StoredRecord
 
 RECORDS_PER_STEP = 2_000
 """Some 40 ms, in which nobody else is served."""
@@ -75,11 +75,22 @@ class Loading:
         self.projector.next_offset = self._next_offset
 
     def _bury(self, record: StoredRecord) -> None:
-        """Of a member nothing is left. Of a group its deletion is, and the end of its quarantine."""
-        last = self._values.get(record.key)
-        if last is not None and last.value is not None and event_type_of(last.value) is GroupDeleted:
+        """Of a member its incarnation is left alone. Of a group all is: nothing older than its deletion counts."""
+        if entity_of(record).kind is EntityKind.GROUP:
             self._tombstones[record.key] = record
         else:
-            self._values.pop(record.key, None)
+            last = self._values.pop(record.key, None)
+            if last is not None and last.value is not None:
+                self._forget(last, last.value)
         if self.projector.quarantined:
             self.projector.feed(record)
+
+    def _forget(self, record: StoredRecord, value: bytes) -> None:
+        projector = self.projector
+        try:
+            event = decode(value)
+        except BrokenRecord:
+            projector.feed(record)  # the projector says whose it is
+        else:
+            if not isinstance(event, PartitionEvent):
+                projector.incarnation_max = max(projector.incarnation_max, event.incarnation)

@@ -49,7 +49,7 @@ def facts(projector: Projector) -> tuple[object, ...]:
     )
 
 
-@settings(max_examples=100, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))
 @given(
     histories=st.lists(HISTORIES, min_size=1, max_size=2),
     seed=st.integers(min_value=0, max_value=2**32),
