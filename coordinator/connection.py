@@ -36,7 +36,7 @@ class Connection:
         self._correlation_id: bytes | None = None  # of the request that is not answered yet
         self._output: list[bytes] = []
         self.output_bytes = 0
-        """How much is to be sent."""
+        """How much of `_output` was given to `answer`: what the fast path adds is small."""
 
     @property
     def is_deciding(self) -> bool:

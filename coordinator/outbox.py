@@ -20,6 +20,7 @@ import msgspec
 from coordinator.group.offsets import OffsetsChange
 from coordinator.metrics import APPEND_SECONDS, TRANSITIONS_APPENDED
 from coordinator.offsets.base import OffsetStore
+from coordinator.tasks import on_failure
 from events.log.base import AppendRefused, LogError, LogUnavailable, LogWriter
 from events.records import Transition
 
@@ -32,17 +33,6 @@ class Unit(msgspec.Struct, kw_only=True, eq=False):
     transition: Transition
     offsets: tuple[OffsetsChange, ...]
     settled: Callable[[AppendRefused | None], None]
-
-
-def on_failure(tell: Callable[[Exception], None]) -> Callable[[asyncio.Task[None]], None]:
-    """What a task that nobody awaits ends with is told: a bug of ours must not go by unheard."""
-
-    def done(task: asyncio.Task[None]) -> None:
-        error = None if task.cancelled() else task.exception()
-        if isinstance(error, Exception):
-            tell(error)
-
-    return done
 
 
 class Lost(Protocol):

@@ -149,10 +149,6 @@ class Partition:
         """How many groups are not served."""
         return len(self._quarantined)
 
-    def group_ids(self) -> Iterable[GroupId]:
-        """All groups there are, quarantined ones too."""
-        return (*self._quarantined, *(group.group_id for group in self.groups()))
-
     def ticket(self, command: Heartbeat) -> Ticket | None:
         """A ticket if this heartbeat would now be answered with NONE."""
         slot = self._slots.get(command.group_id)

@@ -17,10 +17,10 @@ from coordinator.group.commands import AnyRequest, Heartbeat
 from coordinator.group.decide import failed
 from coordinator.metrics import GroupFigures
 from coordinator.not_served import loading_reply
-from coordinator.outbox import on_failure
 from coordinator.ownership import Owner, Ownership, take_over
 from coordinator.partition import ReplyTo, Ticket
 from coordinator.service import CommittedOffset, ListedGroup
+from coordinator.tasks import on_failure
 from events.ids import GroupId
 from events.log.base import Deposed, LogError, LogUnavailable
 from events.partitioner import partition_for

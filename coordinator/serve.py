@@ -23,12 +23,12 @@ from coordinator.logs import configure_logs
 from coordinator.metrics import REGISTRY, GroupMetrics, ServerMetrics
 from coordinator.metrics_endpoint import MetricsEndpoint
 from coordinator.offsets.open import offset_store_for
-from coordinator.outbox import on_failure
 from coordinator.ownership import Owner
 from coordinator.runtime import Runtime
 from coordinator.server import Server, ServerSettings
 from coordinator.service import Cancel, Service
 from coordinator.settings import Address, Settings
+from coordinator.tasks import on_failure
 from coordinator.wire.registry import APIS
 from events.log.base import LogError
 from events.log.sqlite import SqliteEventLog

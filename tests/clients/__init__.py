@@ -1,6 +1,8 @@
 """Real clients against a real Muster: each library, static and dynamic, and the tools that come with Kafka.
 
-consumers.py   a consumer of each library in a thread of its own, all with one face
-probe.py       what Muster says of a group, asked over a socket of our own
-stories.py     what groups of consumers go through
+consumers.py         a consumer of each library in a thread of its own, all with one face
+probe.py             what Muster says of a group, asked over a socket of our own
+test_consumers.py    what groups of consumers go through
+test_data.py         that there is no data
+test_java_tools.py   Kafka's own tools
 """
