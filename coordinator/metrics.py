@@ -14,8 +14,6 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from prometheus_client.registry import Collector
 
 from coordinator.wire.api import Api, Fault
-from events.events import AnyEvent, RebalanceStarted, StaticMemberReplaced
-
 REGISTRY = CollectorRegistry()
 """What the process tells Prometheus. Whoever puts the process together registers collectors here."""
 
@@ -31,15 +29,14 @@ REBALANCES = PrometheusCounter("muster_rebalances", "Rebalances started", ["caus
 STATIC_RESTARTS = PrometheusCounter(
     "muster_static_restarts", "Static members that came back under a new member id", registry=REGISTRY
 )
-
-
-def count_durable(events: Iterable[AnyEvent]) -> None:
-    """Events that a group has just made durable."""
-    for event in events:
-        if isinstance(event, RebalanceStarted):
-            REBALANCES.labels(event.why.cause.value).inc()
-        elif isinstance(event, StaticMemberReplaced):
-            STATIC_RESTARTS.inc()
+INSTANCE_FENCES = PrometheusCounter(
+    "muster_instance_fences", "Requests of a process that had lost its instance id to another one", registry=REGISTRY
+)
+INSTANCE_DUELS = PrometheusCounter(
+    "muster_instance_duels", "Times an instance id went back and forth between two live processes", registry=REGISTRY
+)
+OFFSETS_EXPIRED = PrometheusCounter("muster_offsets_expired", "Offsets deleted by their age", registry=REGISTRY)
+GROUPS_EXPIRED = PrometheusCounter("muster_groups_expired", "Empty groups deleted by the sweep", registry=REGISTRY)
 
 
 class GroupFigures(msgspec.Struct, frozen=True, kw_only=True):

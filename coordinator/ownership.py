@@ -88,7 +88,7 @@ async def take_over(owner: Owner, number: int, *, lost: Lost) -> Ownership:
     clock = owner.clock
     started_ms = clock.monotonic_ms()
     writer = await claim_and_fence(owner, number)
-    projector = await _project(owner.event_log, number)
+    projector = await _project(owner.event_log, writer)
     await owner.offsets.claim(number)
     await _finish_deletions(owner, number, projector)
     took_ms = clock.monotonic_ms() - started_ms
@@ -133,6 +133,7 @@ async def take_over(owner: Owner, number: int, *, lost: Lost) -> Ownership:
         clock=clock,
         incarnation_max=projector.incarnation_max,
         quarantined=projector.quarantined,
+        committed=owner.offsets.committed,
     )
     partition.adopt(group for group_id, group in projector.groups.items() if group_id not in projector.quarantined)
     return Ownership(owner, partition, outbox, writer)
@@ -192,10 +193,14 @@ async def _finish_deletions(owner: Owner, number: int, projector: Projector) -> 
         await owner.offsets.write([OffsetsChange(group_id=group_id, all_deleted=True) for group_id in orphans])
 
 
-async def _project(log_: EventLog, number: int) -> Projector:
+async def _project(log_: EventLog, writer: LogWriter) -> Projector:
+    """The groups up to the writer's fence record. Raises LogUnavailable when the reading ends before it (L6)."""
     loading = Loading()
-    async for chunk in log_.read(number):
+    async for chunk in log_.read(writer.partition):
         loading.read(chunk)
     for _ in loading.fold():
         await asyncio.sleep(0)
+    last = loading.projector.last_partition_event
+    if last is None or last.owner_epoch < writer.epoch:
+        raise LogUnavailable(f"partition {writer.partition}: the reading ended before the owner's own fence record")
     return loading.projector

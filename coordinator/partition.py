@@ -11,19 +11,21 @@ Nothing here awaits: between reading a group and changing it no other code runs.
 """
 
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
-import msgspec
 import structlog
 from kio.schema.errors import ErrorCode
 
+from coordinator.announce import announce
 from coordinator.clock import Clock
 from coordinator.deadlines import Deadlines
 from coordinator.group.commands import (
     AnyCommand,
     AnyRequest,
     CheckCapacity,
+    CommittedAt,
     Deadline,
+    ExpireOffsets,
     Heartbeat,
     RejectAssignment,
     Request,
@@ -31,15 +33,17 @@ from coordinator.group.commands import (
 )
 from coordinator.group.decide import Decision, decide, failed
 from coordinator.group.heartbeat import heartbeat_error
-from coordinator.group.outcomes import Outcome, Reply
+from coordinator.group.outcomes import Reply
 from coordinator.group.settings import GroupSettings
-from coordinator.group.soft import Session, Soft
+from coordinator.group.soft import Soft
 from coordinator.group.takeover import give_up, rearm_sessions, resume
 from coordinator.group.timers import due
 from coordinator.group.turn import Moment
-from coordinator.metrics import count_durable
+from coordinator.metrics import OFFSETS_EXPIRED
 from coordinator.not_served import quarantine_reply
 from coordinator.outbox import Outbox, Unit
+from coordinator.slot import ReplyTo, Slot, Ticket, Waiting, tell
+from coordinator.sweep import Sweep
 from events.codec import records_of
 from events.events import CoordinatorPaused
 from events.ids import GroupId
@@ -49,44 +53,8 @@ from events.state import Group
 
 log = structlog.get_logger(__name__)
 
-ReplyTo = Callable[[Outcome], None]
-
 RETRY_DEADLINE_MS = 1_000
 """A deadline whose decision failed is not tried again at once, and for ever."""
-
-
-class Waiting(msgspec.Struct, frozen=True, eq=False):
-    """A request that has not been answered, and where its answer goes."""
-
-    command: AnyRequest
-    reply_to: ReplyTo
-
-
-class Slot(msgspec.Struct, kw_only=True, eq=False):
-    """A group's place. `version` grows whenever its state may have changed: prepared answers end with it."""
-
-    group_id: GroupId
-    group: Group | None
-    soft: Soft
-    queue: deque[AnyCommand]
-    busy: bool = False
-    version: int = 0
-    one_by_one: int = 0
-    no_deadline_before_ms: int = 0
-
-
-class Ticket(msgspec.Struct, frozen=True, eq=False):
-    """One member's right to have the same heartbeat answered again (see service.HeartbeatTicket)."""
-
-    slot: Slot
-    version: int
-    session: Session
-
-    def accept(self, now_ms: int) -> bool:
-        if self.slot.version != self.version:
-            return False
-        self.session.touch(now_ms)
-        return True
 
 
 class Partition:
@@ -103,6 +71,7 @@ class Partition:
         clock: Clock,
         incarnation_max: int,
         quarantined: Iterable[GroupId],
+        committed: Callable[[GroupId], Mapping[tuple[str, int], CommittedAt]],
     ) -> None:
         self.number = number
         self._outbox = outbox
@@ -116,6 +85,9 @@ class Partition:
         self._slots: dict[GroupId, Slot] = {}
         self._waiting: dict[int, Waiting] = {}
         self._deadlines = Deadlines(clock, due=self._deadline_came, paused=self._machine_paused)
+        self._committed = committed
+        interval_ms = settings.offsets_retention_check_interval_ms
+        self._sweep = Sweep(interval_ms=interval_ms, group_ids=self._slots.keys, look_at=self._sweep_came)
         self._closed_with: ErrorCode | None = None
 
     # ---- requests ----------------------------------------------------------------------------------
@@ -162,6 +134,7 @@ class Partition:
         """Serve no more: what waits, parked or queued, is answered with the error (LD12)."""
         self._closed_with = error
         self._deadlines.close()
+        self._sweep.close()
         for slot in self._slots.values():
             slot.version += 1
             self._release(give_up(slot.soft, error))
@@ -185,11 +158,8 @@ class Partition:
 
     def _drain(self, slot: Slot) -> None:
         """Decide what is queued; go on until something has to be written, or nothing is left."""
-        while slot.queue and not slot.busy:
-            limit = 1 if slot.one_by_one else len(slot.queue)
-            slot.one_by_one = max(0, slot.one_by_one - 1)
-            commands = [slot.queue.popleft() for _ in range(limit)]
-            self._decide(slot, commands)
+        while (slot.queue or slot.expiry_due) and not slot.busy:
+            self._decide(slot, self._next_commands(slot))
         if slot.busy:
             return
         if slot.group is None:
@@ -197,6 +167,16 @@ class Partition:
             self._deadlines.forget(slot.group_id)
         elif not self._deadlines.is_scheduled(slot.group_id):
             self._schedule(slot)
+
+    def _next_commands(self, slot: Slot) -> list[AnyCommand]:
+        """What is to be decided together."""
+        if slot.expiry_due:
+            # Nothing of the group is under way, so these are all its offsets; nothing may come between, so alone.
+            slot.expiry_due = False
+            return [ExpireOffsets(group_id=slot.group_id, offsets=self._committed(slot.group_id))]
+        limit = 1 if slot.one_by_one else len(slot.queue)
+        slot.one_by_one = max(0, slot.one_by_one - 1)
+        return [slot.queue.popleft() for _ in range(limit)]
 
     def _decide(self, slot: Slot, commands: list[AnyCommand]) -> None:
         group, soft = slot.group, slot.soft
@@ -207,6 +187,8 @@ class Partition:
             transition += records
             if decision.heard is not None and isinstance(command, Request):
                 decision.heard.touch(command.caller.arrived_ms)
+                # A restarted member may have asked for a shorter session than the old process: it ends earlier (ST8).
+                self._deadlines.schedule(slot.group_id, decision.heard.deadline_ms)
             group, soft = decision.group, decision.soft
             decisions.append(decision)
         offsets = tuple(d.offsets for d in decisions if d.offsets is not None and _changes(d))
@@ -254,7 +236,10 @@ class Partition:
             slot.version += 1
             self._schedule(slot)
         for decision in decisions:
-            count_durable(decision.events)
+            announce(decision.events)
+            if decision.offsets_expired:
+                OFFSETS_EXPIRED.inc(decision.offsets_expired)
+                log.info("offsets expired", group_id=slot.group_id, offsets=decision.offsets_expired)
             self._release(decision.replies)
 
     def _refused(self, slot: Slot, commands: list[AnyCommand], refused: AppendRefused) -> None:
@@ -296,7 +281,7 @@ class Partition:
             incarnation=max(wall_ms, self._incarnation_max + 1),
         )
 
-    # ---- deadlines -----------------------------------------------------------------------------------
+    # ---- deadlines and the sweep ---------------------------------------------------------------------
 
     def _schedule(self, slot: Slot) -> None:
         self._deadlines.schedule(slot.group_id, max(slot.soft.next_deadline_ms(), slot.no_deadline_before_ms))
@@ -309,6 +294,16 @@ class Partition:
             self._enqueue(slot, command)
         if not slot.busy:
             self._schedule(slot)
+
+    def _sweep_came(self, group_id: GroupId) -> int:
+        """Have the rules asked what has expired, at once or when what is under way has settled."""
+        slot = self._slots.get(group_id)
+        if slot is None:
+            return 0
+        slot.expiry_due = True
+        if not slot.busy:
+            self._drain(slot)
+        return len(self._committed(group_id))
 
     def _machine_paused(self, late_ms: int) -> None:
         now_ms = self._clock.monotonic_ms()
@@ -323,14 +318,6 @@ class Partition:
             sessions=sessions,
         )
         self._outbox.submit(Unit(transition=records_of([paused]), offsets=(), settled=lambda _: None))
-
-
-def tell(waiting: Waiting, outcome: Outcome) -> None:
-    """Give somebody the answer. A bug in what makes an answer of an outcome is that client's alone."""
-    try:
-        waiting.reply_to(outcome)
-    except Exception:
-        log.exception("an answer could not be given", command=type(waiting.command).__name__)
 
 
 def _changes(decision: Decision) -> bool:

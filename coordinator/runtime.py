@@ -18,8 +18,8 @@ from coordinator.group.decide import failed
 from coordinator.metrics import GroupFigures
 from coordinator.not_served import loading_reply
 from coordinator.ownership import Owner, Ownership, take_over
-from coordinator.partition import ReplyTo, Ticket
 from coordinator.service import CommittedOffset, ListedGroup
+from coordinator.slot import ReplyTo, Ticket
 from coordinator.tasks import on_failure
 from events.ids import GroupId
 from events.log.base import Deposed, LogError, LogUnavailable
@@ -152,7 +152,7 @@ class Runtime:
     def list_groups(self) -> Sequence[ListedGroup] | ErrorCode:
         """Every durable group; loading as long as one partition is (G22)."""
         if not self.ready:
-            return ErrorCode.coordinator_load_in_progress
+            return self._not_ready()
         return [
             ListedGroup(group_id=group.group_id, protocol_type=group.image.protocol_type or "", state=group.image.state)
             for ownership in self._owned.values()
@@ -162,11 +162,15 @@ class Runtime:
     def committed_offsets(self, group_id: GroupId) -> Mapping[tuple[str, int], CommittedOffset] | ErrorCode:
         """The durable offsets of a group."""
         if partition_for(group_id, self._log.partitions) not in self._owned:
-            return ErrorCode.coordinator_load_in_progress
+            return self._not_ready()
         return {
             partition: CommittedOffset(offset=stored.offset, leader_epoch=stored.leader_epoch, metadata=stored.metadata)
             for partition, stored in self._offsets.committed(group_id).items()
         }
+
+    def _not_ready(self) -> ErrorCode:
+        stopping = self._stopping
+        return ErrorCode.coordinator_not_available if stopping else ErrorCode.coordinator_load_in_progress
 
 
 async def _say_goodbye(number: int, ownership: Ownership) -> None:

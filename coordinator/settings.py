@@ -22,6 +22,7 @@ from coordinator.cluster import BadTopic, Topic, declare_topic
 from coordinator.group.settings import INT32_MAX, GroupSettings
 
 FRAME_BYTES_MAX = 100 * 1024 * 1024
+INT64_MAX = 2**63 - 1
 
 
 class BadSettings(Exception):
@@ -108,6 +109,19 @@ class Settings(BaseSettings):
     offset_metadata_max_bytes: int = Field(
         4_096, ge=0, le=INT32_MAX, description="The longest metadata string of a committed offset."
     )
+    offsets_retention_minutes: int = Field(
+        10_080,
+        ge=1,
+        le=INT32_MAX,
+        description="How long committed offsets are kept after the group is empty, or after the commit where nobody "
+        "subscribes the topic or the group never had members.",
+    )
+    offsets_retention_check_interval_ms: int = Field(
+        600_000,
+        ge=1,
+        le=INT64_MAX,
+        description="How often expired offsets are looked for, and empty groups without offsets, which go at once.",
+    )
 
     def topics(self) -> list[Topic]:
         """The declared topics."""
@@ -121,6 +135,8 @@ class Settings(BaseSettings):
             max_session_timeout_ms=self.group_max_session_timeout_ms,
             max_size=self.group_max_size,
             offset_metadata_max_bytes=self.offset_metadata_max_bytes,
+            offsets_retention_minutes=self.offsets_retention_minutes,
+            offsets_retention_check_interval_ms=self.offsets_retention_check_interval_ms,
         )
 
     def effective_group_settings(self) -> dict[str, str]:
@@ -129,7 +145,9 @@ class Settings(BaseSettings):
 
 
 KAFKA_SETTINGS: Mapping[str, str] = {
-    field.replace("_", "."): field for field in Settings.model_fields if field.startswith(("group_", "offset_"))
+    field.replace("_", "."): field
+    for field in Settings.model_fields
+    if field.startswith(("group_", "offset_", "offsets_"))
 }
 """Kafka's names of the settings that `--config` takes, and our fields for them."""
 

@@ -26,6 +26,18 @@ class Cause(StrEnum):
     PENDING_MEMBER_LEFT = "pending-member-left"
     ASSIGNMENT_NOT_STORED = "assignment-not-stored"
     OVER_CAPACITY = "over-capacity"
+    # The same, beyond Kafka.
+    REGISTRATION_COMPLETE = "registration-complete"
+    REGISTRATION_TIMED_OUT = "registration-timed-out"
+    EXPANSION_DELAY_ELAPSED = "expansion-delay-elapsed"
+    LEARNERS_PROMOTED = "learners-promoted"
+    LEARNER_TIMEOUT_ELAPSED = "learner-timeout-elapsed"
+    RETIREMENT_COMPLETE = "retirement-complete"
+    RETIREMENT_TIMED_OUT = "retirement-timed-out"
+    RETIREMENT_WITHDRAWN = "retirement-withdrawn"
+    GROUP_CONFIGURED = "group-configured"
+    STANDBY_UNFIT = "standby-unfit"
+    REBALANCE_REQUESTED = "rebalance-requested"
 
     # How a running rebalance goes on.
     REJOINED = "rejoined"
@@ -39,6 +51,18 @@ class Cause(StrEnum):
 
     # What did not cause a rebalance.
     STATIC_RESTART_ABSORBED = "static-restart-absorbed"
+    LEARNER_ADMITTED = "learner-admitted"
+    STANDBY_ADMITTED = "standby-admitted"
+    STANDBY_CALLED = "standby-called"
+    STANDBY_TOOK_OVER = "standby-took-over"
+    HELD_MEMBER_REJOINED = "held-member-rejoined"
+
+    # What was planned.
+    INSTANCES_REGISTERED = "instances-registered"
+    REGISTRATION_WITHDRAWN = "registration-withdrawn"
+    REGISTERED_INSTANCE_JOINED = "registered-instance-joined"
+    MEMBERS_RETIRED = "members-retired"
+    ROLES_ASSIGNED = "roles-assigned"
 
     # The life of the group.
     GROUP_CREATED = "group-created"
@@ -50,12 +74,13 @@ class Cause(StrEnum):
     PROTOCOL_MISMATCH = "protocol-mismatch"
     UNKNOWN_MEMBER = "unknown-member"
     INSTANCE_FENCED = "instance-fenced"
+    INSTANCE_DUEL = "instance-duel"
 
     UNKNOWN = "unknown"
     """Read from a log that a newer version wrote. Never written."""
 
 
-TRIGGERS = frozenset(
+KAFKAS_TRIGGERS = frozenset(
     {
         Cause.NEW_DYNAMIC_MEMBER,
         Cause.NEW_STATIC_MEMBER,
@@ -72,6 +97,27 @@ TRIGGERS = frozenset(
         Cause.OVER_CAPACITY,
     }
 )
+"""What starts a rebalance in Kafka's coordinator (RS14)."""
+
+PLANNED_TRIGGERS = frozenset(
+    {
+        Cause.REGISTRATION_COMPLETE,
+        Cause.REGISTRATION_TIMED_OUT,
+        Cause.REGISTRATION_WITHDRAWN,
+        Cause.EXPANSION_DELAY_ELAPSED,
+        Cause.LEARNERS_PROMOTED,
+        Cause.LEARNER_TIMEOUT_ELAPSED,
+        Cause.RETIREMENT_COMPLETE,
+        Cause.RETIREMENT_TIMED_OUT,
+        Cause.RETIREMENT_WITHDRAWN,
+        Cause.GROUP_CONFIGURED,
+        Cause.STANDBY_UNFIT,
+        Cause.REBALANCE_REQUESTED,
+    }
+)
+"""What starts one beyond Kafka: an administrator planned, or asked for it."""
+
+TRIGGERS = KAFKAS_TRIGGERS | PLANNED_TRIGGERS
 
 TEXTS = {
     Cause.NEW_DYNAMIC_MEMBER: "{member} joined as a new dynamic member",
@@ -87,6 +133,17 @@ TEXTS = {
     Cause.PENDING_MEMBER_LEFT: "{member} left before it had joined",
     Cause.ASSIGNMENT_NOT_STORED: "the assignment from {member} could not be stored",
     Cause.OVER_CAPACITY: "the group was loaded with more members than group.max.size allows",
+    Cause.REGISTRATION_COMPLETE: "{member} came as the last of those that were registered",
+    Cause.REGISTRATION_TIMED_OUT: "the time for registered members to come was up",
+    Cause.EXPANSION_DELAY_ELAPSED: "the delay in which joins of new members are gathered was over",
+    Cause.LEARNERS_PROMOTED: "learners were promoted by an administrator",
+    Cause.LEARNER_TIMEOUT_ELAPSED: "learners had learnt for as long as was set",
+    Cause.RETIREMENT_COMPLETE: "{member} went as the last of those that were retired",
+    Cause.RETIREMENT_TIMED_OUT: "the time for retired members to go was up, and those still there were removed",
+    Cause.RETIREMENT_WITHDRAWN: "the retirement of members was withdrawn",
+    Cause.GROUP_CONFIGURED: "settings of the group were changed by an administrator",
+    Cause.STANDBY_UNFIT: "the standby {member} could not take the lost leader's place: its client is too old for that",
+    Cause.REBALANCE_REQUESTED: "an administrator asked for a rebalance",
     Cause.REJOINED: "{member} rejoined",
     Cause.STATIC_REPLACEMENT_DURING_JOIN: "{member} restarted during the join phase",
     Cause.NOT_REJOINED: "{member} did not rejoin in time and was dropped",
@@ -96,6 +153,16 @@ TEXTS = {
     Cause.INITIAL_DELAY_ELAPSED: "the initial rebalance delay was over",
     Cause.ASSIGNMENT_RECEIVED: "the leader {member} sent the assignment",
     Cause.STATIC_RESTART_ABSORBED: "{member} restarted and kept its partitions",
+    Cause.LEARNER_ADMITTED: "{member} came as a learner, and moved nothing",
+    Cause.STANDBY_ADMITTED: "{member} came as a standby, and moved nothing",
+    Cause.STANDBY_CALLED: "the standby {member} was given a lost member's partitions; nobody else was disturbed",
+    Cause.STANDBY_TOOK_OVER: "the standby {member} took a lost member's partitions over",
+    Cause.HELD_MEMBER_REJOINED: "{member}, which has no partitions, rejoined and moved nothing",
+    Cause.INSTANCES_REGISTERED: "an administrator registered instances that are to come",
+    Cause.REGISTRATION_WITHDRAWN: "an administrator withdrew the registration of instances",
+    Cause.REGISTERED_INSTANCE_JOINED: "{member} came, as was registered",
+    Cause.MEMBERS_RETIRED: "an administrator retired members",
+    Cause.ROLES_ASSIGNED: "it was settled who is active and who stands by",
     Cause.GROUP_CREATED: "the group was created",
     Cause.GROUP_DELETED: "the group was deleted",
     Cause.GROUP_EXPIRED: "the empty group expired",
@@ -103,5 +170,6 @@ TEXTS = {
     Cause.PROTOCOL_MISMATCH: "{member} was refused, it has no protocol in common with the group",
     Cause.UNKNOWN_MEMBER: "{member} was refused, its member id is not known here",
     Cause.INSTANCE_FENCED: "{member} was fenced, another process has its instance id",
+    Cause.INSTANCE_DUEL: "{member} and another live process take one instance id from each other in turn",
     Cause.UNKNOWN: "a cause that this version does not know",
 }

@@ -18,9 +18,17 @@ from fastavro.schema import fingerprint, parse_schema, to_parsing_canonical_form
 import schemas
 from events.avro_decoder import LatestTails, compile_decoder
 from events.avro_encoder import LatestValues, compile_encoder
-from events.events import EVENT_TYPES, AnyRecordedEvent, GroupDeleted, MemberRemoved
+from events.events import (
+    EVENT_TYPES,
+    AnyRecordedEvent,
+    GroupConfigured,
+    GroupDeleted,
+    MemberRemoved,
+    RegistrationEnded,
+)
 from events.keys import encode_key, key_of
 from events.records import BrokenRecord, Record, UnknownEventType
+from events.state import NOT_CONFIGURED
 
 MARKER = b"\xc3\x01"
 HEADER_BYTES = 10
@@ -121,6 +129,13 @@ def records_of(events: Iterable[AnyRecordedEvent]) -> tuple[Record, ...]:
     for event in events:
         key = encode_key(key_of(event))
         records.append(Record(key, encode(event)))
-        if isinstance(event, MemberRemoved | GroupDeleted):
+        if _is_last(event):
             records.append(Record(key, None))
     return tuple(records)
+
+
+def _is_last(event: AnyRecordedEvent) -> bool:
+    """Whether nothing is left of the entity after this event."""
+    if isinstance(event, GroupConfigured):
+        return event.config == NOT_CONFIGURED
+    return isinstance(event, MemberRemoved | GroupDeleted | RegistrationEnded)

@@ -21,6 +21,8 @@ from kio.serial.errors import SerialError
 from kio.serial.readers import Reader
 from kio.static.primitive import i32
 
+CONSUMER_PROTOCOL_TYPE = "consumer"
+
 _VERSION_0 = b"\x00\x00"
 
 _read_subscription = entity_reader(ConsumerProtocolSubscription)

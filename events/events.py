@@ -12,7 +12,7 @@ import msgspec
 
 from events.causes import Cause
 from events.ids import GroupId, GroupInstanceId, MemberId
-from events.state import GroupImage, Member
+from events.state import GroupConfig, GroupImage, Member, Registration
 
 
 class Why(msgspec.Struct, frozen=True, kw_only=True):
@@ -136,11 +136,42 @@ class MemberAssigned(MemberEvent, frozen=True, kw_only=True):
     why: Why
 
 
+class MemberRoleChanged(MemberEvent, frozen=True, kw_only=True):
+    """What the member is there for is another thing now; see `MemberRole`, and `Member.retiring`."""
+
+    last_seen_ms: int
+    longest_silence_ms: int
+    why: Why
+
+
 class MemberRemoved(MemberEvent, frozen=True, kw_only=True):
     """A tombstone of the member's key follows in the same batch."""
 
     last_seen_ms: int
     longest_silence_ms: int
+    why: Why
+
+
+class RegistrationEvent(Event, frozen=True, kw_only=True):
+    """An event on the key of an instance that is expected (KIP-469)."""
+
+    registration: Registration
+
+
+class InstanceRegistered(RegistrationEvent, frozen=True, kw_only=True):
+    why: Why
+
+
+class RegistrationEnded(RegistrationEvent, frozen=True, kw_only=True):
+    """A tombstone of the registration's key follows in the same batch."""
+
+    why: Why
+
+
+class GroupConfigured(Event, frozen=True, kw_only=True):
+    """The group's own settings; when none is left, a tombstone of their key follows in the same batch."""
+
+    config: GroupConfig
     why: Why
 
 
@@ -180,7 +211,9 @@ class CoordinatorStopped(PartitionEvent, frozen=True, kw_only=True):
     stopped_ms: int
 
 
-AnyMemberEvent = MemberJoined | MemberRejoined | StaticMemberReplaced | MemberAssigned | MemberRemoved
+AnyMemberEvent = (
+    MemberJoined | MemberRejoined | StaticMemberReplaced | MemberAssigned | MemberRoleChanged | MemberRemoved
+)
 AnyGroupEvent = (
     GroupCreated
     | GroupAdvanced
@@ -192,7 +225,8 @@ AnyGroupEvent = (
     | JoinRefused
     | MemberFenced
 )
-AnyEvent = AnyGroupEvent | AnyMemberEvent
+AnyRegistrationEvent = InstanceRegistered | RegistrationEnded
+AnyEvent = AnyGroupEvent | AnyMemberEvent | AnyRegistrationEvent | GroupConfigured
 AnyPartitionEvent = CoordinatorElected | CoordinatorReady | CoordinatorPaused | CoordinatorStopped
 AnyRecordedEvent = AnyEvent | AnyPartitionEvent
 
@@ -210,7 +244,11 @@ EVENT_TYPES: tuple[type[AnyRecordedEvent], ...] = (
     MemberRejoined,
     StaticMemberReplaced,
     MemberAssigned,
+    MemberRoleChanged,
     MemberRemoved,
+    InstanceRegistered,
+    RegistrationEnded,
+    GroupConfigured,
     CoordinatorElected,
     CoordinatorReady,
     CoordinatorPaused,

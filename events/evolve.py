@@ -8,13 +8,16 @@ from collections.abc import Iterable
 
 from events.events import (
     AnyEvent,
+    GroupConfigured,
     GroupDeleted,
     GroupEvent,
     MemberEvent,
     MemberRemoved,
+    RegistrationEnded,
+    RegistrationEvent,
 )
 from events.ids import GroupInstanceId, MemberId
-from events.state import Group, GroupState, Member, new_group
+from events.state import NOT_CONFIGURED, Group, GroupState, Member, new_group
 
 
 def evolve(group: Group, events: Iterable[AnyEvent]) -> Group:
@@ -49,6 +52,14 @@ def apply(group: Group, event: AnyEvent) -> None:
         group.image = event.group
         if isinstance(event, GroupDeleted):
             _forget(group)
+    elif isinstance(event, RegistrationEvent):
+        registration = event.registration
+        if isinstance(event, RegistrationEnded):
+            group.registrations.pop(registration.group_instance_id, None)
+        else:
+            group.registrations[registration.group_instance_id] = registration
+    elif isinstance(event, GroupConfigured):
+        group.config = event.config
 
 
 def remove_member(group: Group, member_id: MemberId, group_instance_id: GroupInstanceId | None) -> None:
@@ -71,6 +82,8 @@ def _put_member(group: Group, member: Member) -> None:
 def _forget(group: Group) -> None:
     group.members.clear()
     group.instances.clear()
+    group.registrations.clear()
+    group.config = NOT_CONFIGURED
 
 
 def is_gone(group: Group) -> bool:

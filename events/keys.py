@@ -19,8 +19,10 @@ from events.events import (
     CoordinatorPaused,
     CoordinatorReady,
     CoordinatorStopped,
+    GroupConfigured,
     GroupEvent,
     MemberEvent,
+    RegistrationEvent,
 )
 from events.records import BrokenRecord, UndecodableKey
 from events.varints import read_length, write_int
@@ -113,4 +115,8 @@ def key_of(event: AnyRecordedEvent) -> RecordKey:
         return RecordKey(event.group_id, EntityKind.DYNAMIC_MEMBER, member.member_id)
     if isinstance(event, GroupEvent):
         return RecordKey(event.group_id, EntityKind.GROUP, "")
+    if isinstance(event, RegistrationEvent):
+        return RecordKey(event.group_id, EntityKind.REGISTRATION, event.registration.group_instance_id)
+    if isinstance(event, GroupConfigured):
+        return RecordKey(event.group_id, EntityKind.SETTINGS, "")
     return RecordKey(str(event.partition), EntityKind.PARTITION, _PARTITION_ENTITIES[type(event)])

@@ -26,9 +26,9 @@ from events.evolve import apply, first, is_gone, remove_member
 from events.ids import GroupId, GroupInstanceId, MemberId
 from events.keys import EntityKind, RecordKey, decode_key
 from events.records import BrokenRecord, LogTooNew, StoredRecord, UndecodableKey
-from events.state import Group
+from events.state import NOT_CONFIGURED, Group
 
-FORMAT_LEVEL = 1
+FORMAT_LEVEL = 2
 """The highest level of `schemas/` that this version writes and reads."""
 
 
@@ -59,7 +59,7 @@ class Projector:
         self.incarnation_max = 0
         self.events_read = 0
         self.next_offset = 0
-        self._known_by_members: set[GroupId] = set()
+        self._known_by_parts: set[GroupId] = set()
 
     def feed(self, record: StoredRecord) -> None:
         """Take in the next record. Raises UndecodableKey and LogTooNew."""
@@ -85,14 +85,14 @@ class Projector:
         group = self.groups.get(event.group_id)
         if group is None:
             group = self.groups[event.group_id] = first(event)
-            self._known_by_members.add(event.group_id)
+            self._known_by_parts.add(event.group_id)
         else:
             apply(group, event)
         if is_gone(group):
             del self.groups[event.group_id]
-        if event.group_id in self._known_by_members:
+        if event.group_id in self._known_by_parts:
             if isinstance(event, GroupEvent):
-                self._known_by_members.discard(event.group_id)
+                self._known_by_parts.discard(event.group_id)
             else:
                 self._drop_if_compacted_away(event.group_id)
 
@@ -113,17 +113,24 @@ class Projector:
         if key.kind is EntityKind.GROUP:
             self.groups.pop(group_id, None)
             self.quarantined.pop(group_id, None)
-            self._known_by_members.discard(group_id)
+            self._known_by_parts.discard(group_id)
         elif group is not None and key.kind is EntityKind.STATIC_MEMBER:
             remove_member(group, MemberId(""), GroupInstanceId(key.entity_id))
         elif group is not None and key.kind is EntityKind.DYNAMIC_MEMBER:
             remove_member(group, MemberId(key.entity_id), None)
+        elif group is not None and key.kind is EntityKind.REGISTRATION:
+            group.registrations.pop(GroupInstanceId(key.entity_id), None)
+        elif group is not None and key.kind is EntityKind.SETTINGS:
+            group.config = NOT_CONFIGURED
         self._drop_if_compacted_away(group_id)
 
     def _drop_if_compacted_away(self, group_id: GroupId) -> None:
-        """A live group's own record outlives every compaction: one that has none, and no members, was deleted."""
-        if group_id in self._known_by_members and not self.groups[group_id].members:
-            self._known_by_members.discard(group_id)
+        """A live group's own record outlives every compaction: one that has none, nor anything else, was deleted."""
+        if group_id not in self._known_by_parts:
+            return
+        group = self.groups[group_id]
+        if not group.members and not group.registrations and group.config == NOT_CONFIGURED:
+            self._known_by_parts.discard(group_id)
             del self.groups[group_id]
 
     def _quarantine(self, key: RecordKey, record: StoredRecord, broken: BrokenRecord) -> None:

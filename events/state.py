@@ -10,9 +10,10 @@ Invariants, numbered:
  6. A member's assignment counts only if it was made for `image.assigned_generation_id`: a rebalance that starts
     while assignments are awaited (RB1) invalidates all of them by rewriting the group's record alone, so that no
     event has to be understood together with another one, whatever compaction has left.
+ 7. `registrations` is keyed by each one's own instance id, and no member has one of these (KIP-469).
 
-`GroupImage`, `Member` and `Protocol` are the very records that events carry. `Group` is the one value that is not
-frozen: `evolve.py`, and nothing else, changes it, on copies of its own.
+`GroupImage`, `Member`, `Registration` and `GroupConfig` are the very records that events carry. `Group` is the one
+value that is not frozen: `evolve.py`, and nothing else, changes it, on copies of its own.
 """
 
 from enum import StrEnum, unique
@@ -33,6 +34,23 @@ class GroupState(StrEnum):
     COMPLETING_REBALANCE = "CompletingRebalance"
     STABLE = "Stable"
     DEAD = "Dead"
+
+
+@unique
+class MemberRole(StrEnum):
+    """What a member is there for. Kafka knows the first alone.
+
+    Learners and standbys are *held*: members that heartbeat, hidden from the leader, with an empty assignment. Who is
+    called has got the assignment of a member that was lost, and has not asked for it yet.
+    """
+
+    ACTIVE = "Active"
+    LEARNER = "Learner"
+    STANDBY = "Standby"
+    CALLED = "Called"
+
+
+HELD = frozenset({MemberRole.LEARNER, MemberRole.STANDBY})
 
 
 class Protocol(msgspec.Struct, frozen=True, kw_only=True):
@@ -56,6 +74,13 @@ class Member(msgspec.Struct, frozen=True, kw_only=True):
     assignment: bytes
     assigned_generation_id: int
     joined_ms: int
+    role: MemberRole = MemberRole.ACTIVE
+    retiring: bool = False
+
+    @property
+    def is_held(self) -> bool:
+        """Whether it is outside the assignment."""
+        return self.role in HELD
 
     def metadata_for(self, protocol_name: str | None) -> bytes:
         """The member's metadata for the protocol; empty when it does not offer it."""
@@ -78,6 +103,26 @@ class GroupImage(msgspec.Struct, frozen=True, kw_only=True):
     assigned_generation_id: int
 
 
+class Registration(msgspec.Struct, frozen=True, kw_only=True):
+    """A static member that is expected. `registered_ms` is wall clock."""
+
+    group_instance_id: GroupInstanceId
+    registered_ms: int
+
+
+class GroupConfig(msgspec.Struct, frozen=True, kw_only=True):
+    """What was set for this group alone; None: not set. Names, defaults and limits: `coordinator/group/configs.py`."""
+
+    target_group_size: int | None = None
+    expansion_delay_ms: int | None = None
+    learner_timeout_ms: int | None = None
+    registration_timeout_ms: int | None = None
+    retirement_timeout_ms: int | None = None
+
+
+NOT_CONFIGURED = GroupConfig()
+
+
 class Group(msgspec.Struct, kw_only=True):
     """A group as its events have made it. Written by `evolve` alone."""
 
@@ -87,6 +132,8 @@ class Group(msgspec.Struct, kw_only=True):
     image: GroupImage
     members: dict[MemberId, Member]
     instances: dict[GroupInstanceId, MemberId]
+    registrations: dict[GroupInstanceId, Registration] = {}
+    config: GroupConfig = NOT_CONFIGURED
 
     @property
     def state(self) -> GroupState:
@@ -115,6 +162,8 @@ class Group(msgspec.Struct, kw_only=True):
             image=self.image,
             members=self.members.copy(),
             instances=self.instances.copy(),
+            registrations=self.registrations.copy(),
+            config=self.config,
         )
 
 

@@ -6,9 +6,9 @@ from coordinator.group.commands import DeleteGroup
 from coordinator.group.outcomes import DeleteGroupOutcome, DescribedMember, DescribeGroupOutcome
 from coordinator.group.turn import Turn
 from events.causes import Cause
-from events.events import GroupDeleted
+from events.events import GroupDeleted, RegistrationEnded
 from events.ids import UNKNOWN_MEMBER_ID
-from events.state import Group, GroupState
+from events.state import NOT_CONFIGURED, Group, GroupState
 
 
 def describe(group: Group | None) -> DescribeGroupOutcome:
@@ -41,6 +41,15 @@ def delete_group(turn: Turn, command: DeleteGroup) -> None:
         turn.reply(command.caller, DeleteGroupOutcome(error=ErrorCode.non_empty_group))
         return
     turn.because(Cause.GROUP_DELETED, command.caller, UNKNOWN_MEMBER_ID, None)
+    forget_plans(turn)
     turn.enter(GroupState.DEAD)
     turn.record(GroupDeleted)
     turn.reply(command.caller, DeleteGroupOutcome(error=ErrorCode.none))
+
+
+def forget_plans(turn: Turn) -> None:
+    """The group is about to go: so do its settings, and whom it expects; they are entities of their own in the log."""
+    for registration in list(turn.group.registrations.values()):
+        turn.record_registration(RegistrationEnded, registration)
+    if turn.group.config != NOT_CONFIGURED:
+        turn.record_config(NOT_CONFIGURED)

@@ -4,6 +4,10 @@ Commands are imperative. What depends on an API version stands here as a named c
 version. Member ids for new members travel inside the command (`proposed_member_id`): the rules make no randomness.
 """
 
+import typing
+from collections.abc import Mapping
+from enum import IntEnum, unique
+
 import msgspec
 from kio.schema.errors import ErrorCode
 
@@ -113,6 +117,35 @@ class DeleteGroup(Request, frozen=True, kw_only=True):
     pass
 
 
+@unique
+class ConfigOperation(IntEnum):
+    """Kafka's AlterConfigOp, by its numbers."""
+
+    SET = 0
+    DELETE = 1
+    APPEND = 2
+    SUBTRACT = 3
+
+
+class ConfigChange(msgspec.Struct, frozen=True, kw_only=True):
+    """One entry of an IncrementalAlterConfigs; `value` is None for DELETE alone. Lists are separated by commas."""
+
+    name: str
+    operation: ConfigOperation
+    value: str | None
+
+
+class AlterGroupConfig(Request, frozen=True, kw_only=True):
+    """All changes, or none of them; `validate_only`: say what would come of it."""
+
+    changes: tuple[ConfigChange, ...]
+    validate_only: bool
+
+
+class DescribeGroupConfig(Request, frozen=True, kw_only=True):
+    pass
+
+
 class Deadline(Command, frozen=True, kw_only=True):
     """A deadline that has passed; `due_ms` is monotonic."""
 
@@ -135,6 +168,28 @@ class EndSyncPhase(Deadline, frozen=True, kw_only=True):
     pass
 
 
+class EndHold(Deadline, frozen=True, kw_only=True):
+    """An arrival has been parked for long enough, or has not come back."""
+
+    member_id: MemberId
+
+
+class EndRegistration(Deadline, frozen=True, kw_only=True):
+    pass
+
+
+class EndExpansion(Deadline, frozen=True, kw_only=True):
+    pass
+
+
+class EndRetirement(Deadline, frozen=True, kw_only=True):
+    pass
+
+
+class PromoteLearners(Deadline, frozen=True, kw_only=True):
+    pass
+
+
 class RejectAssignment(Command, frozen=True, kw_only=True):
     """The events of this sync can never be stored: its members are told so, and the group rebalances (SG13)."""
 
@@ -146,8 +201,35 @@ class CheckCapacity(Command, frozen=True, kw_only=True):
     """After a takeover: a group over group.max.size rebalances, so that the surplus can be refused (X8)."""
 
 
+class CommittedAt(typing.Protocol):
+    """When an offset was committed, and when it expires if the commit said so (v2 to v4); wall clock ms."""
+
+    @property
+    def commit_ms(self) -> int: ...
+
+    @property
+    def expire_ms(self) -> int | None: ...
+
+
+class ExpireOffsets(Command, frozen=True, kw_only=True):
+    """The sweep has come to this group (EX1). `offsets`: all that is committed for it, by (topic, partition)."""
+
+    offsets: Mapping[tuple[str, int], CommittedAt]
+
+
 AnyRequest = (
-    JoinGroup | SyncGroup | Heartbeat | LeaveGroup | CommitOffsets | DeleteOffsets | DescribeGroup | DeleteGroup
+    JoinGroup
+    | SyncGroup
+    | Heartbeat
+    | LeaveGroup
+    | CommitOffsets
+    | DeleteOffsets
+    | DescribeGroup
+    | DeleteGroup
+    | AlterGroupConfig
+    | DescribeGroupConfig
 )
-AnyDeadline = ExpireSession | ExpirePendingMember | EndJoinPhase | EndSyncPhase
-AnyCommand = AnyRequest | AnyDeadline | RejectAssignment | CheckCapacity
+AnyMemberDeadline = ExpireSession | ExpirePendingMember | EndHold
+AnyGroupDeadline = EndJoinPhase | EndSyncPhase | EndRegistration | EndExpansion | EndRetirement | PromoteLearners
+AnyDeadline = AnyMemberDeadline | AnyGroupDeadline
+AnyCommand = AnyRequest | AnyDeadline | RejectAssignment | CheckCapacity | ExpireOffsets

@@ -10,18 +10,19 @@ import msgspec
 from kio.schema.errors import ErrorCode
 
 from coordinator.group.admin import delete_group, describe
+from coordinator.group.alter import alter_group_config
 from coordinator.group.commands import (
+    AlterGroupConfig,
     AnyCommand,
+    AnyDeadline,
     CheckCapacity,
     CommitOffsets,
     Deadline,
     DeleteGroup,
     DeleteOffsets,
     DescribeGroup,
-    EndJoinPhase,
-    EndSyncPhase,
-    ExpirePendingMember,
-    ExpireSession,
+    DescribeGroupConfig,
+    ExpireOffsets,
     Heartbeat,
     JoinGroup,
     LeaveGroup,
@@ -29,15 +30,19 @@ from coordinator.group.commands import (
     Request,
     SyncGroup,
 )
+from coordinator.group.duels import is_claimant, note_if_fenced
+from coordinator.group.expiry import expire_group, expired_offsets, outlives_its_offsets
 from coordinator.group.heartbeat import heartbeat_error
-from coordinator.group.identity import note_if_fenced
 from coordinator.group.join import join_group, refuse_before_lookup
 from coordinator.group.leave import leave_group, leave_unknown_group
+from coordinator.group.listing import describe_config
 from coordinator.group.offsets import OffsetsChange, accepted_offsets, judge_commit, judge_deletion
 from coordinator.group.outcomes import (
+    AlterGroupConfigOutcome,
     CommitOffsetsOutcome,
     DeleteGroupOutcome,
     DeleteOffsetsOutcome,
+    DescribeGroupConfigOutcome,
     HeartbeatOutcome,
     JoinGroupOutcome,
     LeaveGroupOutcome,
@@ -45,6 +50,7 @@ from coordinator.group.outcomes import (
     Reply,
     SyncGroupOutcome,
 )
+from coordinator.group.planned import keep_deadlines
 from coordinator.group.rebalance import prepare_rebalance
 from coordinator.group.settings import GroupSettings
 from coordinator.group.soft import Session, Soft
@@ -62,7 +68,8 @@ class Decision(msgspec.Struct, frozen=True, kw_only=True):
     """What follows from one command.
 
     `group` is None when there is no such group (any more). `heard` is the session to touch at the request's arrival.
-    `offsets` is to be made durable after the events, and before the replies leave.
+    `offsets` is to be made durable after the events, and before the replies leave; so many of them were deleted
+    because they had expired.
     """
 
     events: tuple[AnyEvent, ...] = ()
@@ -71,6 +78,7 @@ class Decision(msgspec.Struct, frozen=True, kw_only=True):
     soft: Soft
     heard: Session | None = None
     offsets: OffsetsChange | None = None
+    offsets_expired: int = 0
 
 
 def decide(command: AnyCommand, group: Group | None, soft: Soft, moment: Moment, settings: GroupSettings) -> Decision:
@@ -86,12 +94,14 @@ def decide(command: AnyCommand, group: Group | None, soft: Soft, moment: Moment,
             return _decide_deletion(command, group, soft)
         case DescribeGroup():
             return _answer(command, describe(group), group, soft)
-        case SyncGroup() | LeaveGroup() | DeleteGroup():
+        case ExpireOffsets():
+            return _decide_expiry(command, group, soft, moment, settings)
+        case DescribeGroupConfig():
+            return _answer(command, describe_config(group, soft, moment), group, soft)
+        case SyncGroup() | LeaveGroup() | DeleteGroup() | AlterGroupConfig():
             if group is None or not (command.group_id or isinstance(command, DeleteGroup)):
                 return _answer(command, _without_group(command), group, soft)
-        case ExpireSession() | ExpirePendingMember() | EndJoinPhase() | EndSyncPhase():
-            pass
-        case RejectAssignment() | CheckCapacity():
+        case Deadline() | RejectAssignment() | CheckCapacity():
             pass
         case _:
             assert_never(command)
@@ -103,7 +113,8 @@ def decide(command: AnyCommand, group: Group | None, soft: Soft, moment: Moment,
 
 
 def _take(
-    turn: Turn, command: SyncGroup | LeaveGroup | DeleteGroup | Deadline | RejectAssignment | CheckCapacity
+    turn: Turn,
+    command: SyncGroup | LeaveGroup | DeleteGroup | AlterGroupConfig | AnyDeadline | RejectAssignment | CheckCapacity,
 ) -> None:
     """The commands that need a group and may change it."""
     match command:
@@ -113,15 +124,18 @@ def _take(
             leave_group(turn, command)
         case DeleteGroup():
             delete_group(turn, command)
+        case AlterGroupConfig():
+            alter_group_config(turn, command)
         case RejectAssignment():
             reject_assignment(turn, command.sync, command.error)
         case CheckCapacity():
             _check_capacity(turn)
-        case ExpireSession() | ExpirePendingMember() | EndJoinPhase() | EndSyncPhase():
+        case _:
             run_deadline(turn, command)
 
 
 def _decision(turn: Turn) -> Decision:
+    keep_deadlines(turn)
     turn.finish()
     gone = is_gone(turn.group)
     return Decision(
@@ -172,7 +186,7 @@ def _decide_heartbeat(
     if group is None:
         return _answer(command, HeartbeatOutcome(error=ErrorCode.unknown_member_id), group, soft)
     error = heartbeat_error(group, command)
-    if error is ErrorCode.fenced_instance_id:
+    if error is ErrorCode.fenced_instance_id or is_claimant(soft.claims, command.member_id):
         turn = Turn(group.copy(), soft.copy(), moment, settings)
         note_if_fenced(turn, error, command.caller, command.member_id, command.group_instance_id)
         turn.reply(command.caller, HeartbeatOutcome(error=error))
@@ -191,7 +205,11 @@ def _decide_commit(
     if group is None and accepted:
         # A simple consumer's group has no members ever, but it is listed, described and deleted like any other (OC1).
         turn = _turn_of_new_group(command, soft, moment, settings)
-    elif group is not None and outcome.error is ErrorCode.fenced_instance_id:
+    elif (
+        group is not None
+        and not accepted
+        and (outcome.error is ErrorCode.fenced_instance_id or is_claimant(soft.claims, command.member_id))
+    ):
         turn = Turn(group.copy(), soft.copy(), moment, settings)
         note_if_fenced(turn, outcome.error, command.caller, command.member_id, command.group_instance_id)
     else:
@@ -211,7 +229,23 @@ def _decide_deletion(command: DeleteOffsets, group: Group | None, soft: Soft) ->
     return msgspec.structs.replace(decision, offsets=OffsetsChange(group_id=command.group_id, deleted=deleted))
 
 
-def _without_group(command: SyncGroup | LeaveGroup | DeleteGroup) -> Outcome:
+def _decide_expiry(
+    command: ExpireOffsets, group: Group | None, soft: Soft, moment: Moment, settings: GroupSettings
+) -> Decision:
+    if group is None:
+        return Decision(group=None, soft=soft)
+    expired = expired_offsets(group, soft, command.offsets, moment.wall_ms, settings)
+    if len(expired) == len(command.offsets) and not outlives_its_offsets(group, soft):
+        turn = Turn(group.copy(), soft.copy(), moment, settings)
+        expire_group(turn)
+        decision = _decision(turn)
+    else:
+        change = OffsetsChange(group_id=command.group_id, deleted=expired) if expired else None
+        decision = Decision(group=group, soft=soft, offsets=change)
+    return msgspec.structs.replace(decision, offsets_expired=len(expired))
+
+
+def _without_group(command: SyncGroup | LeaveGroup | DeleteGroup | AlterGroupConfig) -> Outcome:
     """The answer when there is no such group, or no group id where one is asked for (G17, G29, SG1, DL1)."""
     no_id = not command.group_id
     match command:
@@ -221,6 +255,9 @@ def _without_group(command: SyncGroup | LeaveGroup | DeleteGroup) -> Outcome:
             return LeaveGroupOutcome(error=ErrorCode.invalid_group_id) if no_id else leave_unknown_group(command)
         case DeleteGroup():
             return DeleteGroupOutcome(error=ErrorCode.group_id_not_found)
+        case AlterGroupConfig():
+            error = ErrorCode.invalid_group_id if no_id else ErrorCode.group_id_not_found
+            return AlterGroupConfigOutcome(error=error, message=f"there is no group {command.group_id!r}")
 
 
 def _check_capacity(turn: Turn) -> None:
@@ -250,7 +287,11 @@ def failed(command: AnyCommand, error: ErrorCode) -> tuple[Reply, ...]:
             outcome = msgspec.structs.replace(describe(None), error=error)
         case DeleteGroup():
             outcome = DeleteGroupOutcome(error=error)
-        case Deadline() | RejectAssignment() | CheckCapacity():
+        case AlterGroupConfig():
+            outcome = AlterGroupConfigOutcome(error=error)
+        case DescribeGroupConfig():
+            outcome = DescribeGroupConfigOutcome(error=error)
+        case Deadline() | RejectAssignment() | CheckCapacity() | ExpireOffsets():
             return ()
         case _:
             assert_never(command)

@@ -4,11 +4,15 @@ from kio.schema.errors import ErrorCode
 
 from coordinator.group.commands import Heartbeat
 from coordinator.group.identity import validate_member
+from coordinator.group.standbys import heartbeat_of
 from events.state import Group, GroupState
 
 
 def heartbeat_error(group: Group, command: Heartbeat) -> ErrorCode:
-    """H2 to H7. With NONE and with REBALANCE_IN_PROGRESS the session has its full time again."""
+    """H2 to H7; in Stable, a standby that was called is to rejoin.
+
+    With NONE and with REBALANCE_IN_PROGRESS the session has its full time again.
+    """
     if group.image.state is GroupState.EMPTY:
         return ErrorCode.unknown_member_id
     error = validate_member(group, command.member_id, command.group_instance_id)
@@ -18,4 +22,6 @@ def heartbeat_error(group: Group, command: Heartbeat) -> ErrorCode:
         return ErrorCode.illegal_generation
     if group.image.state is GroupState.PREPARING_REBALANCE:
         return ErrorCode.rebalance_in_progress
+    if group.image.state is GroupState.STABLE:
+        return heartbeat_of(group.members[command.member_id])
     return ErrorCode.none

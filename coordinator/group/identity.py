@@ -1,10 +1,7 @@
-"""Is the sender who it says it is? One check for all requests (M4), and what is recorded when it is not."""
+"""Is the sender who it says it is? One check for all requests (M4). What is recorded when it is not: `duels.py`."""
 
 from kio.schema.errors import ErrorCode
 
-from coordinator.group.commands import Caller
-from coordinator.group.turn import Turn
-from events.causes import Cause
 from events.ids import GroupInstanceId, MemberId
 from events.state import Group
 
@@ -20,18 +17,3 @@ def validate_member(group: Group, member_id: MemberId, group_instance_id: GroupI
     if member_id not in group.members:
         return ErrorCode.unknown_member_id
     return ErrorCode.none
-
-
-def note_if_fenced(
-    turn: Turn,
-    error: ErrorCode,
-    caller: Caller,
-    member_id: MemberId,
-    group_instance_id: GroupInstanceId | None,
-    *,
-    reason: str | None = None,
-) -> None:
-    """Two processes with one instance id are a fact worth keeping (known bug S16): record it, with both hosts."""
-    if error is ErrorCode.fenced_instance_id and group_instance_id is not None:
-        turn.because(Cause.INSTANCE_FENCED, caller, member_id, group_instance_id, reason)
-        turn.note_fenced(error, turn.group.members.get(turn.group.instances[group_instance_id]))

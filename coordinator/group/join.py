@@ -7,23 +7,23 @@ pending one (KIP-394), or a member.
 import msgspec
 from kio.schema.errors import ErrorCode
 
+from coordinator.group.arrivals import arrival_of, hold, is_held, take_back
 from coordinator.group.commands import JoinGroup
-from coordinator.group.identity import note_if_fenced, validate_member
+from coordinator.group.duels import is_claimant, note_if_fenced
+from coordinator.group.identity import validate_member
+from coordinator.group.members import add_parked_member, park_join, supports_protocols
 from coordinator.group.outcomes import JoinGroupOutcome
-from coordinator.group.rebalance import (
-    joined,
-    park_join,
-    prepare_rebalance,
-    supported_by_all,
-)
-from coordinator.group.settings import NEW_MEMBER_JOIN_TIMEOUT_MS, GroupSettings
+from coordinator.group.planned import rebalance_if_complete
+from coordinator.group.rebalance import joined, prepare_rebalance
+from coordinator.group.roles import admit_held_member, role_of_new_member
+from coordinator.group.settings import GroupSettings
 from coordinator.group.soft import Session
-from coordinator.group.static import replace_static_member
+from coordinator.group.static import answer_absorbed, replace_static_member
 from coordinator.group.turn import Turn
 from events.causes import Cause
-from events.events import MemberJoined, MemberRejoined
+from events.events import MemberRejoined
 from events.ids import UNKNOWN_MEMBER_ID, MemberId
-from events.state import NO_GENERATION, GroupState, Member
+from events.state import HELD, GroupState, Member, MemberRole
 
 
 def refuse_before_lookup(command: JoinGroup, settings: GroupSettings) -> JoinGroupOutcome | None:
@@ -37,12 +37,13 @@ def refuse_before_lookup(command: JoinGroup, settings: GroupSettings) -> JoinGro
 
 def join_group(turn: Turn, command: JoinGroup) -> None:
     """A join in a group that exists."""
-    if command.member_id == UNKNOWN_MEMBER_ID and command.proposed_member_id in turn.group.members:
+    known = turn.group.members.keys() | turn.soft.arrivals.keys()
+    if command.member_id == UNKNOWN_MEMBER_ID and command.proposed_member_id in known:
         # The same request sent again by an edge that did not hear the answer: it is that member's retry.
         command = msgspec.structs.replace(command, member_id=command.proposed_member_id)
     if not _has_room(turn, command):
         _refuse_full(turn, command)
-    elif not _supports_protocols(turn, command):
+    elif not supports_protocols(turn, command):
         turn.because(
             Cause.PROTOCOL_MISMATCH,
             command.caller,
@@ -55,6 +56,8 @@ def join_group(turn: Turn, command: JoinGroup) -> None:
         _join_without_member_id(turn, command)
     elif command.member_id in turn.soft.pending:
         _join_with_pending_id(turn, command)
+    elif command.member_id in turn.soft.arrivals:
+        _add_member(turn, command, command.member_id)
     else:
         _join_with_member_id(turn, command)
 
@@ -74,13 +77,16 @@ def _has_room(turn: Turn, command: JoinGroup) -> bool:
     member_id = command.member_id
     if command.member_id == UNKNOWN_MEMBER_ID and command.group_instance_id in group.instances:
         member_id = group.instances[command.group_instance_id]
+    elif command.member_id == UNKNOWN_MEMBER_ID:
+        member_id = arrival_of(turn.soft, command.group_instance_id) or member_id
     match turn.image.state:
         case GroupState.EMPTY | GroupState.DEAD:
             return True
         case GroupState.PREPARING_REBALANCE:
             return member_id in joins or len(joins) < turn.settings.max_size
         case GroupState.COMPLETING_REBALANCE | GroupState.STABLE:
-            return member_id in group.members or len(group.members) < turn.settings.max_size
+            size = len(group.members) + len(turn.soft.arrivals)
+            return member_id in group.members or member_id in turn.soft.arrivals or size < turn.settings.max_size
 
 
 def _refuse_full(turn: Turn, command: JoinGroup) -> None:
@@ -91,17 +97,6 @@ def _refuse_full(turn: Turn, command: JoinGroup) -> None:
     if member is not None:
         turn.remove(member)
     refuse(turn, command, ErrorCode.group_max_size_reached, UNKNOWN_MEMBER_ID)
-
-
-def _supports_protocols(turn: Turn, command: JoinGroup) -> bool:
-    """S9: a type and a protocol at least; in a group with members also the same type and a protocol in common."""
-    if turn.image.state is GroupState.EMPTY:
-        return bool(command.protocol_type) and bool(command.protocols)
-    if command.protocol_type != turn.image.protocol_type:
-        return False
-    offered = {protocol.name for protocol in command.protocols}
-    members = turn.group.members.values()
-    return not offered.isdisjoint(supported_by_all(members)) if members else bool(offered)
 
 
 # ---- who joins ---------------------------------------------------------------------------------
@@ -138,7 +133,7 @@ def _join_with_pending_id(turn: Turn, command: JoinGroup) -> None:
 
 def _join_with_member_id(turn: Turn, command: JoinGroup) -> None:
     error = validate_member(turn.group, command.member_id, command.group_instance_id)
-    if error is ErrorCode.fenced_instance_id:
+    if error is ErrorCode.fenced_instance_id or is_claimant(turn.soft.claims, command.member_id):
         note_if_fenced(turn, error, command.caller, command.member_id, command.group_instance_id, reason=command.reason)
         turn.reply(command.caller, JoinGroupOutcome(error=error, member_id=command.member_id))
         return
@@ -147,19 +142,40 @@ def _join_with_member_id(turn: Turn, command: JoinGroup) -> None:
         refuse(turn, command, error, command.member_id)
         return
     member = turn.group.members[command.member_id]
+    if _was_absorbed(turn, command, member):
+        answer_absorbed(turn, command, member, leader_before=None)
+        return
     rejoin_cause = _rejoin_cause(turn, command, member)
     if rejoin_cause is None:
-        # The client did not hear the answer it has had already (R9, JC1), or asks for no reason (JS2).
-        turn.reply(command.caller, joined(turn.group, member.member_id))
+        # The client did not hear the answer it has had already (R9, JC1), asks for no reason (JS2), or was called.
+        skips = member.role is MemberRole.CALLED and member.member_id == turn.image.leader_id
+        turn.reply(command.caller, joined(turn.group, member.member_id, skip_assignment=skips))
         return
     turn.because(rejoin_cause, command.caller, member.member_id, member.group_instance_id, command.reason)
     _update_member(turn, command, member)
+    if rejoin_cause is Cause.HELD_MEMBER_REJOINED:
+        turn.reply(command.caller, joined(turn.group, member.member_id))
+        return
+    park_join(turn, member.member_id, command.caller)
     prepare_rebalance(turn)
+
+
+def _was_absorbed(turn: Turn, command: JoinGroup, member: Member) -> bool:
+    """Whether this is a leader's restart that was absorbed (ST11), sent again because its answer was not heard.
+
+    A leader whose group is stable has synced, and so knows its member id, unless it took another's place since then.
+    """
+    leads_stable_group = turn.image.state is GroupState.STABLE and member.member_id == turn.image.leader_id
+    is_repetition = command.member_id == command.proposed_member_id
+    return leads_stable_group and is_repetition and member.role is MemberRole.ACTIVE
 
 
 def _rejoin_cause(turn: Turn, command: JoinGroup, member: Member) -> Cause | None:
     """What a member's rejoin leads to; None: nothing, it is answered at once."""
     unchanged = command.protocols == member.protocols
+    if member.is_held and not unchanged and turn.image.state is not GroupState.PREPARING_REBALANCE:
+        offered = {protocol.name for protocol in command.protocols}
+        return Cause.HELD_MEMBER_REJOINED if turn.image.protocol_name in offered else Cause.METADATA_CHANGED
     match turn.image.state:
         case GroupState.PREPARING_REBALANCE:
             return Cause.REJOINED
@@ -167,6 +183,8 @@ def _rejoin_cause(turn: Turn, command: JoinGroup, member: Member) -> Cause | Non
             return None if unchanged else Cause.METADATA_CHANGED
         case GroupState.STABLE:
             if member.member_id == turn.image.leader_id:
+                if member.role is MemberRole.CALLED and unchanged:
+                    return None if command.supports_skip_assignment else Cause.STANDBY_UNFIT
                 return Cause.LEADER_REJOINED
             return None if unchanged else Cause.METADATA_CHANGED
         case GroupState.EMPTY | GroupState.DEAD:
@@ -174,44 +192,22 @@ def _rejoin_cause(turn: Turn, command: JoinGroup, member: Member) -> Cause | Non
 
 
 def _add_member(turn: Turn, command: JoinGroup, member_id: MemberId) -> None:
-    """J12: flagged new, parked, five minutes to be answered; the group rebalances."""
-    is_static = command.group_instance_id is not None
-    cause = Cause.NEW_STATIC_MEMBER if is_static else Cause.NEW_DYNAMIC_MEMBER
-    turn.because(cause, command.caller, member_id, command.group_instance_id, command.reason)
-    if not turn.group.members:
-        turn.change(protocol_type=command.protocol_type, leader_id=member_id)  # S8, S12
-    turn.soft.sessions[member_id] = Session(
-        timeout_ms=command.session_timeout_ms,
-        deadline_ms=turn.now_ms + NEW_MEMBER_JOIN_TIMEOUT_MS,
-        heard_ms=turn.now_ms,
-        awaits_first_join=True,
-    )
-    turn.record_member(MemberJoined, _member(turn, command, member_id))
-    park_join(turn, member_id, command.caller)
-    delay = turn.soft.initial_delay
-    if delay is not None:
-        turn.soft.initial_delay = msgspec.structs.replace(delay, member_joined=True)  # JP3
-    prepare_rebalance(turn)
-
-
-def _member(turn: Turn, command: JoinGroup, member_id: MemberId) -> Member:
-    return Member(
-        member_id=member_id,
-        group_instance_id=command.group_instance_id,
-        client_id=command.caller.client_id,
-        client_host=command.caller.client_host,
-        principal=command.caller.principal,
-        session_timeout_ms=command.session_timeout_ms,
-        rebalance_timeout_ms=command.rebalance_timeout_ms,
-        protocols=command.protocols,
-        assignment=b"",
-        assigned_generation_id=NO_GENERATION,
-        joined_ms=turn.moment.wall_ms,
-    )
+    """A new member: held beside the assignment, held back with others, or the reason for a rebalance."""
+    role = role_of_new_member(turn, command)
+    if role in HELD and turn.image.state is not GroupState.PREPARING_REBALANCE:
+        take_back(turn, command, member_id)
+        admit_held_member(turn, command, member_id, role)
+    elif is_held(turn, command):
+        hold(turn, command, member_id)
+        rebalance_if_complete(turn)
+    else:
+        take_back(turn, command, member_id)
+        add_parked_member(turn, command, member_id, role)
+        prepare_rebalance(turn)
 
 
 def _update_member(turn: Turn, command: JoinGroup, member: Member) -> None:
-    """J14: what a rejoin brings is stored when it is part of a rebalance; who sent it as well (fixes J15)."""
+    """J14: what a rejoin brings is stored when it changes anything; who sent it as well (fixes J15)."""
     turn.hear(member.member_id)
     session = turn.soft.sessions[member.member_id]
     turn.soft.sessions[member.member_id] = msgspec.structs.replace(session, timeout_ms=command.session_timeout_ms)
@@ -227,4 +223,3 @@ def _update_member(turn: Turn, command: JoinGroup, member: Member) -> None:
             rebalance_timeout_ms=command.rebalance_timeout_ms,
         ),
     )
-    park_join(turn, member.member_id, command.caller)

@@ -2,8 +2,11 @@
 
 from kio.schema.errors import ErrorCode
 
+from coordinator.group.arrivals import arrival_of, give_up
 from coordinator.group.commands import LeaveGroup, LeavingMember
-from coordinator.group.identity import note_if_fenced, validate_member
+from coordinator.group.departures import after_departures
+from coordinator.group.duels import note_if_fenced
+from coordinator.group.identity import validate_member
 from coordinator.group.outcomes import LeaveGroupOutcome, LeftMember
 from coordinator.group.rebalance import complete_join_phase_if_all_joined, prepare_rebalance
 from coordinator.group.turn import Turn
@@ -19,25 +22,33 @@ def leave_unknown_group(command: LeaveGroup) -> LeaveGroupOutcome:
 
 def leave_group(turn: Turn, command: LeaveGroup) -> None:
     """Entries in order, each for itself (L2); then one rebalance for all of them (L9)."""
-    trigger = None
-    left = []
+    trigger, left = None, []
+    members_before, led_before = turn.group.members.copy(), turn.image.leader_id
     for entry in command.members:
+        why = turn.why
         error = _leave(turn, command, entry)
         left.append(_left(entry, error))
-        if error is ErrorCode.none and trigger is None:
+        if error is ErrorCode.none and turn.why is not why and trigger is None:
             trigger = turn.why
     if trigger is not None:
         turn.why = trigger
-        if turn.image.state in (GroupState.STABLE, GroupState.COMPLETING_REBALANCE):
-            prepare_rebalance(turn)
-        else:
+        departed = [member for each, member in members_before.items() if each not in turn.group.members]
+        if turn.image.state not in (GroupState.STABLE, GroupState.COMPLETING_REBALANCE):
             complete_join_phase_if_all_joined(turn)
+        elif departed:
+            after_departures(turn, departed, led_before)
+        elif trigger.cause is Cause.PENDING_MEMBER_LEFT:
+            prepare_rebalance(turn)  # as Kafka does (P6)
     turn.reply(command.caller, LeaveGroupOutcome(members=tuple(left)))
 
 
 def _leave(turn: Turn, command: LeaveGroup, entry: LeavingMember) -> ErrorCode:
     """L3 to L7."""
     member_id, cause = entry.member_id, Cause.MEMBER_LEFT
+    arrival = member_id or arrival_of(turn.soft, entry.group_instance_id)
+    if arrival in turn.soft.arrivals:  # no member yet, so that its going means nothing to anybody
+        give_up(turn, arrival)
+        return ErrorCode.none
     if member_id == UNKNOWN_MEMBER_ID:
         if entry.group_instance_id is None or entry.group_instance_id not in turn.group.instances:
             return ErrorCode.unknown_member_id

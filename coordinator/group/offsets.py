@@ -6,9 +6,9 @@ from kio.schema.errors import ErrorCode
 from coordinator.group.commands import CommitOffsets, DeleteOffsets, OffsetToCommit
 from coordinator.group.identity import validate_member
 from coordinator.group.outcomes import CommitOffsetsOutcome, DeleteOffsetsOutcome
-from coordinator.group.rebalance import CONSUMER_PROTOCOL_TYPE
 from coordinator.group.settings import GroupSettings
 from coordinator.group.soft import Soft
+from events.consumer_protocol import CONSUMER_PROTOCOL_TYPE
 from events.ids import GroupId
 from events.state import Group, GroupState
 

@@ -1,5 +1,7 @@
 """What goes out: answers before they get a version. A client's broken rule is an outcome with an error code."""
 
+from enum import StrEnum, unique
+
 import msgspec
 from kio.schema.errors import ErrorCode
 
@@ -91,6 +93,49 @@ class DeleteGroupOutcome(msgspec.Struct, frozen=True, kw_only=True):
     error: ErrorCode
 
 
+class AlterGroupConfigOutcome(msgspec.Struct, frozen=True, kw_only=True):
+    """`message` names the setting, its value and the way out; None without an error."""
+
+    error: ErrorCode
+    message: str | None = None
+
+
+@unique
+class Standing(StrEnum):
+    """How an instance or a member stands to its group, for people."""
+
+    ACTIVE = "Active"
+    LEARNER = "Learner"
+    STANDBY = "Standby"
+    CALLED = "Called"
+    EXPECTED = "Expected"
+    """Registered, and not here."""
+    WAITING = "Waiting"
+    """Here, and held until those who are expected with it have come, or the delay is over."""
+
+
+class ListedMember(msgspec.Struct, frozen=True, kw_only=True):
+    """A line of `muster members list`. `since_ms`: wall clock; `session_left_ms`: None for who has no session."""
+
+    group_instance_id: GroupInstanceId | None
+    member_id: MemberId
+    client_id: str
+    client_host: str
+    standing: Standing
+    retiring: bool
+    is_leader: bool
+    session_left_ms: int | None
+    since_ms: int
+
+
+class DescribeGroupConfigOutcome(msgspec.Struct, frozen=True, kw_only=True):
+    """`values` has what is set for this group, by name; what is not there has its default (`configs.py`)."""
+
+    error: ErrorCode = ErrorCode.none
+    values: dict[str, str] = {}
+    members: tuple[ListedMember, ...] = ()
+
+
 Outcome = (
     JoinGroupOutcome
     | SyncGroupOutcome
@@ -100,6 +145,8 @@ Outcome = (
     | DeleteOffsetsOutcome
     | DescribeGroupOutcome
     | DeleteGroupOutcome
+    | AlterGroupConfigOutcome
+    | DescribeGroupConfigOutcome
 )
 
 

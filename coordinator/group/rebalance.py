@@ -5,17 +5,18 @@ from collections.abc import Iterable
 
 from kio.schema.errors import ErrorCode
 
-from coordinator.group.commands import Caller
+from coordinator.group.arrivals import admit_arrivals
+from coordinator.group.members import supported_by_all
 from coordinator.group.outcomes import JoinedMember, JoinGroupOutcome, SyncGroupOutcome
+from coordinator.group.roles import active_members, assign_roles
 from coordinator.group.soft import InitialDelay
 from coordinator.group.turn import Turn
 from events.causes import Cause
-from events.consumer_protocol import subscribed_topics
+from events.consumer_protocol import CONSUMER_PROTOCOL_TYPE, subscribed_topics
 from events.events import GroupEmptied, JoinPhaseCompleted, RebalanceStarted
 from events.ids import MemberId
 from events.state import NO_GENERATION, Group, GroupState, Member
 
-CONSUMER_PROTOCOL_TYPE = "consumer"
 MIN_WAIT_MS = 100
 """A join phase that is waited on again lasts this long at least: with a rebalance timeout of 0 (K2) it would spin."""
 
@@ -41,6 +42,7 @@ def prepare_rebalance(turn: Turn) -> None:
         timeout_ms = rebalance_timeout_ms(turn.group)
         turn.record(RebalanceStarted, timeout_ms=timeout_ms)
         turn.soft.join_deadline_ms = turn.now_ms + timeout_ms
+        admit_arrivals(turn)
         complete_join_phase_if_all_joined(turn)
 
 
@@ -125,7 +127,9 @@ def become_empty(turn: Turn) -> None:
 
 def _begin_sync_phase(turn: Turn, *, timed_out: bool) -> None:
     group, soft = turn.group, turn.soft
-    if turn.image.leader_id not in soft.joins:
+    assign_roles(turn)
+    leader = group.members.get(turn.image.leader_id) if turn.image.leader_id else None
+    if leader is None or leader.is_held or leader.member_id not in soft.joins:
         turn.change(leader_id=turn.oldest_member(joined=True))  # RB13
     turn.enter(GroupState.COMPLETING_REBALANCE, protocol_name=select_protocol(group.members.values()))
     absent = tuple(sorted(member_id for member_id in group.members if member_id not in soft.joins))
@@ -156,13 +160,13 @@ def joined(group: Group, member_id: MemberId, *, skip_assignment: bool = False) 
 
 
 def members_for_leader(group: Group) -> tuple[JoinedMember, ...]:
-    """Every member, absent static ones too (J16, RB12).
+    """Every member that is not held, absent static ones too (J16, RB12).
 
     Static members come first: Kafka promises no order, but kafka-python's assignors (seen in 3.0.12) give nothing to
     some members when static and dynamic ones alternate.
     """
     protocol_name = group.image.protocol_name
-    members = sorted(group.members.values(), key=lambda member: member.group_instance_id is None)
+    members = sorted(active_members(group), key=lambda member: member.group_instance_id is None)
     return tuple(
         JoinedMember(
             member_id=member.member_id,
@@ -173,18 +177,7 @@ def members_for_leader(group: Group) -> tuple[JoinedMember, ...]:
     )
 
 
-def park_join(turn: Turn, member_id: MemberId, caller: Caller) -> None:
-    """Withhold the answer until the join phase ends; an earlier one of the same member is never answered (J13)."""
-    turn.soft.joins[member_id] = caller
-
-
 # ---- protocols ---------------------------------------------------------------------------------
-
-
-def supported_by_all(members: Iterable[Member]) -> set[str]:
-    """The names of the protocols that every member offers."""
-    offers = [{protocol.name for protocol in member.protocols} for member in members]
-    return set.intersection(*offers) if offers else set()
 
 
 def select_protocol(members: Iterable[Member]) -> str | None:

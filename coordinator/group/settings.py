@@ -15,3 +15,5 @@ class GroupSettings(msgspec.Struct, frozen=True, kw_only=True):
     max_session_timeout_ms: int = 1_800_000  # group.max.session.timeout.ms
     max_size: int = INT32_MAX  # group.max.size
     offset_metadata_max_bytes: int = 4_096  # offset.metadata.max.bytes
+    offsets_retention_minutes: int = 10_080  # offsets.retention.minutes
+    offsets_retention_check_interval_ms: int = 600_000  # offsets.retention.check.interval.ms

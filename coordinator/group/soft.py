@@ -11,8 +11,8 @@ import math
 
 import msgspec
 
-from coordinator.group.commands import Caller
-from events.ids import MemberId
+from coordinator.group.commands import Caller, JoinGroup
+from events.ids import GroupInstanceId, MemberId
 
 NEVER = math.inf
 """The deadline of a session whose expiry was ignored because its member is parked (SE3)."""
@@ -55,8 +55,31 @@ class Refusals(msgspec.Struct, frozen=True, kw_only=True):
     suppressed: int = 0
 
 
+class Arrival(msgspec.Struct, frozen=True, kw_only=True):
+    """A new member that is held until others have come, or a delay is over (see `arrivals.py`): its last join.
+
+    While `parked`, the deadline is when it is sent back to ask again; afterwards, when it is no longer waited for.
+    """
+
+    join: JoinGroup
+    arrived_ms: int
+    deadline_ms: int
+    parked: bool = True
+
+
+class Claim(msgspec.Struct, frozen=True, kw_only=True):
+    """An instance id that was taken from a process (see `duels.py`); `heard_again`: that process still lives."""
+
+    group_instance_id: GroupInstanceId
+    client_id: str
+    client_host: str
+    heard_again: bool = False
+
+
 class Soft(msgspec.Struct, kw_only=True):
     """`joins` and `syncs`: the parked request of each member. `unsynced`: who has not synced in this generation.
+
+    `arrivals`: who waits to become a member. `claims`: by the member id that lost its instance id, latest last.
 
     `subscribed_topics`: as of the last join phase that ended (OD6); None: not known, or there was none yet.
     """
@@ -66,6 +89,12 @@ class Soft(msgspec.Struct, kw_only=True):
     joins: dict[MemberId, Caller] = {}
     syncs: dict[MemberId, Caller] = {}
     unsynced: set[MemberId] = set()
+    arrivals: dict[MemberId, Arrival] = {}
+    claims: dict[MemberId, Claim] = {}
+    registration_deadline_ms: int | None = None
+    expansion_deadline_ms: int | None = None
+    retirement_deadline_ms: int | None = None
+    promotion_deadline_ms: int | None = None
     join_deadline_ms: int | None = None
     sync_deadline_ms: int | None = None
     initial_delay: InitialDelay | None = None
@@ -80,6 +109,12 @@ class Soft(msgspec.Struct, kw_only=True):
             joins=self.joins.copy(),
             syncs=self.syncs.copy(),
             unsynced=self.unsynced.copy(),
+            arrivals=self.arrivals.copy(),
+            claims=self.claims.copy(),
+            registration_deadline_ms=self.registration_deadline_ms,
+            expansion_deadline_ms=self.expansion_deadline_ms,
+            retirement_deadline_ms=self.retirement_deadline_ms,
+            promotion_deadline_ms=self.promotion_deadline_ms,
             join_deadline_ms=self.join_deadline_ms,
             sync_deadline_ms=self.sync_deadline_ms,
             initial_delay=self.initial_delay,
@@ -92,8 +127,14 @@ class Soft(msgspec.Struct, kw_only=True):
         deadlines = [NEVER]
         deadlines.extend(session.deadline_ms for session in self.sessions.values())
         deadlines.extend(session.deadline_ms for session in self.pending.values())
-        if self.join_deadline_ms is not None:
-            deadlines.append(self.join_deadline_ms)
-        if self.sync_deadline_ms is not None:
-            deadlines.append(self.sync_deadline_ms)
+        deadlines.extend(arrival.deadline_ms for arrival in self.arrivals.values())
+        phases = (
+            self.join_deadline_ms,
+            self.sync_deadline_ms,
+            self.registration_deadline_ms,
+            self.expansion_deadline_ms,
+            self.retirement_deadline_ms,
+            self.promotion_deadline_ms,
+        )
+        deadlines.extend(deadline_ms for deadline_ms in phases if deadline_ms is not None)
         return min(deadlines)

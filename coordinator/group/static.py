@@ -8,8 +8,10 @@ import msgspec
 from kio.schema.errors import ErrorCode
 
 from coordinator.group.commands import JoinGroup
+from coordinator.group.duels import note_claim
+from coordinator.group.members import park_join
 from coordinator.group.outcomes import JoinGroupOutcome
-from coordinator.group.rebalance import joined, park_join, prepare_rebalance, select_protocol
+from coordinator.group.rebalance import joined, prepare_rebalance, select_protocol
 from coordinator.group.soft import Session
 from coordinator.group.turn import Turn
 from events.causes import Cause
@@ -27,6 +29,7 @@ def replace_static_member(turn: Turn, command: JoinGroup) -> None:
     cause = _cause(turn, member, replaced)
     turn.because(cause, command.caller, member.member_id, member.group_instance_id, command.reason)
     turn.answer_parked(replaced.member_id, ErrorCode.fenced_instance_id, echo=replaced.member_id)
+    note_claim(turn, replaced, command)
     _hand_over(turn, replaced, member)
     if leader_before == replaced.member_id:
         turn.change(leader_id=member.member_id)
@@ -38,7 +41,7 @@ def replace_static_member(turn: Turn, command: JoinGroup) -> None:
         replaced_client_host=replaced.client_host,
     )
     if cause is Cause.STATIC_RESTART_ABSORBED:
-        _answer_at_once(turn, command, member, leader_before)
+        answer_absorbed(turn, command, member, leader_before)
     else:
         park_join(turn, member.member_id, command.caller)
         prepare_rebalance(turn)
@@ -95,7 +98,7 @@ def _hand_over(turn: Turn, replaced: Member, member: Member) -> None:
         soft.unsynced.add(member.member_id)
 
 
-def _answer_at_once(turn: Turn, command: JoinGroup, member: Member, leader_before: MemberId | None) -> None:
+def answer_absorbed(turn: Turn, command: JoinGroup, member: Member, leader_before: MemberId | None) -> None:
     """ST13 to ST15: a client that cannot skip the assignment must believe itself a follower."""
     if command.supports_skip_assignment:
         is_leader = member.member_id == turn.image.leader_id

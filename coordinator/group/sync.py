@@ -4,14 +4,18 @@ import msgspec
 from kio.schema.errors import ErrorCode
 
 from coordinator.group.commands import SyncGroup
-from coordinator.group.identity import note_if_fenced, validate_member
+from coordinator.group.duels import note_if_fenced
+from coordinator.group.identity import validate_member
 from coordinator.group.outcomes import SyncGroupOutcome
+from coordinator.group.planned import rebalance_if_complete
 from coordinator.group.rebalance import prepare_rebalance, send_syncs_back
+from coordinator.group.roles import EMPTY_ASSIGNMENT
+from coordinator.group.standbys import has_taken_over
 from coordinator.group.turn import Turn
 from events.causes import Cause
 from events.events import GroupStabilized, MemberAssigned
 from events.ids import MemberId
-from events.state import Group, GroupState
+from events.state import Group, GroupState, MemberRole
 
 
 def sync_error(group: Group, command: SyncGroup) -> ErrorCode:
@@ -46,6 +50,9 @@ def sync_group(turn: Turn, command: SyncGroup) -> None:
     turn.hear(command.member_id)
     _synced(turn, command.member_id)
     if turn.image.state is GroupState.STABLE:
+        member = turn.group.members[command.member_id]
+        if member.role is MemberRole.CALLED:
+            has_taken_over(turn, member)
         turn.reply(command.caller, assigned(turn.group, command.member_id))
         return
     turn.soft.syncs[command.member_id] = command.caller
@@ -60,7 +67,7 @@ def _synced(turn: Turn, member_id: MemberId) -> None:
 
 
 def _store_assignments(turn: Turn, command: SyncGroup) -> None:
-    """SG9: a member that the leader forgot gets zero bytes, an id that is no member is ignored."""
+    """SG9: who was forgotten by the leader gets zero bytes, an id that is no member is ignored."""
     turn.because(Cause.ASSIGNMENT_RECEIVED, command.caller, command.member_id, command.group_instance_id)
     turn.and_so(Cause.ASSIGNMENT_RECEIVED, parked=turn.soft.syncs)
     assignments = dict(command.assignments)
@@ -70,7 +77,7 @@ def _store_assignments(turn: Turn, command: SyncGroup) -> None:
             MemberAssigned,
             msgspec.structs.replace(
                 member,
-                assignment=assignments.get(member.member_id, b""),
+                assignment=EMPTY_ASSIGNMENT if member.is_held else assignments.get(member.member_id, b""),
                 assigned_generation_id=generation_id,
             ),
         )
@@ -80,6 +87,7 @@ def _store_assignments(turn: Turn, command: SyncGroup) -> None:
         turn.arm(member_id)
         turn.reply(caller, assigned(turn.group, member_id))
     turn.soft.syncs.clear()
+    rebalance_if_complete(turn)
 
 
 def assigned(group: Group, member_id: MemberId) -> SyncGroupOutcome:

@@ -3,12 +3,15 @@
 from kio.schema.errors import ErrorCode
 
 from coordinator.group.commands import Caller
+from coordinator.group.configs import registration_timeout_ms, retirement_timeout_ms
+from coordinator.group.departures import retiring_members
 from coordinator.group.outcomes import JoinGroupOutcome, Reply, SyncGroupOutcome
 from coordinator.group.rebalance import rebalance_timeout_ms, subscriptions
+from coordinator.group.roles import learners
 from coordinator.group.settings import GroupSettings
 from coordinator.group.soft import InitialDelay, Session, Soft
 from events.ids import MemberId
-from events.state import Group, GroupState
+from events.state import Group, GroupState, MemberRole
 
 
 def resume(group: Group, now_ms: int, settings: GroupSettings) -> Soft:
@@ -34,9 +37,25 @@ def resume(group: Group, now_ms: int, settings: GroupSettings) -> Soft:
         case GroupState.COMPLETING_REBALANCE:
             soft.unsynced = set(group.members)
             soft.sync_deadline_ms = now_ms + rebalance_timeout_ms(group)
-        case GroupState.EMPTY | GroupState.STABLE | GroupState.DEAD:
+        case GroupState.STABLE:
+            called = [member for member in group.members.values() if member.role is MemberRole.CALLED]
+            if called:
+                soft.unsynced = {member.member_id for member in called}
+                soft.sync_deadline_ms = now_ms + max(member.rebalance_timeout_ms for member in called)
+        case GroupState.EMPTY | GroupState.DEAD:
             pass
+    _resume_plans(group, soft, now_ms)
     return soft
+
+
+def _resume_plans(group: Group, soft: Soft, now_ms: int) -> None:
+    """What was planned has its full time again; arrivals ask again by themselves."""
+    if group.registrations:
+        soft.registration_deadline_ms = now_ms + registration_timeout_ms(group.config)
+    if retiring_members(group):
+        soft.retirement_deadline_ms = now_ms + retirement_timeout_ms(group.config)
+    if learners(group):
+        soft.promotion_deadline_ms = now_ms + (group.config.learner_timeout_ms or 0)
 
 
 def _resume_join_phase(group: Group, soft: Soft, now_ms: int, settings: GroupSettings) -> None:
@@ -68,5 +87,6 @@ def give_up(soft: Soft, error: ErrorCode) -> tuple[Reply, ...]:
 
     return (
         *(join(member_id, caller) for member_id, caller in soft.joins.items()),
+        *(join(member_id, each.join.caller) for member_id, each in soft.arrivals.items() if each.parked),
         *(sync(caller) for caller in soft.syncs.values()),
     )

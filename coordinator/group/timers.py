@@ -4,18 +4,23 @@ from collections.abc import Iterator
 
 import msgspec
 
+from coordinator.group.arrivals import end_hold
 from coordinator.group.commands import (
     AnyDeadline,
+    AnyGroupDeadline,
+    EndExpansion,
+    EndHold,
     EndJoinPhase,
+    EndRegistration,
+    EndRetirement,
     EndSyncPhase,
     ExpirePendingMember,
     ExpireSession,
+    PromoteLearners,
 )
-from coordinator.group.rebalance import (
-    all_members_joined,
-    complete_join_phase,
-    prepare_rebalance,
-)
+from coordinator.group.departures import after_departures, end_retirement
+from coordinator.group.planned import end_expansion, end_registration, promote_learners
+from coordinator.group.rebalance import all_members_joined, complete_join_phase
 from coordinator.group.soft import NEVER, Soft
 from coordinator.group.turn import Turn
 from events.causes import Cause
@@ -35,10 +40,20 @@ def _due(group_id: GroupId, soft: Soft, now_ms: int) -> Iterator[AnyDeadline]:
     for member_id, session in soft.pending.items():
         if session.deadline_ms <= now_ms:
             yield ExpirePendingMember(group_id=group_id, member_id=member_id, due_ms=int(session.deadline_ms))
-    if soft.join_deadline_ms is not None and soft.join_deadline_ms <= now_ms:
-        yield EndJoinPhase(group_id=group_id, due_ms=soft.join_deadline_ms)
-    if soft.sync_deadline_ms is not None and soft.sync_deadline_ms <= now_ms:
-        yield EndSyncPhase(group_id=group_id, due_ms=soft.sync_deadline_ms)
+    for member_id, arrival in soft.arrivals.items():
+        if arrival.deadline_ms <= now_ms:
+            yield EndHold(group_id=group_id, member_id=member_id, due_ms=arrival.deadline_ms)
+    of_the_group: tuple[tuple[type[AnyGroupDeadline], int | None], ...] = (
+        (EndJoinPhase, soft.join_deadline_ms),
+        (EndSyncPhase, soft.sync_deadline_ms),
+        (EndRegistration, soft.registration_deadline_ms),
+        (EndExpansion, soft.expansion_deadline_ms),
+        (EndRetirement, soft.retirement_deadline_ms),
+        (PromoteLearners, soft.promotion_deadline_ms),
+    )
+    for deadline, deadline_ms in of_the_group:
+        if deadline_ms is not None and deadline_ms <= now_ms:
+            yield deadline(group_id=group_id, due_ms=deadline_ms)
 
 
 def expire_session(turn: Turn, member_id: MemberId) -> None:
@@ -54,8 +69,12 @@ def expire_session(turn: Turn, member_id: MemberId) -> None:
     member = turn.group.members[member_id]
     cause = Cause.FIRST_JOIN_TIMED_OUT if session.awaits_first_join else Cause.SESSION_EXPIRED
     turn.because_time_passed(cause, session.deadline_ms, member)
+    led_before = turn.image.leader_id
     turn.remove(member)
-    _after_removal(turn)
+    if turn.image.state is GroupState.PREPARING_REBALANCE:
+        _complete_if_all_joined(turn)
+    else:
+        after_departures(turn, [member], led_before)
 
 
 def expire_pending_member(turn: Turn, member_id: MemberId) -> None:
@@ -66,14 +85,12 @@ def expire_pending_member(turn: Turn, member_id: MemberId) -> None:
     del turn.soft.pending[member_id]
     if turn.image.state is GroupState.PREPARING_REBALANCE:
         turn.because_time_passed(Cause.ALL_JOINED, pending.deadline_ms)
-        _after_removal(turn)
+        _complete_if_all_joined(turn)
 
 
-def _after_removal(turn: Turn) -> None:
-    """In the join phase the removal may have been what it waited for, in an initial rebalance as well (SE8, I8)."""
-    if turn.image.state is not GroupState.PREPARING_REBALANCE:
-        prepare_rebalance(turn)
-    elif all_members_joined(turn):
+def _complete_if_all_joined(turn: Turn) -> None:
+    """The removal may have been what the join phase waited for, in an initial rebalance as well (SE8, I8)."""
+    if all_members_joined(turn):
         complete_join_phase(turn, Cause.ALL_JOINED)
 
 
@@ -110,14 +127,14 @@ def end_sync_phase(turn: Turn) -> None:
         return
     soft.sync_deadline_ms = None
     silent = [member for member in turn.group.members.values() if member.member_id in soft.unsynced]
-    trigger = None
+    trigger, led_before = None, turn.image.leader_id
     for member in silent:
         turn.because_time_passed(Cause.SYNC_TIMED_OUT, deadline_ms, member)
         trigger = trigger or turn.why
         turn.remove(member)
     if trigger is not None:
         turn.why = trigger
-        prepare_rebalance(turn)
+        after_departures(turn, silent, led_before)
 
 
 def run_deadline(turn: Turn, deadline: AnyDeadline) -> None:
@@ -131,3 +148,13 @@ def run_deadline(turn: Turn, deadline: AnyDeadline) -> None:
             end_join_phase(turn)
         case EndSyncPhase():
             end_sync_phase(turn)
+        case EndHold(member_id=member_id):
+            end_hold(turn, member_id)
+        case EndRegistration():
+            end_registration(turn)
+        case EndExpansion():
+            end_expansion(turn)
+        case EndRetirement():
+            end_retirement(turn)
+        case PromoteLearners():
+            promote_learners(turn)

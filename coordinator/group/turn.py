@@ -22,7 +22,9 @@ from events.events import (
     AnyEvent,
     AnyGroupEvent,
     AnyMemberEvent,
+    AnyRegistrationEvent,
     GroupAdvanced,
+    GroupConfigured,
     GroupEvent,
     JoinRefused,
     MemberFenced,
@@ -31,7 +33,7 @@ from events.events import (
 )
 from events.evolve import apply
 from events.ids import UNKNOWN_MEMBER_ID, GroupInstanceId, MemberId
-from events.state import Group, GroupState, Member
+from events.state import Group, GroupConfig, GroupState, Member, Registration
 
 REFUSALS_WINDOW_MS = 60_000
 REFUSALS_PER_WINDOW = 10
@@ -144,6 +146,14 @@ class Turn:
         if session is not None:
             self.soft.sessions[member.member_id] = msgspec.structs.replace(session, longest_silence_ms=0)
 
+    def record_registration(self, event_type: type[AnyRegistrationEvent], registration: Registration) -> None:
+        """Record an event on the key of an instance that is expected."""
+        self._append(event_type(**self._head(), registration=registration, why=self.why))
+
+    def record_config(self, config: GroupConfig) -> None:
+        """Record the group's own settings."""
+        self._append(GroupConfigured(**self._head(), config=config, why=self.why))
+
     def _head(self) -> dict[str, Any]:
         return {
             "group_id": self.group.group_id,
@@ -169,14 +179,19 @@ class Turn:
         self.record_member(MemberRemoved, member)
         self.soft.sessions.pop(member.member_id, None)
         self.soft.unsynced.discard(member.member_id)
+        if not self.soft.unsynced:
+            self.soft.sync_deadline_ms = None
         self.answer_parked(member.member_id, ErrorCode.unknown_member_id)
         if self.image.leader_id == member.member_id:
             self.change(leader_id=self.oldest_member())
 
     def oldest_member(self, *, joined: bool = False) -> MemberId | None:
-        """Who joined first, of all or of those whose join is parked. Kafka's choice is random (S12)."""
+        """Who joined first, of all or of those whose join is parked, active ones before held ones.
+
+        Kafka's choice is random (S12).
+        """
         candidates = [m for m in self.group.members.values() if not joined or m.member_id in self.soft.joins]
-        return min(candidates, key=lambda m: (m.joined_ms, m.member_id)).member_id if candidates else None
+        return min(candidates, key=lambda m: (m.is_held, m.joined_ms, m.member_id)).member_id if candidates else None
 
     def arm(self, member_id: MemberId) -> None:
         """Give the session its full time, without a sign of life."""

@@ -1,6 +1,6 @@
 """Offsets in memory: the cache that every store reads from, and a whole store for a memory log."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
 
 from coordinator.group.commands import OffsetToCommit
@@ -33,6 +33,13 @@ class OffsetCache:
             self.remove(change.group_id, partition)
         for commit in change.committed:
             self.put(change.group_id, (commit.topic, commit.partition), stored(commit))
+
+    def replace(self, known: Iterable[GroupId], read: "OffsetCache") -> None:
+        """In one step, so that nobody is told a part: all that was read, and nothing else of the groups known."""
+        for group_id in known:
+            self._groups.pop(group_id, None)
+        for group_id in read.group_ids():
+            self._groups[group_id] = dict(read.committed(group_id))
 
     def committed(self, group_id: GroupId) -> Mapping[TopicPartition, StoredOffset]:
         return MappingProxyType(self._groups.get(group_id, {}))

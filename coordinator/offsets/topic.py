@@ -56,17 +56,17 @@ class TopicOffsetStore(OffsetCache):
         await self._log.close()
 
     async def claim(self, partition: int) -> None:
-        """A new writer, its fence, and all that is stored. What was known before is forgotten."""
+        """A new writer, its fence, and all that is stored. Until that is read, what was known before is told."""
         writer = await self._log.claim(partition)
         fence = _Fence(owner=partition)
         await writer.append([(Record(msgspec.json.encode(fence), msgspec.json.encode(fence)),)])
         self._writers[partition] = writer
-        for group_id in self.group_ids():
-            if partition_for(group_id, self._log.partitions) == partition:
-                self.apply(OffsetsChange(group_id=group_id, all_deleted=True))
+        read = OffsetCache()
         async for chunk in self._log.read(partition):
             for record in chunk:
-                self._take(record.key, record.value, where=f"{self._log.location}, offset {record.offset}")
+                _take(read, record.key, record.value, where=f"{self._log.location}, offset {record.offset}")
+        known = self.group_ids()
+        self.replace([each for each in known if partition_for(each, self._log.partitions) == partition], read)
 
     async def write(self, changes: Sequence[OffsetsChange]) -> Sequence[AppendRefused | None]:
         transitions = list(self._transitions(changes))
@@ -87,21 +87,22 @@ class TopicOffsetStore(OffsetCache):
             of_group |= {(commit.topic, commit.partition) for commit in change.committed}
             yield tuple(_records(change, sorted(deleted)))
 
-    def _take(self, key: bytes, value: bytes | None, *, where: str) -> None:
-        try:
-            decoded = msgspec.json.decode(key, type=dict[str, Any])
-            if "owner" in decoded:
-                return
-            name = msgspec.convert(decoded, _Key)
-            partition = (name.topic, name.partition)
-            if value is None:
-                self.remove(GroupId(name.group), partition)
-            else:
-                kept = msgspec.structs.asdict(msgspec.json.decode(value, type=_Value))
-                del kept["version"]
-                self.put(GroupId(name.group), partition, StoredOffset(**kept))
-        except msgspec.MsgspecError as error:
-            raise LogMismatch(f"{where}: this is no committed offset: {error}") from error
+
+def _take(cache: OffsetCache, key: bytes, value: bytes | None, *, where: str) -> None:
+    try:
+        decoded = msgspec.json.decode(key, type=dict[str, Any])
+        if "owner" in decoded:
+            return
+        name = msgspec.convert(decoded, _Key)
+        partition = (name.topic, name.partition)
+        if value is None:
+            cache.remove(GroupId(name.group), partition)
+        else:
+            kept = msgspec.structs.asdict(msgspec.json.decode(value, type=_Value))
+            del kept["version"]
+            cache.put(GroupId(name.group), partition, StoredOffset(**kept))
+    except msgspec.MsgspecError as error:
+        raise LogMismatch(f"{where}: this is no committed offset: {error}") from error
 
 
 def _records(change: OffsetsChange, deleted: Sequence[TopicPartition]) -> Iterator[Record]:

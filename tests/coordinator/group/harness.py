@@ -21,24 +21,13 @@ from kio.schema.errors import ErrorCode
 from coordinator.group.commands import (
     AnyCommand,
     AnyRequest,
-    Caller,
     CheckCapacity,
-    DeleteGroup,
-    DeleteOffsets,
-    DescribeGroup,
-    LeaveGroup,
-    LeavingMember,
-    OffsetToCommit,
     RejectAssignment,
     Request,
     SyncGroup,
 )
 from coordinator.group.decide import Decision, decide
 from coordinator.group.outcomes import (
-    DeleteGroupOutcome,
-    DeleteOffsetsOutcome,
-    DescribeGroupOutcome,
-    LeaveGroupOutcome,
     SyncGroupOutcome,
 )
 from coordinator.group.settings import GroupSettings
@@ -50,18 +39,17 @@ from events.causes import Cause
 from events.codec import records_of
 from events.events import AnyEvent
 from events.evolve import evolve
-from events.ids import UNKNOWN_MEMBER_ID, GroupId, GroupInstanceId, MemberId
+from events.ids import GroupId, GroupInstanceId, MemberId
 from events.projector import Projector
 from events.records import StoredRecord
 from events.state import Group, GroupState, new_group
-from tests.coordinator.group.client import LEAVE, Call, Client, O
+from tests.coordinator.group.administrator import Administrator
+from tests.coordinator.group.client import Call, Client, O
 from tests.coordinator.group.invariants import check_hard, check_soft, check_transition, is_superseded_by
 
 GROUP_ID = GroupId("orders")
 WALL_OFFSET_MS = 1_700_000_000_000
 DELAY_MS = 3_000
-
-DESCRIBE, DELETE, DELETE_OFFSETS = 15, 42, 47
 
 
 def story(events: Iterable[AnyEvent]) -> list[tuple[type[AnyEvent], Cause]]:
@@ -69,7 +57,7 @@ def story(events: Iterable[AnyEvent]) -> list[tuple[type[AnyEvent], Cause]]:
     return [(type(event), event.why.cause) for event in events]
 
 
-class Harness:
+class Harness(Administrator):
     """See the module. `group` and `soft` are what the last command left; `events` are all there ever were."""
 
     def __init__(self, *, group_id: str = GROUP_ID, **settings: Any) -> None:
@@ -149,65 +137,7 @@ class Harness:
         """An assignment for each member, which names it and the generation."""
         return {member_id: f"{member_id}@{self.live.generation_id}".encode() for member_id in sorted(self.live.members)}
 
-    # ---- requests without a client --------------------------------------------------------------
-
-    def caller(
-        self,
-        api_key: int,
-        api_version: int,
-        *,
-        client_id: str = "admin",
-        client_host: str = "/10.0.0.9",
-        principal: str = "User:admin",
-    ) -> Caller:
-        return Caller(
-            request_id=len(self.calls),
-            client_id=client_id,
-            client_host=client_host,
-            principal=principal,
-            api_key=api_key,
-            api_version=api_version,
-            arrived_ms=self.now_ms,
-            arrived_wall_ms=self.wall_ms,
-        )
-
-    def leave(self, *members: LeavingMember, client: Client | None = None) -> Call[LeaveGroupOutcome]:
-        caller = client.caller(LEAVE, 5) if client else self.caller(LEAVE, 5)
-        return self.ask(LeaveGroup(group_id=self.group_id, caller=caller, members=members))
-
-    def leave_instance(self, *instances: str, reason: str | None = None) -> Call[LeaveGroupOutcome]:
-        """What an administrator sends (KIP-345)."""
-        return self.leave(
-            *(
-                LeavingMember(member_id=UNKNOWN_MEMBER_ID, group_instance_id=GroupInstanceId(instance), reason=reason)
-                for instance in instances
-            )
-        )
-
-    def describe(self) -> DescribeGroupOutcome:
-        call: Call[DescribeGroupOutcome] = self.ask(
-            DescribeGroup(group_id=self.group_id, caller=self.caller(DESCRIBE, 6))
-        )
-        return call.outcome
-
-    def delete(self) -> Call[DeleteGroupOutcome]:
-        return self.ask(DeleteGroup(group_id=self.group_id, caller=self.caller(DELETE, 2)))
-
-    def delete_offsets(self, *partitions: tuple[str, int]) -> Call[DeleteOffsetsOutcome]:
-        return self.ask(
-            DeleteOffsets(group_id=self.group_id, caller=self.caller(DELETE_OFFSETS, 0), partitions=partitions)
-        )
-
-    def offset(self, topic: str = "orders", partition: int = 0, *, metadata: str = "") -> OffsetToCommit:
-        return OffsetToCommit(
-            topic=topic,
-            partition=partition,
-            offset=42,
-            leader_epoch=-1,
-            metadata=metadata,
-            commit_ms=self.wall_ms,
-            expire_ms=None,
-        )
+    # ---- what cannot be stored ------------------------------------------------------------------
 
     def reject_assignment(self, client: Client, error: ErrorCode) -> Call[SyncGroupOutcome]:
         """The leader's sync, whose events turn out to be too large to be stored (SG13)."""
@@ -328,7 +258,8 @@ class Harness:
 
     def _lose_superseded(self, command: AnyCommand) -> None:
         """A request that is neither parked nor answered must have been replaced by its own repetition (J13, SG17)."""
-        parked = {caller.request_id for caller in (*self.soft.joins.values(), *self.soft.syncs.values())}
+        held = (arrival.join.caller for arrival in self.soft.arrivals.values() if arrival.parked)
+        parked = {caller.request_id for caller in (*self.soft.joins.values(), *self.soft.syncs.values(), *held)}
         self._open = {request_id: call for request_id, call in self._open.items() if call.parked}
         assert parked <= self._open.keys(), "parked, but answered"
         for request_id in self._open.keys() - parked:

@@ -8,6 +8,7 @@ import math
 from collections.abc import Sequence
 
 from coordinator.group.commands import JoinGroup, SyncGroup
+from coordinator.group.roles import active_members
 from coordinator.group.soft import Soft
 from events.causes import TRIGGERS, Cause
 from events.events import (
@@ -21,7 +22,7 @@ from events.events import (
     MemberEvent,
     RebalanceStarted,
 )
-from events.state import NO_GENERATION, Group, GroupImage, GroupState
+from events.state import NO_GENERATION, Group, GroupImage, GroupState, MemberRole
 
 LEGAL_MOVES = {
     GroupState.EMPTY: {GroupState.PREPARING_REBALANCE, GroupState.DEAD},
@@ -48,6 +49,16 @@ def check_hard(group: Group) -> None:
     if image.state in (GroupState.EMPTY, GroupState.DEAD):
         assert not members, "4"
         assert image.protocol_name is None
+    for instance, registration in group.registrations.items():
+        assert registration.group_instance_id == instance, "7"
+    assert not group.registrations.keys() & group.instances.keys(), "7"
+    if image.state in (GroupState.COMPLETING_REBALANCE, GroupState.STABLE):
+        assert image.leader_id is not None
+        assert not members[image.leader_id].is_held, "who is held does not lead"
+    if image.state is not GroupState.STABLE:
+        assert image.state is GroupState.PREPARING_REBALANCE or not any(
+            member.role is MemberRole.CALLED for member in members.values()
+        ), "a join phase makes active who was called"
     for member in members.values():
         assert member.assigned_generation_id <= image.generation_id
         if image.state is GroupState.STABLE:
@@ -86,6 +97,31 @@ def check_soft(group: Group | None, soft: Soft) -> None:
         parked = member_id in soft.joins or member_id in soft.syncs
         assert session.deadline_ms < math.inf or parked, "m: only who is parked has no deadline"
         assert parked or not session.awaits_first_join, "n: who awaits its first join is parked"
+    _check_plans(group, soft)
+
+
+def _check_plans(group: Group, soft: Soft) -> None:
+    """What is waited for has an end, and nothing else has."""
+    state, members = group.state, group.members
+    settled = state in (GroupState.STABLE, GroupState.COMPLETING_REBALANCE)
+    assert not soft.arrivals or settled, "o: arrivals are held beside an assignment alone"
+    assert not soft.arrivals.keys() & (members.keys() | soft.pending.keys()), "p: an arrival is no member"
+    held = [arrival.join.group_instance_id for arrival in soft.arrivals.values()]
+    named = [instance for instance in held if instance is not None]
+    assert len(named) == len(set(named)), "q: one arrival of an instance"
+    assert not set(named) & group.instances.keys(), "q: a member does not arrive"
+    if not set(held) <= group.registrations.keys():
+        assert soft.expansion_deadline_ms is not None, "r: who is not registered waits for the delay to end"
+    assert (soft.registration_deadline_ms is not None) == bool(group.registrations), "s"
+    retiring = any(member.retiring for member in members.values())
+    assert (soft.retirement_deadline_ms is not None) == retiring, "t"
+    learning = any(member.role is MemberRole.LEARNER for member in members.values())
+    assert (soft.promotion_deadline_ms is not None) == learning, "u"
+    if state is GroupState.STABLE:
+        called = {member.member_id for member in members.values() if member.role is MemberRole.CALLED}
+        assert called <= soft.unsynced, "v: who was called has to sync"
+        assert active_members(group), "w: somebody has the partitions"
+    assert not soft.claims.keys() & members.keys(), "x: who lost its instance id is no member"
 
 
 def check_transition(before: Group | None, events: Sequence[AnyEvent], after: Group | None) -> None:

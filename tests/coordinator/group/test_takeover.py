@@ -1,5 +1,6 @@
 """Soft state at both ends of an ownership (section LD), and the known bugs S3, L9."""
 
+import pytest
 from kio.schema.errors import ErrorCode
 
 from coordinator.group.outcomes import JoinGroupOutcome, Reply, SyncGroupOutcome
@@ -7,6 +8,7 @@ from coordinator.group.soft import Soft
 from coordinator.group.takeover import give_up
 from events.causes import Cause
 from events.events import GroupEmptied, JoinPhaseCompleted, MemberRejoined, MemberRemoved
+from events.ids import UNKNOWN_MEMBER_ID
 from events.state import GroupState
 from tests.coordinator.group.harness import DELAY_MS, Harness, story
 
@@ -143,6 +145,22 @@ def test_member_that_joined_and_never_asks_again_is_removed() -> None:
     h.form(h.static("a", session_timeout_ms=300_000))
     h.takeover()
     assert story(h.sleep(60_000))[0] == (MemberRemoved, Cause.SYNC_TIMED_OUT)
+
+
+@pytest.mark.parametrize(("version", "skips"), [(9, True), (8, False)])
+def test_absorbed_restart_whose_answer_was_lost_is_absorbed_still(version: int, skips: bool) -> None:
+    """ST11, ST14, ST15: the leader's join, sent again with the id proposed before, does not rebalance the group."""
+    h = Harness()
+    a, _ = h.stable_group(h.static("a", version=version), h.static("b"))
+    restarted = a.restarted()
+    lost = restarted.join()
+    h.takeover()
+    again = restarted.join(member_id=UNKNOWN_MEMBER_ID, proposed_member_id=lost.outcome.member_id)
+    assert again.events == ()
+    assert again.outcome.member_id == lost.outcome.member_id
+    assert again.outcome.skip_assignment is skips
+    assert (again.outcome.leader_id == again.outcome.member_id) is skips
+    assert (h.state, h.live.generation_id) == (GroupState.STABLE, 1)
 
 
 def test_subscriptions_are_known_after_a_takeover() -> None:

@@ -9,8 +9,20 @@ from typing import Any
 
 from kio.schema.errors import ErrorCode
 
-from coordinator.group.commands import JoinGroup, LeavingMember
+from coordinator.group.commands import ConfigOperation, JoinGroup, LeavingMember
+from coordinator.group.configs import (
+    EXPANSION_DELAY,
+    LEARNER_TIMEOUT,
+    LEARNERS,
+    REBALANCE,
+    REGISTERED,
+    REGISTRATION_TIMEOUT,
+    RETIRED,
+    RETIREMENT_TIMEOUT,
+    TARGET_GROUP_SIZE,
+)
 from coordinator.group.settings import INT32_MAX
+from events.consumer_protocol import encode_assignment
 from events.events import StaticMemberReplaced
 from events.ids import UNKNOWN_MEMBER_ID, GroupInstanceId, MemberId
 from events.state import GroupState
@@ -28,6 +40,25 @@ PROTOCOLS = (
 )
 SESSION_TIMEOUTS_MS = (6_000, 10_000, 45_000)
 REBALANCE_TIMEOUTS_MS = (1_000, 20_000, 60_000)
+PLANS = (
+    (TARGET_GROUP_SIZE, ConfigOperation.SET, "1"),
+    (TARGET_GROUP_SIZE, ConfigOperation.SET, "2"),
+    (TARGET_GROUP_SIZE, ConfigOperation.DELETE, None),
+    (REGISTERED, ConfigOperation.APPEND, "b"),
+    (REGISTERED, ConfigOperation.SET, "a,c"),
+    (REGISTERED, ConfigOperation.DELETE, None),
+    (REGISTRATION_TIMEOUT, ConfigOperation.SET, "7000"),
+    (EXPANSION_DELAY, ConfigOperation.SET, "25000"),
+    (EXPANSION_DELAY, ConfigOperation.DELETE, None),
+    (LEARNER_TIMEOUT, ConfigOperation.SET, "8000"),
+    (LEARNER_TIMEOUT, ConfigOperation.DELETE, None),
+    (LEARNERS, ConfigOperation.SUBTRACT, "(somebody)"),
+    (RETIRED, ConfigOperation.APPEND, "(somebody)"),
+    (RETIRED, ConfigOperation.APPEND, "(somebody)"),
+    (RETIRED, ConfigOperation.DELETE, None),
+    (RETIREMENT_TIMEOUT, ConfigOperation.SET, "30000"),
+    (REBALANCE, ConfigOperation.SET, "force"),
+)
 NAPS_MS = (0, 1, 500, 1_000, DELAY_MS, 5_000, 9_000, 60_000)
 LONGEST_WAIT_MS = max(REBALANCE_TIMEOUTS_MS)
 PROCESSES = 8
@@ -81,13 +112,33 @@ class World:
 
     def sync(self, i: int, j: int) -> None:
         if client := self._one(i):
-            assignments = self.harness.assignments() if self.harness.group is not None and j % 4 else {}
+            assignments = self._assignments() if self.harness.group is not None and j % 4 else {}
             self._fenced_or_not(client.member_id, lambda: client.sync(assignments))
 
     def sync_everybody(self, _i: int, _j: int) -> None:
         for client in list(self.processes):
             if self.harness.group is not None and client.member_id in self.harness.group.members:
-                client.sync(self.harness.assignments())
+                client.sync(self._assignments())
+
+    def behave(self, _i: int, _j: int) -> None:
+        """All do what real clients do, until the group is stable, or nothing more comes of it."""
+        for _ in range(6):
+            for client in list(self.processes):
+                if client.last_join is not None and client.last_join.parked:
+                    continue
+                match client.heartbeat().error:
+                    case ErrorCode.none:
+                        pass
+                    case ErrorCode.unknown_member_id:
+                        client.member_id = UNKNOWN_MEMBER_ID
+                        client.enter()
+                    case ErrorCode.fenced_instance_id:
+                        self.processes.remove(client)
+                    case _:
+                        client.join()
+            self.sync_everybody(0, 0)
+            if self.harness.state is GroupState.PREPARING_REBALANCE:
+                self.harness.sleep_until_next()
 
     def heartbeat(self, i: int, j: int) -> None:
         if client := self._one(i):
@@ -174,6 +225,17 @@ class World:
             self.harness.describe()
             self.harness.delete_offsets(("orders", 0))
 
+    def plan(self, i: int, j: int) -> None:
+        """An administrator changes the group's settings; what cannot be is refused."""
+        name, operation, value = PLANS[i % len(PLANS)]
+        if value == "(somebody)":
+            client = self._one(j)
+            if client is None:
+                return
+            value = client.instance or client.member_id
+        self.harness.alter((name, operation, value), validate_only=j % 8 == 7)
+        self.harness.describe_config()
+
     # ---- who ------------------------------------------------------------------------------------
 
     def _start(self, client: Client, i: int, j: int) -> None:
@@ -183,6 +245,11 @@ class World:
         client.rebalance_timeout_ms = REBALANCE_TIMEOUTS_MS[j // 15 % 3]
         self.processes = [*self.processes[-PROCESSES + 1 :], client]
         client.enter()
+
+    def _assignments(self) -> dict[MemberId, bytes]:
+        """As a consumer's assignor makes them: a partition for each."""
+        members = enumerate(sorted(self.harness.live.members))
+        return {member_id: encode_assignment({"orders": [number]}) for number, member_id in members}
 
     def _one(self, i: int) -> Client | None:
         return self.processes[i % len(self.processes)] if self.processes else None
@@ -223,4 +290,6 @@ STEPS: tuple[Callable[[World, int, int], None], ...] = (
     World.take_over,
     World.fail_to_store,
     World.delete,
+    World.plan,
+    World.behave,
 )

@@ -1,0 +1,334 @@
+"""What an administrator asks of a group's coordinator, as Python functions: `muster members` is a skin over them.
+
+    async with GroupAdmin("127.0.0.1:9092") as admin:
+        results = await admin.add_members_to_group("orders", ["web-4", "web-5"], timeout_ms=600_000)
+        for each in await admin.list_members("orders"):
+            print(each.group_instance_id, each.standing)
+
+What belongs here: each function's request, and what its answer means. What it must not know: addresses and connections
+(`admin_link.py`), how anything is shown.
+
+Everything but removals goes as one IncrementalAlterConfigs on the GROUP resource, so any AdminClient can do the same;
+the settings stand in `group/configs.py`. Such a batch is made whole or not at all. When it is refused, each of its
+members is asked about alone, with `validate_only`, so that each gets a verdict of its own; nothing was changed then.
+A removal is KIP-345's LeaveGroup, which changes what it can and answers for each member.
+
+Durations are in ms. Every function raises an AdminError (`admin_link.py`): WrongUse, NoCoordinator, OutcomeUnknown,
+and Refused when the group as a whole is refused what it was asked for.
+"""
+
+import asyncio
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from types import TracebackType
+from typing import Self
+
+import msgspec
+from kio.schema.describe_configs.v4.request import DescribeConfigsRequest, DescribeConfigsResource
+from kio.schema.describe_configs.v4.response import DescribeConfigsResponse, DescribeConfigsResult
+from kio.schema.describe_groups.v6.request import DescribeGroupsRequest
+from kio.schema.describe_groups.v6.response import DescribeGroupsResponse
+from kio.schema.errors import ErrorCode
+from kio.schema.incremental_alter_configs.v1.request import (
+    AlterableConfig,
+    AlterConfigsResource,
+    IncrementalAlterConfigsRequest,
+)
+from kio.schema.incremental_alter_configs.v1.response import IncrementalAlterConfigsResponse
+from kio.schema.leave_group.v5.request import LeaveGroupRequest, MemberIdentity
+from kio.schema.leave_group.v5.response import LeaveGroupResponse
+from kio.schema.types import GroupId
+from kio.static.primitive import i8
+
+from coordinator.admin_link import AdminError, CoordinatorLink, Exchange, Refused, WrongUse, error_text
+from coordinator.group.commands import ConfigChange, ConfigOperation
+from coordinator.group.configs import (
+    EXPANSION_DELAY,
+    LEARNER_TIMEOUT,
+    LEARNERS,
+    MEMBERS,
+    REBALANCE,
+    REGISTERED,
+    REGISTRATION_TIMEOUT,
+    RETIRED,
+    RETIREMENT_TIMEOUT,
+    TARGET_GROUP_SIZE,
+)
+from coordinator.group.outcomes import AlterGroupConfigOutcome, ListedMember
+
+LIMIT_MS = 30_000
+"""How long a coordinator is looked for that is loading, or moves."""
+
+_GROUP = i8(32)
+_DYNAMIC_GROUP_CONFIG = 8
+_SET, _DELETE, _APPEND, _SUBTRACT = ConfigOperation
+_OF_THE_GROUP = frozenset(
+    {ErrorCode.group_id_not_found, ErrorCode.invalid_group_id, ErrorCode.group_authorization_failed}
+)
+"""What is never one member's fault."""
+
+
+class MemberResult(msgspec.Struct, frozen=True, kw_only=True):
+    """What came of asking something for one member, or instance.
+
+    Without `done` nothing was changed for it: it was refused (`error`), or others of its batch were (`error` is NONE).
+    """
+
+    member: str
+    done: bool
+    error: ErrorCode
+    message: str | None
+
+    @property
+    def reason(self) -> str | None:
+        """Why it was not done, for people; None when it was."""
+        if self.done:
+            return None
+        if self.error is ErrorCode.none:
+            return "not done, since others of the batch were refused; alone it could be done"
+        return error_text(self.error, self.message)
+
+
+class GroupSetting(msgspec.Struct, frozen=True, kw_only=True):
+    """A setting of a group. `is_set`: for this group; else `value` is the default, None for a number that is off."""
+
+    name: str
+    value: str | None
+    is_set: bool
+    documentation: str
+
+
+class GroupAdmin:
+    """Asks the coordinators of groups, wherever they are. Use it as an asynchronous context, in one event loop."""
+
+    def __init__(self, bootstrap: str, *, limit_ms: int = LIMIT_MS) -> None:
+        """`bootstrap`: HOST:PORT of a coordinator or broker, or several with commas. Raises WrongUse."""
+        self._link = CoordinatorLink(bootstrap, limit_ms=limit_ms)
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, _kind: type[BaseException] | None, _error: BaseException | None, _trace: TracebackType | None
+    ) -> None:
+        await self._link.close()
+
+    # ---- members -----------------------------------------------------------------------------------
+
+    async def add_members_to_group(
+        self, group_id: str, instance_ids: Sequence[str], *, timeout_ms: int | None = None
+    ) -> tuple[MemberResult, ...]:
+        """Register static members that are to come (KIP-469): once the last one is there, one rebalance.
+
+        `timeout_ms`: how long this group waits for those who are registered; None leaves it as it is.
+        """
+        return await self._alter_members(
+            group_id, instance_ids, REGISTERED, _APPEND, *_timeout(REGISTRATION_TIMEOUT, timeout_ms)
+        )
+
+    async def withdraw_registrations(self, group_id: str, instance_ids: Sequence[str]) -> tuple[MemberResult, ...]:
+        """No longer expect these instances."""
+        return await self._alter_members(group_id, instance_ids, REGISTERED, _SUBTRACT)
+
+    async def retire_members(
+        self, group_id: str, names: Sequence[str], *, timeout_ms: int | None = None
+    ) -> tuple[MemberResult, ...]:
+        """Announce that these members will go: when the last one is gone, one rebalance. By instance id or member id.
+
+        `timeout_ms`: after which this group removes those who are still there; None leaves it as it is.
+        """
+        return await self._alter_members(group_id, names, RETIRED, _APPEND, *_timeout(RETIREMENT_TIMEOUT, timeout_ms))
+
+    async def keep_members(self, group_id: str, names: Sequence[str]) -> tuple[MemberResult, ...]:
+        """Take a retirement back. By instance id or member id."""
+        return await self._alter_members(group_id, names, RETIRED, _SUBTRACT)
+
+    async def promote_learners(self, group_id: str, names: Sequence[str]) -> tuple[MemberResult, ...]:
+        """Give these learners partitions now, in one rebalance. By instance id or member id."""
+        return await self._alter_members(group_id, names, LEARNERS, _SUBTRACT)
+
+    async def promote_all_learners(self, group_id: str) -> None:
+        """Give all learners that there are partitions now, in one rebalance."""
+        await self.alter_group_config(group_id, {LEARNERS: None})
+
+    async def remove_members_from_group(
+        self, group_id: str, names: Sequence[str], *, reason: str | None = None
+    ) -> tuple[MemberResult, ...]:
+        """Remove members at once (KIP-345), by instance id or member id: each that is there, whatever of the others.
+
+        One request says each name both ways, so that there is one rebalance.
+        """
+        _check_names(names)
+        stated = reason or "removed by an administrator"
+        members = tuple(
+            MemberIdentity(member_id=member_id, group_instance_id=instance_id, reason=stated)
+            for name in names
+            for member_id, instance_id in (("", name), (name, None))
+        )
+        exchange = Exchange(LeaveGroupRequest(group_id=GroupId(group_id), members=members), LeaveGroupResponse)
+        response = await self._link.ask(group_id, exchange, lambda told: (told.error_code, None), changes=True)
+        _raise_if_refused(group_id, response.error_code, None)
+        errors = {(each.member_id, each.group_instance_id): each.error_code for each in response.members}
+        if set(errors.values()) == {ErrorCode.unknown_member_id}:
+            await self._check_existence(group_id)
+        return tuple(_removal(name, errors["", name], errors[name, None]) for name in names)
+
+    async def list_members(self, group_id: str) -> tuple[ListedMember, ...]:
+        """Everybody who is, or is to be, in the group. Raises Refused for a group that does not exist."""
+        entries = (await self._describe(group_id, (MEMBERS,))).configs
+        if not entries:
+            raise AdminError(f"the coordinator of group {group_id} does not tell its members: it is not Muster")
+        members = msgspec.json.decode(entries[0].value or "[]", type=tuple[ListedMember, ...])
+        if not members:
+            await self._check_existence(group_id)
+        return members
+
+    # ---- settings ----------------------------------------------------------------------------------
+
+    async def rebalance_group(self, group_id: str, *, force: bool = False) -> None:
+        """Have a stable group of static members rebalance now; one with dynamic members too with `force`."""
+        await self.alter_group_config(group_id, {REBALANCE: "force" if force else "static"})
+
+    async def set_target_group_size(self, group_id: str, size: int | None) -> None:
+        """So many members are active, the others stand by; None: all are active."""
+        await self.alter_group_config(group_id, {TARGET_GROUP_SIZE: _text(size)})
+
+    async def set_expansion_delay(self, group_id: str, delay_ms: int | None) -> None:
+        """How long joins of new members are gathered; None: not at all."""
+        await self.alter_group_config(group_id, {EXPANSION_DELAY: _text(delay_ms)})
+
+    async def set_learner_timeout(self, group_id: str, timeout_ms: int | None) -> None:
+        """How long new members are learners before they are promoted; None: there are no learners."""
+        await self.alter_group_config(group_id, {LEARNER_TIMEOUT: _text(timeout_ms)})
+
+    async def alter_group_config(self, group_id: str, settings: Mapping[str, str | None]) -> None:
+        """Set these settings, all or none; None: the default again. Names and values: `group/configs.py`."""
+        if not settings:
+            raise WrongUse("no setting is named")
+        changes = [
+            ConfigChange(name=name, operation=_DELETE if value is None else _SET, value=value)
+            for name, value in settings.items()
+        ]
+        outcome = await self._alter(group_id, changes)
+        _raise_if_refused(group_id, outcome.error, outcome.message)
+
+    async def describe_group_config(self, group_id: str) -> tuple[GroupSetting, ...]:
+        """Every setting that the group can have. A group that does not exist has the defaults, as in Kafka."""
+        return tuple(
+            GroupSetting(
+                name=each.name,
+                value=each.value,
+                is_set=each.config_source == _DYNAMIC_GROUP_CONFIG,
+                documentation=each.documentation or "",
+            )
+            for each in (await self._describe(group_id, None)).configs
+        )
+
+    # ---- requests ----------------------------------------------------------------------------------
+
+    async def _alter_members(
+        self, group_id: str, names: Sequence[str], setting: str, operation: ConfigOperation, *others: ConfigChange
+    ) -> tuple[MemberResult, ...]:
+        """Add names to a list, or take them away from it; `others` are to be changed along with it."""
+        _check_names(names)
+        for name in names:
+            if "," in name:
+                raise WrongUse(f"{name!r} cannot be named in a list whose parts are separated by commas")
+
+        def changes(*named: str) -> list[ConfigChange]:
+            return [ConfigChange(name=setting, operation=operation, value=",".join(named)), *others]
+
+        whole = await self._alter(group_id, changes(*names))
+        if whole.error in _OF_THE_GROUP:
+            _raise_if_refused(group_id, whole.error, whole.message)
+        done = whole.error is ErrorCode.none
+        verdicts = [whole] * len(names)
+        if not done and len(names) > 1:
+            alone = await asyncio.gather(*(self._alter(group_id, changes(name), validate_only=True) for name in names))
+            if any(verdict.error is not ErrorCode.none for verdict in alone):
+                verdicts = alone
+        return tuple(
+            MemberResult(member=name, done=done, error=verdict.error, message=verdict.message)
+            for name, verdict in zip(names, verdicts, strict=True)
+        )
+
+    async def _alter(
+        self, group_id: str, changes: Iterable[ConfigChange], *, validate_only: bool = False
+    ) -> AlterGroupConfigOutcome:
+        configs = tuple(
+            AlterableConfig(name=each.name, config_operation=i8(each.operation), value=each.value) for each in changes
+        )
+        request = IncrementalAlterConfigsRequest(
+            resources=(AlterConfigsResource(resource_type=_GROUP, resource_name=group_id, configs=configs),),
+            validate_only=validate_only,
+        )
+
+        def error_of(response: IncrementalAlterConfigsResponse) -> tuple[ErrorCode, str | None]:
+            (told,) = response.responses
+            return told.error_code, told.error_message
+
+        exchange = Exchange(request, IncrementalAlterConfigsResponse)
+        error, message = error_of(await self._link.ask(group_id, exchange, error_of, changes=not validate_only))
+        return AlterGroupConfigOutcome(error=error, message=message)
+
+    async def _describe(self, group_id: str, names: tuple[str, ...] | None) -> DescribeConfigsResult:
+        """Raises Refused."""
+        resource = DescribeConfigsResource(resource_type=_GROUP, resource_name=group_id, configuration_keys=names)
+        exchange = Exchange(
+            DescribeConfigsRequest(resources=(resource,), include_documentation=True), DescribeConfigsResponse
+        )
+
+        def error_of(response: DescribeConfigsResponse) -> tuple[ErrorCode, str | None]:
+            (told,) = response.results
+            return told.error_code, told.error_message
+
+        response = await self._link.ask(group_id, exchange, error_of, changes=False)
+        _raise_if_refused(group_id, *error_of(response))
+        return response.results[0]
+
+    async def _check_existence(self, group_id: str) -> None:
+        """Raises Refused for a group that does not exist."""
+        request = DescribeGroupsRequest(groups=(GroupId(group_id),), include_authorized_operations=False)
+
+        def error_of(response: DescribeGroupsResponse) -> tuple[ErrorCode, str | None]:
+            (told,) = response.groups
+            return told.error_code, told.error_message
+
+        exchange = Exchange(request, DescribeGroupsResponse)
+        _raise_if_refused(group_id, *error_of(await self._link.ask(group_id, exchange, error_of, changes=False)))
+
+
+def _check_names(names: Sequence[str]) -> None:
+    if not names:
+        raise WrongUse("no member is named")
+    for name, times in Counter(names).items():
+        if not name:
+            raise WrongUse("a member has an empty name")
+        if times > 1:
+            raise WrongUse(f"{name!r} is named twice")
+
+
+def _timeout(name: str, timeout_ms: int | None) -> list[ConfigChange]:
+    return [] if timeout_ms is None else [ConfigChange(name=name, operation=_SET, value=str(timeout_ms))]
+
+
+def _text(number: int | None) -> str | None:
+    return None if number is None else str(number)
+
+
+def _removal(name: str, by_instance: ErrorCode, by_member: ErrorCode) -> MemberResult:
+    """A name is that of an instance or of a member; it is unknown as the other one."""
+    done = ErrorCode.none in {by_instance, by_member}
+    error = by_member if by_instance is ErrorCode.unknown_member_id else by_instance
+    unknown = error is ErrorCode.unknown_member_id
+    return MemberResult(
+        member=name,
+        done=done,
+        error=ErrorCode.none if done else error,
+        message="the group has no such member" if unknown and not done else None,
+    )
+
+
+def _raise_if_refused(group_id: str, error: ErrorCode, message: str | None) -> None:
+    if error is not ErrorCode.none:
+        raise Refused(group_id, error, message)

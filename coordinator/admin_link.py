@@ -1,0 +1,276 @@
+"""The way to a group's coordinator: found, connected to, asked again when it has moved.
+
+What belongs here: addresses, connections, FindCoordinator, and what may be tried again. What it must not know: what is
+asked, but for the error in the answer.
+
+How it works: aiokafka keeps a connection (security, correlation ids, ApiVersions), kio has the messages, in versions
+that aiokafka lacks. `Exchange` is what stands between the two: it is to aiokafka a request and its header at once.
+
+    AdminError          one clear line, for whoever asked
+      WrongUse          it makes no sense to ask that; nothing was sent
+      NoCoordinator     nobody answers, or nobody says that it coordinates the group
+      OutcomeUnknown    the connection was lost while a change was under way
+      Refused           the coordinator says no; `error` is Kafka's
+
+COORDINATOR_LOAD_IN_PROGRESS, COORDINATOR_NOT_AVAILABLE and NOT_COORDINATOR change nothing, so the same is asked again
+until a limit ends. A change whose answer was lost is never sent twice: it may have been made.
+"""
+
+import asyncio
+from collections.abc import Callable
+from io import BytesIO
+from typing import Any, Generic, TypeVar
+
+import msgspec
+from aiokafka.conn import AIOKafkaConnection, create_conn
+from aiokafka.errors import KafkaError
+from kio.schema.errors import ErrorCode
+from kio.schema.find_coordinator.v4.request import FindCoordinatorRequest
+from kio.schema.find_coordinator.v4.response import FindCoordinatorResponse
+from kio.serial import entity_reader, entity_writer
+from tenacity import AsyncRetrying, retry_if_exception_type, stop_after_delay, wait_random_exponential
+
+R = TypeVar("R")
+
+CLIENT_ID = "muster-admin"
+REQUEST_LIMIT_MS = 10_000
+_MOVED = frozenset(
+    {ErrorCode.coordinator_load_in_progress, ErrorCode.coordinator_not_available, ErrorCode.not_coordinator}
+)
+
+ErrorOf = Callable[[R], tuple[ErrorCode, str | None]]
+"""The error of an answer as a whole, and its message."""
+
+
+class AdminError(Exception):
+    """See the module."""
+
+
+class WrongUse(AdminError):
+    """See the module."""
+
+
+class NoCoordinator(AdminError):
+    """See the module."""
+
+
+class OutcomeUnknown(AdminError):
+    """See the module."""
+
+
+class Refused(AdminError):
+    """See the module. The text has Kafka's name of the error, and what the coordinator says about it."""
+
+    def __init__(self, group_id: str, error: ErrorCode, message: str | None) -> None:
+        super().__init__(f"group {group_id}: {error_text(error, message)}")
+        self.error = error
+
+
+class _TryAgain(Exception):
+    """Nothing was changed; the same again may succeed."""
+
+
+class _NotOffered(Exception):
+    """The other end does not know the request, which the text names."""
+
+
+def error_text(error: ErrorCode, message: str | None) -> str:
+    """`INVALID_CONFIG: target.group.size=0: ...`; Kafka's name alone when there is nothing more to say."""
+    name = error.name.upper()
+    return f"{name}: {message}" if message else name
+
+
+class Address(msgspec.Struct, frozen=True):
+    host: str
+    port: int
+
+    def __str__(self) -> str:
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+
+def addresses(bootstrap: str) -> tuple[Address, ...]:
+    """`127.0.0.1:9092`, or several with commas between them. Raises WrongUse."""
+    return tuple(_address(text.strip()) for text in bootstrap.split(","))
+
+
+def _address(text: str) -> Address:
+    host, _, port = text.rpartition(":")
+    if not host or not (port.isascii() and port.isdecimal()) or not 0 < int(port) <= 65_535:
+        raise WrongUse(f"{text!r} should be HOST:PORT, for example 127.0.0.1:9092")
+    return Address(host.strip("[]"), int(port))
+
+
+class _Encoded(msgspec.Struct, frozen=True):
+    """Bytes that aiokafka asks for as if it had to make them."""
+
+    content: bytes
+
+    def encode(self) -> bytes:
+        return self.content
+
+
+class Exchange(Generic[R]):
+    """A request of kio's, and the class of its response, with the face of a request of aiokafka's."""
+
+    def __init__(self, request: Any, response: type[R]) -> None:  # noqa: ANN401 -- any of kio's requests
+        self._request = request
+        self._response: Any = response
+        self._name: str = type(request).__name__.removesuffix("Request")
+        self.API_KEY: int = request.__api_key__
+        self.API_VERSION: int = request.__version__
+
+    def prepare(self, versions: dict[int, tuple[int, int]]) -> "Exchange[R]":
+        """Called by the connection with what the other end offers."""
+        first, last = versions.get(self.API_KEY, (0, -1))
+        if not first <= self.API_VERSION <= last:
+            raise _NotOffered(f"{self._name} v{self.API_VERSION}")
+        return self
+
+    def build_request_header(self, correlation_id: int, client_id: str) -> _Encoded:
+        header = self._request.__header_schema__(
+            request_api_key=self.API_KEY,
+            request_api_version=self.API_VERSION,
+            correlation_id=correlation_id,
+            client_id=client_id,
+        )
+        return _Encoded(_encoded(header))
+
+    def encode(self) -> bytes:
+        return _encoded(self._request)
+
+    def parse_response_header(self, frame: BytesIO) -> Any:  # noqa: ANN401 -- kio's, with a correlation id
+        header, size = entity_reader(self._response.__header_schema__)(frame.getbuffer().tobytes(), 0)
+        frame.seek(size)
+        return header
+
+    @property
+    def RESPONSE_TYPE(self) -> "Exchange[R]":  # noqa: N802 -- aiokafka's word
+        return self
+
+    def decode(self, frame: BytesIO) -> R:
+        response: R
+        response, _ = entity_reader(self._response)(frame.read(), 0)
+        return response
+
+
+def _encoded(entity: Any) -> bytes:  # noqa: ANN401 -- any of kio's
+    buffer = BytesIO()
+    entity_writer(type(entity))(buffer, entity)
+    return buffer.getvalue()
+
+
+class CoordinatorLink:
+    """Connections to the coordinators of groups, opened when they are needed."""
+
+    def __init__(self, bootstrap: str, *, limit_ms: int) -> None:
+        """`limit_ms`: how long a coordinator is looked for. Raises WrongUse for what is no address."""
+        self._bootstrap = addresses(bootstrap)
+        self._limit_ms = limit_ms
+        self._open: dict[Address, AIOKafkaConnection] = {}
+        self._opening = asyncio.Lock()
+        self._coordinators: dict[str, Address] = {}
+
+    async def close(self) -> None:
+        """Hang up."""
+        closing = [connection.close() for connection in self._open.values()]
+        self._open.clear()
+        for closed in closing:
+            await closed
+
+    async def ask(self, group_id: str, exchange: Exchange[R], error_of: ErrorOf[R], *, changes: bool) -> R:
+        """The coordinator's answer, with whatever error but those after which one asks again.
+
+        `changes`: what is asked for changes something. Raises NoCoordinator, OutcomeUnknown, and Refused when the
+        coordinator may not be looked up.
+        """
+        attempts = AsyncRetrying(
+            retry=retry_if_exception_type(_TryAgain),
+            wait=wait_random_exponential(multiplier=0.05, max=1.0),
+            stop=stop_after_delay(self._limit_ms / 1000),
+            reraise=True,
+        )
+        try:
+            return await attempts(self._attempt, group_id, exchange, error_of, changes=changes)
+        except _TryAgain as error:
+            raise NoCoordinator(
+                f"no coordinator of group {group_id} within {self._limit_ms / 1000:g} s, asked at {self._asked_at()}: "
+                f"{error}; it may be starting: ask again, or look at its log"
+            ) from error
+
+    async def _attempt(self, group_id: str, exchange: Exchange[R], error_of: ErrorOf[R], *, changes: bool) -> R:
+        address = self._coordinators.get(group_id) or await self._find(group_id)
+        try:
+            connection = await self._connection(address)
+        except (OSError, KafkaError) as error:
+            self._coordinators.pop(group_id, None)
+            raise _TryAgain(f"it is said to be at {address}, where nobody answers: {error}") from error
+        try:
+            response = await self._send(address, connection, exchange)
+        except (KafkaError, TimeoutError) as error:
+            if not changes:
+                raise _TryAgain(f"{address} did not answer: {error!r}") from error
+            raise OutcomeUnknown(
+                f"group {group_id}: the connection to its coordinator at {address} was lost before it answered; "
+                "whether it made the change is not known: look (muster members list), then ask again"
+            ) from error
+        error_code, message = error_of(response)
+        if error_code in _MOVED:
+            self._coordinators.pop(group_id, None)
+            raise _TryAgain(f"{address} says {error_text(error_code, message)}")
+        return response
+
+    async def _find(self, group_id: str) -> Address:
+        address, connection = await self._bootstrapped(group_id)
+        request = FindCoordinatorRequest(coordinator_keys=(group_id,))
+        try:
+            response = await self._send(address, connection, Exchange(request, FindCoordinatorResponse))
+        except (KafkaError, TimeoutError) as error:
+            raise _TryAgain(f"{address} did not answer: {error!r}") from error
+        (found,) = response.coordinators
+        if found.error_code in _MOVED:
+            raise _TryAgain(error_text(found.error_code, found.error_message))
+        if found.error_code is not ErrorCode.none:
+            raise Refused(group_id, found.error_code, found.error_message)
+        coordinator = self._coordinators[group_id] = Address(found.host, found.port)
+        return coordinator
+
+    async def _bootstrapped(self, group_id: str) -> tuple[Address, AIOKafkaConnection]:
+        reasons = []
+        for address in self._bootstrap:
+            try:
+                return address, await self._connection(address)
+            except (OSError, KafkaError) as error:
+                reasons.append(str(error) or repr(error))
+        raise NoCoordinator(
+            f"nobody answers at {self._asked_at()} who could say who coordinates group {group_id} "
+            f"({'; '.join(reasons)}): start it (muster serve), or name its address"
+        )
+
+    async def _send(self, address: Address, connection: AIOKafkaConnection, exchange: Exchange[R]) -> R:
+        """Raises KafkaError and TimeoutError when the connection is lost, and NoCoordinator."""
+        try:
+            response: R = await connection.send(exchange)
+        except _NotOffered as what:
+            raise NoCoordinator(f"{address} does not offer {what}: it is neither Muster nor Kafka 4") from what
+        except (KafkaError, TimeoutError):
+            self._coordinators.clear()
+            self._open.pop(address, None)
+            connection.close()
+            raise
+        return response
+
+    async def _connection(self, address: Address) -> AIOKafkaConnection:
+        """Raises OSError, TimeoutError among them, and KafkaError."""
+        async with self._opening:
+            connection = self._open.get(address)
+            if connection is None or not connection.connected():
+                connection = self._open[address] = await create_conn(
+                    address.host,
+                    address.port,
+                    client_id=CLIENT_ID,
+                    request_timeout_ms=min(REQUEST_LIMIT_MS, self._limit_ms),
+                )
+        return connection
+
+    def _asked_at(self) -> str:
+        return ",".join(map(str, self._bootstrap))

@@ -1,0 +1,41 @@
+"""What operators are told of events that have just become durable: counters, and lines of the log."""
+
+from collections.abc import Iterable
+
+import structlog
+
+from coordinator.metrics import GROUPS_EXPIRED, INSTANCE_DUELS, INSTANCE_FENCES, REBALANCES, STATIC_RESTARTS
+from events.causes import Cause
+from events.events import AnyEvent, GroupDeleted, MemberFenced, RebalanceStarted, StaticMemberReplaced
+
+log = structlog.get_logger(__name__)
+
+
+def announce(events: Iterable[AnyEvent]) -> None:
+    """Events that a group has just made durable."""
+    for event in events:
+        if isinstance(event, RebalanceStarted):
+            REBALANCES.labels(event.why.cause.value).inc()
+        elif isinstance(event, StaticMemberReplaced):
+            STATIC_RESTARTS.inc()
+        elif isinstance(event, MemberFenced):
+            _announce_fence(event)
+        elif isinstance(event, GroupDeleted) and event.why.cause is Cause.GROUP_EXPIRED:
+            GROUPS_EXPIRED.inc()
+
+
+def _announce_fence(event: MemberFenced) -> None:
+    if event.why.cause is not Cause.INSTANCE_DUEL:
+        INSTANCE_FENCES.inc(1 + event.suppressed)
+        return
+    INSTANCE_DUELS.inc()
+    log.warning(
+        "two live processes have one group.instance.id, and take it from each other",
+        group_id=event.group_id,
+        group_instance_id=event.why.group_instance_id,
+        client_id=event.why.client_id,
+        client_host=event.why.client_host,
+        other_client_id=event.current_client_id,
+        other_client_host=event.current_client_host,
+        suppressed=event.suppressed,
+    )

@@ -1,0 +1,19 @@
+"""Durations as people write them, read into ms: 30s, 5m, 1h30m, 1.5h, 250ms."""
+
+import re
+
+_UNITS_MS = {"d": 86_400_000, "h": 3_600_000, "m": 60_000, "s": 1_000, "ms": 1}
+_PART = re.compile(r"(\d+(?:\.\d+)?)\s*(d|h|ms|m|s)\s*", re.ASCII)
+_WHOLE = re.compile(rf"(?:{_PART.pattern})+", re.ASCII)
+
+
+class BadDuration(ValueError):
+    """A text that is no duration; says what one looks like."""
+
+
+def read_duration(text: str) -> int:
+    """The duration in ms, rounded to a whole one. A number without a unit is none. Raises BadDuration."""
+    plain = text.strip().lower()
+    if not _WHOLE.fullmatch(plain):
+        raise BadDuration(f"{text!r} should be a number with a unit, such as 30s, 5m, 1h30m or 250ms")
+    return round(sum(float(number) * _UNITS_MS[unit] for number, unit in _PART.findall(plain)))

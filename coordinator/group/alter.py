@@ -1,0 +1,210 @@
+"""A group's settings are changed (IncrementalAlterConfigs on the GROUP resource), all that were named or none.
+
+    read       each change into what is wanted: numbers, and the lists as they would be
+    check      against the group as it is; the first thing that cannot be is the answer, with the value and the limit
+    apply      events, and at most one rebalance
+
+Errors: 40 a setting or a value that cannot be; 92 an instance that is registered, retired or a member already; 25 one
+that is not known; 23 the setting makes no sense for the group's protocol type; 27 the group is rebalancing; 42 what
+cannot be asked of this group; 81 more than the group may have.
+"""
+
+from collections.abc import Sequence
+
+import msgspec
+from kio.schema.errors import ErrorCode
+
+from coordinator.group.commands import AlterGroupConfig, ConfigChange, ConfigOperation
+from coordinator.group.configs import (
+    GROUP_CONFIGS,
+    LEARNER_TIMEOUT,
+    LEARNERS,
+    REBALANCE,
+    REGISTERED,
+    RETIRED,
+    TARGET_GROUP_SIZE,
+    BadConfig,
+    ConfigType,
+    number,
+)
+from coordinator.group.departures import retiring_members
+from coordinator.group.outcomes import AlterGroupConfigOutcome
+from coordinator.group.plan import Plan, apply_plan
+from coordinator.group.roles import knows_roles, learners
+from coordinator.group.turn import Turn
+from events.causes import Cause
+from events.ids import UNKNOWN_MEMBER_ID, GroupInstanceId
+from events.state import Group, GroupState, Member
+
+REGISTRATIONS_MAX = 10_000
+INSTANCE_ID_LENGTH_MAX = 249
+_INSTANCE_ID_CHARACTERS = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-")
+STATIC, FORCE = "static", "force"
+
+
+class Refused(Exception):
+    """What the administrator asked for cannot be; nothing is changed."""
+
+    def __init__(self, error: ErrorCode, message: str) -> None:
+        super().__init__(message)
+        self.outcome = AlterGroupConfigOutcome(error=error, message=message)
+
+
+def alter_group_config(turn: Turn, command: AlterGroupConfig) -> None:
+    """Change the settings of a group that exists."""
+    try:
+        plan = _plan(turn, command.changes)
+    except Refused as refused:
+        turn.reply(command.caller, refused.outcome)
+        return
+    if not command.validate_only:
+        turn.because(Cause.GROUP_CONFIGURED, command.caller, UNKNOWN_MEMBER_ID, None)
+        apply_plan(turn, plan)
+    turn.reply(command.caller, AlterGroupConfigOutcome(error=ErrorCode.none))
+
+
+def name_of(member: Member) -> str:
+    """What an administrator calls a member: its instance id, or its member id."""
+    return member.group_instance_id or member.member_id
+
+
+# ---- reading -----------------------------------------------------------------------------------
+
+
+def _plan(turn: Turn, changes: Sequence[ConfigChange]) -> Plan:
+    """What the changes add up to. Raises Refused."""
+    group = turn.group
+    names = [change.name for change in changes]
+    for name in names:
+        if name not in GROUP_CONFIGS:
+            raise Refused(ErrorCode.invalid_config, f"{name}: there is no such setting of a group here")
+        if names.count(name) > 1:
+            raise Refused(ErrorCode.invalid_request, f"{name}: named twice in one request")
+    plan = Plan(config=group.config)
+    for change in changes:
+        definition = GROUP_CONFIGS[change.name]
+        if definition.type is ConfigType.LIST:
+            plan = _with_list(turn, plan, change)
+        elif change.operation in (ConfigOperation.APPEND, ConfigOperation.SUBTRACT):
+            kind = definition.type.name
+            raise Refused(ErrorCode.invalid_config, f"{change.name} is no list but of type {kind}: set it")
+        elif definition.field is None:
+            plan = msgspec.structs.replace(plan, rebalance=_asks_for_rebalance(turn, change))
+        else:
+            plan = msgspec.structs.replace(
+                plan, config=msgspec.structs.replace(plan.config, **{definition.field: _number(change)})
+            )
+    for name in (TARGET_GROUP_SIZE, LEARNER_TIMEOUT):
+        if name in names and group.members and not knows_roles(group):
+            kind = f"protocol type {group.image.protocol_type!r}"
+            raise Refused(
+                ErrorCode.inconsistent_group_protocol,
+                f"{name}: members without partitions can be held in groups of protocol type 'consumer' alone, and not "
+                f"in those of Kafka Streams; group {group.group_id!r} has {kind}",
+            )
+    return plan
+
+
+def _number(change: ConfigChange) -> int | None:
+    if change.operation is ConfigOperation.DELETE:
+        return None
+    try:
+        return number(GROUP_CONFIGS[change.name], change.value or "")
+    except BadConfig as bad:
+        raise Refused(ErrorCode.invalid_config, str(bad)) from bad
+
+
+def _with_list(turn: Turn, plan: Plan, change: ConfigChange) -> Plan:
+    group = turn.group
+    now: list[str]
+    match change.name:
+        case _ if change.name == REGISTERED:
+            now = list(group.registrations)
+        case _ if change.name == RETIRED:
+            now = [name_of(member) for member in retiring_members(group)]
+        case _:
+            now = [name_of(member) for member in learners(group)]
+    added, removed = _difference(change, now)
+    if change.name == REGISTERED:
+        _check_registration(turn, added)
+        return msgspec.structs.replace(plan, registered=tuple(map(GroupInstanceId, added)), withdrawn=tuple(removed))
+    if change.name == RETIRED:
+        return msgspec.structs.replace(plan, retired=_members(group, added), kept=_members(group, removed))
+    assert change.name == LEARNERS
+    if added:
+        raise Refused(ErrorCode.invalid_config, f"{LEARNERS}={added[0]}: only a new member becomes a learner")
+    return msgspec.structs.replace(plan, promoted=_members(group, removed))
+
+
+def _difference(change: ConfigChange, now: Sequence[str]) -> tuple[list[str], list[str]]:
+    """What the change adds to the list and takes away from it."""
+    named = [text for text in (part.strip() for part in (change.value or "").split(",")) if text]
+    for name in named:
+        if named.count(name) > 1:
+            raise Refused(ErrorCode.duplicate_resource, f"{change.name}: {name!r} is named twice")
+    match change.operation:
+        case ConfigOperation.SET | ConfigOperation.DELETE:
+            return [name for name in named if name not in now], [name for name in now if name not in named]
+        case ConfigOperation.APPEND:
+            for name in named:
+                if name in now:
+                    raise Refused(ErrorCode.duplicate_resource, f"{change.name}: {name!r} is there already")
+            return named, []
+        case ConfigOperation.SUBTRACT:
+            for name in named:
+                if name not in now:
+                    raise Refused(ErrorCode.unknown_member_id, f"{change.name}: {name!r} is not there")
+            return [], named
+
+
+# ---- checking ----------------------------------------------------------------------------------
+
+
+def _check_registration(turn: Turn, instances: Sequence[str]) -> None:
+    group = turn.group
+    for instance in instances:
+        is_plain = _INSTANCE_ID_CHARACTERS.issuperset(instance) and instance not in {".", ".."}
+        if not is_plain or len(instance) > INSTANCE_ID_LENGTH_MAX:
+            limits = f"1 to {INSTANCE_ID_LENGTH_MAX} of a-z, A-Z, 0-9, '.', '_' and '-'"
+            raise Refused(ErrorCode.invalid_config, f"{REGISTERED}: {instance!r} is no instance id: {limits}")
+        if instance in group.instances:
+            member = group.members[group.instances[GroupInstanceId(instance)]]
+            where = f"{member.member_id} at {member.client_host.removeprefix('/')}"
+            raise Refused(ErrorCode.duplicate_resource, f"{REGISTERED}: {instance!r} is a member already, {where}")
+    size = len(group.members) + len(group.registrations) + len(instances)
+    if instances and size > turn.settings.max_size:
+        limit = f"group.max.size={turn.settings.max_size}"
+        raise Refused(ErrorCode.group_max_size_reached, f"{REGISTERED}: the group would have {size} members, {limit}")
+    if len(group.registrations) + len(instances) > REGISTRATIONS_MAX:
+        raise Refused(ErrorCode.invalid_config, f"{REGISTERED}: {REGISTRATIONS_MAX} instances at most")
+
+
+def _members(group: Group, names: Sequence[str]) -> tuple[Member, ...]:
+    by_name = {name_of(member): member for member in group.members.values()}
+    for name in names:
+        if name not in by_name:
+            raise Refused(ErrorCode.unknown_member_id, f"group {group.group_id!r} has no member {name!r}")
+    return tuple(by_name[name] for name in names)
+
+
+def _asks_for_rebalance(turn: Turn, change: ConfigChange) -> bool:
+    if change.operation is ConfigOperation.DELETE or not change.value:
+        return False
+    group, value = turn.group, change.value
+    if value not in (STATIC, FORCE):
+        raise Refused(ErrorCode.invalid_config, f"{REBALANCE}={value}: should be '{STATIC}' or '{FORCE}'")
+    if turn.image.state is GroupState.EMPTY:
+        raise Refused(ErrorCode.invalid_request, f"{REBALANCE}={value}: group {group.group_id!r} has no members")
+    if turn.image.state is not GroupState.STABLE:
+        raise Refused(
+            ErrorCode.rebalance_in_progress,
+            f"{REBALANCE}={value}: group {group.group_id!r} is rebalancing already, it is in {turn.image.state.value}",
+        )
+    dynamic = [member.member_id for member in group.members.values() if member.group_instance_id is None]
+    if dynamic and value == STATIC:
+        raise Refused(
+            ErrorCode.invalid_request,
+            f"{REBALANCE}={value}: {len(dynamic)} of {len(group.members)} members are dynamic, such as {dynamic[0]}; "
+            f"'{FORCE}' rebalances them too",
+        )
+    return True

@@ -1,0 +1,165 @@
+"""The settings that one group can have, as Kafka's GROUP resource has them: names, types, defaults, limits.
+
+What belongs here: the table, and one setting read from its text. What a setting does stands with the rules that ask
+for it; how a group's settings are changed, all or none, in `alter.py`.
+
+Names begin with `members.` so that they never meet one of Kafka's; `target.group.size` is the name that KIP-345's
+drafts gave it. A list's value is what is still to come of it: a registration that was fulfilled is no longer there.
+"""
+
+from collections.abc import Mapping
+from enum import IntEnum, unique
+
+import msgspec
+
+from coordinator.group.settings import INT32_MAX
+from events.state import GroupConfig
+
+DAY_MS = 86_400_000
+DEFAULT_WAIT_MS = 300_000
+"""How long those who were registered, or retired, are waited for."""
+
+TARGET_GROUP_SIZE = "target.group.size"
+EXPANSION_DELAY = "members.expansion.delay.ms"
+LEARNER_TIMEOUT = "members.learner.timeout.ms"
+LEARNERS = "members.learners"
+REGISTERED = "members.registered"
+REGISTRATION_TIMEOUT = "members.registration.timeout.ms"
+RETIRED = "members.retired"
+RETIREMENT_TIMEOUT = "members.retirement.timeout.ms"
+REBALANCE = "members.rebalance"
+MEMBERS = "members"
+"""Read only, and told to those alone who ask for it by name."""
+
+
+@unique
+class ConfigType(IntEnum):
+    """As DescribeConfigs numbers them."""
+
+    STRING = 2
+    INT = 3
+    LIST = 7
+
+
+class GroupConfigDef(msgspec.Struct, frozen=True, kw_only=True):
+    """One setting. `field` is that of `GroupConfig` for a number; lists and verbs have none. `default` "": off."""
+
+    name: str
+    type: ConfigType
+    default: str
+    documentation: str
+    field: str | None = None
+    minimum: int = 0
+    maximum: int = INT32_MAX
+
+
+_ALL = (
+    GroupConfigDef(
+        name=TARGET_GROUP_SIZE,
+        type=ConfigType.INT,
+        default="",
+        field="target_group_size",
+        minimum=1,
+        documentation="So many members are active; the others stand by, without partitions, until one is lost.",
+    ),
+    GroupConfigDef(
+        name=EXPANSION_DELAY,
+        type=ConfigType.INT,
+        default="0",
+        field="expansion_delay_ms",
+        maximum=DAY_MS,
+        documentation="How long joins of new members to a stable group are gathered, then there is one rebalance. "
+        "0: not at all.",
+    ),
+    GroupConfigDef(
+        name=LEARNER_TIMEOUT,
+        type=ConfigType.INT,
+        default="",
+        field="learner_timeout_ms",
+        minimum=1,
+        maximum=DAY_MS,
+        documentation="New members of a stable group are learners, without partitions, for so long; then all of them "
+        "are promoted in one rebalance.",
+    ),
+    GroupConfigDef(
+        name=LEARNERS,
+        type=ConfigType.LIST,
+        default="",
+        documentation="The learners there are. Subtract an instance id or member id to promote it at once.",
+    ),
+    GroupConfigDef(
+        name=REGISTERED,
+        type=ConfigType.LIST,
+        default="",
+        documentation="Instance ids that are to come (KIP-469): when the last one is there, one rebalance. Subtract "
+        "one to withdraw it.",
+    ),
+    GroupConfigDef(
+        name=REGISTRATION_TIMEOUT,
+        type=ConfigType.INT,
+        default=str(DEFAULT_WAIT_MS),
+        field="registration_timeout_ms",
+        minimum=1,
+        maximum=DAY_MS,
+        documentation="How long registered instances are waited for; then one rebalance with those that came.",
+    ),
+    GroupConfigDef(
+        name=RETIRED,
+        type=ConfigType.LIST,
+        default="",
+        documentation="Members that are to go, by instance id or member id: when the last one is gone, one rebalance. "
+        "Subtract one to keep it.",
+    ),
+    GroupConfigDef(
+        name=RETIREMENT_TIMEOUT,
+        type=ConfigType.INT,
+        default=str(DEFAULT_WAIT_MS),
+        field="retirement_timeout_ms",
+        minimum=1,
+        maximum=DAY_MS,
+        documentation="How long retired members are waited for; then they are removed, in one rebalance.",
+    ),
+    GroupConfigDef(
+        name=REBALANCE,
+        type=ConfigType.STRING,
+        default="",
+        documentation="Set to `static` to have a stable group of static members rebalance now, to `force` if it has "
+        "dynamic ones. Never kept.",
+    ),
+)
+
+GROUP_CONFIGS: Mapping[str, GroupConfigDef] = {definition.name: definition for definition in _ALL}
+"""By name, in the order in which people are shown them."""
+
+
+class BadConfig(ValueError):
+    """A value that a setting cannot have; the text names the setting, the value and the limits."""
+
+
+def number(definition: GroupConfigDef, text: str) -> int:
+    """The value of an INT setting. Raises BadConfig."""
+    limits = f"a whole number from {definition.minimum} to {definition.maximum}"
+    digits = text.strip()
+    if not (digits.isascii() and digits.removeprefix("-").isdecimal()):
+        raise BadConfig(f"{definition.name}={text}: should be {limits}")
+    value = int(digits)
+    if not definition.minimum <= value <= definition.maximum:
+        raise BadConfig(f"{definition.name}={text}: should be {limits}")
+    return value
+
+
+def numbers_set(config: GroupConfig) -> dict[str, str]:
+    """The numbers that are set, by name."""
+    fields = ((each.name, each.field) for each in _ALL)
+    values = ((name, getattr(config, field)) for name, field in fields if field is not None)
+    return {name: str(value) for name, value in values if value is not None}
+
+
+def registration_timeout_ms(config: GroupConfig) -> int:
+    """As set, or the default."""
+    return DEFAULT_WAIT_MS if config.registration_timeout_ms is None else config.registration_timeout_ms
+
+
+def retirement_timeout_ms(config: GroupConfig) -> int:
+    """As set, or the default."""
+    return DEFAULT_WAIT_MS if config.retirement_timeout_ms is None else config.retirement_timeout_ms

@@ -1,0 +1,80 @@
+"""Duels: two live processes with one instance id, which take it from each other in turn.
+
+Kafka fences the one that was there first, and if its client understands that it ends; restarted by its supervisor it
+comes back and fences the other (known bug S16). A client that does not understand (S19) comes back at once. In both
+cases it looks like restarts, until the process that lost the instance id is heard from again. So:
+
+    replaced            a claim is noted: this member id lost its instance id
+    heard from again    the process still lives; recorded, with both hosts, whatever error it is answered with
+    replaced again      after that: a duel; recorded, counted, logged
+
+A clean restart says nothing after it was replaced. A rolling deployment that overlaps has the first two, not the third.
+"""
+
+from collections.abc import Mapping
+
+import msgspec
+from kio.schema.errors import ErrorCode
+
+from coordinator.group.commands import Caller, JoinGroup
+from coordinator.group.soft import Claim
+from coordinator.group.turn import Turn
+from events.causes import Cause
+from events.ids import GroupInstanceId, MemberId
+from events.state import Member
+
+CLAIMS_MAX = 1_000
+"""Of a group; the oldest are forgotten."""
+
+
+def is_claimant(claims: Mapping[MemberId, Claim], member_id: MemberId) -> bool:
+    """Whether this member id lost its instance id to another process."""
+    return member_id in claims
+
+
+def note_claim(turn: Turn, replaced: Member, command: JoinGroup) -> None:
+    """The process of `replaced` lost its instance id to the sender of this join."""
+    instance = command.group_instance_id
+    assert instance is not None
+    claims = turn.soft.claims
+    rivals = [claim for claim in claims.values() if claim.group_instance_id == instance and claim.heard_again]
+    if rivals:
+        why = turn.why
+        turn.because(Cause.INSTANCE_DUEL, command.caller, turn.group.instances[instance], instance, command.reason)
+        turn.note_fenced(ErrorCode.fenced_instance_id, replaced)
+        turn.why = why
+    forget_claims(turn, instance)
+    claims[replaced.member_id] = Claim(
+        group_instance_id=instance, client_id=replaced.client_id, client_host=replaced.client_host
+    )
+    while len(claims) > CLAIMS_MAX:
+        del claims[next(iter(claims))]
+
+
+def forget_claims(turn: Turn, group_instance_id: GroupInstanceId | None) -> None:
+    """What was known of this instance id is of no more use."""
+    claims = turn.soft.claims
+    for member_id in [each for each, claim in claims.items() if claim.group_instance_id == group_instance_id]:
+        del claims[member_id]
+
+
+def note_if_fenced(
+    turn: Turn,
+    error: ErrorCode,
+    caller: Caller,
+    member_id: MemberId,
+    group_instance_id: GroupInstanceId | None,
+    *,
+    reason: str | None = None,
+) -> None:
+    """Two processes claim one identity: record it, with both hosts (known bugs S16, S19)."""
+    claim = turn.soft.claims.get(member_id)
+    if claim is not None:
+        turn.soft.claims[member_id] = msgspec.structs.replace(claim, heard_again=True)
+        group_instance_id = claim.group_instance_id
+    elif error is not ErrorCode.fenced_instance_id:
+        return
+    if group_instance_id is not None:
+        turn.because(Cause.INSTANCE_FENCED, caller, member_id, group_instance_id, reason)
+        holder = turn.group.instances.get(group_instance_id)
+        turn.note_fenced(error, None if holder is None else turn.group.members[holder])

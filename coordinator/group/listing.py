@@ -1,0 +1,76 @@
+"""What an administrator is shown of a group: its settings, and everybody who is, or is to be, in it."""
+
+import math
+
+from coordinator.group.configs import LEARNERS, REGISTERED, RETIRED, numbers_set
+from coordinator.group.departures import retiring_members
+from coordinator.group.outcomes import DescribeGroupConfigOutcome, ListedMember, Standing
+from coordinator.group.roles import learners
+from coordinator.group.soft import Arrival, Soft
+from coordinator.group.turn import Moment
+from events.ids import MemberId
+from events.state import Group, Member, Registration
+
+
+def describe_config(group: Group | None, soft: Soft, moment: Moment) -> DescribeGroupConfigOutcome:
+    """Of a group that does not exist there is nothing to tell, and that is no error (as in Kafka)."""
+    if group is None:
+        return DescribeGroupConfigOutcome()
+    lists: dict[str, list[str]] = {
+        LEARNERS: [member.group_instance_id or member.member_id for member in learners(group)],
+        REGISTERED: list(group.registrations),
+        RETIRED: [member.group_instance_id or member.member_id for member in retiring_members(group)],
+    }
+    arrived = {arrival.join.group_instance_id for arrival in soft.arrivals.values()}
+    return DescribeGroupConfigOutcome(
+        values=numbers_set(group.config) | {name: ",".join(names) for name, names in lists.items() if names},
+        members=(
+            *(_member(group, each, soft, moment) for each in group.members.values()),
+            *(_waiting(member_id, each, moment) for member_id, each in soft.arrivals.items()),
+            *(_expected(each) for instance, each in group.registrations.items() if instance not in arrived),
+        ),
+    )
+
+
+def _member(group: Group, member: Member, soft: Soft, moment: Moment) -> ListedMember:
+    deadline_ms = soft.sessions[member.member_id].deadline_ms
+    return ListedMember(
+        group_instance_id=member.group_instance_id,
+        member_id=member.member_id,
+        client_id=member.client_id,
+        client_host=member.client_host,
+        standing=Standing(member.role.value),
+        retiring=member.retiring,
+        is_leader=member.member_id == group.leader_id,
+        session_left_ms=None if deadline_ms == math.inf else max(0, int(deadline_ms) - moment.now_ms),
+        since_ms=member.joined_ms,
+    )
+
+
+def _waiting(member_id: MemberId, arrival: Arrival, moment: Moment) -> ListedMember:
+    caller = arrival.join.caller
+    return ListedMember(
+        group_instance_id=arrival.join.group_instance_id,
+        member_id=member_id,
+        client_id=caller.client_id,
+        client_host=caller.client_host,
+        standing=Standing.WAITING,
+        retiring=False,
+        is_leader=False,
+        session_left_ms=None,
+        since_ms=moment.wall_of(arrival.arrived_ms),
+    )
+
+
+def _expected(registration: Registration) -> ListedMember:
+    return ListedMember(
+        group_instance_id=registration.group_instance_id,
+        member_id=MemberId(""),
+        client_id="",
+        client_host="",
+        standing=Standing.EXPECTED,
+        retiring=False,
+        is_leader=False,
+        session_left_ms=None,
+        since_ms=registration.registered_ms,
+    )

@@ -1,0 +1,81 @@
+"""A new member is made: its record, its session, its parked join. Who becomes one, and when, is decided elsewhere."""
+
+from collections.abc import Iterable
+
+import msgspec
+
+from coordinator.group.commands import Caller, JoinGroup
+from coordinator.group.settings import NEW_MEMBER_JOIN_TIMEOUT_MS
+from coordinator.group.soft import Session
+from coordinator.group.turn import Turn
+from events.causes import Cause
+from events.events import MemberJoined, RegistrationEnded
+from events.ids import GroupInstanceId, MemberId
+from events.state import NO_GENERATION, GroupState, Member, MemberRole
+
+
+def park_join(turn: Turn, member_id: MemberId, caller: Caller) -> None:
+    """Withhold the answer until the join phase ends; an earlier one of the same member is never answered (J13)."""
+    turn.soft.joins[member_id] = caller
+
+
+def add_parked_member(turn: Turn, command: JoinGroup, member_id: MemberId, role: MemberRole) -> None:
+    """J12: flagged new, parked, five minutes to be answered. `turn.why` says from here on that it joined."""
+    cause = Cause.NEW_DYNAMIC_MEMBER if command.group_instance_id is None else Cause.NEW_STATIC_MEMBER
+    turn.because(cause, command.caller, member_id, command.group_instance_id, command.reason)
+    if not turn.group.members:
+        turn.change(protocol_type=command.protocol_type, leader_id=member_id)  # S8, S12
+    turn.soft.sessions[member_id] = Session(
+        timeout_ms=command.session_timeout_ms,
+        deadline_ms=turn.now_ms + NEW_MEMBER_JOIN_TIMEOUT_MS,
+        heard_ms=turn.now_ms,
+        awaits_first_join=True,
+    )
+    turn.record_member(MemberJoined, new_member(turn, command, member_id, role))
+    end_registration_of(turn, command.group_instance_id)
+    park_join(turn, member_id, command.caller)
+    delay = turn.soft.initial_delay
+    if delay is not None:
+        turn.soft.initial_delay = msgspec.structs.replace(delay, member_joined=True)  # JP3
+
+
+def new_member(turn: Turn, command: JoinGroup, member_id: MemberId, role: MemberRole) -> Member:
+    """The member as its first join describes it, without an assignment."""
+    return Member(
+        member_id=member_id,
+        group_instance_id=command.group_instance_id,
+        client_id=command.caller.client_id,
+        client_host=command.caller.client_host,
+        principal=command.caller.principal,
+        session_timeout_ms=command.session_timeout_ms,
+        rebalance_timeout_ms=command.rebalance_timeout_ms,
+        protocols=command.protocols,
+        assignment=b"",
+        assigned_generation_id=NO_GENERATION,
+        joined_ms=turn.moment.wall_ms,
+        role=role,
+    )
+
+
+def end_registration_of(turn: Turn, group_instance_id: GroupInstanceId | None) -> None:
+    """The instance is no longer expected, because of what the turn's `why` says."""
+    registration = None if group_instance_id is None else turn.group.registrations.get(group_instance_id)
+    if registration is not None:
+        turn.record_registration(RegistrationEnded, registration)
+
+
+def supports_protocols(turn: Turn, command: JoinGroup) -> bool:
+    """S9: a type and a protocol at least; in a group with members also the same type and a protocol in common."""
+    if turn.image.state is GroupState.EMPTY:
+        return bool(command.protocol_type) and bool(command.protocols)
+    if command.protocol_type != turn.image.protocol_type:
+        return False
+    offered = {protocol.name for protocol in command.protocols}
+    members = turn.group.members.values()
+    return not offered.isdisjoint(supported_by_all(members)) if members else bool(offered)
+
+
+def supported_by_all(members: Iterable[Member]) -> set[str]:
+    """The names of the protocols that every member offers."""
+    offers = [{protocol.name for protocol in member.protocols} for member in members]
+    return set.intersection(*offers) if offers else set()

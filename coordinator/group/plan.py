@@ -1,0 +1,115 @@
+"""What an administrator asked of a group's membership, checked and ready to be carried out; and carrying it out."""
+
+import msgspec
+
+from coordinator.group.configs import retirement_timeout_ms
+from coordinator.group.departures import retiring_members
+from coordinator.group.members import end_registration_of
+from coordinator.group.planned import admit_unheld, rebalance_if_complete, rebalance_with_all_learners
+from coordinator.group.rebalance import prepare_rebalance
+from coordinator.group.roles import active_members, change_role, knows_roles, learners, promote
+from coordinator.group.turn import Turn
+from events.causes import Cause
+from events.events import InstanceRegistered
+from events.ids import GroupInstanceId
+from events.state import GroupConfig, GroupState, Member, MemberRole, Registration
+
+
+class Plan(msgspec.Struct, frozen=True, kw_only=True):
+    """`config` is wanted as a whole; everything else is what is to be added to, or taken from, what there is."""
+
+    config: GroupConfig
+    registered: tuple[GroupInstanceId, ...] = ()
+    withdrawn: tuple[GroupInstanceId, ...] = ()
+    retired: tuple[Member, ...] = ()
+    kept: tuple[Member, ...] = ()
+    promoted: tuple[Member, ...] = ()
+    rebalance: bool = False
+
+
+def apply_plan(turn: Turn, plan: Plan) -> None:
+    """Carry it out because of what the turn's `why` says. One rebalance at most: a second one finds the first."""
+    before = turn.group.config
+    if plan.config != before:
+        turn.record_config(plan.config)
+        _after_configured(turn, before)
+    _register(turn, plan)
+    _retire(turn, plan)
+    if plan.promoted:
+        _so(turn, Cause.LEARNERS_PROMOTED)
+        promote(turn, plan.promoted)
+        _rebalance(turn)
+    if plan.rebalance:
+        _so(turn, Cause.REBALANCE_REQUESTED)
+        _rebalance(turn)
+
+
+def _so(turn: Turn, cause: Cause) -> None:
+    turn.why = msgspec.structs.replace(turn.why, cause=cause)
+
+
+def _rebalance(turn: Turn) -> None:
+    """A running join phase takes what was changed along."""
+    if turn.image.state in (GroupState.STABLE, GroupState.COMPLETING_REBALANCE):
+        prepare_rebalance(turn)
+
+
+def _after_configured(turn: Turn, before: GroupConfig) -> None:
+    group, soft, config = turn.group, turn.soft, turn.group.config
+    if config.registration_timeout_ms != before.registration_timeout_ms:
+        soft.registration_deadline_ms = None  # armed anew, as are the others, if there is anything to wait for
+    if config.learner_timeout_ms != before.learner_timeout_ms:
+        soft.promotion_deadline_ms = None
+    if soft.retirement_deadline_ms is not None and config.retirement_timeout_ms != before.retirement_timeout_ms:
+        soft.retirement_deadline_ms = turn.now_ms + retirement_timeout_ms(config)
+    if soft.expansion_deadline_ms is not None and config.expansion_delay_ms != before.expansion_delay_ms:
+        soft.expansion_deadline_ms = None
+        if config.expansion_delay_ms:
+            soft.expansion_deadline_ms = turn.now_ms + config.expansion_delay_ms
+        admit_unheld(turn)
+    if learners(group) and config.learner_timeout_ms is None:
+        rebalance_with_all_learners(turn)
+    if config.target_group_size != before.target_group_size and _target_is_missed(turn):
+        _rebalance(turn)
+
+
+def _target_is_missed(turn: Turn) -> bool:
+    """Whether another number of members would be active after a rebalance."""
+    group = turn.group
+    if not knows_roles(group):
+        return False
+    target = group.config.target_group_size
+    active = len(active_members(group))
+    standing_by = any(member.role is MemberRole.STANDBY for member in group.members.values())
+    return standing_by if target is None else active > target or (active < target and standing_by)
+
+
+def _register(turn: Turn, plan: Plan) -> None:
+    if plan.withdrawn:
+        _so(turn, Cause.REGISTRATION_WITHDRAWN)
+        for instance in plan.withdrawn:
+            end_registration_of(turn, instance)
+        admit_unheld(turn)
+    if plan.registered:
+        _so(turn, Cause.INSTANCES_REGISTERED)
+        for instance in plan.registered:
+            registration = Registration(group_instance_id=instance, registered_ms=turn.moment.wall_ms)
+            turn.record_registration(InstanceRegistered, registration)
+        turn.soft.registration_deadline_ms = None  # the time begins anew, for all of them
+    if plan.withdrawn or plan.registered:
+        rebalance_if_complete(turn)
+
+
+def _retire(turn: Turn, plan: Plan) -> None:
+    if plan.retired:
+        _so(turn, Cause.MEMBERS_RETIRED)
+        for member in plan.retired:
+            change_role(turn, turn.group.members[member.member_id], retiring=True)
+        turn.soft.retirement_deadline_ms = turn.now_ms + retirement_timeout_ms(turn.group.config)
+    if plan.kept:
+        _so(turn, Cause.RETIREMENT_WITHDRAWN)
+        for member in plan.kept:
+            change_role(turn, turn.group.members[member.member_id], retiring=False)
+        if not retiring_members(turn.group):
+            # Others may be gone already, and what they had is nobody's until the group rebalances.
+            _rebalance(turn)

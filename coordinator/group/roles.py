@@ -1,0 +1,145 @@
+"""Roles: who is active, who stands by (`target.group.size`), who learns (`members.learner.timeout.ms`).
+
+Held members, learners and standbys, are members like any other: they heartbeat, commit, rejoin and expire. They are
+hidden from the leader's list, and their assignment is a well-formed empty one (one without bytes kills Java
+consumers). So they exist in groups of protocol type consumer alone, and not in those of Kafka Streams, whose
+assignments say more. In other groups everybody is active, whatever is set.
+"""
+
+from collections.abc import Iterable
+from typing import Final
+
+import msgspec
+
+from coordinator.group.commands import JoinGroup
+from coordinator.group.members import end_registration_of, new_member
+from coordinator.group.outcomes import JoinGroupOutcome
+from coordinator.group.soft import Session
+from coordinator.group.turn import Turn
+from events.causes import Cause
+from events.consumer_protocol import CONSUMER_PROTOCOL_TYPE, encode_assignment
+from events.events import MemberJoined, MemberRoleChanged
+from events.ids import MemberId
+from events.state import Group, GroupState, Member, MemberRole
+
+STREAMS_PROTOCOL: Final = "stream"
+EMPTY_ASSIGNMENT: Final = encode_assignment({})
+
+
+def knows_roles(group: Group) -> bool:
+    """Whether members of this group can be held."""
+    names = {protocol.name for member in group.members.values() for protocol in member.protocols}
+    return group.image.protocol_type == CONSUMER_PROTOCOL_TYPE and STREAMS_PROTOCOL not in names
+
+
+def active_members(group: Group) -> list[Member]:
+    """Those who are, or are to be, in the assignment."""
+    return [member for member in group.members.values() if not member.is_held]
+
+
+def learners(group: Group) -> list[Member]:
+    return [member for member in group.members.values() if member.role is MemberRole.LEARNER]
+
+
+def role_of_new_member(turn: Turn, command: JoinGroup) -> MemberRole:
+    """What a new member is there for, as far as it can be known when it joins (see `assign_roles`)."""
+    group, config, state = turn.group, turn.group.config, turn.image.state
+    if not active_members(group) or not knows_roles(group):
+        return MemberRole.ACTIVE
+    offered = {protocol.name for protocol in command.protocols}
+    if state is not GroupState.PREPARING_REBALANCE and turn.image.protocol_name not in offered:
+        return MemberRole.ACTIVE  # the group has to agree on a protocol anew, and that is a rebalance
+    if config.learner_timeout_ms is not None and turn.soft.initial_delay is None:
+        return MemberRole.LEARNER
+    if config.target_group_size is not None and len(active_members(group)) >= config.target_group_size:
+        return MemberRole.STANDBY
+    return MemberRole.ACTIVE
+
+
+def admit_held_member(turn: Turn, command: JoinGroup, member_id: MemberId, role: MemberRole) -> None:
+    """A new member beside the running generation: nobody else hears of it."""
+    cause = Cause.LEARNER_ADMITTED if role is MemberRole.LEARNER else Cause.STANDBY_ADMITTED
+    turn.because(cause, command.caller, member_id, command.group_instance_id, command.reason)
+    turn.soft.sessions[member_id] = Session(
+        timeout_ms=command.session_timeout_ms,
+        deadline_ms=turn.now_ms + command.session_timeout_ms,
+        heard_ms=turn.now_ms,
+    )
+    member = new_member(turn, command, member_id, role)
+    if turn.image.state is GroupState.STABLE:
+        member = with_assignment(turn, member, EMPTY_ASSIGNMENT)
+    turn.record_member(MemberJoined, member)
+    end_registration_of(turn, command.group_instance_id)
+    await_sync(turn, member)
+    turn.reply(command.caller, current_generation(turn.group, member_id))
+
+
+def with_assignment(turn: Turn, member: Member, assignment: bytes, **fields: object) -> Member:
+    """The member with an assignment of the generation that is stable."""
+    generation_id = turn.image.assigned_generation_id
+    return msgspec.structs.replace(member, assignment=assignment, assigned_generation_id=generation_id, **fields)
+
+
+def await_sync(turn: Turn, member: Member) -> None:
+    """The member has to sync within its rebalance timeout; who had to before has as long as it had, or longer."""
+    deadline_ms = turn.now_ms + member.rebalance_timeout_ms
+    soft = turn.soft
+    soft.unsynced.add(member.member_id)
+    soft.sync_deadline_ms = deadline_ms if soft.sync_deadline_ms is None else max(soft.sync_deadline_ms, deadline_ms)
+
+
+def current_generation(group: Group, member_id: MemberId) -> JoinGroupOutcome:
+    """The answer to a follower of the generation that there is."""
+    image = group.image
+    return JoinGroupOutcome(
+        member_id=member_id,
+        generation_id=image.generation_id,
+        protocol_type=image.protocol_type,
+        protocol_name=image.protocol_name,
+        leader_id=image.leader_id or MemberId(""),
+    )
+
+
+def assign_roles(turn: Turn) -> None:
+    """The join phase is over: settle who is active in the next generation.
+
+    Who was active stays so, the oldest first, up to `target.group.size`; then standbys in the order in which they
+    joined. Learners stay learners until they are promoted. At least one of those who joined is active, to lead.
+    """
+    why = turn.why
+    turn.and_so(Cause.ROLES_ASSIGNED)
+    for member, role in _roles(turn):
+        if member.role is not role:
+            change_role(turn, member, role=role)
+    turn.why = why
+
+
+def _roles(turn: Turn) -> Iterable[tuple[Member, MemberRole]]:
+    group, joins = turn.group, turn.soft.joins
+    members = sorted(group.members.values(), key=lambda m: (m.is_held, m.joined_ms, m.member_id))
+    if not knows_roles(group):
+        return [(member, MemberRole.ACTIVE) for member in members]
+    learning = [m for m in members if m.role is MemberRole.LEARNER and group.config.learner_timeout_ms is not None]
+    others = [member for member in members if member not in learning]
+    target = len(others) if group.config.target_group_size is None else group.config.target_group_size
+    active, standing_by = others[:target], others[target:]
+    if not any(member.member_id in joins for member in active):
+        leader = next(member for member in (*standing_by, *learning) if member.member_id in joins)
+        standing_by, learning = ([m for m in each if m is not leader] for each in (standing_by, learning))
+        active = [*active, leader]
+    return [
+        *((member, MemberRole.ACTIVE) for member in active),
+        *((member, MemberRole.STANDBY) for member in standing_by),
+        *((member, MemberRole.LEARNER) for member in learning),
+    ]
+
+
+def change_role(turn: Turn, member: Member, **fields: object) -> None:
+    """Give a member another role, or have it retire, or stay (`Member.retiring`)."""
+    turn.record_member(MemberRoleChanged, msgspec.structs.replace(member, **fields))
+
+
+def promote(turn: Turn, promoted: Iterable[Member]) -> None:
+    """Learners become active in the next generation."""
+    for member in promoted:
+        change_role(turn, member, role=MemberRole.ACTIVE)

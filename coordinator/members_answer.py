@@ -1,0 +1,92 @@
+"""One question of `muster members`: asked, and answered on the terminal.
+
+Exit codes: 0 done; 1 refused, each member's reason on a line of its own; 2 wrong use, or no such coordinator. What is
+done goes to stdout, what is not to stderr; with JSON stdout has both.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from enum import StrEnum, unique
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
+
+import typer
+from rich.console import Console
+
+from coordinator.members_view import print_json, printable, results_json
+
+if TYPE_CHECKING:
+    from coordinator.admin import GroupAdmin, MemberResult
+
+T = TypeVar("T")
+
+REFUSED = 1
+UNUSABLE = 2
+
+
+@unique
+class Format(StrEnum):
+    TABLE = "table"
+    JSON = "json"
+
+
+def ask(bootstrap: str, question: Callable[["GroupAdmin"], Awaitable[T]]) -> T:
+    """What the coordinator answers; what it refuses as a whole, and whatever is wrong on the way, is one line.
+
+    The client is imported here, so that other commands start as fast as without it.
+    """
+    from coordinator.admin import GroupAdmin  # noqa: PLC0415
+    from coordinator.admin_link import AdminError, NoCoordinator, Refused  # noqa: PLC0415
+
+    async def ask() -> T:
+        async with GroupAdmin(bootstrap) as admin:
+            return await question(admin)
+
+    try:
+        return asyncio.run(ask())
+    except Refused as error:
+        fail(str(error), REFUSED)
+    except NoCoordinator as error:
+        fail(f"{error} (--bootstrap, or MUSTER_BOOTSTRAP)", UNUSABLE)
+    except AdminError as error:
+        fail(str(error), UNUSABLE)
+
+
+# ---- answering ----------------------------------------------------------------------------------
+
+
+def show(content: Mapping[str, Any], form: Format, print_table: Callable[[Console], None]) -> None:
+    console = Console(highlight=False)
+    if form is Format.JSON:
+        print_json(content, console)
+    else:
+        print_table(console)
+
+
+def show_done(group: str, lines: Sequence[str], form: Format) -> None:
+    """What is so from now on, a line each."""
+    show({"group_id": group, "done": True}, form, lambda _: typer.echo("\n".join(f"{group}: {line}" for line in lines)))
+
+
+def show_results(group: str, results: Sequence["MemberResult"], done: str, form: Format) -> None:
+    """What is `done` on stdout, what is not on stderr, with its reason; a line for each member."""
+
+    def lines(_console: Console) -> None:
+        for each in results:
+            if each.done:
+                typer.echo(f"{each.member}: {done}")
+
+    show(results_json(group, results), form, lines)
+    for each in results:
+        if each.reason is not None:
+            _complain(f"{each.member}: {each.reason}")
+    if not all(each.done for each in results):
+        raise typer.Exit(REFUSED)
+
+
+def fail(message: str, code: int) -> NoReturn:
+    _complain(message)
+    raise typer.Exit(code)
+
+
+def _complain(message: str) -> None:
+    typer.echo(f"muster members: {printable(message)}", err=True)

@@ -1,0 +1,99 @@
+"""What `muster members` shows: tables for eyes, JSON for programs.
+
+What belongs here: how values look. What it must not know: how they were had. In JSON the fields are those of the
+structs, times in ms, errors by Kafka's names.
+"""
+
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+from rich import box
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from coordinator.group.outcomes import ListedMember, Standing
+
+if TYPE_CHECKING:
+    from coordinator.admin import GroupSetting, MemberResult
+
+WIDE = 120
+"""From so many columns on there is room for sentences in a cell."""
+
+_STYLES = {Standing.ACTIVE: "green", Standing.EXPECTED: "yellow", Standing.WAITING: "yellow", Standing.CALLED: "cyan"}
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+def printable(text: str) -> str:
+    """Safe for a terminal: what clients sent may hold escape sequences."""
+    return "".join(each if each.isprintable() else each.encode("unicode_escape").decode() for each in text)
+
+
+def print_json(content: Mapping[str, Any], console: Console) -> None:
+    """One indented document."""
+    console.file.write(msgspec.json.format(msgspec.json.encode(content), indent=2).decode() + "\n")
+
+
+def results_json(group_id: str, results: Sequence["MemberResult"]) -> Mapping[str, Any]:
+    """`done`: everything that was asked for."""
+    return {
+        "group_id": group_id,
+        "done": all(each.done for each in results),
+        "members": [
+            {
+                "member": each.member,
+                "done": each.done,
+                "error": each.error.name.upper(),
+                "message": each.message,
+            }
+            for each in results
+        ],
+    }
+
+
+def print_members(group_id: str, members: Sequence[ListedMember], console: Console) -> None:
+    """A line for each member, and each instance that is expected; the leader and who retires are marked."""
+    if not members:
+        console.print(_cell(f"Group {group_id} has no members, and none is expected."))
+        return
+    table = _table("Instance", "Member id", "Client", "Host", "Standing", "Session left", "Since (UTC)")
+    for each in members:
+        standing = ", ".join(
+            [each.standing.value, *["leader"] * each.is_leader, *["retiring"] * each.retiring],
+        )
+        table.add_row(
+            _cell(each.group_instance_id, "bold"),
+            _cell(each.member_id),
+            _cell(each.client_id),
+            _cell(each.client_host.removeprefix("/")),
+            _cell(standing, _STYLES.get(each.standing, "")),
+            _cell(None if each.session_left_ms is None else f"{each.session_left_ms / 1000:.1f} s"),
+            _cell(f"{_EPOCH + timedelta(milliseconds=each.since_ms):%Y-%m-%d %H:%M:%S}"),
+        )
+    console.print(table)
+
+
+def print_settings(settings: Sequence["GroupSetting"], console: Console) -> None:
+    """A line for each setting, what is set for this group in bold; what it does, where there is room."""
+    wide = console.width >= WIDE
+    table = _table("Setting", "Value", "Source", *["What it does"] * wide)
+    for each in settings:
+        style = "bold" if each.is_set else ""
+        does = [_cell(each.documentation, "dim")] * wide
+        source = "this group" if each.is_set else "default"
+        table.add_row(_cell(each.name, style), _cell(each.value, style), _cell(source, style), *does)
+    console.print(table)
+
+
+def _table(*columns: str) -> Table:
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, header_style="bold", show_edge=False)
+    for column in columns:
+        table.add_column(column, overflow="fold")
+    return table
+
+
+def _cell(content: str | None, style: str = "") -> Text:
+    """Never markup, never a control character; a dash for nothing."""
+    return Text(printable(content) if content else "-", style=style)

@@ -1,0 +1,130 @@
+"""DescribeConfigs (key 32), v1 to v4; Kafka 4.0 took v0 away.
+
+v1 can tell synonyms, and where a value comes from (KIP-226). v3 tells types, and can tell documentation (KIP-569). v4
+is flexible.
+
+A group has the settings of the table, each with what is set or the default, whether the group exists or not, as in
+Kafka. `members` is read only, and told to those alone who ask for it by name: a JSON array with an object for each
+member and each instance that is expected. A declared topic and this node have no settings that could be told; that
+they are asked about is no mistake, since Kafka's tools ask along with what they describe.
+"""
+
+import msgspec
+from kio.schema.errors import ErrorCode
+
+from coordinator.cluster import Cluster, is_topic_name
+from coordinator.group.commands import DescribeGroupConfig
+from coordinator.group.configs import GROUP_CONFIGS, MEMBERS, ConfigType, GroupConfigDef
+from coordinator.group.outcomes import DescribeGroupConfigOutcome, Outcome
+from coordinator.service import ReplyTo, Service
+from coordinator.wire.api import Answer, Api, Body, Fields, RequestContext
+from coordinator.wire.gather import Gather
+from coordinator.wire.resources import ResourceType, named
+
+DEFAULT_CONFIG, DYNAMIC_GROUP_CONFIG = 5, 8
+"""Where a value comes from, as Kafka numbers it."""
+
+_MEMBERS_DOCUMENTATION = "The group's members, and the instances that are expected, as JSON."
+
+
+class Wishes(msgspec.Struct, frozen=True, kw_only=True):
+    """What is to be told of each setting."""
+
+    synonyms: bool
+    documentation: bool
+
+
+def handle(body: Body, context: RequestContext, service: Service, answer: Answer) -> None:
+    gathered = Gather[Fields](len(body.resources), lambda results: answer({"results": results}))
+    wishes = Wishes(synonyms=body.include_synonyms, documentation=getattr(body, "include_documentation", False))
+
+    def reply_to(place: int, resource: Body) -> ReplyTo:
+        def reply(outcome: Outcome) -> None:
+            assert isinstance(outcome, DescribeGroupConfigOutcome)
+            entries = () if outcome.error else _entries(outcome, resource.configuration_keys, wishes)
+            gathered.put(place, encode(resource, outcome.error, entries=entries))
+
+        return reply
+
+    for place, resource in enumerate(body.resources):
+        if resource.resource_type == ResourceType.GROUP and resource.resource_name:
+            command = DescribeGroupConfig(caller=context.caller(service), group_id=resource.resource_name)
+            service.groups.submit(command, reply_to(place, resource))
+        else:
+            gathered.put(place, encode(resource, *_without_group(resource, service.cluster)))
+
+
+def _without_group(resource: Body, cluster: Cluster) -> tuple[ErrorCode, str | None]:
+    """What there is to say of a resource that is no group; Kafka's errors."""
+    name = resource.resource_name
+    match resource.resource_type:
+        case ResourceType.GROUP:
+            return ErrorCode.invalid_request, "Group name must not be empty"
+        case ResourceType.TOPIC if name in cluster.topics:
+            return ErrorCode.none, None
+        case ResourceType.TOPIC if is_topic_name(name):
+            return ErrorCode.unknown_topic_or_partition, None
+        case ResourceType.TOPIC:
+            return ErrorCode.invalid_topic_exception, f"{name!r} is no name of a topic"
+        case ResourceType.BROKER if name in {"", str(cluster.node_id)}:
+            return ErrorCode.none, None
+        case ResourceType.BROKER:
+            expected = f"expected {cluster.node_id} or empty string, but received {name}"
+            return ErrorCode.invalid_request, f"Unexpected broker id, {expected}"
+        case _:
+            return ErrorCode.invalid_request, f"The settings of {named(resource)} cannot be told here."
+
+
+def _entries(outcome: DescribeGroupConfigOutcome, keys: tuple[str, ...] | None, wishes: Wishes) -> tuple[Fields, ...]:
+    """All settings for no keys, as in Kafka; a key that nobody knows is passed over."""
+    names = GROUP_CONFIGS if not keys else [name for name in GROUP_CONFIGS if name in keys]
+    entries = [_entry(GROUP_CONFIGS[name], outcome.values.get(name), wishes) for name in names]
+    if keys and MEMBERS in keys:
+        entries.append(_members_entry(outcome, wishes))
+    return tuple(entries)
+
+
+def _entry(definition: GroupConfigDef, value: str | None, wishes: Wishes) -> Fields:
+    # A number that is off has no value, a list has no elements.
+    default = None if definition.type is ConfigType.INT and not definition.default else definition.default
+    told = [(DEFAULT_CONFIG, default)] if default is not None or value is None else []
+    if value is not None:
+        told.insert(0, (DYNAMIC_GROUP_CONFIG, value))
+    source, effective = told[0]
+    synonyms = [{"name": definition.name, "value": each, "source": where} for where, each in told]
+    return {
+        "name": definition.name,
+        "value": effective,
+        "read_only": False,
+        "config_source": source,
+        "is_sensitive": False,
+        "synonyms": synonyms if wishes.synonyms else (),
+        "config_type": definition.type,
+        "documentation": definition.documentation if wishes.documentation else None,
+    }
+
+
+def _members_entry(outcome: DescribeGroupConfigOutcome, wishes: Wishes) -> Fields:
+    return {
+        "name": MEMBERS,
+        "value": msgspec.json.encode(outcome.members).decode(),
+        "read_only": True,
+        "config_source": DYNAMIC_GROUP_CONFIG,
+        "is_sensitive": False,
+        "synonyms": (),
+        "config_type": ConfigType.STRING,
+        "documentation": _MEMBERS_DOCUMENTATION if wishes.documentation else None,
+    }
+
+
+def encode(resource: Body, error: ErrorCode, message: str | None = None, entries: tuple[Fields, ...] = ()) -> Fields:
+    return {
+        "error_code": error,
+        "error_message": message,
+        "resource_type": resource.resource_type,
+        "resource_name": resource.resource_name,
+        "configs": entries,
+    }
+
+
+API = Api(key=32, name="DescribeConfigs", versions=range(1, 5), handle=handle)

@@ -1,0 +1,87 @@
+"""IncrementalAlterConfigs (key 44). v1 is flexible (KIP-339).
+
+Each resource is answered for itself, all of its changes or none. What a request can be told without asking a group is
+refused here, in Kafka's words: a resource named twice, a value that is missing, an operation nobody knows. The rest is
+decided by the rules. The settings of all other resources are given at the start, so they cannot be altered.
+"""
+
+from collections import Counter
+
+from kio.schema.errors import ErrorCode
+
+from coordinator.group.commands import AlterGroupConfig, Caller, ConfigChange, ConfigOperation
+from coordinator.group.outcomes import AlterGroupConfigOutcome, Outcome
+from coordinator.service import ReplyTo, Service
+from coordinator.wire.api import Answer, Api, Body, Fields, RequestContext
+from coordinator.wire.gather import Gather
+from coordinator.wire.resources import ResourceType, named
+
+_OPERATIONS = frozenset(each.value for each in ConfigOperation)
+
+
+def handle(body: Body, context: RequestContext, service: Service, answer: Answer) -> None:
+    gathered = Gather[Fields](len(body.resources), lambda responses: answer({"responses": responses}))
+    times = Counter((resource.resource_type, resource.resource_name) for resource in body.resources)
+
+    def reply_to(place: int, resource: Body) -> ReplyTo:
+        def reply(outcome: Outcome) -> None:
+            assert isinstance(outcome, AlterGroupConfigOutcome)
+            gathered.put(place, encode(resource, outcome.error, outcome.message))
+
+        return reply
+
+    for place, resource in enumerate(body.resources):
+        refused = refusal(resource)
+        if times[resource.resource_type, resource.resource_name] > 1:
+            refused = "Each resource must appear at most once."
+        if refused is not None:
+            gathered.put(place, encode(resource, ErrorCode.invalid_request, refused))
+        else:
+            command = decode(resource, context.caller(service), validate_only=body.validate_only)
+            service.groups.submit(command, reply_to(place, resource))
+
+
+def refusal(resource: Body) -> str | None:
+    """Why no group is asked about this resource; None when one is."""
+    if resource.resource_type != ResourceType.GROUP:
+        return f"The settings of {named(resource)} cannot be altered here, only those of groups can."
+    if not resource.resource_name:
+        return "Default group resources are not allowed."
+    for change in resource.configs:
+        if change.config_operation not in _OPERATIONS:
+            return f"Unknown operations type {change.config_operation}"
+    nulls = [each.name for each in resource.configs if each.value is None and not _deletes(each)]
+    return f"Null value not supported for : {', '.join(nulls)}" if nulls else None
+
+
+def _deletes(change: Body) -> bool:
+    return bool(change.config_operation == ConfigOperation.DELETE)
+
+
+def decode(resource: Body, caller: Caller, *, validate_only: bool) -> AlterGroupConfig:
+    """The command. What a client sends as the value of a setting that it deletes (Java an empty one) says nothing."""
+    return AlterGroupConfig(
+        caller=caller,
+        group_id=resource.resource_name,
+        changes=tuple(
+            ConfigChange(
+                name=each.name,
+                operation=ConfigOperation(each.config_operation),
+                value=None if _deletes(each) else each.value,
+            )
+            for each in resource.configs
+        ),
+        validate_only=validate_only,
+    )
+
+
+def encode(resource: Body, error: ErrorCode, message: str | None) -> Fields:
+    return {
+        "error_code": error,
+        "error_message": message,
+        "resource_type": resource.resource_type,
+        "resource_name": resource.resource_name,
+    }
+
+
+API = Api(key=44, name="IncrementalAlterConfigs", versions=range(2), handle=handle)

@@ -1,0 +1,189 @@
+"""What is promised to those who ask: that each answer is true, and that nobody is blamed too early.
+
+Shared by the harness, where Hypothesis searches at random, and by `tests/model`, where everything is tried. All of
+it looks at values before and after one command; what holds of a state by itself stands in `invariants.py`.
+"""
+
+from collections.abc import Iterable
+
+from kio.schema.errors import ErrorCode
+
+from coordinator.group.commands import AnyCommand, AnyRequest, EndJoinPhase, ExpireSession, Heartbeat, JoinGroup
+from coordinator.group.outcomes import (
+    HeartbeatOutcome,
+    JoinGroupOutcome,
+    LeaveGroupOutcome,
+    Outcome,
+    SyncGroupOutcome,
+)
+from coordinator.group.soft import Soft
+from events.causes import Cause
+from events.events import AnyEvent, MemberRemoved
+from events.ids import UNKNOWN_MEMBER_ID, MemberId
+from events.state import Group, GroupState
+
+STATIC_MEMBERS_GO_BY = frozenset(
+    {
+        Cause.SESSION_EXPIRED,
+        Cause.FIRST_JOIN_TIMED_OUT,
+        Cause.SYNC_TIMED_OUT,
+        Cause.MEMBER_LEFT,
+        Cause.MEMBER_REMOVED_BY_ADMIN,
+        Cause.GROUP_FULL,
+        Cause.RETIREMENT_TIMED_OUT,
+    }
+)
+"""ST28: whatever else ends, a static member stays."""
+
+
+def is_success(outcome: Outcome) -> bool:
+    """Whether the asker is taken for a member, or was, when it left."""
+    match outcome:
+        case JoinGroupOutcome(error=error) | SyncGroupOutcome(error=error):
+            return error is ErrorCode.none
+        case HeartbeatOutcome(error=error):
+            return error in (ErrorCode.none, ErrorCode.rebalance_in_progress)
+        case LeaveGroupOutcome(members=members):
+            return any(left.error is ErrorCode.none for left in members)
+        case _:
+            return False
+
+
+def check_answer(command: AnyRequest, outcome: Outcome, group: Group | None, soft: Soft) -> None:
+    """Nothing is answered that is not in the log; `group` is what the log makes of it, with this answer's events."""
+    match outcome:
+        case JoinGroupOutcome(error=ErrorCode.member_id_required):
+            assert outcome.member_id in soft.pending, "an id was handed out that is not expected back"
+        case JoinGroupOutcome(error=ErrorCode.none):
+            assert isinstance(command, JoinGroup)
+            _check_joined(command, outcome, _existing(group))
+        case SyncGroupOutcome(error=ErrorCode.none):
+            live = _existing(group)
+            member = live.members.get(command.member_id)  # type: ignore[union-attr]
+            assert member is not None, "an assignment for one who is no member"
+            assert live.state is GroupState.STABLE, "an assignment before the group is stable"
+            assert outcome.assignment == live.assignment_of(member), "another assignment than the stored one"
+            assert outcome.protocol_name == live.image.protocol_name
+        case HeartbeatOutcome() if is_success(outcome):
+            assert isinstance(command, Heartbeat)
+            live = _existing(group)
+            assert command.member_id in live.members, "a heartbeat accepted of one who is no member"
+            assert command.generation_id == live.generation_id, "a heartbeat accepted of another generation"
+            preparing = live.state is GroupState.PREPARING_REBALANCE
+            assert preparing or outcome.error is ErrorCode.none, "sent back without a rebalance"
+        case LeaveGroupOutcome():
+            _check_left(outcome, _existing(group) if group is not None else None, soft)
+        case _:
+            pass
+
+
+def _existing(group: Group | None) -> Group:
+    assert group is not None, "success in a group that is not there"
+    return group
+
+
+def _check_joined(command: JoinGroup, outcome: JoinGroupOutcome, group: Group) -> None:
+    member = group.members.get(outcome.member_id)
+    assert member is not None, "a join accepted of one who is no member"
+    assert member.group_instance_id == command.group_instance_id or command.group_instance_id is None
+    assert outcome.generation_id == group.generation_id, "a generation that is not the group's"
+    assert outcome.protocol_name == group.image.protocol_name
+    assert group.state in (GroupState.COMPLETING_REBALANCE, GroupState.STABLE), "a join answered in the join phase"
+    if outcome.leader_id == outcome.member_id:
+        assert group.leader_id == outcome.member_id, "told that it leads, and does not"
+        listed = {joined.member_id for joined in outcome.members}
+        expected = {m.member_id for m in group.members.values() if not m.is_held}
+        assert listed == expected, "the leader's list is not the members"
+        assert not outcome.skip_assignment or group.state is GroupState.STABLE
+    else:
+        assert not outcome.members, "a follower was told who the members are"
+        is_old_leader = not command.supports_skip_assignment and outcome.leader_id not in group.members
+        assert outcome.leader_id == group.leader_id or is_old_leader, "told of another leader"
+
+
+def _check_left(outcome: LeaveGroupOutcome, group: Group | None, soft: Soft) -> None:
+    for left in outcome.members:
+        if left.error is not ErrorCode.none:
+            continue
+        members = group.members if group is not None else {}
+        assert left.member_id not in members, "who left is a member still"
+        assert left.member_id not in soft.pending, "who left is expected still"
+        if left.member_id == UNKNOWN_MEMBER_ID and group is not None:
+            assert left.group_instance_id not in group.instances, "an instance that was removed is there still"
+
+
+def check_one_leader(outcomes: Iterable[Outcome]) -> None:
+    """Of the joins that one command answers at most one is the leader's, and all tell the same story."""
+    joins = [o for o in outcomes if isinstance(o, JoinGroupOutcome) and o.error is ErrorCode.none]
+    if len(joins) > 1:
+        assert len({(o.generation_id, o.leader_id, o.protocol_type, o.protocol_name) for o in joins}) == 1
+        assert len({o.member_id for o in joins}) == len(joins), "two answers for one member"
+        assert sum(o.leader_id == o.member_id for o in joins) == 1, "no leader among those who joined, or several"
+
+
+def check_heard(command: AnyRequest, outcome: Outcome, soft: Soft) -> None:
+    """Whose heartbeat is accepted has its full time from then, or more; `soft`: after its session was touched."""
+    if isinstance(command, Heartbeat) and is_success(outcome):
+        session = soft.sessions[command.member_id]
+        full_ms = command.caller.arrived_ms + session.timeout_ms
+        assert session.deadline_ms >= full_ms, f"{command.member_id} was heard from, and its session is not full"
+
+
+def check_sessions(command: AnyCommand, before: Soft, after: Soft, now_ms: int) -> None:
+    """Nobody who was heard from expires early: a deadline is not moved to less than a full session from now."""
+    for member_id, session in after.sessions.items():
+        old = before.sessions.get(member_id)
+        if old is None:
+            assert session.deadline_ms >= now_ms + min(session.timeout_ms, _replaced_timeout(before, after))
+        elif session is not old:
+            full_ms = now_ms + min(session.timeout_ms, old.timeout_ms)
+            assert session.deadline_ms >= min(old.deadline_ms, full_ms), f"the session of {member_id} was cut short"
+    if isinstance(command, ExpireSession) and command.member_id not in after.sessions:
+        expired = before.sessions.get(command.member_id)
+        assert expired is None or expired.deadline_ms <= now_ms, f"{command.member_id} expired in time"
+
+
+def _replaced_timeout(before: Soft, after: Soft) -> float:
+    """A new process begins with the session of the one it replaces (ST8)."""
+    gone = before.sessions.keys() - after.sessions.keys()
+    return min((before.sessions[member_id].timeout_ms for member_id in gone), default=float("inf"))
+
+
+def check_join_phase(command: AnyCommand, before: Group, was: Soft, after: Group, soft: Soft) -> None:
+    """JP6: nobody who comes puts off the end of a join phase that goes on."""
+    same = before.state is after.state is GroupState.PREPARING_REBALANCE and before.generation_id == after.generation_id
+    if same and not isinstance(command, EndJoinPhase):
+        assert soft.join_deadline_ms == was.join_deadline_ms, "the end of the join phase was put off"
+
+
+def check_leader_stays(before: Group, after: Group) -> None:
+    """Within a generation that has begun, leadership goes from a process to its successor alone."""
+    begun = (GroupState.COMPLETING_REBALANCE, GroupState.STABLE)
+    if before.state in begun and after.state in begun and before.generation_id == after.generation_id:
+        assert entity(before, before.leader_id) == entity(after, after.leader_id), "the leader changed in a generation"
+
+
+def entity(group: Group, member_id: MemberId | None) -> str | None:
+    """Who a member is through its restarts: its instance id, or the member id of a dynamic one."""
+    member = group.members.get(member_id) if member_id is not None else None
+    return (member.group_instance_id or member.member_id) if member is not None else None
+
+
+def check_removals(events: Iterable[AnyEvent]) -> None:
+    """ST28: static members go by few ways, and never because they missed a join phase."""
+    for event in events:
+        if isinstance(event, MemberRemoved) and event.member.group_instance_id is not None:
+            assert event.why.cause in STATIC_MEMBERS_GO_BY, f"a static member went by {event.why.cause}"
+
+
+def check_restart(command: AnyCommand, before: Group, after: Group) -> None:
+    """KIP-345: a process that comes back to a stable group with what it had before disturbs nobody."""
+    if not isinstance(command, JoinGroup) or before.state is not GroupState.STABLE:
+        return
+    instance = command.group_instance_id
+    if command.member_id != UNKNOWN_MEMBER_ID or instance is None or instance not in before.instances:
+        return
+    if command.protocols != before.members[before.instances[instance]].protocols:
+        return
+    assert after.state is GroupState.STABLE, "the restart of a static member was not absorbed"
+    assert after.generation_id == before.generation_id

@@ -1,0 +1,97 @@
+"""Duels: two live processes with one instance id are recorded, with both hosts, also when they cannot be fenced."""
+
+from typing import Any
+
+from events.causes import Cause
+from events.events import MemberFenced
+from tests.coordinator.group.client import Client
+from tests.coordinator.group.harness import Harness
+
+
+def fences(h: Harness, cause: Cause) -> list[tuple[str | None, str | None]]:
+    """Host of who was refused or came anew, and of who had, or has, the instance id."""
+    found = [event for event in h.events if isinstance(event, MemberFenced) and event.why.cause is cause]
+    return [(event.why.client_host, event.current_client_host) for event in found]
+
+
+def duellists(h: Harness) -> tuple[Client, Client]:
+    """Two processes of one instance; the second has just taken the id from the first."""
+    first = h.static("a", host="/10.0.0.1")
+    h.stable_group(first, h.static("b"))
+    second = first.restarted(host="/10.0.0.2")
+    second.join()
+    return first, second
+
+
+def test_a_clean_restart_is_no_duel() -> None:
+    """The old process is not heard from again."""
+    h = Harness()
+    _, second = duellists(h)
+    second.restarted(host="/10.0.0.3").join()
+    assert fences(h, Cause.INSTANCE_FENCED) == []
+    assert fences(h, Cause.INSTANCE_DUEL) == []
+
+
+def test_an_overlap_is_a_fence_and_no_duel() -> None:
+    """A rolling deployment that starts the new process before the old one has ended."""
+    h = Harness()
+    first, second = duellists(h)
+    first.heartbeat()
+    assert fences(h, Cause.INSTANCE_FENCED) == [("/10.0.0.1", "/10.0.0.2")]
+    second.heartbeat()
+    assert fences(h, Cause.INSTANCE_DUEL) == []
+
+
+def test_a_fenced_process_that_comes_back_is_a_duel() -> None:
+    """Known bug S16: a supervisor restarts what was fenced, for ever."""
+    h = Harness()
+    first, _ = duellists(h)
+    first.heartbeat()
+    first.restarted().join()
+    assert fences(h, Cause.INSTANCE_DUEL) == [("/10.0.0.1", "/10.0.0.2")]
+
+
+def test_clients_that_cannot_be_fenced_are_found_out() -> None:
+    """Known bug S19: heartbeats without an instance id are answered 25, and the client begins anew."""
+    unfenceable: dict[str, Any] = {"group_instance_id": None}
+    h = Harness()
+    first, second = duellists(h)
+    for _ in range(2):
+        first.heartbeat(**unfenceable)
+        first.member_id = first.restarted().member_id
+        first.join()
+        second.heartbeat(**unfenceable)
+        second.member_id = second.restarted().member_id
+        second.join()
+    hosts = ("/10.0.0.1", "/10.0.0.2")
+    assert fences(h, Cause.INSTANCE_DUEL) == [hosts, hosts[::-1], hosts, hosts[::-1]]
+
+
+def test_any_request_of_the_old_process_is_a_sign_of_life() -> None:
+    """Commit, sync, join and leave under the member id that lost its instance id."""
+    signs = (
+        lambda client: client.commit(group_instance_id=None),
+        lambda client: client.sync(group_instance_id=None),
+        lambda client: client.join(),
+        lambda client: client.leave(),
+    )
+    for sign in signs:
+        h = Harness()
+        first, _ = duellists(h)
+        sign(first)
+        assert len(fences(h, Cause.INSTANCE_FENCED)) == 1
+        first.restarted().join()
+        assert len(fences(h, Cause.INSTANCE_DUEL)) == 1
+
+
+def test_duels_are_recorded_at_a_limited_rate() -> None:
+    """A loop of restarts does not fill the log; what was not written is counted."""
+    h = Harness()
+    first, second = duellists(h)
+    for _ in range(20):
+        first.heartbeat()
+        first.restarted().join()
+        second.heartbeat()
+        second = second.restarted()
+        second.join()
+    assert len([event for event in h.events if isinstance(event, MemberFenced)]) == 10

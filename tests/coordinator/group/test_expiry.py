@@ -1,0 +1,262 @@
+"""What expires, and from when on it ages (section EX, and the quirk QK6)."""
+
+from collections.abc import Callable
+
+import msgspec
+import pytest
+from kio.schema.errors import ErrorCode
+
+from coordinator.group.commands import ExpireOffsets
+from coordinator.group.decide import Decision, failed
+from coordinator.group.expiry import outlives_its_offsets
+from coordinator.group.offsets import OffsetsChange
+from coordinator.group.soft import Soft
+from events.causes import Cause
+from events.events import GroupCreated, GroupDeleted
+from events.ids import GroupInstanceId
+from events.state import Group, GroupConfig, GroupState, Registration, new_group
+from tests.coordinator.group.client import Client, protocols, subscription
+from tests.coordinator.group.harness import Harness, story
+
+MINUTE_MS = 60_000
+RETENTION_MS = 5 * MINUTE_MS
+PATIENT = {"session_timeout_ms": 1_800_000}
+
+
+class At(msgspec.Struct, frozen=True):
+    """When an offset was committed, and when it was to expire."""
+
+    commit_ms: int
+    expire_ms: int | None = None
+
+
+def harness() -> Harness:
+    return Harness(offsets_retention_minutes=RETENTION_MS // MINUTE_MS)
+
+
+def sweep(h: Harness, offsets: dict[tuple[str, int], At] | None = None) -> Decision:
+    """The sweep comes to the group, which has these offsets."""
+    return h.send(ExpireOffsets(group_id=h.group_id, offsets=offsets or {}))
+
+
+def deleted(h: Harness, *partitions: tuple[str, int]) -> OffsetsChange:
+    return OffsetsChange(group_id=h.group_id, deleted=partitions)
+
+
+def simple_group() -> Harness:
+    """A group that a commit has made: it never had a member."""
+    h = harness()
+    h.dynamic("simple").commit()
+    return h
+
+
+def empty_group() -> Harness:
+    """A group whose last member has just left."""
+    h = harness()
+    (a,) = h.stable_group(h.static("a"))
+    a.leave()
+    assert h.state is GroupState.EMPTY
+    return h
+
+
+# ---- what offsets age from -----------------------------------------------------------------------
+
+
+def test_offsets_of_an_empty_group_age_from_the_moment_it_became_empty() -> None:
+    """EX2: all of them, however old or young the commits are."""
+    h = harness()
+    (a,) = h.stable_group(h.static("a", **PATIENT))
+    offsets = {("orders", 0): At(h.wall_ms)}
+    h.sleep(2 * RETENTION_MS)
+    a.heartbeat()
+    a.leave()
+    h.sleep(RETENTION_MS - 1)
+    offsets["orders", 1] = At(h.wall_ms)
+    assert sweep(h, offsets).offsets is None
+    h.sleep(1)
+    decision = sweep(h, offsets)
+    assert decision.offsets == OffsetsChange(group_id=h.group_id, all_deleted=True)
+    assert decision.offsets_expired == 2
+
+
+def test_offsets_of_topics_that_nobody_subscribes_age_from_their_commit() -> None:
+    """EX3: in a Stable group of consumers; those of subscribed topics never expire."""
+    h = harness()
+    (a,) = h.stable_group(h.static("a", protocols=protocols(metadata=subscription("orders")), **PATIENT))
+    offsets = {("orders", 0): At(h.wall_ms), ("old", 0): At(h.wall_ms), ("old", 1): At(h.wall_ms + 1)}
+    h.sleep(RETENTION_MS - 1)
+    assert sweep(h, offsets).offsets is None
+    h.sleep(1)
+    decision = sweep(h, offsets)
+    assert decision.offsets == deleted(h, ("old", 0))
+    assert decision.offsets_expired == 1
+    assert decision.events == ()
+    assert a.heartbeat().error is ErrorCode.none
+
+
+def test_a_stable_group_goes_on_without_any_offset() -> None:
+    """EX3, EX8: the last of its offsets may expire; it has members."""
+    h = harness()
+    (a,) = h.stable_group(h.static("a", **PATIENT))
+    old = {("old", 0): At(h.wall_ms - RETENTION_MS)}
+    assert sweep(h, old).offsets == deleted(h, ("old", 0))
+    assert sweep(h).offsets is None
+    assert a.heartbeat().error is ErrorCode.none
+
+
+def test_offsets_of_a_simple_consumer_age_from_their_commit() -> None:
+    """EX4: each by itself, though the group has been Empty ever since."""
+    h = simple_group()
+    h.sleep(RETENTION_MS)
+    offsets = {("orders", 0): At(h.wall_ms - RETENTION_MS), ("orders", 1): At(h.wall_ms - RETENTION_MS + 1)}
+    decision = sweep(h, offsets)
+    assert decision.offsets == deleted(h, ("orders", 0))
+    assert h.state is GroupState.EMPTY
+
+
+def _preparing(h: Harness) -> None:
+    a, _ = h.stable_group(h.static("a", **PATIENT), h.static("b", **PATIENT))
+    a.join()
+    assert h.state is GroupState.PREPARING_REBALANCE
+
+
+def _completing(h: Harness) -> None:
+    h.form(h.static("a", **PATIENT))
+    assert h.state is GroupState.COMPLETING_REBALANCE
+
+
+def _of_another_type(h: Harness) -> None:
+    h.stable_group(h.static("a", protocol_type="connect", **PATIENT))
+
+
+def _undecodable(h: Harness) -> None:
+    h.stable_group(h.static("a", protocols=protocols(metadata=b"x" * 60), **PATIENT))
+
+
+@pytest.mark.parametrize("form", [_preparing, _completing, _of_another_type, _undecodable])
+def test_nothing_expires_in_a_group_that_cannot_tell_what_it_needs(form: Callable[[Harness], None]) -> None:
+    """EX5: in a rebalance, of another type than consumer, or with subscriptions that cannot be read."""
+    h = harness()
+    form(h)
+    state = h.state
+    decision = sweep(h, {("old", 0): At(0), ("old", 1): At(0, expire_ms=0)})
+    assert (decision.offsets, decision.offsets_expired, decision.events) == (None, 0, ())
+    assert h.state is state
+
+
+def test_a_group_of_another_type_ages_like_any_other_when_it_is_empty() -> None:
+    """EX2 asks for a type, not for which."""
+    h = harness()
+    (a,) = h.stable_group(h.static("a", protocol_type="connect", protocols=protocols(metadata=b"x")))
+    a.leave()
+    h.sleep(RETENTION_MS)
+    assert sweep(h, {("orders", 0): At(h.wall_ms)}).offsets_expired == 1
+
+
+# ---- when it is time ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("age_ms", "expires"), [(RETENTION_MS - 1, False), (RETENTION_MS, True)])
+def test_what_has_reached_the_retention_expires(age_ms: int, expires: bool) -> None:
+    """EX6: to the millisecond."""
+    h = simple_group()
+    assert sweep(h, {("orders", 0): At(h.wall_ms - age_ms)}).offsets_expired == int(expires)
+
+
+@pytest.mark.parametrize(("ahead_ms", "expires"), [(1, False), (0, True), (-5, True)])
+@pytest.mark.parametrize("group", [simple_group, empty_group])
+def test_a_commits_own_retention_replaces_the_usual_one(
+    group: Callable[[], Harness],
+    ahead_ms: int,
+    expires: bool,
+) -> None:
+    """EX6, OC18: whether it is shorter or longer, and whatever the others age from."""
+    h = group()
+    h.sleep(2 * RETENTION_MS)
+    for committed_ms in (0, h.wall_ms):
+        own = {("orders", 0): At(committed_ms, expire_ms=h.wall_ms + ahead_ms), ("orders", 1): At(0, 2**63 - 1)}
+        assert sweep(h, own).offsets == (deleted(h, ("orders", 0)) if expires else None)
+
+
+def test_a_commits_own_retention_cannot_expire_what_is_subscribed() -> None:
+    """EX3 before EX6."""
+    h = harness()
+    h.stable_group(h.static("a", **PATIENT))
+    offsets = {("orders", 0): At(0, expire_ms=0), ("old", 0): At(h.wall_ms, expire_ms=h.wall_ms)}
+    assert sweep(h, offsets).offsets == deleted(h, ("old", 0))
+
+
+# ---- groups ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("group", [simple_group, empty_group])
+def test_an_empty_group_without_offsets_goes_at_once(group: Callable[[], Harness]) -> None:
+    """EX8: there is no grace period; the log says why, and the id begins anew in a higher incarnation."""
+    h = group()
+    incarnation = h.live.incarnation
+    decision = sweep(h)
+    assert story(decision.events) == [(GroupDeleted, Cause.GROUP_EXPIRED)]
+    why = decision.events[0].why
+    assert (why.member_id, why.client_id, why.arrived_ms) == (None, None, h.wall_ms)
+    assert decision.offsets == OffsetsChange(group_id=h.group_id, all_deleted=True)
+    assert (h.group, h.soft) == (None, Soft())
+    assert h.describe().state is GroupState.DEAD
+    again = h.static("a").join()
+    assert again.events[0].incarnation > incarnation
+    assert story(again.events)[0] == (GroupCreated, Cause.GROUP_CREATED)
+
+
+def test_a_group_goes_in_the_sweep_that_takes_its_last_offset() -> None:
+    """EX8, DL2: and not before."""
+    h = simple_group()
+    first = {("orders", 0): At(h.wall_ms, expire_ms=h.wall_ms), ("orders", 1): At(h.wall_ms)}
+    assert sweep(h, first).offsets == deleted(h, ("orders", 0))
+    assert h.state is GroupState.EMPTY
+    decision = sweep(h, {("orders", 1): At(h.wall_ms, expire_ms=h.wall_ms)})
+    assert decision.offsets == OffsetsChange(group_id=h.group_id, all_deleted=True)
+    assert h.group is None
+
+
+def test_a_group_between_the_two_steps_of_a_first_join_stays() -> None:
+    """QK6, P8: Kafka forgets it, and refuses the id that it has just handed out. Its offsets expire all the same."""
+    h = harness()
+    a: Client = h.dynamic("a", session_timeout_ms=10_000)
+    assert a.join().error is ErrorCode.member_id_required
+    assert sweep(h, {("orders", 0): At(0, expire_ms=0)}).offsets == deleted(h, ("orders", 0))
+    assert sweep(h).events == ()
+    assert a.join().parked
+    h.sleep_until_next()
+    a.leave()
+    b = h.dynamic("b", session_timeout_ms=10_000)
+    b.join()
+    assert sweep(h).events == ()
+    h.sleep(10_000)
+    assert story(sweep(h).events) == [(GroupDeleted, Cause.GROUP_EXPIRED)]
+
+
+def _configured(group: Group) -> None:
+    group.config = GroupConfig(target_group_size=2)
+
+
+def _registered(group: Group) -> None:
+    instance = GroupInstanceId("a")
+    group.registrations = {instance: Registration(group_instance_id=instance, registered_ms=0)}
+
+
+@pytest.mark.parametrize("prepare", [_configured, _registered])
+def test_a_group_that_was_prepared_stays(prepare: Callable[[Group], None]) -> None:
+    """Its settings and registrations are an operator's: they wait for the members."""
+    group = new_group(Harness().group_id, incarnation=1, wall_ms=0)
+    assert not outlives_its_offsets(group, Soft())
+    prepare(group)
+    assert outlives_its_offsets(group, Soft())
+
+
+def test_a_sweep_finds_no_group() -> None:
+    """It was deleted meanwhile."""
+    assert sweep(Harness()) == Decision(group=None, soft=Soft())
+
+
+def test_a_sweep_that_fails_is_answered_to_nobody() -> None:
+    """Nobody asked."""
+    assert failed(ExpireOffsets(group_id=Harness().group_id, offsets={}), ErrorCode.not_coordinator) == ()

@@ -1,0 +1,191 @@
+"""Settings of a group: what is taken, what is refused and why, and what is shown."""
+
+import pytest
+from kio.schema.errors import ErrorCode
+
+from coordinator.group.alter import REGISTRATIONS_MAX
+from coordinator.group.commands import ConfigOperation
+from coordinator.group.configs import (
+    DAY_MS,
+    EXPANSION_DELAY,
+    GROUP_CONFIGS,
+    LEARNER_TIMEOUT,
+    REBALANCE,
+    REGISTERED,
+    REGISTRATION_TIMEOUT,
+    RETIREMENT_TIMEOUT,
+    TARGET_GROUP_SIZE,
+    ConfigType,
+    number,
+)
+from coordinator.group.outcomes import Standing
+from events.causes import Cause
+from events.events import GroupConfigured, GroupDeleted, RegistrationEnded
+from events.state import NOT_CONFIGURED, GroupState
+from tests.coordinator.group.harness import Harness
+from tests.coordinator.group.test_registration import starts
+
+SET, APPEND, SUBTRACT, DELETE = (
+    ConfigOperation.SET,
+    ConfigOperation.APPEND,
+    ConfigOperation.SUBTRACT,
+    ConfigOperation.DELETE,
+)
+
+REFUSED = [
+    ("members.nonsense", SET, "1", ErrorCode.invalid_config, "members.nonsense"),
+    (TARGET_GROUP_SIZE, SET, "0", ErrorCode.invalid_config, "target.group.size=0: should be a whole number from 1"),
+    (TARGET_GROUP_SIZE, SET, "many", ErrorCode.invalid_config, "target.group.size=many"),
+    (TARGET_GROUP_SIZE, APPEND, "1", ErrorCode.invalid_config, "no list"),
+    (EXPANSION_DELAY, SET, "-1", ErrorCode.invalid_config, "-1"),
+    (EXPANSION_DELAY, SET, str(DAY_MS + 1), ErrorCode.invalid_config, str(DAY_MS)),
+    (LEARNER_TIMEOUT, SET, "0", ErrorCode.invalid_config, "from 1"),
+    (REGISTRATION_TIMEOUT, SET, "0", ErrorCode.invalid_config, "from 1"),
+    (RETIREMENT_TIMEOUT, SET, "٣", ErrorCode.invalid_config, "whole number"),
+    (REGISTERED, APPEND, "a", ErrorCode.duplicate_resource, "a-1 at 10.0.0.1"),
+    (REGISTERED, APPEND, "x,x", ErrorCode.duplicate_resource, "twice"),
+    (REGISTERED, APPEND, "no blanks", ErrorCode.invalid_config, "no instance id"),
+    (REGISTERED, APPEND, "i" * 250, ErrorCode.invalid_config, "249"),
+    (REGISTERED, SUBTRACT, "x", ErrorCode.unknown_member_id, "not there"),
+    (REGISTERED, SET, ",".join(f"i{n}" for n in range(REGISTRATIONS_MAX + 1)), ErrorCode.invalid_config, "at most"),
+    (REBALANCE, SET, "now", ErrorCode.invalid_config, "'static' or 'force'"),
+    (REBALANCE, SET, "static", ErrorCode.invalid_request, "'force'"),
+]
+
+
+@pytest.mark.parametrize(("name", "operation", "value", "error", "says"), REFUSED)
+def test_what_cannot_be_is_refused_with_the_value_and_the_limit(
+    name: str, operation: ConfigOperation, value: str, error: ErrorCode, says: str
+) -> None:
+    """And nothing is changed, of what stood beside it either."""
+    h = Harness()
+    h.stable_group(h.static("a"), h.dynamic())
+    seen = len(h.events)
+    call = h.alter(
+        (EXPANSION_DELAY, SET, "5") if name != EXPANSION_DELAY else (LEARNER_TIMEOUT, SET, "5"),
+        (name, operation, value),
+    )
+    assert call.error is error
+    assert says in (call.outcome.message or "")
+    assert len(h.events) == seen
+
+
+def test_a_setting_named_twice_is_refused() -> None:
+    """Which one was meant?"""
+    h = Harness()
+    h.stable_group(h.static("a"))
+    call = h.alter((TARGET_GROUP_SIZE, SET, "1"), (TARGET_GROUP_SIZE, SET, "2"))
+    assert call.error is ErrorCode.invalid_request
+
+
+def test_an_unknown_group_is_refused() -> None:
+    """Nothing is made of it."""
+    h = Harness()
+    call = h.alter((TARGET_GROUP_SIZE, SET, "1"))
+    assert call.error is ErrorCode.group_id_not_found
+    assert "'orders'" in (call.outcome.message or "")
+    assert h.group is None
+    assert Harness(group_id="").alter((TARGET_GROUP_SIZE, SET, "1")).error is ErrorCode.invalid_group_id
+
+
+def test_what_is_only_validated_changes_nothing() -> None:
+    """It is judged all the same."""
+    h = Harness()
+    h.stable_group(h.static("a"))
+    seen = len(h.events)
+    assert h.alter((REGISTERED, APPEND, "b"), validate_only=True).error is ErrorCode.none
+    assert h.alter((REGISTERED, APPEND, "a"), validate_only=True).error is ErrorCode.duplicate_resource
+    assert len(h.events) == seen
+
+
+def test_a_group_of_group_max_size_expects_nobody() -> None:
+    """KIP-389."""
+    h = Harness(max_size=2)
+    h.stable_group(h.static("a"))
+    assert h.alter((REGISTERED, APPEND, "b")).error is ErrorCode.none
+    call = h.alter((REGISTERED, APPEND, "c"))
+    assert call.error is ErrorCode.group_max_size_reached
+    assert "group.max.size=2" in (call.outcome.message or "")
+
+
+def test_every_setting_is_shown_as_it_was_set_and_survives_a_takeover() -> None:
+    """And a deleted one is gone."""
+    h = Harness()
+    h.stable_group(h.static("a"))
+    values = {
+        definition.name: str(7_000 + place)
+        for place, definition in enumerate(GROUP_CONFIGS.values())
+        if definition.type is ConfigType.INT
+    }
+    h.alter(*((name, SET, value) for name, value in values.items()))
+    h.takeover()
+    assert h.describe_config().values == values
+    h.alter(*((name, DELETE, None) for name in values))
+    assert h.live.config == NOT_CONFIGURED
+    assert h.records[-2].value is None, "nothing is left of the settings but a tombstone"
+
+
+def test_defaults_are_values_that_may_be_set() -> None:
+    """The table agrees with itself; "" is off."""
+    for definition in GROUP_CONFIGS.values():
+        if definition.type is ConfigType.INT and definition.default:
+            assert str(number(definition, definition.default)) == definition.default
+
+
+def test_deleting_a_group_deletes_what_was_planned_for_it() -> None:
+    """They are entities of their own in the log."""
+    h = Harness()
+    (a,) = h.stable_group(h.static("a"))
+    h.set(members_registered="b,c", target_group_size="3")
+    a.leave()
+    events = h.delete().events
+    assert [type(event) for event in events] == [RegistrationEnded, RegistrationEnded, GroupConfigured, GroupDeleted]
+    h.stable_group(h.static("a"))
+    assert h.live.config == NOT_CONFIGURED
+
+
+def test_rebalance_on_demand() -> None:
+    """The drafts' forceStaticRebalance."""
+    h = Harness()
+    a, b = h.stable_group(h.static("a"), h.static("b"))
+    h.set(members_rebalance="static")
+    assert starts(h)[1:] == [Cause.REBALANCE_REQUESTED]
+    refused = h.alter((REBALANCE, SET, "static"))
+    assert refused.error is ErrorCode.rebalance_in_progress
+    assert "PreparingRebalance" in (refused.outcome.message or "")
+    h.rejoin_all(a, b)
+    assert h.live.generation_id == 2
+    assert REBALANCE not in h.describe_config().values
+
+
+def test_rebalance_on_demand_with_dynamic_members_has_to_be_forced() -> None:
+    """They would lose nothing that they keep otherwise, but it was asked for a static rebalance."""
+    h = Harness()
+    h.stable_group(h.static("a"), h.dynamic())
+    assert h.alter((REBALANCE, SET, "force")).error is ErrorCode.none
+    assert h.state is GroupState.PREPARING_REBALANCE
+
+
+def test_rebalance_of_an_empty_group_is_refused() -> None:
+    """There is nobody to rebalance."""
+    h = Harness()
+    (a,) = h.stable_group(h.static("a"))
+    a.leave()
+    assert h.alter((REBALANCE, SET, "force")).error is ErrorCode.invalid_request
+
+
+def test_the_listing_shows_each_member_with_its_session() -> None:
+    """Who, where, what for, since when, and how long until it expires."""
+    h = Harness()
+    a, _b = h.stable_group(h.static("a", session_timeout_ms=30_000), h.dynamic())
+    h.sleep(1_000)
+    first = h.describe_config().members[0]
+    assert (first.group_instance_id, first.member_id, first.client_id) == ("a", a.member_id, "app-a")
+    assert (first.client_host, first.standing, first.is_leader) == ("/10.0.0.1", Standing.ACTIVE, True)
+    assert first.session_left_ms == 29_000
+    assert first.since_ms == h.live.members[a.member_id].joined_ms
+
+
+def test_the_listing_of_a_group_that_is_not_there_is_empty() -> None:
+    """As in Kafka, it is no error to ask."""
+    assert Harness().describe_config().members == ()

@@ -1,0 +1,126 @@
+"""Learners: new members without partitions, until they are promoted, in one rebalance."""
+
+from kio.schema.errors import ErrorCode
+
+from coordinator.group.commands import ConfigOperation
+from coordinator.group.configs import LEARNER_TIMEOUT, LEARNERS
+from coordinator.group.roles import EMPTY_ASSIGNMENT
+from events.causes import Cause
+from events.state import GroupState, MemberRole
+from tests.coordinator.group.client import Client
+from tests.coordinator.group.harness import Harness
+from tests.coordinator.group.test_registration import starts
+
+
+def with_learners(h: Harness, *names: str, timeout_ms: int = 30_000) -> list[Client]:
+    """A stable group of one, and learners that came later; nobody expires."""
+    h.stable_group(h.static("a", session_timeout_ms=600_000))
+    h.set(members_learner_timeout_ms=str(timeout_ms))
+    learners = [h.static(name, session_timeout_ms=600_000) for name in names]
+    for learner in learners:
+        assert learner.join().error is ErrorCode.none
+        learner.sync()
+    return learners
+
+
+def rejoin(h: Harness, instance: str) -> None:
+    """The member of this instance rejoins, whichever process it is."""
+    client = h.static(instance, session_timeout_ms=600_000)
+    client.member_id = h.member_of(instance)
+    assert client.join().error is ErrorCode.none
+
+
+def test_a_new_member_learns_and_moves_nothing() -> None:
+    """It heartbeats and commits like any other, with an empty assignment."""
+    h = Harness()
+    (b,) = with_learners(h, "b")
+    assert (b.assignment, b.heartbeat().error, b.commit().error) == (EMPTY_ASSIGNMENT, ErrorCode.none, ErrorCode.none)
+    assert h.state is GroupState.STABLE
+    assert h.describe_config().values[LEARNERS] == "b"
+
+
+def test_learners_are_promoted_together_after_a_time() -> None:
+    """The time of the first one counts; then one rebalance."""
+    h = Harness()
+    b, c = with_learners(h, "b", "c")
+    h.sleep(30_000)
+    assert starts(h)[1:] == [Cause.LEARNER_TIMEOUT_ELAPSED]
+    assert {h.live.members[client.member_id].role for client in (b, c)} == {MemberRole.ACTIVE}
+
+
+def test_a_learner_is_promoted_by_hand() -> None:
+    """The other one goes on learning, through the rebalance."""
+    h = Harness()
+    b, c = with_learners(h, "b", "c")
+    h.alter((LEARNERS, ConfigOperation.SUBTRACT, "c"))
+    assert starts(h)[1:] == [Cause.LEARNERS_PROMOTED]
+    assert h.live.members[b.member_id].role is MemberRole.LEARNER
+    assert h.live.members[c.member_id].role is MemberRole.ACTIVE
+
+
+def test_nobody_becomes_a_learner_by_hand() -> None:
+    """Who has partitions keeps them; who is not there cannot be promoted."""
+    h = Harness()
+    with_learners(h)
+    assert h.alter((LEARNERS, ConfigOperation.APPEND, "a")).error is ErrorCode.invalid_config
+    assert h.alter((LEARNERS, ConfigOperation.SUBTRACT, "a")).error is ErrorCode.unknown_member_id
+
+
+def test_switching_learning_off_promotes_all() -> None:
+    """Nobody is forgotten in a role that no longer exists."""
+    h = Harness()
+    with_learners(h, "b")
+    h.alter((LEARNER_TIMEOUT, ConfigOperation.DELETE, None))
+    assert starts(h)[1:] == [Cause.GROUP_CONFIGURED]
+
+
+def test_a_learner_stays_one_in_a_rebalance_for_another_reason() -> None:
+    """The leader is not told of it."""
+    h = Harness()
+    (b,) = with_learners(h, "b")
+    h.set(members_rebalance="static")
+    b.join()
+    rejoin(h, "a")
+    assert h.live.members[b.member_id].role is MemberRole.LEARNER
+
+
+def test_the_last_active_member_gone_makes_a_learner_active() -> None:
+    """Somebody has to have the partitions."""
+    h = Harness()
+    (b,) = with_learners(h, "b")
+    h.leave_instance("a")
+    assert b.join().error is ErrorCode.none
+    assert h.live.members[b.member_id].role is MemberRole.ACTIVE
+
+
+def test_a_new_group_has_no_learners() -> None:
+    """There is nothing yet that they could disturb."""
+    h = Harness()
+    (a,) = h.stable_group(h.static("a"))
+    h.set(members_learner_timeout_ms="30000")
+    a.leave()
+    clients = h.form(h.static("b"), h.static("c"))
+    assert {h.live.members[client.member_id].role for client in clients} == {MemberRole.ACTIVE}
+
+
+def test_one_that_joins_a_running_join_phase_learns_too() -> None:
+    """It takes part in the rebalance, hidden from the leader."""
+    h = Harness()
+    with_learners(h)
+    h.set(members_rebalance="static")
+    b = h.static("b")
+    b.join()
+    rejoin(h, "a")
+    assert h.live.members[b.member_id].role is MemberRole.LEARNER
+
+
+def test_learning_begins_anew_after_a_takeover() -> None:
+    """In full."""
+    h = Harness()
+    with_learners(h, "b")
+    h.sleep(29_000)
+    h.takeover()
+    h.sleep(29_999)
+    assert h.state is GroupState.STABLE
+    h.sleep(1)
+    assert h.state is not GroupState.STABLE

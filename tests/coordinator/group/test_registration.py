@@ -1,0 +1,295 @@
+"""Pre-registration (KIP-469) and the scale-up delay: many new members, one rebalance."""
+
+from kio.schema.errors import ErrorCode
+
+from coordinator.group.arrivals import COMES_BACK_WITHIN_MS, HOLD_MS_MAX
+from coordinator.group.commands import ConfigOperation
+from coordinator.group.configs import DEFAULT_WAIT_MS, REGISTERED, REGISTRATION_TIMEOUT
+from coordinator.group.outcomes import Standing
+from events.causes import Cause
+from events.events import MemberJoined, RebalanceStarted, RegistrationEnded
+from events.ids import UNKNOWN_MEMBER_ID
+from events.state import GroupState
+from tests.coordinator.group.client import Client, protocols
+from tests.coordinator.group.harness import Harness
+
+
+def register(h: Harness, instances: str, timeout_ms: int | None = None) -> None:
+    changes = [(REGISTERED, ConfigOperation.APPEND, instances)]
+    if timeout_ms is not None:
+        changes.append((REGISTRATION_TIMEOUT, ConfigOperation.SET, str(timeout_ms)))
+    assert h.alter(*changes).error is ErrorCode.none
+
+
+def starts(h: Harness) -> list[Cause]:
+    """The triggers of all rebalances so far."""
+    return [event.why.cause for event in h.events if isinstance(event, RebalanceStarted)]
+
+
+def test_registered_members_make_one_rebalance() -> None:
+    """The stable group goes on while they arrive; the last one starts the rebalance that admits all."""
+    h = Harness()
+    a, b = h.stable_group(h.static("a"), h.static("b"))
+    register(h, "c,d,e")
+    arrivals = [h.static(name) for name in "cde"]
+    calls = []
+    for client in arrivals:
+        assert h.state is GroupState.STABLE
+        assert a.heartbeat().error is b.heartbeat().error is ErrorCode.none
+        calls.append(client.join())
+    assert starts(h)[1:] == [Cause.REGISTRATION_COMPLETE]
+    h.rejoin_all(a, b)
+    assert {call.outcome.generation_id for call in calls} == {2}
+    h.sync_all(*arrivals)
+    assert h.state is GroupState.STABLE
+    assert len(h.live.members) == 5
+    assert not h.live.registrations
+
+
+def test_the_history_says_how_long_each_one_waited() -> None:
+    """A join that waited is a fact: its registration ends with it."""
+    h = Harness()
+    h.stable_group(h.static("a"), h.static("b"))
+    register(h, "c,d")
+    h.static("c").join()
+    h.sleep(700)
+    h.static("d").join()
+    assert [type(event) for event in h.events[-6:-1]] == [
+        RebalanceStarted,
+        MemberJoined,
+        RegistrationEnded,
+        MemberJoined,
+        RegistrationEnded,
+    ]
+    joined = [event for event in h.events if isinstance(event, MemberJoined)][-2:]
+    assert [event.why.decided_ms - event.why.arrived_ms for event in joined] == [700, 0]
+
+
+def test_members_that_are_not_registered_are_not_held() -> None:
+    """A registration changes nothing for others; a rebalance for another reason admits those who are present."""
+    h = Harness()
+    a, b = h.stable_group(h.static("a"), h.static("b"))
+    register(h, "c,d")
+    c = h.static("c")
+    waiting = c.join()
+    stranger = h.static("x").join()
+    assert starts(h)[1:] == [Cause.NEW_STATIC_MEMBER]
+    h.rejoin_all(a, b)
+    assert waiting.error is stranger.error is ErrorCode.none
+    assert list(h.live.registrations) == ["d"]
+
+
+def test_a_registered_member_that_comes_into_a_join_phase_is_not_held() -> None:
+    """There is a rebalance already."""
+    h = Harness()
+    a, b = h.stable_group(h.static("a"), h.static("b"))
+    register(h, "c,d")
+    b.join(protocols=protocols("range", "sticky"))
+    c = h.static("c").join()
+    a.join()
+    assert c.error is ErrorCode.none
+    assert list(h.live.registrations) == ["d"]
+
+
+def test_one_that_comes_while_the_leader_computes_waits_for_the_assignment() -> None:
+    """The sync phase is not interrupted; the rebalance that is owed follows at once."""
+    h = Harness()
+    a, b = h.form(h.static("a"), h.static("b"))
+    register(h, "c")
+    c = h.static("c").join()
+    assert h.state is GroupState.COMPLETING_REBALANCE
+    h.sync_all(b)
+    a.sync(h.assignments())
+    assert b.assignment == f"{b.member_id}@1".encode()
+    assert starts(h) == [Cause.NEW_STATIC_MEMBER, Cause.REGISTRATION_COMPLETE]
+    assert c.parked
+
+
+def test_timeout_makes_one_rebalance_with_those_that_came() -> None:
+    """KIP-469; nobody is expected any more."""
+    h = Harness()
+    a, b = h.stable_group(h.static("a", session_timeout_ms=60_000), h.static("b", session_timeout_ms=60_000))
+    register(h, "c,d", timeout_ms=15_000)
+    c = h.static("c")
+    call = c.join()
+    h.sleep(15_000)
+    assert starts(h)[1:] == [Cause.REGISTRATION_TIMED_OUT]
+    h.rejoin_all(a, b)
+    assert call.error is ErrorCode.none
+    assert not h.live.registrations
+
+
+def test_timeout_without_anybody_is_no_rebalance() -> None:
+    """Nothing has changed."""
+    h = Harness()
+    h.stable_group(h.static("a", session_timeout_ms=2 * DEFAULT_WAIT_MS))
+    register(h, "b")
+    events = h.sleep(DEFAULT_WAIT_MS)
+    assert [type(event) for event in events if isinstance(event, RegistrationEnded)] == [RegistrationEnded]
+    assert h.state is GroupState.STABLE
+    assert starts(h)[1:] == []
+
+
+def held(h: Harness, **given: int) -> Client:
+    """A group that expects c and d, of which c is there."""
+    h.stable_group(h.static("a", session_timeout_ms=600_000))
+    register(h, "c,d")
+    c = h.static("c", **given)
+    c.join()
+    return c
+
+
+def test_a_held_join_is_sent_back_to_ask_again() -> None:
+    """Some clients give up any request after 40 s; 14 is what every one retries."""
+    h = Harness()
+    c = held(h)
+    assert c.last_join is not None
+    given_id = next(iter(h.soft.arrivals))
+    h.sleep(HOLD_MS_MAX)
+    assert c.last_join.error is ErrorCode.coordinator_load_in_progress
+    assert c.last_join.outcome.member_id == given_id
+    assert c.join().parked
+
+
+def test_a_short_rebalance_timeout_shortens_the_hold() -> None:
+    """The client waits no longer for a join than its rebalance timeout, and a little."""
+    h = Harness()
+    c = held(h, rebalance_timeout_ms=5_000)
+    h.sleep(5_000)
+    assert c.last_join is not None
+    assert c.last_join.error is ErrorCode.coordinator_load_in_progress
+
+
+def test_one_that_was_sent_back_still_counts_as_arrived() -> None:
+    """For ten seconds: a client that retries is back well before."""
+    h = Harness()
+    held(h)
+    h.sleep(HOLD_MS_MAX + COMES_BACK_WITHIN_MS - 1)
+    h.static("d").join()
+    assert h.state is GroupState.PREPARING_REBALANCE
+
+
+def test_one_that_does_not_come_back_no_longer_counts() -> None:
+    """It is expected again."""
+    h = Harness()
+    held(h)
+    h.sleep(HOLD_MS_MAX + COMES_BACK_WITHIN_MS)
+    h.static("d").join()
+    assert h.state is GroupState.STABLE
+    assert {each.standing for each in h.describe_config().members} == {
+        Standing.ACTIVE,
+        Standing.WAITING,
+        Standing.EXPECTED,
+    }
+
+
+def test_a_second_process_with_the_instance_id_of_an_arrival_fences_the_first() -> None:
+    """As for a member (ST7, known bug S1)."""
+    h = Harness()
+    c = held(h)
+    other = c.restarted().join()
+    assert c.last_join is not None
+    assert c.last_join.error is ErrorCode.fenced_instance_id
+    assert other.parked
+
+
+def test_an_arrival_that_sends_its_join_again_has_one_place() -> None:
+    """With the id it was given, and with the id that was proposed for it."""
+    h = Harness()
+    c = held(h)
+    given_id = next(iter(h.soft.arrivals))
+    c.join(member_id=given_id)
+    c.join(member_id=UNKNOWN_MEMBER_ID, proposed_member_id=given_id)
+    assert list(h.soft.arrivals) == [given_id]
+
+
+def test_an_arrival_may_leave_and_be_removed() -> None:
+    """It was no member: nothing happens to the group."""
+    h = Harness()
+    c = held(h)
+    assert h.leave_instance("c").outcome.members[0].error is ErrorCode.none
+    assert c.last_join is not None
+    assert c.last_join.error is ErrorCode.unknown_member_id
+    assert not h.soft.arrivals
+    assert h.state is GroupState.STABLE
+
+
+def test_withdrawing_the_last_one_that_is_missing_completes_the_registration() -> None:
+    """The others wait for nobody any more."""
+    h = Harness()
+    held(h)
+    h.alter((REGISTERED, ConfigOperation.SUBTRACT, "d"))
+    assert starts(h)[1:] == [Cause.REGISTRATION_COMPLETE]
+
+
+def test_withdrawing_one_that_waits_admits_it() -> None:
+    """It is a new member like any other."""
+    h = Harness()
+    held(h)
+    h.alter((REGISTERED, ConfigOperation.SUBTRACT, "c"))
+    assert starts(h)[1:] == [Cause.REGISTRATION_WITHDRAWN]
+
+
+def test_registrations_survive_a_takeover_and_arrivals_ask_again() -> None:
+    """The timeout begins anew, in full."""
+    h = Harness()
+    held(h)
+    h.sleep(DEFAULT_WAIT_MS - 1_000)
+    h.takeover()
+    assert not h.soft.arrivals
+    h.sleep(DEFAULT_WAIT_MS - 1)
+    assert set(h.live.registrations) == {"c", "d"}
+    h.sleep(1)
+    assert not h.live.registrations
+
+
+def test_group_max_size_counts_those_who_wait() -> None:
+    """KIP-389: nobody is held who could not be admitted."""
+    h = Harness(max_size=2)
+    h.stable_group(h.static("a"))
+    h.set(members_expansion_delay_ms="10000")
+    assert h.static("b").join().parked
+    assert h.static("c").join().error is ErrorCode.group_max_size_reached
+
+
+def test_expansion_delay_gathers_new_members() -> None:
+    """The drafts' expansion timeout: dynamic members too, after the two steps of KIP-394."""
+    h = Harness()
+    a, b = h.stable_group(h.static("a"), h.static("b"))
+    h.set(members_expansion_delay_ms="4000")
+    clients = [h.dynamic(), h.static("c"), h.dynamic(version=3)]
+    calls = [client.enter() for client in clients]
+    h.sleep(3_999)
+    assert h.state is GroupState.STABLE
+    h.sleep(1)
+    assert starts(h)[1:] == [Cause.EXPANSION_DELAY_ELAPSED]
+    h.rejoin_all(a, b)
+    assert [call.error for call in calls] == [ErrorCode.none] * 3
+
+
+def test_a_static_restart_is_not_delayed() -> None:
+    """It is no new member."""
+    h = Harness()
+    _a, b = h.stable_group(h.static("a"), h.static("b"))
+    h.set(members_expansion_delay_ms="4000")
+    assert b.restarted().join().error is ErrorCode.none
+
+
+def test_switching_the_delay_off_admits_those_who_wait() -> None:
+    """At once, as an administrator would expect."""
+    h = Harness()
+    h.stable_group(h.static("a"))
+    h.set(members_expansion_delay_ms="60000")
+    h.static("b").join()
+    h.alter(("members.expansion.delay.ms", ConfigOperation.DELETE, None))
+    assert starts(h)[1:] == [Cause.GROUP_CONFIGURED]
+
+
+def test_an_arrival_that_no_longer_fits_is_refused_when_it_is_admitted() -> None:
+    """The group may have agreed on other protocols meanwhile."""
+    h = Harness()
+    a, _b = h.stable_group(*(h.static(name, protocols=protocols("range", "sticky")) for name in "ab"))
+    h.set(members_expansion_delay_ms="4000")
+    call = h.static("c", protocols=protocols("range")).join()
+    a.join(protocols=protocols("sticky"))
+    assert call.error is ErrorCode.inconsistent_group_protocol

@@ -1,0 +1,133 @@
+"""Planned scale-down: members are told to go, their departures are gathered, then there is one rebalance."""
+
+import pytest
+from kio.schema.errors import ErrorCode
+
+from coordinator.group.commands import ConfigOperation
+from coordinator.group.configs import DEFAULT_WAIT_MS, RETIRED, RETIREMENT_TIMEOUT
+from coordinator.group.outcomes import Standing
+from events.causes import Cause
+from events.state import GroupState
+from tests.coordinator.group.client import Client
+from tests.coordinator.group.harness import Harness
+from tests.coordinator.group.test_registration import starts
+
+
+def retiring(h: Harness, names: str, group: str = "abcd") -> dict[str, Client]:
+    """A stable group of static members that do not expire, some of which are told to go."""
+    clients = {name: h.static(name, session_timeout_ms=1_200_000) for name in group}
+    h.stable_group(*clients.values())
+    assert h.alter((RETIRED, ConfigOperation.APPEND, names)).error is ErrorCode.none
+    return clients
+
+
+def test_departures_are_gathered() -> None:
+    """However they go: by themselves, removed, or expired. The last one starts the rebalance."""
+    h = Harness()
+    clients = retiring(h, "b,c,d")
+    clients["b"].leave()
+    h.leave_instance("c")
+    assert clients["a"].heartbeat().error is ErrorCode.none
+    assert starts(h)[1:] == []
+    clients["d"].leave()
+    assert starts(h)[1:] == [Cause.RETIREMENT_COMPLETE]
+
+
+def test_a_dynamic_member_is_retired_by_its_member_id() -> None:
+    """It has no instance id."""
+    h = Harness()
+    _a, b = h.stable_group(h.static("a"), h.dynamic("b"))
+    assert h.alter((RETIRED, ConfigOperation.APPEND, b.member_id)).error is ErrorCode.none
+    b.leave()
+    assert starts(h)[1:] == [Cause.RETIREMENT_COMPLETE]
+
+
+def test_who_does_not_go_is_removed() -> None:
+    """In one rebalance, with those that went."""
+    h = Harness()
+    clients = retiring(h, "b,c")
+    h.set(members_retirement_timeout_ms="60000")
+    clients["b"].leave()
+    h.sleep(60_000)
+    assert starts(h)[1:] == [Cause.RETIREMENT_TIMED_OUT]
+    assert clients["c"].heartbeat().error is ErrorCode.unknown_member_id
+    assert h.soft.retirement_deadline_ms is None
+
+
+def test_another_member_that_goes_is_not_waited_for() -> None:
+    """Its partitions are needed now; what was gathered is shared out with them."""
+    h = Harness()
+    clients = retiring(h, "b,c")
+    clients["b"].leave()
+    clients["d"].leave()
+    assert starts(h)[1:] == [Cause.MEMBER_LEFT]
+
+
+def test_a_restart_does_not_end_a_retirement() -> None:
+    """The member is still to go."""
+    h = Harness()
+    clients = retiring(h, "b")
+    again = clients["b"].restarted()
+    again.join()
+    assert h.describe_config().values[RETIRED] == "b"
+    again.leave()
+    assert starts(h)[1:] == [Cause.RETIREMENT_COMPLETE]
+
+
+def test_keeping_the_last_one_shares_out_what_the_others_had() -> None:
+    """Others may have gone already."""
+    h = Harness()
+    clients = retiring(h, "b,c")
+    clients["b"].leave()
+    h.alter((RETIRED, ConfigOperation.SUBTRACT, "c"))
+    assert starts(h)[1:] == [Cause.RETIREMENT_WITHDRAWN]
+
+
+def test_all_members_may_retire() -> None:
+    """The group is empty then."""
+    h = Harness()
+    for client in retiring(h, "a,b", "ab").values():
+        client.leave()
+    assert h.state is GroupState.EMPTY
+
+
+def test_a_takeover_remembers_who_is_to_go() -> None:
+    """The time begins anew."""
+    h = Harness()
+    clients = retiring(h, "b,c")
+    clients["b"].leave()
+    h.takeover()
+    h.sleep(DEFAULT_WAIT_MS - 1)
+    assert h.state is GroupState.STABLE
+    h.sleep(1)
+    assert starts(h)[1:] == [Cause.RETIREMENT_TIMED_OUT]
+
+
+def test_a_new_timeout_counts_from_now() -> None:
+    """Also for those who are waited for already."""
+    h = Harness()
+    retiring(h, "b")
+    h.sleep(1_000)
+    h.alter((RETIREMENT_TIMEOUT, ConfigOperation.SET, "5000"))
+    h.sleep(4_999)
+    assert h.state is GroupState.STABLE
+    h.sleep(1)
+    assert h.state is not GroupState.STABLE
+
+
+@pytest.mark.parametrize(("names", "error"), [("x", ErrorCode.unknown_member_id), ("b", ErrorCode.duplicate_resource)])
+def test_who_is_not_there_or_retires_already_is_refused(names: str, error: ErrorCode) -> None:
+    """Nothing is changed."""
+    h = Harness()
+    retiring(h, "b")
+    seen = len(h.events)
+    assert h.alter((RETIRED, ConfigOperation.APPEND, f"c,{names}")).error is error
+    assert len(h.events) == seen
+
+
+def test_the_listing_shows_who_is_to_go() -> None:
+    """Still active, and retiring."""
+    h = Harness()
+    retiring(h, "b")
+    shown = {each.group_instance_id: (each.standing, each.retiring) for each in h.describe_config().members}
+    assert (shown["a"], shown["b"]) == ((Standing.ACTIVE, False), (Standing.ACTIVE, True))
