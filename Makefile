@@ -4,10 +4,10 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 UV := $(BIN)/python -m uv
 
-.PHONY: help demo test lint unit bench docs clean
+.PHONY: help demo test lint unit rules fuzz model conformance-long bench clean
 
 help: ## Show what can be made
-	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## (.*)/  make \1\t\2/' | expand -t 18
+	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 26
 
 $(VENV)/.base: requirements.lock pyproject.toml
 	@$(PYTHON) -c 'import sys; v = sys.version_info[:2]; sys.exit(0 if (3, 11) <= v <= (3, 13) else f"muster: Python 3.11 to 3.13 is needed, $(PYTHON) is {v[0]}.{v[1]}; say make PYTHON=python3.12")'
@@ -41,6 +41,18 @@ unit: $(VENV)/.all
 	$(BIN)/coverage combine --quiet
 	$(BIN)/coverage report --include='events/*,coordinator/group/*' --fail-under=95
 	$(BIN)/coverage report
+
+rules: $(VENV)/.all ## Every rule of Kafka's coordinator, and the tests that show it
+	@$(BIN)/python -m tests.conformance.rules
+
+fuzz: $(VENV)/.all ## 500 random schedules on a real Kafka and on Muster: every answer is the same
+	$(BIN)/python -m tests.conformance.fuzz --seeds 500
+
+model: $(VENV)/.all ## Explore all interleavings of a small world for ten minutes
+	$(BIN)/python -m tests.model --seconds 600
+
+conformance-long: $(VENV)/.all ## The conformance scripts that need minutes, on a real Kafka and on Muster
+	$(BIN)/python -m pytest tests/conformance/long_conformance.py
 
 bench: $(VENV)/.all ## Measure beside a real Kafka; writes benchmarks/results/
 	PYTHONPATH=. $(BIN)/python -m benchmarks

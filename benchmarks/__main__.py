@@ -15,6 +15,7 @@ from benchmarks.heartbeats import flood, form_groups, one_at_a_time
 from benchmarks.joins import JoiningGroup
 from benchmarks.loading import projection_rates, restart
 from benchmarks.results import Figure, Goal, show, write
+from benchmarks.scaling import PARTITIONS, declare_topic, rebalances_of_scaling
 from tests.brokers import running_broker
 from tests.muster_process import running_muster, sqlite_log
 
@@ -75,6 +76,20 @@ async def join_figure(servers: dict[str, str], kind: str, rounds: int) -> Figure
     return Figure(name=f"an 11th member joins, {kind}, p50", unit="ms", values=medians, goal=Goal(times_kafka=1))
 
 
+def scaling_figures(servers: dict[str, str]) -> list[Figure]:
+    """Rebalances of real consumers; on Muster the change is announced."""
+    grown: dict[str, float] = {}
+    shrunk: dict[str, float] = {}
+    declare_topic(servers["kafka"])
+    for name, bootstrap in servers.items():
+        with console.status(f"{name}: a group of 8 grows to 16 and shrinks again"):
+            grown[name], shrunk[name] = rebalances_of_scaling(bootstrap, "bench-scaling", announced=name != "kafka")
+    return [
+        Figure(name="8 members become 16, announced", unit="rebalances", values=grown, goal=Goal(at_most=1)),
+        Figure(name="16 members become 8, announced", unit="rebalances", values=shrunk, goal=Goal(at_most=1)),
+    ]
+
+
 def offline_figures(*, groups: int) -> list[Figure]:
     """Reading logs: no Kafka to compare with."""
     with console.status("projecting a log"):
@@ -113,14 +128,15 @@ def main(
         console.print(f"[dim]{broker.how}[/]")
         directory = Path(stack.enter_context(TemporaryDirectory(prefix="muster-bench-")))
         servers = {"kafka": broker.bootstrap}
-        topics = [f"{TOPIC}:12"]
+        topics = [f"{TOPIC}:{PARTITIONS}"]
         on_sqlite = stack.enter_context(running_muster(log=sqlite_log(directory), topics=topics, config=config))
         servers["sqlite"] = on_sqlite.bootstrap
         if kafka_log:
             log = f"kafka://{broker.bootstrap}/__muster_events"
             on_kafka = stack.enter_context(running_muster(log=log, topics=topics, config=config))
             servers["kafka-log"] = on_kafka.bootstrap
-        figures = uvloop.run(live_figures(servers, groups=groups, seconds=seconds, rounds=rounds))
+        figures = scaling_figures(servers)
+        figures += uvloop.run(live_figures(servers, groups=groups, seconds=seconds, rounds=rounds))
     figures += offline_figures(groups=loaded_groups)
     show(figures, console)
     write(figures, out, broker.how)

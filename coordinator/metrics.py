@@ -14,6 +14,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from prometheus_client.registry import Collector
 
 from coordinator.wire.api import Api, Fault
+
 REGISTRY = CollectorRegistry()
 """What the process tells Prometheus. Whoever puts the process together registers collectors here."""
 

@@ -2,18 +2,23 @@
 
 from typing import assert_never
 
+from events.causes import Cause
 from events.events import (
-    AnyEvent,
+    AnyGroupEvent,
+    AnyMemberEvent,
     AnyRecordedEvent,
     CoordinatorElected,
     CoordinatorPaused,
     CoordinatorReady,
     CoordinatorStopped,
     GroupAdvanced,
+    GroupConfigured,
     GroupCreated,
     GroupDeleted,
     GroupEmptied,
+    GroupEvent,
     GroupStabilized,
+    InstanceRegistered,
     JoinPhaseCompleted,
     JoinRefused,
     MemberAssigned,
@@ -21,24 +26,30 @@ from events.events import (
     MemberJoined,
     MemberRejoined,
     MemberRemoved,
+    MemberRoleChanged,
     PartitionEvent,
     RebalanceStarted,
+    RegistrationEnded,
     StaticMemberReplaced,
 )
+from events.state import GroupConfig, MemberRole
 from replay.incidents import unserved
 from replay.moves import by_topic, decode_assignment
+from replay.planned import configured_text
 from replay.rebalance import actor, ref
 from replay.times import duration, setting
-from replay.wording import JOIN_ENDS, cause_text, host, partitions, plural, short_member_id, who
+from replay.wording import JOIN_ENDS, asked_by, cause_text, host, partitions, plainly, plural, short_member_id, who
 
 
-def event_text(event: AnyRecordedEvent) -> str:
-    """What the event says."""
+def event_text(event: AnyRecordedEvent, config: GroupConfig | None = None) -> str:
+    """What the event says. `config` is what was set for the group before it; None: not known."""
     if isinstance(event, PartitionEvent):
         return _partition_text(event)
-    if isinstance(event, MemberJoined | MemberRejoined | StaticMemberReplaced | MemberAssigned | MemberRemoved):
-        return _member_text(event)
-    return _group_text(event)
+    if isinstance(event, GroupConfigured):
+        return configured_text(event, config)
+    if isinstance(event, InstanceRegistered | RegistrationEnded):
+        return _registration_text(event)
+    return _group_text(event) if isinstance(event, GroupEvent) else _member_text(event)
 
 
 def _partition_text(event: CoordinatorElected | CoordinatorReady | CoordinatorPaused | CoordinatorStopped) -> str:
@@ -56,19 +67,62 @@ def _partition_text(event: CoordinatorElected | CoordinatorReady | CoordinatorPa
             assert_never(event)
 
 
-def _member_text(
-    event: MemberJoined | MemberRejoined | StaticMemberReplaced | MemberAssigned | MemberRemoved,
-) -> str:
+def _member_text(event: AnyMemberEvent) -> str:
     match event:
         case MemberAssigned():
-            return f"{who(ref(event.member))} was assigned {_assignment(event)}"
+            called = ", a lost member's: the standby was called" if event.why.cause is Cause.STANDBY_CALLED else ""
+            return f"{who(ref(event.member))} was assigned {_assignment(event)}{called}"
+        case MemberRoleChanged():
+            return _role_text(event)
         case StaticMemberReplaced():
             replaced = f"{short_member_id(event.replaced_member_id)} at {host(event.replaced_client_host)}"
             return f"{cause_text(event.why, [actor(event)])}; it replaces {replaced}"
+        case MemberRemoved() if event.why.cause is Cause.RETIREMENT_TIMED_OUT:
+            return f"{who(ref(event.member))} was retired, had not gone when its time was up, and was removed"
         case MemberJoined() | MemberRejoined() | MemberRemoved():
             return cause_text(event.why, [actor(event)])
         case _:
             assert_never(event)
+
+
+def _role_text(event: MemberRoleChanged) -> str:
+    member = who(ref(event.member))
+    match event.why.cause:
+        case Cause.MEMBERS_RETIRED:
+            return f"{member} was retired: it is to go{asked_by(event.why)}"
+        case Cause.RETIREMENT_WITHDRAWN:
+            return f"{member} is to stay after all{asked_by(event.why)}"
+        case Cause.STANDBY_TOOK_OVER:
+            return f"{member} asked for its partitions, and is active"
+        case Cause.LEARNERS_PROMOTED | Cause.GROUP_CONFIGURED:
+            return f"the learner {plainly(ref(event.member))} was promoted{asked_by(event.why)}"
+        case Cause.LEARNER_TIMEOUT_ELAPSED:
+            return f"the learner {plainly(ref(event.member))} was promoted: it had learnt for as long as was set"
+        case _:
+            return f"{member} {_ROLES[event.member.role]} from the next generation on"
+
+
+_ROLES = {
+    MemberRole.ACTIVE: "is active",
+    MemberRole.CALLED: "is called",
+    MemberRole.STANDBY: "stands by, without partitions,",
+    MemberRole.LEARNER: "learns, without partitions,",
+}
+
+
+def _registration_text(event: InstanceRegistered | RegistrationEnded) -> str:
+    instance = f"instance '{event.registration.group_instance_id}'"
+    if isinstance(event, InstanceRegistered):
+        return f"{instance} was registered: it is to come{asked_by(event.why)}"
+    match event.why.cause:
+        case Cause.REGISTRATION_WITHDRAWN:
+            return f"{instance} is no longer expected: its registration was withdrawn{asked_by(event.why)}"
+        case Cause.REGISTRATION_TIMED_OUT:
+            return f"{instance} is no longer expected: the time for registered instances to come was up"
+        case Cause.GROUP_DELETED:
+            return f"{instance} is no longer expected: the group was deleted"
+        case _:
+            return f"{instance} came, as was registered"
 
 
 def _assignment(event: MemberAssigned) -> str:
@@ -78,7 +132,7 @@ def _assignment(event: MemberAssigned) -> str:
     return partitions(by_topic(decoded)) or "nothing"
 
 
-def _group_text(event: AnyEvent) -> str:
+def _group_text(event: AnyGroupEvent) -> str:
     match event:
         case GroupCreated():
             return "the group was created"
@@ -96,8 +150,6 @@ def _group_text(event: AnyEvent) -> str:
             return cause_text(event.why, [])
         case JoinRefused() | MemberFenced():
             return _refusal(event)
-        case MemberJoined() | MemberRejoined() | StaticMemberReplaced() | MemberAssigned() | MemberRemoved():
-            return _member_text(event)
         case _:
             assert_never(event)
 

@@ -14,12 +14,18 @@ import msgspec
 
 from events.events import (
     AnyEvent,
+    AnyMemberEvent,
     AnyPartitionEvent,
+    AnyRegistrationEvent,
     CoordinatorElected,
     CoordinatorPaused,
     CoordinatorReady,
+    GroupConfigured,
 )
 from events.ids import GroupId
+
+Part = AnyMemberEvent | AnyRegistrationEvent | GroupConfigured
+"""An event within a transition: all but the event on the group's own key, with which it ends."""
 
 
 class Place(msgspec.Struct, frozen=True, kw_only=True):

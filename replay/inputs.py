@@ -5,6 +5,8 @@ out by KIP-394, who has synced, that a deadline has passed) is set up in the sof
 Monotonic time is wall time here: the clock of a re-run stands where the record says.
 """
 
+from typing import assert_never
+
 import msgspec
 from kio.schema.errors import ErrorCode
 
@@ -15,6 +17,7 @@ from coordinator.group.commands import (
     DeleteGroup,
     EndJoinPhase,
     EndSyncPhase,
+    ExpireOffsets,
     ExpirePendingMember,
     ExpireSession,
     Heartbeat,
@@ -27,6 +30,7 @@ from coordinator.group.soft import InitialDelay
 from events.causes import Cause
 from events.events import (
     AnyEvent,
+    AnyMemberEvent,
     GroupCreated,
     GroupDeleted,
     GroupEmptied,
@@ -39,13 +43,16 @@ from events.events import (
     MemberJoined,
     MemberRejoined,
     MemberRemoved,
+    MemberRoleChanged,
     RebalanceStarted,
     StaticMemberReplaced,
     Why,
 )
 from events.ids import UNKNOWN_MEMBER_ID, GroupInstanceId, MemberId
 from events.state import Group, Member, Protocol
+from replay.claims import add_claim, set_claims
 from replay.leavers import leave, pending_leaver
+from replay.membership_inputs import derive_planned, last_arrival, put_arrivals_back
 from replay.situation import PATIENCE_MS, PHANTOM, Situation, caller, is_leave, is_same_request, session_of
 
 _JOIN_GROUP = 11
@@ -57,15 +64,18 @@ _PHASE_ENDS = (JoinPhaseCompleted, GroupEmptied)
 def derive(situation: Situation) -> AnyCommand | None:
     """The command that led to the first of the events, with the soft state made ready; None: there is none we know."""
     event = situation.event
-    if isinstance(event, MemberJoined | MemberRejoined | StaticMemberReplaced):
-        return _join(situation, event.member, event)
-    if isinstance(event, MemberRemoved):
-        return _removal(situation, event)
-    if isinstance(event, MemberAssigned):
-        return _sync(situation)
+    put_arrivals_back(situation)
+    planned = derive_planned(situation)
+    if planned is not None:
+        return planned
+    if isinstance(event, MemberEvent):
+        return _of_member(situation, event)
     if isinstance(event, GroupCreated):
         return _creation(situation)
     if isinstance(event, GroupDeleted):
+        if event.why.cause is Cause.GROUP_EXPIRED:
+            situation.soft.pending = {}
+            return ExpireOffsets(group_id=situation.group_id, offsets={})
         return DeleteGroup(group_id=situation.group_id, caller=caller(event.why))
     if isinstance(event, JoinRefused):
         return _refused_join(situation)
@@ -74,8 +84,26 @@ def derive(situation: Situation) -> AnyCommand | None:
     if isinstance(event, RebalanceStarted):
         return _start_without_members(situation)
     if isinstance(event, _PHASE_ENDS):
-        return _end_of_join_phase(situation)
+        return _end_of_join_phase(situation, event.why)
     return None
+
+
+def _of_member(situation: Situation, event: AnyMemberEvent) -> AnyCommand | None:
+    match event:
+        case StaticMemberReplaced():
+            set_claims(situation, heard_again=False)
+            return _join(situation, event.member, event)
+        case MemberJoined() | MemberRejoined():
+            return _join(situation, event.member, event)
+        case MemberRemoved():
+            return _removal(situation, event)
+        case MemberAssigned():
+            return _sync(situation)
+        case MemberRoleChanged():
+            settled = event.why.cause is Cause.ROLES_ASSIGNED
+            return _end_of_join_phase(situation, situation.until_group_event()[-1].why) if settled else None
+        case _:
+            assert_never(event)
 
 
 # ---- joins --------------------------------------------------------------------------------------
@@ -96,7 +124,8 @@ def _join(situation: Situation, member: Member, event: AnyEvent) -> JoinGroup:
         caller=caller(why),
         member_id=sent_id,
         group_instance_id=member.group_instance_id,
-        proposed_member_id=member.member_id,
+        # The same id as the member's would say that it is a request sent again, which leads to no event.
+        proposed_member_id=PHANTOM if isinstance(event, MemberRejoined) else member.member_id,
         protocol_type=_protocol_type(group_event) or _protocol_type_of(situation.group),
         protocols=member.protocols,
         session_timeout_ms=member.session_timeout_ms,
@@ -173,18 +202,35 @@ def _refused_join(situation: Situation) -> JoinGroup:
     return _anonymous_join(situation, known_id=situation.why.cause is not Cause.PROTOCOL_MISMATCH)
 
 
-def _fenced(situation: Situation) -> Heartbeat | LeaveGroup:
-    """Two processes with one instance id; which request it was makes no difference but for a batch of leavers."""
-    why = situation.why
+def _fenced(situation: Situation) -> AnyCommand | None:
+    """Two processes with one instance id; which request it was makes no difference but for a batch of leavers.
+
+    Who was not fenced was heard from after it had lost its instance id, which it did not name.
+    """
+    why, event = situation.why, situation.event
+    if why.cause is Cause.INSTANCE_DUEL:
+        return _duelling_join(situation)
     if is_leave(why):
         return leave(situation)
+    names_instance = isinstance(event, MemberFenced) and event.error_code == ErrorCode.fenced_instance_id.value
+    if not names_instance:
+        add_claim(situation)
     return Heartbeat(
         group_id=situation.group_id,
         caller=caller(why),
         member_id=why.member_id or UNKNOWN_MEMBER_ID,
-        group_instance_id=why.group_instance_id,
+        group_instance_id=why.group_instance_id if names_instance else None,
         generation_id=situation.group.generation_id if situation.group is not None else 0,
     )
+
+
+def _duelling_join(situation: Situation) -> JoinGroup | None:
+    """The restart that comes right after the event: the process that had lost the instance id takes it back."""
+    following = situation.events[1] if len(situation.events) > 1 else None
+    if not isinstance(following, StaticMemberReplaced):
+        return None
+    set_claims(situation, heard_again=True)
+    return _join(situation, following.member, following)
 
 
 # ---- removals -----------------------------------------------------------------------------------
@@ -207,7 +253,8 @@ def _removal(situation: Situation, event: MemberRemoved) -> AnyCommand | None:
             return ExpireSession(group_id=situation.group_id, member_id=member.member_id, due_ms=why.arrived_ms)
         case Cause.SYNC_TIMED_OUT:
             soft.sync_deadline_ms = why.arrived_ms
-            soft.unsynced = {e.member.member_id for e in situation.until_group_event() if isinstance(e, MemberEvent)}
+            silent = (event for event in situation.until_group_event() if isinstance(event, MemberRemoved))
+            soft.unsynced = {event.member.member_id for event in silent}
             return EndSyncPhase(group_id=situation.group_id, due_ms=why.arrived_ms)
         case Cause.NOT_REJOINED:
             return _end_join_phase(situation, situation.until_group_event()[-1].why)
@@ -250,9 +297,8 @@ def _end_join_phase(situation: Situation, why: Why) -> EndJoinPhase:
     return EndJoinPhase(group_id=situation.group_id, due_ms=why.arrived_ms)
 
 
-def _end_of_join_phase(situation: Situation) -> AnyCommand:
+def _end_of_join_phase(situation: Situation, why: Why) -> AnyCommand:
     """Nobody was dropped: the time was up, or the last id handed out was given up."""
-    why = situation.why
     if why.cause is not Cause.ALL_JOINED:
         return _end_join_phase(situation, why)
     if is_leave(why):
@@ -266,6 +312,8 @@ def _start_without_members(situation: Situation) -> AnyCommand | None:
     """A rebalance that no member's event began."""
     why = situation.why
     match why.cause:
+        case Cause.REGISTRATION_COMPLETE:
+            return last_arrival(situation)
         case Cause.OVER_CAPACITY:
             return CheckCapacity(group_id=situation.group_id)
         case Cause.ASSIGNMENT_NOT_STORED:

@@ -10,11 +10,9 @@ from collections.abc import Iterable
 
 import msgspec
 
-from events.consumer_protocol import assigned_partitions
+from events.consumer_protocol import CONSUMER_PROTOCOL_TYPE, assigned_partitions
 from events.state import Group, Member
 from replay.rebalance import MemberRef, Move, Movement, TopicPartitions, ref
-
-CONSUMER_PROTOCOL_TYPE = "consumer"
 
 TopicPartition = tuple[str, int]
 
@@ -43,6 +41,11 @@ def ownership(group: Group) -> Ownership | None:
         owner = ref(member)
         owners.update(dict.fromkeys(decoded, owner))
     return Ownership(owners=owners, undecodable=tuple(undecodable))
+
+
+def handed_over(before: Ownership, partitions: Iterable[TopicPartition], owner: MemberRef) -> Ownership:
+    """The same with these partitions in the owner's hands."""
+    return msgspec.structs.replace(before, owners=before.owners | dict.fromkeys(partitions, owner))
 
 
 def decode_assignment(assignment: bytes) -> frozenset[TopicPartition] | None:

@@ -7,25 +7,30 @@ by the fold alone.
 from collections.abc import Iterable, Sequence
 from itertools import groupby
 
+import msgspec
+
 from events.causes import TRIGGERS, Cause
 from events.events import (
-    AnyMemberEvent,
     GroupEmptied,
     JoinPhaseCompleted,
-    MemberAssigned,
     MemberJoined,
     MemberRejoined,
     MemberRemoved,
+    MemberRoleChanged,
     RebalanceStarted,
+    RegistrationEnded,
     StaticMemberReplaced,
     Why,
 )
 from events.ids import MemberId
 from events.state import Group, GroupImage, GroupState
+from replay.history import Part
+from replay.incidents import gathered
+from replay.planned import planned, planned_text
+from replay.quiet import Quiet, starts_nothing
 from replay.rebalance import (
     Actor,
     Arrival,
-    Incident,
     JoinPhase,
     MemberRef,
     Movement,
@@ -44,19 +49,22 @@ FOLDED = TRIGGERS | {Cause.STATIC_REPLACEMENT_DURING_JOIN}
 """What would have started a rebalance, had none been running. A static restart counts: it found no generation."""
 
 _JOINS = (MemberJoined, MemberRejoined, StaticMemberReplaced)
+_ACTS = (*_JOINS, MemberRemoved, MemberRoleChanged)
 
 
-def occurrences(events: Iterable[AnyMemberEvent]) -> list[Occurrence]:
+def occurrences(parts: Iterable[Part]) -> list[Occurrence]:
     """Member events of one transition as causes at work; neighbours with one cause are one occurrence."""
-    told = (event for event in events if not isinstance(event, MemberAssigned))
+    told = (part for part in parts if isinstance(part, _ACTS) and not starts_nothing(part))
     by_cause = groupby(told, key=lambda event: event.why.cause)
     return [_occurrence(same[0].why, same[0].seq, list(map(actor, same))) for _, (*same,) in by_cause]
 
 
-def trigger_of(started: RebalanceStarted, events: Sequence[AnyMemberEvent], group: Group) -> Occurrence:
+def trigger_of(started: RebalanceStarted, parts: Sequence[Part], group: Group) -> Occurrence:
     """What started it: the member events of the same transition with the same cause, else what `why` alone says."""
     why = started.why
-    acting = [event for event in events if event.why.cause is why.cause]
+    acting = [part for part in parts if isinstance(part, _ACTS) and part.why.cause is why.cause]
+    if why.cause is Cause.RETIREMENT_COMPLETE:
+        acting = [part for part in parts if isinstance(part, MemberRemoved) and part.member.retiring]
     if acting:
         return _occurrence(why, acting[0].seq, [actor(event) for event in acting])
     return _occurrence(why, started.seq, [] if why.member_id is None else [_named(why.member_id, why, group)])
@@ -102,41 +110,74 @@ class Telling:
         started: RebalanceStarted,
         *,
         before: Group,
-        events: Sequence[AnyMemberEvent],
-        avoided: Sequence[Incident],
+        parts: Sequence[Part],
+        quiet: Quiet,
         notes: Sequence[str],
     ) -> None:
         self.started = started
-        self.trigger = trigger_of(started, events, before)
+        self.trigger = trigger_of(started, parts, before)
         self.from_generation = started.group.generation_id
         self.members_before = members(before)
-        self.first_seq = events[0].seq if events else started.seq
-        self.avoided = tuple(avoided)
+        self.first_seq = parts[0].seq if parts else started.seq
+        self.quiet = quiet
         self.notes = list(notes)
         self.folded: list[Occurrence] = []
         self.dropped: list[Occurrence] = []
         self.arrivals: dict[MemberId, Arrival] = {}
-        self.meanwhile: list[Incident] = []
+        self.gathered: list[MemberJoined] = []
+        self.meanwhile = Quiet()
         self.completed: JoinPhaseCompleted | None = None
         self.emptied: GroupEmptied | None = None
         self.absent: tuple[MemberRef, ...] = ()
-        self._note_arrivals(events)
+        self._before = before
+        self._parts = parts
+        self._is_fresh = True
+        self._note_arrivals(parts)
 
     @property
     def start_ms(self) -> int:
         return self.started.why.decided_ms
 
-    def absorb(self, events: Sequence[AnyMemberEvent]) -> None:
-        """Member events of one transition within the join phase."""
-        for seen in occurrences(events):
+    def absorb(self, parts: Sequence[Part], before: Group) -> None:
+        """What belongs to one transition within the rebalance."""
+        if self._is_fresh:
+            self._gather(parts)
+        self._is_fresh = False
+        self.meanwhile.note_within(parts, before)
+        for seen in occurrences(part for part in parts if part not in self.gathered):
             if seen.cause in FOLDED:
                 self.folded.append(seen)
             elif seen.cause in _DROPS:
                 self.dropped.append(seen)
-        self._note_arrivals(events)
+        self._note_arrivals(parts)
 
-    def _note_arrivals(self, events: Iterable[AnyMemberEvent]) -> None:
-        for event in events:
+    def _gather(self, parts: Sequence[Part]) -> None:
+        """Joins that had been held back are let in by the very decision that starts the rebalance."""
+        registered = {
+            part.registration.group_instance_id
+            for part in (*self._parts, *parts)
+            if isinstance(part, RegistrationEnded)
+        }
+        delayed = bool(self._before.config.expansion_delay_ms)
+        joins = (part for part in parts if isinstance(part, MemberJoined) and part.why.decided_ms == self.start_ms)
+        self.gathered = [join for join in joins if delayed or join.member.group_instance_id in registered]
+
+    def _told_trigger(self) -> Occurrence:
+        """With who came and who went, which the first transition alone does not tell."""
+        told = planned(
+            self.started,
+            self._parts,
+            before=self._before.config,
+            gone=self.quiet.gone,
+            came=[ref(event.member) for event in self.gathered],
+        )
+        if told is None:
+            return self.trigger
+        text = cause_text(self.started.why, self.trigger.who, planned_text(self.trigger.cause, told))
+        return msgspec.structs.replace(self.trigger, planned=told, text=text)
+
+    def _note_arrivals(self, parts: Iterable[Part]) -> None:
+        for event in parts:
             if isinstance(event, StaticMemberReplaced):
                 self.arrivals.pop(event.replaced_member_id, None)
             if isinstance(event, _JOINS):
@@ -166,7 +207,7 @@ class Telling:
             from_generation=self.from_generation,
             to_generation=image.generation_id if reached else None,
             initial=_began_empty(self.started),
-            trigger=self.trigger,
+            trigger=self._told_trigger(),
             folded=tuple(self.folded),
             outcome=outcome,
             started_at=instant(self.start_ms),
@@ -180,11 +221,12 @@ class Telling:
             members_before=self.members_before,
             members_after=members(group),
             movement=movement,
-            avoided=self.avoided,
-            meanwhile=tuple(self.meanwhile),
+            avoided=(*self.quiet.incidents, *([gathered(self.gathered)] if self.gathered else [])),
+            meanwhile=self.meanwhile.incidents,
             first_seq=self.first_seq,
             last_seq=last_seq,
             notes=tuple(self.notes),
+            held=members(group, held=True),
         )
 
     def _join_phase(self, outcome: Outcome, group: Group) -> JoinPhase:
@@ -221,10 +263,11 @@ class Telling:
 _DROPS = frozenset({Cause.NOT_REJOINED, Cause.FIRST_JOIN_TIMED_OUT, Cause.GROUP_FULL})
 
 
-def members(group: Group, *, without: Iterable[MemberId] = ()) -> tuple[MemberRef, ...]:
-    """The group's members by name."""
+def members(group: Group, *, without: Iterable[MemberId] = (), held: bool = False) -> tuple[MemberRef, ...]:
+    """The group's members by name; or those alone that have no partitions."""
     left_out = set(without)
-    refs = (ref(member) for member in group.members.values() if member.member_id not in left_out)
+    chosen = (member for member in group.members.values() if member.is_held or not held)
+    refs = (ref(member) for member in chosen if member.member_id not in left_out)
     return tuple(sorted(refs, key=lambda member: member.identity))
 
 

@@ -65,6 +65,26 @@ def actor(event: AnyMemberEvent) -> Actor:
     )
 
 
+class SettingChange(msgspec.Struct, frozen=True, kw_only=True):
+    """A setting of the group; None: not set."""
+
+    name: str
+    before: str | None
+    after: str | None
+
+
+class Planned(msgspec.Struct, frozen=True, kw_only=True):
+    """What had been planned of a rebalance's trigger, and what came of it: who came, who went, who did not."""
+
+    came: tuple[MemberRef, ...] = ()  # new members whose joins were held back until now
+    did_not_come: tuple[GroupInstanceId, ...] = ()  # registered instances
+    went: tuple[MemberRef, ...] = ()  # retired members, by themselves, since the rebalance before
+    removed: tuple[MemberRef, ...] = ()  # retired members, because their time was up
+    stay: tuple[MemberRef, ...] = ()  # members that are not to go after all
+    promoted: tuple[MemberRef, ...] = ()  # learners
+    settings: tuple[SettingChange, ...] = ()
+
+
 class Requester(msgspec.Struct, frozen=True, kw_only=True):
     """Whose request it was, which need not be the member: an administrator removes others."""
 
@@ -84,6 +104,32 @@ class Occurrence(msgspec.Struct, frozen=True, kw_only=True):
     who: tuple[Actor, ...]
     client_reason: str | None  # the client's own (KIP-800); None: it gave none
     request: Requester | None  # None: a deadline passed
+    planned: Planned | None = None  # None: nothing was planned
+
+
+class TopicPartitions(msgspec.Struct, frozen=True, kw_only=True):
+    topic: str
+    partitions: tuple[int, ...]
+
+
+class Move(msgspec.Struct, frozen=True, kw_only=True):
+    """Partitions that changed hands. No `previous`: nobody had them; no `owner`: nobody has them now."""
+
+    previous: MemberRef | None
+    owner: MemberRef | None
+    partitions: tuple[TopicPartitions, ...]
+    count: int
+
+
+class Movement(msgspec.Struct, frozen=True, kw_only=True):
+    """What a rebalance did to the assignment, compared with the last stable one, by instance id for static members."""
+
+    moves: tuple[Move, ...]
+    moved: int  # partitions that went from one member to another
+    gained: int  # partitions that nobody had before
+    lost: int  # partitions that nobody has now
+    stayed: int
+    undecodable: tuple[MemberRef, ...]  # members whose assignment cannot be read, before or after
 
 
 @unique
@@ -95,6 +141,15 @@ class IncidentKind(StrEnum):
     COORDINATOR_PAUSE = "coordinator-pause"
     JOIN_REFUSED = "join-refused"
     MEMBER_FENCED = "member-fenced"
+    INSTANCE_DUEL = "instance-duel"
+    GROUP_DELETED = "group-deleted"
+    JOINS_GATHERED = "joins-gathered"
+    RETIRED_MEMBER_WENT = "retired-member-went"
+    STANDBY_CALLED = "standby-called"
+    HELD_MEMBER_CAME = "held-member-came"
+    HELD_MEMBER_WENT = "held-member-went"
+    PLANNED = "planned"
+    """An administrator registered, retired or configured something: an announcement, which spared nobody anything."""
 
 
 class Incident(msgspec.Struct, frozen=True, kw_only=True):
@@ -107,6 +162,9 @@ class Incident(msgspec.Struct, frozen=True, kw_only=True):
     seq: int | None = None  # None: an event of the partition, not of the group
     error: str | None = None  # Kafka's name of the error that was answered
     who: MemberRef | None = None
+    until: Instant | None = None  # the last of several, or when it was over; None: one moment, or not over
+    members: tuple[MemberRef, ...] = ()  # all of whom it tells, if they are several
+    movement: Movement | None = None  # what a standby took over; None: nothing moved, or it is not known
 
 
 class Arrival(msgspec.Struct, frozen=True, kw_only=True):
@@ -139,31 +197,6 @@ class SyncPhase(msgspec.Struct, frozen=True, kw_only=True):
     ended_at: Instant | None
     duration_ms: int | None
     leader: MemberRef | None
-
-
-class TopicPartitions(msgspec.Struct, frozen=True, kw_only=True):
-    topic: str
-    partitions: tuple[int, ...]
-
-
-class Move(msgspec.Struct, frozen=True, kw_only=True):
-    """Partitions that changed hands. No `previous`: nobody had them; no `owner`: nobody has them now."""
-
-    previous: MemberRef | None
-    owner: MemberRef | None
-    partitions: tuple[TopicPartitions, ...]
-    count: int
-
-
-class Movement(msgspec.Struct, frozen=True, kw_only=True):
-    """What a rebalance did to the assignment, compared with the last stable one, by instance id for static members."""
-
-    moves: tuple[Move, ...]
-    moved: int  # partitions that went from one member to another
-    gained: int  # partitions that nobody had before
-    lost: int  # partitions that nobody has now
-    stayed: int
-    undecodable: tuple[MemberRef, ...]  # members whose assignment cannot be read, before or after
 
 
 @unique
@@ -210,3 +243,4 @@ class Rebalance(msgspec.Struct, frozen=True, kw_only=True):
     first_seq: int
     last_seq: int
     notes: tuple[str, ...]  # what is missing of its history
+    held: tuple[MemberRef, ...] = ()  # of `members_after`: learners and standbys, which have no partitions

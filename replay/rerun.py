@@ -125,12 +125,9 @@ class _Rerun:
         if self._is_incomplete:
             self.skipped += 1
             return 1
-        for soft in self._possible_softs(events):
-            situation = Situation(events=events, group=self._group, soft=soft)
+        for situation in self._possible_situations(events):
             command = derive(situation)
-            if command is None:
-                break
-            taken = self._decide(command, situation)
+            taken = self._decide(command, situation) if command is not None else 0
             if taken:
                 return taken
         decided_ms = events[0].why.decided_ms
@@ -141,7 +138,12 @@ class _Rerun:
             self._differ(events, count)
         return count
 
-    def _possible_softs(self, events: Sequence[AnyEvent]) -> Iterator[Soft]:
+    def _possible_situations(self, events: Sequence[AnyEvent]) -> Iterator[Situation]:
+        for joins_were_held in (True, False):
+            for soft in self._possible_softs():
+                yield Situation(events=events, group=self._group, soft=soft, joins_were_held=joins_were_held)
+
+    def _possible_softs(self) -> Iterator[Soft]:
         """What the soft state may have been: as carried on, or changed by something that wrote nothing.
 
         That is an id that was handed out and held up a join phase (P7); or an initial delay that was over while only
@@ -163,6 +165,7 @@ class _Rerun:
         soft.sessions = {id_: msgspec.structs.replace(session) for id_, session in soft.sessions.items()}
         soft.refusals = Refusals()
         soft.pending = {}
+        soft.arrivals, soft.expansion_deadline_ms = {}, None  # until it is seen whom they were
         return soft
 
     def _decide(self, command: AnyCommand, situation: Situation) -> int:

@@ -18,11 +18,16 @@ PATIENCE_MS = 45_000
 
 
 class Situation(msgspec.Struct, kw_only=True):
-    """What is to be derived from: the recorded events from here on, the group before them, soft state to be set up."""
+    """What is to be derived from: the recorded events from here on, the group before them, soft state to be set up.
+
+    `joins_were_held`: whether who joins at the moment when a rebalance starts had been held back until then, or came
+    at that very moment.
+    """
 
     events: Sequence[AnyEvent]
     group: Group | None
     soft: Soft
+    joins_were_held: bool = True
 
     @property
     def event(self) -> AnyEvent:

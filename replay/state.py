@@ -2,11 +2,13 @@
 
 import msgspec
 
+from coordinator.group.configs import numbers_set
+from events.consumer_protocol import CONSUMER_PROTOCOL_TYPE
 from events.evolve import evolve, first
-from events.ids import GroupId, MemberId
-from events.state import Group, GroupState, Member
+from events.ids import GroupId, GroupInstanceId, MemberId
+from events.state import Group, GroupState, Member, MemberRole
 from replay.history import Coordinated, Happened, History
-from replay.moves import CONSUMER_PROTOCOL_TYPE, partitions_of
+from replay.moves import partitions_of
 from replay.rebalance import MemberRef, TopicPartitions, ref
 from replay.times import Instant, instant, read_time
 from replay.wording import missing_text
@@ -42,6 +44,15 @@ class MemberState(MemberRef, frozen=True, kw_only=True):
     protocols: tuple[str, ...]
     assignment: tuple[TopicPartitions, ...] | None
     assignment_bytes: int
+    role: MemberRole
+    retiring: bool
+
+
+class RegistrationState(msgspec.Struct, frozen=True, kw_only=True):
+    """An instance that is expected. Until when is not in the log."""
+
+    group_instance_id: GroupInstanceId
+    registered_at: Instant
 
 
 class StateAt(msgspec.Struct, frozen=True, kw_only=True):
@@ -61,6 +72,8 @@ class StateAt(msgspec.Struct, frozen=True, kw_only=True):
     coordinator: str | None
     members: tuple[MemberState, ...]
     notes: tuple[str, ...]
+    registrations: tuple[RegistrationState, ...]
+    settings: dict[str, str]  # those that are set for this group, by name
 
 
 def read_at(text: str, history: History) -> At | None:
@@ -123,6 +136,11 @@ def _state(history: History, group: Group, last: Happened, coordinator: str | No
         coordinator=coordinator,
         members=tuple(_member(group, member) for member in members),
         notes=tuple(notes),
+        registrations=tuple(
+            RegistrationState(group_instance_id=instance, registered_at=instant(each.registered_ms))
+            for instance, each in sorted(group.registrations.items())
+        ),
+        settings=numbers_set(group.config),
     )
 
 
@@ -141,4 +159,6 @@ def _member(group: Group, member: Member) -> MemberState:
         protocols=tuple(protocol.name for protocol in member.protocols),
         assignment=partitions_of(group, member) if is_consumer else None,
         assignment_bytes=len(group.assignment_of(member)),
+        role=member.role,
+        retiring=member.retiring,
     )

@@ -5,11 +5,19 @@ from enum import StrEnum, unique
 import msgspec
 
 from events.causes import Cause
-from events.events import AnyRecordedEvent, GroupEvent, MemberEvent
+from events.events import (
+    AnyEvent,
+    AnyRecordedEvent,
+    GroupConfigured,
+    GroupDeleted,
+    GroupEvent,
+    MemberEvent,
+    RegistrationEvent,
+)
 from events.ids import GroupId, GroupInstanceId, MemberId
-from events.state import GroupState
+from events.state import NOT_CONFIGURED, GroupConfig, GroupState
 from replay.event_texts import event_text
-from replay.history import Coordinated, Gap, Happened, History, Item
+from replay.history import Broken, Coordinated, Gap, Happened, History, Item
 from replay.times import Instant, instant
 from replay.wording import missing_text
 
@@ -18,6 +26,8 @@ from replay.wording import missing_text
 class LineKind(StrEnum):
     GROUP = "group"
     MEMBER = "member"
+    REGISTRATION = "registration"
+    SETTINGS = "settings"
     COORDINATOR = "coordinator"
     GAP = "gap"
     BROKEN = "broken"
@@ -56,14 +66,41 @@ def story(history: History) -> Story:
     lines: list[Line] = []
     generation: int | None = None
     state: GroupState | None = None
+    configs = _Configs()
     for item in history.items:
         if isinstance(item, Happened) and isinstance(item.event, GroupEvent):
             generation, state = item.event.group.generation_id, item.event.group.state
-        lines.append(_line(item, generation, state))
+        lines.append(_line(item, generation, state, configs.before(item)))
     return Story(group_id=history.group_id, log=history.log, lines=tuple(lines))
 
 
-def _line(item: Item, generation: int | None, state: GroupState | None) -> Line:
+class _Configs:
+    """What was set for the group before each item; None where it is not known, since something is missing."""
+
+    def __init__(self) -> None:
+        self._config: GroupConfig | None = NOT_CONFIGURED
+        self._incarnation = -1
+
+    def before(self, item: Item) -> GroupConfig | None:
+        """Takes the next item in, and returns what was set before it."""
+        if isinstance(item, Gap):
+            self._incarnation = item.incarnation
+        if isinstance(item, Gap | Broken):
+            self._config = None
+        if not isinstance(item, Happened):
+            return self._config
+        event = item.event
+        if event.incarnation > self._incarnation:
+            self._incarnation, self._config = event.incarnation, NOT_CONFIGURED
+        config = self._config
+        if isinstance(event, GroupConfigured):
+            self._config = event.config
+        elif isinstance(event, GroupDeleted):
+            self._config = NOT_CONFIGURED
+        return config
+
+
+def _line(item: Item, generation: int | None, state: GroupState | None, config: GroupConfig | None) -> Line:
     event = item.event if isinstance(item, Happened | Coordinated) else None
     happened = item.event if isinstance(item, Happened) else None
     member = happened.member if isinstance(happened, MemberEvent) else None
@@ -75,19 +112,34 @@ def _line(item: Item, generation: int | None, state: GroupState | None) -> Line:
         incarnation=happened.incarnation if happened else item.incarnation if isinstance(item, Gap) else None,
         seq=happened.seq if happened else None,
         type=type(event or item).__name__,
-        text=event_text(event) if event is not None else missing_text(item),  # type: ignore[arg-type]
+        text=event_text(event, config) if event is not None else missing_text(item),  # type: ignore[arg-type]
         cause=happened.why.cause if happened else None,
         member_id=member.member_id if member else happened.why.member_id if happened else None,
-        group_instance_id=member.group_instance_id if member else happened.why.group_instance_id if happened else None,
+        group_instance_id=_instance(happened) if happened else None,
         generation=generation,
         state=state,
         event=event,
     )
 
 
+def _instance(event: AnyEvent) -> GroupInstanceId | None:
+    """Whom the event is about, if it is about a static member, or one that is to come."""
+    if isinstance(event, MemberEvent):
+        return event.member.group_instance_id
+    return event.registration.group_instance_id if isinstance(event, RegistrationEvent) else event.why.group_instance_id
+
+
 def _kind(item: Item) -> LineKind:
     if isinstance(item, Happened):
-        return LineKind.GROUP if isinstance(item.event, GroupEvent) else LineKind.MEMBER
+        return _kind_of_event(item.event)
     if isinstance(item, Coordinated):
         return LineKind.COORDINATOR
     return LineKind.GAP if isinstance(item, Gap) else LineKind.BROKEN
+
+
+def _kind_of_event(event: AnyEvent) -> LineKind:
+    if isinstance(event, GroupEvent):
+        return LineKind.GROUP
+    if isinstance(event, RegistrationEvent):
+        return LineKind.REGISTRATION
+    return LineKind.SETTINGS if isinstance(event, GroupConfigured) else LineKind.MEMBER

@@ -3,14 +3,14 @@
 The fold goes over the items once and keeps no more than the group as it stands, so that it may be used on histories of
 any length, and on those of all groups at once (`replay/fleet`, `groups`).
 
-A transition is the member events before a group event, and that event. Its meaning depends on where the group is:
+A transition is the events before one on the group's own key, and that event. Its meaning depends on where the group is:
 
     RebalanceStarted      a rebalance begins; one that was running is *superseded*
-    member events         in the join phase: arrivals, causes folded in, members dropped
+    the other events      in the join phase: arrivals, causes folded in, members dropped
     JoinPhaseCompleted    the join phase ends, the sync phase begins
     GroupStabilized       the rebalance ends *stable*
     GroupEmptied          the rebalance ends *emptied*
-    anything else         an incident: within the rebalance that is running, else between two of them
+    anything else         an incident: within the rebalance that is running, else between two of them (`quiet.py`)
 
 What is missing of a history (a gap, a broken record) makes the rebalance that it falls into, and what moved in the next
 one, uncertain; both say so.
@@ -18,25 +18,24 @@ one, uncertain; both say so.
 
 from collections.abc import Iterable, Iterator, Sequence
 
-from events.causes import Cause
 from events.events import (
     AnyGroupEvent,
-    AnyMemberEvent,
     GroupCreated,
     GroupDeleted,
     GroupEmptied,
+    GroupEvent,
     GroupStabilized,
     JoinPhaseCompleted,
-    MemberEvent,
     RebalanceStarted,
 )
 from events.evolve import evolve
 from events.ids import GroupId
 from events.state import Group, GroupState, new_group
-from replay.history import Broken, Coordinated, Gap, Item
-from replay.incidents import Coordinators, restart, unserved
+from replay.history import Broken, Coordinated, Gap, Item, Part
+from replay.incidents import Coordinators, unserved
 from replay.moves import NOBODY, Ownership, movement, ownership
 from replay.phases import Telling
+from replay.quiet import Quiet
 from replay.rebalance import Incident, Outcome, Rebalance
 from replay.wording import missing_text
 
@@ -55,10 +54,10 @@ class Timeline:
     def __init__(self, group_id: GroupId) -> None:
         self._group: Group | None = None
         self._group_id = group_id
-        self._members: list[AnyMemberEvent] = []  # of the transition that is being read
+        self._parts: list[Part] = []  # of the transition that is being read
         self._telling: Telling | None = None
         self._baseline: Ownership | None = None  # the last stable assignment; None: not known
-        self._incidents: list[Incident] = []
+        self._quiet = Quiet()
         self._notes: list[str] = []
         self._coordinators = Coordinators()
         self._last_seq = 0
@@ -71,7 +70,7 @@ class Timeline:
     @property
     def since_the_last(self) -> tuple[Incident, ...]:
         """What has started no rebalance since the last one ended."""
-        return () if self._telling is not None else tuple(self._incidents)
+        return () if self._telling is not None else self._quiet.incidents
 
     @property
     def notes(self) -> tuple[str, ...]:
@@ -98,38 +97,38 @@ class Timeline:
             self._miss(item)
             return None
         event = item.event
-        if isinstance(event, MemberEvent):
-            self._members.append(event)
-            return None
-        return self._transition(event)
+        if isinstance(event, GroupEvent):
+            return self._transition(event)
+        self._parts.append(event)
+        return None
 
     # ---- transitions --------------------------------------------------------------------------------------------
 
     def _transition(self, event: AnyGroupEvent) -> Rebalance | None:
-        members, self._members = self._members, []
+        parts, self._parts = self._parts, []
         if self._group is not None and event.incarnation < self._group.incarnation:
             return None  # a leftover of an earlier life, which `evolve` passes over, too
         finished = self._end_earlier_life(event)
         before = self._group or new_group(self._group_id, incarnation=event.incarnation, wall_ms=0)
-        after = evolve(before, [*members, event])
+        after = evolve(before, [*parts, event])
         if isinstance(event, RebalanceStarted):
             finished = self._interrupt(event) or finished
-            self._begin(event, members, before)
+            self._begin(event, parts, before)
         self._group, self._last_seq = after, event.seq
         if isinstance(event, RebalanceStarted):
             return finished
-        return self._go_on(event, members, after) or finished
+        return self._go_on(event, parts, before, after) or finished
 
-    def _go_on(self, event: AnyGroupEvent, members: Sequence[AnyMemberEvent], after: Group) -> Rebalance | None:
+    def _go_on(self, event: AnyGroupEvent, parts: Sequence[Part], before: Group, after: Group) -> Rebalance | None:
         telling = self._telling
         if telling is None:
-            self._between(event, members, after)
+            self._between(event, parts, before, after)
             return None
         if not telling.is_followed_by(event.group):
             missed = self._finish(Outcome.UNKNOWN, None)
-            self._between(event, members, after)
+            self._between(event, parts, before, after)
             return missed
-        telling.absorb(members)
+        telling.absorb(parts, before)
         if isinstance(event, JoinPhaseCompleted):
             telling.complete_join(event, after)
         elif isinstance(event, GroupStabilized):
@@ -138,7 +137,7 @@ class Timeline:
             telling.emptied = event
             return self._finish(Outcome.EMPTIED, event.why.decided_ms, NOBODY)
         else:
-            telling.meanwhile.extend(unserved(event))
+            telling.meanwhile.add(*unserved(event))
         return None
 
     def _interrupt(self, event: RebalanceStarted) -> Rebalance | None:
@@ -151,20 +150,19 @@ class Timeline:
             return self._finish(Outcome.SUPERSEDED, event.why.decided_ms)
         return self._finish(Outcome.UNKNOWN, None)
 
-    def _begin(self, event: RebalanceStarted, members: Sequence[AnyMemberEvent], before: Group) -> None:
-        self._telling = Telling(event, before=before, events=members, avoided=self._incidents, notes=self._notes)
-        self._incidents, self._notes = [], []
+    def _begin(self, event: RebalanceStarted, parts: Sequence[Part], before: Group) -> None:
+        self._baseline = self._quiet.end(event, parts, before, self._baseline)
+        self._telling = Telling(event, before=before, parts=parts, quiet=self._quiet, notes=self._notes)
+        self._quiet, self._notes = Quiet(), []
 
-    def _between(self, event: AnyGroupEvent, members: Sequence[AnyMemberEvent], after: Group) -> None:
-        """No rebalance is running: a fresh or emptied group, restarts that were absorbed, refusals, fences."""
+    def _between(self, event: AnyGroupEvent, parts: Sequence[Part], before: Group, after: Group) -> None:
+        """No rebalance is running: a fresh or emptied group, and all that starts none."""
         if isinstance(event, GroupCreated | GroupDeleted | GroupEmptied):
             self._baseline = NOBODY
         elif isinstance(event, GroupStabilized):
             self._baseline = ownership(after)  # its beginning is not in the log
-        for member_event in members:
-            if member_event.why.cause is Cause.STATIC_RESTART_ABSORBED:
-                self._incidents.append(restart(member_event, after))
-        self._incidents.extend(unserved(event))
+        self._baseline = self._quiet.note(parts, before, after, self._baseline)
+        self._quiet.add(*unserved(event))
 
     def _finish(self, outcome: Outcome, end_ms: int | None, reached: Ownership | None = None) -> Rebalance | None:
         telling, group = self._telling, self._group
@@ -189,7 +187,7 @@ class Timeline:
         if self._group is None or event.incarnation <= self._group.incarnation:
             return None
         finished = self._finish(Outcome.UNKNOWN, None)
-        self._group, self._baseline, self._incidents = None, NOBODY, []
+        self._group, self._baseline, self._quiet = None, NOBODY, Quiet()
         return finished
 
     # ---- what is not an event of the group --------------------------------------------------------------------------
@@ -203,5 +201,5 @@ class Timeline:
         members = len(self._group.members) if self._group is not None else 0
         incident = self._coordinators.note(item, members=members, in_flight=self._telling is not None)
         if incident is not None:
-            target = self._telling.meanwhile if self._telling is not None else self._incidents
-            target.append(incident)
+            quiet = self._telling.meanwhile if self._telling is not None else self._quiet
+            quiet.add(incident)

@@ -3,7 +3,7 @@
 The base is `events.causes.TEXTS`; here the member is named, and numbers are put in where the history has them.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from kio.schema.errors import ErrorCode
 
@@ -48,18 +48,28 @@ def who(member: MemberRef) -> str:
     return f"{kind} member '{name(member)}' ({process(member)})"
 
 
+def plainly(member: MemberRef) -> str:
+    """''billing-2' (10.0.0.7, client rdkafka)', where it is said already what it is."""
+    return f"'{name(member)}' ({process(member)})"
+
+
 def several(members: Sequence[MemberRef]) -> str:
     """'a, b and 4 others'; a single member in full."""
     if not members:
         return "a member"
     if len(members) == 1:
         return who(members[0])
-    names = [f"'{name(member)}'" for member in members]
-    if len(names) > NAMED_MAX:
-        names = [*names[:NAMED_MAX], plural(len(names) - NAMED_MAX, "other")]
     static = sum(member.group_instance_id is not None for member in members)
     kind = "static " if static == len(members) else "" if static else "dynamic "
-    return f"{len(members)} {kind}members ({listed(names)})"
+    return f"{len(members)} {kind}members ({named(map(name, members))})"
+
+
+def named(names: Iterable[str]) -> str:
+    """The names in quotes, the first few of them."""
+    quoted = [f"'{each}'" for each in names]
+    if len(quoted) > NAMED_MAX:
+        quoted = [*quoted[:NAMED_MAX], plural(len(quoted) - NAMED_MAX, "other")]
+    return listed(quoted)
 
 
 def listed(words: Sequence[str]) -> str:
@@ -71,27 +81,73 @@ def plural(count: int, noun: str) -> str:
     return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
 
 
-def cause_text(why: Why, actors: Sequence[Actor]) -> str:
-    """What happened, in words: the silence of an expired session, who asked for a removal, the client's own reason."""
+def cause_text(why: Why, actors: Sequence[Actor], planned: str = "") -> str:
+    """What happened, in words: the silence of an expired session, who asked for a removal, the client's own reason.
+
+    `planned` is what there is to add of plans.
+    """
     if why.cause is Cause.SESSION_EXPIRED and len(actors) == 1:
         return f"{who(actors[0])} was not heard from {_silence(actors[0])}"
-    text = TEXTS[why.cause].format(member=_subject(why.cause, actors))
-    if len(actors) > 1:
+    template = TEXTS[why.cause]
+    text = template.format(member=_subject(why.cause, actors))
+    if len(actors) > 1 and "{member}" in template:
         text = text.replace(" was ", " were ", 1).replace("its ", "their ")
-    if why.cause is Cause.MEMBER_REMOVED_BY_ADMIN and why.client_id is not None:
-        text += f", asked for by client {why.client_id} at {host(why.client_host or '')}"
+    text = f"{_by_administrator(text, why)}{planned}"
     if why.client_reason:
         text += f'; the client says: "{why.client_reason}"'
     return text
 
 
-_TEXTS_WITH_KIND = frozenset({Cause.NEW_DYNAMIC_MEMBER, Cause.NEW_STATIC_MEMBER, Cause.LEADER_REJOINED})
+ASKED_FOR = frozenset(
+    {
+        Cause.MEMBER_REMOVED_BY_ADMIN,
+        Cause.REGISTRATION_WITHDRAWN,
+        Cause.LEARNERS_PROMOTED,
+        Cause.RETIREMENT_WITHDRAWN,
+        Cause.GROUP_CONFIGURED,
+        Cause.REBALANCE_REQUESTED,
+        Cause.INSTANCES_REGISTERED,
+        Cause.MEMBERS_RETIRED,
+    }
+)
+"""What an administrator does, who is somebody else than the members."""
+
+
+def _by_administrator(text: str, why: Why) -> str:
+    """The text with the administrator's name in it, if it is about what one did."""
+    if why.cause not in ASKED_FOR or why.client_id is None:
+        return text
+    someone = "an administrator"
+    if why.cause is Cause.MEMBER_REMOVED_BY_ADMIN or someone not in text:
+        return text + asked_by(why)
+    return text.replace(someone, f"{someone} ({_requester(why)})", 1)
+
+
+def asked_by(why: Why) -> str:
+    """', asked for by client admin at 10.0.0.9, User:admin'; nothing if nobody asked."""
+    return f", asked for by {_requester(why)}" if why.client_id is not None else ""
+
+
+def _requester(why: Why) -> str:
+    return ", ".join(filter(None, (f"client {why.client_id} at {host(why.client_host or '')}", why.principal)))
+
+
+_TEXTS_WITH_KIND = frozenset(
+    {
+        Cause.NEW_DYNAMIC_MEMBER,
+        Cause.NEW_STATIC_MEMBER,
+        Cause.LEADER_REJOINED,
+        Cause.STANDBY_CALLED,
+        Cause.STANDBY_TOOK_OVER,
+        Cause.STANDBY_UNFIT,
+    }
+)
 """Causes whose texts say already what kind of member it is."""
 
 
 def _subject(cause: Cause, actors: Sequence[Actor]) -> str:
     if len(actors) == 1 and cause in _TEXTS_WITH_KIND:
-        return f"'{name(actors[0])}' ({process(actors[0])})"
+        return plainly(actors[0])
     return several(actors)
 
 

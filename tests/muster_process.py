@@ -29,10 +29,12 @@ SERVES_WITHIN_S: Final = 30
 ENDS_WITHIN_S: Final = 15
 LOOK_EVERY_S: Final = 0.01
 
-# Those of the test broker: groups form in 50 ms, and sessions may be as short as a test likes.
+# Those of the test broker: groups form in 50 ms, sessions may be as short as a test likes, and no sweep takes empty
+# groups away ten minutes after the start.
 TEST_CONFIG: Final[Mapping[str, str]] = {
     "group.initial.rebalance.delay.ms": "50",
     "group.min.session.timeout.ms": "100",
+    "offsets.retention.check.interval.ms": "86400000",
 }
 
 
@@ -45,6 +47,8 @@ class MusterProcess:
 
     def __init__(self, *arguments: str, output: Path) -> None:
         self._arguments = arguments
+        self.log = arguments[arguments.index("--log") + 1] if "--log" in arguments else ""
+        """The URL of its event log."""
         self._output = output
         self._port = 0
         self._seen = 0  # bytes of the output that belong to processes that have ended
@@ -110,8 +114,12 @@ class MusterProcess:
             text: str = answer.read().decode()
         return text
 
-    def restart(self) -> None:
-        """Stop it in good order, and start it again on the same log at the same address."""
+    def restart(self, *, topics: Sequence[str] | None = None) -> None:
+        """Stop it in good order, and start it again on the same log at the same address, perhaps with other topics."""
+        if topics is not None:
+            at = [place for place, argument in enumerate(self._arguments) if argument == "--topic"]
+            kept = [each for place, each in enumerate(self._arguments) if place not in at and place - 1 not in at]
+            self._arguments = (*kept, *(argument for topic in topics for argument in ("--topic", topic)))
         code = self.stop()
         if code != 0:
             raise MusterEnded(f"it stopped with exit code {code}\n{self._tail()}")

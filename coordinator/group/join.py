@@ -37,8 +37,7 @@ def refuse_before_lookup(command: JoinGroup, settings: GroupSettings) -> JoinGro
 
 def join_group(turn: Turn, command: JoinGroup) -> None:
     """A join in a group that exists."""
-    known = turn.group.members.keys() | turn.soft.arrivals.keys()
-    if command.member_id == UNKNOWN_MEMBER_ID and command.proposed_member_id in known:
+    if command.member_id == UNKNOWN_MEMBER_ID and _is_known(turn, command.proposed_member_id):
         # The same request sent again by an edge that did not hear the answer: it is that member's retry.
         command = msgspec.structs.replace(command, member_id=command.proposed_member_id)
     if not _has_room(turn, command):
@@ -60,6 +59,12 @@ def join_group(turn: Turn, command: JoinGroup) -> None:
         _add_member(turn, command, command.member_id)
     else:
         _join_with_member_id(turn, command)
+
+
+def _is_known(turn: Turn, member_id: MemberId) -> bool:
+    """A member, an arrival, or one that was fenced: its answer was 82, and it must not take the instance id back."""
+    soft = turn.soft
+    return member_id in turn.group.members or member_id in soft.arrivals or is_claimant(soft.claims, member_id)
 
 
 def refuse(turn: Turn, command: JoinGroup, error: ErrorCode, echo: MemberId) -> None:

@@ -15,6 +15,7 @@ import msgspec
 from events.ids import GroupId
 from events.records import StoredRecord
 from replay.history import History, Prelude, Read, with_gaps
+from replay.rebalance import IncidentKind
 from replay.sources import read_record
 from replay.why import Answer, answers_of
 
@@ -79,7 +80,7 @@ def row(answer: Answer) -> Row:
         "members_after": len(rebalance.members_after),
         "partitions_moved": movement.moved if movement else None,
         "partitions_stayed": movement.stayed if movement else None,
-        "avoided": sum(incident.times for incident in rebalance.avoided),
+        "avoided": sum(each.times for each in rebalance.avoided if each.kind is not IncidentKind.PLANNED),
         "headline": answer.headline,
         "story": msgspec.json.encode(answer).decode(),
     }

@@ -8,11 +8,11 @@ from rich.table import Table
 from rich.text import Text
 
 from events.events import GroupAdvanced
-from events.state import GroupState
+from events.state import GroupState, MemberRole
 from replay.groups import GroupLine, Groups
 from replay.rebalance import Outcome
 from replay.render.printable import text
-from replay.state import MemberState, StateAt
+from replay.state import MemberState, RegistrationState, StateAt
 from replay.story import Line, LineKind, Story
 from replay.times import Instant, clock_of, day_of, setting
 from replay.wording import host, name, partitions
@@ -145,6 +145,10 @@ def print_state(state: StateAt, console: Console) -> None:
         ("Protocol", text(protocol)),
         ("Coordinator", text(state.coordinator)),
     ]
+    if state.settings:
+        rows.append(("Settings", Text("\n").join(text(f"{key}={value}") for key, value in state.settings.items())))
+    if state.registrations:
+        rows.append(("Expected", Text("\n").join(map(_registration, state.registrations))))
     rows.extend(("Missing", text(note, "yellow")) for note in state.notes)
     console.print(grid(rows))
     if not state.members:
@@ -159,10 +163,18 @@ def print_state(state: StateAt, console: Console) -> None:
     console.print(made)
 
 
+def _registration(registration: RegistrationState) -> Text:
+    since = f"registered {day_of(registration.registered_at)} {clock_of(registration.registered_at)}"
+    return text(registration.group_instance_id).append(text(f"  {since}", "dim"))
+
+
 def _member_cell(member: MemberState) -> Text:
     cell = text(name(member), "bold")
-    kind = "static" if member.group_instance_id is not None else "dynamic"
-    return cell.append("\n").append(text(f"{kind}, leader" if member.is_leader else kind, "dim"))
+    words = ["static" if member.group_instance_id is not None else "dynamic"]
+    words.extend(["leader"] if member.is_leader else [])
+    words.extend([member.role.lower()] if member.role is not MemberRole.ACTIVE else [])
+    words.extend(["retiring"] if member.retiring else [])
+    return cell.append("\n").append(text(", ".join(words), "dim"))
 
 
 def _process_cell(member: MemberState) -> Text:

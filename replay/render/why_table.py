@@ -6,7 +6,21 @@ from rich.console import Console, RenderableType
 from rich.text import Text
 
 from events.causes import Cause
-from replay.rebalance import Actor, Incident, JoinPhase, MemberRef, Movement, Occurrence, Outcome, Rebalance, SyncPhase
+from replay.planned import settings_text
+from replay.rebalance import (
+    Actor,
+    Incident,
+    IncidentKind,
+    JoinPhase,
+    MemberRef,
+    Movement,
+    Occurrence,
+    Outcome,
+    Planned,
+    Rebalance,
+    Requester,
+    SyncPhase,
+)
 from replay.render.printable import text
 from replay.render.tables import grid
 from replay.times import Instant, clock_of, day_of, duration, setting
@@ -76,7 +90,29 @@ def _when(rebalance: Rebalance) -> Text:
 def _trigger(trigger: Occurrence) -> Iterator[Row]:
     lines = [text(trigger.cause, "bold")]
     lines.extend(_actor(member) for member in trigger.who)
+    if trigger.request is not None and not trigger.who:
+        lines.append(_requester(trigger.request))
     yield "Trigger", Text("\n").join(lines)
+    if trigger.planned is not None:
+        yield from _stacked("Planned", _planned(trigger.planned))
+
+
+def _requester(request: Requester) -> Text:
+    return text(f"{host(request.client_host or '')}, client {request.client_id}, {request.principal}", "dim")
+
+
+def _planned(planned: Planned) -> Iterator[Text]:
+    """Every name: the sentence above names the first few."""
+    told = {
+        "came": _names(planned.came),
+        "did not come": listed(planned.did_not_come),
+        "went": _names(planned.went),
+        "removed": _names(planned.removed),
+        "stay": _names(planned.stay),
+        "promoted": _names(planned.promoted),
+        "settings": settings_text(planned.settings) if planned.settings else "",
+    }
+    return (text(f"{what}: {names}") for what, names in told.items() if names)
 
 
 def _actor(member: Actor) -> Text:
@@ -126,6 +162,8 @@ def _members(rebalance: Rebalance) -> Text:
         changed = [member for identity, member in ours.items() if identity not in theirs]
         if changed:
             line.append(text(f"  {sign} {_names(changed)}"))
+    if rebalance.held:
+        line.append(text(f"  (without partitions: {_names(rebalance.held)})"))
     if rebalance.protocol_name is not None:
         line.append(text(f"  ({rebalance.protocol_type}, {rebalance.protocol_name})", "dim"))
     return line
@@ -159,5 +197,8 @@ def _unharmed(label: str, heading: str, incidents: Sequence[Incident]) -> Iterat
 
 def _incident(incident: Incident) -> Text:
     error = f" ({incident.error})" if incident.error is not None else ""
-    times = f", {plural(incident.times, 'time')}" if incident.times > 1 else ""
+    counted = incident.times > 1 and incident.kind is not IncidentKind.JOINS_GATHERED
+    times = f", {plural(incident.times, 'time')}" if counted else ""
+    if counted and incident.until is not None:
+        times += f" until {clock_of(incident.until)}"
     return _at(incident.at, f"{incident.text}{error}{times}")

@@ -48,6 +48,7 @@ class JavaTool(StrEnum):
     DUMP_LOG = "org.apache.kafka.tools.DumpLogSegments"
     GROUPS = "org.apache.kafka.tools.GroupsCommand"
     PRODUCER_PERF_TEST = "org.apache.kafka.tools.ProducerPerformance"
+    STREAMS_RESET = "org.apache.kafka.tools.StreamsResetter"
     TOPICS = "org.apache.kafka.tools.TopicCommand"
     VERIFIABLE_CONSUMER = "org.apache.kafka.tools.VerifiableConsumer"
     VERIFIABLE_PRODUCER = "org.apache.kafka.tools.VerifiableProducer"

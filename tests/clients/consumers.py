@@ -11,9 +11,9 @@ import asyncio
 import queue
 import threading
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from concurrent.futures import Future
-from typing import Any, Final, TypeVar
+from typing import Any, ClassVar, Final, TypeVar
 
 import aiokafka
 import confluent_kafka
@@ -62,13 +62,14 @@ class RunningConsumer(ABC):
 
     def commit(self, partition: int, offset: int) -> None:
         """Commit, and wait for the answer. Raises what the library raises."""
-        self._do(lambda: self._commit(partition, offset))
+        self.do(lambda: self._commit(partition, offset))
 
     def committed(self, partition: int) -> int | None:
         """The group's offset for this partition."""
-        return self._do(lambda: self._committed(partition))
+        return self.do(lambda: self._committed(partition))
 
-    def _do(self, call: Callable[[], T]) -> T:
+    def do(self, call: Callable[[], T]) -> T:
+        """Have its thread call this between two polls, and wait for what comes of it."""
         assert self._thread.is_alive(), self.error
         done: Future[T] = Future()
         self._asked.put((call, done))
@@ -86,7 +87,7 @@ class RunningConsumer(ABC):
                     except Exception as error:  # noqa: BLE001 -- whatever a library raises is the asker's to judge
                         done.set_exception(error)
             self._close()
-        except Exception as error:  # noqa: BLE001 -- the thread ends; `close` and `_do` tell why
+        except Exception as error:  # noqa: BLE001 -- the thread ends; `close` and `do` tell why
             self.error = error
 
     def _assigned_now(self, partitions: Any) -> None:
@@ -112,6 +113,9 @@ class RunningConsumer(ABC):
 class Confluent(RunningConsumer):
     """confluent-kafka: librdkafka, whose own threads speak to the coordinator."""
 
+    OTHER_CONFIG: ClassVar[Mapping[str, Any]] = {}
+    """What a test wants otherwise."""
+
     def _open(self) -> None:
         config: dict[str, Any] = {
             "bootstrap.servers": self.bootstrap,
@@ -127,6 +131,7 @@ class Confluent(RunningConsumer):
         }
         if self.instance is not None:
             config["group.instance.id"] = self.instance
+        config |= self.OTHER_CONFIG
         self._consumer = confluent_kafka.Consumer(config)
         self._consumer.subscribe(
             [self.topic],
@@ -157,6 +162,9 @@ class Confluent(RunningConsumer):
 class KafkaPython(RunningConsumer):
     """kafka-python."""
 
+    OTHER_CONFIG: ClassVar[Mapping[str, Any]] = {}
+    """What a test wants otherwise."""
+
     def _open(self) -> None:
         self._consumer = kafka.KafkaConsumer(
             bootstrap_servers=self.bootstrap,
@@ -169,6 +177,7 @@ class KafkaPython(RunningConsumer):
             reconnect_backoff_ms=BACKOFF_MS,
             reconnect_backoff_max_ms=BACKOFF_MAX_MS,
             partition_assignment_strategy=(KafkaPythonRange,),
+            **self.OTHER_CONFIG,
         )
         assigned_now = self._assigned_now
 
@@ -199,6 +208,9 @@ class KafkaPython(RunningConsumer):
 class Aiokafka(RunningConsumer):
     """aiokafka, with an event loop in its thread."""
 
+    OTHER_CONFIG: ClassVar[Mapping[str, Any]] = {}
+    """What a test wants otherwise."""
+
     def _open(self) -> None:
         self._loop = asyncio.new_event_loop()
         self._loop.run_until_complete(self._start())
@@ -214,6 +226,7 @@ class Aiokafka(RunningConsumer):
             auto_offset_reset="earliest",
             retry_backoff_ms=BACKOFF_MS,
             partition_assignment_strategy=(AiokafkaRange,),
+            **self.OTHER_CONFIG,
         )
         assigned_now = self._assigned_now
 

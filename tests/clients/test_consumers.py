@@ -1,89 +1,15 @@
 """Consumers of each library against Muster: they join, share a topic, commit, leave, restart, and outlive its crash."""
 
-from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
-from uuid import uuid4
+from contextlib import ExitStack
 
 import pytest
 
-from tests.clients.conftest import PARTITIONS, TOPIC
 from tests.clients.consumers import LIBRARIES, Confluent, RunningConsumer
-from tests.clients.probe import described, generation_of, remove_static_members, until, until_stable
+from tests.clients.crew import ALL, crew
+from tests.clients.probe import described, remove_static_members, until
 from tests.muster_process import MusterProcess
 
 pytestmark = pytest.mark.clients
-
-ALL = frozenset(range(PARTITIONS))
-
-
-@pytest.fixture(params=LIBRARIES, ids=lambda library: library.__name__)
-def library(request: pytest.FixtureRequest) -> type[RunningConsumer]:
-    """The class of a library's consumer."""
-    chosen: type[RunningConsumer] = request.param
-    return chosen
-
-
-class Crew:
-    """The consumers of one group."""
-
-    def __init__(self, muster: MusterProcess, library: type[RunningConsumer]) -> None:
-        self.group_id = f"{library.__name__.lower()}-{uuid4().hex[:8]}"
-        self.bootstrap = muster.bootstrap
-        self.consumers: list[RunningConsumer] = []
-        self._library = library
-
-    def add(self, instance: str | None = None) -> RunningConsumer:
-        """A process more; not yet a member."""
-        consumer = self._library(self.bootstrap, self.group_id, TOPIC, instance=instance).start()
-        self.consumers.append(consumer)
-        return consumer
-
-    def close(self, consumer: RunningConsumer) -> None:
-        """Close one in good order."""
-        self.consumers.remove(consumer)
-        consumer.close()
-
-    def shares(self) -> list[list[int]]:
-        return [sorted(consumer.assigned) for consumer in self.consumers]
-
-    def until_shared(self) -> None:
-        """Wait until each partition belongs to one of them, and each of them has as many as the others."""
-
-        def shared() -> bool:
-            assert [consumer.error for consumer in self.consumers if consumer.error] == []
-            even = {len(consumer.assigned) for consumer in self.consumers} == {PARTITIONS // len(self.consumers)}
-            return even and sorted(partition for share in self.shares() for partition in share) == sorted(ALL)
-
-        until(shared, lambda: (self.shares(), described(self.bootstrap, self.group_id)))
-        until_stable(self.bootstrap, self.group_id, members=len(self.consumers))
-
-    def end(self) -> None:
-        """Close whoever is left, whatever has become of them."""
-        for consumer in self.consumers:
-            consumer.end()
-
-    def until_empty(self) -> None:
-        """Wait until nobody is a member."""
-        until(lambda: not described(self.bootstrap, self.group_id)["members"], lambda: "there are members left")
-
-    @property
-    def generation(self) -> int:
-        return generation_of(self.bootstrap, self.group_id)
-
-    @property
-    def assignments(self) -> Sequence[int]:
-        return [consumer.assignments for consumer in self.consumers]
-
-
-@contextmanager
-def crew(muster: MusterProcess, library: type[RunningConsumer]) -> Iterator[Crew]:
-    """Consumers of one library in a new group; whoever is left at the end is closed."""
-    running = Crew(muster, library)
-    with ExitStack() as stack:
-        stack.callback(running.end)
-        yield running
-        for consumer in list(running.consumers):
-            running.close(consumer)
 
 
 def test_dynamic_members_share_a_topic(muster: MusterProcess, library: type[RunningConsumer]) -> None:

@@ -13,25 +13,31 @@ Play = Callable[[Stage], Awaitable[None]]
 
 
 class Script(msgspec.Struct, frozen=True, kw_only=True):
-    """A script; `rules` are the catalogue's numbers of what it shows, `setup` the pair of servers it is played on."""
+    """A script; `rules` are the catalogue's numbers of what it shows, `setup` the pair of servers it is played on.
+
+    A `long` one takes minutes: it is played by `long_conformance.py` alone.
+    """
 
     name: str
     play: Play
     eras: Sequence[Era]
     rules: str
     setup: Setup
+    long: bool
 
 
 SCRIPTS: Final[list[Script]] = []
 
 
-def script(rules: str, *, eras: Sequence[Era] = ALL, setup: Setup = "usual") -> Callable[[Play], Play]:
+def script(
+    rules: str, *, eras: Sequence[Era] = ALL, setup: Setup = "usual", long: bool = False
+) -> Callable[[Play], Play]:
     """Register a script under the name of its function."""
 
     def register(play: Play) -> Play:
         name = play.__name__
         assert all(each.name != name for each in SCRIPTS), name
-        SCRIPTS.append(Script(name=name, play=play, eras=eras, rules=rules, setup=setup))
+        SCRIPTS.append(Script(name=name, play=play, eras=eras, rules=rules, setup=setup, long=long))
         return play
 
     return register

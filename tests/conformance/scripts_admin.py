@@ -1,5 +1,7 @@
 """Scripts: what administrators ask about groups."""
 
+import pytest
+
 from tests.conformance.eras import NEWEST, STATIC
 from tests.conformance.member import ORDERS
 from tests.conformance.script import script
@@ -162,3 +164,14 @@ async def a_group_is_deleted_while_a_member_is_expected(stage: Stage) -> None:
     (a,) = await stage.stable("a")
     await stage.delete()
     await a.heartbeat()
+
+
+@script("G17, DG7, DL4", eras=NEWEST)
+async def a_group_id_that_is_null(stage: Stage) -> None:
+    """In these requests none may be null: who sends one is hung up on."""
+    for api, field in (("DescribeGroups", "groups"), ("DeleteGroups", "groups_names")):
+        connection = (await stage.member(api)).connection
+        frame = connection.frame(api, 0, **{field: ["x"]})
+        with pytest.raises(ConnectionResetError):
+            await connection.send_frame(api, 0, frame.replace(b"\x00\x01x", b"\xff\xff")).get()
+    await stage.describe()

@@ -1,6 +1,6 @@
 """Scripts: how dynamic members go, of their own accord or because time has passed."""
 
-from tests.conformance.eras import SOME, SOME_TWO_STEPS, STATIC, TWO_STEPS
+from tests.conformance.eras import SOME, SOME_STATIC, SOME_TWO_STEPS, STATIC, TWO_STEPS
 from tests.conformance.member import NOBODY, ORDERS, SHORT_MS
 from tests.conformance.script import script
 from tests.conformance.stage import Stage
@@ -227,3 +227,55 @@ async def a_commit_in_the_join_phase_keeps_a_member(stage: Stage) -> None:
     await b.commit({(ORDERS, 1): 12})
     await stage.complete([a, b], [b.join(), join])
     await stage.fetch_offsets((ORDERS, 1))
+
+
+@script("L5, L6, L15", eras=STATIC)
+async def leavers_with_ids_that_do_not_fit(stage: Stage) -> None:
+    """Who was only handed an id may call itself what it likes; and nobody has to say why it leaves."""
+    a, b = await stage.stable("a", "b", static=True)
+    await a.leave((a.member_id, "nobody"))
+    await a.leave((b.member_id, "a"))
+    await a.heartbeat()
+    c = await stage.member("c")
+    await c.join("")
+    await c.leave((c.member_id, "b"))
+    await c.join()
+    await b.heartbeat()
+    without_reason = {"member_id": b.member_id, "group_instance_id": "b", "reason": None}
+    await b.ask("LeaveGroup", {}, group_id=stage.group_id, members=[without_reason])
+    await stage.describe()
+
+
+@script("L16, H7", eras=SOME_STATIC)
+async def a_member_of_an_older_generation_leaves(stage: Stage) -> None:
+    a, b = await stage.stable("a", "b", static=True, rebalance_ms=SHORT_MS)
+    await stage.complete([a], [a.join()])
+    await b.heartbeat()
+    await b.leave()
+    await a.heartbeat()
+    await stage.describe()
+
+
+@script("CE4, L9")
+async def a_leaver_comes_back_on_the_same_connection(stage: Stage) -> None:
+    """Its new join stands right behind its leave."""
+    a, b = await stage.stable("a", "b")
+    leave = b.leave()
+    b.member_id = ""
+    join = await b.enter()
+    await leave
+    await stage.until(members=2, state="PreparingRebalance")
+    await stage.complete([a, b], [a.join(), join])
+    await stage.describe()
+
+
+@script("L2, L9, DV4", eras=STATIC)
+async def a_batch_of_leavers_and_one_that_never_came(stage: Stage) -> None:
+    """One rebalance for all of them, and none of the ids that are wrong is in the way."""
+    a, b, c = await stage.stable("a", "b", "c")
+    d = await stage.member("d")
+    await d.join("")
+    await a.leave((d.member_id, None), (NOBODY, None), (b.member_id, None))
+    await stage.complete([a, c], [a.join(), c.join()])
+    await a.heartbeat()
+    await stage.describe()

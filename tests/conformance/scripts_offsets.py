@@ -189,3 +189,22 @@ async def commits_outlive_rebalances(stage: Stage) -> None:
     await b.commit({(ORDERS, 1): 42})
     await stage.rejoin_all(a, b)
     await stage.fetch_offsets((ORDERS, 0), (ORDERS, 1))
+
+
+@script("OD5, S17")
+async def a_subscription_that_is_none_keeps_every_topic(stage: Stage) -> None:
+    """Of one byte not even a version can be read; Kafka goes on, as it does not when the rest is broken (R16)."""
+    (a,) = await stage.stable("a", protocols=(("range", b"\x00"),))
+    await a.commit({(ORDERS, 0): 1, (CLICKS, 0): 2})
+    await stage.delete_offsets((ORDERS, 0), (CLICKS, 0))
+    await stage.fetch_offsets((ORDERS, 0), (CLICKS, 0))
+
+
+@script("OC21, OC7", eras=NEWEST)
+async def a_commit_changes_nothing_of_the_group(stage: Stage) -> None:
+    (a,) = await stage.stable("a")
+    await stage.describe()
+    await a.commit()
+    await stage.describe()
+    await a.heartbeat()
+    await a.sync()

@@ -260,3 +260,45 @@ async def a_rejoin_from_another_client(stage: Stage) -> None:
         muster="moved",
         got=member["client_id"],
     )
+
+
+@script("SG10")
+async def a_follower_assigns_nothing(stage: Stage) -> None:
+    a, b = await stage.stable("a", "b")
+    join = a.join()
+    await stage.until(state="PreparingRebalance")
+    for each in [b.join(), join]:
+        await each
+    early = b.sync({a.member_id: b"of b", b.member_id: b"of b"})
+    await stage.heard()
+    await stage.describe()
+    await a.sync({a.member_id: b"of a", b.member_id: b"of a"})
+    await early
+    await stage.describe()
+
+
+@script("RE13, SG13", eras=NEWEST)
+async def an_assignment_of_two_megabytes(stage: Stage) -> None:
+    a, b = await stage.stable("a", "b")
+    join = a.join()
+    await stage.until(state="PreparingRebalance")
+    for each in [b.join(), join]:
+        await each
+    early = b.sync()
+    await stage.heard()
+    late = a.sync({a.member_id: bytes(2 << 20), b.member_id: b"to b"})
+    for who in (late, early):
+        await stage.differs("RE13: 1 MiB in Kafka, 64 here", who, kafka={"error_code": -1}, muster={"error_code": 0})
+    await stage.differs("SG13", b.heartbeat(), kafka={"error_code": 27}, muster={"error_code": 0})
+
+
+@script("SG5, SG7, DV5", eras=range(8, 10), setup="narrow")
+async def a_protocol_is_named_before_there_is_one(stage: Stage) -> None:
+    """There is nothing yet that it could differ from."""
+    a = await stage.member("a")
+    join = await a.enter()
+    await stage.until(members=1, state="PreparingRebalance")
+    beside = await stage.same(a, "a beside")
+    await beside.sync(generation_id=0, protocol_name="sticky")
+    await beside.heartbeat(generation_id=0)
+    await stage.complete([a], [join])

@@ -17,13 +17,18 @@ from tests.conformance.member import TOPICS
 from tests.conformance.wire import CONDITION_WITHIN_S, LOOK_EVERY_S, Connection, ms
 from tests.muster_process import TEST_CONFIG, running_muster
 
-Setup = Literal["usual", "narrow"]
-"""usual: the broker that all tests share. narrow: groups of two members at most, and an initial delay to be seen."""
+Setup = Literal["usual", "narrow", "expiring"]
+"""usual: the broker that all tests share. narrow: groups of two members at most, and an initial delay to be seen.
+expiring: what has expired is looked for all the time, which takes groups from under those who do not expect it."""
 
 INITIAL_DELAY_MS: Final = 1_500
 NARROW: Final[Mapping[str, str]] = {
     "group.initial.rebalance.delay.ms": str(INITIAL_DELAY_MS),
     "group.max.size": "2",
+}
+EXPIRING: Final[Mapping[str, str]] = {
+    "offsets.retention.check.interval.ms": "200",
+    "offsets.retention.minutes": "1",
 }
 
 
@@ -44,11 +49,12 @@ def pair_with(broker: Broker, settings: Mapping[str, str]) -> Iterator[Pair]:
     """This broker and a Muster of the same settings, as long as the block lasts."""
     topics = [f"{topic}:{partitions}" for topic, partitions in TOPICS.items()]
     with running_muster(log="memory:", topics=topics, config={**TEST_CONFIG, **settings}) as muster:
-        kafka = asyncio.run(_server(broker.bootstrap, is_kafka=True))
-        yield kafka, asyncio.run(_server(muster.bootstrap, is_kafka=False))
+        kafka = asyncio.run(server_at(broker.bootstrap, is_kafka=True))
+        yield kafka, asyncio.run(server_at(muster.bootstrap, is_kafka=False))
 
 
-async def _server(bootstrap: str, *, is_kafka: bool) -> Server:
+async def server_at(bootstrap: str, *, is_kafka: bool) -> Server:
+    """The server at this address, once the topics of scripts are there."""
     connection = await Connection.open(bootstrap)
     if is_kafka:
         topics = [

@@ -51,6 +51,13 @@ class Stage:
         same.who, same.connection = who, await self._connect(client_id)
         return same
 
+    async def reconnect(self, *members: Member) -> None:
+        """After a restart of the server: the same processes on new connections, once the group is answered for."""
+        self._watch = None
+        for member in members:
+            member.connection = await self._connect("client")
+        await self.ready()
+
     async def _connect(self, client_id: str) -> Connection:
         connection = await Connection.open(self.server.bootstrap, client_id=client_id)
         self._connections.append(connection)
@@ -146,9 +153,13 @@ class Stage:
         group_ids: Sequence[str] = (),
         every: bool = False,
         require_stable: bool = False,
+        member: tuple[str | None, int] = (None, -1),
         version: int | None = None,
     ) -> Fields:
-        """OffsetFetch of these partitions, or of all that are committed (`every`); from v8 on of several groups."""
+        """OffsetFetch of these partitions, or of all that are committed (`every`); from v8 on of several groups.
+
+        `member` is who asks, by id and epoch (v9 and up).
+        """
         groups = list(group_ids or (self.group_id,))
         topics = None if every else [self._to_fetch(*each) for each in by_topic(partitions).items()]
         asked = {"groups": groups, "partitions": "all" if every else [f"{t}:{p}" for t, p in partitions]}
@@ -159,7 +170,8 @@ class Stage:
             group_id=groups[0],
             topics=topics,
             groups=[
-                {"group_id": group_id, "topics": topics, "member_id": None, "member_epoch": -1} for group_id in groups
+                {"group_id": group_id, "topics": topics, "member_id": member[0], "member_epoch": member[1]}
+                for group_id in groups
             ],
             require_stable=require_stable,
         )
@@ -226,15 +238,16 @@ class Stage:
             await self._described(watch)
 
     async def ready(self) -> None:
-        """Wait until the server answers for the group."""
+        """Wait until the server answers for the group, and for all others."""
         watch = await self._watching()
         deadline = time.monotonic() + CONDITION_WITHIN_S
         while True:
             found = await watch.ask("FindCoordinator", 2, key=self.group_id, key_type=0)
             group = await self._described(watch)
-            if found["error_code"] == 0 and group["error_code"] == 0:
+            listed = await watch.ask("ListGroups", 0)
+            if found["error_code"] == group["error_code"] == listed["error_code"] == 0:
                 return
-            assert time.monotonic() < deadline, f"{found} {group}"
+            assert time.monotonic() < deadline, f"{found} {group} {listed}"
             await asyncio.sleep(LOOK_EVERY_S)
 
     def waited(self, since_s: float, *, unit_ms: int) -> int:

@@ -30,7 +30,9 @@ API_KEYS: Final[Mapping[str, int]] = {
     "SyncGroup": 14,
     "DescribeGroups": 15,
     "ListGroups": 16,
+    "ApiVersions": 18,
     "CreateTopics": 19,
+    "DescribeConfigs": 32,
     "DeleteGroups": 42,
     "OffsetDelete": 47,
 }
@@ -48,7 +50,7 @@ class Pending:
 
     def __init__(self, name: str, version: int) -> None:
         self.name, self.version = name, version
-        self._answer: asyncio.Future[Fields] = asyncio.get_running_loop().create_future()
+        self._answer: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
 
     @property
     def is_answered(self) -> bool:
@@ -56,6 +58,10 @@ class Pending:
 
     async def get(self) -> Fields:
         """The answer, when it is there. Raises `TimeoutError`, and `ConnectionResetError` when the server hung up."""
+        return decoded(self.name, self.version, await self.frame())
+
+    async def frame(self) -> bytes:
+        """The bytes of the answer, from the correlation id on. Raises as `get` does."""
         try:
             async with asyncio.timeout(ANSWER_WITHIN_S):
                 return await asyncio.shield(self._answer)
@@ -64,7 +70,7 @@ class Pending:
 
     def arrived(self, frame: bytes) -> None:
         """The frame that answers it."""
-        self._answer.set_result(_response(API_KEYS[self.name], self.version, frame))
+        self._answer.set_result(frame)
 
     def lost(self) -> None:
         """The connection is gone; who does not wait for the answer does not mind."""
@@ -91,10 +97,18 @@ class Connection(asyncio.Protocol):
 
     def send(self, name: str, version: int, **body: Any) -> Pending:
         """Send a request; `body` may hold fields that this version lacks."""
+        return self.send_frame(name, version, self.frame(name, version, **body))
+
+    def frame(self, name: str, version: int, **body: Any) -> bytes:
+        """The bytes of a request, to be sent more than once."""
+        return _request(API_KEYS[name], version, 0, self._client_id, body)
+
+    def send_frame(self, name: str, version: int, frame: bytes) -> Pending:
+        """Send what `frame` made."""
         assert self._transport is not None
         self._correlation_id += 1
-        frame = _request(API_KEYS[name], version, self._correlation_id, self._client_id, body)
-        self._transport.write(_LENGTH.pack(len(frame)) + frame)
+        correlation_id = _LENGTH.pack(self._correlation_id)
+        self._transport.write(_LENGTH.pack(len(frame)) + frame[:4] + correlation_id + frame[8:])
         pending = Pending(name, version)
         self._sent.append((self._correlation_id, pending))
         return pending
@@ -143,8 +157,9 @@ def _request(api_key: int, version: int, correlation_id: int, client_id: str, bo
     return buffer.getvalue()
 
 
-def _response(api_key: int, version: int, frame: bytes) -> Fields:
-    response: Any = load_response_schema(api_key, version)
+def decoded(name: str, version: int, frame: bytes) -> Fields:
+    """An answer from its bytes, from the correlation id on; not one may be left."""
+    response: Any = load_response_schema(API_KEYS[name], version)
     _, header_size = entity_reader(response.__header_schema__)(frame, 0)
     entity, size = entity_reader(response)(frame, header_size)
     assert header_size + size == len(frame), f"{len(frame) - header_size - size} bytes follow {response.__name__}"

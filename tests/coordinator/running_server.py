@@ -38,9 +38,9 @@ class Running:
         self.groups = ScriptedGroups(outcome)
         self.timers = ManualTimers()
         self.metrics = ServerMetrics(APIS)
-        service = new_service(self.groups, self.timers)
-        service.monotonic_ms = lambda: self.now_ms
-        self.server = Server(settings=settings, service=service, apis=APIS, metrics=self.metrics)
+        self.service = new_service(self.groups, self.timers)
+        self.service.monotonic_ms = lambda: self.now_ms
+        self.server = Server(settings=settings, service=self.service, apis=APIS, metrics=self.metrics)
 
     async def connect(self) -> "Client":
         return Client(*await asyncio.open_connection("127.0.0.1", self.server.port))
@@ -73,6 +73,7 @@ class Client:
 async def running(**settings: Any) -> AsyncIterator[Running]:
     subject = Running(ServerSettings(port=0, **settings))
     await subject.server.start()
+    subject.service.cluster = subject.service.cluster.advertised_at("127.0.0.1", subject.server.port)
     try:
         yield subject
     finally:

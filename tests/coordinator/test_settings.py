@@ -26,6 +26,8 @@ def test_the_defaults_are_kafkas() -> None:
         "group.max.session.timeout.ms",
         "group.max.size",
         "offset.metadata.max.bytes",
+        "offsets.retention.minutes",
+        "offsets.retention.check.interval.ms",
     }
 
 
@@ -48,6 +50,12 @@ def test_a_flag_wins_over_the_environment_and_that_over_the_file(
     assert [(topic.name, topic.partitions) for topic in settings.topics()] == [("a", 1), ("b", 2)]
 
 
+def test_kafkas_longest_interval_is_one() -> None:
+    """Whoever wants no sweep at all says Long.MAX_VALUE."""
+    settings = load_settings({}, [f"offsets.retention.check.interval.ms={2**63 - 1}"], None)
+    assert settings.group_settings().offsets_retention_check_interval_ms == 2**63 - 1
+
+
 def test_topics_in_the_environment_are_separated_by_commas(monkeypatch: pytest.MonkeyPatch) -> None:
     """As one writes lists in a unit file."""
     monkeypatch.setenv("MUSTER_TOPIC", "orders:12, payments")
@@ -66,6 +74,12 @@ def test_topics_in_the_environment_are_separated_by_commas(monkeypatch: pytest.M
         ({}, ["quite.another=5"], "there is no setting 'quite.another'; known are group."),
         ({}, ["group.max.size"], "--config 'group.max.size' should be NAME=VALUE"),
         ({}, ["group.max.size=0"], "group.max.size=0: input should be greater than or equal to 1"),
+        (
+            {},
+            ["offsets.retention.minutes=0"],
+            "offsets.retention.minutes=0: input should be greater than or equal to 1",
+        ),
+        ({}, ["offsets.retention.check.interval.ms=0"], "offsets.retention.check.interval.ms=0: input should be"),
         ({}, ["group.max.size=many"], "group.max.size=many: input should be a valid integer"),
         (
             {},

@@ -187,8 +187,8 @@ class Script(MemberEvents):
             ),
         )
 
-    def deleted(self) -> "Script":
-        return self.transition(self._of_group(GroupDeleted, why=self.why(Cause.GROUP_DELETED), enter=GroupState.DEAD))
+    def deleted(self, cause: Cause = Cause.GROUP_DELETED) -> "Script":
+        return self.transition(self._of_group(GroupDeleted, why=self.why(cause), enter=GroupState.DEAD))
 
     def made_anew(self) -> "Script":
         """The next event belongs to a new life of the group id."""

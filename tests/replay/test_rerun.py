@@ -1,71 +1,24 @@
 """A recorded history through the rules again gives the same events. The histories here are made by the rules."""
 
 import random
-from collections.abc import Callable
 
 import msgspec
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from kio.schema.errors import ErrorCode
 
-from coordinator.group.commands import ExpireSession, JoinGroup, LeaveGroup, LeavingMember
+from coordinator.group.commands import ExpireOffsets, ExpireSession, JoinGroup, LeaveGroup, LeavingMember
 from coordinator.group.settings import GroupSettings
 from events.causes import Cause
-from events.events import AnyEvent, CoordinatorElected, CoordinatorReady, MemberAssigned, MemberRemoved
+from events.events import MemberAssigned, MemberRemoved, RebalanceStarted
 from events.ids import UNKNOWN_MEMBER_ID
 from events.state import GroupState
-from replay.history import Coordinated, Happened, History, Place, Read, with_gaps
+from replay.history import Happened, with_gaps
 from replay.rerun import Rerun, comparable, rerun
-from tests.coordinator.group.client import Client, protocols
-from tests.coordinator.group.harness import DELAY_MS, GROUP_ID, Harness
-
-
-def history_of(harness: Harness, *given: GroupSettings) -> History:
-    """What the harness has recorded, with the coordinators that came between, and the settings of each."""
-    by_epoch = given or (harness.settings,)
-    reads: list[Read] = [_elected(by_epoch[0])]
-    epoch = 0
-    for offset, event in enumerate(harness.events):
-        place = Place(partition=0, offset=offset, timestamp_ms=event.why.decided_ms)
-        if event.owner_epoch != epoch:
-            epoch = event.owner_epoch
-            reads.append(_elected(by_epoch[min(epoch, len(by_epoch) - 1)]))
-            reads.append(_ready(event, place))
-        reads.append(Happened(place=place, event=event))
-    return History(group_id=GROUP_ID, log="harness", items=tuple(with_gaps(reads)))
-
-
-def _elected(given: GroupSettings) -> Coordinated:
-    event = CoordinatorElected(
-        partition=0,
-        owner_epoch=0,
-        owner="a:1",
-        elected_ms=0,
-        version="0",
-        format_level=1,
-        settings={
-            "group.initial.rebalance.delay.ms": str(given.initial_rebalance_delay_ms),
-            "group.min.session.timeout.ms": str(given.min_session_timeout_ms),
-            "group.max.session.timeout.ms": str(given.max_session_timeout_ms),
-            "group.max.size": str(given.max_size),
-        },
-    )
-    return Coordinated(place=Place(partition=0, offset=0, timestamp_ms=0), event=event)
-
-
-def _ready(event: AnyEvent, place: Place) -> Coordinated:
-    ready = CoordinatorReady(
-        partition=0,
-        owner_epoch=event.owner_epoch,
-        owner="a:1",
-        ready_ms=event.why.decided_ms,
-        took_ms=0,
-        events_read=0,
-        groups=1,
-        members=0,
-        incarnation_max=0,
-    )
-    return Coordinated(place=place, event=ready)
+from tests.coordinator.group.client import protocols
+from tests.coordinator.group.harness import DELAY_MS, Harness
+from tests.replay.play import MembershipPlay, Play
+from tests.replay.played import history_of
 
 
 def assert_same(harness: Harness, *given: GroupSettings) -> Rerun:
@@ -97,6 +50,16 @@ def test_a_life_from_the_first_join_to_the_deletion() -> None:
     again = assert_same(h)
     assert any(isinstance(taken.command, ExpireSession) for taken in again.inputs)
     assert any(isinstance(taken.command, LeaveGroup) for taken in again.inputs)
+
+
+def test_the_expiry_of_a_group_is_derived() -> None:
+    """Whatever ids were handed out before, and never used."""
+    h = Harness()
+    h.dynamic("a").join()
+    h.sleep(120_000)
+    h.send(ExpireOffsets(group_id=h.group_id, offsets={}))
+    assert h.group is None
+    assert_same(h)
 
 
 def test_a_batch_of_leavers_is_one_command() -> None:
@@ -239,93 +202,49 @@ def test_after_a_gap_nothing_is_claimed_until_the_group_is_made_anew() -> None:
 @given(st.integers(0, 2**32 - 1), st.integers(5, 60))
 def test_whatever_happens_to_a_group_is_decided_alike_again(seed: int, steps: int) -> None:
     """Random requests, restarts, silences and takeovers; the log alone is enough to decide everything again."""
-    play = _Play(random.Random(seed))
+    play = Play(random.Random(seed))
     for _ in range(steps):
         play.step()
     assert_same(play.harness)
 
 
-class _Play:
-    """A group under random commands; each is one that some client could send."""
+@settings(max_examples=100, deadline=None)
+@given(st.integers(0, 2**32 - 1), st.integers(5, 80))
+def test_whatever_administrators_ask_for_is_decided_alike_again(seed: int, steps: int) -> None:
+    """The same with registrations, retirements, learners, standbys and delays."""
+    play = MembershipPlay(random.Random(seed))
+    for _ in range(steps):
+        play.step()
+    assert_same(play.harness)
 
-    def __init__(self, chance: random.Random) -> None:
-        self.harness = Harness(initial_rebalance_delay_ms=chance.choice([0, DELAY_MS]))
-        self._chance = chance
-        self._clients: list[Client] = []
-        self._moves: list[Callable[[], object]] = [
-            self._newcomer,
-            self._newcomer,
-            self._join,
-            self._join,
-            self._join,
-            self._sync,
-            self._sync,
-            self._sync,
-            self._restart,
-            self._leave,
-            self._remove,
-            self._heartbeats,
-            self._sleep,
-            self._sleep,
-            self._long_silence,
-            self.harness.takeover,
-            self.harness.delete,
-        ]
 
-    def step(self) -> None:
-        self._chance.choice(self._moves)()
-        self.harness.sleep(self._chance.choice([0, 1, 50]))
-
-    def _any(self) -> Client:
-        return self._chance.choice(self._clients or [self._new()])
-
-    def _new(self) -> Client:
-        h, number = self.harness, len(self._clients)
-        version = self._chance.choice([3, 5, 9])
-        client = h.static(f"i{number % 4}") if self._chance.random() < 0.5 else h.dynamic(f"d{number}", version=version)
-        self._clients.append(client)
-        return client
-
-    def _newcomer(self) -> None:
-        self._new().enter()
-
-    def _join(self) -> None:
-        client = self._any()
-        if self._chance.random() < 0.2:
-            client.protocols = protocols(*self._chance.sample(["range", "roundrobin"], 2))
-        client.enter()
-
-    def _sync(self) -> None:
-        for client in self._chance.sample(self._clients, self._chance.randint(0, len(self._clients))):
-            client.sync(self.harness.assignments() if client.is_leader and self.harness.group else None)
-
-    def _restart(self) -> None:
-        client = self._any().restarted()
-        self._clients.append(client)
-        client.enter()
-
-    def _leave(self) -> None:
-        self._any().leave(self._chance.choice([None, "the consumer is being closed"]))
-
-    def _remove(self) -> None:
-        self.harness.leave_instance(*self._chance.sample(["i0", "i1", "i2", "i3"], 2))
-
-    def _heartbeats(self) -> None:
-        for client in self._clients:
-            client.heartbeat()
-
-    def _sleep(self) -> None:
-        self.harness.sleep(self._chance.choice([100, DELAY_MS, 5_000]))
-
-    def _long_silence(self) -> None:
-        self.harness.sleep(self._chance.choice([11_000, 70_000]))
+def test_the_random_play_of_memberships_reaches_what_it_is_for() -> None:
+    """Over a few seeds, rebalances begin for each reason that an administrator can bring about."""
+    causes: set[Cause] = set()
+    for seed in range(120):
+        play = MembershipPlay(random.Random(seed))
+        for _ in range(60):
+            play.step()
+        causes |= {event.why.cause for event in play.harness.events if isinstance(event, RebalanceStarted)}
+    assert causes >= {
+        Cause.REGISTRATION_COMPLETE,
+        Cause.REGISTRATION_TIMED_OUT,
+        Cause.EXPANSION_DELAY_ELAPSED,
+        Cause.LEARNERS_PROMOTED,
+        Cause.LEARNER_TIMEOUT_ELAPSED,
+        Cause.RETIREMENT_COMPLETE,
+        Cause.RETIREMENT_TIMED_OUT,
+        Cause.RETIREMENT_WITHDRAWN,
+        Cause.GROUP_CONFIGURED,
+        Cause.REBALANCE_REQUESTED,
+    }
 
 
 def test_the_random_play_reaches_what_it_is_for() -> None:
     """Over a few seeds, all sorts of removals happen."""
     causes: set[Cause] = set()
     for seed in range(30):
-        play = _Play(random.Random(seed))
+        play = Play(random.Random(seed))
         for _ in range(60):
             play.step()
         causes |= {event.why.cause for event in play.harness.events if isinstance(event, MemberRemoved)}

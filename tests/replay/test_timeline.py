@@ -1,14 +1,21 @@
 """The fold from events to rebalances, case by case."""
 
+from collections.abc import Callable
+from functools import cache
+
 from hypothesis import given
 from hypothesis import strategies as st
 
 from events.causes import Cause
-from replay.history import Broken, Happened, Place, Unreadable, with_gaps
+from replay.history import Broken, Gap, Happened, History, Place, Read, Unreadable, with_gaps
 from replay.moves import NOBODY, Ownership, movement
 from replay.rebalance import IncidentKind, MemberRef, Outcome, Rebalance
+from replay.story import story
 from replay.timeline import rebalances
+from tests.coordinator.group.harness import GROUP_ID, Harness
+from tests.replay import memberships
 from tests.replay.histories import Script
+from tests.replay.played import history_of
 from tests.replay.stories import a_night
 
 
@@ -173,6 +180,23 @@ def test_no_legal_or_illegal_loss_of_events_breaks_the_telling(lost: set[int]) -
     assert len(stories) <= 4
     assert [story.first_seq for story in stories] == sorted(story.first_seq for story in stories)
     assert all(story.trigger.text for story in stories)
+
+
+@given(st.sampled_from(memberships.STORIES), st.sets(st.integers(min_value=10, max_value=40)))
+def test_no_loss_breaks_the_telling_of_plans(play: Callable[[], Harness], lost: set[int]) -> None:
+    """Whoever was registered, retired, called or lost may be missing: the rest is told."""
+    items = played(play)
+    kept = [read for read in items if not (isinstance(read, Happened) and read.event.seq in lost)]
+    history = History(group_id=GROUP_ID, log="", items=tuple(with_gaps(kept)))
+    stories = rebalances(GROUP_ID, history.items)
+    assert all(story.trigger.text for story in stories)
+    assert all(incident.text for told_story in stories for incident in told_story.avoided)
+    assert len(story(history).lines) == len(history.items)
+
+
+@cache
+def played(play: Callable[[], Harness]) -> list[Read]:
+    return [item for item in history_of(play()).items if not isinstance(item, Gap)]
 
 
 _refs = st.builds(

@@ -6,7 +6,7 @@ import msgspec
 import pytest
 from rich.console import Console
 
-from events.causes import TRIGGERS, Cause
+from events.causes import TEXTS, TRIGGERS, Cause
 from replay.rebalance import IncidentKind, Outcome
 from replay.render import Format, render
 from replay.why import Why, generations_of, why
@@ -53,6 +53,17 @@ def test_the_expiry_is_the_answer_to_generation_2() -> None:
     )
     assert answer.rebalance.trigger.who[0].last_seen == "2026-11-21T02:12:45.165Z"
     assert answer.rebalance.trigger.who[0].longest_silence_ms == 3_200
+
+
+@pytest.mark.parametrize("cause", [Cause.GROUP_DELETED, Cause.GROUP_EXPIRED])
+def test_the_end_of_a_group_stands_behind_its_last_rebalance(cause: Cause) -> None:
+    """With its cause, for who wonders where the group is."""
+    script = Script().created()
+    script.start(script.joined(script.member("a"))).complete(cause=Cause.INITIAL_DELAY_ELAPSED)
+    script.stabilize({"a": {"orders": [0]}})
+    script.start(script.removed(script.of("a"), Cause.MEMBER_LEFT)).emptied().deleted(cause)
+    (answer,) = why(script.history()).answers
+    assert [(end.kind, end.text) for end in answer.since] == [(IncidentKind.GROUP_DELETED, TEXTS[cause])]
 
 
 def test_what_started_no_rebalance_is_listed_in_order() -> None:
@@ -122,7 +133,7 @@ def test_a_removal_by_an_administrator_names_who_asked() -> None:
     trigger = why(script.history()).answers[-1].rebalance.trigger
     assert trigger.text == (
         "static member 'billing-1' (10.0.0.6, client rdkafka) was removed by its instance id, as an administrator "
-        "does, asked for by client adminclient-1 at 10.0.0.99"
+        "does, asked for by client adminclient-1 at 10.0.0.99, User:billing"
     )
     assert trigger.request is not None
     assert trigger.request.client_host == "/10.0.0.99"

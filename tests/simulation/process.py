@@ -173,16 +173,22 @@ class SimulatedProcess:
         return self.submit(command)  # type: ignore[return-value]
 
     def commit(
-        self, offset: int, joined: JoinGroupOutcome | None = None, *, group_id: GroupId | None = None
+        self,
+        offset: int,
+        joined: JoinGroupOutcome | None = None,
+        *,
+        group_id: GroupId | None = None,
+        topic: str = "orders",
+        retention_ms: int | None = None,
     ) -> "asyncio.Future[CommitOffsetsOutcome]":
         one = OffsetToCommit(
-            topic="orders",
+            topic=topic,
             partition=0,
             offset=offset,
             leader_epoch=-1,
             metadata="",
             commit_ms=self.clock.wall_ms(),
-            expire_ms=None,
+            expire_ms=None if retention_ms is None else self.clock.wall_ms() + retention_ms,
         )
         command = CommitOffsets(
             caller=self.caller(api_key=8, api_version=9),

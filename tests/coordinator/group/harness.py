@@ -46,6 +46,7 @@ from events.state import Group, GroupState, new_group
 from tests.coordinator.group.administrator import Administrator
 from tests.coordinator.group.client import Call, Client, O
 from tests.coordinator.group.invariants import check_hard, check_soft, check_transition, is_superseded_by
+from tests.coordinator.group.promises import check_answer, check_heard, check_promises
 
 GROUP_ID = GroupId("orders")
 WALL_OFFSET_MS = 1_700_000_000_000
@@ -223,6 +224,11 @@ class Harness(Administrator):
             assert isinstance(command, Request)
             decision.heard.touch(command.caller.arrived_ms)
         self._check(group, decision)
+        check_promises(command, group, soft, decision, self.now_ms)
+        for reply in decision.replies:
+            asked = self.calls[reply.request_id].command
+            check_answer(asked, reply.outcome, decision.group, decision.soft)
+            check_heard(asked, reply.outcome, decision.soft)
         self.group, self.soft = decision.group, decision.soft
         self._store(decision.events)
         self.decisions.append(decision)

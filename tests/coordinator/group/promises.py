@@ -8,7 +8,16 @@ from collections.abc import Iterable
 
 from kio.schema.errors import ErrorCode
 
-from coordinator.group.commands import AnyCommand, AnyRequest, EndJoinPhase, ExpireSession, Heartbeat, JoinGroup
+from coordinator.group.commands import (
+    AnyCommand,
+    AnyRequest,
+    EndJoinPhase,
+    ExpireSession,
+    Heartbeat,
+    JoinGroup,
+    SyncGroup,
+)
+from coordinator.group.decide import Decision
 from coordinator.group.outcomes import (
     HeartbeatOutcome,
     JoinGroupOutcome,
@@ -16,11 +25,12 @@ from coordinator.group.outcomes import (
     Outcome,
     SyncGroupOutcome,
 )
+from coordinator.group.settings import NEW_MEMBER_JOIN_TIMEOUT_MS
 from coordinator.group.soft import Soft
 from events.causes import Cause
-from events.events import AnyEvent, MemberRemoved
+from events.events import AnyEvent, JoinPhaseCompleted, MemberRemoved
 from events.ids import UNKNOWN_MEMBER_ID, MemberId
-from events.state import Group, GroupState
+from events.state import Group, GroupState, MemberRole
 
 STATIC_MEMBERS_GO_BY = frozenset(
     {
@@ -34,6 +44,19 @@ STATIC_MEMBERS_GO_BY = frozenset(
     }
 )
 """ST28: whatever else ends, a static member stays."""
+
+
+def check_promises(command: AnyCommand, before: Group | None, soft: Soft, decision: Decision, now_ms: int) -> None:
+    """All that is promised of one command, answers aside: `check_answer` needs to know what was asked."""
+    after = decision.group
+    check_one_leader(reply.outcome for reply in decision.replies)
+    check_removals(decision.events)
+    check_absent(decision)
+    check_sessions(command, soft, decision.soft, now_ms)
+    if before is not None and after is not None:
+        check_leader_stays(before, after)
+        check_join_phase(command, before, soft, after, decision.soft)
+        check_restart(command, before, after)
 
 
 def is_success(outcome: Outcome) -> bool:
@@ -58,10 +81,13 @@ def check_answer(command: AnyRequest, outcome: Outcome, group: Group | None, sof
             assert isinstance(command, JoinGroup)
             _check_joined(command, outcome, _existing(group))
         case SyncGroupOutcome(error=ErrorCode.none):
+            assert isinstance(command, SyncGroup)
             live = _existing(group)
-            member = live.members.get(command.member_id)  # type: ignore[union-attr]
+            member = live.members.get(command.member_id)
             assert member is not None, "an assignment for one who is no member"
-            assert live.state is GroupState.STABLE, "an assignment before the group is stable"
+            # What was held back by the assignment may begin a rebalance at once.
+            assert live.state is not GroupState.COMPLETING_REBALANCE, "an assignment before the group is stable"
+            assert command.generation_id == live.generation_id, "an assignment of another generation"
             assert outcome.assignment == live.assignment_of(member), "another assignment than the stored one"
             assert outcome.protocol_name == live.image.protocol_name
         case HeartbeatOutcome() if is_success(outcome):
@@ -69,8 +95,9 @@ def check_answer(command: AnyRequest, outcome: Outcome, group: Group | None, sof
             live = _existing(group)
             assert command.member_id in live.members, "a heartbeat accepted of one who is no member"
             assert command.generation_id == live.generation_id, "a heartbeat accepted of another generation"
-            preparing = live.state is GroupState.PREPARING_REBALANCE
-            assert preparing or outcome.error is ErrorCode.none, "sent back without a rebalance"
+            is_called = live.members[command.member_id].role is MemberRole.CALLED
+            sent_back = live.state is GroupState.PREPARING_REBALANCE or is_called
+            assert sent_back or outcome.error is ErrorCode.none, "sent back without a rebalance"
         case LeaveGroupOutcome():
             _check_left(outcome, _existing(group) if group is not None else None, soft)
         case _:
@@ -134,7 +161,10 @@ def check_sessions(command: AnyCommand, before: Soft, after: Soft, now_ms: int) 
     for member_id, session in after.sessions.items():
         old = before.sessions.get(member_id)
         if old is None:
-            assert session.deadline_ms >= now_ms + min(session.timeout_ms, _replaced_timeout(before, after))
+            full_ms = min(session.timeout_ms, _replaced_timeout(before, after))
+            if session.awaits_first_join:
+                full_ms = min(full_ms, NEW_MEMBER_JOIN_TIMEOUT_MS)
+            assert session.deadline_ms >= now_ms + full_ms, f"{member_id} begins with less than a session"
         elif session is not old:
             full_ms = now_ms + min(session.timeout_ms, old.timeout_ms)
             assert session.deadline_ms >= min(old.deadline_ms, full_ms), f"the session of {member_id} was cut short"
@@ -157,10 +187,22 @@ def check_join_phase(command: AnyCommand, before: Group, was: Soft, after: Group
 
 
 def check_leader_stays(before: Group, after: Group) -> None:
-    """Within a generation that has begun, leadership goes from a process to its successor alone."""
+    """Within a generation that has begun, leadership goes from a process to its successor, or to a standby, alone."""
     begun = (GroupState.COMPLETING_REBALANCE, GroupState.STABLE)
     if before.state in begun and after.state in begun and before.generation_id == after.generation_id:
-        assert entity(before, before.leader_id) == entity(after, after.leader_id), "the leader changed in a generation"
+        if before.leader_id is None or after.leader_id is None or before.members[before.leader_id].retiring:
+            return  # who retires goes at once, and the rebalance comes when all have gone
+        is_called = after.members[after.leader_id].role is MemberRole.CALLED
+        same = entity(before, before.leader_id) == entity(after, after.leader_id)
+        assert same or is_called, "the leader changed in a generation"
+
+
+def check_shares(group: Group) -> None:
+    """In a stable group no two of those who are in the assignment have the same, if each was given its own."""
+    if group.state is GroupState.STABLE:
+        given = [group.assignment_of(member) for member in group.members.values() if not member.is_held]
+        shares = [assignment for assignment in given if assignment]
+        assert len(set(shares)) == len(shares), f"one assignment for two: {shares}"
 
 
 def entity(group: Group, member_id: MemberId | None) -> str | None:
@@ -174,6 +216,15 @@ def check_removals(events: Iterable[AnyEvent]) -> None:
     for event in events:
         if isinstance(event, MemberRemoved) and event.member.group_instance_id is not None:
             assert event.why.cause in STATIC_MEMBERS_GO_BY, f"a static member went by {event.why.cause}"
+
+
+def check_absent(decision: Decision) -> None:
+    """RB6: of those who are dynamic only who rejoined is in the next generation."""
+    if decision.group is None or not any(isinstance(event, JoinPhaseCompleted) for event in decision.events):
+        return
+    answered = {r.outcome.member_id for r in decision.replies if isinstance(r.outcome, JoinGroupOutcome)}
+    dynamic = {m.member_id for m in decision.group.members.values() if m.group_instance_id is None}
+    assert dynamic <= answered, f"in the next generation, and did not rejoin: {sorted(dynamic - answered)}"
 
 
 def check_restart(command: AnyCommand, before: Group, after: Group) -> None:

@@ -1,9 +1,13 @@
 """Duels: two live processes with one instance id are recorded, with both hosts, also when they cannot be fenced."""
 
+from collections.abc import Callable
 from typing import Any
+
+from kio.schema.errors import ErrorCode
 
 from events.causes import Cause
 from events.events import MemberFenced
+from events.ids import UNKNOWN_MEMBER_ID
 from tests.coordinator.group.client import Client
 from tests.coordinator.group.harness import Harness
 
@@ -69,7 +73,7 @@ def test_clients_that_cannot_be_fenced_are_found_out() -> None:
 
 def test_any_request_of_the_old_process_is_a_sign_of_life() -> None:
     """Commit, sync, join and leave under the member id that lost its instance id."""
-    signs = (
+    signs: tuple[Callable[[Client], object], ...] = (
         lambda client: client.commit(group_instance_id=None),
         lambda client: client.sync(group_instance_id=None),
         lambda client: client.join(),
@@ -95,3 +99,18 @@ def test_duels_are_recorded_at_a_limited_rate() -> None:
         second = second.restarted()
         second.join()
     assert len([event for event in h.events if isinstance(event, MemberFenced)]) == 10
+
+
+def test_a_fenced_join_that_is_sent_again_does_not_take_the_instance_id_back() -> None:
+    """Its answer was 82, and was not heard; it is the answer still. With the instance removed it is as any unknown."""
+    h = Harness()
+    h.stable_group(h.static("b"))
+    first, second = h.static("a"), h.static("a")
+    proposed = first.join().command.proposed_member_id  # type: ignore[union-attr]
+    second.join()
+    again: dict[str, Any] = {"member_id": UNKNOWN_MEMBER_ID, "proposed_member_id": proposed}
+    assert first.join(**again).error is ErrorCode.fenced_instance_id
+    assert h.member_of("a") != proposed
+    h.leave_instance("a")
+    assert first.join(**again).error is ErrorCode.unknown_member_id
+    assert proposed not in h.live.members

@@ -19,8 +19,8 @@ from tests.coordinator.group.client import Client, protocols, subscription
 from tests.coordinator.group.harness import Harness, story
 
 MINUTE_MS = 60_000
-RETENTION_MS = 5 * MINUTE_MS
-PATIENT = {"session_timeout_ms": 1_800_000}
+RETENTION_MS = 2 * MINUTE_MS
+PATIENT = {"session_timeout_ms": 5 * MINUTE_MS}
 
 
 class At(msgspec.Struct, frozen=True):

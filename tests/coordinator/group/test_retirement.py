@@ -129,5 +129,5 @@ def test_the_listing_shows_who_is_to_go() -> None:
     """Still active, and retiring."""
     h = Harness()
     retiring(h, "b")
-    shown = {each.group_instance_id: (each.standing, each.retiring) for each in h.describe_config().members}
+    shown = {str(each.group_instance_id): (each.standing, each.retiring) for each in h.describe_config().members}
     assert (shown["a"], shown["b"]) == ((Standing.ACTIVE, False), (Standing.ACTIVE, True))

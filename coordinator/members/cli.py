@@ -6,9 +6,9 @@ from typing import Annotated
 
 import typer
 
-from coordinator.durations import BadDuration, read_duration
-from coordinator.members_answer import UNUSABLE, Format, ask, fail, show, show_done, show_results
-from coordinator.members_view import print_members, print_settings
+from coordinator.members.answer import UNUSABLE, Format, ask, fail, show, show_done, show_results
+from coordinator.members.durations import BadDuration, read_duration
+from coordinator.members.view import print_members, print_settings
 
 app = typer.Typer(
     name="members",

@@ -6,14 +6,14 @@
             print(each.group_instance_id, each.standing)
 
 What belongs here: each function's request, and what its answer means. What it must not know: addresses and connections
-(`admin_link.py`), how anything is shown.
+(`link.py`), how anything is shown.
 
 Everything but removals goes as one IncrementalAlterConfigs on the GROUP resource, so any AdminClient can do the same;
 the settings stand in `group/configs.py`. Such a batch is made whole or not at all. When it is refused, each of its
 members is asked about alone, with `validate_only`, so that each gets a verdict of its own; nothing was changed then.
 A removal is KIP-345's LeaveGroup, which changes what it can and answers for each member.
 
-Durations are in ms. Every function raises an AdminError (`admin_link.py`): WrongUse, NoCoordinator, OutcomeUnknown,
+Durations are in ms. Every function raises an AdminError (`link.py`): WrongUse, NoCoordinator, OutcomeUnknown,
 and Refused when the group as a whole is refused what it was asked for.
 """
 
@@ -40,7 +40,7 @@ from kio.schema.leave_group.v5.response import LeaveGroupResponse
 from kio.schema.types import GroupId
 from kio.static.primitive import i8
 
-from coordinator.admin_link import AdminError, CoordinatorLink, Exchange, Refused, WrongUse, error_text
+from coordinator.admin.link import AdminError, CoordinatorLink, Exchange, Refused, WrongUse, error_text
 from coordinator.group.commands import ConfigChange, ConfigOperation
 from coordinator.group.configs import (
     EXPANSION_DELAY,

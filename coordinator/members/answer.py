@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 import typer
 from rich.console import Console
 
-from coordinator.members_view import print_json, printable, results_json
+from coordinator.members.view import print_json, printable, results_json
 
 if TYPE_CHECKING:
     from coordinator.admin import GroupAdmin, MemberResult
@@ -35,7 +35,7 @@ def ask(bootstrap: str, question: Callable[["GroupAdmin"], Awaitable[T]]) -> T:
     The client is imported here, so that other commands start as fast as without it.
     """
     from coordinator.admin import GroupAdmin  # noqa: PLC0415
-    from coordinator.admin_link import AdminError, NoCoordinator, Refused  # noqa: PLC0415
+    from coordinator.admin.link import AdminError, NoCoordinator, Refused  # noqa: PLC0415
 
     async def ask() -> T:
         async with GroupAdmin(bootstrap) as admin:

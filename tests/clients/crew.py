@@ -1,0 +1,106 @@
+"""The consumers of one group: all of one library, started and closed as a test goes on.
+
+What belongs here: who is in the group, and waiting until each has its share. What it must not know: what is tested.
+"""
+
+import asyncio
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from uuid import uuid4
+
+from events.causes import Cause
+from events.events import RebalanceStarted
+from events.ids import GroupId
+from events.log.url import open_log
+from replay.history import Happened, History
+from replay.sources import read_histories
+from tests.clients.conftest import PARTITIONS, TOPIC
+from tests.clients.consumers import RunningConsumer
+from tests.clients.probe import described, generation_of, until, until_stable
+from tests.muster_process import MusterProcess
+
+ALL = frozenset(range(PARTITIONS))
+
+
+class Crew:
+    """The consumers of one group."""
+
+    def __init__(self, muster: MusterProcess, library: type[RunningConsumer]) -> None:
+        self.group_id = f"{library.__name__.lower()}-{uuid4().hex[:8]}"
+        self.bootstrap = muster.bootstrap
+        self._log = muster.log
+        self.consumers: list[RunningConsumer] = []
+        self._library = library
+
+    def add(self, instance: str | None = None) -> RunningConsumer:
+        """A process more; not yet a member."""
+        consumer = self._library(self.bootstrap, self.group_id, TOPIC, instance=instance).start()
+        self.consumers.append(consumer)
+        return consumer
+
+    def close(self, consumer: RunningConsumer) -> None:
+        """Close one in good order."""
+        self.consumers.remove(consumer)
+        consumer.close()
+
+    def shares(self) -> list[list[int]]:
+        return [sorted(consumer.assigned) for consumer in self.consumers]
+
+    def until_shared(self) -> None:
+        """Wait until each partition belongs to one of them, and each of them has as many as the others."""
+
+        def shared() -> bool:
+            assert [consumer.error for consumer in self.consumers if consumer.error] == []
+            even = {len(consumer.assigned) for consumer in self.consumers} == {PARTITIONS // len(self.consumers)}
+            return even and sorted(partition for share in self.shares() for partition in share) == sorted(ALL)
+
+        until(shared, lambda: (self.shares(), described(self.bootstrap, self.group_id)))
+        until_stable(self.bootstrap, self.group_id, members=len(self.consumers))
+
+    def end(self) -> None:
+        """Close whoever is left, whatever has become of them."""
+        for consumer in self.consumers:
+            consumer.end()
+
+    def until_empty(self) -> None:
+        """Wait until nobody is a member."""
+        until(lambda: not described(self.bootstrap, self.group_id)["members"], lambda: "there are members left")
+
+    @property
+    def generation(self) -> int:
+        return generation_of(self.bootstrap, self.group_id)
+
+    @property
+    def triggers(self) -> list[Cause]:
+        """Of all rebalances there have been, but for those that a leader wanted of its own accord.
+
+        kafka-python's leader does, when a heartbeat tells it of a rebalance that it has taken part in already.
+        """
+
+        async def read() -> History:
+            log = open_log(self._log, read_only=True)
+            await log.open()
+            try:
+                group_id = GroupId(self.group_id)
+                return (await read_histories(log, group=group_id))[group_id]
+            finally:
+                await log.close()
+
+        events = (item.event for item in asyncio.run(read()).items if isinstance(item, Happened))
+        causes = [event.why.cause for event in events if isinstance(event, RebalanceStarted)]
+        return [cause for cause in causes if cause is not Cause.LEADER_REJOINED]
+
+    @property
+    def assignments(self) -> Sequence[int]:
+        return [consumer.assignments for consumer in self.consumers]
+
+
+@contextmanager
+def crew(muster: MusterProcess, library: type[RunningConsumer]) -> Iterator[Crew]:
+    """Consumers of one library in a new group; whoever is left at the end is closed."""
+    running = Crew(muster, library)
+    with ExitStack() as stack:
+        stack.callback(running.end)
+        yield running
+        for consumer in list(running.consumers):
+            running.close(consumer)

@@ -1,0 +1,54 @@
+"""The pairs of servers as fixtures, and the one play of all scripts that were asked for."""
+
+import asyncio
+import os
+from collections.abc import Iterator
+
+import pytest
+
+from tests.brokers import Broker, running_broker
+from tests.brokers.fixtures import OPT_OUT_VARIABLE, OPTED_OUT
+from tests.brokers.restartable import RestartableBroker, restartable_broker
+from tests.conformance.playbook import SCRIPTS
+from tests.conformance.playing import Plays, play_all
+from tests.conformance.servers import EXPIRING, NARROW, Pair, pair_with
+
+
+@pytest.fixture(scope="module")
+def usual(kafka_broker: Broker) -> Iterator[Pair]:
+    """The broker that all tests share."""
+    with pair_with(kafka_broker, {}) as pair:
+        yield pair
+
+
+@pytest.fixture(scope="module")
+def narrow(kafka_broker: Broker) -> Iterator[Pair]:
+    """A broker of our own, since these settings are not for everybody."""
+    with running_broker(how="process", settings=NARROW) as broker, pair_with(broker, NARROW) as pair:
+        yield pair
+
+
+@pytest.fixture(scope="module")
+def expiring(kafka_broker: Broker) -> Iterator[Pair]:
+    """As `narrow`."""
+    with running_broker(how="process", settings=EXPIRING) as broker, pair_with(broker, EXPIRING) as pair:
+        yield pair
+
+
+@pytest.fixture(scope="session")
+def restartable_kafka() -> Iterator[RestartableBroker]:
+    """A broker of our own that may be killed, and whose log can be read."""
+    if os.environ.get(OPT_OUT_VARIABLE) == "1":
+        pytest.skip(OPTED_OUT)
+    with restartable_broker({}) as broker:
+        yield broker
+
+
+@pytest.fixture(scope="module")
+def played(request: pytest.FixtureRequest) -> Plays:
+    """All scripts that this module is asked for, many at a time."""
+    items = [item for item in request.session.items if item.path == request.path]
+    asked_for = {item.name.partition("[")[2].removesuffix("]") for item in items}
+    scripts = [script for script in SCRIPTS if script.name in asked_for]
+    setups = sorted({script.setup for script in scripts})
+    return asyncio.run(play_all(scripts, {setup: request.getfixturevalue(setup) for setup in setups}))

@@ -1,0 +1,105 @@
+"""What is written down of a run: the transcript, the names of ids, and how often what was answered.
+
+What belongs here: names and lines. What it must not know: connections, time, which answers are right.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final
+
+from tests.conformance.fuzz.actor import Actor, Request
+from tests.conformance.transcript import Transcript
+from tests.conformance.wire import Connection, Fields, Pending
+
+UUID_LENGTH: Final = 36
+
+
+class Exchange:
+    """A request on its way, sent in the step of that number."""
+
+    def __init__(self, request: Request, connection: Connection, pending: Pending, number: int) -> None:
+        self.request, self.connection, self.pending, self.number = request, connection, pending, number
+        self.answer: Fields | None = None
+        self.was_parked = False
+
+
+class Account:
+    """See the module. `words` are shown instead of what a run made up."""
+
+    def __init__(self, words: Mapping[str, str]) -> None:
+        self.transcript = Transcript(words=words)
+        self.tally: Counter[tuple[str, int]] = Counter()
+        self.number = 0
+        self.pending: set[str] = set()
+        """Ids that were handed out, and that nobody has joined with."""
+        self._names: dict[str, str] = {}
+        self._shown: Fields = {}
+
+    def begin(self, number: int, text: str, *, state: str) -> None:
+        """A step begins, in this state of the group."""
+        self.number = number
+        self.tally[f"step in {state}", 0] += 1
+        self.transcript.note(f"{number}. {text}")
+
+    def remark(self, text: str) -> None:
+        """Write down what is no request."""
+        self.transcript.note(f"    ({text})")
+
+    def note(self, exchange: Exchange, answered: Fields | str) -> None:
+        """A request, and what came of it; once more, if it was parked."""
+        request = exchange.request
+        late = {"of step": exchange.number} if exchange.was_parked else {}
+        what = f"{request.api} v{request.version}"
+        self.transcript.exchanged(f"  {request.who}", what, {**late, **request.asked}, answered)
+
+    def note_free(self, joined: Sequence[Fields]) -> None:
+        """Exactly one was told that it leads, and of the same members, whoever it is."""
+        leaders = [answer for answer in joined if answer["member_id"] == answer["leader"]]
+        told = [{"member_id": m["member_id"], "metadata": m["metadata"]} for each in leaders for m in each["members"]]
+        self.transcript.exchanged("  ", "the leader is free", {"leaders": len(leaders)}, {"members": told})
+
+    def note_view(self, described: Fields) -> None:
+        """The group, if it is not as before."""
+        if described != self._shown:
+            self._shown = described
+            self.transcript.exchanged("  ", "the group", {}, described)
+
+    # ---- names -----------------------------------------------------------------------------------------
+
+    def name(self, actor: Actor, answer: Fields) -> None:
+        """Name an id by who was given it first, and how many it was given before."""
+        if answer["error_code"] not in (0, 79):
+            return
+        member_id = answer["member_id"]
+        (self.pending.add if answer["error_code"] else self.pending.discard)(member_id)
+        if member_id not in self._names:
+            actor.ids_had += 1
+            self._names[member_id] = f"{actor.name}{actor.ids_had}"
+            self.transcript.learn(member_id, self._names[member_id])
+
+    def is_named(self, member_id: str) -> bool:
+        """Whether anybody was told this id."""
+        return member_id in self._names
+
+    def in_order(self, member_ids: Iterable[str]) -> list[str]:
+        """In an order that is the same for every server."""
+        return sorted(member_ids, key=lambda member_id: self._names.get(member_id, f"~{member_id[:-UUID_LENGTH]}"))
+
+    # ---- figures ---------------------------------------------------------------------------------------
+
+    def count(self, api: str, answer: Any) -> None:
+        """Count error codes; where all is well above, those within."""
+        if isinstance(answer, list):
+            for each in answer:
+                self.count(api, each)
+        elif isinstance(answer, dict):
+            within = [value for value in answer.values() if isinstance(value, list) and value]
+            code = answer.get("error_code")
+            if code or not within or api in _COUNTED_WHOLE:
+                self.tally[api, code or 0] += 1
+                return
+            for value in within:
+                self.count(api, value)
+
+
+_COUNTED_WHOLE: Final = ("JoinGroup", "SyncGroup", "ListGroups")

@@ -1,0 +1,157 @@
+"""Time: what may happen by itself, and how soon.
+
+What belongs here: which timers of a group may be running, by what was asked and seen. What it must not know: how one
+waits.
+
+Every timeout is either so long that it never ends in a schedule, or short. Steps have to be over before the first short
+one ends, and time passes only between steps, until all have ended: so no answer depends on which of two came first. The
+short ones are so far apart that it is clear which of them ends first.
+"""
+
+import time
+from collections.abc import Mapping
+from typing import Final, Literal
+
+from tests.conformance.fuzz.actor import BRIEF_MS, REBALANCE_MS, Request
+from tests.conformance.fuzz.leadership import DEAD, View
+from tests.conformance.fuzz.servers import INITIAL_DELAY_MS
+from tests.conformance.wire import Fields
+
+LATE_MS: Final = 400
+"""How late a timer may be, on a busy machine."""
+
+Kind = Literal["brief", "initial", "rebalance"]
+
+LASTS_MS: Final[Mapping[Kind, int]] = {
+    "brief": BRIEF_MS,
+    "initial": 2 * INITIAL_DELAY_MS,  # it may be extended once more, which is not seen
+    "rebalance": REBALANCE_MS,
+}
+BURSTS_MS: Final[Mapping[Kind, int]] = {"brief": 400, "initial": 1_000, "rebalance": 1_400}
+"""How long steps may go on while such a timer is running."""
+
+BESIDE_A_BRIEF_MS: Final[Mapping[Kind, int]] = {"brief": 400, "initial": 400, "rebalance": 800}
+"""The same while a brief session is running, too: it shall be certain which of two ends first."""
+
+REQUESTS_MAX: Final[Mapping[Kind, int]] = {"brief": 12, "initial": 12, "rebalance": 30}
+"""After so many requests time is made to pass, rather than risking that it is too late."""
+
+PREPARING, COMPLETING, STABLE = "PreparingRebalance", "CompletingRebalance", "Stable"
+
+
+class Slipped(Exception):
+    """The machine was too slow: a timer may have ended between two steps. The run tells nothing and is repeated."""
+
+
+class Fuse:
+    """The timers of one run."""
+
+    def __init__(self, *, patient: bool) -> None:
+        self._patient = patient
+        self.is_initial = False
+        """Whether an initial rebalance waits for more members."""
+        self._was = View(state=DEAD, members={})
+        self._instances: dict[str, str] = {}  # by the member ids that had them
+        self._brief: set[str] = set()
+        self._brief_pending = False
+        self._synced: set[str] = set()
+        self._lit: dict[Kind, tuple[float, int]] = {}  # since when (at the earliest), and requests since then
+        self.is_blind = False
+        """A timer runs over and over and shows nowhere: the next request has to be followed by a wait."""
+
+    # ---- what is known ---------------------------------------------------------------------------------
+
+    def told(self, request: Request, answer: Fields) -> None:
+        """A member was answered."""
+        code = answer.get("error_code")
+        if request.api == "SyncGroup" and code == 0:
+            self._synced.add(request.body["member_id"])
+        if request.api != "JoinGroup":
+            return
+        if code == 79:
+            self._brief_pending |= request.brief
+        elif code == 0:
+            self._joined(request, answer["member_id"])
+
+    def _joined(self, request: Request, member_id: str) -> None:
+        self._synced.discard(member_id)
+        # At a restart the session is first that of the process before (ST8).
+        inherited = any(self._instances.get(each) == request.restarts for each in self._brief) and request.restarts
+        if request.brief or inherited:
+            self._brief.add(member_id)
+
+    def looked(self, view: View) -> None:
+        """The group is so now."""
+        if view.state != PREPARING:
+            self.is_initial = False
+        elif self._was.state in ("Empty", DEAD):
+            self.is_initial = True
+        self._was = view
+        self._instances |= {member_id: each for member_id, each in view.members.items() if each is not None}
+
+    def has_synced(self, member_id: str) -> bool:
+        """Whether it did, since it joined last."""
+        return member_id in self._synced
+
+    def running(self, view: View) -> set[Kind]:
+        """The kinds of short timers that may be running."""
+        kinds: set[Kind] = set()
+        if self._brief_pending or self._brief & view.members.keys():
+            kinds.add("brief")
+        if view.state == PREPARING and self.is_initial:
+            kinds.add("initial")
+        elif not self._patient and (
+            view.state in (PREPARING, COMPLETING)
+            or (view.state == STABLE and not self._synced.issuperset(view.members))
+        ):
+            kinds.add("rebalance")
+        return kinds
+
+    def longest_ms(self, view: View) -> int:
+        """If nothing is seen for so long, nothing will happen; 0: no timer runs."""
+        may_end = [LASTS_MS[kind] for kind in self.running(view)]
+        if self.ends_at_once(view):
+            may_end.append(1)
+        return max(may_end) + LATE_MS if may_end else 0
+
+    def ends_at_once(self, view: View) -> bool:
+        """A rebalance of nobody, while somebody has an id and is no member yet, takes no time (RB5)."""
+        return view.state == PREPARING and not view.members and not self.is_initial
+
+    # ---- how long steps take ---------------------------------------------------------------------------
+
+    @property
+    def is_lit(self) -> bool:
+        """Whether the next request has to follow soon."""
+        return bool(self._lit)
+
+    @property
+    def must_pass(self) -> bool:
+        """Whether time has to pass before the next request."""
+        return any(requests >= REQUESTS_MAX[kind] for kind, (_, requests) in self._lit.items())
+
+    def asked(self, view: View, *, since_s: float) -> None:
+        """A request was sent at that time, and taken by now. Raises `Slipped`."""
+        running = self.running(view)
+        self._lit = {kind: self._lit.get(kind, (since_s, 0)) for kind in running}
+        self._lit = {kind: (lit_s, requests + 1) for kind, (lit_s, requests) in self._lit.items()}
+        self._check(running, since_s)
+
+    def _check(self, running: set[Kind], since_s: float) -> None:
+        """Raise `Slipped` if one of these, running since that time if nothing else is known, may have ended."""
+        limits = BESIDE_A_BRIEF_MS if "brief" in running else BURSTS_MS
+        for kind in running:
+            lit_s, requests = self._lit.get(kind, (since_s, 0))
+            took_ms = (time.monotonic() - lit_s) * 1_000
+            if took_ms > limits[kind]:
+                raise Slipped(f"{requests} requests beside a timer ({kind}) took {took_ms:.0f} ms")
+
+    def passed(self, view: View, *, since_s: float | None = None) -> None:
+        """All timers have ended, or the first one has and others began at that time. Raises `Slipped`."""
+        if since_s is not None:
+            self._lit = {}
+            self._check(self.running(view) | ({"brief"} if self._brief else set()), since_s)
+        self._lit = {} if since_s is None else dict.fromkeys(self.running(view), (since_s, 0))
+        self._brief_pending = False
+        self._brief &= view.members.keys()
+        self.is_blind = not self._patient and view.state == PREPARING and since_s is None

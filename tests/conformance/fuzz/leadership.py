@@ -1,0 +1,68 @@
+"""Who leads a group: known, or free.
+
+What belongs here: when Kafka's choice of the leader is free. What it must not know: how the choice is hidden.
+
+Kafka takes the first in hash order of random ids when the leader was removed, or does not come to a rebalance (S12,
+S13, RB13). Muster takes the one who has been a member for longest. Both are right. With one candidate nothing is free.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+import msgspec
+
+from tests.conformance.wire import Fields
+
+DEAD: Final = "Dead"
+
+
+class View(msgspec.Struct, frozen=True, kw_only=True):
+    """A group as DescribeGroups shows it: `members` has instance ids by member id."""
+
+    state: str
+    members: Mapping[str, str | None]
+
+    @classmethod
+    def of(cls, described: Fields) -> "View":
+        """From an entry of an answer of v5."""
+        members = {each["member_id"]: each["group_instance_id"] for each in described["members"]}
+        return cls(state=described["group_state"], members=members)
+
+    def member_of(self, instance: str | None) -> str | None:
+        """The member id that has an instance id."""
+        return next((id_ for id_, each in self.members.items() if instance is not None and each == instance), None)
+
+
+class Leadership:
+    """The leader, as long as it is determined, and the last generation that was told of."""
+
+    def __init__(self) -> None:
+        self._leader: str | None = None
+        self._instance: str | None = None
+        self._generation_id = 0
+
+    def looked(self, view: View) -> None:
+        """The group is so now. A leader that restarts is still the leader; one that is gone is followed by anybody."""
+        if view.state == DEAD:
+            self._generation_id = 0  # generations begin anew in a group that was deleted
+        if len(view.members) == 1:
+            ((self._leader, self._instance),) = view.members.items()
+        elif self._instance is not None:
+            self._leader = view.member_of(self._instance)
+        elif self._leader not in view.members:
+            self._leader = None
+        if self._leader is None:
+            self._instance = None
+
+    def is_free(self, joined: Sequence[Fields]) -> bool:
+        """Whether the leader of a new generation could be another; `joined` are all answers that tell of it."""
+        ids = {answer["member_id"] for answer in joined}
+        free = self._leader not in ids and len(ids) > 1
+        self._leader, self._instance = joined[0]["leader"], None
+        return free
+
+    def new_generation(self, answers: Sequence[Fields]) -> list[Fields]:
+        """Those of the answers that tell of a generation that was not heard of before."""
+        joined = [each for each in answers if each["error_code"] == 0 and each["generation_id"] > self._generation_id]
+        self._generation_id = max([self._generation_id, *(each["generation_id"] for each in joined)])
+        return joined

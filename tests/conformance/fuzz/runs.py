@@ -1,0 +1,93 @@
+"""Schedules on two servers, and where they differ.
+
+What belongs here: repeating runs in which the machine was too slow, comparing, shrinking, many schedules at a time.
+What it must not know: what a schedule is made of, which server is right.
+"""
+
+import asyncio
+import re
+from collections import Counter
+from typing import Final
+
+import msgspec
+
+from tests.conformance.fuzz.fuse import Slipped
+from tests.conformance.fuzz.player import Player
+from tests.conformance.fuzz.schedule import Schedule
+from tests.conformance.fuzz.shrink import shrunk
+from tests.conformance.fuzz.steps import Play
+from tests.conformance.fuzz.turns import Turns
+from tests.conformance.servers import Pair, Server
+from tests.conformance.transcript import Transcript, difference
+
+SCHEDULES_AT_A_TIME: Final = 60
+"""Most of them wait for time to pass, most of the time."""
+
+TRIES: Final = 30
+
+Tally = Counter[tuple[str, int]]
+
+_STEP: Final = re.compile(r"(\d+)\. ")
+
+
+class Compared(msgspec.Struct, frozen=True, kw_only=True):
+    """A schedule on two servers: `text` says where they differ, "" when they do not; `tally` counts what Kafka said."""
+
+    schedule: Schedule
+    text: str
+    step: int
+    tally: Tally
+
+
+class Runs:
+    """Plays schedules on a pair."""
+
+    def __init__(self, pair: Pair) -> None:
+        self._pair = pair
+        self._turns = Turns()
+        self._places = asyncio.Semaphore(SCHEDULES_AT_A_TIME)
+        self.repeated = 0
+        """Runs that told nothing, since the machine was too slow."""
+
+    async def compare(self, schedule: Schedule) -> Compared:
+        """Play it on both, each in its own time. Raises `Slipped` when the machine is too slow again and again."""
+        async with self._places:
+            runs = await asyncio.gather(*(self._play(schedule, server) for server in self._pair))
+        (kafka, tally), (muster, _) = runs
+        text = difference(kafka, muster)
+        return Compared(schedule=schedule, text=text, step=_differing_step(kafka, muster), tally=tally)
+
+    async def shrink(self, compared: Compared) -> Compared:
+        """The shortest schedule that was found to differ, too."""
+
+        async def differs(schedule: Schedule) -> bool:
+            return (await self.compare(schedule)).text != ""
+
+        schedule = await shrunk(compared.schedule, differs, last_step=compared.step)
+        again = await self.compare(schedule)
+        return again if again.text else compared
+
+    async def _play(self, schedule: Schedule, server: Server) -> tuple[Transcript, Tally]:
+        for _ in range(TRIES):
+            player = Player(schedule, server, self._turns)
+            await player.open()
+            try:
+                await Play(player).all_steps()
+            except Slipped:
+                self.repeated += 1
+                continue
+            finally:
+                player.close()
+            return player.account.transcript, player.account.tally
+        raise Slipped(f"{TRIES} times in a row: this machine is too busy to tell anything")
+
+
+def _differing_step(kafka: Transcript, muster: Transcript) -> int:
+    """The step at which the two differ first."""
+    step = 0
+    for one, other in zip(kafka.lines, muster.lines, strict=False):
+        if one != other:
+            break
+        begins = _STEP.match(one)
+        step = int(begins[1]) if begins else step
+    return step

@@ -1,0 +1,152 @@
+"""Random schedules on a real Kafka and on Muster: every answer is the same. And the fuzzer finds what is not."""
+
+import asyncio
+import os
+from collections import Counter
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from typing import TypeVar
+
+import pytest
+import uvloop
+
+from tests.brokers import Broker
+from tests.brokers.fixtures import OPT_OUT_VARIABLE, OPTED_OUT
+from tests.conformance.fuzz.__main__ import FOUND
+from tests.conformance.fuzz.generator import generate
+from tests.conformance.fuzz.runs import Compared, Runs, Tally
+from tests.conformance.fuzz.schedule import Schedule, from_text, read, to_text
+from tests.conformance.fuzz.servers import METADATA_MAX, SETTINGS, running_kafka
+from tests.conformance.servers import Pair, pair_with
+
+# The first test waits for all schedules: a minute, on a machine that does nothing else.
+pytestmark = [pytest.mark.broker, pytest.mark.timeout(900)]
+
+SEEDS = 100
+STEPS = 60
+
+T = TypeVar("T")
+
+
+@pytest.fixture(scope="module")
+def broker() -> Iterator[Broker]:
+    """A broker that does one thing at a time."""
+    if os.environ.get(OPT_OUT_VARIABLE) == "1":
+        pytest.skip(OPTED_OUT)
+    with running_kafka() as broker:
+        yield broker
+
+
+@pytest.fixture(scope="module")
+def pair(broker: Broker) -> Iterator[Pair]:
+    """The two servers."""
+    with pair_with(broker, SETTINGS) as pair:
+        yield pair
+
+
+def run(pair: Pair, play: Callable[[Runs], Awaitable[T]]) -> T:
+    """What is played on the pair."""
+
+    async def playing() -> T:
+        return await play(Runs(pair))
+
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        return runner.run(playing())
+
+
+def compared(pair: Pair, schedules: Sequence[Schedule]) -> Sequence[Compared]:
+    """All of them, many at a time."""
+
+    async def all_of_them(runs: Runs) -> Sequence[Compared]:
+        return await asyncio.gather(*(runs.compare(schedule) for schedule in schedules))
+
+    return run(pair, all_of_them)
+
+
+def test_random_schedules_are_answered_alike(pair: Pair) -> None:
+    """A hundred schedules of sixty steps show no difference, and they do more than ask for strangers."""
+    results = compared(pair, [generate(seed, steps=STEPS) for seed in range(SEEDS)])
+    differing = [f"seed {each.schedule.seed}, step {each.step}\n{each.text}" for each in results if each.text]
+    if differing:
+        pytest.fail("\n\n".join(differing), pytrace=False)
+    tally: Tally = sum((each.tally for each in results), Counter())
+    scarce = {key: tally[key] for key, least in ENOUGH.items() if tally[key] < least}
+    assert not scarce
+
+
+ENOUGH: Tally = Counter(
+    {
+        ("new generations", 0): 500,
+        ("step in Stable", 0): 1_500,
+        ("step in PreparingRebalance", 0): 500,
+        ("step in CompletingRebalance", 0): 200,
+        ("JoinGroup", 0): 1_500,
+        ("JoinGroup", 23): 50,
+        ("JoinGroup", 25): 100,
+        ("JoinGroup", 79): 300,
+        ("JoinGroup", 81): 30,
+        ("JoinGroup", 82): 30,
+        ("SyncGroup", 0): 1_000,
+        ("SyncGroup", 22): 30,
+        ("SyncGroup", 23): 10,
+        ("SyncGroup", 27): 100,
+        ("SyncGroup", 82): 30,
+        ("Heartbeat", 0): 300,
+        ("Heartbeat", 22): 50,
+        ("Heartbeat", 27): 100,
+        ("Heartbeat", 82): 30,
+        ("LeaveGroup", 0): 300,
+        ("LeaveGroup", 82): 3,
+        ("OffsetCommit", 0): 150,
+        ("OffsetCommit", 12): 10,
+        ("OffsetCommit", 22): 20,
+        ("OffsetCommit", 27): 3,
+        ("OffsetFetch", 0): 150,
+        ("OffsetDelete", 0): 20,
+        ("OffsetDelete", 86): 20,
+        ("DeleteGroups", 0): 10,
+        ("DeleteGroups", 68): 20,
+    }
+)
+"""How often Kafka says what at least."""
+
+
+def test_what_was_found_once_is_answered_alike(pair: Pair) -> None:
+    """Each schedule that differed, in its shortest form."""
+    schedules = {path.name: read(path) for path in sorted(FOUND.glob("*.json"))}
+    results = zip(schedules, compared(pair, list(schedules.values())), strict=True)
+    differing = [f"{name}\n{each.text}" for name, each in results if each.text]
+    if differing:
+        pytest.fail("\n\n".join(differing), pytrace=False)
+
+
+def test_a_setting_that_differs_is_found_and_shrunk(broker: Broker) -> None:
+    """One character more of metadata is found by some seed; two steps are enough to show it, and go through a file."""
+    other = {**SETTINGS, "offset.metadata.max.bytes": str(METADATA_MAX + 1)}
+
+    async def find(runs: Runs) -> Compared:
+        results = await asyncio.gather(*(runs.compare(generate(seed, steps=STEPS)) for seed in range(10)))
+        found = [each for each in results if each.text]
+        assert found, "no seed shows it"
+        short = await runs.shrink(found[0])
+        return await runs.compare(from_text(to_text(short.schedule)))
+
+    with pair_with(broker, other) as pair:
+        short = run(pair, find)
+    assert "12 offset_metadata_too_large" in short.text
+    assert len(short.schedule.steps) <= 2, to_text(short.schedule)
+
+
+def test_a_limit_that_differs_is_found_and_shrunk(broker: Broker) -> None:
+    """That one member more fits into a group takes a group that is full, and few steps more."""
+    other = {**SETTINGS, "group.max.size": "4"}
+
+    async def find(runs: Runs) -> Compared:
+        results = await asyncio.gather(*(runs.compare(generate(seed, steps=STEPS)) for seed in range(6)))
+        found = [each for each in results if each.text]
+        assert found, "no seed shows it"
+        return await runs.shrink(found[0])
+
+    with pair_with(broker, other) as pair:
+        short = run(pair, find)
+    assert "81 group_max_size_reached" in short.text
+    assert len(short.schedule.steps) <= 6, to_text(short.schedule)

@@ -1,0 +1,39 @@
+"""Turns: so that few runs ask at a time, and those whose time is short do not wait for those who have all the time.
+
+What belongs here: who is next. What it must not know: what is done in a turn.
+"""
+
+import asyncio
+from collections import deque
+from typing import Final
+
+AT_A_TIME: Final = 4
+
+
+class Turns:
+    """`AT_A_TIME` turns. Who is urgent is served first, else who came first."""
+
+    def __init__(self) -> None:
+        self._free = AT_A_TIME
+        self._urgent: deque[asyncio.Future[None]] = deque()
+        self._others: deque[asyncio.Future[None]] = deque()
+
+    async def take(self, *, urgent: bool = False) -> None:
+        """Wait for a turn."""
+        if self._free:
+            self._free -= 1
+            return
+        waiting = self._urgent if urgent else self._others
+        turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        waiting.append(turn)
+        await turn
+
+    def give(self) -> None:
+        """Give a turn back, to the next who waits."""
+        for waiting in (self._urgent, self._others):
+            while waiting:
+                turn = waiting.popleft()
+                if not turn.cancelled():
+                    turn.set_result(None)
+                    return
+        self._free += 1

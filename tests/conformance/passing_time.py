@@ -1,0 +1,59 @@
+"""Time that passes while a script goes on: what keeps a member, and what does not.
+
+What belongs here: waiting for time, and asking again and again meanwhile. What it must not know: which answers are
+right. As everywhere in scripts nothing sleeps: a clock is a member of another group, whose session ends.
+"""
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable, Iterator
+from itertools import count
+from typing import Any, Final
+
+from tests.conformance.member import Reply
+from tests.conformance.stage import Stage
+from tests.conformance.wire import LOOK_EVERY_S, Fields
+
+ASKED_EVERY_S: Final = 0.05
+
+Ask = Callable[[], Reply]
+
+_clocks: Final[Iterator[int]] = count(1)
+
+
+async def passed(stage: Stage, duration_ms: int, *meanwhile: Ask) -> None:
+    """Wait so long, and ask these again and again meanwhile; the transcript shows what they were answered with."""
+    clock = await stage.member("clock", session_ms=duration_ms)
+    group_id = stage.group(f"of clock {next(_clocks)}")
+    join = clock.join("", group_id=group_id)
+    if (await join.quietly())["error_code"] == 79:
+        await clock.join(group_id=group_id).quietly()
+    codes = await asked_until(stage.until(group_id=group_id, state="Empty"), *meanwhile)
+    stage.transcript.note(f"({duration_ms} ms passed; answered meanwhile: {codes})")
+
+
+async def asked_until(end: Awaitable[Any], *asked: Ask) -> list[list[int]]:
+    """Ask until `end` has come; the error codes that each was answered with. Raises what `end` raises."""
+    ending = asyncio.ensure_future(end)
+    codes: list[set[int]] = [set() for _ in asked]
+    while not ending.done():
+        for ask, seen in zip(asked, codes, strict=True):
+            seen.update(_codes(await ask().quietly()))
+        await asyncio.wait({ending}, timeout=ASKED_EVERY_S)
+    await ending
+    return [sorted(each) for each in codes]
+
+
+def _codes(answer: Fields) -> set[int]:
+    if "error_code" in answer:
+        return {answer["error_code"]}
+    return {partition["error_code"] for topic in answer["topics"] for partition in topic["partitions"]}
+
+
+async def answered_within(reply: Reply, within_s: float) -> None:
+    """Wait for an answer longer than scripts usually do. Raises `TimeoutError`."""
+    deadline = time.monotonic() + within_s
+    while not reply.is_answered:
+        if time.monotonic() >= deadline:
+            raise TimeoutError(f"not answered within {within_s} s")
+        await asyncio.sleep(LOOK_EVERY_S)

@@ -1,0 +1,72 @@
+"""Playing scripts on both servers, many at a time, and saying where the two differ.
+
+What belongs here: running what was asked for. What it must not know: what a script does, and how servers are started.
+"""
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from traceback import format_exception
+from typing import Final
+
+import msgspec
+
+from tests.conformance.eras import Era
+from tests.conformance.script import Script
+from tests.conformance.servers import Pair, Server, Setup
+from tests.conformance.stage import Stage
+from tests.conformance.transcript import Transcript, difference
+
+AT_A_TIME: Final = 24
+
+
+class Played(msgspec.Struct, frozen=True):
+    """A script on one server in one era: what was said, and why it could not go on."""
+
+    transcript: Transcript
+    failure: str
+
+
+Plays = Mapping[tuple[str, Era], Sequence[Played]]
+"""By the script's name and the era: on Kafka, then on Muster."""
+
+
+async def play_all(scripts: Sequence[Script], pairs: Mapping[Setup, Pair]) -> Plays:
+    """Each script in each of its eras: most of them wait for something, most of the time."""
+    places = asyncio.Semaphore(AT_A_TIME)
+
+    async def on_both(script: Script, era: Era) -> tuple[tuple[str, Era], Sequence[Played]]:
+        servers = pairs[script.setup]
+        return (script.name, era), await asyncio.gather(*(_play(script, server, era, places) for server in servers))
+
+    return dict(await asyncio.gather(*(on_both(script, era) for script in scripts for era in script.eras)))
+
+
+async def _play(script: Script, server: Server, era: Era, places: asyncio.Semaphore) -> Played:
+    failure = ""
+    async with places:
+        stage = Stage(server, era)
+        try:
+            await stage.ready()
+            await script.play(stage)
+            stage.end()
+        except (AssertionError, OSError) as error:
+            where = f"{script.name} on {'Kafka' if server.is_kafka else 'Muster'}, in era {era}"
+            told = "\n".join(stage.transcript.lines)
+            failure = f"{where}: {''.join(format_exception(error))}\nafter\n{told}"
+        finally:
+            stage.hang_up()
+    return Played(stage.transcript, failure)
+
+
+def differences(script: Script, played: Plays) -> list[str]:
+    """What went wrong with the script, and where the servers gave different answers; a text for each era."""
+    wrong = []
+    for era in script.eras:
+        kafka, muster = played[script.name, era]
+        failures = [each.failure for each in (kafka, muster) if each.failure]
+        text = difference(kafka.transcript, muster.transcript)
+        if failures:
+            wrong += failures
+        elif text:
+            wrong.append(f"{script.name} ({script.rules}) in era {era}\n{text}")
+    return wrong

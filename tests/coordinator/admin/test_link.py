@@ -1,0 +1,231 @@
+"""The way to a coordinator: found where it is said to be, asked again, given up with one clear line."""
+
+import asyncio
+import socket
+import time
+from collections.abc import AsyncIterator
+
+import msgspec
+import pytest
+from kio.schema.errors import ErrorCode
+
+from coordinator.admin import GroupAdmin
+from coordinator.admin.link import Address, NoCoordinator, OutcomeUnknown, Refused, WrongUse, addresses
+from coordinator.group.commands import AnyRequest
+from coordinator.group.outcomes import (
+    AlterGroupConfigOutcome,
+    DescribeGroupConfigOutcome,
+    LeaveGroupOutcome,
+    LeftMember,
+    Outcome,
+)
+from coordinator.service import Service
+from coordinator.wire import api_versions, find_coordinator
+from coordinator.wire.api import Answer, Body, RequestContext
+from coordinator.wire.registry import APIS
+from events.ids import GroupInstanceId, MemberId
+from tests.coordinator.running_server import Running, running, until
+
+MOVED = [
+    ErrorCode.coordinator_load_in_progress,
+    ErrorCode.coordinator_not_available,
+    ErrorCode.not_coordinator,
+]
+DONE = AlterGroupConfigOutcome(error=ErrorCode.none)
+GONE = LeaveGroupOutcome(
+    members=(
+        LeftMember(member_id=MemberId(""), group_instance_id=GroupInstanceId("a"), error=ErrorCode.none),
+        LeftMember(member_id=MemberId("a"), group_instance_id=None, error=ErrorCode.unknown_member_id),
+    )
+)
+TOLD = DescribeGroupConfigOutcome(values={"target.group.size": "3"})
+
+
+@pytest.fixture
+async def server() -> AsyncIterator[Running]:
+    """A coordinator that answers with what a test tells it to."""
+    async with running() as running_server:
+        yield running_server
+
+
+def bootstrap(server: Running) -> str:
+    return f"127.0.0.1:{server.server.port}"
+
+
+def nobody() -> str:
+    """An address at which nobody listens."""
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        return f"127.0.0.1:{taken.getsockname()[1]}"
+
+
+def in_turn(server: Running, *outcomes: Outcome) -> None:
+    """Answer with each of these, one after another."""
+    left = list(outcomes)
+
+    def outcome(_command: AnyRequest) -> Outcome:
+        return left.pop(0)
+
+    server.groups.outcome = outcome
+
+
+@pytest.mark.parametrize("error", MOVED)
+async def test_a_coordinator_that_is_not_ready_is_asked_again(server: Running, error: ErrorCode) -> None:
+    """Nothing was changed by then, so changes are, too."""
+    async with GroupAdmin(bootstrap(server)) as admin:
+        in_turn(server, AlterGroupConfigOutcome(error=error), AlterGroupConfigOutcome(error=error), DONE)
+        await admin.set_target_group_size("orders", 3)
+        in_turn(server, DescribeGroupConfigOutcome(error=error), TOLD)
+        assert (await admin.describe_group_config("orders"))[0].value == "3"
+        in_turn(server, LeaveGroupOutcome(error=error), GONE)
+        (result,) = await admin.remove_members_from_group("orders", ["a"])
+        assert result.done
+    assert len(server.groups.commands) == 7
+
+
+async def test_a_coordinator_that_never_is_ready_is_given_up(server: Running) -> None:
+    """With its address, the group, and what it says."""
+    loading = AlterGroupConfigOutcome(error=ErrorCode.coordinator_load_in_progress)
+    server.groups.outcome = lambda _command: loading
+    async with GroupAdmin(bootstrap(server), limit_ms=300) as admin:
+        with pytest.raises(NoCoordinator) as raised:
+            await admin.set_target_group_size("orders", 3)
+    for part in ("group orders", "within 0.3 s", bootstrap(server), "COORDINATOR_LOAD_IN_PROGRESS", "ask again"):
+        assert part in str(raised.value)
+    assert len(server.groups.commands) > 1
+
+
+async def test_it_is_found_where_others_say_it_is(server: Running) -> None:
+    """The first address is nobody's, the second is a server's that names another one."""
+    async with running() as other:
+        other.service.cluster = server.service.cluster
+        server.groups.outcome = lambda _command: DONE
+        async with GroupAdmin(f"{nobody()}, {bootstrap(other)}") as admin:
+            await admin.set_target_group_size("orders", 3)
+            await admin.set_target_group_size("orders", 4)
+    assert (len(server.groups.commands), len(other.groups.commands)) == (2, 0)
+
+
+def finds_with(server: Running, *errors: ErrorCode) -> None:
+    """Answer FindCoordinator with each of these, one after another, and then as ever."""
+    left = list(errors)
+
+    def handle(body: Body, context: RequestContext, service: Service, answer: Answer) -> None:
+        if not left:
+            find_coordinator.handle(body, context, service, answer)
+            return
+        (key,) = body.coordinator_keys
+        found = {"key": key, "node_id": -1, "host": "", "port": -1, "error_code": left.pop(0), "error_message": ""}
+        answer({"coordinators": [found]})
+
+    server.server._apis = {**APIS, 10: msgspec.structs.replace(find_coordinator.API, handle=handle)}
+
+
+async def test_who_cannot_be_found_yet_is_looked_for_again(server: Running) -> None:
+    """As while a cluster's topic of offsets is made; but not whom one may not look for."""
+    server.groups.outcome = lambda _command: DONE
+    finds_with(server, ErrorCode.coordinator_not_available, ErrorCode.coordinator_load_in_progress)
+    async with GroupAdmin(bootstrap(server)) as admin:
+        await admin.set_target_group_size("orders", 3)
+    finds_with(server, ErrorCode.group_authorization_failed)
+    async with GroupAdmin(bootstrap(server)) as admin:
+        with pytest.raises(Refused, match="group orders: GROUP_AUTHORIZATION_FAILED"):
+            await admin.set_target_group_size("orders", 3)
+    assert len(server.groups.commands) == 1
+
+
+async def test_where_nobody_answers_it_ends_at_once() -> None:
+    """A wrong address does not become right by waiting."""
+    address = nobody()
+    started = time.monotonic()
+    async with GroupAdmin(address) as admin:
+        with pytest.raises(NoCoordinator, match="muster serve") as raised:
+            await admin.list_members("orders")
+    assert time.monotonic() - started < 10
+    assert address in str(raised.value)
+    assert "group orders" in str(raised.value)
+
+
+async def test_an_address_that_it_is_wrongly_said_to_have_is_named(server: Running) -> None:
+    """As when a server advertises what cannot be reached from here."""
+    advertised = Address("127.0.0.1", int(nobody().rpartition(":")[2]))
+    server.service.cluster = server.service.cluster.advertised_at(advertised.host, advertised.port)
+    async with GroupAdmin(bootstrap(server), limit_ms=300) as admin:
+        with pytest.raises(NoCoordinator, match=f"said to be at {advertised}, where nobody answers") as raised:
+            await admin.list_members("orders")
+    assert bootstrap(server) in str(raised.value)
+
+
+async def hang_up(server: Running) -> None:
+    """Once a command is parked: cut every connection."""
+    await until(lambda: bool(server.groups.parked))
+    server.groups.parked.clear()
+    for connection in list(server.server._connections):
+        connection.abort()
+
+
+async def test_a_change_whose_answer_is_lost_is_not_made_twice(server: Running) -> None:
+    """It may have been made; the way out is to look."""
+    server.groups.outcome = lambda _command: None
+    async with GroupAdmin(bootstrap(server)) as admin:
+        cut = asyncio.create_task(hang_up(server))
+        with pytest.raises(OutcomeUnknown, match=r"group orders: .* lost .* not known: look") as raised:
+            await admin.set_target_group_size("orders", 3)
+        await cut
+        assert bootstrap(server) in str(raised.value)
+        assert len(server.groups.commands) == 1
+        server.groups.outcome = lambda _command: TOLD
+        assert (await admin.describe_group_config("orders"))[0].value == "3", "a new connection is made"
+
+
+async def test_a_question_whose_answer_is_lost_is_asked_again(server: Running) -> None:
+    """It changes nothing."""
+    server.groups.outcome = lambda _command: None
+    async with GroupAdmin(bootstrap(server)) as admin:
+        asking = asyncio.create_task(admin.describe_group_config("orders"))
+        await hang_up(server)
+        server.groups.outcome = lambda _command: TOLD
+        assert (await asking)[0].value == "3"
+    assert len(server.groups.commands) == 2
+
+
+async def test_who_is_neither_muster_nor_kafka_is_named(server: Running) -> None:
+    apis = (find_coordinator.API, api_versions.offering((find_coordinator.API,)))
+    server.server._apis = {api.key: api for api in apis}
+    async with GroupAdmin(bootstrap(server)) as admin:
+        with pytest.raises(NoCoordinator, match="does not offer IncrementalAlterConfigs v1: it is neither") as raised:
+            await admin.set_target_group_size("orders", 3)
+    assert bootstrap(server) in str(raised.value)
+
+
+async def test_what_does_not_speak_kafka_is_given_up() -> None:
+    """Whatever it says."""
+
+    async def gibberish(_reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(b"HTTP/1.1 400 Bad Request\r\n\r\n")
+        writer.close()
+
+    listener = await asyncio.start_server(gibberish, "127.0.0.1", 0)
+    async with listener:
+        host, port = listener.sockets[0].getsockname()
+        async with GroupAdmin(f"{host}:{port}", limit_ms=2_000) as admin:
+            with pytest.raises(NoCoordinator, match=f"{host}:{port}"):
+                await admin.list_members("orders")
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("127.0.0.1:9092", ["127.0.0.1:9092"]),
+        (" kafka:1 ,[::1]:9092", ["kafka:1", "[::1]:9092"]),
+    ],
+)
+def test_addresses_are_read(text: str, expected: list[str]) -> None:
+    assert list(map(str, addresses(text))) == expected
+
+
+@pytest.mark.parametrize(
+    "text", ["", "9092", "kafka", ":9092", "kafka:", "kafka:http", "kafka:0", "kafka:70000", "a:1,"]
+)
+def test_what_is_no_address_is_named(text: str) -> None:
+    with pytest.raises(WrongUse, match="should be HOST:PORT"):
+        GroupAdmin(text)

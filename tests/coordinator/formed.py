@@ -1,0 +1,40 @@
+"""A stable group that stays as it is for as long as a test needs it: nobody heartbeats, and sessions are long.
+
+What belongs here: making it over a socket of our own, in any process. What it must not know: what is asked of it then.
+"""
+
+import asyncio
+from collections.abc import Sequence
+
+from tests.conformance.wire import Connection, ms
+from tests.coordinator.serving import join_body, sync_body
+
+CLIENT_ID = "shop"
+SESSION_MS = 300_000
+_STATIC_VERSION, _DYNAMIC_VERSION = 9, 3
+"""Of JoinGroup; v3 takes a member without asking it to come back with its id."""
+
+
+def form_group(bootstrap: str, group_id: str, *instances: str | None) -> list[str]:
+    """Static members of these instance ids, dynamic ones for None, in one generation; their member ids."""
+    return asyncio.run(_form(bootstrap, group_id, instances))
+
+
+async def _form(bootstrap: str, group_id: str, instances: Sequence[str | None]) -> list[str]:
+    connections = [await Connection.open(bootstrap, client_id=CLIENT_ID) for _ in instances]
+    try:
+        joining = []
+        for connection, instance in zip(connections, instances, strict=True):
+            version = _DYNAMIC_VERSION if instance is None else _STATIC_VERSION
+            body = join_body(instance=instance, group_id=group_id, session_timeout=ms(SESSION_MS))
+            joining.append(connection.send("JoinGroup", version, **body))
+        joined = [await each.get() for each in joining]
+        syncing = [
+            connection.send("SyncGroup", 4, **sync_body(told, group_id=group_id))
+            for connection, told in zip(connections, joined, strict=True)
+        ]
+        assert [(await each.get())["error_code"] for each in syncing] == [0] * len(instances)
+        return [told["member_id"] for told in joined]
+    finally:
+        for connection in connections:
+            connection.close()

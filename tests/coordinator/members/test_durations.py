@@ -1,0 +1,31 @@
+"""Durations as people write them."""
+
+import pytest
+
+from coordinator.members.durations import BadDuration, read_duration
+
+
+@pytest.mark.parametrize(
+    ("text", "ms"),
+    [
+        ("30s", 30_000),
+        ("5m", 300_000),
+        ("1h30m", 5_400_000),
+        ("1h 30m", 5_400_000),
+        ("1.5h", 5_400_000),
+        ("250ms", 250),
+        ("2d", 172_800_000),
+        ("1m500ms", 60_500),
+        ("0s", 0),
+        (" 10 S ", 10_000),
+        ("0.1s", 100),
+    ],
+)
+def test_a_duration_is_read(text: str, ms: int) -> None:
+    assert read_duration(text) == ms
+
+
+@pytest.mark.parametrize("text", ["", "5", "s", "-5s", "5x", "5 minutes", "1,5h", "5s6", ".5s", "٣s", "s5"])
+def test_what_is_none_is_named(text: str) -> None:
+    with pytest.raises(BadDuration, match="30s, 5m"):
+        read_duration(text)

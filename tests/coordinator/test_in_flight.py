@@ -1,0 +1,184 @@
+"""What is asked while something is being stored waits for it, so that nobody sees what may never have happened.
+
+Kafka answers some of these at once, from what is not durable yet (rules CC3, CC4, DG5, OF5, SG10, SG12 of its
+coordinator): here a group has one change under way at a time, and everything behind it is decided after it.
+"""
+
+import asyncio
+from collections.abc import Sequence
+from typing import Any
+
+from kio.schema.errors import ErrorCode
+
+from coordinator.group.offsets import OffsetsChange
+from coordinator.group.outcomes import JoinGroupOutcome
+from coordinator.offsets.memory import MemoryOffsetStore
+from events.log.base import AppendRefused, LogUnavailable
+from events.log.memory import MemoryStorage
+from events.state import GroupState
+from tests.simulation.process import GROUP, SimulatedProcess, until
+from tests.simulation.virtual_time import simulate
+
+WHILE_S = 3.0
+
+
+class HeldOffsets(MemoryOffsetStore):
+    """Keeps a write until it is released, or fails it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.released = asyncio.Event()
+        self.released.set()
+        self.fails = False
+
+    async def write(self, changes: Sequence[OffsetsChange]) -> Sequence[AppendRefused | None]:
+        await self.released.wait()
+        if self.fails:
+            self.fails = False
+            raise LogUnavailable("asked for")
+        return await super().write(changes)
+
+
+async def none_is_answered(*answers: "asyncio.Future[Any]") -> None:
+    await asyncio.sleep(WHILE_S)
+    assert not any(answer.done() for answer in answers)
+
+
+async def in_sync_phase(process: SimulatedProcess) -> tuple[JoinGroupOutcome, JoinGroupOutcome]:
+    """The leader and the follower of a new generation, neither of whom has synced."""
+    told = [await join for join in [process.join("a"), process.join("b")]]
+    leader, follower = sorted(told, key=lambda joined: not joined.members)
+    return leader, follower
+
+
+def test_a_group_is_shown_when_its_creation_is_durable() -> None:
+    """DG5, LS6: Kafka says Dead until then; here it is not listed, and who asks for it waits."""
+
+    async def story() -> None:
+        process = await SimulatedProcess(MemoryStorage()).start()
+        release = process.log.hold_acknowledgements()
+        join = process.join(requires_known_member_id=True)
+        described = process.describe()
+        await none_is_answered(join, described)
+        assert process.runtime.list_groups() == []
+        release.set()
+        assert (await join).error is ErrorCode.member_id_required
+        assert (await described).state is GroupState.EMPTY
+        listed = process.runtime.list_groups()
+        assert not isinstance(listed, ErrorCode)
+        assert [group.group_id for group in listed] == [GROUP]
+        await process.runtime.stop()
+
+    simulate(story())
+
+
+def test_an_assignment_is_told_when_it_is_durable() -> None:
+    """SG9, SG11, CC3: until then nobody is answered; Kafka would refuse the commit with 27."""
+
+    async def story() -> None:
+        process = await SimulatedProcess(MemoryStorage()).start()
+        leader, follower = await in_sync_phase(process)
+        release = process.log.hold_acknowledgements()
+        syncs = [process.sync(follower), process.sync(leader)]
+        heartbeat, commit = process.heartbeat(follower), process.commit(5, follower)
+        await none_is_answered(*syncs, heartbeat, commit)
+        release.set()
+        assert [(await sync).assignment for sync in syncs] == [each.member_id.encode() for each in (follower, leader)]
+        assert (await heartbeat).error is (await commit).error is ErrorCode.none
+        await process.runtime.stop()
+
+    simulate(story())
+
+
+def test_a_join_behind_an_assignment_comes_after_it() -> None:
+    """SG12, CC3: in Kafka it makes the assignment void; here the generation is assigned, and the next one begins."""
+
+    async def story() -> None:
+        process = await SimulatedProcess(MemoryStorage()).start()
+        leader, follower = await in_sync_phase(process)
+        release = process.log.hold_acknowledgements()
+        sync = process.sync(leader)
+        join = process.join("b", follower.member_id, metadata=b"others")
+        await none_is_answered(sync, join)
+        release.set()
+        assert (await sync).assignment == leader.member_id.encode()
+        assert (await process.heartbeat(leader)).error is ErrorCode.rebalance_in_progress
+        again = process.join("a", leader.member_id)
+        assert {(await each).generation_id for each in (join, again)} == {leader.generation_id + 1}
+        await process.runtime.stop()
+
+    simulate(story())
+
+
+def test_a_leader_that_syncs_twice_is_answered_twice() -> None:
+    """SG10: the first assignment counts. Kafka stores both, and never answers the first sync."""
+
+    async def story() -> None:
+        process = await SimulatedProcess(MemoryStorage()).start()
+        leader, _ = await in_sync_phase(process)
+        release = process.log.hold_acknowledgements()
+        syncs = [process.sync(leader, {leader.member_id: text}) for text in (b"first", b"second")]
+        await none_is_answered(*syncs)
+        release.set()
+        assert [(await sync).assignment for sync in syncs] == [b"first", b"first"]
+        await process.runtime.stop()
+
+    simulate(story())
+
+
+def test_a_restart_is_answered_when_it_is_durable_and_others_come_after_it() -> None:
+    """ST11, CC4: the old process is fenced from then on; in Kafka a rebalance may come between, and is overtaken."""
+
+    async def story() -> None:
+        process = await SimulatedProcess(MemoryStorage()).start()
+        told = await process.stable_group("a", "b")
+        release = process.log.hold_acknowledgements()
+        restart = process.join("a")
+        old, join = process.heartbeat(told["a"]), process.join("b", told["b"].member_id, metadata=b"others")
+        await none_is_answered(restart, old, join)
+        release.set()
+        new = await restart
+        assert (new.error, new.generation_id) == (ErrorCode.none, told["a"].generation_id)
+        assert (await old).error is ErrorCode.unknown_member_id
+        assert (await process.heartbeat(new)).error is ErrorCode.rebalance_in_progress
+        assert not join.done()
+        await process.runtime.stop()
+
+    simulate(story())
+
+
+def test_a_commit_shows_when_it_is_durable() -> None:
+    """OC20, OF6: and so in a fetch that asks for what is stable, which in Kafka would wait (OF5)."""
+
+    async def story() -> None:
+        offsets = HeldOffsets()
+        process = await SimulatedProcess(MemoryStorage(), offsets=offsets).start()
+        told = await process.stable_group("a")
+        await process.commit(5, told["a"])
+        offsets.released.clear()
+        commit = process.commit(6, told["a"])
+        await none_is_answered(commit)
+        assert process.runtime.committed_offsets(GROUP)["orders", 0].offset == 5  # type: ignore[index]
+        offsets.released.set()
+        assert (await commit).error is ErrorCode.none
+        assert process.runtime.committed_offsets(GROUP)["orders", 0].offset == 6  # type: ignore[index]
+        await process.runtime.stop()
+
+    simulate(story())
+
+
+def test_a_commit_that_cannot_be_stored_leaves_the_older_one() -> None:
+    """OC20: its sender is told, and comes back."""
+
+    async def story() -> None:
+        offsets = HeldOffsets()
+        process = await SimulatedProcess(MemoryStorage(), offsets=offsets).start()
+        told = await process.stable_group("a")
+        await process.commit(5, told["a"])
+        offsets.fails = True
+        assert (await process.commit(6, told["a"])).error is ErrorCode.not_coordinator
+        await until(lambda: process.runtime.ready, "the partition is served again")
+        assert process.runtime.committed_offsets(GROUP)["orders", 0].offset == 5  # type: ignore[index]
+        await process.runtime.stop()
+
+    simulate(story())

@@ -1,0 +1,110 @@
+"""What is answered while a group cannot be served: a partition that is still being read, a process that ends."""
+
+from collections.abc import Awaitable, Callable
+
+from kio.schema.errors import ErrorCode
+
+from coordinator.group.commands import DeleteOffsets
+from coordinator.group.outcomes import DescribeGroupOutcome, JoinGroupOutcome, LeaveGroupOutcome, Outcome
+from events.ids import GroupId, MemberId
+from events.log.memory import MemoryStorage
+from events.state import GroupState
+from tests.simulation.process import GROUP, SimulatedProcess
+from tests.simulation.virtual_time import simulate
+
+MEMBER = JoinGroupOutcome(member_id=MemberId("a-1"), generation_id=3, protocol_name="range")
+
+ASKS: dict[str, Callable[[SimulatedProcess], Awaitable[Outcome]]] = {
+    "JoinGroup": lambda process: process.join("a", MEMBER.member_id),
+    "SyncGroup": lambda process: process.sync(MEMBER),
+    "Heartbeat": lambda process: process.heartbeat(MEMBER),
+    "LeaveGroup": lambda process: process.leave(MEMBER.member_id),
+    "OffsetCommit": lambda process: process.commit(7, MEMBER),
+    "OffsetDelete": lambda process: process.submit(
+        DeleteOffsets(caller=process.caller(api_key=47, api_version=0), group_id=GROUP, partitions=(("orders", 0),))
+    ),
+    "DescribeGroups": lambda process: process.describe(),
+    "DeleteGroups": lambda process: process.delete(),
+}
+
+
+async def answers(process: SimulatedProcess) -> dict[str, Outcome]:
+    """What each API of a group is answered."""
+    return {name: await ask(process) for name, ask in ASKS.items()}
+
+
+def errors(outcomes: dict[str, Outcome]) -> dict[str, ErrorCode]:
+    """The group's own error in each answer."""
+    return {name: outcome.error for name, outcome in outcomes.items()}
+
+
+def check_form(outcomes: dict[str, Outcome], error: ErrorCode) -> None:
+    """A join has its own member id in the answer, a leave no member, a description no group."""
+    assert outcomes["JoinGroup"] == JoinGroupOutcome(error=error, member_id=MEMBER.member_id)
+    assert outcomes["LeaveGroup"] == LeaveGroupOutcome(error=error)
+    assert outcomes["DescribeGroups"] == DescribeGroupOutcome(error=error, state=GroupState.DEAD)
+
+
+def test_while_a_partition_is_read_members_are_told_to_try_again_and_not_disturbed() -> None:
+    """G19 to G22, QK8: 14, but a heartbeat is well, and a sync is sent back to join: 14 would be fatal to clients."""
+
+    async def story() -> None:
+        process = SimulatedProcess(MemoryStorage())
+        outcomes = await answers(process)
+        loading = ErrorCode.coordinator_load_in_progress
+        unlike = {"Heartbeat": ErrorCode.none, "SyncGroup": ErrorCode.rebalance_in_progress}
+        assert errors(outcomes) == {**dict.fromkeys(ASKS, loading), **unlike}
+        check_form(outcomes, loading)
+        assert process.runtime.list_groups() is loading
+        assert process.runtime.committed_offsets(GROUP) is loading
+
+    simulate(story())
+
+
+def test_what_is_wrong_with_a_join_is_told_when_the_partition_is_read() -> None:
+    """G15 is otherwise here: nothing of a request is looked at before."""
+
+    async def story() -> None:
+        process = SimulatedProcess(MemoryStorage())
+        process.group_id = GroupId("")
+        assert (await process.join("a")).error is ErrorCode.coordinator_load_in_progress
+        await process.start()
+        assert (await process.join("a", session_timeout_ms=1)).error is ErrorCode.invalid_group_id
+        await process.runtime.stop()
+
+    simulate(story())
+
+
+def test_a_process_that_ends_is_not_available_to_anybody() -> None:
+    """G18: 15 for every API."""
+
+    async def story() -> None:
+        process = await SimulatedProcess(MemoryStorage()).start()
+        await process.runtime.stop()
+        outcomes = await answers(process)
+        ended = ErrorCode.coordinator_not_available
+        assert errors(outcomes) == dict.fromkeys(ASKS, ended)
+        check_form(outcomes, ended)
+        assert process.runtime.list_groups() is ended
+        assert process.runtime.committed_offsets(GROUP) is ended
+
+    simulate(story())
+
+
+def test_who_was_deposed_sends_everybody_elsewhere() -> None:
+    """G23: whoever waits when the partition is lost is told 16, and looks for the coordinator anew."""
+
+    async def story() -> None:
+        storage = MemoryStorage()
+        first = await SimulatedProcess(storage).start()
+        told = await first.stable_group("a", "b")
+        parked = first.join("a", told["a"].member_id)
+        second = await SimulatedProcess(storage).start()
+        left = await first.leave(told["b"].member_id)
+        assert left.error is ErrorCode.not_coordinator
+        assert (await parked).error is ErrorCode.not_coordinator
+        assert (await parked).member_id == told["a"].member_id
+        assert (await second.describe()).state is GroupState.PREPARING_REBALANCE
+        await second.runtime.stop()
+
+    simulate(story())

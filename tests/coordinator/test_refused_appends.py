@@ -1,0 +1,75 @@
+"""Joins whose events cannot be stored, and restarts that come while others are being stored; in virtual time."""
+
+import asyncio
+
+from kio.schema.errors import ErrorCode
+
+from coordinator.group.outcomes import JoinGroupOutcome
+from events.ids import UNKNOWN_MEMBER_ID
+from events.log.memory import MemoryStorage
+from events.state import GroupState
+from tests.simulation.process import SimulatedProcess
+from tests.simulation.virtual_time import simulate
+
+LIMIT_BYTES = 10_000
+TOO_LARGE = bytes(2 * LIMIT_BYTES)
+
+
+def test_a_group_whose_first_join_cannot_be_stored_was_never_there() -> None:
+    """J4: the join is answered with the error and no member id, in one step or in two."""
+
+    async def story() -> None:
+        process = await SimulatedProcess(MemoryStorage(), batch_bytes_max=LIMIT_BYTES).start()
+        refused = JoinGroupOutcome(error=ErrorCode.unknown_server_error, member_id=UNKNOWN_MEMBER_ID)
+        assert await process.join("a", metadata=TOO_LARGE) == refused
+        assert (await process.describe()).state is GroupState.DEAD
+        process.log.refuse_in_next_append()
+        assert await process.join(requires_known_member_id=True) == refused
+        assert (await process.describe()).state is GroupState.DEAD
+        assert (await process.join("a")).generation_id == 1
+        await process.runtime.stop()
+
+    simulate(story())
+
+
+def test_a_restart_that_cannot_be_stored_leaves_the_old_process_in_its_place() -> None:
+    """ST17: it has its id, its lead, its assignment and its session as before, and the next restart is well."""
+
+    async def story() -> None:
+        process = await SimulatedProcess(MemoryStorage(), batch_bytes_max=LIMIT_BYTES).start()
+        told = await process.stable_group("a", "b")
+        before = await process.describe()
+        failed = await process.join("a", metadata=TOO_LARGE)
+        assert (failed.error, failed.member_id) == (ErrorCode.unknown_server_error, "")
+        assert await process.describe() == before
+        await asyncio.sleep(9)
+        for joined in told.values():
+            assert (await process.heartbeat(joined)).error is ErrorCode.none
+        assert (await process.sync(told["a"])).assignment == told["a"].member_id.encode()
+        back = await process.join("a")
+        assert (back.error, back.generation_id) == (ErrorCode.none, told["a"].generation_id)
+        assert (await process.heartbeat(told["a"])).error is ErrorCode.unknown_member_id
+        await process.runtime.stop()
+
+    simulate(story())
+
+
+def test_each_of_two_restarts_is_answered_though_the_first_is_not_stored_yet() -> None:
+    """ST16 is otherwise here: the second one waits, so that nobody is left without an answer; the later one wins."""
+
+    async def story() -> None:
+        process = await SimulatedProcess(MemoryStorage()).start()
+        told = await process.stable_group("a", "b")
+        release = process.log.hold_acknowledgements()
+        restarts = [process.join("a"), process.join("a")]
+        await asyncio.sleep(1)
+        assert not any(restart.done() for restart in restarts)
+        release.set()
+        first, second = [await restart for restart in restarts]
+        assert {first.error, second.error} == {ErrorCode.none}
+        assert {first.generation_id, second.generation_id} == {told["a"].generation_id}
+        assert (await process.heartbeat(first)).error is ErrorCode.unknown_member_id
+        assert (await process.heartbeat(second)).error is ErrorCode.none
+        await process.runtime.stop()
+
+    simulate(story())

@@ -1,0 +1,344 @@
+"""IncrementalAlterConfigs and DescribeConfigs: the settings of groups, and what is asked along with them."""
+
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+import pytest
+from kio.schema.errors import ErrorCode
+
+from coordinator.group.commands import (
+    AlterGroupConfig,
+    AnyRequest,
+    ConfigChange,
+    ConfigOperation,
+    DescribeGroupConfig,
+)
+from coordinator.group.configs import (
+    EXPANSION_DELAY,
+    GROUP_CONFIGS,
+    LEARNERS,
+    MEMBERS,
+    REGISTERED,
+    TARGET_GROUP_SIZE,
+    ConfigType,
+)
+from coordinator.group.outcomes import (
+    AlterGroupConfigOutcome,
+    DescribeGroupConfigOutcome,
+    ListedMember,
+    Outcome,
+    Standing,
+)
+from events.ids import GroupInstanceId, MemberId
+from tests.coordinator.kio_client import Exchange, versions
+from tests.coordinator.scripted import ScriptedGroups, new_service
+
+TOPIC, BROKER, BROKER_LOGGER, CLIENT_METRICS, GROUP, NOBODYS = 2, 4, 8, 16, 32, 99
+DEFAULT, DYNAMIC = 5, 8
+SET, DELETE, APPEND, SUBTRACT = range(4)
+REFUSED = AlterGroupConfigOutcome(error=ErrorCode.invalid_config, message="target.group.size=0: too small")
+MEMBER = ListedMember(
+    group_instance_id=GroupInstanceId("a"),
+    member_id=MemberId("a-1"),
+    client_id="shop",
+    client_host="/10.0.0.7",
+    standing=Standing.ACTIVE,
+    retiring=False,
+    is_leader=True,
+    session_left_ms=9_000,
+    since_ms=1_700_000_000_000,
+)
+DESCRIBED = DescribeGroupConfigOutcome(
+    values={TARGET_GROUP_SIZE: "3", EXPANSION_DELAY: "30000", REGISTERED: "b,c"}, members=(MEMBER,)
+)
+
+ALTER = pytest.mark.parametrize("version", versions("IncrementalAlterConfigs"))
+DESCRIBE = pytest.mark.parametrize("version", versions("DescribeConfigs", 1))
+
+
+def change(name: str, value: str | None, operation: int = SET) -> dict[str, Any]:
+    return {"name": name, "config_operation": operation, "value": value}
+
+
+def resource(name: str, *configs: dict[str, Any], kind: int = GROUP) -> dict[str, Any]:
+    return {"resource_type": kind, "resource_name": name, "configs": configs}
+
+
+def altering(outcome: Callable[[AnyRequest], Outcome | None] | None = None) -> ScriptedGroups:
+    return ScriptedGroups(outcome or (lambda _command: AlterGroupConfigOutcome(error=ErrorCode.none)))
+
+
+def alter(
+    groups: ScriptedGroups, version: int, *resources: dict[str, Any], validate_only: bool = False
+) -> list[tuple[ErrorCode, str | None]]:
+    """The error and message of each resource, which are answered in the order asked."""
+    exchange = Exchange(
+        new_service(groups), "IncrementalAlterConfigs", version, resources=resources, validate_only=validate_only
+    )
+    answered = exchange.response.responses
+    assert [(each.resource_type, each.resource_name) for each in answered] == [
+        (each["resource_type"], each["resource_name"]) for each in resources
+    ]
+    return [(each.error_code, each.error_message) for each in answered]
+
+
+# ---- IncrementalAlterConfigs --------------------------------------------------------------------
+
+
+@ALTER
+@pytest.mark.parametrize("validate_only", [False, True])
+def test_the_changes_of_a_group_are_one_command(version: int, validate_only: bool) -> None:
+    """In their order; what a client says of a setting that it deletes is nothing."""
+    groups = altering()
+    changes = (
+        change(TARGET_GROUP_SIZE, "3"),
+        change(EXPANSION_DELAY, "", DELETE),
+        change(REGISTERED, "a,b", APPEND),
+        change(LEARNERS, "c", SUBTRACT),
+        change("no.such.setting", "1"),
+        change(TARGET_GROUP_SIZE, "4"),
+    )
+    assert alter(groups, version, resource("orders", *changes), validate_only=validate_only) == [(ErrorCode.none, None)]
+    (command,) = groups.commands
+    assert isinstance(command, AlterGroupConfig)
+    assert (command.group_id, command.validate_only) == ("orders", validate_only)
+    assert (command.caller.api_key, command.caller.api_version, command.caller.client_id) == (44, version, "shop")
+    assert command.changes == (
+        ConfigChange(name=TARGET_GROUP_SIZE, operation=ConfigOperation.SET, value="3"),
+        ConfigChange(name=EXPANSION_DELAY, operation=ConfigOperation.DELETE, value=None),
+        ConfigChange(name=REGISTERED, operation=ConfigOperation.APPEND, value="a,b"),
+        ConfigChange(name=LEARNERS, operation=ConfigOperation.SUBTRACT, value="c"),
+        ConfigChange(name="no.such.setting", operation=ConfigOperation.SET, value="1"),
+        ConfigChange(name=TARGET_GROUP_SIZE, operation=ConfigOperation.SET, value="4"),
+    )
+
+
+@ALTER
+def test_each_group_has_its_own_answer(version: int) -> None:
+    groups = altering(
+        lambda command: REFUSED if command.group_id == "b" else AlterGroupConfigOutcome(error=ErrorCode.none)
+    )
+    answers = alter(groups, version, *(resource(name, change(TARGET_GROUP_SIZE, "0")) for name in ("a", "b", "c")))
+    assert answers == [(ErrorCode.none, None), (REFUSED.error, REFUSED.message), (ErrorCode.none, None)]
+    assert len({command.caller.request_id for command in groups.commands}) == 3
+
+
+def test_the_answer_waits_for_the_last_group() -> None:
+    """And stands in the order asked."""
+    groups = altering(lambda _command: None)
+    resources = [resource("a", change(TARGET_GROUP_SIZE, "1")), resource("b", change(TARGET_GROUP_SIZE, "1"))]
+    exchange = Exchange(new_service(groups), "IncrementalAlterConfigs", 1, resources=resources, validate_only=False)
+    groups.parked.reverse()
+    groups.release(REFUSED)
+    assert exchange.answers == []
+    groups.release(AlterGroupConfigOutcome(error=ErrorCode.none))
+    assert [each.error_code for each in exchange.response.responses] == [ErrorCode.none, ErrorCode.invalid_config]
+
+
+@ALTER
+def test_a_resource_that_is_named_twice_is_refused(version: int) -> None:
+    """Each time, and its group is not asked; a topic of the same name is another resource."""
+    groups = altering()
+    twice = resource("a", change(TARGET_GROUP_SIZE, "1"))
+    answers = alter(groups, version, twice, resource("b"), twice, resource("a", kind=TOPIC))
+    refused = (ErrorCode.invalid_request, "Each resource must appear at most once.")
+    assert answers[:3] == [refused, (ErrorCode.none, None), refused]
+    assert [command.group_id for command in groups.commands] == ["b"]
+    assert "topic 'a'" in str(answers[3][1])
+
+
+@ALTER
+@pytest.mark.parametrize(
+    ("asked", "message"),
+    [
+        (
+            resource("orders", kind=TOPIC),
+            "The settings of topic 'orders' cannot be altered here, only those of groups can.",
+        ),
+        (resource("1", kind=BROKER), "The settings of broker '1' cannot be altered here, only those of groups can."),
+        (resource("", kind=BROKER), "The settings of broker '' cannot be altered here, only those of groups can."),
+        (
+            resource("all", kind=CLIENT_METRICS),
+            "The settings of client metrics 'all' cannot be altered here, only those of groups can.",
+        ),
+        (
+            resource("x", kind=NOBODYS),
+            "The settings of resource type 99 'x' cannot be altered here, only those of groups can.",
+        ),
+        (resource("", change(TARGET_GROUP_SIZE, "1")), "Default group resources are not allowed."),
+        (
+            resource("g", change(TARGET_GROUP_SIZE, None), change(LEARNERS, None, APPEND), change(REGISTERED, "a")),
+            "Null value not supported for : target.group.size, members.learners",
+        ),
+        (resource("g", change(TARGET_GROUP_SIZE, "1", 4)), "Unknown operations type 4"),
+        (resource("g", change(TARGET_GROUP_SIZE, "1", -1)), "Unknown operations type -1"),
+    ],
+)
+def test_what_no_group_need_be_asked_about_is_an_invalid_request(
+    version: int, asked: dict[str, Any], message: str
+) -> None:
+    groups = altering()
+    assert alter(groups, version, asked) == [(ErrorCode.invalid_request, message)]
+    assert groups.commands == []
+
+
+@ALTER
+def test_a_deletion_needs_no_value(version: int) -> None:
+    groups = altering()
+    assert alter(groups, version, resource("g", change(LEARNERS, None, DELETE))) == [(ErrorCode.none, None)]
+
+
+# ---- DescribeConfigs ----------------------------------------------------------------------------
+
+
+def describing(outcome: DescribeGroupConfigOutcome = DESCRIBED) -> ScriptedGroups:
+    return ScriptedGroups(lambda _command: outcome)
+
+
+def describe(
+    version: int,
+    name: str = "orders",
+    keys: tuple[str, ...] | None = None,
+    *,
+    kind: int = GROUP,
+    groups: ScriptedGroups | None = None,
+    **wishes: bool,
+) -> Any:
+    """The result for one resource."""
+    asked = {"resource_type": kind, "resource_name": name, "configuration_keys": keys}
+    wished: dict[str, Any] = {"include_synonyms": False, "include_documentation": False, **wishes}
+    exchange = Exchange(new_service(groups or describing()), "DescribeConfigs", version, resources=[asked], **wished)
+    (result,) = exchange.response.results
+    assert (result.resource_type, result.resource_name) == (kind, name)
+    return result
+
+
+@DESCRIBE
+def test_every_setting_of_a_group_is_told(version: int) -> None:
+    """In the order of the table: value, source and type; never `members`, and nothing that was not asked for."""
+    groups = describing()
+    result = describe(version, groups=groups)
+    assert (result.error_code, result.error_message) == (ErrorCode.none, None)
+    told = {each.name: (each.value, each.config_source) for each in result.configs}
+    assert list(told) == list(GROUP_CONFIGS)
+    assert told[TARGET_GROUP_SIZE] == ("3", DYNAMIC)
+    assert told[EXPANSION_DELAY] == ("30000", DYNAMIC)
+    assert told[REGISTERED] == ("b,c", DYNAMIC)
+    assert told["members.registration.timeout.ms"] == ("300000", DEFAULT)
+    assert told["members.learner.timeout.ms"] == (None, DEFAULT), "a number that is off has no value"
+    assert told[LEARNERS] == told["members.rebalance"] == ("", DEFAULT)
+    for each in result.configs:
+        assert (each.read_only, each.is_sensitive, each.synonyms) == (False, False, ())
+        if version >= 3:
+            assert each.config_type == GROUP_CONFIGS[each.name].type
+            assert each.documentation is None
+    (command,) = groups.commands
+    assert isinstance(command, DescribeGroupConfig)
+    assert (command.group_id, command.caller.api_key) == ("orders", 32)
+
+
+@DESCRIBE
+def test_synonyms_say_what_else_would_hold(version: int) -> None:
+    configs = {each.name: each for each in describe(version, include_synonyms=True).configs}
+    told = {
+        name: [(synonym.name, synonym.value, synonym.source) for synonym in configs[name].synonyms]
+        for name in (TARGET_GROUP_SIZE, EXPANSION_DELAY, LEARNERS)
+    }
+    assert told == {
+        TARGET_GROUP_SIZE: [(TARGET_GROUP_SIZE, "3", DYNAMIC)],
+        EXPANSION_DELAY: [(EXPANSION_DELAY, "30000", DYNAMIC), (EXPANSION_DELAY, "0", DEFAULT)],
+        LEARNERS: [(LEARNERS, "", DEFAULT)],
+    }
+
+
+@pytest.mark.parametrize("version", versions("DescribeConfigs", 3))
+def test_documentation_is_told_when_asked_for(version: int) -> None:
+    told = describe(version, keys=(TARGET_GROUP_SIZE, MEMBERS), include_documentation=True).configs
+    assert [each.documentation for each in told] == [
+        GROUP_CONFIGS[TARGET_GROUP_SIZE].documentation,
+        "The group's members, and the instances that are expected, as JSON.",
+    ]
+
+
+@DESCRIBE
+@pytest.mark.parametrize(
+    ("keys", "expected"),
+    [
+        (None, list(GROUP_CONFIGS)),
+        ((), list(GROUP_CONFIGS)),
+        ((LEARNERS, TARGET_GROUP_SIZE, LEARNERS), [TARGET_GROUP_SIZE, LEARNERS]),
+        (("consumer.session.timeout.ms",), []),
+        ((MEMBERS,), [MEMBERS]),
+    ],
+)
+def test_keys_narrow_what_is_told(version: int, keys: tuple[str, ...] | None, expected: list[str]) -> None:
+    """No keys are all keys, an unknown one is passed over; as in Kafka."""
+    assert [each.name for each in describe(version, keys=keys).configs] == expected
+
+
+@DESCRIBE
+def test_members_are_told_to_who_asks_for_them_by_name(version: int) -> None:
+    """Read only; a JSON object for each."""
+    (told,) = describe(version, keys=(MEMBERS,), include_synonyms=True).configs
+    assert (told.name, told.read_only, told.config_source, told.synonyms) == (MEMBERS, True, DYNAMIC, ())
+    assert msgspec.json.decode(told.value, type=tuple[ListedMember, ...]) == (MEMBER,)
+    assert msgspec.json.decode(told.value)[0]["standing"] == "Active"
+    if version >= 3:
+        assert told.config_type == ConfigType.STRING
+
+
+@DESCRIBE
+def test_a_group_that_cannot_be_told_of_has_an_error_alone(version: int) -> None:
+    loading = describing(DescribeGroupConfigOutcome(error=ErrorCode.coordinator_load_in_progress))
+    result = describe(version, groups=loading)
+    assert (result.error_code, result.configs) == (ErrorCode.coordinator_load_in_progress, ())
+
+
+@DESCRIBE
+@pytest.mark.parametrize(
+    ("kind", "name", "error", "message"),
+    [
+        (TOPIC, "orders", ErrorCode.none, None),
+        (TOPIC, "nope", ErrorCode.unknown_topic_or_partition, None),
+        (TOPIC, "no topic", ErrorCode.invalid_topic_exception, "'no topic' is no name of a topic"),
+        (BROKER, "1", ErrorCode.none, None),
+        (BROKER, "", ErrorCode.none, None),
+        (
+            BROKER,
+            "2",
+            ErrorCode.invalid_request,
+            "Unexpected broker id, expected 1 or empty string, but received 2",
+        ),
+        (
+            BROKER_LOGGER,
+            "1",
+            ErrorCode.invalid_request,
+            "The settings of broker logger '1' cannot be told here.",
+        ),
+        (NOBODYS, "x", ErrorCode.invalid_request, "The settings of resource type 99 'x' cannot be told here."),
+        (GROUP, "", ErrorCode.invalid_request, "Group name must not be empty"),
+    ],
+)
+def test_what_is_no_group_has_no_settings(
+    version: int, kind: int, name: str, error: ErrorCode, message: str | None
+) -> None:
+    """A declared topic and this node are there all the same."""
+    groups = describing()
+    result = describe(version, name, kind=kind, groups=groups)
+    assert (result.error_code, result.error_message, result.configs) == (error, message, ())
+    assert groups.commands == []
+
+
+def test_each_resource_stands_in_the_order_asked() -> None:
+    asked = [
+        {"resource_type": kind, "resource_name": name, "configuration_keys": None}
+        for kind, name in ((GROUP, "a"), (TOPIC, "orders"), (GROUP, "b"), (GROUP, "a"))
+    ]
+    groups = ScriptedGroups(lambda _command: None)
+    wishes: dict[str, Any] = {"include_synonyms": False, "include_documentation": False}
+    exchange = Exchange(new_service(groups), "DescribeConfigs", 4, resources=asked, **wishes)
+    assert exchange.answers == []
+    for _ in range(3):
+        groups.release(DESCRIBED)
+    assert [each.resource_name for each in exchange.response.results] == ["a", "orders", "b", "a"]

@@ -1,0 +1,58 @@
+"""Event logs in memory whose readings do not go as they should, and processes on them.
+
+What belongs here: readings alone. How appends fail is the memory log's own business.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+from typing import TypeVar
+
+import msgspec
+
+from coordinator.runtime import Runtime
+from events.log.memory import MemoryEventLog, MemoryStorage
+from events.records import StoredRecord
+from tests.simulation.process import SimulatedProcess
+
+
+class CutShort(MemoryEventLog):
+    """Its next reading lacks so many records at its end, as if that were not known."""
+
+    missing = 0
+
+    async def read(
+        self, partition: int, *, start: int = 0, end: int | None = None
+    ) -> AsyncIterator[Sequence[StoredRecord]]:
+        missing, self.missing = self.missing, 0
+        async for chunk in super().read(partition, start=start, end=end):
+            yield chunk[: len(chunk) - missing]
+
+
+class Interrupted(MemoryEventLog):
+    """Its readings stop in the middle: `halfway` is set then, and they wait for `go_on`."""
+
+    def __init__(self, *arguments: object, **settings: object) -> None:
+        super().__init__(*arguments, **settings)  # type: ignore[arg-type]
+        self.halfway, self.go_on = asyncio.Event(), asyncio.Event()
+
+    async def read(
+        self, partition: int, *, start: int = 0, end: int | None = None
+    ) -> AsyncIterator[Sequence[StoredRecord]]:
+        async for chunk in super().read(partition, start=start, end=end):
+            yield chunk[: len(chunk) // 2]
+            self.halfway.set()
+            await self.go_on.wait()
+            yield chunk[len(chunk) // 2 :]
+
+
+L = TypeVar("L", bound=MemoryEventLog)
+
+
+def process_on(storage: MemoryStorage, kind: type[L]) -> tuple[SimulatedProcess, L]:
+    """A process, not yet started, with a log of this kind."""
+    process = SimulatedProcess(storage)
+    log = kind(storage, wall_ms=process.clock.wall_ms)
+    process.log = log
+    owner = msgspec.structs.replace(process.runtime._owner, event_log=log)
+    process.runtime = Runtime(owner, give_up=process.lost.append)
+    return process, log

@@ -1,0 +1,53 @@
+"""The small worlds explored: no invariant is broken by the rules, and each is broken by rules that are wrong.
+
+Bounded by depth, not by time, so that every machine looks at the same states. `python -m tests.model` goes deeper.
+"""
+
+import pytest
+
+from tests.model.__main__ import told
+from tests.model.broken import BROKEN
+from tests.model.scopes import BEYOND, KAFKA, SCOPES
+from tests.model.search import Search
+
+DEPTH = 4
+DEPTH_BEYOND = 2
+INVARIANTS = 17
+
+
+@pytest.mark.parametrize("name", KAFKA)
+def test_no_interleaving_breaks_an_invariant(name: str) -> None:
+    """Every state within some steps of a group's ordinary way is looked at, and nothing is wrong with any."""
+    report = Search(SCOPES[name]).run(depth=DEPTH)
+    assert report.violation is None, told(report)
+    assert report.depth == DEPTH
+    assert report.states >= 10_000
+
+
+@pytest.mark.parametrize("name", BEYOND)
+def test_no_plan_breaks_an_invariant(name: str) -> None:
+    """The same with an administrator in the world, for each membership feature."""
+    report = Search(SCOPES[name]).run(depth=DEPTH_BEYOND)
+    assert report.violation is None, told(report)
+    assert report.depth == DEPTH_BEYOND
+    assert report.states >= 500
+
+
+@pytest.mark.parametrize("name", BROKEN)
+def test_broken_rules_are_found(name: str) -> None:
+    """Rules that are wrong in one way break the invariant that is there for it."""
+    number, rules = BROKEN[name]
+    report = Search(SCOPES["new clients"], rules=rules).run(depth=DEPTH)
+    assert report.violation is not None, f"nothing was found in {report.states} states"
+    assert report.violation.number == number, told(report)
+
+
+def test_every_invariant_has_rules_that_break_it() -> None:
+    """No number of the list is left without a proof that it is looked at."""
+    assert {number for number, _ in BROKEN.values()} == set(range(1, INVARIANTS + 1))
+
+
+def test_search_is_the_same_each_time() -> None:
+    """The same states in the same order, in one process or shared by two."""
+    one, other = (Search(SCOPES["new clients"], jobs=jobs).run(depth=3) for jobs in (1, 2))
+    assert (one.states, one.levels, one.violation) == (other.states, other.levels, other.violation)

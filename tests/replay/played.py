@@ -1,0 +1,106 @@
+"""Histories that the rules made: a harness that was played, as the history that a log tells of it."""
+
+from collections.abc import Sequence
+
+from coordinator.group.settings import GroupSettings
+from events.consumer_protocol import encode_assignment
+from events.events import AnyEvent, CoordinatorElected, CoordinatorReady
+from events.ids import MemberId
+from replay.history import Coordinated, Happened, History, Place, Read, with_gaps
+from tests.coordinator.group.client import Client
+from tests.coordinator.group.harness import Harness
+
+PARTITIONS = 12
+
+
+def history_of(harness: Harness, *given: GroupSettings) -> History:
+    """What the harness has recorded, with the coordinators that came between, and the settings of each."""
+    by_epoch = given or (harness.settings,)
+    reads: list[Read] = [_elected(by_epoch[0])]
+    epoch = 0
+    for offset, event in enumerate(harness.events):
+        place = Place(partition=0, offset=offset, timestamp_ms=event.why.decided_ms)
+        if event.owner_epoch != epoch:
+            epoch = event.owner_epoch
+            reads.append(_elected(by_epoch[min(epoch, len(by_epoch) - 1)]))
+            reads.append(_ready(event, place))
+        reads.append(Happened(place=place, event=event))
+    return History(group_id=harness.group_id, log="harness", items=tuple(with_gaps(reads)))
+
+
+def _elected(given: GroupSettings) -> Coordinated:
+    event = CoordinatorElected(
+        partition=0,
+        owner_epoch=0,
+        owner="a:1",
+        elected_ms=0,
+        version="0",
+        format_level=1,
+        settings={
+            "group.initial.rebalance.delay.ms": str(given.initial_rebalance_delay_ms),
+            "group.min.session.timeout.ms": str(given.min_session_timeout_ms),
+            "group.max.session.timeout.ms": str(given.max_session_timeout_ms),
+            "group.max.size": str(given.max_size),
+        },
+    )
+    return Coordinated(place=Place(partition=0, offset=0, timestamp_ms=0), event=event)
+
+
+def _ready(event: AnyEvent, place: Place) -> Coordinated:
+    ready = CoordinatorReady(
+        partition=0,
+        owner_epoch=event.owner_epoch,
+        owner="a:1",
+        ready_ms=event.why.decided_ms,
+        took_ms=0,
+        events_read=0,
+        groups=1,
+        members=0,
+        incarnation_max=0,
+    )
+    return Coordinated(place=place, event=ready)
+
+
+# ---- what members do together -------------------------------------------------------------------
+
+
+def share(members: Sequence[MemberId]) -> dict[MemberId, bytes]:
+    """Partitions 0 to 11 of `orders`, in ranges, by the order of the member ids."""
+    shared = sorted(members)
+    parts = [PARTITIONS * position // len(shared) for position in range(len(shared) + 1)]
+    return {
+        member_id: encode_assignment({"orders": range(parts[position], parts[position + 1])})
+        for position, member_id in enumerate(shared)
+    }
+
+
+def sync(*clients: Client) -> None:
+    """All of them sync; the leader last, with a share for everybody whom it was shown."""
+    for client in sorted(clients, key=lambda client: client.is_leader):
+        assert client.joined is not None
+        client.sync(share([member.member_id for member in client.joined.members]) if client.is_leader else None)
+
+
+def stable(*clients: Client) -> tuple[Client, ...]:
+    """They form a group."""
+    clients[0].harness.form(*clients)
+    sync(*clients)
+    return clients
+
+
+def rejoin(*clients: Client, after_ms: int = 400, with_them: Sequence[Client] = ()) -> None:
+    """They hear of the rebalance and rejoin one after another, as the others have; then all sync."""
+    for client in clients:
+        client.harness.sleep(after_ms)
+        client.join()
+    sync(*clients, *with_them)
+
+
+def alive(harness: Harness, duration_ms: int, *clients: Client) -> None:
+    """Time passes, and these heartbeat."""
+    while duration_ms > 0:
+        step = min(duration_ms, 3_000)
+        harness.sleep(step)
+        for client in clients:
+            client.heartbeat()
+        duration_ms -= step

@@ -1,0 +1,51 @@
+"""The commands of docs/membership.md, run as they stand there, in their order, on a group of real consumers."""
+
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.clients.consumers import Confluent
+from tests.clients.crew import crew
+from tests.clients.probe import until, until_stable
+from tests.muster_process import running_muster
+
+PAGE = (Path(__file__).parents[1] / "docs" / "membership.md").read_text(encoding="utf-8")
+COMMANDS = re.findall(r"^\$ (muster .+)$", PAGE, re.MULTILINE)
+ENDS_WITHIN_S = 120
+
+
+@pytest.mark.clients
+def test_the_commands_of_the_page() -> None:
+    """Each is taken; the processes that it speaks of are there."""
+    with running_muster(log="memory:", topics=["orders:6"]) as muster, crew(muster, Confluent) as started:
+        started.group_id = "orders"
+        for name in ("web-1", "web-2", "web-3", "web-4"):
+            started.add(name)
+        until(lambda: all(consumer.assigned for consumer in started.consumers), started.shares)
+        for command in COMMANDS:
+            until_stable(muster.bootstrap, "orders", members=len(started.consumers))
+            if " promote " in command:
+                started.add("web-7")
+                until_stable(muster.bootstrap, "orders", members=len(started.consumers))
+            asked = [sys.executable, "-m", *shlex.split(command), "--bootstrap", muster.bootstrap]
+            done = subprocess.run(asked, capture_output=True, text=True, timeout=ENDS_WITHIN_S, check=False)
+            assert (done.returncode, done.stderr) == (0, ""), (command, done.stdout, done.stderr)
+            if " remove " in command:
+                break
+        for consumer in list(started.consumers):
+            started.consumers.remove(consumer)
+            consumer.end()
+
+
+def test_every_command_has_its_place_on_the_page() -> None:
+    """A command that nobody is told of is not there."""
+    shown = {shlex.split(command)[2] for command in COMMANDS}
+    help_text = subprocess.run(
+        [sys.executable, "-m", "muster", "members", "--help"], capture_output=True, text=True, check=True, timeout=60
+    ).stdout
+    listed = set(re.findall(r"^│ (\w+) ", help_text, re.MULTILINE))
+    assert shown == listed
