@@ -40,7 +40,7 @@ def note_claim(turn: Turn, replaced: Member, command: JoinGroup) -> None:
     rivals = [claim for claim in claims.values() if claim.group_instance_id == instance and claim.heard_again]
     if rivals:
         why = turn.why
-        turn.because(Cause.INSTANCE_DUEL, command.caller, turn.group.instances[instance], instance, command.reason)
+        turn.because(Cause.INSTANCE_DUEL, command.caller, command.proposed_member_id, instance, command.reason)
         turn.note_fenced(ErrorCode.fenced_instance_id, replaced)
         turn.why = why
     forget_claims(turn, instance)

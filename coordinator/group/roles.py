@@ -44,6 +44,8 @@ def learners(group: Group) -> list[Member]:
 def role_of_new_member(turn: Turn, command: JoinGroup) -> MemberRole:
     """What a new member is there for, as far as it can be known when it joins (see `assign_roles`)."""
     group, config, state = turn.group, turn.group.config, turn.image.state
+    if config.learner_timeout_ms is None and config.target_group_size is None:
+        return MemberRole.ACTIVE
     if not active_members(group) or not knows_roles(group):
         return MemberRole.ACTIVE
     offered = {protocol.name for protocol in command.protocols}
@@ -106,6 +108,9 @@ def assign_roles(turn: Turn) -> None:
     Who was active stays so, the oldest first, up to `target.group.size`; then standbys in the order in which they
     joined. Learners stay learners until they are promoted. At least one of those who joined is active, to lead.
     """
+    config, members = turn.group.config, turn.group.members.values()
+    if config.target_group_size is None and all(member.role is MemberRole.ACTIVE for member in members):
+        return
     why = turn.why
     turn.and_so(Cause.ROLES_ASSIGNED)
     for member, role in _roles(turn):

@@ -93,8 +93,7 @@ def test_s16_processes_that_share_an_instance_id_are_named_with_their_hosts() ->
     for event in named:
         assert event.why.group_instance_id == "a"
         assert {event.why.client_host, event.current_client_host} == {FIRST_HOST, SECOND_HOST}
-        if event.why.cause is Cause.INSTANCE_FENCED:
-            assert event.why.member_id != event.current_member_id
+        assert event.why.member_id != event.current_member_id
     last = h.events[-1]
     h.sleep(60_000)
     duel(h, rounds=1)

@@ -10,6 +10,8 @@ from kio.schema.types import TopicName
 from kio.serial import entity_reader, entity_writer
 from kio.static.primitive import i32
 
+from coordinator.group.commands import ConfigOperation
+from coordinator.group.configs import REGISTERED
 from coordinator.group.outcomes import CommitOffsetsOutcome, JoinGroupOutcome
 from coordinator.group.settings import GroupSettings
 from events.causes import Cause
@@ -197,6 +199,30 @@ def test_r15_members_that_come_during_a_rebalance_cost_no_further_one() -> None:
     h.sync_all(a, b, *added)
     assert (h.state, len(h.live.members)) == (GroupState.STABLE, 10)
     assert sum(isinstance(event, JoinPhaseCompleted) for event in h.events) == 2
+
+
+@pytest.mark.parametrize(("registered", "rebalances"), [(True, 1), (False, 8)])
+def test_r15_registered_members_that_come_one_by_one_cost_one(registered: bool, rebalances: int) -> None:
+    """Eight members that come one after the other, each when the group has come to rest, cost it eight rebalances:
+    those that were registered before (KIP-469) must wait for the last of them, and cost it one.
+    """
+    h = Harness()
+    crew = list(h.stable_group(h.static("a"), h.static("b")))
+    names = [f"added-{n}" for n in range(8)]
+    if registered:
+        assert h.alter((REGISTERED, ConfigOperation.APPEND, ",".join(names))).error is ErrorCode.none
+    for name in names:
+        h.sleep(1_000)
+        for client in crew:
+            client.heartbeat()
+        client = h.static(name)
+        client.join()
+        crew.append(client)
+        if h.state is GroupState.PREPARING_REBALANCE:
+            h.rejoin_all(*[each for each in crew if each.last_join and not each.last_join.parked])
+            h.sync_all(*crew)
+    assert (h.state, len(h.live.members)) == (GroupState.STABLE, 10)
+    assert sum(isinstance(event, JoinPhaseCompleted) for event in h.events) == 1 + rebalances
 
 
 @pytest.mark.parametrize("garbage", [b"x" * 60, b"", b"\x00", b"\x00\x00\x7f\xff\xff\xff", b"\xff" * 8])

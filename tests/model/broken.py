@@ -68,9 +68,8 @@ def _rewritten(group: Group | None, decision: Decision, rewrite: Callable[[AnyEv
     """Other events, and the group that they add up to."""
     if not decision.events or decision.group is None:
         return decision
-    first = decision.events[0].seq
-    events = tuple(replace(rewrite(event), seq=first + n) for n, event in enumerate(decision.events))
-    before = group or new_group(GROUP_ID, incarnation=events[0].incarnation, wall_ms=0)
+    before = group or new_group(GROUP_ID, incarnation=decision.events[0].incarnation, wall_ms=0)
+    events = tuple(replace(rewrite(event), seq=seq) for seq, event in enumerate(decision.events, start=before.seq + 1))
     return replace(decision, events=events, group=evolve(before, events))
 
 

@@ -10,6 +10,7 @@ from typing import Final
 
 from tests.conformance.fuzz.actor import PROTOCOLS, Actor, Request
 from tests.conformance.fuzz.fuse import PREPARING, STABLE
+from tests.conformance.fuzz.leadership import DEAD
 from tests.conformance.fuzz.player import Player
 from tests.conformance.fuzz.schedule import (
     AnyStep,
@@ -32,8 +33,8 @@ from tests.conformance.fuzz.schedule import (
     Tidy,
     describe,
 )
-from tests.conformance.fuzz.servers import SIZE_MAX
-from tests.conformance.member import by_topic
+from tests.conformance.fuzz.servers import METADATA_MAX, SIZE_MAX
+from tests.conformance.member import TOPICS, by_topic
 from tests.conformance.wire import Fields, ms
 
 ROUNDS: Final = 4
@@ -239,7 +240,16 @@ async def _(step: OffsetCommit, play: Play) -> None:
             for topic, partitions in _to_commit(step.offsets).items()
         ],
     }
+    if player.view.state == DEAD and body["generation_id_or_member_epoch"] < 0 and _all_are_refused(step.offsets):
+        player.account.remark("Kafka shows the group that this makes when it next writes to the partition: DG5, OC15")
+        return
     await player.ask(play.actor(step).request("OffsetCommit", body, "retention_time", "topics", version=step.version))
+
+
+def _all_are_refused(offsets: Sequence[Offset]) -> bool:
+    """Whether the group is asked, and then nothing is written."""
+    asked_for = [each for each in offsets if each.partition < TOPICS.get(each.topic, 0)]
+    return bool(asked_for) and all((each.metadata or 0) > METADATA_MAX for each in asked_for)
 
 
 def _to_commit(offsets: Sequence[Offset]) -> Mapping[str, list[Fields]]:
