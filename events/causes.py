@@ -60,7 +60,6 @@ class Cause(StrEnum):
     # What was planned.
     INSTANCES_REGISTERED = "instances-registered"
     REGISTRATION_WITHDRAWN = "registration-withdrawn"
-    REGISTERED_INSTANCE_JOINED = "registered-instance-joined"
     MEMBERS_RETIRED = "members-retired"
     ROLES_ASSIGNED = "roles-assigned"
 
@@ -160,7 +159,6 @@ TEXTS = {
     Cause.HELD_MEMBER_REJOINED: "{member}, which has no partitions, rejoined and moved nothing",
     Cause.INSTANCES_REGISTERED: "an administrator registered instances that are to come",
     Cause.REGISTRATION_WITHDRAWN: "an administrator withdrew the registration of instances",
-    Cause.REGISTERED_INSTANCE_JOINED: "{member} came, as was registered",
     Cause.MEMBERS_RETIRED: "an administrator retired members",
     Cause.ROLES_ASSIGNED: "it was settled who is active and who stands by",
     Cause.GROUP_CREATED: "the group was created",

@@ -42,11 +42,12 @@ app = typer.Typer(
     help=(
         "Why did this group rebalance? Reads the event log, of a live coordinator too, and disturbs nobody.\n\n"
         "\b\n"
-        "  muster replay groups --log sqlite:///muster.db\n"
-        "  muster replay why orders\n"
-        "  muster replay why orders --generation 8\n"
-        "  muster replay history orders --format jsonl\n"
-        "  muster replay state orders --at 02:14:07\n\n"
+        "Examples:\n\n"
+        "    muster replay groups --log sqlite:///muster.db\n"
+        "    muster replay why orders\n"
+        "    muster replay why orders --generation 8\n"
+        "    muster replay history orders --format jsonl\n"
+        "    muster replay state orders --at 02:14:07\n\n"
         "Without --log, MUSTER_LOG is read, and muster.db in the current directory. All times are UTC."
     ),
 )

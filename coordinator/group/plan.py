@@ -10,7 +10,7 @@ from coordinator.group.rebalance import prepare_rebalance
 from coordinator.group.roles import active_members, change_role, knows_roles, learners, promote
 from coordinator.group.turn import Turn
 from events.causes import Cause
-from events.events import InstanceRegistered
+from events.events import InstanceRegistered, Why
 from events.ids import GroupInstanceId
 from events.state import GroupConfig, GroupState, Member, MemberRole, Registration
 
@@ -29,23 +29,24 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
 
 def apply_plan(turn: Turn, plan: Plan) -> None:
     """Carry it out because of what the turn's `why` says. One rebalance at most: a second one finds the first."""
-    before = turn.group.config
+    before, asked = turn.group.config, turn.why
     if plan.config != before:
         turn.record_config(plan.config)
         _after_configured(turn, before)
-    _register(turn, plan)
-    _retire(turn, plan)
+    _register(turn, plan, asked)
+    _retire(turn, plan, asked)
     if plan.promoted:
-        _so(turn, Cause.LEARNERS_PROMOTED)
+        turn.why = _so(asked, Cause.LEARNERS_PROMOTED)
         promote(turn, plan.promoted)
         _rebalance(turn)
     if plan.rebalance:
-        _so(turn, Cause.REBALANCE_REQUESTED)
+        turn.why = _so(asked, Cause.REBALANCE_REQUESTED)
         _rebalance(turn)
 
 
-def _so(turn: Turn, cause: Cause) -> None:
-    turn.why = msgspec.structs.replace(turn.why, cause=cause)
+def _so(asked: Why, cause: Cause) -> Why:
+    """Whatever came of the part before, this one is due to who asked."""
+    return msgspec.structs.replace(asked, cause=cause)
 
 
 def _rebalance(turn: Turn) -> None:
@@ -84,14 +85,14 @@ def _target_is_missed(turn: Turn) -> bool:
     return standing_by if target is None else active > target or (active < target and standing_by)
 
 
-def _register(turn: Turn, plan: Plan) -> None:
+def _register(turn: Turn, plan: Plan, asked: Why) -> None:
     if plan.withdrawn:
-        _so(turn, Cause.REGISTRATION_WITHDRAWN)
+        turn.why = _so(asked, Cause.REGISTRATION_WITHDRAWN)
         for instance in plan.withdrawn:
             end_registration_of(turn, instance)
         admit_unheld(turn)
     if plan.registered:
-        _so(turn, Cause.INSTANCES_REGISTERED)
+        turn.why = _so(asked, Cause.INSTANCES_REGISTERED)
         for instance in plan.registered:
             registration = Registration(group_instance_id=instance, registered_ms=turn.moment.wall_ms)
             turn.record_registration(InstanceRegistered, registration)
@@ -100,14 +101,14 @@ def _register(turn: Turn, plan: Plan) -> None:
         rebalance_if_complete(turn)
 
 
-def _retire(turn: Turn, plan: Plan) -> None:
+def _retire(turn: Turn, plan: Plan, asked: Why) -> None:
     if plan.retired:
-        _so(turn, Cause.MEMBERS_RETIRED)
+        turn.why = _so(asked, Cause.MEMBERS_RETIRED)
         for member in plan.retired:
             change_role(turn, turn.group.members[member.member_id], retiring=True)
         turn.soft.retirement_deadline_ms = turn.now_ms + retirement_timeout_ms(turn.group.config)
     if plan.kept:
-        _so(turn, Cause.RETIREMENT_WITHDRAWN)
+        turn.why = _so(asked, Cause.RETIREMENT_WITHDRAWN)
         for member in plan.kept:
             change_role(turn, turn.group.members[member.member_id], retiring=False)
         if not retiring_members(turn.group):

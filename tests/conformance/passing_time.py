@@ -14,7 +14,8 @@ from tests.conformance.member import Reply
 from tests.conformance.stage import Stage
 from tests.conformance.wire import LOOK_EVERY_S, Fields
 
-ASKED_EVERY_S: Final = 0.05
+ASKED_EVERY_S: Final = 0.2
+"""Often within the shortest session, and seldom enough for many scripts at a time."""
 
 Ask = Callable[[], Reply]
 

@@ -30,7 +30,7 @@ from tests.coordinator.group.client import subscription
 from tests.coordinator.scripted import CLUSTER
 
 GROUP_ID = "orders"
-SESSION_MS = 1_000
+SESSION_MS = 2_000
 REBALANCE_MS = 10_000
 SETTINGS = GroupSettings(initial_rebalance_delay_ms=50, min_session_timeout_ms=100)
 

@@ -15,6 +15,7 @@ from coordinator.group.commands import (
     CheckCapacity,
     EndJoinPhase,
     ExpirePendingMember,
+    ExpireSession,
     Heartbeat,
     JoinGroup,
 )
@@ -35,7 +36,7 @@ from events.events import (
 )
 from events.evolve import evolve
 from events.ids import UNKNOWN_MEMBER_ID, MemberId
-from events.state import Group, GroupState, new_group
+from events.state import NO_GENERATION, Group, GroupState, new_group
 from tests.model.world import GROUP_ID, UNIT_MS, Rules
 
 Mend = Callable[[AnyCommand, Group | None, Soft, Decision], Decision]
@@ -119,6 +120,20 @@ def keeps_the_generation(_c: AnyCommand, group: Group | None, _s: Soft, decision
         if not isinstance(event, GroupEvent):
             return event
         return replace(event, group=replace(event.group, generation_id=old))
+
+    return _rewritten(group, decision, rewrite)
+
+
+def keeps_older_assignments(_c: AnyCommand, group: Group | None, _s: Soft, decision: Decision) -> Decision:
+    """A rebalance starts in the sync phase, and what was assigned a generation ago is valid as before."""
+    if group is None or group.state is not GroupState.COMPLETING_REBALANCE:
+        return decision
+    older = group.image.assigned_generation_id
+
+    def rewrite(event: AnyEvent) -> AnyEvent:
+        if not isinstance(event, GroupEvent) or event.group.assigned_generation_id != NO_GENERATION:
+            return event
+        return replace(event, group=replace(event.group, assigned_generation_id=older))
 
     return _rewritten(group, decision, rewrite)
 
@@ -256,6 +271,17 @@ def _another_id(
     return decide(command, group, soft, moment, settings)
 
 
+def _expires_the_parked(
+    command: AnyCommand, group: Group | None, soft: Soft, moment: Moment, settings: GroupSettings
+) -> Decision:
+    """Somebody waits for an answer, and is taken for dead."""
+    if isinstance(command, ExpireSession):
+        soft = soft.copy()
+        soft.joins.pop(command.member_id, None)
+        soft.syncs.pop(command.member_id, None)
+    return decide(command, group, soft, moment, settings)
+
+
 def _rebalances_after_restart(
     command: AnyCommand, group: Group | None, soft: Soft, moment: Moment, settings: GroupSettings
 ) -> Decision:
@@ -288,6 +314,7 @@ BROKEN: dict[str, tuple[int, Rules]] = {
     "lets the fenced heartbeat": (2, _after(lets_the_fenced_heartbeat)),
     "gives all the same": (3, _after(gives_all_the_same)),
     "tells everybody that it leads": (3, _after(tells_everybody_that_it_leads)),
+    "keeps older assignments": (3, _after(keeps_older_assignments)),
     "keeps the generation": (4, _after(keeps_the_generation)),
     "never ends the join phase": (5, _after(never_ends_the_join_phase)),
     "answers what is not stored": (6, _after(answers_what_is_not_stored)),
@@ -295,6 +322,7 @@ BROKEN: dict[str, tuple[int, Rules]] = {
     "forgets to store a removal": (7, _after(forgets_to_store_a_removal)),
     "does not fence the parked join": (8, _after(does_not_fence_the_parked_join)),
     "does not feed the session": (9, _after(does_not_feed_the_session)),
+    "expires the parked": (9, Rules(decide=_expires_the_parked)),
     "has sessions end after a takeover": (9, _resuming(_has_sessions_end_now)),
     "keeps the old id in unsynced": (10, _after(keeps_the_old_id_in_unsynced)),
     "forgets the join timer after a takeover": (10, _resuming(_forgets_the_join_timer)),

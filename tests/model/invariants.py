@@ -3,7 +3,8 @@
   1. Hard state is as `events/state.py` numbers it: at most one member for each instance id, above all.
   2. A member id, once fenced (replaced), is never a member again and never gets a success again.
   3. A generation that has begun has one leader, a member, and only its successor takes its place; a stable one has
-     one assignment for each member, made for it by that leader, for that generation.
+     one assignment for each member, made for it by that leader, for that generation; a rebalance that starts before
+     there are any makes the older ones void (RB1).
   4. The generation never goes back, and goes on by one at the end of a join phase alone; states change only as S1
      allows; events are numbered without a gap.
   5. Nobody waits for ever: if all fall silent, each parked request is answered within the longest rebalance timeout,
@@ -12,7 +13,8 @@
      as they are in the group that the events add up to.
   7. The projection of the events equals the live state.
   8. A parked request is never forgotten, except for its own repetition by the same member; none is answered twice.
-  9. Who is heard from in time never expires: no session is cut to less than its full time from now.
+  9. Who is heard from in time never expires, nor who is parked, its first join aside (SE3): no session is cut to less
+     than its full time from now.
  10. Soft state fits hard state (lettered in `tests/coordinator/group/invariants.py`).
  11. A decision changes none of its inputs.
  12. Nobody who comes puts off the end of a join phase (JP6).
@@ -97,6 +99,7 @@ def check_step(command: AnyCommand, group: Group | None, soft: Soft, decision: D
         if group is not None and after is not None:
             number = 3
             promises.check_leader_stays(group, after)
+            promises.check_assignments_fall(group, after)
             number = 12
             promises.check_join_phase(command, group, soft, after, decision.soft)
             if isinstance(command, JoinGroup):

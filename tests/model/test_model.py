@@ -15,6 +15,7 @@ STATES = {"new clients": 20_000, "old clients": 4_000} | dict.fromkeys(BEYOND, 5
 INVARIANTS = 17
 
 
+@pytest.mark.timeout(1_200)  # under a minute, of which a busy machine gives little
 @pytest.mark.parametrize("name", SCOPES)
 def test_no_interleaving_breaks_an_invariant(name: str) -> None:
     """Every state within some steps of a group's ordinary way is looked at, and nothing is wrong with any."""

@@ -7,7 +7,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from kio.schema.errors import ErrorCode
 
-from coordinator.group.commands import ExpireOffsets, ExpireSession, JoinGroup, LeaveGroup, LeavingMember
+from coordinator.group.commands import (
+    ConfigOperation,
+    ExpireOffsets,
+    ExpireSession,
+    JoinGroup,
+    LeaveGroup,
+    LeavingMember,
+)
 from coordinator.group.settings import GroupSettings
 from events.causes import Cause
 from events.events import MemberAssigned, MemberRemoved, RebalanceStarted
@@ -164,6 +171,31 @@ def test_an_initial_delay_that_ended_without_a_trace() -> None:
     b.join()
     assert h.state is GroupState.COMPLETING_REBALANCE
     assert_same(h)
+
+
+def test_a_registration_that_was_complete_while_one_had_been_sent_back() -> None:
+    """Who asks again within ten seconds has arrived; the log does not tell of it until it is a member."""
+    h = Harness()
+    a, b = h.stable_group(h.static("a", session_timeout_ms=60_000), h.static("b", session_timeout_ms=60_000))
+    h.alter(("members.registered", ConfigOperation.SET, "c,d"))
+    h.static("c").join()
+    h.sleep(25_000)
+    h.static("d").join()
+    assert h.events[-1].why.cause is Cause.REGISTRATION_COMPLETE
+    h.static("c").join()
+    h.rejoin_all(a, b)
+    assert_same(h)
+
+
+def test_requests_of_one_moment_are_told_apart() -> None:
+    """What goes back in the order in which one is carried out belongs to the next one."""
+    h = Harness()
+    a, b = h.stable_group(h.static("a"), h.static("b"))
+    h.alter(("members.rebalance", ConfigOperation.SET, "static"))
+    h.leave_instance("a", "b")
+    h.alter(("members.registered", ConfigOperation.SET, "c,d"))
+    assert_same(h)
+    assert a.instance != b.instance
 
 
 def test_a_history_that_was_changed_is_found_out() -> None:

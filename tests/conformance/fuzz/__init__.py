@@ -2,6 +2,7 @@
 
     schedule.py      a schedule as data: five members, and steps; its form in a file
     generator.py     a seed gives a schedule
+    odds.py          how likely its parts are
     actor.py         a member: what it was told, and the requests that it makes of that
     steps.py         how a step is taken, and where a step is left out since the servers are known to differ
     player.py        a schedule on one server: asking and waiting

@@ -57,6 +57,8 @@ async def _play(runs: Runs, seeds: range, steps: int, console: Console) -> list[
                 console.print(f"[red]seed {compared.schedule.seed} differs in step {compared.step}")
         for compared in differing:
             await _report(runs, compared, console)
+    for compared in runs.unsteady:
+        console.print(f"[yellow]seed {compared.schedule.seed} differed in step {compared.step} once, and not again")
     console.print(table(tally))
     console.print(f"{runs.repeated} runs were repeated, since the machine was too slow")
     return sorted(compared.schedule.seed for compared in differing)

@@ -6,13 +6,26 @@ Most steps let members behave, so that there are stable groups to do mischief to
 mostly: a request with everything wrong only tells which check comes first.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from random import Random
-from typing import Final, TypeVar
+from typing import Final
 
 from tests.conformance.eras import ALL, STATIC
+from tests.conformance.fuzz.odds import (
+    EVERYBODY,
+    MEMBERS,
+    PARTITIONS,
+    SUBSCRIPTIONS,
+    VERSIONS,
+    anybody,
+    generation,
+    identity,
+    maybe_version,
+    partitions,
+    pick,
+    some,
+)
 from tests.conformance.fuzz.schedule import (
-    NAMES,
     AnyStep,
     Behave,
     Cast,
@@ -20,7 +33,6 @@ from tests.conformance.fuzz.schedule import (
     DeleteGroups,
     DescribeGroups,
     Gather,
-    Generation,
     Heartbeat,
     JoinGroup,
     LeaveGroup,
@@ -30,7 +42,6 @@ from tests.conformance.fuzz.schedule import (
     OffsetCommit,
     OffsetDelete,
     OffsetFetch,
-    Partition,
     Pass,
     Restart,
     Schedule,
@@ -38,33 +49,7 @@ from tests.conformance.fuzz.schedule import (
     Tidy,
 )
 from tests.conformance.fuzz.servers import METADATA_MAX
-from tests.conformance.member import CLICKS, NO_SUCH_TOPIC, ORDERS
-
-T = TypeVar("T")
-
-MEMBERS: Final = len(NAMES)
-EVERYBODY: Final = tuple(range(MEMBERS))
-SUBSCRIPTIONS: Final[Mapping[tuple[str, ...], int]] = {(ORDERS,): 6, (CLICKS,): 2, (ORDERS, CLICKS): 2, (): 1}
-PARTITIONS: Final[Mapping[Partition, int]] = {
-    (ORDERS, 0): 6,
-    (ORDERS, 1): 3,
-    (ORDERS, 2): 2,
-    (CLICKS, 0): 3,
-    (ORDERS, 3): 1,
-    (NO_SUCH_TOPIC, 0): 1,
-}
-VERSIONS: Final[Mapping[type, Sequence[int]]] = {
-    JoinGroup: range(10),
-    SyncGroup: range(6),
-    Heartbeat: range(5),
-    LeaveGroup: range(6),
-    OffsetCommit: range(2, 11),
-    OffsetFetch: range(1, 11),
-    DescribeGroups: range(7),
-    ListGroups: range(6),
-    DeleteGroups: range(3),
-}
-"""What both servers offer; a test compares it with Muster's own list."""
+from tests.conformance.member import ORDERS
 
 
 def generate(seed: int, *, steps: int) -> Schedule:
@@ -83,11 +68,6 @@ def generate(seed: int, *, steps: int) -> Schedule:
     )
 
 
-def pick(rng: Random, weights: Mapping[T, int]) -> T:
-    """One of these, as often as they weigh."""
-    return rng.choices(list(weights), list(weights.values()))[0]
-
-
 def _member(rng: Random) -> Cast:
     static = rng.random() < 0.5
     return Cast(
@@ -102,21 +82,21 @@ def _member(rng: Random) -> Cast:
 
 
 def _behave(rng: Random) -> list[AnyStep]:
-    return [Behave(who=_who(rng))]
+    return [Behave(who=anybody(rng))]
 
 
 def _gather(rng: Random) -> list[AnyStep]:
     tidy: list[AnyStep] = [Tidy()] if rng.random() < 0.6 else []
-    return [*tidy, Gather(whos=_some(rng))]
+    return [*tidy, Gather(whos=some(rng))]
 
 
 def _expire(rng: Random) -> list[AnyStep]:
     """Somebody joins with a session that soon ends, and is not heard of again."""
-    who = _who(rng)
+    who = anybody(rng)
     enters: AnyStep = Restart(who=who, era=rng.choice(STATIC), brief=True)
     if rng.random() < 0.6:
         enters = JoinGroup(who=who, brief=True, offers=rng.choice((None, 1, 2)))
-    come = [Gather(whos=_some(rng))] if rng.random() < 0.8 else []
+    come = [Gather(whos=some(rng))] if rng.random() < 0.8 else []
     seen = [Heartbeat(who=who)] if rng.random() < 0.4 else []
     return [enters, *come, *seen, Pass(), *_gather(rng)]
 
@@ -126,18 +106,33 @@ def _pass(_: Random) -> list[AnyStep]:
 
 
 def _restart(rng: Random) -> list[AnyStep]:
-    who = _who(rng)
+    who = anybody(rng)
     era = rng.choice(STATIC if rng.random() < 0.8 else ALL)
     follow: list[AnyStep] = [Behave(who=who)] if rng.random() < 0.6 else []
     return [Restart(who=who, era=era), *follow]
 
 
+def _fenced(rng: Random) -> list[AnyStep]:
+    """A member restarts, and the process before has not noticed."""
+    who = anybody(rng)
+    says: Mapping[Callable[[], AnyStep], int] = {
+        lambda: Heartbeat(who=who, member_id="old"): 2,
+        lambda: JoinGroup(who=who, member_id="old"): 3,
+        lambda: SyncGroup(who=who, member_id="old"): 2,
+        lambda: OffsetCommit(who=who, member_id="old", offsets=(Offset(topic=ORDERS, partition=0, offset=7),)): 2,
+        lambda: LeaveGroup(who=who, leavers=(Leaver(who=who, member_id="old"),)): 1,
+    }
+    back = [Behave(who=who)] if rng.random() < 0.5 else []
+    said = [pick(rng, says)() for _ in range(rng.choice((1, 2, 3)))]
+    return [Restart(who=who, era=rng.choice(STATIC)), *back, *said]
+
+
 def _join(rng: Random) -> list[AnyStep]:
-    member_id, instance_id, pose = _identity(rng)
+    member_id, instance_id, pose = identity(rng)
     return [
         JoinGroup(
-            who=_who(rng),
-            version=_version(rng, JoinGroup),
+            who=anybody(rng),
+            version=maybe_version(rng, JoinGroup),
             member_id=member_id,
             instance_id=instance_id,
             pose=pose,
@@ -154,24 +149,38 @@ def _join(rng: Random) -> list[AnyStep]:
 
 def _rejoin(rng: Random) -> list[AnyStep]:
     """A member asks for a rebalance, with another subscription or without; some come to it."""
-    who = _who(rng)
+    who = anybody(rng)
     topics = pick(rng, SUBSCRIPTIONS) if rng.random() < 0.6 else None
-    come: list[AnyStep] = [Behave(who=each) for each in _some(rng) if each != who]
+    come: list[AnyStep] = [Behave(who=each) for each in some(rng) if each != who]
     if rng.random() < 0.5:
         come = _gather(rng)
     return [JoinGroup(who=who, topics=topics, twice=rng.random() < 0.1), *come]
 
 
+def _halfway(rng: Random) -> list[AnyStep]:
+    """All have joined again, and have not synced yet, when something else is done."""
+    who = anybody(rng)
+    others = [Behave(who=each) for each in rng.sample(EVERYBODY, MEMBERS) if each != who]
+    done = [step for _ in range(rng.choice((1, 2, 3))) for step in pick(rng, BETWEEN)(rng)]
+    return [
+        Gather(whos=EVERYBODY),
+        JoinGroup(who=who, topics=pick(rng, SUBSCRIPTIONS)),
+        *others,
+        *done,
+        *_gather(rng),
+    ]
+
+
 def _sync(rng: Random) -> list[AnyStep]:
-    member_id, instance_id, pose = _identity(rng)
+    member_id, instance_id, pose = identity(rng)
     return [
         SyncGroup(
-            who=_who(rng),
-            version=_version(rng, SyncGroup),
+            who=anybody(rng),
+            version=maybe_version(rng, SyncGroup),
             member_id=member_id,
             instance_id=instance_id,
             pose=pose,
-            generation=_generation(rng),
+            generation=generation(rng),
             assigns=pick(rng, {"all": 6, "none": 1, "some": 1, "strangers": 1}),
             protocol=pick(rng, {"own": 16, "wrong type": 1, "wrong name": 1, "null": 1}),
             twice=rng.random() < 0.1,
@@ -180,15 +189,15 @@ def _sync(rng: Random) -> list[AnyStep]:
 
 
 def _heartbeat(rng: Random) -> list[AnyStep]:
-    member_id, instance_id, pose = _identity(rng)
+    member_id, instance_id, pose = identity(rng)
     return [
         Heartbeat(
-            who=_who(rng),
-            version=_version(rng, Heartbeat),
+            who=anybody(rng),
+            version=maybe_version(rng, Heartbeat),
             member_id=member_id,
             instance_id=instance_id,
             pose=pose,
-            generation=_generation(rng),
+            generation=generation(rng),
         )
     ]
 
@@ -198,12 +207,12 @@ def _leave(rng: Random) -> list[AnyStep]:
     for _ in range(pick(rng, {0: 1, 1: 10, 2: 4, 3: 2})):
         member_id: Choice = pick(rng, {"own": 8, "none": 4, "old": 1, "nobody": 1})
         instance_id: Choice = pick(rng, {"own": 9, "none": 2, "nobody": 1})
-        leavers.append(Leaver(who=_who(rng), member_id=member_id, instance_id=instance_id))
-    return [LeaveGroup(who=_who(rng), version=_version(rng, LeaveGroup), leavers=tuple(leavers))]
+        leavers.append(Leaver(who=anybody(rng), member_id=member_id, instance_id=instance_id))
+    return [LeaveGroup(who=anybody(rng), version=maybe_version(rng, LeaveGroup), leavers=tuple(leavers))]
 
 
 def _commit(rng: Random) -> list[AnyStep]:
-    partitions = dict.fromkeys(pick(rng, PARTITIONS) for _ in range(rng.choice((1, 1, 2, 3))))
+    chosen = dict.fromkeys(pick(rng, PARTITIONS) for _ in range(rng.choice((1, 1, 2, 3))))
     offsets = tuple(
         Offset(
             topic=topic,
@@ -211,14 +220,14 @@ def _commit(rng: Random) -> list[AnyStep]:
             offset=rng.randrange(-2, 100),
             metadata=pick(rng, {0: 4, None: 1, 5: 2, METADATA_MAX: 1, METADATA_MAX + 1: 1}),
         )
-        for topic, partition in partitions
+        for topic, partition in chosen
     )
-    version = _version(rng, OffsetCommit)
+    version = maybe_version(rng, OffsetCommit)
     retention_ms = rng.choice((-1, 3_600_000))
     if rng.random() < 0.25:  # as tools do, and consumers that assign partitions to themselves
         return [
             OffsetCommit(
-                who=_who(rng),
+                who=anybody(rng),
                 version=version,
                 member_id=pick(rng, {"none": 5, "own": 1}),
                 instance_id=pick(rng, {"none": 5, "own": 1}),
@@ -227,15 +236,15 @@ def _commit(rng: Random) -> list[AnyStep]:
                 retention_ms=retention_ms,
             )
         ]
-    member_id, instance_id, pose = _identity(rng)
+    member_id, instance_id, pose = identity(rng)
     return [
         OffsetCommit(
-            who=_who(rng),
+            who=anybody(rng),
             version=version,
             member_id=member_id,
             instance_id=instance_id,
             pose=pose,
-            generation=_generation(rng),
+            generation=generation(rng),
             offsets=offsets,
             retention_ms=retention_ms,
         )
@@ -246,7 +255,7 @@ def _fetch(rng: Random) -> list[AnyStep]:
     return [
         OffsetFetch(
             version=rng.choice(VERSIONS[OffsetFetch]),
-            partitions=_partitions(rng) if rng.random() < 0.6 else (),
+            partitions=partitions(rng) if rng.random() < 0.6 else (),
             require_stable=rng.random() < 0.3,
             others=rng.random() < 0.2,
         )
@@ -254,7 +263,7 @@ def _fetch(rng: Random) -> list[AnyStep]:
 
 
 def _delete_offsets(rng: Random) -> list[AnyStep]:
-    return [OffsetDelete(partitions=_partitions(rng))]
+    return [OffsetDelete(partitions=partitions(rng))]
 
 
 def _describe(rng: Random) -> list[AnyStep]:
@@ -271,67 +280,38 @@ def _list(rng: Random) -> list[AnyStep]:
 def _delete(rng: Random) -> list[AnyStep]:
     everybody = tuple(Leaver(who=who) for who in EVERYBODY)
     delete = DeleteGroups(version=rng.choice(VERSIONS[DeleteGroups]), others=rng.random() < 0.2)
-    return [LeaveGroup(version=5, leavers=everybody), delete] if rng.random() < 0.3 else [delete]
+    if rng.random() < 0.5:
+        return [delete]
+    after = [OffsetDelete(partitions=partitions(rng))] if rng.random() < 0.5 else []
+    return [LeaveGroup(version=5, leavers=everybody), *after, delete]
 
 
 SCENES: Final[Mapping[Callable[[Random], list[AnyStep]], int]] = {
     _gather: 22,
     _behave: 16,
     _rejoin: 5,
+    _halfway: 3,
     _expire: 4,
     _pass: 2,
-    _restart: 8,
-    _join: 11,
+    _restart: 6,
+    _fenced: 4,
+    _join: 10,
     _sync: 9,
     _heartbeat: 10,
     _leave: 6,
-    _commit: 10,
-    _fetch: 3,
+    _commit: 13,
+    _fetch: 4,
     _delete_offsets: 3,
     _describe: 2,
     _list: 2,
     _delete: 2,
 }
 
-
-# ---- parts ---------------------------------------------------------------------------------------------
-
-
-def _who(rng: Random) -> int:
-    return rng.randrange(MEMBERS)
-
-
-def _some(rng: Random) -> tuple[int, ...]:
-    """In an order of their own: the first to come leads. Mostly all who fit into the group."""
-    count = pick(rng, {1: 1, 2: 3, 3: 3, 4: 3, 5: 8})
-    return tuple(rng.sample(EVERYBODY, count))
-
-
-def _identity(rng: Random) -> tuple[Choice, Choice, int | None]:
-    """Mostly with one thing wrong at most."""
-    wrong: Choice = pick(rng, {"none": 3, "old": 3, "nobody": 2})
-    kind = pick(rng, {"right": 12, "id": 3, "instance": 3, "pose": 3, "mixed": 2, "both": 1})
-    if kind == "right":
-        return "own", "own", None
-    if kind == "id":
-        return wrong, "own", None
-    instance: Choice = pick(rng, {"none": 3, "nobody": 3, "empty": 1})
-    if kind == "instance":
-        return "own", instance, None
-    if kind == "pose":
-        return "own", "own", _who(rng)
-    if kind == "mixed":  # somebody else's instance id with no member id of theirs
-        return wrong, "own", _who(rng)
-    return wrong, instance, None
-
-
-def _generation(rng: Random) -> Generation:
-    return pick(rng, {"own": 14, "next": 1, "past": 2, "none": 1})
-
-
-def _version(rng: Random, step: type) -> int | None:
-    return rng.choice(VERSIONS[step]) if rng.random() < 0.2 else None
-
-
-def _partitions(rng: Random) -> tuple[Partition, ...]:
-    return tuple(dict.fromkeys(pick(rng, PARTITIONS) for _ in range(rng.choice((1, 2, 3)))))
+BETWEEN: Final[Mapping[Callable[[Random], list[AnyStep]], int]] = {
+    _commit: 3,
+    _sync: 3,
+    _heartbeat: 2,
+    _restart: 2,
+    _join: 2,
+    _leave: 1,
+}

@@ -11,8 +11,9 @@ import pytest
 from coordinator.wire.registry import APIS
 from tests.conformance.fuzz.actor import Actor, Request
 from tests.conformance.fuzz.fuse import BURSTS_MS, COMPLETING, LATE_MS, PREPARING, STABLE, Fuse, Slipped
-from tests.conformance.fuzz.generator import VERSIONS, generate, pick
+from tests.conformance.fuzz.generator import generate
 from tests.conformance.fuzz.leadership import DEAD, Leadership, View
+from tests.conformance.fuzz.odds import VERSIONS, pick
 from tests.conformance.fuzz.schedule import (
     Cast,
     DeleteGroups,

@@ -30,7 +30,7 @@ from coordinator.group.soft import Soft
 from events.causes import Cause
 from events.events import AnyEvent, JoinPhaseCompleted, MemberRemoved
 from events.ids import UNKNOWN_MEMBER_ID, MemberId
-from events.state import Group, GroupState, MemberRole
+from events.state import NO_GENERATION, Group, GroupState, MemberRole
 
 STATIC_MEMBERS_GO_BY = frozenset(
     {
@@ -55,6 +55,7 @@ def check_promises(command: AnyCommand, before: Group | None, soft: Soft, decisi
     check_sessions(command, soft, decision.soft, now_ms)
     if before is not None and after is not None:
         check_leader_stays(before, after)
+        check_assignments_fall(before, after)
         check_join_phase(command, before, soft, after, decision.soft)
         check_restart(command, before, after)
 
@@ -170,7 +171,10 @@ def check_sessions(command: AnyCommand, before: Soft, after: Soft, now_ms: int) 
             assert session.deadline_ms >= min(old.deadline_ms, full_ms), f"the session of {member_id} was cut short"
     if isinstance(command, ExpireSession) and command.member_id not in after.sessions:
         expired = before.sessions.get(command.member_id)
-        assert expired is None or expired.deadline_ms <= now_ms, f"{command.member_id} expired in time"
+        if expired is not None:
+            is_parked = command.member_id in before.joins or command.member_id in before.syncs
+            assert expired.deadline_ms <= now_ms, f"{command.member_id} expired in time"
+            assert expired.awaits_first_join or not is_parked, f"{command.member_id} expired while parked (SE3)"
 
 
 def _replaced_timeout(before: Soft, after: Soft) -> float:
@@ -203,6 +207,14 @@ def check_shares(group: Group) -> None:
         given = [group.assignment_of(member) for member in group.members.values() if not member.is_held]
         shares = [assignment for assignment in given if assignment]
         assert len(set(shares)) == len(shares), f"one assignment for two: {shares}"
+
+
+def check_assignments_fall(before: Group, after: Group) -> None:
+    """RB1: a rebalance that starts while assignments are awaited leaves no older ones that could be taken for valid."""
+    if before.state is GroupState.COMPLETING_REBALANCE and after.state is GroupState.PREPARING_REBALANCE:
+        # Those that were awaited may have come in the same step, and what they held back with them.
+        valid = after.image.assigned_generation_id
+        assert valid in (NO_GENERATION, before.generation_id), "older assignments are valid again"
 
 
 def entity(group: Group, member_id: MemberId | None) -> str | None:

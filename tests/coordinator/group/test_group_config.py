@@ -189,3 +189,14 @@ def test_the_listing_shows_each_member_with_its_session() -> None:
 def test_the_listing_of_a_group_that_is_not_there_is_empty() -> None:
     """As in Kafka, it is no error to ask."""
     assert Harness().describe_config().members == ()
+
+
+def test_each_part_of_a_request_is_due_to_who_asked() -> None:
+    """Withdrawing one registration completes another's; what else was asked is still the administrator's doing."""
+    h = Harness()
+    h.stable_group(h.static("a"))
+    h.set(members_registered="c,d")
+    h.static("c").join()
+    h.alter((REGISTERED, SUBTRACT, "d"), ("members.retired", APPEND, "a"))
+    retired = next(event for event in h.events[::-1] if event.why.cause is Cause.MEMBERS_RETIRED)
+    assert (retired.why.client_id, retired.why.member_id) == ("admin", None)

@@ -1,0 +1,146 @@
+"""Standbys and learners as `why` tells them: who took over from whom, who came and went without partitions."""
+
+from events.causes import Cause
+from events.state import MemberRole
+from replay.rebalance import IncidentKind
+from tests.coordinator.group.client import protocols, subscription
+from tests.replay import memberships
+from tests.replay.memberships import two
+from tests.replay.told import incidents, last, names, state_of, told
+
+
+def test_a_takeover_moves_the_lost_members_partitions_and_no_others() -> None:
+    """Told with who was lost, why, and how long it took; the next rebalance starts from there."""
+    h = memberships.standby()
+    (call,) = incidents(h, IncidentKind.STANDBY_CALLED)
+    assert call.who is not None
+    assert (call.who.group_instance_id, names(call.members)) == ("c", ["b"])
+    assert (call.at, call.until) == ("2023-11-14T22:13:37.000Z", "2023-11-14T22:13:38.850Z")
+    assert call.movement is not None
+    assert (call.movement.moved, call.movement.stayed) == (6, 6)
+    (move,) = call.movement.moves
+    assert (move.previous and move.previous.group_instance_id, move.owner and move.owner.group_instance_id) == (
+        "b",
+        "c",
+    )
+    rebalance = told(h)
+    assert rebalance.movement is not None
+    assert (rebalance.movement.moved, rebalance.movement.stayed) == (0, 12)
+    assert names(rebalance.held) == ["b"]
+
+
+def test_a_standby_that_is_lost_itself_before_it_took_over() -> None:
+    """The next one has the partitions from the very first."""
+    h, (_a, b) = two()
+    h.set(target_group_size="2")
+    c, d = h.static("c"), h.static("d")
+    for client in (c, d):
+        client.join()
+        client.sync()
+    b.leave()
+    c.leave()
+    memberships.take_over(d)
+    first, second = incidents(h, IncidentKind.STANDBY_CALLED)
+    assert "was lost itself" in first.text
+    assert "took over the 6 partitions of 'c' (orders 6-11) within 850 ms" in second.text
+    assert state_of(h).members[-1].role is MemberRole.ACTIVE
+
+
+def test_a_called_standby_that_was_too_late() -> None:
+    """A rebalance began before it asked; it was due to something else."""
+    h, (a, b) = two()
+    h.set(target_group_size="2")
+    c = h.static("c")
+    c.join()
+    c.sync()
+    b.leave()
+    a.leave()
+    (call,) = incidents(h, IncidentKind.STANDBY_CALLED)
+    assert "had not asked for them when the group rebalanced" in call.text
+    assert told(h).trigger.cause is Cause.MEMBER_LEFT
+
+
+def test_two_are_lost_at_once_and_one_standby_is_there() -> None:
+    """The rebalance is told with both, and the call that came to nothing."""
+    h, (_a, _b, _e) = two("abe")
+    h.set(target_group_size="3")
+    c = h.static("c")
+    c.join()
+    c.sync()
+    h.leave_instance("b", "e")
+    rebalance = told(h)
+    assert names(rebalance.trigger.who) == ["b", "e"]
+    (call,) = incidents(h, IncidentKind.STANDBY_CALLED)
+    assert "when the group rebalanced" in call.text
+
+
+def test_an_old_client_cannot_take_the_leaders_place() -> None:
+    """That rebalance is the standby's, and names what it lacks."""
+    h, (a, _b) = two(version=8)
+    h.set(target_group_size="2")
+    c = h.static("c", version=8)
+    c.join()
+    c.sync()
+    a.leave()
+    c.join()
+    assert told(h).trigger.cause is Cause.STANDBY_UNFIT
+    assert last(h).headline.startswith("After generation 1: the standby 'c' (10.0.0.1, client app-c) could not take")
+
+
+def test_held_members_come_change_and_go_without_a_rebalance() -> None:
+    """Each is told, also while the leader computes the assignment."""
+    h, (a, b) = two()
+    h.set(target_group_size="2")
+    c = h.static("c")
+    c.join()
+    c.sync()
+    c.join(protocols=protocols("range", metadata=subscription("orders", "payments")))
+    h.sleep(10)
+    c = c.restarted()
+    c.join()
+    c.leave()
+    assert [each.text.partition(")")[2] for each in incidents(h, IncidentKind.HELD_MEMBER_CAME)] == [
+        " came as a standby, and moved nothing",
+        ", which has no partitions, rejoined and moved nothing",
+    ]
+    assert len(incidents(h, IncidentKind.HELD_MEMBER_WENT)) == 1
+    (restart,) = incidents(h, IncidentKind.STATIC_RESTART)
+    assert restart.text.endswith("restarted; it is a standby, without partitions")
+    a.join()
+    b.join()
+    h.static("d").join()
+    h.sleep(10)
+    assert [each.kind for each in told(h).meanwhile] == [IncidentKind.HELD_MEMBER_CAME]
+    assert told(h).folded == ()
+
+
+def test_a_called_standby_restarts_before_it_took_over() -> None:
+    """The process that comes has another member id, and is the same standby."""
+    h, (_, b) = two()
+    h.set(target_group_size="2")
+    c = h.static("c")
+    c.join()
+    c.sync()
+    b.leave()
+    h.sleep(500)
+    c = c.restarted()
+    c.join()
+    c.sync()
+    (call,) = incidents(h, IncidentKind.STANDBY_CALLED)
+    assert "took over the 6 partitions of 'b' (orders 6-11) within 500 ms" in call.text
+
+
+def test_a_standby_that_leaves_while_the_assignment_is_computed_would_have_started_nothing() -> None:
+    """It is told within the rebalance, and is no cause of it."""
+    h, (a, b) = two()
+    h.set(target_group_size="2")
+    c = h.static("c")
+    c.join()
+    c.sync()
+    a.join()
+    for client in (b, c):
+        client.join()
+    h.sleep(10)
+    c.leave()
+    assert [each.kind for each in told(h).meanwhile] == [IncidentKind.HELD_MEMBER_WENT]
+    assert told(h).folded == ()
