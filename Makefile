@@ -48,8 +48,8 @@ rules: $(VENV)/.all ## Every rule of Kafka's coordinator, and the tests that sho
 fuzz: $(VENV)/.all ## 500 random schedules on a real Kafka and on Muster: every answer is the same
 	$(BIN)/python -m tests.conformance.fuzz --seeds 500
 
-model: $(VENV)/.all ## Explore all interleavings of a small world for ten minutes
-	$(BIN)/python -m tests.model --seconds 600
+model: $(VENV)/.all ## Explore all interleavings of small worlds, two minutes each
+	$(BIN)/python -m tests.model --seconds 120 --jobs 2
 
 conformance-long: $(VENV)/.all ## The conformance scripts that need minutes, on a real Kafka and on Muster
 	$(BIN)/python -m pytest tests/conformance/long_conformance.py

@@ -106,7 +106,9 @@ class Actor:
         if self.member_id not in ("", answer["member_id"]):
             self.old_id = self.member_id
         self.member_id = answer["member_id"]
-        if answer["error_code"] == 0:
+        if answer["error_code"]:
+            self.generation_id, self.must_join = NO_GENERATION, True
+        else:
             self.generation_id, self.leader_id = answer["generation_id"], answer["leader"]
             self.protocol_name, self.members = answer["protocol_name"], answer["members"]
             self.must_join, self.has_synced = False, False

@@ -50,6 +50,7 @@ class Fuse:
         self._patient = patient
         self.is_initial = False
         """Whether an initial rebalance waits for more members."""
+        self._is_of_nobody = False
         self._was = View(state=DEAD, members={})
         self._instances: dict[str, str] = {}  # by the member ids that had them
         self._brief: set[str] = set()
@@ -83,9 +84,11 @@ class Fuse:
     def looked(self, view: View) -> None:
         """The group is so now."""
         if view.state != PREPARING:
-            self.is_initial = False
+            self.is_initial = self._is_of_nobody = False
         elif self._was.state in ("Empty", DEAD):
             self.is_initial = True
+        elif self._was.state != PREPARING:
+            self._is_of_nobody = not view.members
         self._was = view
         self._instances |= {member_id: each for member_id, each in view.members.items() if each is not None}
 
@@ -110,13 +113,14 @@ class Fuse:
     def longest_ms(self, view: View) -> int:
         """If nothing is seen for so long, nothing will happen; 0: no timer runs."""
         may_end = [LASTS_MS[kind] for kind in self.running(view)]
-        if self.ends_at_once(view):
+        if self.ends_at_once:
             may_end.append(1)
         return max(may_end) + LATE_MS if may_end else 0
 
-    def ends_at_once(self, view: View) -> bool:
-        """A rebalance of nobody, while somebody has an id and is no member yet, takes no time (RB5)."""
-        return view.state == PREPARING and not view.members and not self.is_initial
+    @property
+    def ends_at_once(self) -> bool:
+        """A rebalance that began with nobody, while somebody has an id and is no member yet, takes no time (RB5)."""
+        return self._is_of_nobody
 
     # ---- how long steps take ---------------------------------------------------------------------------
 

@@ -167,7 +167,7 @@ class Player:
         if not last.pending.is_answered:
             await self._look()
         deadline = time.monotonic() + CONDITION_WITHIN_S
-        while self.fuse.ends_at_once(self.view):
+        while self.fuse.ends_at_once:
             assert time.monotonic() < deadline, self.view
             await asyncio.sleep(AT_ONCE_S)
             await self._look()

@@ -27,6 +27,8 @@ TRIES: Final = 30
 
 Tally = Counter[tuple[str, int]]
 
+STUCK: Final = "It went no further"
+
 _STEP: Final = re.compile(r"(\d+)\. ")
 
 
@@ -49,7 +51,7 @@ class Runs:
         self.repeated = 0
         """Runs that told nothing, since the machine was too slow."""
         self.unsteady: list[Compared] = []
-        """Differences that were not there a second time: the machine stood still for longer than can be noticed here."""
+        """Differences that were not there a second time: the machine stood still, and it could not be noticed."""
 
     async def compare(self, schedule: Schedule) -> Compared:
         """Play it on both, each in its own time; a difference counts if it is there a second time.
@@ -69,6 +71,8 @@ class Runs:
             runs = await asyncio.gather(*(self._play(schedule, server) for server in self._pair))
         (kafka, tally), (muster, _) = runs
         text = difference(kafka, muster)
+        stuck = [line for transcript in (kafka, muster) for line in transcript.lines if STUCK in line]
+        text = "\n".join([*stuck, text]) if stuck else text
         return Compared(schedule=schedule, text=text, step=_differing_step(kafka, muster), tally=tally)
 
     async def shrink(self, compared: Compared) -> Compared:
@@ -90,6 +94,8 @@ class Runs:
             except Slipped:
                 self.repeated += 1
                 continue
+            except (AssertionError, OSError) as error:
+                player.account.remark(f"{STUCK} on {'Kafka' if server.is_kafka else 'Muster'}: {error!r}")
             finally:
                 player.close()
             return player.account.transcript, player.account.tally
