@@ -26,9 +26,9 @@ def announce(events: Iterable[AnyEvent]) -> None:
 
 def _announce_fence(event: MemberFenced) -> None:
     if event.why.cause is not Cause.INSTANCE_DUEL:
-        INSTANCE_FENCES.inc(1 + event.suppressed)
+        INSTANCE_FENCES.inc()
         return
-    INSTANCE_DUELS.inc()
+    INSTANCE_DUELS.inc(1 + event.suppressed)
     log.warning(
         "two live processes have one group.instance.id, and take it from each other",
         group_id=event.group_id,

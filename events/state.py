@@ -11,6 +11,9 @@ Invariants, numbered:
     while assignments are awaited (RB1) invalidates all of them by rewriting the group's record alone, so that no
     event has to be understood together with another one, whatever compaction has left.
  7. `registrations` is keyed by each one's own instance id, and no member has one of these (KIP-469).
+ 8. `image.departures_gathered`, in Stable alone: members that retired are gone, what they had is nobody's, and somebody
+    who retires is still here, whose departure makes the rebalance that is owed.
+ 9. In CompletingRebalance and Stable the leader is not held; in CompletingRebalance nobody is called.
 
 `GroupImage`, `Member`, `Registration` and `GroupConfig` are the very records that events carry. `Group` is the one
 value that is not frozen: `evolve.py`, and nothing else, changes it, on copies of its own.
@@ -82,6 +85,11 @@ class Member(msgspec.Struct, frozen=True, kw_only=True):
         """Whether it is outside the assignment."""
         return self.role in HELD
 
+    @property
+    def name(self) -> str:
+        """What an administrator calls it: its instance id, or its member id."""
+        return self.group_instance_id or self.member_id
+
     def metadata_for(self, protocol_name: str | None) -> bytes:
         """The member's metadata for the protocol; empty when it does not offer it."""
         for protocol in self.protocols:
@@ -101,6 +109,7 @@ class GroupImage(msgspec.Struct, frozen=True, kw_only=True):
     protocol_name: str | None
     leader_id: MemberId | None
     assigned_generation_id: int
+    departures_gathered: bool = False
 
 
 class Registration(msgspec.Struct, frozen=True, kw_only=True):

@@ -17,7 +17,8 @@ def set_claims(situation: Situation, *, heard_again: bool) -> None:
     why, claims = situation.why, situation.soft.claims
     rivals = [id_ for id_, claim in claims.items() if claim.group_instance_id == why.group_instance_id]
     for member_id in rivals:
-        claims[member_id] = msgspec.structs.replace(claims[member_id], heard_again=heard_again)
+        heard_again_ms = why.decided_ms if heard_again else None
+        claims[member_id] = msgspec.structs.replace(claims[member_id], heard_again_ms=heard_again_ms)
     if heard_again and not rivals:
         claims[PHANTOM] = _claim(why, heard_again=True)
 
@@ -32,7 +33,5 @@ def add_claim(situation: Situation) -> None:
 def _claim(why: Why, *, heard_again: bool) -> Claim:
     return Claim(
         group_instance_id=why.group_instance_id or GroupInstanceId(""),
-        client_id=why.client_id or "",
-        client_host=why.client_host or "",
-        heard_again=heard_again,
+        heard_again_ms=why.decided_ms if heard_again else None,
     )

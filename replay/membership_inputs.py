@@ -9,7 +9,7 @@ standbys         the called one asks for its assignment
 from collections.abc import Iterator
 from typing import TypeGuard
 
-from coordinator.group.alter import FORCE, name_of
+from coordinator.group.alter import FORCE
 from coordinator.group.commands import (
     AlterGroupConfig,
     AnyCommand,
@@ -142,13 +142,13 @@ def _changes(request: list[AnyEvent], group: Group) -> Iterator[ConfigChange]:
     ]
     yield from _list(REGISTERED, list(group.registrations), registered, withdrawn)
     retired, kept = _changed(request, Cause.MEMBERS_RETIRED), _changed(request, Cause.RETIREMENT_WITHDRAWN)
-    yield from _list(RETIRED, [name_of(member) for member in retiring_members(group)], retired, kept)
+    yield from _list(RETIRED, [member.name for member in retiring_members(group)], retired, kept)
     promoted = _changed(request, Cause.LEARNERS_PROMOTED)
-    yield from _list(LEARNERS, [name_of(member) for member in learners(group)], [], promoted)
+    yield from _list(LEARNERS, [member.name for member in learners(group)], [], promoted)
 
 
 def _changed(request: list[AnyEvent], cause: Cause) -> list[str]:
-    return [name_of(e.member) for e in request if isinstance(e, MemberRoleChanged) and e.why.cause is cause]
+    return [e.member.name for e in request if isinstance(e, MemberRoleChanged) and e.why.cause is cause]
 
 
 def _numbers(event: GroupConfigured, group: Group) -> Iterator[ConfigChange]:

@@ -17,7 +17,6 @@ Durations are in ms. Every function raises an AdminError (`link.py`): WrongUse, 
 and Refused when the group as a whole is refused what it was asked for.
 """
 
-import asyncio
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from types import TracebackType
@@ -244,7 +243,7 @@ class GroupAdmin:
         done = whole.error is ErrorCode.none
         verdicts = [whole] * len(names)
         if not done and len(names) > 1:
-            alone = await asyncio.gather(*(self._alter(group_id, changes(name), validate_only=True) for name in names))
+            alone = [await self._alter(group_id, changes(name), validate_only=True) for name in names]
             if any(verdict.error is not ErrorCode.none for verdict in alone):
                 verdicts = alone
         return tuple(

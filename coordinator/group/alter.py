@@ -9,7 +9,8 @@ that is not known; 23 the setting makes no sense for the group's protocol type; 
 cannot be asked of this group; 81 more than the group may have.
 """
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
 
 import msgspec
 from kio.schema.errors import ErrorCode
@@ -19,6 +20,7 @@ from coordinator.group.configs import (
     GROUP_CONFIGS,
     LEARNER_TIMEOUT,
     LEARNERS,
+    LIST_LENGTH_MAX,
     REBALANCE,
     REGISTERED,
     RETIRED,
@@ -36,8 +38,8 @@ from events.causes import Cause
 from events.ids import UNKNOWN_MEMBER_ID, GroupInstanceId
 from events.state import Group, GroupState, Member
 
-REGISTRATIONS_MAX = 10_000
 INSTANCE_ID_LENGTH_MAX = 249
+NAME_SHOWN = 100
 _INSTANCE_ID_CHARACTERS = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-")
 STATIC, FORCE = "static", "force"
 
@@ -63,23 +65,19 @@ def alter_group_config(turn: Turn, command: AlterGroupConfig) -> None:
     turn.reply(command.caller, AlterGroupConfigOutcome(error=ErrorCode.none))
 
 
-def name_of(member: Member) -> str:
-    """What an administrator calls a member: its instance id, or its member id."""
-    return member.group_instance_id or member.member_id
-
-
 # ---- reading -----------------------------------------------------------------------------------
 
 
 def _plan(turn: Turn, changes: Sequence[ConfigChange]) -> Plan:
     """What the changes add up to. Raises Refused."""
     group = turn.group
-    names = [change.name for change in changes]
-    for name in names:
+    names: set[str] = set()
+    for name in (change.name for change in changes):
         if name not in GROUP_CONFIGS:
-            raise Refused(ErrorCode.invalid_config, f"{name}: there is no such setting of a group here")
-        if names.count(name) > 1:
+            raise Refused(ErrorCode.invalid_config, f"{name[:NAME_SHOWN]}: there is no such setting of a group here")
+        if name in names:
             raise Refused(ErrorCode.invalid_request, f"{name}: named twice in one request")
+        names.add(name)
     plan = Plan(config=group.config)
     for change in changes:
         definition = GROUP_CONFIGS[change.name]
@@ -116,15 +114,12 @@ def _number(change: ConfigChange) -> int | None:
 
 def _with_list(turn: Turn, plan: Plan, change: ConfigChange) -> Plan:
     group = turn.group
-    now: list[str]
-    match change.name:
-        case _ if change.name == REGISTERED:
-            now = list(group.registrations)
-        case _ if change.name == RETIRED:
-            now = [name_of(member) for member in retiring_members(group)]
-        case _:
-            now = [name_of(member) for member in learners(group)]
-    added, removed = _difference(change, now)
+    lists: dict[str, Callable[[], Iterable[str]]] = {
+        REGISTERED: lambda: group.registrations,
+        RETIRED: lambda: (member.name for member in retiring_members(group)),
+        LEARNERS: lambda: (member.name for member in learners(group)),
+    }
+    added, removed = _difference(change, list(lists[change.name]()))
     if change.name == REGISTERED:
         _check_registration(turn, added)
         return msgspec.structs.replace(plan, registered=tuple(map(GroupInstanceId, added)), withdrawn=tuple(removed))
@@ -138,21 +133,35 @@ def _with_list(turn: Turn, plan: Plan, change: ConfigChange) -> Plan:
 
 def _difference(change: ConfigChange, now: Sequence[str]) -> tuple[list[str], list[str]]:
     """What the change adds to the list and takes away from it."""
-    named = [text for text in (part.strip() for part in (change.value or "").split(",")) if text]
-    for name in named:
-        if named.count(name) > 1:
-            raise Refused(ErrorCode.duplicate_resource, f"{change.name}: {name!r} is named twice")
+    value = change.value or ""
+    if len(value) > LIST_LENGTH_MAX:
+        raise Refused(ErrorCode.invalid_config, f"{change.name}: {len(value)} characters, {LIST_LENGTH_MAX} at most")
+    named = [text for text in (part.strip() for part in value.split(",")) if text]
+    wanted, there = set(named), set(now)
+    if len(wanted) < len(named):
+        twice = next(name for name, count in Counter(named).items() if count > 1)
+        raise Refused(ErrorCode.duplicate_resource, f"{change.name}: {twice!r} is named twice")
+    added, removed = _changed(change, named, now, wanted, there)
+    length = sum(len(name) + 1 for name in (*now, *added)) - sum(len(name) + 1 for name in removed)
+    if added and length > LIST_LENGTH_MAX:
+        raise Refused(ErrorCode.invalid_config, f"{change.name}: {length} characters, {LIST_LENGTH_MAX} at most")
+    return added, removed
+
+
+def _changed(
+    change: ConfigChange, named: list[str], now: Sequence[str], wanted: set[str], there: set[str]
+) -> tuple[list[str], list[str]]:
     match change.operation:
         case ConfigOperation.SET | ConfigOperation.DELETE:
-            return [name for name in named if name not in now], [name for name in now if name not in named]
+            return [name for name in named if name not in there], [name for name in now if name not in wanted]
         case ConfigOperation.APPEND:
             for name in named:
-                if name in now:
+                if name in there:
                     raise Refused(ErrorCode.duplicate_resource, f"{change.name}: {name!r} is there already")
             return named, []
         case ConfigOperation.SUBTRACT:
             for name in named:
-                if name not in now:
+                if name not in there:
                     raise Refused(ErrorCode.unknown_member_id, f"{change.name}: {name!r} is not there")
             return [], named
 
@@ -175,12 +184,10 @@ def _check_registration(turn: Turn, instances: Sequence[str]) -> None:
     if instances and size > turn.settings.max_size:
         limit = f"group.max.size={turn.settings.max_size}"
         raise Refused(ErrorCode.group_max_size_reached, f"{REGISTERED}: the group would have {size} members, {limit}")
-    if len(group.registrations) + len(instances) > REGISTRATIONS_MAX:
-        raise Refused(ErrorCode.invalid_config, f"{REGISTERED}: {REGISTRATIONS_MAX} instances at most")
 
 
 def _members(group: Group, names: Sequence[str]) -> tuple[Member, ...]:
-    by_name = {name_of(member): member for member in group.members.values()}
+    by_name = {member.name: member for member in group.members.values()}
     for name in names:
         if name not in by_name:
             raise Refused(ErrorCode.unknown_member_id, f"group {group.group_id!r} has no member {name!r}")
@@ -192,7 +199,7 @@ def _asks_for_rebalance(turn: Turn, change: ConfigChange) -> bool:
         return False
     group, value = turn.group, change.value
     if value not in (STATIC, FORCE):
-        raise Refused(ErrorCode.invalid_config, f"{REBALANCE}={value}: should be '{STATIC}' or '{FORCE}'")
+        raise Refused(ErrorCode.invalid_config, f"{REBALANCE}={value[:NAME_SHOWN]}: should be '{STATIC}' or '{FORCE}'")
     if turn.image.state is GroupState.EMPTY:
         raise Refused(ErrorCode.invalid_request, f"{REBALANCE}={value}: group {group.group_id!r} has no members")
     if turn.image.state is not GroupState.STABLE:

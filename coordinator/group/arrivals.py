@@ -19,7 +19,7 @@ from coordinator.group.commands import JoinGroup
 from coordinator.group.members import add_parked_member, supports_protocols
 from coordinator.group.outcomes import JoinGroupOutcome
 from coordinator.group.roles import role_of_new_member
-from coordinator.group.soft import Arrival, Soft
+from coordinator.group.soft import Arrival, Session, Soft
 from coordinator.group.turn import Turn
 from events.ids import UNKNOWN_MEMBER_ID, GroupInstanceId, MemberId
 from events.state import GroupState
@@ -67,6 +67,15 @@ def take_back(turn: Turn, command: JoinGroup, member_id: MemberId) -> Arrival | 
     return arrival
 
 
+def arrival_error(turn: Turn, member_id: MemberId, group_instance_id: GroupInstanceId | None) -> ErrorCode:
+    """An arrival under its own member id names its own instance id, or none (as M4, M5 for members)."""
+    own = turn.soft.arrivals[member_id].join.group_instance_id
+    if group_instance_id in (None, own):
+        return ErrorCode.none
+    is_taken = group_instance_id in turn.group.instances or arrival_of(turn.soft, group_instance_id) is not None
+    return ErrorCode.fenced_instance_id if is_taken else ErrorCode.unknown_member_id
+
+
 def arrival_of(soft: Soft, group_instance_id: GroupInstanceId | None) -> MemberId | None:
     """The member id of the arrival with this instance id."""
     if group_instance_id is None:
@@ -107,6 +116,7 @@ def admit_arrivals(turn: Turn) -> None:
     turn.soft.expansion_deadline_ms = None
     for member_id, arrival in arrivals.items():
         if not arrival.parked:
+            _expect_back(turn, member_id, arrival)
             continue
         if not supports_protocols(turn, arrival.join):
             _answer(turn, arrival, ErrorCode.inconsistent_group_protocol, member_id)
@@ -115,6 +125,14 @@ def admit_arrivals(turn: Turn) -> None:
         else:
             add_parked_member(turn, arrival.join, member_id, role_of_new_member(turn, arrival.join))
     turn.why = why
+
+
+def _expect_back(turn: Turn, member_id: MemberId, arrival: Arrival) -> None:
+    """It was sent back a moment ago: a dynamic one comes again with its id, while a static one needs none."""
+    if arrival.join.group_instance_id is None:
+        turn.soft.pending[member_id] = Session(
+            timeout_ms=arrival.join.session_timeout_ms, deadline_ms=arrival.deadline_ms, heard_ms=turn.now_ms
+        )
 
 
 def _answer(turn: Turn, arrival: Arrival, error: ErrorCode, echo: MemberId) -> None:

@@ -174,6 +174,12 @@ class EndHold(Deadline, frozen=True, kw_only=True):
     member_id: MemberId
 
 
+class EndCatchUp(Deadline, frozen=True, kw_only=True):
+    """A member was given an assignment outside a rebalance, and has not asked for it."""
+
+    member_id: MemberId
+
+
 class EndRegistration(Deadline, frozen=True, kw_only=True):
     pass
 
@@ -229,7 +235,7 @@ AnyRequest = (
     | AlterGroupConfig
     | DescribeGroupConfig
 )
-AnyMemberDeadline = ExpireSession | ExpirePendingMember | EndHold
+AnyMemberDeadline = ExpireSession | ExpirePendingMember | EndHold | EndCatchUp
 AnyGroupDeadline = EndJoinPhase | EndSyncPhase | EndRegistration | EndExpansion | EndRetirement | PromoteLearners
 AnyDeadline = AnyMemberDeadline | AnyGroupDeadline
 AnyCommand = AnyRequest | AnyDeadline | RejectAssignment | CheckCapacity | ExpireOffsets

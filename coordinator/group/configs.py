@@ -16,8 +16,12 @@ from coordinator.group.settings import INT32_MAX
 from events.state import GroupConfig
 
 DAY_MS = 86_400_000
+DIGITS_MAX = 20
 DEFAULT_WAIT_MS = 300_000
 """How long those who were registered, or retired, are waited for."""
+
+LIST_LENGTH_MAX = 30_000
+"""Characters of a list, so that it can be told in every version: strings have 32,767 bytes at most."""
 
 TARGET_GROUP_SIZE = "target.group.size"
 EXPANSION_DELAY = "members.expansion.delay.ms"
@@ -140,11 +144,12 @@ def number(definition: GroupConfigDef, text: str) -> int:
     """The value of an INT setting. Raises BadConfig."""
     limits = f"a whole number from {definition.minimum} to {definition.maximum}"
     digits = text.strip()
-    if not (digits.isascii() and digits.removeprefix("-").isdecimal()):
-        raise BadConfig(f"{definition.name}={text}: should be {limits}")
+    shown = f"{digits[:DIGITS_MAX]}..." if len(digits) > DIGITS_MAX else digits
+    if not (digits.isascii() and digits.removeprefix("-").isdecimal()) or len(digits) > DIGITS_MAX:
+        raise BadConfig(f"{definition.name}={shown}: should be {limits}")
     value = int(digits)
     if not definition.minimum <= value <= definition.maximum:
-        raise BadConfig(f"{definition.name}={text}: should be {limits}")
+        raise BadConfig(f"{definition.name}={shown}: should be {limits}")
     return value
 
 

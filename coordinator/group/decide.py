@@ -50,7 +50,7 @@ from coordinator.group.outcomes import (
     Reply,
     SyncGroupOutcome,
 )
-from coordinator.group.planned import keep_deadlines
+from coordinator.group.plan_deadlines import keep_deadlines
 from coordinator.group.rebalance import prepare_rebalance
 from coordinator.group.settings import GroupSettings
 from coordinator.group.soft import Session, Soft

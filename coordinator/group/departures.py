@@ -6,9 +6,9 @@ waited for together with the others that do; else the group rebalances, once for
 
 from collections.abc import Sequence
 
-from coordinator.group.rebalance import prepare_rebalance
+from coordinator.group.rebalance import complete_join_phase_if_all_joined, prepare_rebalance
 from coordinator.group.roles import active_members
-from coordinator.group.standbys import call_standby
+from coordinator.group.standbys import call_standbys
 from coordinator.group.turn import Turn
 from events.causes import Cause
 from events.ids import MemberId
@@ -21,29 +21,41 @@ def retiring_members(group: Group) -> list[Member]:
 
 
 def after_departures(turn: Turn, departed: Sequence[Member], led_before: MemberId | None) -> None:
-    """The departed are removed; `led_before` was the leader then. In Stable and CompletingRebalance."""
-    stable = turn.image.state is GroupState.STABLE
+    """The departed are removed, because of what the turn's `why` says; `led_before` was the leader then.
+
+    In Stable and CompletingRebalance.
+    """
     missed = [member for member in departed if not member.is_held]
-    if not missed and active_members(turn.group):
-        return
-    if stable:
-        missed = [each for each in missed if not call_standby(turn, each, led=each.member_id == led_before)]
-        if not missed:
-            return
-        if all(member.retiring for member in missed) and active_members(turn.group):
-            if retiring_members(turn.group):
-                return
+    if turn.image.state is GroupState.STABLE:
+        missed = call_standbys(turn, missed, led_before)
+    if missed and all(each.retiring for each in missed) and turn.image.state is GroupState.STABLE:
+        turn.change(departures_gathered=True)
+        missed = []
+    if missed or not active_members(turn.group):
+        prepare_rebalance(turn)
+    else:
+        rebalance_if_all_gone(turn)
+
+
+def rebalance_if_all_gone(turn: Turn) -> None:
+    """Nobody who retires is here any more: the departures that were gathered make their rebalance."""
+    if turn.image.departures_gathered and not retiring_members(turn.group):
+        if turn.why.cause not in (Cause.RETIREMENT_TIMED_OUT, Cause.RETIREMENT_WITHDRAWN):
             turn.and_so(Cause.RETIREMENT_COMPLETE)
-    prepare_rebalance(turn)
+        prepare_rebalance(turn)
 
 
 def end_retirement(turn: Turn) -> None:
-    """Those who were to go by themselves and did not are removed, and the group rebalances."""
+    """Those who were to go by themselves and did not are removed, and the group rebalances if anybody misses them."""
     deadline_ms = turn.soft.retirement_deadline_ms
     if deadline_ms is None or deadline_ms > turn.now_ms:
         return
-    for member in retiring_members(turn.group):
+    removed, led_before = retiring_members(turn.group), turn.image.leader_id
+    for member in removed:
         turn.because_time_passed(Cause.RETIREMENT_TIMED_OUT, deadline_ms, member)
         turn.remove(member)
     turn.because_time_passed(Cause.RETIREMENT_TIMED_OUT, deadline_ms)
-    prepare_rebalance(turn)
+    if turn.image.state is GroupState.PREPARING_REBALANCE:
+        complete_join_phase_if_all_joined(turn)
+    else:
+        after_departures(turn, removed, led_before)

@@ -6,7 +6,7 @@ cases it looks like restarts, until the process that lost the instance id is hea
 
     replaced            a claim is noted: this member id lost its instance id
     heard from again    the process still lives; recorded, with both hosts, whatever error it is answered with
-    replaced again      after that: a duel; recorded, counted, logged
+    replaced again      within ten minutes of that: a duel; recorded, counted, logged
 
 A clean restart says nothing after it was replaced. A rolling deployment that overlaps has the first two, not the third.
 """
@@ -26,6 +26,9 @@ from events.state import Member
 CLAIMS_MAX = 1_000
 """Of a group; the oldest are forgotten."""
 
+DUEL_WITHIN_MS = 600_000
+"""A process that was last heard from longer ago is taken to have ended."""
+
 
 def is_claimant(claims: Mapping[MemberId, Claim], member_id: MemberId) -> bool:
     """Whether this member id lost its instance id to another process."""
@@ -37,25 +40,16 @@ def note_claim(turn: Turn, replaced: Member, command: JoinGroup) -> None:
     instance = command.group_instance_id
     assert instance is not None
     claims = turn.soft.claims
-    rivals = [claim for claim in claims.values() if claim.group_instance_id == instance and claim.heard_again]
-    if rivals:
+    earlier = [member_id for member_id, claim in claims.items() if claim.group_instance_id == instance]
+    heard = [claims.pop(member_id).heard_again_ms for member_id in earlier]
+    if any(heard_ms is not None and turn.now_ms - heard_ms <= DUEL_WITHIN_MS for heard_ms in heard):
         why = turn.why
         turn.because(Cause.INSTANCE_DUEL, command.caller, command.proposed_member_id, instance, command.reason)
-        turn.note_fenced(ErrorCode.fenced_instance_id, replaced)
+        turn.note_duel(replaced)
         turn.why = why
-    forget_claims(turn, instance)
-    claims[replaced.member_id] = Claim(
-        group_instance_id=instance, client_id=replaced.client_id, client_host=replaced.client_host
-    )
+    claims[replaced.member_id] = Claim(group_instance_id=instance)
     while len(claims) > CLAIMS_MAX:
         del claims[next(iter(claims))]
-
-
-def forget_claims(turn: Turn, group_instance_id: GroupInstanceId | None) -> None:
-    """What was known of this instance id is of no more use."""
-    claims = turn.soft.claims
-    for member_id in [each for each, claim in claims.items() if claim.group_instance_id == group_instance_id]:
-        del claims[member_id]
 
 
 def note_if_fenced(
@@ -70,7 +64,7 @@ def note_if_fenced(
     """Two processes claim one identity: record it, with both hosts (known bugs S16, S19)."""
     claim = turn.soft.claims.get(member_id)
     if claim is not None:
-        turn.soft.claims[member_id] = msgspec.structs.replace(claim, heard_again=True)
+        turn.soft.claims[member_id] = msgspec.structs.replace(claim, heard_again_ms=turn.now_ms)
         group_instance_id = claim.group_instance_id
     elif error is not ErrorCode.fenced_instance_id:
         return

@@ -7,17 +7,18 @@ pending one (KIP-394), or a member.
 import msgspec
 from kio.schema.errors import ErrorCode
 
-from coordinator.group.arrivals import arrival_of, hold, is_held, take_back
+from coordinator.group.arrivals import arrival_error, arrival_of, hold, is_held, take_back
 from coordinator.group.commands import JoinGroup
 from coordinator.group.duels import is_claimant, note_if_fenced
 from coordinator.group.identity import validate_member
 from coordinator.group.members import add_parked_member, park_join, supports_protocols
 from coordinator.group.outcomes import JoinGroupOutcome
-from coordinator.group.planned import rebalance_if_complete
-from coordinator.group.rebalance import joined, prepare_rebalance
+from coordinator.group.plan_deadlines import rebalance_if_complete
+from coordinator.group.rebalance import joined, prepare_rebalance, subscriptions
 from coordinator.group.roles import admit_held_member, role_of_new_member
 from coordinator.group.settings import GroupSettings
 from coordinator.group.soft import Session
+from coordinator.group.standbys import can_read
 from coordinator.group.static import answer_absorbed, replace_static_member
 from coordinator.group.turn import Turn
 from events.causes import Cause
@@ -56,7 +57,7 @@ def join_group(turn: Turn, command: JoinGroup) -> None:
     elif command.member_id in turn.soft.pending:
         _join_with_pending_id(turn, command)
     elif command.member_id in turn.soft.arrivals:
-        _add_member(turn, command, command.member_id)
+        _join_as_arrival(turn, command)
     else:
         _join_with_member_id(turn, command)
 
@@ -136,6 +137,17 @@ def _join_with_pending_id(turn: Turn, command: JoinGroup) -> None:
     _add_member(turn, command, command.member_id)
 
 
+def _join_as_arrival(turn: Turn, command: JoinGroup) -> None:
+    """It was held, and asks again."""
+    error = arrival_error(turn, command.member_id, command.group_instance_id)
+    if error is not ErrorCode.none:
+        turn.because(Cause.UNKNOWN_MEMBER, command.caller, command.member_id, command.group_instance_id, command.reason)
+        refuse(turn, command, error, command.member_id)
+        return
+    own = turn.soft.arrivals[command.member_id].join.group_instance_id
+    _add_member(turn, msgspec.structs.replace(command, group_instance_id=own), command.member_id)
+
+
 def _join_with_member_id(turn: Turn, command: JoinGroup) -> None:
     error = validate_member(turn.group, command.member_id, command.group_instance_id)
     if error is ErrorCode.fenced_instance_id or is_claimant(turn.soft.claims, command.member_id):
@@ -151,15 +163,16 @@ def _join_with_member_id(turn: Turn, command: JoinGroup) -> None:
         answer_absorbed(turn, command, member, leader_before=None)
         return
     rejoin_cause = _rejoin_cause(turn, command, member)
+    skips = member.role is MemberRole.CALLED and member.member_id == turn.image.leader_id
     if rejoin_cause is None:
         # The client did not hear the answer it has had already (R9, JC1), asks for no reason (JS2), or was called.
-        skips = member.role is MemberRole.CALLED and member.member_id == turn.image.leader_id
         turn.reply(command.caller, joined(turn.group, member.member_id, skip_assignment=skips))
         return
     turn.because(rejoin_cause, command.caller, member.member_id, member.group_instance_id, command.reason)
     _update_member(turn, command, member)
     if rejoin_cause is Cause.HELD_MEMBER_REJOINED:
-        turn.reply(command.caller, joined(turn.group, member.member_id))
+        turn.soft.subscribed_topics = subscriptions(turn.group)
+        turn.reply(command.caller, joined(turn.group, member.member_id, skip_assignment=skips))
         return
     park_join(turn, member.member_id, command.caller)
     prepare_rebalance(turn)
@@ -178,9 +191,12 @@ def _was_absorbed(turn: Turn, command: JoinGroup, member: Member) -> bool:
 def _rejoin_cause(turn: Turn, command: JoinGroup, member: Member) -> Cause | None:
     """What a member's rejoin leads to; None: nothing, it is answered at once."""
     unchanged = command.protocols == member.protocols
-    if member.is_held and not unchanged and turn.image.state is not GroupState.PREPARING_REBALANCE:
-        offered = {protocol.name for protocol in command.protocols}
-        return Cause.HELD_MEMBER_REJOINED if turn.image.protocol_name in offered else Cause.METADATA_CHANGED
+    if (
+        not unchanged
+        and turn.image.state is not GroupState.PREPARING_REBALANCE
+        and _moves_nothing(turn, command, member)
+    ):
+        return Cause.HELD_MEMBER_REJOINED
     match turn.image.state:
         case GroupState.PREPARING_REBALANCE:
             return Cause.REJOINED
@@ -188,12 +204,29 @@ def _rejoin_cause(turn: Turn, command: JoinGroup, member: Member) -> Cause | Non
             return None if unchanged else Cause.METADATA_CHANGED
         case GroupState.STABLE:
             if member.member_id == turn.image.leader_id:
-                if member.role is MemberRole.CALLED and unchanged:
-                    return None if command.supports_skip_assignment else Cause.STANDBY_UNFIT
+                if member.role is MemberRole.CALLED and _moves_nothing(turn, command, member):
+                    return None
+                if member.role is MemberRole.CALLED and not command.supports_skip_assignment:
+                    return Cause.STANDBY_UNFIT
                 return Cause.LEADER_REJOINED
             return None if unchanged else Cause.METADATA_CHANGED
         case GroupState.EMPTY | GroupState.DEAD:
             raise AssertionError(f"{turn.image.state} with member {member.member_id}")
+
+
+def _moves_nothing(turn: Turn, command: JoinGroup, member: Member) -> bool:
+    """A held member has nothing that could move. One that was called takes what it was given, if it can read it.
+
+    Its metadata is another one in any case where clients tell their generation in it, as Java's do, and all that are
+    cooperative. To lead it has to be able to skip the assignment (KIP-814).
+    """
+    metadata = {protocol.name: protocol.metadata for protocol in command.protocols}.get(turn.image.protocol_name or "")
+    if metadata is None:
+        return False
+    if member.role is MemberRole.CALLED:
+        leads = member.member_id == turn.image.leader_id
+        return can_read(metadata, member.assignment) and (command.supports_skip_assignment or not leads)
+    return member.is_held
 
 
 def _add_member(turn: Turn, command: JoinGroup, member_id: MemberId) -> None:
@@ -202,6 +235,8 @@ def _add_member(turn: Turn, command: JoinGroup, member_id: MemberId) -> None:
     if role in HELD and turn.image.state is not GroupState.PREPARING_REBALANCE:
         take_back(turn, command, member_id)
         admit_held_member(turn, command, member_id, role)
+        turn.soft.subscribed_topics = subscriptions(turn.group)
+        rebalance_if_complete(turn)
     elif is_held(turn, command):
         hold(turn, command, member_id)
         rebalance_if_complete(turn)

@@ -2,7 +2,7 @@
 
 from kio.schema.errors import ErrorCode
 
-from coordinator.group.arrivals import arrival_of, give_up
+from coordinator.group.arrivals import arrival_error, arrival_of, give_up
 from coordinator.group.commands import LeaveGroup, LeavingMember
 from coordinator.group.departures import after_departures
 from coordinator.group.duels import note_if_fenced
@@ -47,8 +47,10 @@ def _leave(turn: Turn, command: LeaveGroup, entry: LeavingMember) -> ErrorCode:
     member_id, cause = entry.member_id, Cause.MEMBER_LEFT
     arrival = member_id or arrival_of(turn.soft, entry.group_instance_id)
     if arrival in turn.soft.arrivals:  # no member yet, so that its going means nothing to anybody
-        give_up(turn, arrival)
-        return ErrorCode.none
+        error = arrival_error(turn, arrival, entry.group_instance_id)
+        if error is ErrorCode.none:
+            give_up(turn, arrival)
+        return error
     if member_id == UNKNOWN_MEMBER_ID:
         if entry.group_instance_id is None or entry.group_instance_id not in turn.group.instances:
             return ErrorCode.unknown_member_id

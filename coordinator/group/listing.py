@@ -1,8 +1,9 @@
 """What an administrator is shown of a group: its settings, and everybody who is, or is to be, in it."""
 
 import math
+from collections.abc import Iterable
 
-from coordinator.group.configs import LEARNERS, REGISTERED, RETIRED, numbers_set
+from coordinator.group.configs import LEARNERS, LIST_LENGTH_MAX, REGISTERED, RETIRED, numbers_set
 from coordinator.group.departures import retiring_members
 from coordinator.group.outcomes import DescribeGroupConfigOutcome, ListedMember, Standing
 from coordinator.group.roles import learners
@@ -17,9 +18,9 @@ def describe_config(group: Group | None, soft: Soft, moment: Moment) -> Describe
     if group is None:
         return DescribeGroupConfigOutcome()
     lists: dict[str, list[str]] = {
-        LEARNERS: [member.group_instance_id or member.member_id for member in learners(group)],
+        LEARNERS: _that_fit(member.name for member in learners(group)),
         REGISTERED: list(group.registrations),
-        RETIRED: [member.group_instance_id or member.member_id for member in retiring_members(group)],
+        RETIRED: [member.name for member in retiring_members(group)],
     }
     arrived = {arrival.join.group_instance_id for arrival in soft.arrivals.values()}
     return DescribeGroupConfigOutcome(
@@ -30,6 +31,17 @@ def describe_config(group: Group | None, soft: Soft, moment: Moment) -> Describe
             *(_expected(each) for instance, each in group.registrations.items() if instance not in arrived),
         ),
     )
+
+
+def _that_fit(names: Iterable[str]) -> list[str]:
+    """As many as one value may have; there is no limit to learners but that of the group."""
+    shown, left = [], LIST_LENGTH_MAX
+    for name in names:
+        left -= len(name) + 1
+        if left < 0:
+            break
+        shown.append(name)
+    return shown
 
 
 def _member(group: Group, member: Member, soft: Soft, moment: Moment) -> ListedMember:

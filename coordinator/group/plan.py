@@ -3,9 +3,9 @@
 import msgspec
 
 from coordinator.group.configs import retirement_timeout_ms
-from coordinator.group.departures import retiring_members
+from coordinator.group.departures import rebalance_if_all_gone
 from coordinator.group.members import end_registration_of
-from coordinator.group.planned import admit_unheld, rebalance_if_complete, rebalance_with_all_learners
+from coordinator.group.plan_deadlines import admit_unheld, rebalance_if_complete, rebalance_with_all_learners
 from coordinator.group.rebalance import prepare_rebalance
 from coordinator.group.roles import active_members, change_role, knows_roles, learners, promote
 from coordinator.group.turn import Turn
@@ -106,11 +106,10 @@ def _retire(turn: Turn, plan: Plan, asked: Why) -> None:
         turn.why = _so(asked, Cause.MEMBERS_RETIRED)
         for member in plan.retired:
             change_role(turn, turn.group.members[member.member_id], retiring=True)
-        turn.soft.retirement_deadline_ms = turn.now_ms + retirement_timeout_ms(turn.group.config)
+        if turn.soft.retirement_deadline_ms is None or not turn.image.departures_gathered:
+            turn.soft.retirement_deadline_ms = turn.now_ms + retirement_timeout_ms(turn.group.config)
     if plan.kept:
         turn.why = _so(asked, Cause.RETIREMENT_WITHDRAWN)
         for member in plan.kept:
             change_role(turn, turn.group.members[member.member_id], retiring=False)
-        if not retiring_members(turn.group):
-            # Others may be gone already, and what they had is nobody's until the group rebalances.
-            _rebalance(turn)
+        rebalance_if_all_gone(turn)

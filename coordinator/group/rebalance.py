@@ -35,7 +35,8 @@ def prepare_rebalance(turn: Turn) -> None:
         turn.change(assigned_generation_id=NO_GENERATION)
     turn.soft.sync_deadline_ms = None
     turn.soft.unsynced.clear()
-    turn.enter(GroupState.PREPARING_REBALANCE)
+    turn.soft.catching_up.clear()
+    turn.enter(GroupState.PREPARING_REBALANCE, departures_gathered=False)
     if state is GroupState.EMPTY:
         _start_initial_delay(turn)
     else:
@@ -181,14 +182,15 @@ def members_for_leader(group: Group) -> tuple[JoinedMember, ...]:
 
 
 def select_protocol(members: Iterable[Member]) -> str | None:
-    """Each member votes for the first protocol in its list that all support; the most votes win (S10).
+    """Each active member votes for the first protocol in its list that all support; the most votes win (S10).
 
     A tie goes to the one that the member who joined first likes best; Kafka breaks it arbitrarily. A static member's
     restart, which changes its member id, must not change the outcome.
     """
     voters = sorted(members, key=lambda member: (member.joined_ms, member.group_instance_id or member.member_id))
     candidates = supported_by_all(voters)
-    votes = Counter(next((p.name for p in voter.protocols if p.name in candidates), None) for voter in voters)
+    active = [voter for voter in voters if not voter.is_held]
+    votes = Counter(next((p.name for p in voter.protocols if p.name in candidates), None) for voter in active)
     return votes.most_common(1)[0][0] if votes else None
 
 

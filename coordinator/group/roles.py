@@ -83,11 +83,8 @@ def with_assignment(turn: Turn, member: Member, assignment: bytes, **fields: obj
 
 
 def await_sync(turn: Turn, member: Member) -> None:
-    """The member has to sync within its rebalance timeout; who had to before has as long as it had, or longer."""
-    deadline_ms = turn.now_ms + member.rebalance_timeout_ms
-    soft = turn.soft
-    soft.unsynced.add(member.member_id)
-    soft.sync_deadline_ms = deadline_ms if soft.sync_deadline_ms is None else max(soft.sync_deadline_ms, deadline_ms)
+    """The member has to sync within its own rebalance timeout, whatever others have to do."""
+    turn.soft.catching_up[member.member_id] = turn.now_ms + max(member.rebalance_timeout_ms, 0)
 
 
 def current_generation(group: Group, member_id: MemberId) -> JoinGroupOutcome:
@@ -124,8 +121,9 @@ def _roles(turn: Turn) -> Iterable[tuple[Member, MemberRole]]:
     members = sorted(group.members.values(), key=lambda m: (m.is_held, m.joined_ms, m.member_id))
     if not knows_roles(group):
         return [(member, MemberRole.ACTIVE) for member in members]
-    learning = [m for m in members if m.role is MemberRole.LEARNER and group.config.learner_timeout_ms is not None]
-    others = [member for member in members if member not in learning]
+    teaches = group.config.learner_timeout_ms is not None
+    learning = [member for member in members if teaches and member.role is MemberRole.LEARNER]
+    others = [member for member in members if not (teaches and member.role is MemberRole.LEARNER)]
     target = len(others) if group.config.target_group_size is None else group.config.target_group_size
     active, standing_by = others[:target], others[target:]
     if not any(member.member_id in joins for member in active):
@@ -146,5 +144,7 @@ def change_role(turn: Turn, member: Member, **fields: object) -> None:
 
 def promote(turn: Turn, promoted: Iterable[Member]) -> None:
     """Learners become active in the next generation."""
-    for member in promoted:
-        change_role(turn, member, role=MemberRole.ACTIVE)
+    for each in promoted:
+        member = turn.group.members[each.member_id]
+        if member.role is MemberRole.LEARNER:
+            change_role(turn, member, role=MemberRole.ACTIVE)

@@ -1,7 +1,7 @@
 """Soft state: what a group knows and never writes.
 
-Parked requests, session deadlines, ids handed out by KIP-394 and not yet used, the timers of the two phases. All of it
-is gone after a takeover; `takeover.resume` makes it anew. All times here are monotonic ms.
+Parked requests, session deadlines, ids handed out by KIP-394 and not yet used, the timers of phases and of plans. All
+of it is gone after a takeover; `takeover.resume` makes it anew. All times here are monotonic ms.
 
 A decision works on a copy (`Soft.copy`). A `Session` is the one thing shared between the copies, so that a heartbeat
 that comes while an append is in flight is not lost: it is *touched* in place by the shell, and *replaced* by rules.
@@ -68,17 +68,16 @@ class Arrival(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Claim(msgspec.Struct, frozen=True, kw_only=True):
-    """An instance id that was taken from a process (see `duels.py`); `heard_again`: that process still lives."""
+    """An instance id that was taken from a process (see `duels.py`), and when that process was heard from since."""
 
     group_instance_id: GroupInstanceId
-    client_id: str
-    client_host: str
-    heard_again: bool = False
+    heard_again_ms: int | None = None
 
 
 class Soft(msgspec.Struct, kw_only=True):
     """`joins` and `syncs`: the parked request of each member. `unsynced`: who has not synced in this generation.
 
+    `catching_up`: until when a member has to sync that got its assignment outside a rebalance (see `roles.py`).
     `arrivals`: who waits to become a member. `claims`: by the member id that lost its instance id, latest last.
 
     `subscribed_topics`: as of the last join phase that ended (OD6); None: not known, or there was none yet.
@@ -89,6 +88,7 @@ class Soft(msgspec.Struct, kw_only=True):
     joins: dict[MemberId, Caller] = {}
     syncs: dict[MemberId, Caller] = {}
     unsynced: set[MemberId] = set()
+    catching_up: dict[MemberId, int] = {}
     arrivals: dict[MemberId, Arrival] = {}
     claims: dict[MemberId, Claim] = {}
     registration_deadline_ms: int | None = None
@@ -100,6 +100,7 @@ class Soft(msgspec.Struct, kw_only=True):
     initial_delay: InitialDelay | None = None
     subscribed_topics: frozenset[str] | None = None
     refusals: Refusals = Refusals()
+    duels: Refusals = Refusals()
 
     def copy(self) -> "Soft":
         """A copy whose collections are its own; the sessions in them are shared."""
@@ -109,6 +110,7 @@ class Soft(msgspec.Struct, kw_only=True):
             joins=self.joins.copy(),
             syncs=self.syncs.copy(),
             unsynced=self.unsynced.copy(),
+            catching_up=self.catching_up.copy(),
             arrivals=self.arrivals.copy(),
             claims=self.claims.copy(),
             registration_deadline_ms=self.registration_deadline_ms,
@@ -120,6 +122,7 @@ class Soft(msgspec.Struct, kw_only=True):
             initial_delay=self.initial_delay,
             subscribed_topics=self.subscribed_topics,
             refusals=self.refusals,
+            duels=self.duels,
         )
 
     def next_deadline_ms(self) -> float:
@@ -128,6 +131,7 @@ class Soft(msgspec.Struct, kw_only=True):
         deadlines.extend(session.deadline_ms for session in self.sessions.values())
         deadlines.extend(session.deadline_ms for session in self.pending.values())
         deadlines.extend(arrival.deadline_ms for arrival in self.arrivals.values())
+        deadlines.extend(self.catching_up.values())
         phases = (
             self.join_deadline_ms,
             self.sync_deadline_ms,

@@ -10,6 +10,8 @@ whose client cannot skip it. A called one that does not come within its rebalanc
 and does not sync; then the next standby is called.
 """
 
+from collections.abc import Sequence
+
 from kio.schema.errors import ErrorCode
 
 from coordinator.group.roles import await_sync, change_role, with_assignment
@@ -17,14 +19,29 @@ from coordinator.group.turn import Turn
 from events.causes import Cause
 from events.consumer_protocol import assigned_partitions, subscribed_topics
 from events.events import MemberAssigned
-from events.state import Group, Member, MemberRole
+from events.ids import MemberId
+from events.state import Member, MemberRole
 
 
-def call_standby(turn: Turn, lost: Member, *, led: bool) -> bool:
-    """Have a standby take over from a member that is gone. False: there is none that could."""
-    standby = _fit(turn.group, lost)
-    if standby is None:
-        return False
+def call_standbys(turn: Turn, lost: Sequence[Member], led_before: MemberId | None) -> list[Member]:
+    """Have standbys take over from members that are gone; returns those that no standby could replace."""
+    image = turn.image
+    standbys = [each for each in turn.group.members.values() if each.role is MemberRole.STANDBY and not each.retiring]
+    standbys.sort(key=lambda member: (member.joined_ms, member.member_id))
+    missed = []
+    for member in lost:
+        is_known = member.assignment and member.assigned_generation_id == image.assigned_generation_id
+        fit = (each for each in standbys if can_read(each.metadata_for(image.protocol_name), member.assignment))
+        standby = next(fit, None) if is_known else None
+        if standby is None:
+            missed.append(member)
+        else:
+            standbys.remove(standby)
+            _call(turn, standby, member, led=member.member_id == led_before)
+    return missed
+
+
+def _call(turn: Turn, standby: Member, lost: Member, *, led: bool) -> None:
     why = turn.why
     turn.because_time_passed(Cause.STANDBY_CALLED, turn.now_ms, standby)
     turn.record_member(MemberAssigned, with_assignment(turn, standby, lost.assignment, role=MemberRole.CALLED))
@@ -32,24 +49,12 @@ def call_standby(turn: Turn, lost: Member, *, led: bool) -> bool:
         turn.change(leader_id=standby.member_id)
     await_sync(turn, standby)
     turn.why = why
-    return True
 
 
-def _fit(group: Group, lost: Member) -> Member | None:
-    """Who has stood by for longest, of those who could read what the lost member read."""
-    image = group.image
-    if lost.assigned_generation_id != image.assigned_generation_id:
-        return None
-    partitions = assigned_partitions(lost.assignment)
-    if not lost.assignment or partitions is None:
-        return None
-    topics = {topic for topic, _ in partitions}
-    standbys = [member for member in group.members.values() if member.role is MemberRole.STANDBY]
-    for standby in sorted(standbys, key=lambda member: (member.joined_ms, member.member_id)):
-        subscribed = subscribed_topics(standby.metadata_for(image.protocol_name))
-        if subscribed is not None and topics <= subscribed:
-            return standby
-    return None
+def can_read(metadata: bytes, assignment: bytes) -> bool:
+    """Whether a subscription covers all that is assigned; what cannot be read covers nothing."""
+    subscribed, partitions = subscribed_topics(metadata), assigned_partitions(assignment)
+    return subscribed is not None and partitions is not None and {topic for topic, _ in partitions} <= subscribed
 
 
 def has_taken_over(turn: Turn, member: Member) -> None:

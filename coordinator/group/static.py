@@ -66,9 +66,13 @@ def _cause(turn: Turn, member: Member, replaced: Member) -> Cause:
         case GroupState.PREPARING_REBALANCE:
             return Cause.STATIC_REPLACEMENT_DURING_JOIN
         case GroupState.COMPLETING_REBALANCE:
+            if member.is_held:
+                return Cause.STATIC_RESTART_ABSORBED
             # The leader may hold the old member id already (known bug S2, ST20).
             return Cause.STATIC_REPLACEMENT_DURING_SYNC
         case GroupState.STABLE:
+            if [each.name for each in member.protocols] == [each.name for each in replaced.protocols]:
+                return Cause.STATIC_RESTART_ABSORBED  # the vote was with these names
             others = [m for m in turn.group.members.values() if m.member_id != replaced.member_id]
             selected = select_protocol([*others, member])
             if selected == turn.image.protocol_name:
@@ -93,6 +97,8 @@ def _hand_over(turn: Turn, replaced: Member, member: Member) -> None:
     )
     session.hear(turn.now_ms)
     soft.sessions[member.member_id] = session
+    if replaced.member_id in soft.catching_up:
+        soft.catching_up[member.member_id] = soft.catching_up.pop(replaced.member_id)
     if replaced.member_id in soft.unsynced:
         soft.unsynced.discard(replaced.member_id)
         soft.unsynced.add(member.member_id)

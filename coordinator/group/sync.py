@@ -7,7 +7,7 @@ from coordinator.group.commands import SyncGroup
 from coordinator.group.duels import note_if_fenced
 from coordinator.group.identity import validate_member
 from coordinator.group.outcomes import SyncGroupOutcome
-from coordinator.group.planned import rebalance_if_complete
+from coordinator.group.plan_deadlines import rebalance_if_complete
 from coordinator.group.rebalance import prepare_rebalance, send_syncs_back
 from coordinator.group.roles import EMPTY_ASSIGNMENT
 from coordinator.group.standbys import has_taken_over
@@ -62,6 +62,7 @@ def sync_group(turn: Turn, command: SyncGroup) -> None:
 
 def _synced(turn: Turn, member_id: MemberId) -> None:
     turn.soft.unsynced.discard(member_id)
+    turn.soft.catching_up.pop(member_id, None)
     if not turn.soft.unsynced:
         turn.soft.sync_deadline_ms = None
 

@@ -39,9 +39,7 @@ def resume(group: Group, now_ms: int, settings: GroupSettings) -> Soft:
             soft.sync_deadline_ms = now_ms + rebalance_timeout_ms(group)
         case GroupState.STABLE:
             called = [member for member in group.members.values() if member.role is MemberRole.CALLED]
-            if called:
-                soft.unsynced = {member.member_id for member in called}
-                soft.sync_deadline_ms = now_ms + max(member.rebalance_timeout_ms for member in called)
+            soft.catching_up = {member.member_id: now_ms + max(member.rebalance_timeout_ms, 0) for member in called}
         case GroupState.EMPTY | GroupState.DEAD:
             pass
     _resume_plans(group, soft, now_ms)

@@ -1,6 +1,7 @@
 """What happens when a deadline passes. Each is checked again here: one that was moved meanwhile does nothing (TM5)."""
 
 from collections.abc import Iterator
+from typing import assert_never
 
 import msgspec
 
@@ -8,6 +9,7 @@ from coordinator.group.arrivals import end_hold
 from coordinator.group.commands import (
     AnyDeadline,
     AnyGroupDeadline,
+    EndCatchUp,
     EndExpansion,
     EndHold,
     EndJoinPhase,
@@ -19,7 +21,7 @@ from coordinator.group.commands import (
     PromoteLearners,
 )
 from coordinator.group.departures import after_departures, end_retirement
-from coordinator.group.planned import end_expansion, end_registration, promote_learners
+from coordinator.group.plan_deadlines import end_expansion, end_registration, promote_learners
 from coordinator.group.rebalance import all_members_joined, complete_join_phase
 from coordinator.group.soft import NEVER, Soft
 from coordinator.group.turn import Turn
@@ -30,7 +32,8 @@ from events.state import GroupState
 
 def due(group_id: GroupId, soft: Soft, now_ms: int) -> list[AnyDeadline]:
     """The deadlines that have passed, earliest first."""
-    return sorted(_due(group_id, soft, now_ms), key=lambda deadline: deadline.due_ms)
+    # What ends for the group ends before it sends arrivals back that would be admitted by it.
+    return sorted(_due(group_id, soft, now_ms), key=lambda each: (each.due_ms, isinstance(each, EndHold)))
 
 
 def _due(group_id: GroupId, soft: Soft, now_ms: int) -> Iterator[AnyDeadline]:
@@ -40,6 +43,9 @@ def _due(group_id: GroupId, soft: Soft, now_ms: int) -> Iterator[AnyDeadline]:
     for member_id, session in soft.pending.items():
         if session.deadline_ms <= now_ms:
             yield ExpirePendingMember(group_id=group_id, member_id=member_id, due_ms=int(session.deadline_ms))
+    for member_id, deadline_ms in soft.catching_up.items():
+        if deadline_ms <= now_ms:
+            yield EndCatchUp(group_id=group_id, member_id=member_id, due_ms=deadline_ms)
     for member_id, arrival in soft.arrivals.items():
         if arrival.deadline_ms <= now_ms:
             yield EndHold(group_id=group_id, member_id=member_id, due_ms=arrival.deadline_ms)
@@ -51,9 +57,9 @@ def _due(group_id: GroupId, soft: Soft, now_ms: int) -> Iterator[AnyDeadline]:
         (EndRetirement, soft.retirement_deadline_ms),
         (PromoteLearners, soft.promotion_deadline_ms),
     )
-    for deadline, deadline_ms in of_the_group:
-        if deadline_ms is not None and deadline_ms <= now_ms:
-            yield deadline(group_id=group_id, due_ms=deadline_ms)
+    for deadline, due_ms in of_the_group:
+        if due_ms is not None and due_ms <= now_ms:
+            yield deadline(group_id=group_id, due_ms=due_ms)
 
 
 def expire_session(turn: Turn, member_id: MemberId) -> None:
@@ -137,6 +143,17 @@ def end_sync_phase(turn: Turn) -> None:
         after_departures(turn, silent, led_before)
 
 
+def end_catch_up(turn: Turn, member_id: MemberId) -> None:
+    """SX2, for a member that was given its assignment outside a rebalance."""
+    deadline_ms = turn.soft.catching_up.get(member_id)
+    if deadline_ms is None or deadline_ms > turn.now_ms:
+        return
+    member, led_before = turn.group.members[member_id], turn.image.leader_id
+    turn.because_time_passed(Cause.SYNC_TIMED_OUT, deadline_ms, member)
+    turn.remove(member)
+    after_departures(turn, [member], led_before)
+
+
 def run_deadline(turn: Turn, deadline: AnyDeadline) -> None:
     """The rule for each deadline."""
     match deadline:
@@ -148,6 +165,8 @@ def run_deadline(turn: Turn, deadline: AnyDeadline) -> None:
             end_join_phase(turn)
         case EndSyncPhase():
             end_sync_phase(turn)
+        case EndCatchUp(member_id=member_id):
+            end_catch_up(turn, member_id)
         case EndHold(member_id=member_id):
             end_hold(turn, member_id)
         case EndRegistration():
@@ -158,3 +177,5 @@ def run_deadline(turn: Turn, deadline: AnyDeadline) -> None:
             end_retirement(turn)
         case PromoteLearners():
             promote_learners(turn)
+        case _:
+            assert_never(deadline)

@@ -179,6 +179,7 @@ class Turn:
         self.record_member(MemberRemoved, member)
         self.soft.sessions.pop(member.member_id, None)
         self.soft.unsynced.discard(member.member_id)
+        self.soft.catching_up.pop(member.member_id, None)
         if not self.soft.unsynced:
             self.soft.sync_deadline_ms = None
         self.answer_parked(member.member_id, ErrorCode.unknown_member_id)
@@ -224,13 +225,21 @@ class Turn:
 
     def note_refused_join(self, error: ErrorCode) -> None:
         """Record that a join was refused, within the rate limit."""
-        suppressed = self._may_note_refusal()
+        self.soft.refusals, suppressed = self._counted(self.soft.refusals)
         if suppressed is not None:
             self.record(JoinRefused, error_code=error.value, suppressed=suppressed)
 
     def note_fenced(self, error: ErrorCode, current: Member | None) -> None:
         """Record that a request was fenced, and by whom, within the rate limit."""
-        suppressed = self._may_note_refusal()
+        self.soft.refusals, suppressed = self._counted(self.soft.refusals)
+        self._record_fence(error, current, suppressed)
+
+    def note_duel(self, current: Member) -> None:
+        """Record a duel, within a limit of its own: no other refusals may hide it."""
+        self.soft.duels, suppressed = self._counted(self.soft.duels)
+        self._record_fence(ErrorCode.fenced_instance_id, current, suppressed)
+
+    def _record_fence(self, error: ErrorCode, current: Member | None, suppressed: int | None) -> None:
         if suppressed is not None:
             self.record(
                 MemberFenced,
@@ -241,12 +250,10 @@ class Turn:
                 suppressed=suppressed,
             )
 
-    def _may_note_refusal(self) -> int | None:
-        refusals = self.soft.refusals
+    def _counted(self, refusals: Refusals) -> tuple[Refusals, int | None]:
+        """One more, and how many were not written since the last that was; None if this one is not to be either."""
         if self.now_ms - refusals.window_ms >= REFUSALS_WINDOW_MS:
             refusals = Refusals(window_ms=self.now_ms, suppressed=refusals.suppressed)
         if refusals.written >= REFUSALS_PER_WINDOW:
-            self.soft.refusals = msgspec.structs.replace(refusals, suppressed=refusals.suppressed + 1)
-            return None
-        self.soft.refusals = msgspec.structs.replace(refusals, written=refusals.written + 1, suppressed=0)
-        return refusals.suppressed
+            return msgspec.structs.replace(refusals, suppressed=refusals.suppressed + 1), None
+        return msgspec.structs.replace(refusals, written=refusals.written + 1, suppressed=0), refusals.suppressed

@@ -3,7 +3,7 @@
 import re
 
 _UNITS_MS = {"d": 86_400_000, "h": 3_600_000, "m": 60_000, "s": 1_000, "ms": 1}
-_PART = re.compile(r"(\d+(?:\.\d+)?)\s*(d|h|ms|m|s)\s*", re.ASCII)
+_PART = re.compile(r"(\d{1,12}(?:\.\d{1,12})?)\s*(d|h|ms|m|s)\s*", re.ASCII)
 _WHOLE = re.compile(rf"(?:{_PART.pattern})+", re.ASCII)
 
 

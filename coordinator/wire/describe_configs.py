@@ -24,6 +24,9 @@ from coordinator.wire.resources import ResourceType, named
 DEFAULT_CONFIG, DYNAMIC_GROUP_CONFIG = 5, 8
 """Where a value comes from, as Kafka numbers it."""
 
+_LEGACY_MAX = 32_767
+"""Bytes of a string below v4: more than all lists have, but not than the members of a large group."""
+
 _MEMBERS_DOCUMENTATION = "The group's members, and the instances that are expected, as JSON."
 
 
@@ -42,6 +45,10 @@ def handle(body: Body, context: RequestContext, service: Service, answer: Answer
         def reply(outcome: Outcome) -> None:
             assert isinstance(outcome, DescribeGroupConfigOutcome)
             entries = () if outcome.error else _entries(outcome, resource.configuration_keys, wishes)
+            if context.api_version < 4 and any(len((each["value"] or "").encode()) > _LEGACY_MAX for each in entries):
+                text = "a value is too long for this version; ask with DescribeConfigs v4"
+                gathered.put(place, encode(resource, ErrorCode.invalid_request, text))
+                return
             gathered.put(place, encode(resource, outcome.error, entries=entries))
 
         return reply

@@ -109,6 +109,28 @@ def test_a_standby_that_dies_when_it_is_called_is_replaced(
         assert group.generation == generation
 
 
+class Cooperative(Confluent):
+    """librdkafka with the incremental protocol: a rebalance callback tells of what is new alone."""
+
+    OTHER_CONFIG: ClassVar = {"partition.assignment.strategy": "cooperative-sticky"}
+
+    def _poll(self) -> None:
+        super()._poll()
+        self.assigned = frozenset(each.partition for each in self._consumer.assignment())
+
+
+def test_a_cooperative_standby_takes_over(muster: MusterProcess) -> None:
+    """Its subscription tells its generation, so that its rejoin brings another one than its join did."""
+    with crew(muster, Cooperative) as group:
+        consumers = with_standbys(group, "ab", "s")
+        triggers = group.triggers
+        (lost,) = [consumers[each] for each in "ab" if each != leader(group)]
+        share = lost.assigned
+        lose(group, lost)
+        until_taken_over([consumers["s"]], {share})
+        assert group.triggers == triggers
+
+
 class AttentiveConfluent(Confluent):
     """Looks for new partitions every half second."""
 

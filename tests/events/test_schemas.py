@@ -35,13 +35,22 @@ LEVEL_1 = {
     "StaticMemberReplaced": "ad79e89185547444",
 }
 LEVEL_2 = {
+    "GroupAdvanced": "0c98d1b8ced10dd9",
     "GroupConfigured": "d1593e75f5149c1f",
+    "GroupCreated": "2b5377c7fc346c5f",
+    "GroupDeleted": "49f91f45ab37b869",
+    "GroupEmptied": "6d67f5e1cecd3f15",
+    "GroupStabilized": "dac34d173e0a909d",
     "InstanceRegistered": "6df6cf75738f86ce",
+    "JoinPhaseCompleted": "a1937a5fa9a568e4",
+    "JoinRefused": "d967c14df19679aa",
     "MemberAssigned": "2c5267702632895f",
+    "MemberFenced": "6e0ab88f853e51b5",
     "MemberJoined": "d3b7e6abb3db4016",
     "MemberRejoined": "db2924de1486a71a",
     "MemberRemoved": "39bd8fbc168edb87",
     "MemberRoleChanged": "d01d153728365e95",
+    "RebalanceStarted": "a8cecec57178cee8",
     "RegistrationEnded": "9932c5df8c73778e",
     "StaticMemberReplaced": "23c466c2c03db2f2",
 }
@@ -63,7 +72,7 @@ def test_the_key_is_as_it_was_released() -> None:
     assert header_of(schemas.record_key_schema())[2:].hex() == "56fe2187931a8c28"
 
 
-DEFAULTS = {"role": "Active", "retiring": False}
+DEFAULTS = {"role": "Active", "retiring": False, "departures_gathered": False}
 """Beside null, which every optional field has."""
 
 

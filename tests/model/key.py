@@ -41,16 +41,16 @@ KNOWN: dict[type[Any], frozenset[str]] = {
     }),
     GroupImage: frozenset({
         "state", "previous_state", "state_since_ms", "generation_id", "protocol_type", "protocol_name", "leader_id",
-        "assigned_generation_id",
+        "assigned_generation_id", "departures_gathered",
     }),
     Member: frozenset({
         "member_id", "group_instance_id", "client_id", "client_host", "principal", "session_timeout_ms",
         "rebalance_timeout_ms", "protocols", "assignment", "assigned_generation_id", "joined_ms", "role", "retiring",
     }),
     Soft: frozenset({
-        "sessions", "pending", "joins", "syncs", "unsynced", "arrivals", "claims", "join_deadline_ms",
+        "sessions", "pending", "joins", "syncs", "unsynced", "catching_up", "arrivals", "claims", "join_deadline_ms",
         "sync_deadline_ms", "registration_deadline_ms", "expansion_deadline_ms", "retirement_deadline_ms",
-        "promotion_deadline_ms", "initial_delay", "subscribed_topics", "refusals",
+        "promotion_deadline_ms", "initial_delay", "subscribed_topics", "refusals", "duels",
     }),
     Session: frozenset({"timeout_ms", "deadline_ms", "heard_ms", "longest_silence_ms", "awaits_first_join"}),
 }  # fmt: skip
@@ -134,6 +134,7 @@ def _image(group: Group) -> bytes:
             image.protocol_type is not None,
             image.protocol_name is not None,
             image.generation_id == 0,
+            image.departures_gathered,
         )
     )
 
@@ -193,6 +194,7 @@ def _member(state: State, group: Group, member: Member, rank: int, listening: se
             0 if join is None else 1 + (join.request_id in listening),
             0 if sync is None else 1 + (sync.request_id in listening),
             member_id in soft.unsynced,
+            _relative(state, soft.catching_up.get(member_id)),
             ROLES[member.role],
             member.retiring,
         )

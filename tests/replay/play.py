@@ -5,7 +5,6 @@ from collections.abc import Callable, Sequence
 
 from kio.schema.errors import ErrorCode
 
-from coordinator.group.alter import name_of
 from coordinator.group.commands import ConfigOperation
 from coordinator.group.configs import (
     EXPANSION_DELAY,
@@ -136,9 +135,9 @@ class MembershipPlay(Play):
         add, remove, put, unset = (ConfigOperation[name] for name in ("APPEND", "SUBTRACT", "SET", "DELETE"))
         group = self.harness.live
         pick = self._chance.choice
-        somebody: list[str] = [name_of(member) for member in group.members.values()] or ["nobody"]
+        somebody: list[str] = [member.name for member in group.members.values()] or ["nobody"]
         expected: list[str] = [*group.registrations] or ["nobody"]
-        retiring: list[str] = [name_of(member) for member in group.members.values() if member.retiring] or ["nobody"]
+        retiring: list[str] = [member.name for member in group.members.values() if member.retiring] or ["nobody"]
         return [
             (REGISTERED, add, pick(["i0", "i1", "i2,i3", "i4"])),
             (REGISTERED, put, ",".join(self._chance.sample(["i0", "i1", "i2", "i3"], 2))),

@@ -52,13 +52,16 @@ def check_hard(group: Group) -> None:
     for instance, registration in group.registrations.items():
         assert registration.group_instance_id == instance, "7"
     assert not group.registrations.keys() & group.instances.keys(), "7"
+    if image.departures_gathered:
+        assert image.state is GroupState.STABLE, "8"
+        assert any(member.retiring for member in members.values()), "8: nobody will pay what is owed"
     if image.state in (GroupState.COMPLETING_REBALANCE, GroupState.STABLE):
         assert image.leader_id is not None
-        assert not members[image.leader_id].is_held, "who is held does not lead"
+        assert not members[image.leader_id].is_held, "9"
     if image.state is not GroupState.STABLE:
         assert image.state is GroupState.PREPARING_REBALANCE or not any(
             member.role is MemberRole.CALLED for member in members.values()
-        ), "a join phase makes active who was called"
+        ), "9"
     for member in members.values():
         assert member.assigned_generation_id <= image.generation_id
         if image.state is GroupState.STABLE:
@@ -85,6 +88,10 @@ def check_soft(group: Group | None, soft: Soft) -> None:
     assert not soft.syncs or state is GroupState.COMPLETING_REBALANCE, "f: syncs are parked in the sync phase alone"
     assert soft.unsynced <= members, "g: who has to sync is a member"
     assert not soft.unsynced & soft.syncs.keys(), "h: who has synced need not"
+    late = soft.catching_up.keys()
+    assert late <= members, "g: who has to sync is a member"
+    assert not late & soft.syncs.keys(), "h: who has synced need not"
+    assert not late or state in (GroupState.STABLE, GroupState.COMPLETING_REBALANCE), "l: nobody catches up elsewhere"
     in_join_phase = state is GroupState.PREPARING_REBALANCE
     assert (soft.join_deadline_ms is not None) == in_join_phase, "i: a join phase has an end, and nothing else has"
     assert soft.initial_delay is None or in_join_phase, "j: only a join phase is delayed"
@@ -119,7 +126,7 @@ def _check_plans(group: Group, soft: Soft) -> None:
     assert (soft.promotion_deadline_ms is not None) == learning, "u"
     if state is GroupState.STABLE:
         called = {member.member_id for member in members.values() if member.role is MemberRole.CALLED}
-        assert called <= soft.unsynced, "v: who was called has to sync"
+        assert called <= soft.catching_up.keys(), "v: who was called has to sync"
         assert active_members(group), "w: somebody has the partitions"
     assert not soft.claims.keys() & members.keys(), "x: who lost its instance id is no member"
 

@@ -98,7 +98,8 @@ def test_duels_are_recorded_at_a_limited_rate() -> None:
         second.heartbeat()
         second = second.restarted()
         second.join()
-    assert len([event for event in h.events if isinstance(event, MemberFenced)]) == 10
+    assert len(fences(h, Cause.INSTANCE_DUEL)) == 10
+    assert len(fences(h, Cause.INSTANCE_FENCED)) == 10
 
 
 def test_a_fenced_join_that_is_sent_again_does_not_take_the_instance_id_back() -> None:

@@ -3,7 +3,6 @@
 import pytest
 from kio.schema.errors import ErrorCode
 
-from coordinator.group.alter import REGISTRATIONS_MAX
 from coordinator.group.commands import ConfigOperation
 from coordinator.group.configs import (
     DAY_MS,
@@ -47,7 +46,8 @@ REFUSED = [
     (REGISTERED, APPEND, "no blanks", ErrorCode.invalid_config, "no instance id"),
     (REGISTERED, APPEND, "i" * 250, ErrorCode.invalid_config, "249"),
     (REGISTERED, SUBTRACT, "x", ErrorCode.unknown_member_id, "not there"),
-    (REGISTERED, SET, ",".join(f"i{n}" for n in range(REGISTRATIONS_MAX + 1)), ErrorCode.invalid_config, "at most"),
+    (REGISTERED, SET, ",".join(f"i{n}" for n in range(10_000)), ErrorCode.invalid_config, "30000 at most"),
+    (TARGET_GROUP_SIZE, SET, "9" * 10_000, ErrorCode.invalid_config, "whole number"),
     (REBALANCE, SET, "now", ErrorCode.invalid_config, "'static' or 'force'"),
     (REBALANCE, SET, "static", ErrorCode.invalid_request, "'force'"),
 ]
