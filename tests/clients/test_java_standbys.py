@@ -31,16 +31,9 @@ class JavaCrew(Crew):
         self.tools: dict[str, RunningTool] = {}
 
     def start(self, name: str) -> RunningTool:
-        arguments = ("--bootstrap-server", self.bootstrap, "--topic", TOPIC, "--group-id", self.group_id)
-        arguments += (
-            "--group-instance-id",
-            name,
-            "--session-timeout",
-            "30000",
-            "--assignment-strategy",
-            self._assignor,
-        )
-        self.tools[name] = self._stack.enter_context(running_tool(JavaTool.VERIFIABLE_CONSUMER, *arguments))
+        where = ("--bootstrap-server", self.bootstrap, "--topic", TOPIC, "--group-id", self.group_id)
+        how = ("--group-instance-id", name, "--session-timeout", "30000", "--assignment-strategy", self._assignor)
+        self.tools[name] = self._stack.enter_context(running_tool(JavaTool.VERIFIABLE_CONSUMER, *where, *how))
         return self.tools[name]
 
     def has_shared(self) -> bool:
