@@ -36,6 +36,13 @@ def is_held(turn: Turn, command: JoinGroup) -> bool:
     return command.group_instance_id in turn.group.registrations or bool(turn.group.config.expansion_delay_ms)
 
 
+def is_waited_for(turn: Turn, command: JoinGroup) -> bool:
+    """Whether it was registered, and others that were are here and wait for it."""
+    registered = command.group_instance_id in turn.group.registrations
+    held = (arrival.join.group_instance_id for arrival in turn.soft.arrivals.values())
+    return registered and any(instance in turn.group.registrations for instance in held)
+
+
 def hold(turn: Turn, command: JoinGroup, member_id: MemberId) -> None:
     """Park the join of an arrival, or of one that came back."""
     soft, group = turn.soft, turn.group

@@ -7,7 +7,7 @@ pending one (KIP-394), or a member.
 import msgspec
 from kio.schema.errors import ErrorCode
 
-from coordinator.group.arrivals import arrival_error, arrival_of, hold, is_held, take_back
+from coordinator.group.arrivals import arrival_error, arrival_of, hold, is_held, is_waited_for, take_back
 from coordinator.group.commands import JoinGroup
 from coordinator.group.duels import is_claimant, note_if_fenced
 from coordinator.group.identity import validate_member
@@ -232,11 +232,10 @@ def _moves_nothing(turn: Turn, command: JoinGroup, member: Member) -> bool:
 def _add_member(turn: Turn, command: JoinGroup, member_id: MemberId) -> None:
     """A new member: held beside the assignment, held back with others, or the reason for a rebalance."""
     role = role_of_new_member(turn, command)
-    if role in HELD and turn.image.state is not GroupState.PREPARING_REBALANCE:
+    if role in HELD and turn.image.state is not GroupState.PREPARING_REBALANCE and not is_waited_for(turn, command):
         take_back(turn, command, member_id)
         admit_held_member(turn, command, member_id, role)
         turn.soft.subscribed_topics = subscriptions(turn.group)
-        rebalance_if_complete(turn)
     elif is_held(turn, command):
         hold(turn, command, member_id)
         rebalance_if_complete(turn)

