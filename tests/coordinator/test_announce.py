@@ -1,0 +1,58 @@
+"""What operators are told of durable events: the counters, and the line of a duel."""
+
+import structlog
+
+from coordinator.announce import announce
+from coordinator.metrics import REGISTRY
+from tests.coordinator.group.harness import Harness
+
+NAMES = (
+    "muster_instance_duels_total",
+    "muster_instance_fences_total",
+    "muster_static_restarts_total",
+)
+
+
+def counted() -> dict[str, float]:
+    return {name: REGISTRY.get_sample_value(name) or 0.0 for name in NAMES}
+
+
+def test_a_duel_is_counted_and_told_with_both_hosts() -> None:
+    """The overlap before it is counted apart, and not told: a rolling deployment has it, too."""
+    h = Harness()
+    first = h.static("a", host="/10.0.0.1")
+    h.stable_group(first)
+    first.restarted(host="/10.0.0.2").join()
+    first.heartbeat()
+    first.restarted().join()
+    before = counted()
+    with structlog.testing.capture_logs() as told:
+        announce(h.events)
+    grown = {name: value - before[name] for name, value in counted().items()}
+    assert grown == dict(zip(NAMES, (1, 1, 2), strict=True))
+    (line,) = told
+    assert (line["log_level"], line["group_id"], line["group_instance_id"]) == ("warning", "orders", "a")
+    assert (line["client_host"], line["other_client_host"]) == ("/10.0.0.1", "/10.0.0.2")
+
+
+def test_duels_that_were_not_written_are_counted_with_the_next() -> None:
+    """The limit is on what is written, not on what is known."""
+    h = Harness()
+    first = h.static("a", session_timeout_ms=600_000)
+    h.stable_group(first)
+    second = first.restarted()
+    second.join()
+    for _ in range(15):
+        first.heartbeat()
+        first = first.restarted()
+        first.join()
+        second.heartbeat()
+        second = second.restarted()
+        second.join()
+    seen = len(h.events)
+    h.sleep(60_000)
+    first.heartbeat()
+    first.restarted().join()
+    before = counted()
+    announce(h.events[seen:])
+    assert counted()["muster_instance_duels_total"] - before["muster_instance_duels_total"] >= 20
