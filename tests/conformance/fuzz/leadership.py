@@ -40,9 +40,12 @@ class Leadership:
         self._leader: str | None = None
         self._instance: str | None = None
         self._generation_id = 0
+        self._is_decided = False
 
     def looked(self, view: View) -> None:
         """The group is so now. A leader that restarts is still the leader; one that is gone is followed by anybody."""
+        if self._is_decided:
+            return
         if view.state == DEAD:
             self._generation_id = 0  # generations begin anew in a group that was deleted
         if len(view.members) == 1:
@@ -51,18 +54,26 @@ class Leadership:
             self._leader = view.member_of(self._instance)
         elif self._leader not in view.members:
             self._leader = None
-        if self._leader is None:
-            self._instance = None
+        self._instance = view.members.get(self._leader) if self._leader is not None else None
+
+    def answered(self, answer: Fields) -> None:
+        """A join was answered. When it tells of a new generation, what is seen later did not matter to that."""
+        self._is_decided |= self._is_new(answer)
+
+    def _is_new(self, answer: Fields) -> bool:
+        is_new: bool = answer["error_code"] == 0 and answer["generation_id"] > self._generation_id
+        return is_new
 
     def is_free(self, joined: Sequence[Fields]) -> bool:
         """Whether the leader of a new generation could be another; `joined` are all answers that tell of it."""
         ids = {answer["member_id"] for answer in joined}
         free = self._leader not in ids and len(ids) > 1
         self._leader, self._instance = joined[0]["leader"], None
+        self._is_decided = False
         return free
 
     def new_generation(self, answers: Sequence[Fields]) -> list[Fields]:
         """Those of the answers that tell of a generation that was not heard of before."""
-        joined = [each for each in answers if each["error_code"] == 0 and each["generation_id"] > self._generation_id]
+        joined = [each for each in answers if self._is_new(each)]
         self._generation_id = max([self._generation_id, *(each["generation_id"] for each in joined)])
         return joined

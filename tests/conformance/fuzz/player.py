@@ -206,6 +206,8 @@ class Player:
             if exchange.answer is None and exchange.pending.is_answered:
                 exchange.answer = self._of_this_run(await exchange.pending.get())
                 self.fuse.told(exchange.request, exchange.answer)
+                if exchange.request.api == "JoinGroup":
+                    self.leadership.answered(exchange.answer)
                 is_new = True
         return is_new
 
@@ -224,6 +226,7 @@ class Player:
             [each.answer for each in answered if each.request.api == "JoinGroup" and each.answer is not None]
         )
         is_free = bool(joined) and self.leadership.is_free(joined)
+        self.leadership.looked(self.view)
         for exchange in [*self._outstanding]:
             self._take(exchange, is_free=is_free and exchange.answer in joined)
         if joined:

@@ -20,7 +20,7 @@ from tests.conformance.fuzz.turns import Turns
 from tests.conformance.servers import Pair, Server
 from tests.conformance.transcript import Transcript, difference
 
-SCHEDULES_AT_A_TIME: Final = 60
+SCHEDULES_AT_A_TIME: Final = 80
 """Most of them wait for time to pass, most of the time."""
 
 TRIES: Final = 30

@@ -15,7 +15,7 @@ from tests.conformance.fuzz.__main__ import FOUND
 from tests.conformance.fuzz.generator import generate
 from tests.conformance.fuzz.runs import Compared, Runs, Tally
 from tests.conformance.fuzz.schedule import Schedule, from_text, read, to_text
-from tests.conformance.fuzz.servers import METADATA_MAX, SETTINGS, running_kafka
+from tests.conformance.fuzz.servers import SETTINGS, SIZE_MAX, running_kafka
 from tests.conformance.servers import Pair, pair_with
 
 # The first test waits for all schedules: a minute, on a machine that does nothing else.
@@ -129,9 +129,9 @@ def test_what_was_found_once_is_answered_alike(pair: Pair) -> None:
         pytest.fail("\n\n".join(differing), pytrace=False)
 
 
-def test_a_setting_that_differs_is_found_and_shrunk(broker: Broker) -> None:
-    """One character more of metadata is found by some seed; two steps are enough to show it, and go through a file."""
-    other = {**SETTINGS, "offset.metadata.max.bytes": str(METADATA_MAX + 1)}
+def test_a_limit_that_differs_is_found_and_shrunk(broker: Broker) -> None:
+    """That a group is full one member earlier takes few steps to show, and what is left goes through a file."""
+    other = {**SETTINGS, "group.max.size": str(SIZE_MAX - 1)}
 
     async def find(runs: Runs) -> Compared:
         results = await asyncio.gather(*(runs.compare(generate(seed, steps=FEW_STEPS)) for seed in range(24)))
@@ -139,22 +139,6 @@ def test_a_setting_that_differs_is_found_and_shrunk(broker: Broker) -> None:
         assert found, "no seed shows it"
         short = await runs.shrink(min(found, key=lambda each: each.step))
         return await runs.compare(from_text(to_text(short.schedule)))
-
-    with pair_with(broker, other) as pair:
-        short = run(pair, find)
-    assert "12 offset_metadata_too_large" in short.text
-    assert len(short.schedule.steps) <= 2, to_text(short.schedule)
-
-
-def test_a_limit_that_differs_is_found_and_shrunk(broker: Broker) -> None:
-    """That one member more fits into a group takes a group that is full, and few steps more."""
-    other = {**SETTINGS, "group.max.size": "4"}
-
-    async def find(runs: Runs) -> Compared:
-        results = await asyncio.gather(*(runs.compare(generate(seed, steps=FEW_STEPS)) for seed in range(24)))
-        found = [each for each in results if each.text]
-        assert found, "no seed shows it"
-        return await runs.shrink(min(found, key=lambda each: each.step))
 
     with pair_with(broker, other) as pair:
         short = run(pair, find)

@@ -157,6 +157,17 @@ def test_answers_of_a_known_generation_tell_of_no_new_one() -> None:
     assert leadership.new_generation(answers) == answers
 
 
+def test_what_happens_later_does_not_decide_who_led() -> None:
+    """A generation is made by three who could lead; before its answers are looked at, two of them are gone again."""
+    leadership = Leadership()
+    leadership.looked(_view("b", "c", "d", state=PREPARING))
+    joined = _joined("b", "c", "d", leader="c")
+    for answer in joined:
+        leadership.answered(answer)
+    leadership.looked(_view("c", state=PREPARING))
+    assert leadership.is_free(leadership.new_generation(joined))
+
+
 # ---- time ----------------------------------------------------------------------------------------------
 
 
