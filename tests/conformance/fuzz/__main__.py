@@ -59,6 +59,7 @@ async def _play(runs: Runs, seeds: range, steps: int, console: Console) -> list[
             await _report(runs, compared, console)
     for compared in runs.unsteady:
         console.print(f"[yellow]seed {compared.schedule.seed} differed in step {compared.step} once, and not again")
+        console.print(compared.text, markup=False, highlight=False, soft_wrap=True)
     console.print(table(tally))
     console.print(f"{runs.repeated} runs were repeated, since the machine was too slow")
     return sorted(compared.schedule.seed for compared in differing)

@@ -153,9 +153,10 @@ class Player:
         self._outstanding.append(Exchange(request, connection, pending, self.account.number))
 
     async def _taken(self) -> None:
-        """Return when the last request has been taken: what was described later shows the group after it.
+        """Return when the last request has been taken, and all that it made be answered has arrived.
 
-        A first description may have overtaken the request, and what it made others be answered may be under way.
+        A first description may have overtaken the request. A second one shows the group after it, but may arrive before
+        answers that were written at the same moment. A third one does not.
         """
         last = self._outstanding[-1]
         if last.request.api not in PARKED:
@@ -164,7 +165,7 @@ class Player:
         looks = 1 if last.request.api in ALONE else 2
         for _ in range(looks):
             await self._look()
-        if not last.pending.is_answered:
+        if last.request.api in PARKED and not all(each.pending.is_answered for each in self._outstanding):
             await self._look()
         deadline = time.monotonic() + CONDITION_WITHIN_S
         while self.fuse.ends_at_once:

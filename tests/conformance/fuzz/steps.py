@@ -96,12 +96,13 @@ class Play:
         if step.flip and not self._alone(request):
             player.account.remark("others have a vote")
             return
-        reason = self._differs(request)
-        if reason:
-            player.account.remark(reason)
-            return
-        self.liked = liked
-        await player.ask(*[request] * (2 if step.twice else 1))
+        for _ in range(2 if step.twice else 1):
+            reason = self._differs(request)
+            if reason:
+                player.account.remark(reason)
+                return
+            self.liked = liked
+            await player.ask(request)
 
     def _alone(self, request: Request) -> bool:
         """Whether nobody votes but who sends this, which will certainly be heard."""
