@@ -30,7 +30,7 @@ from coordinator.group.commands import (
     Request,
     SyncGroup,
 )
-from coordinator.group.duels import is_claimant, note_if_fenced
+from coordinator.group.duels import note_if_fenced
 from coordinator.group.expiry import expire_group, expired_offsets, outlives_its_offsets
 from coordinator.group.heartbeat import heartbeat_error
 from coordinator.group.join import join_group, refuse_before_lookup
@@ -186,7 +186,7 @@ def _decide_heartbeat(
     if group is None:
         return _answer(command, HeartbeatOutcome(error=ErrorCode.unknown_member_id), group, soft)
     error = heartbeat_error(group, command)
-    if error is ErrorCode.fenced_instance_id or is_claimant(soft.claims, command.member_id):
+    if error is ErrorCode.fenced_instance_id or command.member_id in soft.claims:
         turn = Turn(group.copy(), soft.copy(), moment, settings)
         note_if_fenced(turn, error, command.caller, command.member_id, command.group_instance_id)
         turn.reply(command.caller, HeartbeatOutcome(error=error))
@@ -208,7 +208,7 @@ def _decide_commit(
     elif (
         group is not None
         and not accepted
-        and (outcome.error is ErrorCode.fenced_instance_id or is_claimant(soft.claims, command.member_id))
+        and (outcome.error is ErrorCode.fenced_instance_id or command.member_id in soft.claims)
     ):
         turn = Turn(group.copy(), soft.copy(), moment, settings)
         note_if_fenced(turn, outcome.error, command.caller, command.member_id, command.group_instance_id)

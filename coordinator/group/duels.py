@@ -11,8 +11,6 @@ cases it looks like restarts, until the process that lost the instance id is hea
 A clean restart says nothing after it was replaced. A rolling deployment that overlaps has the first two, not the third.
 """
 
-from collections.abc import Mapping
-
 import msgspec
 from kio.schema.errors import ErrorCode
 
@@ -28,11 +26,6 @@ CLAIMS_MAX = 1_000
 
 DUEL_WITHIN_MS = 600_000
 """A process that was last heard from longer ago is taken to have ended."""
-
-
-def is_claimant(claims: Mapping[MemberId, Claim], member_id: MemberId) -> bool:
-    """Whether this member id lost its instance id to another process."""
-    return member_id in claims
 
 
 def note_claim(turn: Turn, replaced: Member, command: JoinGroup) -> None:

@@ -9,7 +9,7 @@ from kio.schema.errors import ErrorCode
 
 from coordinator.group.arrivals import arrival_error, arrival_of, hold, is_held, is_waited_for, take_back
 from coordinator.group.commands import JoinGroup
-from coordinator.group.duels import is_claimant, note_if_fenced
+from coordinator.group.duels import note_if_fenced
 from coordinator.group.identity import validate_member
 from coordinator.group.members import add_parked_member, park_join, supports_protocols
 from coordinator.group.outcomes import JoinGroupOutcome
@@ -65,7 +65,7 @@ def join_group(turn: Turn, command: JoinGroup) -> None:
 def _is_known(turn: Turn, member_id: MemberId) -> bool:
     """A member, an arrival, or one that was fenced: its answer was 82, and it must not take the instance id back."""
     soft = turn.soft
-    return member_id in turn.group.members or member_id in soft.arrivals or is_claimant(soft.claims, member_id)
+    return member_id in turn.group.members or member_id in soft.arrivals or member_id in soft.claims
 
 
 def refuse(turn: Turn, command: JoinGroup, error: ErrorCode, echo: MemberId) -> None:
@@ -150,7 +150,7 @@ def _join_as_arrival(turn: Turn, command: JoinGroup) -> None:
 
 def _join_with_member_id(turn: Turn, command: JoinGroup) -> None:
     error = validate_member(turn.group, command.member_id, command.group_instance_id)
-    if error is ErrorCode.fenced_instance_id or is_claimant(turn.soft.claims, command.member_id):
+    if error is ErrorCode.fenced_instance_id or command.member_id in turn.soft.claims:
         note_if_fenced(turn, error, command.caller, command.member_id, command.group_instance_id, reason=command.reason)
         turn.reply(command.caller, JoinGroupOutcome(error=error, member_id=command.member_id))
         return

@@ -3,12 +3,13 @@
 from collections import Counter
 from collections.abc import Iterable
 
+import msgspec
 from kio.schema.errors import ErrorCode
 
 from coordinator.group.arrivals import admit_arrivals
 from coordinator.group.members import supported_by_all
 from coordinator.group.outcomes import JoinedMember, JoinGroupOutcome, SyncGroupOutcome
-from coordinator.group.roles import active_members, assign_roles
+from coordinator.group.roles import active_members, assign_roles, current_generation
 from coordinator.group.soft import InitialDelay
 from coordinator.group.turn import Turn
 from events.causes import Cause
@@ -147,16 +148,10 @@ def _begin_sync_phase(turn: Turn, *, timed_out: bool) -> None:
 
 def joined(group: Group, member_id: MemberId, *, skip_assignment: bool = False) -> JoinGroupOutcome:
     """The answer to a member of the current generation: the leader gets the members, the others none (J16)."""
-    image = group.image
-    is_leader = member_id == image.leader_id
-    return JoinGroupOutcome(
-        member_id=member_id,
-        generation_id=image.generation_id,
-        protocol_type=image.protocol_type,
-        protocol_name=image.protocol_name,
-        leader_id=image.leader_id or MemberId(""),
+    return msgspec.structs.replace(
+        current_generation(group, member_id),
         skip_assignment=skip_assignment,
-        members=members_for_leader(group) if is_leader else (),
+        members=members_for_leader(group) if member_id == group.leader_id else (),
     )
 
 
@@ -187,7 +182,7 @@ def select_protocol(members: Iterable[Member]) -> str | None:
     A tie goes to the one that the member who joined first likes best; Kafka breaks it arbitrarily. A static member's
     restart, which changes its member id, must not change the outcome.
     """
-    voters = sorted(members, key=lambda member: (member.joined_ms, member.group_instance_id or member.member_id))
+    voters = sorted(members, key=lambda member: (member.joined_ms, member.name))
     candidates = supported_by_all(voters)
     active = [voter for voter in voters if not voter.is_held]
     votes = Counter(next((p.name for p in voter.protocols if p.name in candidates), None) for voter in active)

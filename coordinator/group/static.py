@@ -10,8 +10,8 @@ from kio.schema.errors import ErrorCode
 from coordinator.group.commands import JoinGroup
 from coordinator.group.duels import note_claim
 from coordinator.group.members import park_join
-from coordinator.group.outcomes import JoinGroupOutcome
 from coordinator.group.rebalance import joined, prepare_rebalance, select_protocol
+from coordinator.group.roles import current_generation
 from coordinator.group.soft import Session
 from coordinator.group.turn import Turn
 from events.causes import Cause
@@ -112,13 +112,7 @@ def answer_absorbed(turn: Turn, command: JoinGroup, member: Member, leader_befor
         turn.finish()
         turn.reply(command.caller, joined(turn.group, member.member_id, skip_assignment=is_leader))
         return
-    turn.reply(
-        command.caller,
-        JoinGroupOutcome(
-            member_id=member.member_id,
-            generation_id=turn.image.generation_id,
-            protocol_type=turn.image.protocol_type,
-            protocol_name=turn.image.protocol_name,
-            leader_id=leader_before or MemberId(""),
-        ),
+    believes = msgspec.structs.replace(
+        current_generation(turn.group, member.member_id), leader_id=leader_before or MemberId("")
     )
+    turn.reply(command.caller, believes)
