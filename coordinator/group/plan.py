@@ -35,9 +35,10 @@ def apply_plan(turn: Turn, plan: Plan) -> None:
         _after_configured(turn, before)
     _register(turn, plan, asked)
     _retire(turn, plan, asked)
-    if plan.promoted:
+    learning = [each for each in plan.promoted if turn.group.members[each.member_id].role is MemberRole.LEARNER]
+    if learning:  # switching learning off, in the same request, has promoted all
         turn.why = _so(asked, Cause.LEARNERS_PROMOTED)
-        promote(turn, plan.promoted)
+        promote(turn, learning)
         _rebalance(turn)
     if plan.rebalance:
         turn.why = _so(asked, Cause.REBALANCE_REQUESTED)
@@ -91,9 +92,11 @@ def _register(turn: Turn, plan: Plan, asked: Why) -> None:
         for instance in plan.withdrawn:
             end_registration_of(turn, instance)
         admit_unheld(turn)
-    if plan.registered:
+    # One that waited for a delay to end may have been taken in by another part of this request.
+    expected = [instance for instance in plan.registered if instance not in turn.group.instances]
+    if expected:
         turn.why = _so(asked, Cause.INSTANCES_REGISTERED)
-        for instance in plan.registered:
+        for instance in expected:
             registration = Registration(group_instance_id=instance, registered_ms=turn.moment.wall_ms)
             turn.record_registration(InstanceRegistered, registration)
         turn.soft.registration_deadline_ms = None  # the time begins anew, for all of them

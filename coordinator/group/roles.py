@@ -144,7 +144,5 @@ def change_role(turn: Turn, member: Member, **fields: object) -> None:
 
 def promote(turn: Turn, promoted: Iterable[Member]) -> None:
     """Learners become active in the next generation."""
-    for each in promoted:
-        member = turn.group.members[each.member_id]
-        if member.role is MemberRole.LEARNER:
-            change_role(turn, member, role=MemberRole.ACTIVE)
+    for member in promoted:
+        change_role(turn, turn.group.members[member.member_id], role=MemberRole.ACTIVE)

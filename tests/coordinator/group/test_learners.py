@@ -124,3 +124,11 @@ def test_learning_begins_anew_after_a_takeover() -> None:
     assert h.state is GroupState.STABLE
     h.sleep(1)
     assert h.state is not GroupState.STABLE
+
+
+def test_a_learner_promoted_by_hand_and_by_switching_learning_off_is_promoted_once() -> None:
+    """What follows is due to the setting: there was nobody left to promote."""
+    h = Harness()
+    with_learners(h, "b")
+    call = h.alter((LEARNER_TIMEOUT, ConfigOperation.DELETE, None), (LEARNERS, ConfigOperation.SUBTRACT, "b"))
+    assert {event.why.cause for event in call.events} == {Cause.GROUP_CONFIGURED}

@@ -300,3 +300,15 @@ def test_a_registered_member_that_is_admitted_as_a_standby_completes_the_registr
     assert h.static("d").join().error is ErrorCode.none
     assert not h.live.registrations
     assert h.soft.registration_deadline_ms is None
+
+
+def test_registering_one_that_the_same_request_lets_in_expects_nobody() -> None:
+    """It waited for the delay to end, and switching the delay off makes it a member first."""
+    h = Harness()
+    h.stable_group(h.static("a", session_timeout_ms=LONG_MS))
+    h.set(members_expansion_delay_ms="60000")
+    h.static("b").join()
+    call = h.alter(("members.expansion.delay.ms", ConfigOperation.DELETE, None), (REGISTERED, APPEND, "b"))
+    assert call.error is ErrorCode.none
+    assert "b" in h.live.instances
+    assert not h.live.registrations
