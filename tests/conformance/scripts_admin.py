@@ -110,10 +110,10 @@ async def a_deleted_group_begins_anew(stage: Stage) -> None:
 
 @script("DL1, J2")
 async def a_group_whose_only_join_was_refused_is_deleted(stage: Stage) -> None:
+    # Not described before: the refused join wrote nothing, so that Kafka's describe, which reads
+    # at the last committed offset, tells of the group only once another one of its partition writes.
     a = await stage.member("a")
     await a.join("", protocols=())
-    await stage.describe()
-    await stage.list()
     await stage.delete()
     await stage.describe()
     await stage.list()
