@@ -12,11 +12,20 @@ from coordinator.settings import KAFKA_SETTINGS, BadSettings, Settings, load_set
 EXIT_LOST = 1
 EXIT_UNUSABLE = 2
 
+# Headings of `--help`.
+STANDALONE = "Standalone"
+SIDECAR = "Sidecar"
+TLS = "TLS towards clients (sidecar)"
+EVENT_LOG = "Event log"
+WATCHING = "Metrics and logs"
+
 
 def _help(field: str) -> str:
     info = Settings.model_fields[field]
     default = info.get_default(call_default_factory=True)
-    shown = "" if default in (None, []) else f" [default: {default}]"
+    if isinstance(default, list):
+        default = ", ".join(default)
+    shown = "" if default in (None, "", {}, False) else f" [default: {default}]"
     return f"{info.description}{shown}"
 
 
@@ -29,8 +38,6 @@ CONFIG_HELP = "\n\n".join(
 def serve(
     listen: Annotated[str | None, typer.Option(metavar="HOST:PORT", help=_help("listen"))] = None,
     advertise: Annotated[str | None, typer.Option(metavar="HOST:PORT", help=_help("advertise"))] = None,
-    log: Annotated[str | None, typer.Option(metavar="URL", help=_help("log"))] = None,
-    topic: Annotated[list[str] | None, typer.Option(metavar="NAME:PARTITIONS", help=_help("topic"))] = None,
     config: Annotated[
         list[str] | None,
         typer.Option(
@@ -38,28 +45,77 @@ def serve(
         ),
     ] = None,
     config_file: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="A TOML file: these options, and Kafka's in a table [config].")
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="A TOML file: these options, Kafka's in a table [config], the cluster's in [upstream].",
+        ),
     ] = None,
-    metrics: Annotated[str | None, typer.Option(metavar="HOST:PORT", help=_help("metrics"))] = None,
-    node_id: Annotated[int | None, typer.Option(help=_help("node_id"))] = None,
-    cluster_id: Annotated[str | None, typer.Option(help=_help("cluster_id"))] = None,
     frame_bytes_max: Annotated[int | None, typer.Option(help=_help("frame_bytes_max"))] = None,
     connections_max: Annotated[int | None, typer.Option(help=_help("connections_max"))] = None,
     connections_max_idle_ms: Annotated[int | None, typer.Option(help=_help("connections_max_idle_ms"))] = None,
-    log_partitions: Annotated[int | None, typer.Option(help=_help("log_partitions"))] = None,
-    log_replication: Annotated[int | None, typer.Option(help=_help("log_replication"))] = None,
-    audit_window_ms: Annotated[int | None, typer.Option(help=_help("audit_window_ms"))] = None,
-    log_level: Annotated[str | None, typer.Option(help=_help("log_level"))] = None,
-    log_format: Annotated[str | None, typer.Option(help=_help("log_format"))] = None,
+    topic: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAME:PARTITIONS", help=_help("topic"), rich_help_panel=STANDALONE),
+    ] = None,
+    node_id: Annotated[int | None, typer.Option(help=_help("node_id"), rich_help_panel=STANDALONE)] = None,
+    cluster_id: Annotated[str | None, typer.Option(help=_help("cluster_id"), rich_help_panel=STANDALONE)] = None,
+    upstream: Annotated[
+        str | None, typer.Option(metavar="HOST:PORT", help=_help("upstream"), rich_help_panel=SIDECAR)
+    ] = None,
+    upstream_config: Annotated[
+        list[str] | None, typer.Option(metavar="NAME=VALUE", help=_help("upstream_config"), rich_help_panel=SIDECAR)
+    ] = None,
+    broker_base_port: Annotated[
+        int | None, typer.Option(metavar="PORT", help=_help("broker_base_port"), rich_help_panel=SIDECAR)
+    ] = None,
+    listener_map: Annotated[
+        str | None, typer.Option(metavar="ID=PORT", help=_help("listener_map"), rich_help_panel=SIDECAR)
+    ] = None,
+    groups: Annotated[
+        list[str] | None, typer.Option(metavar="PATTERN", help=_help("groups"), rich_help_panel=SIDECAR)
+    ] = None,
+    authorization_cache_ms: Annotated[
+        int | None, typer.Option(help=_help("authorization_cache_ms"), rich_help_panel=SIDECAR)
+    ] = None,
+    tls_certificate: Annotated[
+        Path | None, typer.Option(metavar="FILE", help=_help("tls_certificate"), rich_help_panel=TLS)
+    ] = None,
+    tls_key: Annotated[Path | None, typer.Option(metavar="FILE", help=_help("tls_key"), rich_help_panel=TLS)] = None,
+    tls_client_ca: Annotated[
+        Path | None, typer.Option(metavar="FILE", help=_help("tls_client_ca"), rich_help_panel=TLS)
+    ] = None,
+    single_identity: Annotated[
+        bool | None, typer.Option("--single-identity", help=_help("single_identity"), rich_help_panel=TLS)
+    ] = None,
+    log: Annotated[str | None, typer.Option(metavar="URL", help=_help("log"), rich_help_panel=EVENT_LOG)] = None,
+    kafka_config: Annotated[
+        list[str] | None, typer.Option(metavar="NAME=VALUE", help=_help("kafka_config"), rich_help_panel=EVENT_LOG)
+    ] = None,
+    log_partitions: Annotated[int | None, typer.Option(help=_help("log_partitions"), rich_help_panel=EVENT_LOG)] = None,
+    log_replication: Annotated[
+        int | None, typer.Option(help=_help("log_replication"), rich_help_panel=EVENT_LOG)
+    ] = None,
+    audit_window_ms: Annotated[
+        int | None, typer.Option(help=_help("audit_window_ms"), rich_help_panel=EVENT_LOG)
+    ] = None,
+    metrics: Annotated[
+        str | None, typer.Option(metavar="HOST:PORT", help=_help("metrics"), rich_help_panel=WATCHING)
+    ] = None,
+    log_level: Annotated[str | None, typer.Option(help=_help("log_level"), rich_help_panel=WATCHING)] = None,
+    log_format: Annotated[str | None, typer.Option(help=_help("log_format"), rich_help_panel=WATCHING)] = None,
 ) -> None:
-    """Coordinate consumer groups, standalone: no Kafka cluster is needed.
+    """Coordinate consumer groups: standalone, or as a sidecar in front of an unmodified Kafka cluster.
 
-    Declared topics exist for clients to subscribe to; they hold no data. Real consumers join, get assignments,
-    heartbeat and commit.
+    Standalone no cluster is needed. Declared topics exist for clients to subscribe to; they hold no data. Real
+    consumers join, get assignments, heartbeat and commit. With --upstream group membership is answered here, and
+    everything else is relayed to the cluster's brokers, each behind a port of its own.
 
-    Example:
+    Examples:
 
         muster serve --listen 127.0.0.1:9092 --topic orders:12 --config group.initial.rebalance.delay.ms=3000
+
+        muster serve --listen 127.0.0.1:9092 --upstream kafka-1:9092,kafka-2:9092 --groups 'orders-*'
 
     Each option can also stand in the environment (--frame-bytes-max as MUSTER_FRAME_BYTES_MAX, group.max.size as
     MUSTER_GROUP_MAX_SIZE) or in a file (--config-file); a flag wins over the environment, that over the file.
@@ -70,7 +126,8 @@ def serve(
     flags = {name: value for name, value in locals().items() if name not in {"config", "config_file"}}
     import uvloop  # noqa: PLC0415 -- only this command needs these, and the others are to start fast
 
-    from coordinator.serve import CannotServe, LogLost, run  # noqa: PLC0415
+    from coordinator.parts import CannotServe  # noqa: PLC0415
+    from coordinator.serve import LogLost, run  # noqa: PLC0415
 
     try:
         settings = load_settings(flags, config or [], config_file)

@@ -13,7 +13,7 @@ from prometheus_client import Counter as PrometheusCounter
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from coordinator.wire.api import Api, Fault
+from coordinator.wire.api import Fault, Offered
 
 REGISTRY = CollectorRegistry()
 """What the process tells Prometheus. Whoever puts the process together registers collectors here."""
@@ -74,7 +74,7 @@ class GroupMetrics(Collector):
 class ServerMetrics(Collector):
     """The counters of one server, to be registered with `REGISTRY`, or a registry of a test's own."""
 
-    def __init__(self, apis: Mapping[int, Api]) -> None:
+    def __init__(self, apis: Mapping[int, Offered]) -> None:
         self._apis = apis
         self.requests: Counter[tuple[int, int]] = Counter()  # by API key and version
         self.fast_heartbeats = 0
@@ -86,6 +86,10 @@ class ServerMetrics(Collector):
         self.connections_accepted = 0
         self.connections_refused = 0
         self.connections_idle_closed = 0
+
+    def offer(self, apis: Mapping[int, Offered]) -> None:
+        """These are offered from here on."""
+        self._apis = apis
 
     def count_request(self, api_key: int, api_version: int) -> None:
         """A client may send any numbers: those that are not offered are counted as faults."""

@@ -28,7 +28,7 @@ class _Quiet(WSGIRequestHandler):
 class MetricsEndpoint:
     """Listens from the start on. Raises OSError when the address is taken."""
 
-    def __init__(self, host: str, port: int, registry: CollectorRegistry, ready: Callable[[], bool]) -> None:
+    def __init__(self, host: str, port: int, registry: CollectorRegistry, not_ready: Callable[[], str | None]) -> None:
         metrics = make_wsgi_app(registry)
 
         def app(environ: dict[str, Any], start_response: StartResponse) -> Iterable[bytes]:
@@ -38,10 +38,11 @@ class MetricsEndpoint:
                     return answer
                 case "/healthz":
                     return _answer(start_response, "200 OK", "ok\n")
-                case "/readyz" if ready():
-                    return _answer(start_response, "200 OK", "ready\n")
                 case "/readyz":
-                    return _answer(start_response, "503 Service Unavailable", "partitions are being read\n")
+                    reason = not_ready()
+                    if reason is None:
+                        return _answer(start_response, "200 OK", "ready\n")
+                    return _answer(start_response, "503 Service Unavailable", f"{reason}\n")
                 case _:
                     return _answer(start_response, "404 Not Found", "there is /metrics, /healthz and /readyz\n")
 

@@ -16,6 +16,7 @@ from coordinator.group.settings import GroupSettings
 from coordinator.offsets.base import OffsetStore
 from coordinator.outbox import Lost, Outbox
 from coordinator.partition import Partition
+from coordinator.slot import Watch, nobody_watches
 from events.codec import decode, records_of
 from events.events import CoordinatorElected, CoordinatorReady, CoordinatorStopped
 from events.loading import Loading
@@ -38,6 +39,7 @@ class Owner(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     effective_settings: Mapping[str, str]
     """By Kafka's names, for the fence record."""
     clock: Clock
+    watch: Watch = nobody_watches
 
 
 class Ownership:
@@ -134,6 +136,7 @@ async def take_over(owner: Owner, number: int, *, lost: Lost) -> Ownership:
         incarnation_max=projector.incarnation_max,
         quarantined=projector.quarantined,
         committed=owner.offsets.committed,
+        watch=owner.watch,
     )
     partition.adopt(group for group_id, group in projector.groups.items() if group_id not in projector.quarantined)
     return Ownership(owner, partition, outbox, writer)

@@ -42,7 +42,7 @@ from coordinator.group.turn import Moment
 from coordinator.metrics import OFFSETS_EXPIRED
 from coordinator.not_served import quarantine_reply
 from coordinator.outbox import Outbox, Unit
-from coordinator.slot import ReplyTo, Slot, Ticket, Waiting, tell
+from coordinator.slot import ReplyTo, Slot, Ticket, Waiting, Watch, tell
 from coordinator.sweep import Sweep
 from events.codec import records_of
 from events.events import CoordinatorPaused
@@ -72,6 +72,7 @@ class Partition:
         incarnation_max: int,
         quarantined: Iterable[GroupId],
         committed: Callable[[GroupId], Mapping[tuple[str, int], CommittedAt]],
+        watch: Watch,
     ) -> None:
         self.number = number
         self._outbox = outbox
@@ -86,6 +87,7 @@ class Partition:
         self._waiting: dict[int, Waiting] = {}
         self._deadlines = Deadlines(clock, due=self._deadline_came, paused=self._machine_paused)
         self._committed = committed
+        self._watch = watch
         interval_ms = settings.offsets_retention_check_interval_ms
         self._sweep = Sweep(interval_ms=interval_ms, group_ids=self._slots.keys, look_at=self._sweep_came)
         self._closed_with: ErrorCode | None = None
@@ -98,6 +100,7 @@ class Partition:
             soft = resume(group, self._clock.monotonic_ms(), self._settings)
             slot = Slot(group_id=group.group_id, group=group, soft=soft, queue=deque())
             self._slots[group.group_id] = slot
+            slot.tell(self._watch)
             self._schedule(slot)
             if len(group.members) > self._settings.max_size:
                 self._enqueue(slot, CheckCapacity(group_id=group.group_id))
@@ -234,6 +237,7 @@ class Partition:
         if last.soft is not slot.soft or last.group is not slot.group:
             slot.group, slot.soft = last.group, last.soft
             slot.version += 1
+            slot.tell(self._watch)
             self._schedule(slot)
         for decision in decisions:
             announce(decision.events)

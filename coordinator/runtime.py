@@ -91,6 +91,17 @@ class Runtime:
         """Whether every partition is served."""
         return len(self._owned) == self._log.partitions and not self._stopping
 
+    @property
+    def not_ready(self) -> str | None:
+        """Why not, for people; None when it is."""
+        if self.ready:
+            return None
+        return "stopping" if self._stopping else "partitions are being read"
+
+    def has_read(self, group_id: GroupId) -> bool:
+        """Whether the group's partition is served, so that it is known which groups there are."""
+        return partition_for(group_id, self._log.partitions) in self._owned
+
     async def _take_over(self, number: int) -> Ownership:
         return await take_over(self._owner, number, lost=lambda error: self._lost(number, error))
 

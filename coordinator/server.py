@@ -1,22 +1,19 @@
-"""The listener: accepts connections within a limit, closes idle ones, and stops in good order.
+"""The server of a standalone coordinator: one address, at which every request is answered here.
 
 What a connection does stands in client_connection.py. To stop: `stop_listening`, then give the groups up (which answers
 what is parked through its replies), then `close`.
 """
 
-import asyncio
 from collections.abc import Callable, Mapping
 
 import msgspec
-import structlog
 
 from coordinator.client_connection import ClientConnection
+from coordinator.listening import Listening
 from coordinator.metrics import ServerMetrics
 from coordinator.service import Cancel, Service
 from coordinator.wire.api import Api, KeepTicket
 from coordinator.wire.dispatch import Answered, Peer, dispatch
-
-log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
 
 
 class ServerSettings(msgspec.Struct, frozen=True, kw_only=True):
@@ -40,12 +37,14 @@ class Server:
         self._service = service
         self._apis = apis
         self._metrics = metrics
-        self._connections: set[ClientConnection] = set()
-        self._listener: asyncio.Server | None = None
         self._port = settings.port
-        self._cancel_sweep: Cancel | None = None
-        self._is_stopping = False
-        self._all_closed = asyncio.Event()
+        self._listening = Listening[ClientConnection](
+            connections_max=settings.connections_max,
+            connections_max_idle_ms=settings.connections_max_idle_ms,
+            metrics=metrics,
+            monotonic_ms=service.monotonic_ms,
+            call_later=service.call_later,
+        )
 
     @property
     def port(self) -> int:
@@ -54,35 +53,15 @@ class Server:
 
     async def start(self) -> None:
         """Bind and accept. Raises OSError when the address cannot be had."""
-        loop = asyncio.get_running_loop()
-        self._listener = await loop.create_server(
-            self._new_connection, self._settings.host, self._settings.port, backlog=1024, reuse_address=True
-        )
-        self._port = self._listener.sockets[0].getsockname()[1]
-        self._sweep()
+        self._port = await self._listening.listen(self._settings.host, self._settings.port, self._new_connection)
 
     def stop_listening(self) -> None:
         """Accept no more connections; those that are open go on."""
-        self._is_stopping = True
-        if self._listener is not None:
-            self._listener.close()
-        if self._cancel_sweep is not None:
-            self._cancel_sweep()
+        self._listening.stop_listening()
 
     async def close(self, *, within_s: float = 5.0) -> None:
         """Send what is still to be sent, close all connections; abort those that do not read within the time."""
-        self.stop_listening()
-        for connection in list(self._connections):
-            connection.close()
-        if self._connections:
-            self._all_closed.clear()
-            try:
-                await asyncio.wait_for(self._all_closed.wait(), within_s)
-            except TimeoutError:
-                log.warning("connections aborted", count=len(self._connections))
-                for connection in list(self._connections):
-                    connection.abort()
-                await self._all_closed.wait()
+        await self._listening.close(within_s=within_s)
 
     def _new_connection(self) -> ClientConnection:
         def dispatch_one(
@@ -98,34 +77,6 @@ class Server:
             monotonic_ms=self._service.monotonic_ms,
             frame_bytes_max=self._settings.frame_bytes_max,
             waiting_bytes_max=self._settings.waiting_bytes_max,
-            made=self._made,
-            lost=self._lost,
+            made=self._listening.made,
+            lost=self._listening.lost,
         )
-
-    def _made(self, connection: ClientConnection) -> bool:
-        """Whether the connection may stay."""
-        if self._is_stopping or len(self._connections) >= self._settings.connections_max:
-            self._metrics.connections_refused += 1
-            return False
-        self._connections.add(connection)
-        self._metrics.connections_accepted += 1
-        self._metrics.connections = len(self._connections)
-        return True
-
-    def _lost(self, connection: ClientConnection) -> None:
-        self._connections.discard(connection)
-        self._metrics.connections = len(self._connections)
-        if not self._connections:
-            self._all_closed.set()
-
-    def _sweep(self) -> None:
-        """Close what has been idle for too long; look again ten times in that while."""
-        idle_ms = self._settings.connections_max_idle_ms
-        quiet_since_ms = self._service.monotonic_ms() - idle_ms
-        for connection in list(self._connections):
-            if connection.is_closing:
-                connection.abort()  # it was told to go a while ago, and does not read
-            elif connection.seen_ms <= quiet_since_ms and not connection.is_parked:
-                self._metrics.connections_idle_closed += 1
-                connection.close()
-        self._cancel_sweep = self._service.call_later(max(1, idle_ms // 10), self._sweep)

@@ -2,24 +2,40 @@
 
 Kafka's own settings keep Kafka's names: `group.max.size` on the command line (`--config`) and in the file's `[config]`
 table, `MUSTER_GROUP_MAX_SIZE` in the environment. Everything is checked here, once; nobody else reads an environment.
+What only a sidecar has stands in sidecar/settings.py. Kafka's client properties (`--upstream-config`, `--kafka-config`)
+come name by name from any source, `MUSTER_UPSTREAM_CONFIG_SASL_PASSWORD` among them.
 """
 
 import difflib
-from collections.abc import Mapping, Sequence
+import os
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal
+from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, BeforeValidator, Field, ValidationError
 from pydantic_settings import (
     BaseSettings,
+    InitSettingsSource,
     NoDecode,
     PydanticBaseSettingsSource,
     SettingsConfigDict,
     TomlConfigSettingsSource,
 )
 
+from coordinator.addresses import Address, HostPort
 from coordinator.cluster import BadTopic, Topic, declare_topic
 from coordinator.group.settings import INT32_MAX, GroupSettings
+from coordinator.sidecar.settings import EVENT_TOPIC, Properties, SidecarSettings, flag, refusals, split_list
+from coordinator.sidecar.tls import BadTls
+from events.log.kafka_security import (
+    BadSecurity,
+    KafkaSecurity,
+    check_names,
+    kafka_security,
+    properties_of_environment,
+    split_properties,
+)
 
 FRAME_BYTES_MAX = 100 * 1024 * 1024
 INT64_MAX = 2**63 - 1
@@ -27,32 +43,6 @@ INT64_MAX = 2**63 - 1
 
 class BadSettings(Exception):
     """A setting cannot be used. The message names it, its value and the way out, one problem a line."""
-
-
-class Address(str):
-    """HOST:PORT, checked."""
-
-    __slots__ = ()
-
-    @property
-    def host(self) -> str:
-        return self.rpartition(":")[0].strip("[]")
-
-    @property
-    def port(self) -> int:
-        return int(self.rpartition(":")[2])
-
-
-def _address(text: str) -> Address:
-    host, colon, port = text.rpartition(":")
-    if not colon or not host or not port.isdecimal() or int(port) > 65_535:
-        raise ValueError("should be HOST:PORT, for example 127.0.0.1:9092")
-    return Address(text)
-
-
-def _split(value: Any) -> Any:  # noqa: ANN401 -- whatever a source gives
-    """In the environment several topics are separated by commas."""
-    return [text.strip() for text in value.split(",") if text.strip()] if isinstance(value, str) else value
 
 
 def _topics(texts: list[str]) -> list[str]:
@@ -64,20 +54,25 @@ def _topics(texts: list[str]) -> list[str]:
     return texts
 
 
-HostPort = Annotated[str, AfterValidator(_address)]
-
-
-class Settings(BaseSettings):
+class Settings(SidecarSettings):
     """Every setting of `muster serve`. Times in ms, sizes in bytes."""
 
-    model_config = SettingsConfigDict(env_prefix="MUSTER_", extra="forbid", frozen=True)
+    model_config = SettingsConfigDict(env_prefix="MUSTER_", extra="forbid", frozen=True, hide_input_in_errors=True)
 
     listen: HostPort = Field("127.0.0.1:9092", description="Where clients connect, HOST:PORT; port 0 takes a free one.")
     advertise: HostPort | None = Field(None, description="The address that clients are told, if it is another one.")
     log: str = Field(
-        "sqlite:///muster.db", description="The event log: sqlite:///FILE, kafka://HOST:PORT/TOPIC, memory:"
+        "sqlite:///muster.db",
+        description="The event log: sqlite:///FILE, kafka://HOST:PORT/TOPIC, memory:. With --upstream, unless it is "
+        f"given, the topic {EVENT_TOPIC} there.",
     )
-    topic: Annotated[list[str], NoDecode, BeforeValidator(_split), AfterValidator(_topics)] = Field(
+    kafka_config: Properties = Field(
+        default_factory=dict,
+        repr=False,
+        description="How to reach the cluster of a Kafka event log, as in --upstream-config, which also counts for a "
+        "log on the upstream's brokers.",
+    )
+    topic: Annotated[list[str], NoDecode, BeforeValidator(split_list), AfterValidator(_topics)] = Field(
         default_factory=list, description="A topic that clients may subscribe to, NAME:PARTITIONS."
     )
     node_id: int = Field(1, ge=0, le=INT32_MAX, description="The node id that clients see.")
@@ -127,6 +122,17 @@ class Settings(BaseSettings):
         """The declared topics."""
         return [declare_topic(text) for text in self.topic]
 
+    def log_security(self) -> KafkaSecurity:
+        """How the cluster of a Kafka event log is reached, that of its offsets too. Raises BadSecurity.
+
+        What was given for the upstream is shown to no other cluster: only to a log that names one of its brokers.
+        """
+        if self.upstream is not None and not self.kafka_config:
+            log = urlsplit(self.log)
+            if log.scheme == "kafka" and not set(log.netloc.split(",")).isdisjoint(self.upstream.split(",")):
+                return self.upstream_security().kafka_security()
+        return kafka_security(self.kafka_config, "--kafka-config")
+
     def group_settings(self) -> GroupSettings:
         """What the rules need."""
         return GroupSettings(
@@ -151,12 +157,39 @@ KAFKA_SETTINGS: Mapping[str, str] = {
 }
 """Kafka's names of the settings that `--config` takes, and our fields for them."""
 
+_PROPERTIES = {"upstream_config", "kafka_config"}
+"""The fields that are tables of Kafka's client properties."""
+
 
 def load_settings(flags: Mapping[str, Any], config: Sequence[str], file: Path | None) -> Settings:
     """Settings from flags (None: not given), `--config NAME=VALUE`, the environment and a file. Raises BadSettings."""
     given = {name: value for name, value in flags.items() if value is not None and value != []}
     given |= dict(_split_config(entry) for entry in config)
-    table = _read_file(file) if file is not None else {}
+    try:
+        settings = _gathered(given, _read_file(file) if file is not None else {})
+        if settings.upstream is not None and "log" not in settings.model_fields_set:
+            settings = settings.model_copy(update={"log": f"kafka://{settings.upstream}/{EVENT_TOPIC}"})
+        problems = [*_contradictions(settings)]
+        if not problems:
+            # Files are looked at now, and not when the first client comes.
+            settings.upstream_security()
+            settings.log_security()
+            settings.client_tls()
+    except ValidationError as error:
+        raise BadSettings("\n".join(_problem(dict(detail)) for detail in error.errors())) from None
+    except (BadSecurity, BadTls) as error:
+        raise BadSettings(str(error)) from error
+    if problems:
+        raise BadSettings("\n".join(problems))
+    return settings
+
+
+def _gathered(given: Mapping[str, Any], table: Mapping[str, Any]) -> Settings:
+    """From all sources. Properties are gathered name by name. Raises ValidationError and BadSecurity."""
+    split = {name: split_properties(given[name], flag(name)) for name in _PROPERTIES if name in given}
+    prefixes = {name: f"MUSTER_{name.upper()}_" for name in _PROPERTIES}
+    named = {name: properties_of_environment(os.environ, prefix) for name, prefix in prefixes.items()}
+    from_environment = {name: properties for name, properties in named.items() if properties}
 
     class FromHere(Settings):
         @classmethod
@@ -169,19 +202,25 @@ def load_settings(flags: Mapping[str, Any], config: Sequence[str], file: Path | 
             file_secret_settings: PydanticBaseSettingsSource,
         ) -> tuple[PydanticBaseSettingsSource, ...]:
             from_file = TomlConfigSettingsSource(settings_cls, toml_file=None)
-            from_file.init_kwargs = table
-            return init_settings, env_settings, from_file
+            from_file.init_kwargs = dict(table)
+            properties = InitSettingsSource(settings_cls, init_kwargs=from_environment)
+            return init_settings, env_settings, properties, from_file
 
-    try:
-        settings = FromHere(**given)
-    except ValidationError as error:
-        raise BadSettings("\n".join(_problem(dict(detail)) for detail in error.errors())) from error
+    return FromHere(**{**given, **split})
+
+
+def _contradictions(settings: Settings) -> Iterator[str]:
     if settings.group_min_session_timeout_ms > settings.group_max_session_timeout_ms:
-        raise BadSettings(
+        yield (
             f"group.min.session.timeout.ms={settings.group_min_session_timeout_ms} is above "
             f"group.max.session.timeout.ms={settings.group_max_session_timeout_ms}"
         )
-    return settings
+    if settings.kafka_config and not settings.log.startswith("kafka:"):
+        yield f"--kafka-config is for an event log in Kafka, and --log is {settings.log}: leave it out"
+    metrics = None if settings.metrics is None else Address(settings.metrics)
+    yield from refusals(settings, settings.model_fields_set, Address(settings.listen), metrics)
+    if settings.upstream is not None and settings.advertise is None and Address(settings.listen).is_wildcard:
+        yield f"--listen {settings.listen}: clients cannot be told that address; give --advertise HOST:PORT"
 
 
 def _split_config(entry: str) -> tuple[str, str]:
@@ -213,15 +252,35 @@ def _read_file(file: Path) -> dict[str, Any]:
     if not isinstance(config, dict):
         raise BadSettings(f"{file}: [config] should be a table of Kafka's settings")
     flat = {name.replace("-", "_"): value for name, value in table.items()}
+    if isinstance(upstream := flat.get("upstream"), dict):
+        properties = flat["upstream_config"] = _dotted(upstream)
+        flat["upstream"] = properties.pop("bootstrap.servers", None)
+    for name in _PROPERTIES & flat.keys():
+        if not isinstance(flat[name], dict):
+            raise BadSettings(f"{file}: [{name.replace('_', '-')}] should be a table of Kafka's client properties")
+        flat[name] = _dotted(flat[name])
+        check_names(flat[name], str(file))
     unknown = sorted(set(flat) - set(Settings.model_fields))
     if unknown:
         raise BadSettings(f"{file}: there is no setting {unknown[0]!r}; known are {', '.join(Settings.model_fields)}")
-    return flat | {_field_of(name, str(file)): value for name, value in config.items()}
+    given = {name: value for name, value in flat.items() if value is not None}
+    return given | {_field_of(name, str(file)): value for name, value in _dotted(config).items()}
+
+
+def _dotted(table: Mapping[str, Any]) -> dict[str, Any]:
+    """In TOML `group.max.size = 3` is a table in a table; Kafka's names are flat."""
+    flat: dict[str, Any] = {}
+    for name, value in table.items():
+        inner = _dotted(value) if isinstance(value, dict) else {"": value}
+        flat |= {f"{name}.{rest}".removesuffix("."): each for rest, each in inner.items()}
+    return flat
 
 
 def _problem(detail: Mapping[str, Any]) -> str:
-    field = str(detail["loc"][0]) if detail["loc"] else "settings"
+    field, *inside = detail["loc"] or ("settings",)
     names = {ours: kafkas for kafkas, ours in KAFKA_SETTINGS.items()}
-    name = names.get(field, "--" + field.replace("_", "-"))
+    name = names.get(field, flag(field))
     message = str(detail["msg"]).removeprefix("Value error, ")
-    return f"{name}={detail['input']}: {message[0].lower()}{message[1:]}"
+    message = f"{message[0].lower()}{message[1:]}"
+    # Of a property only the name is shown: the value may be a secret.
+    return f"{name} {'.'.join(inside)}: {message}" if field in _PROPERTIES else f"{name}={detail['input']}: {message}"

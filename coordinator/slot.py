@@ -20,6 +20,16 @@ log = structlog.get_logger(__name__)
 
 ReplyTo = Callable[[Outcome], None]
 
+Watch = Callable[[GroupId, int, bool], None]
+"""Told of a group's generation, and whether anybody wants the group: a member, or who is about to become one.
+
+Called when that has changed and is durable, before anybody is answered; of a group that is gone: 0, nobody.
+"""
+
+
+def nobody_watches(_group_id: GroupId, _generation_id: int, _is_wanted: bool) -> None:
+    """The default: groups that no other cluster has to know of."""
+
 
 class Waiting(msgspec.Struct, frozen=True, eq=False):
     """A request that has not been answered, and where its answer goes."""
@@ -32,6 +42,7 @@ class Slot(msgspec.Struct, kw_only=True, eq=False):
     """A group's place. `version` grows whenever its state may have changed: prepared answers end with it.
 
     `expiry_due`: the sweep has come by, and the rules have not been asked yet what has expired.
+    `told`: what the watch was told last, generation and whether the group is wanted; None: nothing yet.
     """
 
     group_id: GroupId
@@ -43,6 +54,19 @@ class Slot(msgspec.Struct, kw_only=True, eq=False):
     one_by_one: int = 0
     no_deadline_before_ms: int = 0
     expiry_due: bool = False
+    told: tuple[int, bool] | None = None
+
+    def tell(self, watch: Watch) -> None:
+        """Tell the watch how the group stands, unless it knows; of one that it never heard of it need not know."""
+        stands = (0, False)
+        if self.group is not None:
+            # Parked joins are members', and arrivals are held beside members alone.
+            stands = (self.group.generation_id, bool(self.group.members or self.soft.pending))
+        elif self.told is None:
+            return
+        if stands != self.told:
+            self.told = stands
+            watch(self.group_id, *stands)
 
 
 class Ticket(msgspec.Struct, frozen=True, eq=False):

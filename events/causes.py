@@ -38,6 +38,7 @@ class Cause(StrEnum):
     GROUP_CONFIGURED = "group-configured"
     STANDBY_UNFIT = "standby-unfit"
     REBALANCE_REQUESTED = "rebalance-requested"
+    GROUP_RELEASED = "group-released"
 
     # How a running rebalance goes on.
     REJOINED = "rejoined"
@@ -112,6 +113,7 @@ PLANNED_TRIGGERS = frozenset(
         Cause.GROUP_CONFIGURED,
         Cause.STANDBY_UNFIT,
         Cause.REBALANCE_REQUESTED,
+        Cause.GROUP_RELEASED,
     }
 )
 """What starts one beyond Kafka: an administrator planned, or asked for it."""
@@ -143,6 +145,7 @@ TEXTS = {
     Cause.GROUP_CONFIGURED: "settings of the group were changed by an administrator",
     Cause.STANDBY_UNFIT: "the standby {member} could not take the lost leader's place: its client is too old for that",
     Cause.REBALANCE_REQUESTED: "an administrator asked for a rebalance",
+    Cause.GROUP_RELEASED: "the group was released to the upstream cluster",
     Cause.REJOINED: "{member} rejoined",
     Cause.STATIC_REPLACEMENT_DURING_JOIN: "{member} restarted during the join phase",
     Cause.NOT_REJOINED: "{member} did not rejoin in time and was dropped",

@@ -5,16 +5,19 @@ be read.
 """
 
 import asyncio
+import os
 from collections.abc import AsyncIterator, Coroutine
 from contextlib import asynccontextmanager
 from difflib import get_close_matches
 from typing import Annotated, NoReturn, TypeVar
 
+import msgspec
 import typer
 from rich.console import Console
 
 from events.ids import GroupId
 from events.log.base import EventLog, LogError
+from events.log.kafka_security import KAFKA_CONFIG, KAFKA_CONFIG_HELP, KafkaSecurity, security_given
 from events.log.url import open_log
 from events.records import EventsError
 from replay.groups import Groups, Overview
@@ -61,6 +64,9 @@ LogOption = Annotated[
         help="The event log: sqlite:///FILE or kafka://HOST:PORT/TOPIC.",
     ),
 ]
+KafkaConfigOption = Annotated[
+    list[str] | None, typer.Option(KAFKA_CONFIG, metavar="NAME=VALUE", help=KAFKA_CONFIG_HELP)
+]
 FormatOption = Annotated[
     Format,
     typer.Option(
@@ -73,7 +79,9 @@ DEFAULT_LOG = "sqlite:///muster.db"
 
 
 @app.command("groups")
-def groups_command(log: LogOption = DEFAULT_LOG, form: FormatOption = Format.TABLE) -> None:
+def groups_command(
+    log: LogOption = DEFAULT_LOG, kafka_config: KafkaConfigOption = None, form: FormatOption = Format.TABLE
+) -> None:
     """Every group of the log: state, members, how often it rebalanced, and why it did so last.
 
     \b
@@ -81,11 +89,16 @@ def groups_command(log: LogOption = DEFAULT_LOG, form: FormatOption = Format.TAB
 
         muster replay groups --log sqlite:///muster.db
     """
-    _print(_overview(log), form)
+    _print(_overview(_source(log, kafka_config)), form)
 
 
 @app.command("history")
-def history_command(group: GroupArgument, log: LogOption = DEFAULT_LOG, form: FormatOption = Format.TABLE) -> None:
+def history_command(
+    group: GroupArgument,
+    log: LogOption = DEFAULT_LOG,
+    kafka_config: KafkaConfigOption = None,
+    form: FormatOption = Format.TABLE,
+) -> None:
     """Everything that happened to a group, a line for each event, and for what is missing.
 
     \b
@@ -94,7 +107,7 @@ def history_command(group: GroupArgument, log: LogOption = DEFAULT_LOG, form: Fo
         muster replay history orders
         muster replay history orders --format jsonl | jq -r 'select(.cause == "session-expired") | .member_id'
     """
-    _print(story(_history(log, group)), form)
+    _print(story(_history(_source(log, kafka_config), group)), form)
 
 
 @app.command("why")
@@ -107,6 +120,7 @@ def why_command(
     last: Annotated[bool, typer.Option("--last", help="The last rebalance; so it is without any option.")] = False,
     everything: Annotated[bool, typer.Option("--all", help="All rebalances, the latest at the bottom.")] = False,
     log: LogOption = DEFAULT_LOG,
+    kafka_config: KafkaConfigOption = None,
     form: FormatOption = Format.TABLE,
 ) -> None:
     """Why a group rebalanced: trigger, who, what was folded in, how long, what moved; and what did not cause one.
@@ -120,7 +134,7 @@ def why_command(
     """
     if (generation is not None) + last + everything > 1:
         _fail("only one of --generation, --last and --all can be given", CANNOT_READ)
-    history = _history(log, group)
+    history = _history(_source(log, kafka_config), group)
     result = why_of(history, generation=generation, everything=everything)
     if generation is not None and not result.answers:
         _fail(f"no rebalance of {group} led to generation {generation} in {history.log}; {_known(history)}", NOT_FOUND)
@@ -132,6 +146,7 @@ def state_command(
     group: GroupArgument,
     at: Annotated[str, typer.Option("--at", metavar="TIME|SEQ", help=f"The moment: {FORMS_OF_AT}.")],
     log: LogOption = DEFAULT_LOG,
+    kafka_config: KafkaConfigOption = None,
     form: FormatOption = Format.TABLE,
 ) -> None:
     """A group as it was: state, generation, members, and who had which partitions.
@@ -143,7 +158,7 @@ def state_command(
         muster replay state orders --at 02:14:07
         muster replay state orders --at 17
     """
-    history = _history(log, group)
+    history = _history(_source(log, kafka_config), group)
     moment = read_at(at, history)
     if moment is None:
         _fail(f"--at {printable(at)!r} is none of these: {FORMS_OF_AT}", CANNOT_READ)
@@ -156,23 +171,37 @@ def state_command(
 # ---- reading ------------------------------------------------------------------------------------
 
 
-def _overview(url: str) -> Groups:
+class _Source(msgspec.Struct, frozen=True, kw_only=True):
+    """Which log, and how to reach it."""
+
+    url: str
+    security: KafkaSecurity
+
+
+def _source(url: str, kafka_config: list[str] | None) -> _Source:
+    try:
+        return _Source(url=url, security=security_given(kafka_config or [], os.environ))
+    except LogError as error:
+        _fail(str(error), CANNOT_READ)
+
+
+def _overview(source: _Source) -> Groups:
     overview = Overview()
-    return overview.result(_run(_read_all(url, overview.take)))
+    return overview.result(_run(_read_all(source, overview.take)))
 
 
-async def _read_all(url: str, take: Take) -> str:
-    async with _opened(url) as log:
+async def _read_all(source: _Source, take: Take) -> str:
+    async with _opened(source) as log:
         with watched(f"reading {log.location}") as watch:
             await read_log(log, take, watch=watch)
         return log.location
 
 
-def _history(url: str, group: str) -> History:
+def _history(source: _Source, group: str) -> History:
     """The group's history; ends the command if there is none, naming groups of similar names."""
-    history = _run(_read_one(url, GroupId(group)))
+    history = _run(_read_one(source, GroupId(group)))
     if history is None:
-        _fail(_unknown(group, _overview(url)), NOT_FOUND)
+        _fail(_unknown(group, _overview(source)), NOT_FOUND)
     return history
 
 
@@ -182,16 +211,16 @@ def _unknown(group: str, groups: Groups) -> str:
     return f"{message}; did you mean {' or '.join(map(printable, near))}?" if near else message
 
 
-async def _read_one(url: str, group: GroupId) -> History | None:
-    async with _opened(url) as log:
+async def _read_one(source: _Source, group: GroupId) -> History | None:
+    async with _opened(source) as log:
         with watched(f"reading {log.location}") as watch:
             histories = await read_histories(log, group=group, watch=watch)
         return histories.get(group)
 
 
 @asynccontextmanager
-async def _opened(url: str) -> AsyncIterator[EventLog]:
-    log = open_log(url, read_only=True)
+async def _opened(source: _Source) -> AsyncIterator[EventLog]:
+    log = open_log(source.url, read_only=True, security=source.security)
     await log.open()
     try:
         yield log

@@ -79,6 +79,8 @@ def _member_text(event: AnyMemberEvent) -> str:
             return f"{cause_text(event.why, [actor(event)])}; it replaces {replaced}"
         case MemberRemoved() if event.why.cause is Cause.RETIREMENT_TIMED_OUT:
             return f"{who(ref(event.member))} was retired, had not gone when its time was up, and was removed"
+        case MemberRemoved() if event.why.cause is Cause.GROUP_RELEASED:
+            return f"{who(ref(event.member))} was removed: {cause_text(event.why, [])}"
         case MemberJoined() | MemberRejoined() | MemberRemoved():
             return cause_text(event.why, [actor(event)])
         case _:

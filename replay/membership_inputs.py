@@ -21,6 +21,7 @@ from coordinator.group.commands import (
     EndRetirement,
     JoinGroup,
     PromoteLearners,
+    ReleaseGroup,
     SyncGroup,
 )
 from coordinator.group.configs import GROUP_CONFIGS, LEARNERS, REBALANCE, REGISTERED, RETIRED
@@ -52,6 +53,8 @@ def derive_planned(situation: Situation) -> AnyCommand | None:
     A deletion is one, since it begins with the end of the plans that there are.
     """
     event, why = situation.event, situation.why
+    if why.cause is Cause.GROUP_RELEASED:
+        return ReleaseGroup(group_id=situation.group_id, caller=caller(why))
     if why.api_key == ALTER_CONFIGS:
         return _alteration(situation) if situation.group is not None else None
     if why.cause is Cause.GROUP_DELETED:

@@ -34,13 +34,14 @@ from replay.rebalance import Incident, IncidentKind, MemberRef, ref
 from replay.standbys import Call, called
 
 _Key = tuple[object, ...]
+_TOLD_WITH_THE_REBALANCE = frozenset({Cause.NOT_REJOINED, Cause.GROUP_RELEASED})
 _MOVED_NOTHING = frozenset({Cause.LEARNER_ADMITTED, Cause.STANDBY_ADMITTED, Cause.HELD_MEMBER_REJOINED})
 
 
 def starts_nothing(part: Part) -> bool:
     """Whether it could not have started a rebalance, had none been running: it is told here, not folded in."""
     if isinstance(part, MemberRemoved):
-        return part.member.is_held and part.why.cause is not Cause.NOT_REJOINED
+        return part.member.is_held and part.why.cause not in _TOLD_WITH_THE_REBALANCE
     if isinstance(part, MemberJoined | MemberRejoined):
         return part.why.cause in _MOVED_NOTHING
     if isinstance(part, MemberRoleChanged):

@@ -108,6 +108,7 @@ ASKED_FOR = frozenset(
         Cause.REBALANCE_REQUESTED,
         Cause.INSTANCES_REGISTERED,
         Cause.MEMBERS_RETIRED,
+        Cause.GROUP_RELEASED,
     }
 )
 """What an administrator does, who is somebody else than the members."""
@@ -195,6 +196,7 @@ JOIN_ENDS = {
     Cause.ALL_JOINED: "all members had joined",
     Cause.JOIN_PHASE_TIMED_OUT: "the rebalance timeout was up",
     Cause.INITIAL_DELAY_ELAPSED: "the initial rebalance delay was over",
+    Cause.GROUP_RELEASED: "the group was released to the upstream cluster",
 }
 """How a join phase ends, after 'until'."""
 

@@ -39,7 +39,8 @@ from kio.schema.leave_group.v5.response import LeaveGroupResponse
 from kio.schema.types import GroupId
 from kio.static.primitive import i8
 
-from coordinator.admin.link import AdminError, CoordinatorLink, Exchange, Refused, WrongUse, error_text
+from coordinator.admin.link import AdminError, CoordinatorLink, Refused, WrongUse, error_text
+from coordinator.exchange import Exchange
 from coordinator.group.commands import ConfigChange, ConfigOperation
 from coordinator.group.configs import (
     EXPANSION_DELAY,
@@ -54,6 +55,7 @@ from coordinator.group.configs import (
     TARGET_GROUP_SIZE,
 )
 from coordinator.group.outcomes import AlterGroupConfigOutcome, ListedMember
+from events.log.kafka_security import NOT_SECURED, KafkaSecurity
 
 LIMIT_MS = 30_000
 """How long a coordinator is looked for that is loading, or moves."""
@@ -100,9 +102,9 @@ class GroupSetting(msgspec.Struct, frozen=True, kw_only=True):
 class GroupAdmin:
     """Asks the coordinators of groups, wherever they are. Use it as an asynchronous context, in one event loop."""
 
-    def __init__(self, bootstrap: str, *, limit_ms: int = LIMIT_MS) -> None:
+    def __init__(self, bootstrap: str, *, limit_ms: int = LIMIT_MS, security: KafkaSecurity = NOT_SECURED) -> None:
         """`bootstrap`: HOST:PORT of a coordinator or broker, or several with commas. Raises WrongUse."""
-        self._link = CoordinatorLink(bootstrap, limit_ms=limit_ms)
+        self._link = CoordinatorLink(bootstrap, limit_ms=limit_ms, security=security)
 
     async def __aenter__(self) -> Self:
         return self

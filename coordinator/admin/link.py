@@ -4,7 +4,7 @@ What belongs here: addresses, connections, FindCoordinator, and what may be trie
 asked, but for the error in the answer.
 
 How it works: aiokafka keeps a connection (security, correlation ids, ApiVersions), kio has the messages, in versions
-that aiokafka lacks. `Exchange` is what stands between the two: it is to aiokafka a request and its header at once.
+that aiokafka lacks (`coordinator/exchange.py`).
 
     AdminError          one clear line, for whoever asked
       WrongUse          it makes no sense to ask that; nothing was sent
@@ -18,8 +18,7 @@ until a limit ends. A change whose answer was lost is never sent twice: it may h
 
 import asyncio
 from collections.abc import Callable
-from io import BytesIO
-from typing import Any, Generic, TypeVar
+from typing import TypeVar
 
 import msgspec
 from aiokafka.conn import AIOKafkaConnection, create_conn
@@ -27,8 +26,10 @@ from aiokafka.errors import KafkaError
 from kio.schema.errors import ErrorCode
 from kio.schema.find_coordinator.v4.request import FindCoordinatorRequest
 from kio.schema.find_coordinator.v4.response import FindCoordinatorResponse
-from kio.serial import entity_reader, entity_writer
 from tenacity import AsyncRetrying, retry_if_exception_type, stop_after_delay, wait_random_exponential
+
+from coordinator.exchange import Exchange, NotOffered
+from events.log.kafka_security import NOT_SECURED, KafkaSecurity
 
 R = TypeVar("R")
 
@@ -70,10 +71,6 @@ class _TryAgain(Exception):
     """Nothing was changed; the same again may succeed."""
 
 
-class _NotOffered(Exception):
-    """The other end does not know the request, which the text names."""
-
-
 def error_text(error: ErrorCode, message: str | None) -> str:
     """`INVALID_CONFIG: target.group.size=0: ...`; Kafka's name alone when there is nothing more to say."""
     name = error.name.upper()
@@ -100,71 +97,13 @@ def _address(text: str) -> Address:
     return Address(host.strip("[]"), int(port))
 
 
-class _Encoded(msgspec.Struct, frozen=True):
-    """Bytes that aiokafka asks for as if it had to make them."""
-
-    content: bytes
-
-    def encode(self) -> bytes:
-        return self.content
-
-
-class Exchange(Generic[R]):
-    """A request of kio's, and the class of its response, with the face of a request of aiokafka's."""
-
-    def __init__(self, request: Any, response: type[R]) -> None:  # noqa: ANN401 -- any of kio's requests
-        self._request = request
-        self._response: Any = response
-        self._name: str = type(request).__name__.removesuffix("Request")
-        self.API_KEY: int = request.__api_key__
-        self.API_VERSION: int = request.__version__
-
-    def prepare(self, versions: dict[int, tuple[int, int]]) -> "Exchange[R]":
-        """Called by the connection with what the other end offers."""
-        first, last = versions.get(self.API_KEY, (0, -1))
-        if not first <= self.API_VERSION <= last:
-            raise _NotOffered(f"{self._name} v{self.API_VERSION}")
-        return self
-
-    def build_request_header(self, correlation_id: int, client_id: str) -> _Encoded:
-        header = self._request.__header_schema__(
-            request_api_key=self.API_KEY,
-            request_api_version=self.API_VERSION,
-            correlation_id=correlation_id,
-            client_id=client_id,
-        )
-        return _Encoded(_encoded(header))
-
-    def encode(self) -> bytes:
-        return _encoded(self._request)
-
-    def parse_response_header(self, frame: BytesIO) -> Any:  # noqa: ANN401 -- kio's, with a correlation id
-        header, size = entity_reader(self._response.__header_schema__)(frame.getbuffer().tobytes(), 0)
-        frame.seek(size)
-        return header
-
-    @property
-    def RESPONSE_TYPE(self) -> "Exchange[R]":  # noqa: N802 -- aiokafka's word
-        return self
-
-    def decode(self, frame: BytesIO) -> R:
-        response: R
-        response, _ = entity_reader(self._response)(frame.read(), 0)
-        return response
-
-
-def _encoded(entity: Any) -> bytes:  # noqa: ANN401 -- any of kio's
-    buffer = BytesIO()
-    entity_writer(type(entity))(buffer, entity)
-    return buffer.getvalue()
-
-
 class CoordinatorLink:
     """Connections to the coordinators of groups, opened when they are needed."""
 
-    def __init__(self, bootstrap: str, *, limit_ms: int) -> None:
+    def __init__(self, bootstrap: str, *, limit_ms: int, security: KafkaSecurity = NOT_SECURED) -> None:
         """`limit_ms`: how long a coordinator is looked for. Raises WrongUse for what is no address."""
         self._bootstrap = addresses(bootstrap)
+        self._security = security
         self._limit_ms = limit_ms
         self._open: dict[Address, AIOKafkaConnection] = {}
         self._opening = asyncio.Lock()
@@ -250,7 +189,7 @@ class CoordinatorLink:
         """Raises KafkaError and TimeoutError when the connection is lost, and NoCoordinator."""
         try:
             response: R = await connection.send(exchange)
-        except _NotOffered as what:
+        except NotOffered as what:
             raise NoCoordinator(f"{address} does not offer {what}: it is neither Muster nor Kafka 4") from what
         except (KafkaError, TimeoutError):
             self._coordinators.clear()
@@ -268,6 +207,7 @@ class CoordinatorLink:
                     address.port,
                     client_id=CLIENT_ID,
                     request_timeout_ms=min(REQUEST_LIMIT_MS, self._limit_ms),
+                    **self._security.client_arguments(),
                 )
         return connection
 

@@ -95,14 +95,23 @@ class OffsetToCommit(msgspec.Struct, frozen=True, kw_only=True):
     expire_ms: int | None
 
 
-class CommitOffsets(Request, frozen=True, kw_only=True):
-    """`unknown_group_error` is 69 from v9 on, 22 before (OC2)."""
+class Commit(Request, frozen=True, kw_only=True):
+    """Who commits. `unknown_group_error` is 69 from OffsetCommit v9 on, 22 before (OC2)."""
 
     member_id: MemberId
     group_instance_id: GroupInstanceId | None
     generation_id: int
     unknown_group_error: ErrorCode
+
+
+class CommitOffsets(Commit, frozen=True, kw_only=True):
     offsets: tuple[OffsetToCommit, ...]
+
+
+class AuthorizeCommit(Commit, frozen=True, kw_only=True):
+    """May these offsets be committed? They are kept elsewhere. `is_transactional`: a TxnOffsetCommit asks (KIP-447)."""
+
+    is_transactional: bool
 
 
 class DeleteOffsets(Request, frozen=True, kw_only=True):
@@ -115,6 +124,10 @@ class DescribeGroup(Request, frozen=True, kw_only=True):
 
 class DeleteGroup(Request, frozen=True, kw_only=True):
     pass
+
+
+class ReleaseGroup(Request, frozen=True, kw_only=True):
+    """The group is to be served upstream from here on (see `release.py`)."""
 
 
 @unique
@@ -229,9 +242,11 @@ AnyRequest = (
     | Heartbeat
     | LeaveGroup
     | CommitOffsets
+    | AuthorizeCommit
     | DeleteOffsets
     | DescribeGroup
     | DeleteGroup
+    | ReleaseGroup
     | AlterGroupConfig
     | DescribeGroupConfig
 )

@@ -4,6 +4,7 @@ A decision is a value. It says which events have to be durable before its replie
 its soft state are from then on. If the events cannot be stored, the decision is thrown away.
 """
 
+from collections.abc import Callable, Mapping
 from typing import assert_never
 
 import msgspec
@@ -15,6 +16,7 @@ from coordinator.group.commands import (
     AlterGroupConfig,
     AnyCommand,
     AnyDeadline,
+    AuthorizeCommit,
     CheckCapacity,
     CommitOffsets,
     Deadline,
@@ -27,18 +29,20 @@ from coordinator.group.commands import (
     JoinGroup,
     LeaveGroup,
     RejectAssignment,
+    ReleaseGroup,
     Request,
     SyncGroup,
 )
 from coordinator.group.duels import note_if_fenced
-from coordinator.group.expiry import expire_group, expired_offsets, outlives_its_offsets
+from coordinator.group.expiry import expire_group, expired_offsets, may_have_offsets_upstream, outlives_its_offsets
 from coordinator.group.heartbeat import heartbeat_error
 from coordinator.group.join import join_group, refuse_before_lookup
 from coordinator.group.leave import leave_group, leave_unknown_group
 from coordinator.group.listing import describe_config
-from coordinator.group.offsets import OffsetsChange, accepted_offsets, judge_commit, judge_deletion
+from coordinator.group.offsets import OffsetsChange, is_transactional, judge_commit, judge_deletion
 from coordinator.group.outcomes import (
     AlterGroupConfigOutcome,
+    AuthorizeCommitOutcome,
     CommitOffsetsOutcome,
     DeleteGroupOutcome,
     DeleteOffsetsOutcome,
@@ -47,11 +51,13 @@ from coordinator.group.outcomes import (
     JoinGroupOutcome,
     LeaveGroupOutcome,
     Outcome,
+    ReleaseGroupOutcome,
     Reply,
     SyncGroupOutcome,
 )
 from coordinator.group.plan_deadlines import keep_deadlines
 from coordinator.group.rebalance import prepare_rebalance
+from coordinator.group.release import release_group
 from coordinator.group.settings import GroupSettings
 from coordinator.group.soft import Session, Soft
 from coordinator.group.sync import reject_assignment, sync_group
@@ -62,6 +68,9 @@ from events.events import AnyEvent, GroupCreated
 from events.evolve import is_gone
 from events.ids import UNKNOWN_MEMBER_ID
 from events.state import Group, GroupState, new_group
+
+AnyChange = SyncGroup | LeaveGroup | DeleteGroup | ReleaseGroup | AlterGroupConfig
+"""The requests that change a group which is there, and no other."""
 
 
 class Decision(msgspec.Struct, frozen=True, kw_only=True):
@@ -88,7 +97,7 @@ def decide(command: AnyCommand, group: Group | None, soft: Soft, moment: Moment,
             return _decide_join(command, group, soft, moment, settings)
         case Heartbeat():
             return _decide_heartbeat(command, group, soft, moment, settings)
-        case CommitOffsets():
+        case CommitOffsets() | AuthorizeCommit():
             return _decide_commit(command, group, soft, moment, settings)
         case DeleteOffsets():
             return _decide_deletion(command, group, soft)
@@ -98,8 +107,8 @@ def decide(command: AnyCommand, group: Group | None, soft: Soft, moment: Moment,
             return _decide_expiry(command, group, soft, moment, settings)
         case DescribeGroupConfig():
             return _answer(command, describe_config(group, soft, moment), group, soft)
-        case SyncGroup() | LeaveGroup() | DeleteGroup() | AlterGroupConfig():
-            if group is None or not (command.group_id or isinstance(command, DeleteGroup)):
+        case SyncGroup() | LeaveGroup() | DeleteGroup() | ReleaseGroup() | AlterGroupConfig():
+            if group is None or not (command.group_id or isinstance(command, DeleteGroup | ReleaseGroup)):
                 return _answer(command, _without_group(command), group, soft)
         case Deadline() | RejectAssignment() | CheckCapacity():
             pass
@@ -114,7 +123,7 @@ def decide(command: AnyCommand, group: Group | None, soft: Soft, moment: Moment,
 
 def _take(
     turn: Turn,
-    command: SyncGroup | LeaveGroup | DeleteGroup | AlterGroupConfig | AnyDeadline | RejectAssignment | CheckCapacity,
+    command: AnyChange | AnyDeadline | RejectAssignment | CheckCapacity,
 ) -> None:
     """The commands that need a group and may change it."""
     match command:
@@ -124,6 +133,8 @@ def _take(
             leave_group(turn, command)
         case DeleteGroup():
             delete_group(turn, command)
+        case ReleaseGroup():
+            release_group(turn, command)
         case AlterGroupConfig():
             alter_group_config(turn, command)
         case RejectAssignment():
@@ -169,7 +180,7 @@ def _decide_join(
     return _decision(turn)
 
 
-def _turn_of_new_group(command: JoinGroup | CommitOffsets, soft: Soft, moment: Moment, settings: GroupSettings) -> Turn:
+def _turn_of_new_group(command: Request, soft: Soft, moment: Moment, settings: GroupSettings) -> Turn:
     """A turn that begins with the group's first event (J2, J3)."""
     group = new_group(command.group_id, incarnation=moment.incarnation, wall_ms=moment.wall_ms)
     turn = Turn(group, soft.copy(), moment, settings)
@@ -197,12 +208,11 @@ def _decide_heartbeat(
 
 
 def _decide_commit(
-    command: CommitOffsets, group: Group | None, soft: Soft, moment: Moment, settings: GroupSettings
+    command: CommitOffsets | AuthorizeCommit, group: Group | None, soft: Soft, moment: Moment, settings: GroupSettings
 ) -> Decision:
-    outcome = judge_commit(group, command, settings)
+    outcome, offsets = judge_commit(group, command, settings)
     accepted = outcome.error is ErrorCode.none
-    offsets = accepted_offsets(command, outcome) if accepted else None
-    if group is None and accepted:
+    if group is None and offsets is not None:
         # A simple consumer's group has no members ever, but it is listed, described and deleted like any other (OC1).
         turn = _turn_of_new_group(command, soft, moment, settings)
     elif (
@@ -213,7 +223,7 @@ def _decide_commit(
         turn = Turn(group.copy(), soft.copy(), moment, settings)
         note_if_fenced(turn, outcome.error, command.caller, command.member_id, command.group_instance_id)
     else:
-        fed = accepted and group is not None and group.state is not GroupState.EMPTY
+        fed = accepted and group is not None and group.state is not GroupState.EMPTY and not is_transactional(command)
         heard = soft.sessions.get(command.member_id) if fed else None
         return msgspec.structs.replace(_answer(command, outcome, group, soft, heard), offsets=offsets)
     turn.reply(command.caller, outcome)
@@ -235,7 +245,8 @@ def _decide_expiry(
     if group is None:
         return Decision(group=None, soft=soft)
     expired = expired_offsets(group, soft, command.offsets, moment.wall_ms, settings)
-    if len(expired) == len(command.offsets) and not outlives_its_offsets(group, soft):
+    none_left = len(expired) == len(command.offsets) and not may_have_offsets_upstream(group, moment.wall_ms, settings)
+    if none_left and not outlives_its_offsets(group, soft):
         turn = Turn(group.copy(), soft.copy(), moment, settings)
         expire_group(turn)
         decision = _decision(turn)
@@ -245,7 +256,7 @@ def _decide_expiry(
     return msgspec.structs.replace(decision, offsets_expired=len(expired))
 
 
-def _without_group(command: SyncGroup | LeaveGroup | DeleteGroup | AlterGroupConfig) -> Outcome:
+def _without_group(command: AnyChange) -> Outcome:
     """The answer when there is no such group, or no group id where one is asked for (G17, G29, SG1, DL1)."""
     no_id = not command.group_id
     match command:
@@ -255,6 +266,8 @@ def _without_group(command: SyncGroup | LeaveGroup | DeleteGroup | AlterGroupCon
             return LeaveGroupOutcome(error=ErrorCode.invalid_group_id) if no_id else leave_unknown_group(command)
         case DeleteGroup():
             return DeleteGroupOutcome(error=ErrorCode.group_id_not_found)
+        case ReleaseGroup():
+            return ReleaseGroupOutcome(error=ErrorCode.group_id_not_found)
         case AlterGroupConfig():
             error = ErrorCode.invalid_group_id if no_id else ErrorCode.group_id_not_found
             return AlterGroupConfigOutcome(error=error, message=f"there is no group {command.group_id!r}")
@@ -268,29 +281,30 @@ def _check_capacity(turn: Turn) -> None:
         prepare_rebalance(turn)
 
 
+_ERROR_ALONE: Mapping[type[Request], Callable[..., Outcome]] = {
+    SyncGroup: SyncGroupOutcome,
+    Heartbeat: HeartbeatOutcome,
+    LeaveGroup: LeaveGroupOutcome,
+    CommitOffsets: CommitOffsetsOutcome,
+    AuthorizeCommit: AuthorizeCommitOutcome,
+    DeleteOffsets: DeleteOffsetsOutcome,
+    DeleteGroup: DeleteGroupOutcome,
+    ReleaseGroup: ReleaseGroupOutcome,
+    AlterGroupConfig: AlterGroupConfigOutcome,
+    DescribeGroupConfig: DescribeGroupConfigOutcome,
+}
+"""The outcomes of an error that need nothing of the request."""
+
+
 def failed(command: AnyCommand, error: ErrorCode) -> tuple[Reply, ...]:
     """The answer to a request whose decision could not be made durable, or that cannot be decided here."""
     match command:
         case JoinGroup():
             outcome: Outcome = JoinGroupOutcome(error=error, member_id=command.member_id)
-        case SyncGroup():
-            outcome = SyncGroupOutcome(error=error)
-        case Heartbeat():
-            outcome = HeartbeatOutcome(error=error)
-        case LeaveGroup():
-            outcome = LeaveGroupOutcome(error=error)
-        case CommitOffsets():
-            outcome = CommitOffsetsOutcome(error=error)
-        case DeleteOffsets():
-            outcome = DeleteOffsetsOutcome(error=error)
         case DescribeGroup():
             outcome = msgspec.structs.replace(describe(None), error=error)
-        case DeleteGroup():
-            outcome = DeleteGroupOutcome(error=error)
-        case AlterGroupConfig():
-            outcome = AlterGroupConfigOutcome(error=error)
-        case DescribeGroupConfig():
-            outcome = DescribeGroupConfigOutcome(error=error)
+        case Request():
+            outcome = _ERROR_ALONE[type(command)](error=error)
         case Deadline() | RejectAssignment() | CheckCapacity() | ExpireOffsets():
             return ()
         case _:

@@ -9,6 +9,9 @@ offsets age from depends on the group:
     anything else                             nothing expires                                            EX5
 
 A commit that named a retention (OffsetCommit v2 to v4) goes by that alone, where anything expires at all (EX6).
+
+Offsets that are kept upstream expire there. They cannot be seen here, so that an Empty group is taken to have some for
+as long as they would be kept from the moment it became Empty.
 """
 
 from collections.abc import Container, Mapping
@@ -43,7 +46,7 @@ def expired_offsets(
         subscribed = soft.subscribed_topics
     else:
         return ()
-    horizon_ms = wall_ms - settings.offsets_retention_minutes * MINUTE_MS
+    horizon_ms = _horizon_ms(wall_ms, settings)
     return tuple(
         partition
         for partition, offset in offsets.items()
@@ -51,8 +54,13 @@ def expired_offsets(
     )
 
 
+def _horizon_ms(wall_ms: int, settings: GroupSettings) -> int:
+    """What ages from then or earlier has reached the retention."""
+    return wall_ms - settings.offsets_retention_minutes * MINUTE_MS
+
+
 def _has_expired(offset: CommittedAt, wall_ms: int, horizon_ms: int, emptied_ms: int | None) -> bool:
-    """EX6. What ages from `horizon_ms` or earlier has reached the retention now, at `wall_ms`."""
+    """EX6: now, at `wall_ms`."""
     if offset.expire_ms is not None:
         return offset.expire_ms <= wall_ms
     return (offset.commit_ms if emptied_ms is None else emptied_ms) <= horizon_ms
@@ -67,6 +75,11 @@ def outlives_its_offsets(group: Group, soft: Soft) -> bool:
     if group.state is not GroupState.EMPTY or soft.pending:
         return True
     return bool(group.registrations) or group.config != NOT_CONFIGURED
+
+
+def may_have_offsets_upstream(group: Group, wall_ms: int, settings: GroupSettings) -> bool:
+    """Whether the group stays for the sake of offsets that are not known here (EX2)."""
+    return settings.offsets_are_upstream and group.image.state_since_ms > _horizon_ms(wall_ms, settings)
 
 
 def expire_group(turn: Turn) -> None:

@@ -3,14 +3,14 @@
 import msgspec
 from kio.schema.errors import ErrorCode
 
-from coordinator.group.commands import CommitOffsets, DeleteOffsets, OffsetToCommit
+from coordinator.group.commands import AuthorizeCommit, Commit, CommitOffsets, DeleteOffsets, OffsetToCommit
 from coordinator.group.identity import validate_member
-from coordinator.group.outcomes import CommitOffsetsOutcome, DeleteOffsetsOutcome
+from coordinator.group.outcomes import AuthorizeCommitOutcome, CommitOffsetsOutcome, DeleteOffsetsOutcome
 from coordinator.group.settings import GroupSettings
 from coordinator.group.soft import Soft
 from events.consumer_protocol import CONSUMER_PROTOCOL_TYPE
-from events.ids import GroupId
-from events.state import Group, GroupState
+from events.ids import UNKNOWN_MEMBER_ID, GroupId
+from events.state import NO_GENERATION, Group, GroupState
 
 
 class OffsetsChange(msgspec.Struct, frozen=True, kw_only=True):
@@ -22,39 +22,62 @@ class OffsetsChange(msgspec.Struct, frozen=True, kw_only=True):
     all_deleted: bool = False
 
 
-def accepted_offsets(command: CommitOffsets, outcome: CommitOffsetsOutcome) -> OffsetsChange:
-    """The offsets of a commit that were not refused one by one."""
-    committed = tuple(o for o in command.offsets if (o.topic, o.partition) not in outcome.refused)
-    return OffsetsChange(group_id=command.group_id, committed=committed)
+def is_transactional(command: Commit) -> bool:
+    """Whether it is a TxnOffsetCommit (KIP-447), which feeds no session (TO6)."""
+    return isinstance(command, AuthorizeCommit) and command.is_transactional
 
 
-def commit_error(group: Group | None, command: CommitOffsets) -> ErrorCode:
-    """OC1 to OC10: a simple consumer (generation below 0) may commit while nobody is a member."""
+def commit_error(group: Group | None, command: Commit) -> ErrorCode:
+    """OC1 to OC10: a simple consumer (generation below 0) may commit while nobody is a member.
+
+    TO1 to TO5: a transaction may name no member at all (below v3), and is not held up by the sync phase.
+    """
+    in_transaction = is_transactional(command)
     if group is None:
-        return ErrorCode.none if command.generation_id < 0 else command.unknown_group_error
+        unknown_group_error = ErrorCode.illegal_generation if in_transaction else command.unknown_group_error
+        return ErrorCode.none if command.generation_id < 0 else unknown_group_error
     if command.generation_id < 0 and group.image.state is GroupState.EMPTY:
+        return ErrorCode.none
+    if in_transaction and _names_nobody(command):
         return ErrorCode.none
     error = validate_member(group, command.member_id, command.group_instance_id)
     if error is not ErrorCode.none:
         return error
     if command.generation_id != group.image.generation_id:
         return ErrorCode.illegal_generation
-    if group.image.state is GroupState.COMPLETING_REBALANCE:
+    if group.image.state is GroupState.COMPLETING_REBALANCE and not in_transaction:
         return ErrorCode.rebalance_in_progress
     return ErrorCode.none
 
 
-def judge_commit(group: Group | None, command: CommitOffsets, settings: GroupSettings) -> CommitOffsetsOutcome:
-    """The verdict on a commit; metadata is measured in characters, as Kafka does (K4, OC14)."""
+def _names_nobody(command: Commit) -> bool:
+    return command.generation_id < 0 and command.member_id == UNKNOWN_MEMBER_ID and command.group_instance_id is None
+
+
+def judge_commit(
+    group: Group | None, command: CommitOffsets | AuthorizeCommit, settings: GroupSettings
+) -> tuple[CommitOffsetsOutcome | AuthorizeCommitOutcome, OffsetsChange | None]:
+    """The verdict on a commit, and what is to be kept of it here; None: nothing."""
     error = commit_error(group, command)
+    if isinstance(command, AuthorizeCommit):
+        accepted_in = group if error is ErrorCode.none else None
+        generation_id = accepted_in.image.generation_id if accepted_in is not None else NO_GENERATION
+        return AuthorizeCommitOutcome(error=error, generation_id=generation_id), None
     if error is not ErrorCode.none:
-        return CommitOffsetsOutcome(error=error)
-    refused = {
+        return CommitOffsetsOutcome(error=error), None
+    refused = _refused_offsets(command, settings)
+    committed = tuple(offset for offset in command.offsets if (offset.topic, offset.partition) not in refused)
+    change = OffsetsChange(group_id=command.group_id, committed=committed)
+    return CommitOffsetsOutcome(error=error, refused=refused), change
+
+
+def _refused_offsets(command: CommitOffsets, settings: GroupSettings) -> dict[tuple[str, int], ErrorCode]:
+    """Metadata is measured in characters, as Kafka does (K4, OC14)."""
+    return {
         (offset.topic, offset.partition): ErrorCode.offset_metadata_too_large
         for offset in command.offsets
         if len(offset.metadata) > settings.offset_metadata_max_bytes
     }
-    return CommitOffsetsOutcome(error=ErrorCode.none, refused=refused)
 
 
 def judge_deletion(group: Group | None, soft: Soft, command: DeleteOffsets) -> DeleteOffsetsOutcome:

@@ -63,6 +63,13 @@ class CommitOffsetsOutcome(msgspec.Struct, frozen=True, kw_only=True):
     refused: dict[tuple[str, int], ErrorCode] = {}
 
 
+class AuthorizeCommitOutcome(msgspec.Struct, frozen=True, kw_only=True):
+    """`generation_id`: the group's, in which the commit was accepted; the default with an error, or without a group."""
+
+    error: ErrorCode
+    generation_id: int = NO_GENERATION
+
+
 class DeleteOffsetsOutcome(msgspec.Struct, frozen=True, kw_only=True):
     """`error` replaces all results; `refused` has the partitions that were not deleted."""
 
@@ -91,6 +98,22 @@ class DescribeGroupOutcome(msgspec.Struct, frozen=True, kw_only=True):
 
 class DeleteGroupOutcome(msgspec.Struct, frozen=True, kw_only=True):
     error: ErrorCode
+
+
+class ReleasedMember(msgspec.Struct, frozen=True, kw_only=True):
+    """Who was a member until the group was released, and has to join again upstream."""
+
+    member_id: MemberId
+    group_instance_id: GroupInstanceId | None
+    client_id: str
+    client_host: str
+
+
+class ReleaseGroupOutcome(msgspec.Struct, frozen=True, kw_only=True):
+    """`error` is 69 for a group that does not exist; then, and if nobody was there, `members` is empty."""
+
+    error: ErrorCode = ErrorCode.none
+    members: tuple[ReleasedMember, ...] = ()
 
 
 class AlterGroupConfigOutcome(msgspec.Struct, frozen=True, kw_only=True):
@@ -142,9 +165,11 @@ Outcome = (
     | HeartbeatOutcome
     | LeaveGroupOutcome
     | CommitOffsetsOutcome
+    | AuthorizeCommitOutcome
     | DeleteOffsetsOutcome
     | DescribeGroupOutcome
     | DeleteGroupOutcome
+    | ReleaseGroupOutcome
     | AlterGroupConfigOutcome
     | DescribeGroupConfigOutcome
 )

@@ -8,7 +8,7 @@ NEW_MEMBER_JOIN_TIMEOUT_MS = 5 * 60 * 1000
 
 
 class GroupSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """Each field stands for Kafka's setting in its comment; the defaults are Kafka's."""
+    """Each field but the last stands for Kafka's setting in its comment; the defaults are Kafka's."""
 
     initial_rebalance_delay_ms: int = 3_000  # group.initial.rebalance.delay.ms
     min_session_timeout_ms: int = 6_000  # group.min.session.timeout.ms
@@ -17,3 +17,5 @@ class GroupSettings(msgspec.Struct, frozen=True, kw_only=True):
     offset_metadata_max_bytes: int = 4_096  # offset.metadata.max.bytes
     offsets_retention_minutes: int = 10_080  # offsets.retention.minutes
     offsets_retention_check_interval_ms: int = 600_000  # offsets.retention.check.interval.ms
+    offsets_are_upstream: bool = False
+    """In a sidecar. No setting of Kafka's: a group's offsets cannot be seen here, so it may have some."""

@@ -5,6 +5,7 @@ done goes to stdout, what is not to stderr; with JSON stdout has both.
 """
 
 import asyncio
+import os
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from enum import StrEnum, unique
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
@@ -13,6 +14,7 @@ import typer
 from rich.console import Console
 
 from coordinator.members.view import print_json, printable, results_json
+from events.log.kafka_security import BadSecurity, KafkaSecurity, security_given
 
 if TYPE_CHECKING:
     from coordinator.admin import GroupAdmin, MemberResult
@@ -29,7 +31,7 @@ class Format(StrEnum):
     JSON = "json"
 
 
-def ask(bootstrap: str, question: Callable[["GroupAdmin"], Awaitable[T]]) -> T:
+def ask(bootstrap: str, kafka_config: Sequence[str] | None, question: Callable[["GroupAdmin"], Awaitable[T]]) -> T:
     """What the coordinator answers; what it refuses as a whole, and whatever is wrong on the way, is one line.
 
     The client is imported here, so that other commands start as fast as without it.
@@ -37,12 +39,14 @@ def ask(bootstrap: str, question: Callable[["GroupAdmin"], Awaitable[T]]) -> T:
     from coordinator.admin import GroupAdmin  # noqa: PLC0415
     from coordinator.admin.link import AdminError, NoCoordinator, Refused  # noqa: PLC0415
 
-    async def ask() -> T:
-        async with GroupAdmin(bootstrap) as admin:
+    async def ask(security: KafkaSecurity) -> T:
+        async with GroupAdmin(bootstrap, security=security) as admin:
             return await question(admin)
 
     try:
-        return asyncio.run(ask())
+        return asyncio.run(ask(security_given(kafka_config or [], os.environ)))
+    except BadSecurity as error:
+        fail(str(error), UNUSABLE)
     except Refused as error:
         fail(str(error), REFUSED)
     except NoCoordinator as error:

@@ -9,6 +9,7 @@ import typer
 from coordinator.members.answer import UNUSABLE, Format, ask, fail, show, show_done, show_results
 from coordinator.members.durations import BadDuration, read_duration
 from coordinator.members.view import print_members, print_settings
+from events.log.kafka_security import KAFKA_CONFIG, KAFKA_CONFIG_HELP
 
 app = typer.Typer(
     name="members",
@@ -51,6 +52,9 @@ BootstrapOption = Annotated[
         help="Where the coordinator is, or somebody who knows it.",
     ),
 ]
+KafkaConfigOption = Annotated[
+    list[str] | None, typer.Option(KAFKA_CONFIG, metavar="NAME=VALUE", help=KAFKA_CONFIG_HELP)
+]
 FormatOption = Annotated[Format, typer.Option("--format", help="A table for eyes, json for programs.")]
 TimeoutOption = Annotated[
     int | None,
@@ -72,6 +76,7 @@ def add(
     instances: InstancesArgument,
     timeout: TimeoutOption = None,
     bootstrap: BootstrapOption = HERE,
+    kafka_config: KafkaConfigOption = None,
     form: FormatOption = Format.TABLE,
 ) -> None:
     """Expect static members (KIP-469): the group goes on until the last one is there, then one rebalance.
@@ -84,7 +89,9 @@ def add(
 
         muster members add orders web-9 web-10 web-11 --timeout 10m
     """
-    results = ask(bootstrap, lambda admin: admin.add_members_to_group(group, instances, timeout_ms=timeout))
+    results = ask(
+        bootstrap, kafka_config, lambda admin: admin.add_members_to_group(group, instances, timeout_ms=timeout)
+    )
     show_results(group, results, "expected", form)
 
 
@@ -93,6 +100,7 @@ def withdraw(
     group: GroupArgument,
     instances: InstancesArgument,
     bootstrap: BootstrapOption = HERE,
+    kafka_config: KafkaConfigOption = None,
     form: FormatOption = Format.TABLE,
 ) -> None:
     """No longer expect members that were added.
@@ -102,7 +110,7 @@ def withdraw(
 
         muster members withdraw orders web-11
     """
-    results = ask(bootstrap, lambda admin: admin.withdraw_registrations(group, instances))
+    results = ask(bootstrap, kafka_config, lambda admin: admin.withdraw_registrations(group, instances))
     show_results(group, results, "no longer expected", form)
 
 
@@ -112,6 +120,7 @@ def retire(
     names: NamesArgument,
     timeout: TimeoutOption = None,
     bootstrap: BootstrapOption = HERE,
+    kafka_config: KafkaConfigOption = None,
     form: FormatOption = Format.TABLE,
 ) -> None:
     """Announce that members will go: their departures are gathered, then one rebalance.
@@ -123,13 +132,17 @@ def retire(
 
         muster members retire orders web-7 web-8 --timeout 5m
     """
-    results = ask(bootstrap, lambda admin: admin.retire_members(group, names, timeout_ms=timeout))
+    results = ask(bootstrap, kafka_config, lambda admin: admin.retire_members(group, names, timeout_ms=timeout))
     show_results(group, results, "retiring", form)
 
 
 @app.command("keep")
 def keep(
-    group: GroupArgument, names: NamesArgument, bootstrap: BootstrapOption = HERE, form: FormatOption = Format.TABLE
+    group: GroupArgument,
+    names: NamesArgument,
+    bootstrap: BootstrapOption = HERE,
+    kafka_config: KafkaConfigOption = None,
+    form: FormatOption = Format.TABLE,
 ) -> None:
     """Take a retirement back.
 
@@ -138,7 +151,7 @@ def keep(
 
         muster members keep orders web-8
     """
-    show_results(group, ask(bootstrap, lambda admin: admin.keep_members(group, names)), "kept", form)
+    show_results(group, ask(bootstrap, kafka_config, lambda admin: admin.keep_members(group, names)), "kept", form)
 
 
 @app.command("promote")
@@ -147,6 +160,7 @@ def promote(
     names: Annotated[list[str] | None, typer.Argument(metavar="ID", help="Instance ids, or member ids.")] = None,
     everybody: Annotated[bool, typer.Option("--all", help="All learners that there are.")] = False,
     bootstrap: BootstrapOption = HERE,
+    kafka_config: KafkaConfigOption = None,
     form: FormatOption = Format.TABLE,
 ) -> None:
     """Give learners partitions now, in one rebalance.
@@ -160,10 +174,10 @@ def promote(
     if bool(names) == everybody:
         fail("name the learners to promote, or give --all", UNUSABLE)
     if everybody:
-        ask(bootstrap, lambda admin: admin.promote_all_learners(group))
+        ask(bootstrap, kafka_config, lambda admin: admin.promote_all_learners(group))
         show_done(group, ["its learners are promoted"], form)
     else:
-        results = ask(bootstrap, lambda admin: admin.promote_learners(group, names or []))
+        results = ask(bootstrap, kafka_config, lambda admin: admin.promote_learners(group, names or []))
         show_results(group, results, "promoted", form)
 
 
@@ -172,6 +186,7 @@ def rebalance(
     group: GroupArgument,
     force: Annotated[bool, typer.Option("--force", help="Also when the group has dynamic members.")] = False,
     bootstrap: BootstrapOption = HERE,
+    kafka_config: KafkaConfigOption = None,
     form: FormatOption = Format.TABLE,
 ) -> None:
     """Have a stable group rebalance now.
@@ -181,7 +196,7 @@ def rebalance(
 
         muster members rebalance orders
     """
-    ask(bootstrap, lambda admin: admin.rebalance_group(group, force=force))
+    ask(bootstrap, kafka_config, lambda admin: admin.rebalance_group(group, force=force))
     show_done(group, ["rebalances now"], form)
 
 
@@ -193,6 +208,7 @@ def remove(
         str | None, typer.Option("--reason", metavar="TEXT", help="Why; kept in the history (KIP-800).")
     ] = None,
     bootstrap: BootstrapOption = HERE,
+    kafka_config: KafkaConfigOption = None,
     form: FormatOption = Format.TABLE,
 ) -> None:
     """Remove members at once (KIP-345), each that is there; one that lives joins again, or is fenced.
@@ -202,12 +218,17 @@ def remove(
 
         muster members remove orders web-3 --reason "disk full"
     """
-    results = ask(bootstrap, lambda admin: admin.remove_members_from_group(group, names, reason=reason))
+    results = ask(bootstrap, kafka_config, lambda admin: admin.remove_members_from_group(group, names, reason=reason))
     show_results(group, results, "removed", form)
 
 
 @app.command("list")
-def list_command(group: GroupArgument, bootstrap: BootstrapOption = HERE, form: FormatOption = Format.TABLE) -> None:
+def list_command(
+    group: GroupArgument,
+    bootstrap: BootstrapOption = HERE,
+    kafka_config: KafkaConfigOption = None,
+    form: FormatOption = Format.TABLE,
+) -> None:
     """Everybody who is in the group, or is to be: how they stand to it, and how much of their session is left.
 
     \b
@@ -216,7 +237,7 @@ def list_command(group: GroupArgument, bootstrap: BootstrapOption = HERE, form: 
         muster members list orders
         muster members list orders --format json | jq -r '.members[] | [.group_instance_id, .standing] | @tsv'
     """
-    members = ask(bootstrap, lambda admin: admin.list_members(group))
+    members = ask(bootstrap, kafka_config, lambda admin: admin.list_members(group))
     show({"group_id": group, "members": members}, form, lambda console: print_members(group, members, console))
 
 
@@ -227,6 +248,7 @@ def config(
         list[str] | None, typer.Argument(metavar="NAME=VALUE", help="NAME= for the default again.")
     ] = None,
     bootstrap: BootstrapOption = HERE,
+    kafka_config: KafkaConfigOption = None,
     form: FormatOption = Format.TABLE,
 ) -> None:
     """Show the settings of a group, or change some of them, all or none.
@@ -242,11 +264,11 @@ def config(
     """
     if settings:
         wanted = _assignments(settings)
-        ask(bootstrap, lambda admin: admin.alter_group_config(group, wanted))
+        ask(bootstrap, kafka_config, lambda admin: admin.alter_group_config(group, wanted))
         lines = [f"{name} has its default" if value is None else f"{name}={value}" for name, value in wanted.items()]
         show_done(group, lines, form)
         return
-    told = ask(bootstrap, lambda admin: admin.describe_group_config(group))
+    told = ask(bootstrap, kafka_config, lambda admin: admin.describe_group_config(group))
     show({"group_id": group, "settings": told}, form, lambda console: print_settings(told, console))
 
 

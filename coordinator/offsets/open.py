@@ -5,20 +5,27 @@ from coordinator.offsets.memory import MemoryOffsetStore
 from coordinator.offsets.sqlite import SqliteOffsetStore
 from coordinator.offsets.topic import TopicOffsetStore
 from events.log.base import EventLog
+from events.log.kafka_security import NOT_SECURED, KafkaSecurity
 from events.log.sqlite import SqliteEventLog
 from events.log.url import open_log
 
 TOPIC_SUFFIX = "_offsets"
 
 
-def offset_store_for(event_log: EventLog, url: str, *, replication: int | None) -> OffsetStore:
+def offset_store_for(
+    event_log: EventLog, url: str, *, replication: int | None, security: KafkaSecurity = NOT_SECURED
+) -> OffsetStore:
     """In the same file, in a topic beside the event topic, or in memory. `event_log` is open."""
     if isinstance(event_log, SqliteEventLog):
         return SqliteOffsetStore(event_log.file)
     if url.startswith("kafka:"):
         # Of an offset only the last commit counts, so this topic keeps no history.
         offsets_log = open_log(
-            url + TOPIC_SUFFIX, partitions=event_log.partitions, replication=replication, audit_window_ms=0
+            url + TOPIC_SUFFIX,
+            partitions=event_log.partitions,
+            replication=replication,
+            audit_window_ms=0,
+            security=security,
         )
         return TopicOffsetStore(offsets_log)
     return MemoryOffsetStore()

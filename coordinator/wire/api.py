@@ -38,6 +38,7 @@ class Fault(StrEnum):
     MALFORMED_REQUEST = "malformed-request"
     REFUSED_PRODUCE = "refused-produce"
     UNWRITABLE_RESPONSE = "unwritable-response"
+    BROKER_ANSWER = "broker-answer"
 
 
 class ProtocolError(Exception):
@@ -90,12 +91,17 @@ Answer = Callable[[Fields], None]
 Handler = Callable[[Body, RequestContext, Service, Answer], Cancel | None]
 
 
-class Api(msgspec.Struct, frozen=True, kw_only=True):
+class Offered(msgspec.Struct, frozen=True, kw_only=True):
     """One API that is offered. `name` is Kafka's; `versions` is what is offered and handled, without a gap."""
 
     key: int
     name: str
     versions: range
+
+
+class Api(Offered, frozen=True, kw_only=True):
+    """An API with its handler."""
+
     handle: Handler
 
 

@@ -15,6 +15,7 @@ from coordinator.service import Service
 from coordinator.wire.api import Answer, Api, Body, Fields, RequestContext
 
 KEY = 18
+VERSIONS = range(5)
 
 _SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 
@@ -28,14 +29,15 @@ def offering(others: tuple[Api, ...]) -> Api:
         else:
             answer({"error_code": ErrorCode.none, "api_keys": offered})
 
-    api = Api(key=KEY, name="ApiVersions", versions=range(5), handle=handle)
+    api = Api(key=KEY, name="ApiVersions", versions=VERSIONS, handle=handle)
     offered = [_entry(each) for each in sorted((*others, api), key=lambda each: each.key)]
     return api
 
 
-def unsupported_version(api: Api) -> Fields:
+def unsupported_version() -> Fields:
     """What the body of v0 says to a version that is not offered."""
-    return {"error_code": ErrorCode.unsupported_version, "api_keys": [_entry(api)]}
+    offered = {"api_key": KEY, "min_version": VERSIONS[0], "max_version": VERSIONS[-1]}
+    return {"error_code": ErrorCode.unsupported_version, "api_keys": [offered]}
 
 
 def _has_bad_software(body: Body) -> bool:

@@ -43,7 +43,7 @@ def dispatch(
         raise ProtocolError(Fault.UNKNOWN_API, f"API key {api_key} is not offered here")
     if api_version not in api.versions:
         if api_key == api_versions.KEY:
-            answer(message(api_key, 0).write(api_versions.unsupported_version(api)))
+            answer(message(api_key, 0).write(api_versions.unsupported_version()))
             return None
         raise ProtocolError(
             Fault.UNSUPPORTED_VERSION,

@@ -18,9 +18,10 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack
 
 from events.log.base import Deposed, LogMismatch, LogWriter
-from events.log.kafka_link import KafkaLink, KafkaSecurity
+from events.log.kafka_link import KafkaLink
 from events.log.kafka_producer import Place, claim
 from events.log.kafka_reader import end_offset, read
+from events.log.kafka_security import NOT_SECURED, KafkaSecurity
 from events.log.kafka_settings import AUDIT_WINDOW_MS, BATCH_BYTES_MAX, Guarantees, TopicFacts, TopicPlan
 from events.log.kafka_topic import check_topic, ensure_topic, topic_facts
 from events.records import Record, StoredRecord
@@ -31,7 +32,6 @@ _READ_TIMEOUT_MS = 60_000
 """A fetch may carry a batch of 64 MiB over a slow link."""
 
 _PROBE_CONFIGS = {"cleanup.policy": "delete", "retention.ms": "3600000"}
-_NOT_ENCRYPTED = KafkaSecurity()
 
 
 class KafkaEventLog:
@@ -48,7 +48,7 @@ class KafkaEventLog:
         batch_bytes_max: int = BATCH_BYTES_MAX,
         append_limit_ms: int = APPEND_LIMIT_MS,
         request_timeout_ms: int = REQUEST_TIMEOUT_MS,
-        security: KafkaSecurity = _NOT_ENCRYPTED,
+        security: KafkaSecurity = NOT_SECURED,
         read_only: bool = False,
     ) -> None:
         """`append_limit_ms`: until an append, a claim or a request whose outcome is unknown is given up."""

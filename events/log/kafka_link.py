@@ -11,11 +11,9 @@ another, so what must not wait for each other goes in different lanes.
 
 import asyncio
 import contextlib
-import ssl
 from collections.abc import Awaitable, Callable, Hashable, Iterable, Sequence
 from typing import TypeVar
 
-import msgspec
 from aiokafka.client import AIOKafkaClient
 from aiokafka.errors import KafkaError
 from aiokafka.protocol.api import Request, Response
@@ -24,6 +22,7 @@ from kio.schema.errors import ErrorCode
 from tenacity import AsyncRetrying, retry_if_exception_type, wait_random_exponential
 
 from events.log.base import LogUnavailable
+from events.log.kafka_security import KafkaSecurity
 
 T = TypeVar("T")
 
@@ -61,19 +60,6 @@ class TryAgain(Exception):
     """An attempt came to nothing, or its outcome is not known; the same again may succeed."""
 
 
-class KafkaSecurity(msgspec.Struct, frozen=True, kw_only=True):
-    """How to reach the cluster, in aiokafka's terms; the default is neither encrypted nor authenticated."""
-
-    security_protocol: str = "PLAINTEXT"
-    ssl_context: ssl.SSLContext | None = None
-    sasl_mechanism: str = "PLAIN"
-    sasl_plain_username: str | None = None
-    sasl_plain_password: str | None = None
-
-    def __repr__(self) -> str:
-        return f"KafkaSecurity({self.security_protocol}, {self.sasl_mechanism}, {self.sasl_plain_username})"
-
-
 class KafkaLink:
     """One client of the cluster. Every method but `open` and `close` raises TryAgain when the cluster is not there."""
 
@@ -89,7 +75,7 @@ class KafkaLink:
             bootstrap_servers=self.bootstrap_servers,
             client_id="muster",
             request_timeout_ms=self.request_timeout_ms,
-            **msgspec.structs.asdict(self._security),
+            **self._security.client_arguments(),
         )
         try:
             await self._client.bootstrap()

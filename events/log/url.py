@@ -13,6 +13,7 @@ from pathlib import Path
 from urllib.parse import SplitResult, unquote, urlsplit
 
 from events.log.base import EventLog, LogError
+from events.log.kafka_security import NOT_SECURED, KafkaSecurity
 from events.log.memory import MemoryEventLog, MemoryStorage
 from events.log.sqlite import SqliteEventLog
 
@@ -43,11 +44,13 @@ def open_log(
     partitions: int | None = None,
     replication: int | None = None,
     audit_window_ms: int | None = None,
+    security: KafkaSecurity = NOT_SECURED,
 ) -> EventLog:
     """The log that the URL names; the caller awaits its `open()`. Raises InvalidLogUrl.
 
     `partitions`, `replication` (Kafka alone) and `audit_window_ms` are settings of the log when it is made, and are
-    compared with it when it exists; None takes it as it is. `read_only` makes nothing and claims nothing.
+    compared with it when it exists; None takes it as it is. `read_only` makes nothing and claims nothing. `security`
+    is how the cluster is reached (Kafka alone).
     """
     scheme, separator, _ = url.partition(":")
     if not separator:
@@ -72,6 +75,7 @@ def open_log(
                 partitions=partitions,
                 replication=replication,
                 audit_window_ms=audit_window_ms,
+                security=security,
             )
         case _:
             raise InvalidLogUrl(url, f"there is no scheme {scheme!r}")
@@ -99,6 +103,7 @@ def _kafka(
     partitions: int | None,
     replication: int | None,
     audit_window_ms: int | None,
+    security: KafkaSecurity,
 ) -> EventLog:
     servers = parts.netloc.split(",")
     for server in servers:
@@ -119,4 +124,5 @@ def _kafka(
         partitions=partitions,
         replication=replication,
         audit_window_ms=AUDIT_WINDOW_MS if audit_window_ms is None else audit_window_ms,
+        security=security,
     )

@@ -2,6 +2,7 @@
 
 import asyncio
 import importlib.util
+import os
 import tempfile
 from pathlib import Path
 from typing import Annotated, NoReturn
@@ -9,6 +10,7 @@ from typing import Annotated, NoReturn
 import typer
 
 from events.log.base import LogError
+from events.log.kafka_security import KAFKA_CONFIG, KAFKA_CONFIG_HELP, KafkaSecurity, security_given
 from events.log.url import open_log
 from events.records import EventsError
 from replay.fleet.build import build, spark_session
@@ -38,6 +40,9 @@ def build_command(
     log: Annotated[
         str, typer.Option("--log", metavar="URL", envvar="MUSTER_LOG", help="The event log, as for muster replay.")
     ] = "sqlite:///muster.db",
+    kafka_config: Annotated[
+        list[str] | None, typer.Option(KAFKA_CONFIG, metavar="NAME=VALUE", help=KAFKA_CONFIG_HELP)
+    ] = None,
     master: Annotated[str, typer.Option("--master", envvar="SPARK_MASTER", help="Spark's master.")] = "local[*]",
 ) -> None:
     """Fold the events of all groups into the table `rebalances`: a row each, with the cause and the whole story.
@@ -51,7 +56,8 @@ def build_command(
     _check_needs()
     with tempfile.TemporaryDirectory(prefix="muster-fleet-") as directory:
         try:
-            location, staged = asyncio.run(_stage(log, Path(directory)))
+            security = security_given(kafka_config or [], os.environ)
+            location, staged = asyncio.run(_stage(log, security, Path(directory)))
         except (LogError, EventsError) as error:
             _fail(str(error))
         rows = build(spark_session(master), staged, location, to)
@@ -68,8 +74,8 @@ def _check_needs() -> None:
         _fail(str(error))
 
 
-async def _stage(url: str, directory: Path) -> tuple[str, Staged]:
-    log = open_log(url, read_only=True)
+async def _stage(url: str, security: KafkaSecurity, directory: Path) -> tuple[str, Staged]:
+    log = open_log(url, read_only=True, security=security)
     await log.open()
     try:
         with watched(f"reading {log.location}") as watch:

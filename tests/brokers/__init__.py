@@ -10,7 +10,8 @@ How it works: `running_broker` tries the ways in this order and takes the first 
    (`container.py`), or one built here from Kafka's jars (`image.py`).
 3. `process`: a plain child process, from Kafka's jars and a Java runtime that pip has installed (`process.py`).
 
-A broker that is killed and started again, and whose log is read, is always a process of one's own (`restartable.py`).
+A broker that is killed and started again, and whose log is read, is always a process of one's own (`restartable.py`),
+and so are the nodes of a cluster (`cluster.py`).
 
 Nothing is skipped in silence: `Broker.how` says what was used and what was passed over, `NoBroker` why nothing worked.
 

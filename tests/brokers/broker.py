@@ -5,8 +5,9 @@ BrokerFailed        one way does not work here; the next one is tried
   PortTaken         somebody took the port between choosing and binding it; the same way is tried again
 """
 
+import random
 import socket
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from typing import Final
 
@@ -15,6 +16,8 @@ import msgspec
 from tests.brokers.jars import Libs, resolved_libs
 
 HOST: Final = "127.0.0.1"
+PLAIN: Final[Mapping[str, str]] = {"PLAINTEXT": "PLAINTEXT"}
+"""The listeners, with their security protocols, of a broker that asks nobody who they are."""
 
 # One broker alone: every internal topic has one replica, and few partitions, since creating them is what the first
 # join of a test waits for. Groups form in 50 ms instead of 3 s (with 0 ms Kafka 4.3.1 may wait for the whole rebalance
@@ -35,6 +38,9 @@ TEST_SETTINGS: Final[Mapping[str, str]] = {
     "default.replication.factor": "1",
     "min.insync.replicas": "1",
 }
+
+# Below the ephemeral ranges of Linux (from 32768) and macOS (from 49152), above what machines keep for services.
+LASTING_PORTS: Final = range(15_000, 32_768)
 
 JVM_OPTIONS: Final = ("-Xmx512m", "-XX:+UseSerialGC")
 PORT_TAKEN_WORDS: Final = ("port is already allocated", "address already in use", "Address already in use")
@@ -69,19 +75,51 @@ class Broker(msgspec.Struct, frozen=True, kw_only=True):
         return resolved_libs()
 
 
-def kraft_settings(*, listen_host: str, port: int, controller_port: int, log_dir: str) -> dict[str, str]:
-    """The settings of a broker that is its own controller and is reached at 127.0.0.1:`port`.
+class Node(msgspec.Struct, frozen=True, kw_only=True):
+    """Who a broker is in its cluster, and the ports it listens on."""
 
-    The broker listens on the port that it advertises, so that the address is right inside a container too.
+    node_id: int = 1
+    ports: Mapping[str, int]
+    """By the listener's name; `PLAINTEXT` is always there."""
+    controller_port: int
+
+    @property
+    def bootstrap(self) -> str:
+        """`host:port` of its plain listener."""
+        return self.address("PLAINTEXT")
+
+    def address(self, listener: str) -> str:
+        """`host:port` of one of its listeners."""
+        return f"{HOST}:{self.ports[listener]}"
+
+
+def kraft_settings(
+    node: Node,
+    *,
+    log_dir: str,
+    voters: Sequence[Node] = (),
+    protocols: Mapping[str, str] = PLAIN,
+    listen_host: str = HOST,
+) -> dict[str, str]:
+    """The settings of a broker that is a controller too, alone or with the other `voters`, reached at 127.0.0.1.
+
+    `protocols` are those of its listeners, by name, as `listener.security.protocol.map` takes them. The broker listens
+    on the ports that it advertises, so that the addresses are right inside a container too.
     """
+    listeners = [f"{name}://{listen_host}:{node.ports[name]}" for name in protocols]
+    advertised = [f"{name}://{node.address(name)}" for name in protocols]
     return {
         "process.roles": "broker,controller",
-        "node.id": "1",
-        "controller.quorum.voters": f"1@{HOST}:{controller_port}",
+        "node.id": str(node.node_id),
+        "controller.quorum.voters": ",".join(
+            f"{each.node_id}@{HOST}:{each.controller_port}" for each in voters or (node,)
+        ),
         "controller.listener.names": "CONTROLLER",
-        "listeners": f"PLAINTEXT://{listen_host}:{port},CONTROLLER://{HOST}:{controller_port}",
-        "advertised.listeners": f"PLAINTEXT://{HOST}:{port}",
-        "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
+        "listeners": ",".join([*listeners, f"CONTROLLER://{HOST}:{node.controller_port}"]),
+        "advertised.listeners": ",".join(advertised),
+        "listener.security.protocol.map": ",".join(
+            f"{name}:{protocol}" for name, protocol in {"CONTROLLER": "PLAINTEXT", **protocols}.items()
+        ),
         "inter.broker.listener.name": "PLAINTEXT",
         "log.dirs": log_dir,
     }
@@ -94,6 +132,26 @@ def free_ports(count: int) -> list[int]:
         for each in sockets:
             each.bind((HOST, 0))
         return [int(each.getsockname()[1]) for each in sockets]
+
+
+def lasting_ports(count: int) -> list[int]:
+    """`count` different ports that nobody listens on, and that no outgoing connection is given while a broker is down.
+
+    Of a free port of the ephemeral range neither is true: a client that tries again and again to reach a broker that
+    is down may be given that very port, and then it is connected to itself.
+    """
+    found: list[int] = []
+    with ExitStack() as held:
+        for port in random.sample(LASTING_PORTS, len(LASTING_PORTS)):
+            if len(found) == count:
+                break
+            each = held.enter_context(socket.socket())
+            try:
+                each.bind((HOST, port))
+            except OSError:
+                continue
+            found.append(port)
+    return found
 
 
 def start_failure(reason: str, *, log: str = "") -> BrokerFailed:

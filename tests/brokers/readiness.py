@@ -51,6 +51,15 @@ def wait_until_answering(bootstrap: str, *, alive: Callable[[], bool], ready_wit
 
 def brokers_named_by(bootstrap: str) -> list[str]:
     """The `host:port` of each broker in the Metadata answer of `bootstrap`. Raises `OSError` when there is none."""
+    return [f"{broker.host}:{broker.port}" for broker in _metadata(bootstrap).brokers]
+
+
+def node_ids_named_by(bootstrap: str) -> set[int]:
+    """The node id of each broker in the Metadata answer of `bootstrap`. Raises `OSError` when there is none."""
+    return {int(broker.node_id) for broker in _metadata(bootstrap).brokers}
+
+
+def _metadata(bootstrap: str) -> MetadataResponse:
     host, _, port = bootstrap.rpartition(":")
     with socket.create_connection((host.strip("[]"), int(port)), timeout=ANSWER_WITHIN_S) as connection:
         connection.sendall(_metadata_request())
@@ -58,7 +67,7 @@ def brokers_named_by(bootstrap: str) -> list[str]:
         answer = _read_exactly(connection, size)
     _, header_size = entity_reader(ResponseHeader)(answer, 0)
     response, _ = entity_reader(MetadataResponse)(answer, header_size)
-    return [f"{broker.host}:{broker.port}" for broker in response.brokers]
+    return response
 
 
 def _metadata_request() -> bytes:

@@ -14,6 +14,7 @@ from coordinator.group.commands import (
     JoinGroup,
     LeaveGroup,
     LeavingMember,
+    ReleaseGroup,
 )
 from coordinator.group.settings import GroupSettings
 from events.causes import Cause
@@ -67,6 +68,20 @@ def test_the_expiry_of_a_group_is_derived() -> None:
     h.send(ExpireOffsets(group_id=h.group_id, offsets={}))
     assert h.group is None
     assert_same(h)
+
+
+def test_the_release_of_a_group_is_derived() -> None:
+    """From a stable group, and from a join phase that nothing else would have ended."""
+    h = Harness()
+    h.stable_group(h.static("a"), h.dynamic("b"))
+    h.release()
+    h.static("c").join()
+    h.release()
+    h.static("d").join()
+    h.leave_instance("d")
+    h.release()
+    again = assert_same(h)
+    assert sum(isinstance(taken.command, ReleaseGroup) for taken in again.inputs) == 3
 
 
 def test_a_batch_of_leavers_is_one_command() -> None:

@@ -7,11 +7,16 @@ import pytest
 from rich.console import Console
 
 from events.causes import TEXTS, TRIGGERS, Cause
+from events.events import MemberRemoved
+from replay.event_texts import event_text
 from replay.rebalance import IncidentKind, Outcome
 from replay.render import Format, render
 from replay.why import Why, generations_of, why
+from tests.coordinator.group.client import protocols
+from tests.coordinator.group.harness import Harness
 from tests.replay.golden import assert_golden
 from tests.replay.histories import Script
+from tests.replay.played import history_of
 from tests.replay.stories import a_night
 
 
@@ -160,3 +165,31 @@ def test_a_client_cannot_write_to_the_terminal() -> None:
     table = printed(why(script.history()), Format.TABLE)
     assert "\x1b" not in table
     assert "\\x1b[2J[bold]boo[/bold]\\x07" in table.replace("\n", "")
+
+
+def test_the_release_of_a_group_names_all_its_members_and_who_asked() -> None:
+    """One cause for them all, and how it ended; the history says of each of them why it went."""
+    h = Harness()
+    h.stable_group(h.static("a"), h.dynamic("b"))
+    h.release()
+    (*_, answer) = why(history_of(h)).answers
+    asked = "the group was released to the upstream cluster, asked for by client admin at 10.0.0.9, User:admin"
+    assert answer.headline == f"Generation 1 -> 2: {asked} (the group is empty since)"
+    assert [member.client_id for member in answer.rebalance.trigger.who] == ["b", "app-a"]
+    removals = [event_text(event) for event in h.events if isinstance(event, MemberRemoved)]
+    assert removals[1] == f"static member 'a' (10.0.0.1, client app-a) was removed: {asked}"
+
+
+def test_a_release_during_a_rebalance_is_folded_in_with_everybody() -> None:
+    """It ends the join phase, too; standbys go with the others."""
+    h = Harness()
+    a, _ = h.stable_group(h.static("a"), h.static("b"))
+    h.set(target_group_size="2")
+    h.static("c").join()
+    a.join(protocols=protocols("range", metadata=b"new"))
+    h.release()
+    (*_, answer) = why(history_of(h)).answers
+    (folded,) = answer.rebalance.folded
+    assert (folded.cause, len(folded.who)) == (Cause.GROUP_RELEASED, 3)
+    assert answer.rebalance.meanwhile == ()
+    assert "until the group was released to the upstream cluster" in printed(why(history_of(h)), Format.TABLE)

@@ -30,9 +30,11 @@ from coordinator.group.outcomes import (
     SyncGroupOutcome,
 )
 from coordinator.group.settings import GroupSettings
+from coordinator.offsets.base import OffsetStore
 from coordinator.offsets.memory import MemoryOffsetStore
 from coordinator.ownership import Owner
 from coordinator.runtime import Runtime
+from coordinator.slot import Watch, nobody_watches
 from events.ids import GroupId, GroupInstanceId, MemberId
 from events.log.memory import MemoryEventLog, MemoryStorage
 from events.state import Protocol
@@ -55,15 +57,16 @@ class SimulatedProcess:
         self,
         storage: MemoryStorage,
         *,
-        offsets: MemoryOffsetStore | None = None,
+        offsets: OffsetStore | None = None,
         settings: GroupSettings = SETTINGS,
         batch_bytes_max: int | None = None,
         claim_renewal_ms: int | None = None,
+        watch: Watch = nobody_watches,
     ) -> None:
         self.clock = VirtualClock()
         limit = {} if batch_bytes_max is None else {"batch_bytes_max": batch_bytes_max}
         self.log = MemoryEventLog(storage, wall_ms=self.clock.wall_ms, claim_renewal_ms=claim_renewal_ms, **limit)
-        self.offsets = MemoryOffsetStore() if offsets is None else offsets
+        self.offsets: OffsetStore = MemoryOffsetStore() if offsets is None else offsets
         self.lost: list[Exception] = []
         self.group_id = GROUP
         owner = Owner(
@@ -74,6 +77,7 @@ class SimulatedProcess:
             settings=settings,
             effective_settings={"group.max.size": str(settings.max_size)},
             clock=self.clock,
+            watch=watch,
         )
         self.runtime = Runtime(owner, give_up=self.lost.append)
 

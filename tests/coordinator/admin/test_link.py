@@ -159,7 +159,7 @@ async def hang_up(server: Running) -> None:
     """Once a command is parked: cut every connection."""
     await until(lambda: bool(server.groups.parked))
     server.groups.parked.clear()
-    for connection in list(server.server._connections):
+    for connection in server.server._listening.connections:
         connection.abort()
 
 

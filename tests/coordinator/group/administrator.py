@@ -18,6 +18,7 @@ from coordinator.group.commands import (
     LeaveGroup,
     LeavingMember,
     OffsetToCommit,
+    ReleaseGroup,
 )
 from coordinator.group.outcomes import (
     AlterGroupConfigOutcome,
@@ -26,11 +27,13 @@ from coordinator.group.outcomes import (
     DescribeGroupConfigOutcome,
     DescribeGroupOutcome,
     LeaveGroupOutcome,
+    ReleaseGroupOutcome,
 )
 from events.ids import UNKNOWN_MEMBER_ID, GroupId, GroupInstanceId
 from tests.coordinator.group.client import LEAVE, Call, Client, O
 
 DESCRIBE, DESCRIBE_CONFIGS, DELETE, ALTER_CONFIGS, DELETE_OFFSETS = 15, 32, 42, 44, 47
+NO_API = -1
 
 
 class Administrator:
@@ -88,6 +91,10 @@ class Administrator:
 
     def delete(self) -> Call[DeleteGroupOutcome]:
         return self.ask(DeleteGroup(group_id=self.group_id, caller=self.caller(DELETE, 2)))
+
+    def release(self) -> Call[ReleaseGroupOutcome]:
+        """What `muster release` asks for."""
+        return self.ask(ReleaseGroup(group_id=self.group_id, caller=self.caller(NO_API, 0)))
 
     def delete_offsets(self, *partitions: tuple[str, int]) -> Call[DeleteOffsetsOutcome]:
         return self.ask(

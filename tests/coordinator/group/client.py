@@ -12,6 +12,7 @@ from kio.schema.errors import ErrorCode
 
 from coordinator.group.commands import (
     AnyRequest,
+    AuthorizeCommit,
     Caller,
     CommitOffsets,
     Heartbeat,
@@ -22,6 +23,7 @@ from coordinator.group.commands import (
 )
 from coordinator.group.decide import Decision
 from coordinator.group.outcomes import (
+    AuthorizeCommitOutcome,
     CommitOffsetsOutcome,
     HeartbeatOutcome,
     JoinGroupOutcome,
@@ -39,7 +41,7 @@ if TYPE_CHECKING:
 SESSION_TIMEOUT_MS = 10_000
 REBALANCE_TIMEOUT_MS = 60_000
 
-JOIN, SYNC, HEARTBEAT, LEAVE, COMMIT = 11, 14, 12, 13, 8
+JOIN, SYNC, HEARTBEAT, LEAVE, COMMIT, TXN_COMMIT = 11, 14, 12, 13, 8, 28
 
 O = TypeVar("O", bound=Outcome)  # noqa: E741
 
@@ -200,6 +202,19 @@ class Client:
             generation_id=self.generation_id,
             unknown_group_error=ErrorCode.group_id_not_found,
             offsets=offsets or (self.harness.offset(),),
+        )
+        return self.harness.ask(msgspec.structs.replace(command, **fields))
+
+    def may_commit(self, *, in_transaction: bool = False, **fields: Any) -> Call[AuthorizeCommitOutcome]:
+        """Whether offsets that are kept elsewhere may be committed."""
+        command = AuthorizeCommit(
+            group_id=self.harness.group_id,
+            caller=self.caller(TXN_COMMIT, 3) if in_transaction else self.caller(COMMIT, 9),
+            member_id=self.member_id,
+            group_instance_id=self.instance,
+            generation_id=self.generation_id,
+            unknown_group_error=ErrorCode.group_id_not_found,
+            is_transactional=in_transaction,
         )
         return self.harness.ask(msgspec.structs.replace(command, **fields))
 

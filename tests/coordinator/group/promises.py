@@ -41,6 +41,7 @@ STATIC_MEMBERS_GO_BY = frozenset(
         Cause.MEMBER_REMOVED_BY_ADMIN,
         Cause.GROUP_FULL,
         Cause.RETIREMENT_TIMED_OUT,
+        Cause.GROUP_RELEASED,
     }
 )
 """ST28: whatever else ends, a static member stays."""

@@ -1,12 +1,15 @@
 """DescribeGroups and DeleteGroups (sections DG, DL)."""
 
+import typing
+
 import pytest
 from kio.schema.errors import ErrorCode
 
-from coordinator.group.commands import AnyCommand, EndJoinPhase
+from coordinator.group.commands import AnyCommand, AnyRequest, EndJoinPhase
 from coordinator.group.decide import failed
 from coordinator.group.offsets import OffsetsChange
 from coordinator.group.outcomes import (
+    AuthorizeCommitOutcome,
     CommitOffsetsOutcome,
     DeleteGroupOutcome,
     DeleteOffsetsOutcome,
@@ -16,6 +19,7 @@ from coordinator.group.outcomes import (
     JoinGroupOutcome,
     LeaveGroupOutcome,
     Outcome,
+    ReleaseGroupOutcome,
     Reply,
     SyncGroupOutcome,
 )
@@ -138,6 +142,8 @@ def test_group_made_anew_in_the_same_millisecond_has_a_higher_incarnation() -> N
         (lambda a: a.commit(), CommitOffsetsOutcome(error=ErrorCode.not_coordinator)),
         (lambda a: a.harness.delete_offsets(), DeleteOffsetsOutcome(error=ErrorCode.not_coordinator)),
         (lambda a: a.harness.delete(), DeleteGroupOutcome(error=ErrorCode.not_coordinator)),
+        (lambda a: a.may_commit(), AuthorizeCommitOutcome(error=ErrorCode.not_coordinator)),
+        (lambda a: a.harness.release(), ReleaseGroupOutcome(error=ErrorCode.not_coordinator)),
     ],
 )
 def test_failed_request_is_answered_in_its_own_form(send: object, outcome: Outcome) -> None:
@@ -156,6 +162,15 @@ def test_failed_description_is_answered_in_its_own_form() -> None:
     (reply,) = failed(command, ErrorCode.coordinator_load_in_progress)
     assert isinstance(reply.outcome, DescribeGroupOutcome)
     assert reply.outcome.error is ErrorCode.coordinator_load_in_progress
+
+
+def test_every_request_can_fail() -> None:
+    """Whatever it is, its sender is told the error."""
+    caller = Harness().caller(0, 0)
+    for kind in typing.get_args(AnyRequest):
+        request = kind(**dict.fromkeys(kind.__struct_fields__) | {"caller": caller})
+        (reply,) = failed(request, ErrorCode.not_coordinator)
+        assert reply.outcome.error is ErrorCode.not_coordinator
 
 
 def test_failed_deadline_is_answered_to_nobody() -> None:

@@ -252,6 +252,50 @@ def test_a_group_that_was_prepared_stays(prepare: Callable[[Group], None]) -> No
     assert outlives_its_offsets(group, Soft())
 
 
+# ---- offsets that are kept upstream ---------------------------------------------------------------
+
+
+def upstream() -> Harness:
+    return Harness(offsets_retention_minutes=RETENTION_MS // MINUTE_MS, offsets_are_upstream=True)
+
+
+def test_a_group_whose_offsets_are_upstream_goes_after_the_whole_retention() -> None:
+    """EX2: they cannot be seen here, and are kept there for so long; its numbers go on until then."""
+    h = upstream()
+    (a,) = h.stable_group(h.static("a", **PATIENT))
+    h.sleep(RETENTION_MS)
+    a.heartbeat()
+    assert sweep(h).events == ()
+    a.leave()
+    h.sleep(RETENTION_MS - 1)
+    assert sweep(h).events == ()
+    h.sleep(1)
+    assert story(sweep(h).events) == [(GroupDeleted, Cause.GROUP_EXPIRED)]
+
+
+def test_a_group_that_is_used_again_is_kept_anew() -> None:
+    """From the last moment when it became Empty."""
+    h = upstream()
+    for _ in range(2):
+        (a,) = h.stable_group(h.static("a"))
+        a.leave()
+        h.sleep(RETENTION_MS - 1)
+        assert sweep(h).events == ()
+
+
+def test_a_group_of_a_first_join_that_never_came_back_goes_after_the_retention() -> None:
+    """QK6: and not while the id is still good."""
+    h = upstream()
+    h.dynamic("a", session_timeout_ms=2 * RETENTION_MS).join()
+    h.sleep(RETENTION_MS)
+    assert sweep(h).events == ()
+    h.sleep(RETENTION_MS)
+    assert story(sweep(h).events) == [(GroupDeleted, Cause.GROUP_EXPIRED)]
+
+
+# ---- sweeps that come to nothing ------------------------------------------------------------------
+
+
 def test_a_sweep_finds_no_group() -> None:
     """It was deleted meanwhile."""
     assert sweep(Harness()) == Decision(group=None, soft=Soft())

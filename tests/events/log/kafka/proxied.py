@@ -10,7 +10,8 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 from events.log.kafka import KafkaEventLog
-from events.log.kafka_link import KafkaLink, KafkaSecurity
+from events.log.kafka_link import KafkaLink
+from events.log.kafka_security import KafkaSecurity
 from tests.brokers.broker import Broker
 from tests.events.log.kafka_proxy import BrokerProxy
 

@@ -1,0 +1,141 @@
+"""Accepting connections within a limit, closing idle ones, and stopping in good order; at one address or at many.
+
+What belongs here: what is the same for all connections, whatever is spoken on them. What it must not know: requests.
+"""
+
+import asyncio
+import ssl
+from collections.abc import Callable, Sequence
+from typing import Generic, Protocol, TypeVar
+
+import structlog
+
+from coordinator.metrics import ServerMetrics
+from coordinator.service import Cancel
+
+log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
+
+
+class Served(Protocol):
+    """A connection as its listener sees it. `seen_ms`: when something happened on it last (monotonic)."""
+
+    seen_ms: int
+
+    @property
+    def is_parked(self) -> bool:
+        """Whether the client waits for us, which does not count as idle (P17)."""
+
+    @property
+    def is_closing(self) -> bool: ...
+
+    def close(self) -> None:
+        """Send what is to be sent, and close."""
+
+    def abort(self) -> None: ...
+
+
+C = TypeVar("C", bound=Served)
+
+
+class Listening(Generic[C]):
+    """All connections of a process, whatever address they came to."""
+
+    def __init__(
+        self,
+        *,
+        connections_max: int,
+        connections_max_idle_ms: int,
+        metrics: ServerMetrics,
+        monotonic_ms: Callable[[], int],
+        call_later: Callable[[int, Callable[[], None]], Cancel],
+    ) -> None:
+        self._connections_max = connections_max
+        self._idle_ms = connections_max_idle_ms
+        self._metrics = metrics
+        self._monotonic_ms = monotonic_ms
+        self._call_later = call_later
+        self._connections: set[C] = set()
+        self._listeners: list[asyncio.Server] = []
+        self._cancel_sweep: Cancel | None = None
+        self._is_stopping = False
+        self._all_closed = asyncio.Event()
+
+    async def listen(
+        self,
+        host: str,
+        port: int,
+        new_connection: Callable[[], asyncio.Protocol],
+        *,
+        context: ssl.SSLContext | None = None,
+    ) -> int:
+        """Bind and accept; returns the port, which for 0 is any that was free. Raises OSError."""
+        loop = asyncio.get_running_loop()
+        listener = await loop.create_server(new_connection, host, port, backlog=1024, reuse_address=True, ssl=context)
+        self._listeners.append(listener)
+        if self._cancel_sweep is None:
+            self._sweep()
+        bound: int = listener.sockets[0].getsockname()[1]
+        return bound
+
+    @property
+    def connections(self) -> Sequence[C]:
+        """Those that are open now."""
+        return list(self._connections)
+
+    def stop_listening(self) -> None:
+        """Accept no more connections; those that are open go on."""
+        self._is_stopping = True
+        for listener in self._listeners:
+            listener.close()
+        if self._cancel_sweep is not None:
+            self._cancel_sweep()
+
+    async def close(self, *, within_s: float) -> None:
+        """Send what is still to be sent, close all connections; abort those that do not read within the time."""
+        self.stop_listening()
+        for connection in self.connections:
+            connection.close()
+        if not await self.wait_until_closed(within_s):
+            log.warning("connections aborted", count=len(self._connections))
+            for connection in self.connections:
+                connection.abort()
+            await self._all_closed.wait()
+
+    def made(self, connection: C) -> bool:
+        """Whether the connection may stay."""
+        if self._is_stopping or len(self._connections) >= self._connections_max:
+            self._metrics.connections_refused += 1
+            return False
+        self._connections.add(connection)
+        self._metrics.connections_accepted += 1
+        self._metrics.connections = len(self._connections)
+        return True
+
+    def lost(self, connection: C) -> None:
+        """The connection is closed."""
+        self._connections.discard(connection)
+        self._metrics.connections = len(self._connections)
+        if not self._connections:
+            self._all_closed.set()
+
+    async def wait_until_closed(self, within_s: float) -> bool:
+        """Whether all connections were closed within the time."""
+        if not self._connections:
+            return True
+        self._all_closed.clear()
+        try:
+            await asyncio.wait_for(self._all_closed.wait(), within_s)
+        except TimeoutError:
+            return False
+        return True
+
+    def _sweep(self) -> None:
+        """Close what has been idle for too long; look again ten times in that while."""
+        quiet_since_ms = self._monotonic_ms() - self._idle_ms
+        for connection in self.connections:
+            if connection.is_closing:
+                connection.abort()  # it was told to go a while ago, and does not read
+            elif connection.seen_ms <= quiet_since_ms and not connection.is_parked:
+                self._metrics.connections_idle_closed += 1
+                connection.close()
+        self._cancel_sweep = self._call_later(max(1, self._idle_ms // 10), self._sweep)

@@ -1,0 +1,31 @@
+"""No store at all: in a sidecar the cluster upstream keeps the offsets, and knows them alone."""
+
+from collections.abc import Mapping, Sequence
+
+from coordinator.group.offsets import OffsetsChange
+from coordinator.offsets.base import StoredOffset, TopicPartition
+from events.ids import GroupId
+from events.log.base import AppendRefused
+
+
+class UpstreamOffsetStore:
+    """Nothing is known here of any group's offsets, and no change of them is made here."""
+
+    async def open(self) -> None:
+        """There is nothing to read."""
+
+    async def close(self) -> None:
+        """There is nothing to close."""
+
+    async def claim(self, partition: int) -> None:
+        """Upstream has its own fencing: the shadow's."""
+
+    async def write(self, changes: Sequence[OffsetsChange]) -> Sequence[AppendRefused | None]:
+        """A group that goes takes its offsets along; those upstream are deleted, or expire, there."""
+        return [None] * len(changes)
+
+    def committed(self, group_id: GroupId) -> Mapping[TopicPartition, StoredOffset]:
+        return {}
+
+    def group_ids(self) -> frozenset[GroupId]:
+        return frozenset()

@@ -1,0 +1,152 @@
+"""The parts of a process, whether it stands alone or in front of a cluster: the event log, the groups, the side door.
+
+What belongs here: how each part is made from the settings, and undone when the process stops. What it must not know:
+what listens, and what is spoken there.
+"""
+
+import asyncio
+import gc
+import itertools
+import os
+import socket
+import uuid
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import AsyncExitStack, contextmanager
+from importlib.metadata import version
+
+import structlog
+from prometheus_client.registry import Collector
+
+from coordinator.addresses import Address
+from coordinator.clock import SystemClock
+from coordinator.cluster import Cluster
+from coordinator.metrics import REGISTRY
+from coordinator.metrics_endpoint import MetricsEndpoint
+from coordinator.offsets.base import OffsetStore
+from coordinator.ownership import Owner
+from coordinator.runtime import Runtime
+from coordinator.service import Cancel, Groups, Service
+from coordinator.settings import Settings
+from coordinator.slot import Watch
+from coordinator.tasks import on_failure
+from events.log.base import EventLog, LogError
+from events.log.sqlite import SqliteEventLog
+from events.log.url import open_log
+
+log = structlog.get_logger(__name__)
+
+TRIM_EVERY_S = 60.0
+TRIM_PAUSE_S = 0.2
+"""Between two pieces of a trim: appends wait while one is worked on."""
+
+
+class CannotServe(Exception):
+    """Something given cannot be used: the message names it and the way out."""
+
+
+async def opened_log(settings: Settings, stack: AsyncExitStack) -> EventLog:
+    """The event log, open until the stack is left. Raises LogError."""
+    event_log = open_log(
+        settings.log,
+        partitions=settings.log_partitions,
+        replication=settings.log_replication,
+        audit_window_ms=settings.audit_window_ms,
+        security=settings.log_security(),
+    )
+    await event_log.open()
+    stack.push_async_callback(event_log.close)
+    for warning in event_log.warnings:
+        log.warning("the event log's guarantee is weakened", reason=warning)
+    return event_log
+
+
+def new_owner(settings: Settings, event_log: EventLog, offsets: OffsetStore, clock: SystemClock, watch: Watch) -> Owner:
+    """Who takes the partitions over."""
+    return Owner(
+        name=f"{socket.gethostname()}:{os.getpid()}",
+        version=version("muster"),
+        event_log=event_log,
+        offsets=offsets,
+        settings=settings.group_settings(),
+        effective_settings=settings.effective_group_settings(),
+        clock=clock,
+        watch=watch,
+    )
+
+
+def new_service(groups: Groups, cluster: Cluster, clock: SystemClock) -> Service:
+    """What handlers use, on the running loop."""
+    loop = asyncio.get_running_loop()
+
+    def call_later(delay_ms: int, callback: Callable[[], None]) -> Cancel:
+        return loop.call_later(delay_ms / 1000, callback).cancel
+
+    return Service(
+        groups=groups,
+        cluster=cluster,
+        monotonic_ms=clock.monotonic_ms,
+        wall_ms=clock.wall_ms,
+        new_uuid=lambda: str(uuid.uuid4()),
+        new_request_id=itertools.count(1).__next__,
+        call_later=call_later,
+    )
+
+
+async def take_over(runtime: Runtime, stack: AsyncExitStack) -> None:
+    """Serve the groups of all partitions, until the stack is left. Raises LogError, EventsError."""
+    stack.push_async_callback(runtime.stop)
+    with _no_garbage_collection():
+        await runtime.start()
+
+
+def keep_trimmed(
+    event_log: EventLog, clock: SystemClock, stack: AsyncExitStack, *, lost: Callable[[Exception], None]
+) -> None:
+    """Keep a log in a file to the audit window, a little at a time; a topic is the brokers' to keep."""
+    if isinstance(event_log, SqliteEventLog):
+        trimming = asyncio.create_task(_trim(event_log, clock), name="trim")
+        trimming.add_done_callback(on_failure(lost))
+        stack.callback(trimming.cancel)
+
+
+def collect(collector: Collector, stack: AsyncExitStack) -> None:
+    """Have Prometheus told, until the stack is left."""
+    REGISTRY.register(collector)
+    stack.callback(REGISTRY.unregister, collector)
+
+
+def open_side_door(
+    address: str, collectors: Iterable[Collector], not_ready: Callable[[], str | None], stack: AsyncExitStack
+) -> None:
+    """Metrics, health and readiness, until the stack is left. Raises CannotServe."""
+    for collector in collectors:
+        collect(collector, stack)
+    at = Address(address)
+    try:
+        endpoint = MetricsEndpoint(at.host, at.port, REGISTRY, not_ready)
+    except OSError as error:
+        raise CannotServe(f"--metrics {address}: {error.strerror}; choose another port, 0 takes a free one") from error
+    stack.callback(endpoint.close)
+    log.info("metrics", listen=f"{at.host}:{endpoint.port}")
+
+
+@contextmanager
+def _no_garbage_collection() -> Iterator[None]:
+    """What is loaded stays: looking for garbage in it, now or later, finds none and takes time."""
+    gc.disable()
+    try:
+        yield
+        gc.freeze()
+    finally:
+        gc.enable()
+
+
+async def _trim(event_log: SqliteEventLog, clock: SystemClock) -> None:
+    while True:
+        await asyncio.sleep(TRIM_EVERY_S)
+        try:
+            while (trimmed := await event_log.trim(clock.wall_ms())).more:
+                log.debug("trimmed", looked_at=trimmed.looked_at, deleted=trimmed.deleted)
+                await asyncio.sleep(TRIM_PAUSE_S)
+        except LogError as error:
+            log.warning("the event log could not be trimmed, trying again later", error=str(error))

@@ -1,0 +1,62 @@
+"""Bytes as they come from a socket, to be cut into frames or passed on as they are.
+
+What is passed on is never copied when a whole chunk goes on, and once when a chunk has to be cut.
+"""
+
+
+class Incoming:
+    """`waiting_bytes` is how much has come and was neither taken nor passed on."""
+
+    def __init__(self) -> None:
+        self._data = b""  # what is being cut ...
+        self._at = 0  # ... from here on
+        self._tail = bytearray()  # what came after `_data`, joined with it only when it completes what is asked for
+
+    @property
+    def waiting_bytes(self) -> int:
+        return len(self._data) - self._at + len(self._tail)
+
+    def add(self, data: bytes) -> None:
+        if self._at == len(self._data) and not self._tail:
+            self._data, self._at = data, 0
+        else:
+            self._tail += data
+
+    def has(self, size: int) -> bool:
+        """Whether so many bytes are there, to be looked at or taken."""
+        if len(self._data) - self._at >= size:
+            return True
+        if self.waiting_bytes < size:
+            return False
+        self._data = self._data[self._at :] + self._tail
+        self._at = 0
+        self._tail = bytearray()
+        return True
+
+    def look(self, size: int) -> bytes:
+        """At most so many of the next bytes, which stay."""
+        self.has(min(size, self.waiting_bytes))
+        return self._data[self._at : self._at + size]
+
+    def take(self, size: int) -> bytes:
+        """The next bytes, of which there must be so many (see `has`)."""
+        data, at = self._data, self._at
+        self._at = at + size
+        if at == 0 and size == len(data):
+            return data
+        return data[at : at + size]
+
+    def pass_on(self, size: int, out: list[bytes]) -> int:
+        """Move at most so many bytes to `out`; returns how many there were."""
+        moved = 0
+        while moved < size:
+            left = len(self._data) - self._at
+            if not left:
+                if not self._tail:
+                    break
+                self._data, self._at, self._tail = bytes(self._tail), 0, bytearray()
+                continue
+            part = min(left, size - moved)
+            out.append(self.take(part))
+            moved += part
+        return moved

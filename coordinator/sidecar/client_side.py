@@ -1,0 +1,311 @@
+"""A client's socket and the one of its broker: each client connection has one upstream of its own.
+
+So who the client is, is known to the broker alone: SASL passes through, and what it may do is asked there. Nothing is
+read from a client before its broker is reached, and when one side is gone the other is closed. Back-pressure goes both
+ways: who does not read is not read for.
+
+What belongs here: sockets, and the order of the day of one connection. What a request means is `handle`'s.
+"""
+
+import asyncio
+from collections.abc import Callable
+from typing import cast
+
+import msgspec
+import structlog
+
+from coordinator.client_connection import java_host
+from coordinator.heartbeats import HeartbeatCache
+from coordinator.metrics import ServerMetrics
+from coordinator.service import Cancel
+from coordinator.sidecar.authorization import Verdicts
+from coordinator.sidecar.broker_side import Door, reach
+from coordinator.sidecar.conversation import Conversation, PlanOf, Rewrite
+from coordinator.sidecar.metrics import RelayMetrics
+from coordinator.tasks import on_failure
+from coordinator.wire.api import ProtocolError
+from coordinator.wire.dispatch import Answered, Peer
+
+log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
+
+
+class Limits(msgspec.Struct, frozen=True, kw_only=True):
+    """The sizes as in ServerSettings. `verdict_keep_ms`: how long a broker's consent is good."""
+
+    frame_bytes_max: int
+    waiting_bytes_max: int
+    verdict_keep_ms: int
+
+
+class ClientSide(asyncio.Protocol):
+    """See the module. `seen_ms` is when bytes came last, from either side (monotonic)."""
+
+    def __init__(
+        self,
+        *,
+        door: Door,
+        plan_of: PlanOf,
+        handle: Callable[["ClientSide", bytes], Cancel | None],
+        metrics: ServerMetrics,
+        relayed: RelayMetrics,
+        monotonic_ms: Callable[[], int],
+        limits: Limits,
+        made: Callable[["ClientSide"], bool],
+        lost: Callable[["ClientSide"], None],
+    ) -> None:
+        self.seen_ms = monotonic_ms()
+        self.peer = Peer(client_host="", principal="User:ANONYMOUS")
+        self.heartbeats = HeartbeatCache()
+        self.verdicts = Verdicts(self, monotonic_ms=monotonic_ms, keep_ms=limits.verdict_keep_ms)
+        self._door = door
+        self._handle = handle
+        self._metrics = metrics
+        self._relayed = relayed
+        self._monotonic_ms = monotonic_ms
+        self._made = made
+        self._lost = lost
+        self._conversation = Conversation(
+            plan_of=plan_of,
+            fast=self.heartbeats.answer,
+            frame_bytes_max=limits.frame_bytes_max,
+            waiting_bytes_max=limits.waiting_bytes_max,
+        )
+        self._transport: asyncio.Transport | None = None
+        self._broker: asyncio.Transport | None = None
+        self._connecting: asyncio.Task[None] | None = None
+        self._cancel: Cancel | None = None
+        self._is_working = False
+        self._client_reads = True
+        self._broker_reads = True
+        self._is_draining = False
+        self._is_reading_client = False
+        self._is_reading_broker = True
+
+    # ---- what the listener asks ----------------------------------------------------------------------
+
+    @property
+    def is_parked(self) -> bool:
+        """Whether the client waits for an answer, which does not count as idle (P17)."""
+        return self._conversation.is_owed
+
+    @property
+    def is_closing(self) -> bool:
+        return self._transport is not None and self._transport.is_closing()
+
+    def close(self) -> None:
+        """Send what is to be sent, and close both sides."""
+        if self._transport is not None:
+            self._transport.close()
+        self._let_broker_go()
+
+    def drain(self) -> None:
+        """Take no more requests; close when the last answer is out."""
+        self._is_draining = True
+        self._close_if_drained()
+
+    def abort(self) -> None:
+        """Close at once."""
+        if self._transport is not None:
+            self._transport.abort()
+        self._let_broker_go()
+
+    # ---- the client's socket -------------------------------------------------------------------------
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        address = transport.get_extra_info("peername")
+        if address is None or not self._made(self):  # gone already, or one too many
+            transport.close()
+            return
+        self._transport = cast("asyncio.Transport", transport)  # uvloop's is none by class
+        self.peer = Peer(client_host=java_host(address[0]), principal=self.peer.principal)
+        self._connecting = asyncio.get_running_loop().create_task(self._connect(), name="connect-upstream")
+        self._connecting.add_done_callback(on_failure(self._failed))
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        if self._transport is None:
+            return
+        self._transport = None
+        if self._cancel is not None:
+            self._cancel()
+            self._cancel = None
+        if self._connecting is not None:
+            self._connecting.cancel()
+        self._let_broker_go()
+        self._lost(self)
+
+    def pause_writing(self) -> None:
+        self._client_reads = False
+        self._mind_reading()
+
+    def resume_writing(self) -> None:
+        self._client_reads = True
+        self._work()
+
+    def data_received(self, data: bytes) -> None:
+        self._metrics.bytes_received += len(data)
+        self._conversation.receive(data)
+        if self._broker is None and self._transport is not None:
+            self._transport.pause_reading()  # until the broker is reached
+        self._work()
+
+    # ---- the broker's socket -------------------------------------------------------------------------
+
+    async def _connect(self) -> None:
+        broker = await reach(self._door, self, self._relayed)
+        if broker is None:
+            self.abort()
+        elif self._transport is None or self._transport.is_closing():
+            broker.abort()
+        else:
+            self._broker = broker
+            self._transport.resume_reading()
+            self._is_reading_client = True
+            self._work()
+
+    def _failed(self, _error: Exception) -> None:
+        self.abort()
+
+    def answers_received(self, data: bytes) -> None:
+        """Bytes from the broker."""
+        self._relayed.bytes_from_brokers += len(data)
+        self.seen_ms = self._monotonic_ms()
+        try:
+            self._conversation.receive_answers(data)
+        except ProtocolError as error:
+            log.error("the broker makes no sense, connection closed", node_id=self._door.node_id, cause=str(error))
+            self._metrics.protocol_errors[error.fault] += 1
+            self._send()
+            self.close()
+            return
+        self._work()
+
+    def broker_lost(self, error: Exception | None) -> None:
+        """The broker has closed: what it said is still sent."""
+        if self._broker is None:
+            return
+        self._broker = None
+        if self._transport is not None and not self._transport.is_closing():
+            log.info("broker closed the connection", node_id=self._door.node_id, cause=str(error or "closed"))
+            self._send()
+            self._transport.close()
+
+    def broker_reads(self, *, reads: bool) -> None:
+        """Whether the broker takes more."""
+        self._broker_reads = reads
+        if reads:
+            self._work()
+        else:
+            self._mind_reading()
+
+    def _let_broker_go(self) -> None:
+        broker, self._broker = self._broker, None
+        if broker is not None:
+            broker.close()
+
+    # ---- what a request does -------------------------------------------------------------------------
+
+    def is_open(self) -> bool:
+        """Whether both sides are there."""
+        return self._transport is not None and not self._transport.is_closing() and self._broker is not None
+
+    def answered(self, answered: Answered) -> None:
+        """The answer to the request that is being handled."""
+        if not self.is_open():
+            return  # the client is gone, as in Kafka its answer is dropped (CC6)
+        self._cancel = None
+        if isinstance(answered, ProtocolError):
+            self._refuse(answered)
+            return
+        self._conversation.answer(answered)
+        self._go_on()
+
+    def relay(self, frame: bytes | None = None, rewrite: Rewrite | None = None) -> None:
+        """Give the request that is being handled to the broker: as it came, or another frame instead."""
+        if self.is_open():
+            self._cancel = None
+            self._conversation.relay(frame, rewrite)
+            self._go_on()
+
+    def ask(self, api_key: int, api_version: int, rest: bytes) -> asyncio.Future[bytes]:
+        """Ask the broker something on the client's own connection; `rest` and the answer are what follows the
+        correlation id. The future is cancelled with the request that asks.
+        """
+        future: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
+
+        def told(payload: bytes) -> None:
+            if not future.done():
+                future.set_result(payload)
+
+        if self.is_open():
+            self._conversation.ask(api_key, api_version, rest, told)
+            if not self._is_working:
+                self._send()
+        return future
+
+    def _go_on(self) -> None:
+        if self._is_working:
+            return
+        self.seen_ms = self._monotonic_ms()
+        self._send()
+        if self._conversation.waiting_bytes:
+            asyncio.get_running_loop().call_soon(self._work)
+        self._close_if_drained()
+
+    def _work(self) -> None:
+        """Relay what is to be relayed, take requests until one waits; one write to each side for all of it."""
+        if not self.is_open():
+            return
+        self.seen_ms = now_ms = self._monotonic_ms()
+        fault: ProtocolError | None = None
+        self._is_working = True
+        try:
+            while self._client_reads and self._broker_reads and self.is_open() and not self._is_draining:
+                frame = self._conversation.next_request(now_ms)
+                if frame is None:
+                    break
+                cancel = self._handle(self, frame)
+                if self._conversation.is_handling:
+                    self._cancel = cancel
+        except ProtocolError as error:
+            fault = error
+        finally:
+            self._is_working = False
+        self._metrics.fast_heartbeats += self.heartbeats.hits
+        self.heartbeats.hits = 0
+        self._send()
+        if fault is not None:
+            self._refuse(fault)
+        self._close_if_drained()
+
+    def _send(self) -> None:
+        for_broker, for_client = self._conversation.for_broker, self._conversation.for_client
+        if for_broker and self._broker is not None:
+            self._relayed.bytes_to_brokers += sum(map(len, for_broker))
+            self._broker.writelines(for_broker)
+            for_broker.clear()
+        if for_client and self._transport is not None:
+            self._metrics.bytes_sent += sum(map(len, for_client))
+            self._transport.writelines(for_client)
+            for_client.clear()
+        self._mind_reading()
+
+    def _mind_reading(self) -> None:
+        if self._transport is None or self._broker is None or self._transport.is_closing():
+            return
+        from_client = self._broker_reads and self._client_reads and not self._conversation.is_full
+        if from_client is not self._is_reading_client:
+            self._is_reading_client = from_client
+            (self._transport.resume_reading if from_client else self._transport.pause_reading)()
+        if self._client_reads is not self._is_reading_broker and not self._broker.is_closing():
+            self._is_reading_broker = self._client_reads
+            (self._broker.resume_reading if self._client_reads else self._broker.pause_reading)()
+
+    def _refuse(self, error: ProtocolError) -> None:
+        self._metrics.protocol_errors[error.fault] += 1
+        self._metrics.bytes_rejected += self._conversation.waiting_bytes
+        log.warning("connection closed", peer=self.peer.client_host, fault=error.fault.value, cause=str(error))
+        self.close()
+
+    def _close_if_drained(self) -> None:
+        if self._is_draining and not self._conversation.is_owed:
+            self.close()

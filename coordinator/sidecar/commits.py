@@ -1,0 +1,129 @@
+"""OffsetCommit and TxnOffsetCommit (keys 8 and 28): judged by the group's rules, then committed by the client itself.
+
+The offsets stay upstream. Member, instance and generation are checked here, where they are known; then the same
+request goes to the broker on the client's own connection, under the identity of the group's shadow, so that the broker
+authorizes the client, checks topics and sizes, and refuses what another generation has overtaken on the way.
+
+What names no member is relayed as it is: the broker knows whether the group has one (a simple consumer's commit is
+refused while there is a shadow, OC8; a TxnOffsetCommit below v3 is always taken, TO4).
+"""
+
+from kio.schema.errors import ErrorCode
+
+from coordinator.group.commands import AuthorizeCommit
+from coordinator.group.outcomes import AuthorizeCommitOutcome, Outcome
+from coordinator.service import Cancel, Service
+from coordinator.sidecar.authorization import READ
+from coordinator.sidecar.intercept import Request, SidecarApi
+from coordinator.sidecar.metrics import RelayMetrics
+from coordinator.sidecar.under_shadow import OFFSET_COMMIT, TXN_OFFSET_COMMIT, under_shadow
+from coordinator.sidecar.whose import Ownerships, Whose
+from coordinator.upstream.shadows import Shadows, ShadowUnavailable
+from coordinator.wire.api import Body, Fields
+from events.ids import MemberId
+
+_KNOWS_UNKNOWN_GROUPS_FROM = 9
+_NO_GENERATION = -1
+
+
+class Commits:
+    """`service` is what the rules are asked through."""
+
+    def __init__(self, service: Service, ownerships: Ownerships, shadows: Shadows, metrics: RelayMetrics) -> None:
+        self._service = service
+        self._ownerships = ownerships
+        self._shadows = shadows
+        self._metrics = metrics
+
+    def apis(self) -> tuple[SidecarApi, ...]:
+        """The registrations."""
+        return (
+            SidecarApi(key=OFFSET_COMMIT, name="OffsetCommit", versions=range(2, 11), handle=self.handle),
+            SidecarApi(key=TXN_OFFSET_COMMIT, name="TxnOffsetCommit", versions=range(6), handle=self.handle),
+        )
+
+    def handle(self, request: Request) -> Cancel | None:
+        group_id = request.body.group_id
+        command = _command(request, self._service)
+        if self._ownerships.of(group_id) is Whose.THEIRS or _names_nobody(command):
+            request.relay()
+            return None
+        verdict = request.client.verdicts.known(group_id, request.context.arrived_ms)
+        if verdict is None:
+            return request.work(self._ask_first(request, command))
+        self._judge(request, command, verdict.refusal(READ))
+        return None
+
+    async def _ask_first(self, request: Request, command: AuthorizeCommit) -> None:
+        verdict = await request.client.verdicts.of(command.group_id)
+        self._judge(request, command, verdict.refusal(READ))
+
+    def _judge(self, request: Request, command: AuthorizeCommit, refusal: ErrorCode) -> None:
+        if refusal is not ErrorCode.none:
+            request.answer(_refused(request.body, refusal))
+            return
+
+        def reply(outcome: Outcome) -> None:
+            assert isinstance(outcome, AuthorizeCommitOutcome)
+            if outcome.error is not ErrorCode.none:
+                request.answer(_refused(request.body, outcome.error))
+            elif outcome.generation_id == _NO_GENERATION:
+                request.relay()
+            elif not self._relay(request, command, outcome.generation_id):
+                request.work(self._relay_when_raised(request, command, outcome.generation_id))
+
+        self._service.groups.submit(command, reply)
+
+    def _relay(self, request: Request, command: AuthorizeCommit, generation_id: int) -> bool:
+        """Give the commit to the broker under the shadow's name; False while it has none for this generation."""
+        identity = self._shadows.identity(command.group_id, generation_id)
+        if identity is None:
+            return False
+        self._metrics.commits_relayed += 1
+        request.client.relay(under_shadow(request.frame, identity))
+        return True
+
+    async def _relay_when_raised(self, request: Request, command: AuthorizeCommit, generation_id: int) -> None:
+        try:
+            await self._shadows.raised(command.group_id, generation_id)
+        except ShadowUnavailable:
+            request.answer(_refused(request.body, ErrorCode.coordinator_not_available))
+            return
+        if not self._relay(request, command, generation_id):  # another generation has begun meanwhile
+            request.answer(_refused(request.body, ErrorCode.illegal_generation))
+
+
+def _command(request: Request, service: Service) -> AuthorizeCommit:
+    body, context = request.body, request.context
+    is_transactional = context.api_key == TXN_OFFSET_COMMIT
+    knows_unknown_groups = not is_transactional and context.api_version >= _KNOWS_UNKNOWN_GROUPS_FROM
+    generation = "generation_id" if is_transactional else "generation_id_or_member_epoch"
+    return AuthorizeCommit(
+        caller=context.caller(service),
+        group_id=body.group_id,
+        member_id=MemberId(getattr(body, "member_id", "")),
+        group_instance_id=getattr(body, "group_instance_id", None),
+        generation_id=getattr(body, generation, _NO_GENERATION),
+        unknown_group_error=ErrorCode.group_id_not_found if knows_unknown_groups else ErrorCode.illegal_generation,
+        is_transactional=is_transactional,
+    )
+
+
+def _names_nobody(command: AuthorizeCommit) -> bool:
+    return command.generation_id < 0 and not command.member_id and command.group_instance_id is None
+
+
+def _refused(body: Body, error: ErrorCode) -> Fields:
+    """The error for each partition, in the form of both APIs."""
+    return {
+        "topics": [
+            {
+                "name": getattr(topic, "name", None),
+                "topic_id": getattr(topic, "topic_id", None),
+                "partitions": [
+                    {"partition_index": each.partition_index, "error_code": error} for each in topic.partitions
+                ],
+            }
+            for topic in body.topics
+        ]
+    }

@@ -1,0 +1,254 @@
+"""What goes back and forth between one client and its broker, without their sockets.
+
+What belongs here: frames, the order of answers, correlation ids, how much may wait. What it must not know: sockets,
+time, what a request means (but for the acks of a Produce, which say whether there will be an answer).
+
+    bytes of the client -> relayed frames flow to the broker as they come, never whole in memory
+                        -> a request that is handled here is *taken* by `next_request`, whole, once all that was
+                           relayed before it is answered; nothing after it is looked at until it is answered
+                           (`answer`) or goes to the broker after all (`relay`)
+    bytes of the broker -> each answer is held against the request that is due: streamed, rewritten, or our own
+
+So answers leave in the order of requests, and a commit reaches the broker before the LeaveGroup behind it is decided,
+as if Kafka alone were there: it handles one request of a connection at a time (CC5). Clients pipeline among relayed
+requests as before. Our own questions (`ask`) go on the same connection, under the client's identity.
+"""
+
+import struct
+from collections import deque
+from collections.abc import Callable
+from struct import Struct
+
+import msgspec
+from kio.serial.errors import SerialError
+
+from coordinator.sidecar.buffer import Incoming
+from coordinator.sidecar.produce import PREFIX_BYTES_MAX, PRODUCE, acks_of
+from coordinator.wire import heartbeat
+from coordinator.wire.api import Fault, ProtocolError
+from coordinator.wire.messages import HEADER_START_BYTES
+
+Fast = Callable[[int, bytes, int], bytes | None]
+"""As in connection.py: a heartbeat's version, what follows its correlation id, and when it came."""
+
+Rewrite = Callable[[bytes], bytes]
+"""From what follows the correlation id of an answer to what the client gets instead. Raises ProtocolError."""
+
+IN_FLIGHT_MAX = 1_000
+"""Relayed requests that may wait for their answers; then no more is read until one has come."""
+
+_USUAL_PREFIX_BYTES = 256
+_LENGTH = Struct(">i")
+_START = Struct(">ihh4s")
+_ANSWER_START = Struct(">i4s")
+_OWN_CORRELATION_ID = b"must"  # ours are told from the client's by their place, not by this
+
+
+class Plan(msgspec.Struct, frozen=True):
+    """What is done with a request: handled here, or relayed, and its answer perhaps rewritten."""
+
+    is_taken: bool = False
+    rewrite: Rewrite | None = None
+
+
+RELAY = Plan()
+TAKE = Plan(is_taken=True)
+
+PlanOf = Callable[[int, int], Plan]
+"""By API key and version. Raises ProtocolError for what can be neither relayed nor handled."""
+
+
+class Expected(msgspec.Struct, frozen=True):
+    """An answer that the broker owes. `own`: it is to a question of ours, and goes nowhere else."""
+
+    correlation_id: bytes
+    rewrite: Rewrite | None = None
+    own: Callable[[bytes], None] | None = None
+
+
+class Conversation:
+    """See the module. `for_broker` and `for_client` are the bytes to be sent now; whoever sends them clears them."""
+
+    def __init__(self, *, plan_of: PlanOf, fast: Fast, frame_bytes_max: int, waiting_bytes_max: int) -> None:
+        self._plan_of = plan_of
+        self._fast = fast
+        self._frame_bytes_max = frame_bytes_max
+        self._waiting_bytes_max = waiting_bytes_max
+        self._requests = Incoming()
+        self._answers = Incoming()
+        self._passing_request = 0  # bytes of a relayed request that are still to come
+        self._passing_answer = 0
+        self._expected: deque[Expected] = deque()
+        self._taken: bytes | None = None  # the correlation id of the request that is handled here
+        self._frame = b""
+        self.for_broker: list[bytes] = []
+        self.for_client: list[bytes] = []
+
+    # ---- the client's side ---------------------------------------------------------------------------
+
+    @property
+    def is_handling(self) -> bool:
+        """Whether a request was taken and is not answered yet."""
+        return self._taken is not None
+
+    @property
+    def is_owed(self) -> bool:
+        """Whether the client has asked for something and waits for it."""
+        return self._taken is not None or bool(self._expected) or self._passing_answer > 0
+
+    @property
+    def waiting_bytes(self) -> int:
+        return self._requests.waiting_bytes
+
+    @property
+    def is_full(self) -> bool:
+        """Whether so much waits that no more should be read from the client."""
+        waits = self._taken is not None or bool(self._expected)
+        return waits and self._requests.waiting_bytes >= self._waiting_bytes_max
+
+    def receive(self, data: bytes) -> None:
+        """Bytes from the client, cut anywhere."""
+        self._requests.add(data)
+
+    def next_request(self, now_ms: int) -> bytes | None:
+        """The next frame that is to be handled here, without its length; None when there is none (yet).
+
+        What is to be relayed is in `for_broker` then, and heartbeats that the fast path knows are answered. Raises
+        ProtocolError; nothing may follow then.
+        """
+        requests = self._requests
+        while self._taken is None and len(self._expected) < IN_FLIGHT_MAX:
+            if self._passing_request:
+                self._passing_request -= requests.pass_on(self._passing_request, self.for_broker)
+                if self._passing_request:
+                    return None
+            if not requests.has(_START.size):
+                self._check_length_so_far()
+                return None
+            length, api_key, api_version, correlation_id = _START.unpack(requests.look(_START.size))
+            self._check_length(length)
+            plan = self._plan_of(api_key, api_version)
+            if not plan.is_taken:
+                if not self._relay_from_here(length, api_key, api_version, correlation_id, plan):
+                    return None
+                continue
+            if self._expected or self._passing_answer or not requests.has(_LENGTH.size + length):
+                return None
+            frame = requests.take(_LENGTH.size + length)
+            if api_key == heartbeat.KEY:
+                payload = self._fast(api_version, frame[_START.size :], now_ms)
+                if payload is not None:
+                    self._put(correlation_id, payload)
+                    continue
+            self._taken = correlation_id
+            self._frame = frame
+            return frame[_LENGTH.size :]
+        return None
+
+    def answer(self, payload: bytes) -> None:
+        """The answer to the request that was taken: what follows the correlation id."""
+        assert self._taken is not None
+        self._put(self._taken, payload)
+        self._taken = None
+        self._frame = b""
+
+    def relay(self, frame: bytes | None = None, rewrite: Rewrite | None = None) -> None:
+        """The request that was taken goes to the broker: as it came, or `frame` (without its length) instead."""
+        assert self._taken is not None
+        self.for_broker.append(self._frame if frame is None else _LENGTH.pack(len(frame)) + frame)
+        self._expected.append(Expected(self._taken, rewrite))
+        self._taken = None
+        self._frame = b""
+
+    def ask(self, api_key: int, api_version: int, rest: bytes, told: Callable[[bytes], None]) -> None:
+        """A question of our own. `rest` follows the correlation id; `told` gets what follows it in the answer."""
+        frame_start = _START.pack(HEADER_START_BYTES + len(rest), api_key, api_version, _OWN_CORRELATION_ID)
+        self.for_broker += (frame_start, rest)
+        self._expected.append(Expected(_OWN_CORRELATION_ID, own=told))
+
+    # ---- the broker's side ---------------------------------------------------------------------------
+
+    def receive_answers(self, data: bytes) -> None:
+        """Bytes from the broker, cut anywhere. Raises ProtocolError when they make no sense; nothing may follow."""
+        answers = self._answers
+        answers.add(data)
+        while True:
+            if self._passing_answer:
+                self._passing_answer -= answers.pass_on(self._passing_answer, self.for_client)
+                if self._passing_answer:
+                    return
+            if not answers.has(_ANSWER_START.size):
+                return
+            length, correlation_id = _ANSWER_START.unpack(answers.look(_ANSWER_START.size))
+            expected = self._due(length, correlation_id)
+            if expected.own is None and expected.rewrite is None:
+                self._expected.popleft()
+                self._passing_answer = _LENGTH.size + length
+                continue
+            if length > self._frame_bytes_max:
+                raise ProtocolError(
+                    Fault.BROKER_ANSWER, f"an answer of {length} bytes, {self._frame_bytes_max} are read"
+                )
+            if not answers.has(_LENGTH.size + length):
+                return
+            self._expected.popleft()
+            payload = answers.take(_LENGTH.size + length)[_ANSWER_START.size :]
+            if expected.own is not None:
+                expected.own(payload)
+            elif expected.rewrite is not None:
+                self._put(correlation_id, expected.rewrite(payload))
+
+    def _due(self, length: int, correlation_id: bytes) -> Expected:
+        if not self._expected or length < len(correlation_id):
+            raise ProtocolError(Fault.BROKER_ANSWER, f"the broker sent {length} bytes that nobody asked for")
+        expected = self._expected[0]
+        if expected.correlation_id != correlation_id:
+            raise ProtocolError(
+                Fault.BROKER_ANSWER,
+                f"the broker answered {correlation_id.hex()}, next is {expected.correlation_id.hex()}",
+            )
+        return expected
+
+    # ---- frames --------------------------------------------------------------------------------------
+
+    def _relay_from_here(self, length: int, api_key: int, api_version: int, correlation_id: bytes, plan: Plan) -> bool:
+        """Begin to pass a request on. False when more of it has to come before it is known what to expect."""
+        acks = self._acks(length, api_version) if api_key == PRODUCE else 1
+        if acks is None:
+            return False
+        if acks:  # a Produce with acks=0 is never answered (P9)
+            self._expected.append(Expected(correlation_id, plan.rewrite))
+        self._passing_request = _LENGTH.size + length
+        return True
+
+    def _acks(self, length: int, api_version: int) -> int | None:
+        """The acks of the Produce that comes next; None when they have not come yet."""
+        for size in (_USUAL_PREFIX_BYTES, PREFIX_BYTES_MAX):
+            prefix = self._requests.look(_LENGTH.size + min(size, length))
+            try:
+                return acks_of(prefix[_LENGTH.size :], api_version)
+            except (SerialError, struct.error, IndexError) as error:
+                if len(prefix) == _LENGTH.size + min(PREFIX_BYTES_MAX, length):
+                    raise ProtocolError(Fault.MALFORMED_REQUEST, f"a Produce v{api_version} without acks") from error
+        return None
+
+    def _put(self, correlation_id: bytes, payload: bytes) -> None:
+        self.for_client += (_LENGTH.pack(len(payload) + len(correlation_id)), correlation_id, payload)
+
+    def _check_length_so_far(self) -> None:
+        first = self._requests.look(_LENGTH.size)
+        if len(first) == _LENGTH.size:
+            self._check_length(_LENGTH.unpack(first)[0])
+
+    def _check_length(self, length: int) -> None:
+        if HEADER_START_BYTES <= length <= self._frame_bytes_max:
+            return
+        if length < 0:
+            raise ProtocolError(Fault.NEGATIVE_LENGTH, f"a request was said to have {length} bytes")
+        if length < HEADER_START_BYTES:
+            raise ProtocolError(
+                Fault.SHORT_FRAME, f"a request of {length} bytes is too short for a header of {HEADER_START_BYTES}"
+            )
+        raise ProtocolError(
+            Fault.OVERSIZED_FRAME, f"a request was said to have {length} bytes, {self._frame_bytes_max} are allowed"
+        )

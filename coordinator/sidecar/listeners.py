@@ -1,0 +1,138 @@
+"""The addresses of the sidecar: one to begin with, and one for each broker, at a port that follows from its node id.
+
+Behind each listener is always the broker of that node id, wherever it is now; behind the address to begin with, any
+broker. A broker that is first heard of in an answer gets its listener then, before the answer is sent.
+"""
+
+import asyncio
+import itertools
+import ssl
+from collections.abc import Callable, Mapping, Sequence
+
+import structlog
+
+from coordinator.listening import Listening
+from coordinator.metrics import ServerMetrics
+from coordinator.service import Service
+from coordinator.sidecar.broker_side import Door
+from coordinator.sidecar.client_side import ClientSide, Limits
+from coordinator.sidecar.intercept import Interceptor
+from coordinator.sidecar.metrics import RelayMetrics
+from coordinator.sidecar.ports import BrokerPorts, NoPort
+
+log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
+
+
+class CannotListen(Exception):
+    """An address cannot be had; the message names it, and the way out."""
+
+
+class Listeners:
+    """See the module. `advertised_host` is what clients are told."""
+
+    def __init__(
+        self,
+        *,
+        host: str,
+        advertised_host: str,
+        interceptor: Callable[["Listeners"], Interceptor],
+        service: Service,
+        listening: Listening[ClientSide],
+        metrics: ServerMetrics,
+        relayed: RelayMetrics,
+        limits: Limits,
+        client_context: ssl.SSLContext | None,
+        broker_context: ssl.SSLContext | None,
+    ) -> None:
+        self._host = host
+        self._advertised_host = advertised_host
+        self._ports = BrokerPorts(0)
+        self._interceptor = interceptor(self)
+        self._service = service
+        self._listening = listening
+        self._metrics = metrics
+        self._relayed = relayed
+        self._limits = limits
+        self._client_context = client_context
+        self._broker_context = broker_context
+        self._brokers: dict[int, tuple[str, int]] = {}
+        self._live: tuple[tuple[str, int], ...] = ()
+        self._listens: dict[int, asyncio.Task[None]] = {}
+        self._turns = itertools.count()
+
+    async def start(self, port: int) -> int:
+        """The address to begin with; returns its port. Raises CannotListen."""
+        try:
+            return await self._listen(port, None)
+        except OSError as error:
+            raise CannotListen(
+                f"--listen {self._host}:{port}: {error.strerror or error}; choose another port, 0 takes a free one"
+            ) from error
+
+    async def open_for(self, brokers: Mapping[int, tuple[str, int]], ports: BrokerPorts) -> None:
+        """Have a listener for each of these brokers, and others at these ports. Raises CannotListen, NoPort."""
+        self._ports = ports
+        self._live = tuple(brokers.values())
+        for node_id, (host, port) in brokers.items():
+            self.address_of(node_id, host, port)
+        for node_id in brokers:
+            try:
+                await self._listens[node_id]
+            except OSError as error:
+                raise CannotListen(
+                    f"the listener of node id {node_id} cannot have port {self._ports.port_of(node_id)}: "
+                    f"{error.strerror or error}; choose another --broker-base-port, or --listener-map {node_id}=PORT"
+                ) from error
+
+    def follow(self, brokers: Mapping[int, tuple[str, int]]) -> None:
+        """Which brokers there are now, and where."""
+        self._live = tuple(brokers.values())
+        for node_id, (host, port) in brokers.items():
+            try:
+                self.address_of(node_id, host, port)
+            except NoPort as error:
+                log.error("a broker cannot be reached through the sidecar", node_id=node_id, reason=str(error))
+
+    def address_of(self, node_id: int, host: str, port: int) -> tuple[str, int]:
+        """Where clients find this broker, which is itself at `host` and `port`. Raises NoPort."""
+        own_port = self._ports.port_of(node_id)
+        self._brokers[node_id] = (host, port)
+        if node_id not in self._listens:
+            loop = asyncio.get_running_loop()
+            listens = self._listens[node_id] = loop.create_task(self._listen_for(node_id, own_port))
+            listens.add_done_callback(lambda done: self._listened(node_id, done))
+        return self._advertised_host, own_port
+
+    async def _listen_for(self, node_id: int, port: int) -> None:
+        await self._listen(port, node_id)
+
+    def _listened(self, node_id: int, done: "asyncio.Task[None]") -> None:
+        error = None if done.cancelled() else done.exception()
+        if error is not None:
+            del self._listens[node_id]  # asked for again with the next answer that names it
+            log.error("no listener for a broker", node_id=node_id, error=str(error))
+
+    async def _listen(self, port: int, node_id: int | None) -> int:
+        door = Door(node_id=node_id, addresses=lambda: self._where(node_id), context=self._broker_context)
+
+        def new_connection() -> ClientSide:
+            return ClientSide(
+                door=door,
+                plan_of=self._interceptor.plan_of,
+                handle=self._interceptor.handle,
+                metrics=self._metrics,
+                relayed=self._relayed,
+                monotonic_ms=self._service.monotonic_ms,
+                limits=self._limits,
+                made=self._listening.made,
+                lost=self._listening.lost,
+            )
+
+        return await self._listening.listen(self._host, port, new_connection, context=self._client_context)
+
+    def _where(self, node_id: int | None) -> Sequence[tuple[str, int]]:
+        if node_id is not None:
+            known = self._brokers.get(node_id)
+            return () if known is None else (known,)
+        first = next(self._turns) % max(1, len(self._live))
+        return (*self._live[first:], *self._live[:first])

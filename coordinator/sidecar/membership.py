@@ -1,0 +1,82 @@
+"""JoinGroup, SyncGroup, Heartbeat, LeaveGroup (keys 11, 14, 12, 13) of groups that are ours; others' are relayed.
+
+The handlers of `wire/` do the work, as they do standalone. What comes before is the sidecar's: whose group it is, and
+whether the broker lets this client READ it (G1).
+"""
+
+from collections.abc import Callable
+
+import msgspec
+from kio.schema.errors import ErrorCode
+
+from coordinator.group.commands import AnyRequest
+from coordinator.group.decide import failed
+from coordinator.service import Cancel, Groups, ReplyTo, Service
+from coordinator.sidecar.authorization import READ
+from coordinator.sidecar.intercept import Request, SidecarApi
+from coordinator.sidecar.whose import Ownerships, Whose
+from coordinator.wire import heartbeat, join_group, leave_group, sync_group
+from coordinator.wire.api import Api
+
+
+class Membership:
+    """`service` is what the handlers use when the client may."""
+
+    def __init__(self, service: Service, ownerships: Ownerships) -> None:
+        self._service = service
+        self._ownerships = ownerships
+
+    def apis(self) -> tuple[SidecarApi, ...]:
+        """The registrations."""
+        return tuple(
+            SidecarApi(key=api.key, name=api.name, versions=api.versions, handle=self._handler(api))
+            for api in (join_group.API, sync_group.API, heartbeat.API, leave_group.API)
+        )
+
+    def _handler(self, api: Api) -> Callable[[Request], Cancel | None]:
+        def handle(request: Request) -> Cancel | None:
+            group_id = request.body.group_id
+            whose = self._ownerships.of(group_id, joins=api is join_group.API)
+            if whose is Whose.THEIRS:
+                request.relay()
+                return None
+            verdict = request.client.verdicts.known(group_id, request.context.arrived_ms)
+            if whose is Whose.TO_BE_ASKED or verdict is None:
+                return request.work(self._ask_first(api, request, whose))
+            return self._handle(api, request, verdict.refusal(READ))
+
+        return handle
+
+    async def _ask_first(self, api: Api, request: Request, whose: Whose) -> None:
+        """The broker decides who may, before anything happens to the group."""
+        group_id = request.body.group_id
+        refusal = (await request.client.verdicts.of(group_id)).refusal(READ)
+        if refusal is ErrorCode.none and whose is Whose.TO_BE_ASKED and await self._ownerships.take(group_id):
+            request.relay()
+            return
+        self._handle(api, request, refusal)
+
+    def _handle(self, api: Api, request: Request, refusal: ErrorCode) -> Cancel | None:
+        allowed = refusal is ErrorCode.none
+        service = self._service if allowed else msgspec.structs.replace(self._service, groups=Refusing(refusal))
+        return api.handle(request.body, request.context, service, request.answer)
+
+
+class Refusing(Groups):
+    """Groups that nobody may touch: each command is answered with the error, in its own form."""
+
+    def __init__(self, error: ErrorCode) -> None:
+        self._error = error
+
+    def submit(self, command: AnyRequest, reply: ReplyTo) -> None:
+        (refused,) = failed(command, self._error)
+        reply(refused.outcome)
+
+    def heartbeat_ticket(self, command: object) -> None:
+        return None
+
+    def list_groups(self) -> ErrorCode:
+        return self._error
+
+    def committed_offsets(self, group_id: object) -> ErrorCode:
+        return self._error

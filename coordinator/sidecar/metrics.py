@@ -1,0 +1,28 @@
+"""What the relay counts, for Prometheus: plain integers, given their form when somebody asks."""
+
+from collections.abc import Iterable
+
+from prometheus_client.core import CounterMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+
+class RelayMetrics(Collector):
+    """The counters of all listeners together."""
+
+    def __init__(self) -> None:
+        self.bytes_to_brokers = 0
+        self.bytes_from_brokers = 0
+        self.brokers_not_reached = 0
+        self.commits_relayed = 0
+        self.authorizations_asked = 0
+
+    def collect(self) -> Iterable[Metric]:
+        """All counters as Prometheus wants them."""
+        for name, text, count in (
+            ("muster_relayed_bytes_to_brokers", "Bytes sent to brokers for clients", self.bytes_to_brokers),
+            ("muster_relayed_bytes_from_brokers", "Bytes read from brokers for clients", self.bytes_from_brokers),
+            ("muster_brokers_not_reached", "Connections whose broker could not be reached", self.brokers_not_reached),
+            ("muster_commits_relayed", "Commits of owned groups given to the broker", self.commits_relayed),
+            ("muster_authorizations_asked", "Times a broker was asked what a client may do", self.authorizations_asked),
+        ):
+            yield CounterMetricFamily(name, text, value=count)

@@ -1,0 +1,79 @@
+"""The groups as the handlers of a sidecar know them: the runtime's, with what upstream has to know first.
+
+No SyncGroup of a generation is answered before the shadow's generation was raised upstream for it. A commit of the
+generation before cannot land there from then on, so nobody who
+begins to work finds an older one's commit on top of his.
+"""
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+
+import structlog
+from kio.schema.errors import ErrorCode
+
+from coordinator.group.commands import AnyRequest, Heartbeat, SyncGroup
+from coordinator.group.outcomes import Outcome, SyncGroupOutcome
+from coordinator.service import CommittedOffset, Groups, HeartbeatTicket, ListedGroup, ReplyTo
+from coordinator.tasks import on_failure
+from coordinator.upstream.shadows import Shadows, ShadowUnavailable
+from events.ids import GroupId
+
+log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
+
+
+class OwnedGroups(Groups):
+    """See the module."""
+
+    def __init__(self, groups: Groups, shadows: Shadows, *, give_up: Callable[[Exception], None]) -> None:
+        self._groups = groups
+        self._shadows = shadows
+        self._give_up = give_up
+        self._waiting: set[asyncio.Task[None]] = set()
+
+    def submit(self, command: AnyRequest, reply: ReplyTo) -> None:
+        if not isinstance(command, SyncGroup):
+            self._groups.submit(command, reply)
+            return
+
+        def synced(outcome: Outcome) -> None:
+            assert isinstance(outcome, SyncGroupOutcome)
+            if outcome.error is not ErrorCode.none or self._is_raised(command):
+                reply(outcome)
+            else:
+                self._when_raised(command, outcome, reply)
+
+        self._groups.submit(command, synced)
+
+    def heartbeat_ticket(self, command: Heartbeat) -> HeartbeatTicket | None:
+        return self._groups.heartbeat_ticket(command)
+
+    def list_groups(self) -> Sequence[ListedGroup] | ErrorCode:
+        return self._groups.list_groups()
+
+    def committed_offsets(self, group_id: GroupId) -> Mapping[tuple[str, int], CommittedOffset] | ErrorCode:
+        return self._groups.committed_offsets(group_id)
+
+    async def close(self) -> None:
+        """Whoever still waits is not answered."""
+        for task in self._waiting:
+            task.cancel()
+        await asyncio.gather(*self._waiting, return_exceptions=True)
+
+    def _is_raised(self, command: SyncGroup) -> bool:
+        return self._shadows.identity(command.group_id, command.generation_id) is not None
+
+    def _when_raised(self, command: SyncGroup, outcome: SyncGroupOutcome, reply: ReplyTo) -> None:
+        async def wait() -> None:
+            try:
+                await self._shadows.raised(command.group_id, command.generation_id)
+            except ShadowUnavailable as error:
+                log.warning("a sync is refused: upstream does not know its generation", error=str(error))
+                reply(SyncGroupOutcome(error=ErrorCode.coordinator_not_available))
+                return
+            # Another generation may have begun meanwhile; its members must not meet one of this.
+            reply(outcome if self._is_raised(command) else SyncGroupOutcome(error=ErrorCode.rebalance_in_progress))
+
+        task = asyncio.get_running_loop().create_task(wait(), name=f"raised-{command.group_id}")
+        self._waiting.add(task)
+        task.add_done_callback(self._waiting.discard)
+        task.add_done_callback(on_failure(self._give_up))

@@ -1,0 +1,77 @@
+"""Requests of our own on a client's connection, and kio's messages as the bytes that a conversation takes."""
+
+import asyncio
+from collections.abc import Hashable
+from functools import cache
+from io import BytesIO
+from typing import Any, Protocol, TypeVar, cast
+
+from kio.serial import entity_reader, entity_writer
+from kio.serial.errors import SerialError
+
+from coordinator.wire.api import Fault, ProtocolError
+from coordinator.wire.messages import HEADER_START_BYTES
+
+R = TypeVar("R")
+
+CLIENT_ID = "muster"
+"""What the broker's quotas and request logs see beside the client's principal."""
+
+
+class Asked(Protocol):
+    """A connection on which something can be asked (see `ClientSide.ask`)."""
+
+    def ask(self, api_key: int, api_version: int, rest: bytes) -> asyncio.Future[bytes]: ...
+
+
+async def ask(client: Asked, request: Any, response: type[R]) -> R:  # noqa: ANN401 -- any of kio's requests
+    """The broker's answer to a kio request, asked on the client's connection. Raises ProtocolError."""
+    payload = await client.ask(request.__api_key__, request.__version__, request_bytes(request, CLIENT_ID))
+    return read_answer(response, payload)
+
+
+def request_bytes(request: Any, client_id: str | None) -> bytes:  # noqa: ANN401 -- any of kio's requests
+    """All that follows the correlation id."""
+    header = request.__header_schema__(
+        request_api_key=request.__api_key__,
+        request_api_version=request.__version__,
+        correlation_id=0,
+        client_id=client_id,
+    )
+    out = BytesIO()
+    _writer(cast("Hashable", type(header)))(out, header)
+    _writer(cast("Hashable", type(request)))(out, request)
+    return out.getvalue()[HEADER_START_BYTES:]
+
+
+def read_answer(response: type[R], payload: bytes) -> R:
+    """What follows the correlation id, as kio knows it. Raises ProtocolError."""
+    kind: Any = response
+    at = 1 if kind.__header_schema__.__flexible__ else 0  # brokers write no tagged fields into it
+    try:
+        body, _ = _reader(kind)(payload, at)
+    except (SerialError, ValueError) as error:
+        raise ProtocolError(
+            Fault.BROKER_ANSWER, f"{kind.__name__} v{kind.__version__} cannot be read: {error}"
+        ) from error
+    answer: R = body
+    return answer
+
+
+def answer_bytes(answer: Any) -> bytes:  # noqa: ANN401 -- any of kio's responses
+    """What follows the correlation id."""
+    out = BytesIO()
+    if answer.__header_schema__.__flexible__:
+        out.write(b"\x00")
+    _writer(cast("Hashable", type(answer)))(out, answer)
+    return out.getvalue()
+
+
+@cache
+def _writer(entity: Hashable) -> Any:  # noqa: ANN401 -- kio's types say less than they are
+    return entity_writer(cast("Any", entity))
+
+
+@cache
+def _reader(entity: Hashable) -> Any:  # noqa: ANN401 -- as above
+    return entity_reader(cast("Any", entity))

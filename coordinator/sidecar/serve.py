@@ -1,0 +1,197 @@
+"""How a sidecar is put together, started and stopped.
+
+First the cluster is found, for as long as it takes: /readyz says what is amiss. Then the event log is opened, and the
+listeners are bound before it is claimed, so that a port that is taken harms nobody. Requests of groups are answered as
+Kafka answers while it loads, until the log is read; everything else is relayed from the start.
+
+To stop: no more is taken, the groups are given up, which answers what is parked, and what brokers still owe is waited
+for. The shadows stay: whoever takes the groups over finds them.
+"""
+
+from collections.abc import Callable, Mapping
+from contextlib import AsyncExitStack
+
+import structlog
+from tenacity import AsyncRetrying, RetryCallState, retry_if_exception_type, wait_exponential_jitter
+
+from coordinator.addresses import Address
+from coordinator.clock import SystemClock
+from coordinator.cluster import new_cluster
+from coordinator.listening import Listening
+from coordinator.metrics import GroupMetrics, ServerMetrics
+from coordinator.offsets.upstream import UpstreamOffsetStore
+from coordinator.parts import (
+    CannotServe,
+    collect,
+    keep_trimmed,
+    new_owner,
+    new_service,
+    open_side_door,
+    opened_log,
+    take_over,
+)
+from coordinator.runtime import Runtime
+from coordinator.service import Service
+from coordinator.settings import Settings
+from coordinator.sidecar.client_side import ClientSide, Limits
+from coordinator.sidecar.handled import handled_apis
+from coordinator.sidecar.intercept import Interceptor, SidecarApi
+from coordinator.sidecar.listeners import CannotListen, Listeners
+from coordinator.sidecar.metrics import RelayMetrics
+from coordinator.sidecar.owned import OwnedGroups
+from coordinator.sidecar.ports import NoPort
+from coordinator.sidecar.rewriting import Rewriting
+from coordinator.sidecar.whose import Ownerships
+from coordinator.upstream.connections import UpstreamRefused, UpstreamUnavailable
+from coordinator.upstream.link import UpstreamLink
+from coordinator.upstream.shadows import Shadows
+from events.ids import GroupId
+
+log = structlog.get_logger(__name__)
+
+STOPS_WITHIN_S = 10.0
+WAITING_BYTES_MAX = 1_048_576
+
+
+async def start(settings: Settings, stack: AsyncExitStack, *, lost: Callable[[Exception], None]) -> None:
+    """Start all parts; the stack stops them the other way round. Raises CannotServe, LogError, EventsError."""
+    await _Sidecar(settings, stack, lost).start()
+
+
+class _Sidecar:
+    """The parts, as they come into being. `not_ready` is why the process is not ready, for /readyz."""
+
+    def __init__(self, settings: Settings, stack: AsyncExitStack, lost: Callable[[Exception], None]) -> None:
+        self.settings = settings
+        self.stack = stack
+        self.lost = lost
+        self.clock = SystemClock()
+        self.metrics = ServerMetrics({})
+        self.relayed = RelayMetrics()
+        self.not_ready: Callable[[], str | None] = lambda: "starting"
+        self.link = UpstreamLink(settings.upstream or "", settings.upstream_security(), give_up=lost)
+
+    async def start(self) -> None:
+        settings, stack = self.settings, self.stack
+        stack.push_async_callback(self.link.close)
+        if settings.metrics is not None:
+            open_side_door(settings.metrics, (self.metrics, self.relayed), self._reason, stack)
+        await self._find_upstream()
+        event_log = await opened_log(settings, stack)
+        shadows = Shadows(self.link, lost=self._group_lost, give_up=self.lost)
+        stack.push_async_callback(shadows.close)
+        owner = new_owner(settings, event_log, UpstreamOffsetStore(), self.clock, shadows.follow)
+        runtime = Runtime(owner, give_up=self.lost)
+        collect(GroupMetrics(runtime.figures), stack)
+        service = self._service(runtime, shadows)
+        ownerships = Ownerships(shadows, may_own=settings.may_own, is_read=runtime.has_read)
+        listening = self._listening(service)
+        stack.push_async_callback(_stop_listening, listening)
+        port = await self._listen(listening, service, handled_apis(service, ownerships, shadows, self.relayed))
+        self.not_ready = lambda: runtime.not_ready
+        await take_over(runtime, stack)
+        stack.callback(_drain, listening)
+        keep_trimmed(event_log, self.clock, stack, lost=self.lost)
+        log.info("serving", listen=f"{self._listen_at.host}:{port}", upstream=settings.upstream, log=settings.log)
+
+    def _reason(self) -> str | None:
+        return self.not_ready()
+
+    async def _find_upstream(self) -> None:
+        """Wait for the cluster. Raises CannotServe if waiting makes no sense."""
+        upstream = self.settings.upstream
+
+        def report(state: RetryCallState) -> None:
+            error = state.outcome.exception() if state.outcome else None
+            self.not_ready = lambda: f"--upstream {upstream}: {error}"
+            log.warning("upstream not reached, trying again", upstream=upstream, error=str(error))
+
+        attempts = AsyncRetrying(
+            retry=retry_if_exception_type(UpstreamUnavailable),
+            wait=wait_exponential_jitter(initial=0.2, max=5),
+            before_sleep=report,
+        )
+        try:
+            await attempts(self.link.open)
+        except UpstreamRefused as error:
+            raise CannotServe(f"--upstream {upstream}: {error}") from error
+
+    def _service(self, runtime: Runtime, shadows: Shadows) -> Service:
+        groups = OwnedGroups(runtime, shadows, give_up=self.lost)
+        self.stack.push_async_callback(groups.close)
+        # What Metadata says here is the cluster's own; no handler of a sidecar asks this one.
+        cluster = new_cluster(cluster_id=self.link.cluster_id, node_id=-1, host="", port=-1, topics=())
+        return new_service(groups, cluster, self.clock)
+
+    def _listening(self, service: Service) -> Listening[ClientSide]:
+        return Listening[ClientSide](
+            connections_max=self.settings.connections_max,
+            connections_max_idle_ms=self.settings.connections_max_idle_ms,
+            metrics=self.metrics,
+            monotonic_ms=self.clock.monotonic_ms,
+            call_later=service.call_later,
+        )
+
+    async def _listen(
+        self, listening: Listening[ClientSide], service: Service, handled: Mapping[int, SidecarApi]
+    ) -> int:
+        """Bind all addresses; returns the port of the one to begin with. Raises CannotServe."""
+        settings, listen = self.settings, self._listen_at
+        self.metrics.offer(handled)
+
+        def interceptor(listeners: Listeners) -> Interceptor:
+            versions = {key: api.versions for key, api in handled.items()}
+            return Interceptor(
+                handled=handled,
+                rewriting=Rewriting(listeners.address_of, versions),
+                metrics=self.metrics,
+                monotonic_ms=self.clock.monotonic_ms,
+                wall_ms=self.clock.wall_ms,
+            )
+
+        listeners = Listeners(
+            host=listen.host,
+            advertised_host=Address(settings.advertise).host if settings.advertise else listen.host,
+            interceptor=interceptor,
+            service=service,
+            listening=listening,
+            metrics=self.metrics,
+            relayed=self.relayed,
+            limits=Limits(
+                frame_bytes_max=settings.frame_bytes_max,
+                waiting_bytes_max=WAITING_BYTES_MAX,
+                verdict_keep_ms=settings.authorization_cache_ms,
+            ),
+            client_context=settings.client_tls(),
+            broker_context=settings.upstream_security().relay_context(),
+        )
+        metrics = Address(settings.metrics) if settings.metrics else None
+        try:
+            port = await listeners.start(listen.port)
+            ports = settings.broker_ports(Address(f"{listen.host}:{port}"), metrics)
+            await listeners.open_for(self.link.brokers(), ports)
+        except (CannotListen, NoPort) as error:
+            raise CannotServe(str(error)) from error
+        self.link.on_brokers(listeners.follow)
+        return port
+
+    @property
+    def _listen_at(self) -> Address:
+        return Address(self.settings.listen)
+
+    def _group_lost(self, group_id: GroupId, reason: str) -> None:
+        """Somebody else is in the group upstream: it is theirs, and its members have to join there."""
+        log.error("group lost to upstream", group_id=group_id, reason=reason)
+
+
+def _drain(listening: Listening[ClientSide]) -> None:
+    """Take no more; what was taken is answered, parked requests when the groups are given up."""
+    listening.stop_listening()
+    for connection in listening.connections:
+        connection.drain()
+
+
+async def _stop_listening(listening: Listening[ClientSide]) -> None:
+    _drain(listening)
+    await listening.wait_until_closed(STOPS_WITHIN_S)
+    await listening.close(within_s=1.0)

@@ -1,0 +1,56 @@
+"""Whose group it is: ours, or the cluster's.
+
+A group is ours from the JoinGroup that took it on, while somebody is in it, or on the way into it. Upstream is asked
+first: while the group has members there, of any type, all its requests are relayed whole. So applications move behind
+the sidecar one process at a time, and no partition ever has two owners.
+"""
+
+from collections.abc import Callable
+from enum import Enum, auto, unique
+from typing import Protocol
+
+from events.ids import GroupId
+
+
+@unique
+class Whose(Enum):
+    OURS = auto()
+    THEIRS = auto()
+    TO_BE_ASKED = auto()
+    """It may become ours: `take` it, or relay."""
+
+
+class Taking(Protocol):
+    """Our members in the groups upstream (see upstream/shadows.py)."""
+
+    def holds(self, group_id: GroupId) -> bool: ...
+
+    async def take(self, group_id: GroupId) -> str | None: ...
+
+
+class Ownerships:
+    """`may_own`: whether a group is one of those that this sidecar is for (`--groups`).
+
+    `is_read`: whether the group's partition has been read from the log.
+    """
+
+    def __init__(
+        self, shadows: Taking, *, may_own: Callable[[GroupId], bool], is_read: Callable[[GroupId], bool]
+    ) -> None:
+        self._shadows = shadows
+        self._may_own = may_own
+        self._is_read = is_read
+
+    def of(self, group_id: GroupId, *, joins: bool = False) -> Whose:
+        """`joins`: the request is one that may take the group."""
+        if self._shadows.holds(group_id):
+            return Whose.OURS
+        if not group_id or not self._may_own(group_id):
+            return Whose.THEIRS
+        if not self._is_read(group_id):
+            return Whose.OURS  # perhaps: who asks is told that it is being loaded
+        return Whose.TO_BE_ASKED if joins else Whose.THEIRS
+
+    async def take(self, group_id: GroupId) -> str | None:
+        """Make the group ours if nobody is in it upstream; else why not."""
+        return await self._shadows.take(group_id)

@@ -1,0 +1,11 @@
+"""Our own connections to the upstream cluster: who is there, and the shadows that hold our groups.
+
+security.py      how the cluster is reached
+connections.py   sockets, lanes, and the errors
+link.py          the brokers, and who coordinates a group
+whose.py         whether a group is ours to take
+shadow.py        what a shadow sends next (pure)
+steps.py         that, as Kafka's requests
+driver.py        sends it, until nothing is left to send
+shadows.py       all shadows: what the rest of the coordinator asks for
+"""

@@ -1,0 +1,244 @@
+"""A shadow's steps are sent one after another, until there is none left to send.
+
+What belongs here: lanes, limits, pauses, and the length of a session. What it must not know: which groups there are,
+and which step is next (`shadow.py`).
+
+How it works: a Join without a member id may be parked, for as long as upstream's group.initial.rebalance.delay.ms, and
+nothing behind it on its connection is answered meanwhile. So each of these has a lane to itself, and their number is
+bounded. All other steps are answered at once and share a few lanes. A step is repeated as long as it is wanted, after
+pauses that grow; what is wanted may change at any time, and the newest counts.
+"""
+
+import asyncio
+import contextlib
+import heapq
+import random
+from collections.abc import AsyncIterator, Hashable
+from typing import Any, Final
+from zlib import crc32
+
+import structlog
+from kio.schema.errors import ErrorCode
+
+from coordinator.upstream.connections import AnswerLost, UpstreamRefused, UpstreamUnavailable, nobody_asks
+from coordinator.upstream.link import UpstreamLink
+from coordinator.upstream.shadow import (
+    Heartbeat,
+    Identity,
+    Join,
+    Leave,
+    Refused,
+    Shadow,
+    Step,
+    Sync,
+    answer_lost,
+    joined,
+    left,
+    next_step,
+    reason_of,
+    refused,
+    synced,
+)
+from coordinator.upstream.steps import question
+from events.ids import GroupId
+
+log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
+
+PARKED_JOINS_MAX: Final = 256
+RETAKES_MAX: Final = 64
+"""Of the parked joins: whoever comes with a new group does not wait for the thousands that a restart retakes."""
+STEPS_MAX: Final = 256
+HEARTBEATS_MAX: Final = 32
+STEP_LANES: Final = 8
+PARKED_LIMIT_MS: Final = 30_000
+"""A join parked for longer is sent again, and takes the place of the first."""
+SESSION_MIN_MS: Final = 60_000
+PAUSE_MAX_S: Final = 2.0
+WARN_AFTER: Final = 5
+_PAUSE_S: Final = 0.02
+
+Answer = tuple[ErrorCode, Any]
+
+
+class Held:
+    """The shadow of one group, and who waits for it. Only its driver changes where it is."""
+
+    def __init__(self, group_id: GroupId, shadow: Shadow, *, is_retake: bool = False) -> None:
+        self.group_id = group_id
+        self.shadow = shadow
+        self.is_retake = is_retake
+        """Taken over from a former process, and not there yet."""
+        self.is_heartbeat_due = False
+        self.is_join_sent = False
+        self.steps_out = 0
+        """How many want it to stay out for the moment."""
+        self.takers = 0
+        """How many wait for the join to be sent, and are told of a refusal."""
+        self.trouble = ""
+        """What went wrong last."""
+        self.refusal: str | None = None
+        """Why upstream refuses it for good."""
+        self.ended: str | None = None
+        """Why there will be no shadow any more."""
+        self.task: asyncio.Task[None] | None = None
+        self.timer: asyncio.TimerHandle | None = None
+        self._changed = asyncio.Event()
+
+    def set(self, shadow: Shadow) -> None:
+        """The shadow is another one now."""
+        self.shadow = shadow
+        self.tell()
+
+    def tell(self) -> None:
+        """Wake all who wait for a change."""
+        self._changed.set()
+        self._changed = asyncio.Event()
+
+    async def change(self) -> None:
+        """Return at the next change."""
+        await self._changed.wait()
+
+    def join_was_sent(self) -> None:
+        self.is_join_sent = True
+        self.tell()
+
+
+class Driver:
+    """See the module. `session_timeout_ms` is what is asked for; where upstream allows less, it is less."""
+
+    def __init__(self, link: UpstreamLink, *, session_timeout_ms: int) -> None:
+        self.session_timeout_ms = session_timeout_ms
+        self._link = link
+        self._parked = _Lanes(PARKED_JOINS_MAX)
+        self._retakes = asyncio.Semaphore(RETAKES_MAX)
+        self._steps = asyncio.Semaphore(STEPS_MAX)
+        self._heartbeats = asyncio.Semaphore(HEARTBEATS_MAX)
+
+    async def drive(self, held: Held) -> Refused | None:
+        """Send what is to be sent, until nothing is left; or why this group cannot have a shadow."""
+        failures = 0
+        while step := next_step(held.shadow, heartbeat_is_due=held.is_heartbeat_due):
+            asked_ms = self.session_timeout_ms
+            try:
+                error = await self._take(held, step)
+            except UpstreamUnavailable as lost:
+                held.trouble = str(lost)
+                if isinstance(lost, AnswerLost):
+                    held.set(answer_lost(held.shadow, step))
+            except UpstreamRefused as refusal:
+                if refusal.error is not None:
+                    return Refused(reason_of(refusal.error))
+                held.trouble = str(refusal)  # credentials may be mended while we run
+            else:
+                if error is ErrorCode.none:
+                    failures = 0
+                    continue
+                outcome = self._refused(held.shadow, step, error, asked_ms)
+                if isinstance(outcome, Refused):
+                    return outcome
+                held.trouble = f"{type(step).__name__} was answered {error.name.upper()}"
+                held.set(outcome)
+            failures += 1
+            if failures == WARN_AFTER:
+                log.warning("a shadow waits for the upstream cluster", group=held.group_id, why=held.trouble)
+            await asyncio.sleep(min(_PAUSE_S * 2**failures, PAUSE_MAX_S) * random.uniform(0.5, 1.0))  # noqa: S311
+        return None
+
+    async def _take(self, held: Held, step: Step) -> ErrorCode:
+        """Ask, and note an answer without an error. Raises as UpstreamLink does."""
+        if step == Join(""):
+            return await self._join_anew(held, step)
+        is_heartbeat = isinstance(step, Heartbeat)
+        lane = "heartbeats" if is_heartbeat else _step_lane(held.group_id)
+        async with self._heartbeats if is_heartbeat else self._steps:
+            return _note(held, step, await self._ask(held, step, lane=lane))
+
+    async def _join_anew(self, held: Held, step: Step) -> ErrorCode:
+        async with self._retakes if held.is_retake else contextlib.nullcontext(), self._parked.one() as lane:
+            if not held.shadow.should_be_in:
+                return ErrorCode.none  # nobody wants it any more: there was no lane free
+            asking = asyncio.create_task(
+                self._ask(held, step, lane=lane, limit_ms=PARKED_LIMIT_MS), name=f"join-{held.group_id}"
+            )
+            try:
+                await self._watch(held, asking)
+                return _note(held, step, await asking)
+            finally:
+                asking.cancel()
+
+    async def _watch(self, held: Held, asking: asyncio.Task[Answer]) -> None:
+        """Until the join is answered. If nobody wants it any more it need not be parked any longer."""
+        while not asking.done() and held.shadow.should_be_in:
+            change = asyncio.create_task(held.change())
+            try:
+                await asyncio.wait({asking, change}, return_when=asyncio.FIRST_COMPLETED)
+            finally:
+                change.cancel()
+        if not asking.done():
+            # Its member id is not known yet. If this comes before the join, the join's answer tells the id.
+            with contextlib.suppress(UpstreamUnavailable, UpstreamRefused):
+                await self._ask(held, Leave(""), lane=_step_lane(held.group_id))
+
+    async def _ask(self, held: Held, step: Step, *, lane: Hashable, limit_ms: int | None = None) -> Answer:
+        asked = question(held.group_id, step, session_timeout_ms=self.session_timeout_ms)
+        answer = await self._link.ask_coordinator(
+            held.group_id,
+            asked.request,
+            asked.response,
+            error_of=asked.error_of,
+            lane=lane,
+            limit_ms=limit_ms,
+            retry_ms=0,
+            sent=held.join_was_sent if isinstance(step, Join) else nobody_asks,
+        )
+        return asked.error_of(answer), answer
+
+    def _refused(self, shadow: Shadow, step: Step, error: ErrorCode, asked_ms: int) -> Shadow | Refused:
+        if error is not ErrorCode.invalid_session_timeout or asked_ms // 2 < SESSION_MIN_MS:
+            return refused(shadow, step, error)
+        # group.max.session.timeout.ms is shorter. Reading it would need one more right, and this happens but once.
+        self.session_timeout_ms = min(self.session_timeout_ms, asked_ms // 2)
+        log.warning("upstream allows no session as long as a shadow's", shorter_ms=self.session_timeout_ms)
+        return shadow
+
+
+class _Lanes:
+    """So many lanes, each for one request at a time; the first ones are used most, so few connections stay open."""
+
+    def __init__(self, count: int) -> None:
+        self._free = list(range(count))
+        self._any_free = asyncio.Semaphore(count)
+
+    @contextlib.asynccontextmanager
+    async def one(self) -> AsyncIterator[Hashable]:
+        async with self._any_free:
+            number = heapq.heappop(self._free)
+            try:
+                yield "parked", number
+            finally:
+                heapq.heappush(self._free, number)
+
+
+def _step_lane(group_id: GroupId) -> Hashable:
+    return "steps", crc32(group_id.encode()) % STEP_LANES
+
+
+def _note(held: Held, step: Step, answered: Answer) -> ErrorCode:
+    error, answer = answered
+    if error is not ErrorCode.none:
+        return error
+    match step:
+        case Join():
+            if answer.leader != answer.member_id or len(answer.members) > 1:
+                return ErrorCode.inconsistent_group_protocol  # somebody takes part who is not to be there
+            held.is_retake = False
+            identity = Identity(member_id=answer.member_id, generation_id=int(answer.generation_id))
+            held.set(joined(held.shadow, identity))
+        case Sync():
+            held.is_heartbeat_due = False
+            held.set(synced(held.shadow))
+        case Heartbeat():
+            held.is_heartbeat_due = False
+        case Leave():
+            held.set(left(held.shadow))
+    return error

@@ -1,0 +1,287 @@
+"""The upstream cluster as we see it: which brokers there are, who coordinates a group, and what they answer.
+
+What belongs here: Metadata, FindCoordinator, and what may be tried again. What it must not know: what is asked, but for
+the error in an answer. How a broker is spoken to, and the errors, are in `connections.py`.
+"""
+
+import asyncio
+import contextlib
+from collections.abc import Callable, Hashable, Mapping
+from typing import Any, Final, TypeVar
+
+import structlog
+from kio.schema.api_versions.v3.request import ApiVersionsRequest
+from kio.schema.api_versions.v3.response import ApiVersionsResponse
+from kio.schema.errors import ErrorCode
+from kio.schema.find_coordinator.v4.request import FindCoordinatorRequest
+from kio.schema.find_coordinator.v4.response import FindCoordinatorResponse
+from kio.schema.metadata.v12.request import MetadataRequest
+from kio.schema.metadata.v12.response import MetadataResponse
+from kio.static.primitive import i8
+from tenacity import AsyncRetrying, retry_if_exception, stop_after_delay, wait_random_exponential
+
+from coordinator.tasks import on_failure
+from coordinator.upstream.connections import (
+    AnswerLost,
+    Connections,
+    Place,
+    UpstreamError,
+    UpstreamRefused,
+    UpstreamUnavailable,
+    nobody_asks,
+    places,
+)
+from coordinator.upstream.security import UpstreamSecurity
+
+R = TypeVar("R")
+log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
+
+Brokers = Mapping[int, tuple[str, int]]
+"""The live brokers: (host, port) by node id."""
+ErrorOf = Callable[[R], ErrorCode]
+"""The error of an answer as a whole."""
+
+REQUEST_LIMIT_MS: Final = 10_000
+REFRESH_EVERY_MS: Final = 30_000
+REFRESH_AGAIN_AFTER_S: Final = 0.2
+COORDINATORS_KEPT: Final = 100_000
+MOVED: Final = frozenset(
+    {ErrorCode.coordinator_load_in_progress, ErrorCode.coordinator_not_available, ErrorCode.not_coordinator}
+)
+NEEDED: Final[Mapping[str, tuple[int, int]]] = {
+    "Metadata": (3, 12),
+    "FindCoordinator": (10, 4),
+    "JoinGroup": (11, 9),
+    "Heartbeat": (12, 4),
+    "LeaveGroup": (13, 5),
+    "SyncGroup": (14, 5),
+    "DescribeGroups": (15, 5),
+    "ListGroups": (16, 4),
+}
+"""What a broker must know: API key and version. Kafka 3.2 and newer do."""
+_GROUP: Final = i8(0)
+"""The kind of coordinator that FindCoordinator is asked for."""
+
+
+class UpstreamLink:
+    """See the module. `give_up` is told of a bug of ours in what goes on beside the requests."""
+
+    def __init__(
+        self,
+        bootstrap: str,
+        security: UpstreamSecurity | None = None,
+        *,
+        give_up: Callable[[Exception], None],
+        request_limit_ms: int = REQUEST_LIMIT_MS,
+        refresh_every_ms: int = REFRESH_EVERY_MS,
+    ) -> None:
+        """`bootstrap`: HOST:PORT, several with commas between them. Raises UpstreamRefused for what is none."""
+        self._bootstrap = places(bootstrap)
+        self._connections = Connections(
+            (security or UpstreamSecurity()).kafka_security(), opens_within_ms=request_limit_ms
+        )
+        self._give_up = give_up
+        self._limit_ms = request_limit_ms
+        self._refresh_every_ms = refresh_every_ms
+        self._brokers: dict[int, Place] = {}
+        self._watchers: list[Callable[[Brokers], None]] = []
+        self._coordinators: dict[str, int] = {}
+        self._wants_refresh = asyncio.Event()
+        self._refreshed = asyncio.Event()
+        self._refreshing: asyncio.Task[None] | None = None
+        self.cluster_id = ""
+        self.api_versions: dict[int, tuple[int, int]] = {}
+        """By API key: the first and the last version that the broker we began with offers."""
+
+    async def open(self) -> None:
+        """Find the cluster. Raises UpstreamUnavailable, and UpstreamRefused if trying again makes no sense."""
+        await self._look_around()
+        for name, (key, version) in NEEDED.items():
+            first, last = self.api_versions.get(key, (0, -1))
+            if not first <= version <= last:
+                offered = f"offers {name} v{first} to v{last}" if key in self.api_versions else f"lacks {name}"
+                raise UpstreamRefused(f"the upstream broker {offered}, v{version} is needed: Kafka 3.2 or newer")
+        self._refreshing = asyncio.create_task(self._keep_fresh(), name="upstream-brokers")
+        self._refreshing.add_done_callback(on_failure(self._give_up))
+
+    async def close(self) -> None:
+        """Hang up, for good."""
+        refreshing, self._refreshing = self._refreshing, None
+        if refreshing is not None:
+            refreshing.cancel()
+            await asyncio.gather(refreshing, return_exceptions=True)
+        await self._connections.close()
+
+    def offers(self, api_key: int, version: int) -> bool:
+        """Whether the cluster knows a request, in this version."""
+        first, last = self.api_versions.get(api_key, (0, -1))
+        return first <= version <= last
+
+    # ---- the brokers ---------------------------------------------------------------------------------
+
+    def brokers(self) -> Brokers:
+        """The live brokers, as the cluster has told last."""
+        return {node_id: (place.host, place.port) for node_id, place in self._brokers.items()}
+
+    def on_brokers(self, tell: Callable[[Brokers], None]) -> None:
+        """Have the brokers told whenever they have changed."""
+        self._watchers.append(tell)
+
+    async def refresh(self) -> None:
+        """Ask for the brokers now; returns when they were told. Raises UpstreamUnavailable."""
+        self._refreshed.clear()
+        self._wants_refresh.set()
+        try:
+            async with asyncio.timeout(self._limit_ms / 1000):
+                await self._refreshed.wait()
+        except TimeoutError as error:
+            raise UpstreamUnavailable(f"no broker tells which there are: {self._asked_at()}") from error
+
+    async def _keep_fresh(self) -> None:
+        while True:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(self._refresh_every_ms / 1000):
+                    await self._wants_refresh.wait()
+            self._wants_refresh.clear()
+            try:
+                await self._look_around()
+            except UpstreamError as error:
+                log.warning("the upstream brokers do not tell which there are", error=str(error))
+            await asyncio.sleep(REFRESH_AGAIN_AFTER_S)  # whoever asks meanwhile is answered by the next round
+
+    async def _look_around(self) -> None:
+        """Ask the first broker that answers: of those that are known, then of those that we begin with."""
+        request = MetadataRequest(topics=(), allow_auto_topic_creation=False, include_topic_authorized_operations=False)
+        reasons: list[str] = []
+        for place in dict.fromkeys([*self._brokers.values(), *self._bootstrap]):
+            try:
+                if not self.api_versions:
+                    await self._learn_versions(place)
+                metadata = await self._ask_at(place, request, MetadataResponse)
+            except UpstreamUnavailable as error:
+                reasons.append(str(error))
+            else:
+                self._learn(metadata)
+                return
+        raise UpstreamUnavailable(f"no broker of the upstream cluster answers: {'; '.join(reasons)}")
+
+    async def _learn_versions(self, place: Place) -> None:
+        software = ApiVersionsRequest(client_software_name="muster", client_software_version="1")
+        offered = await self._ask_at(place, software, ApiVersionsResponse)
+        self.api_versions = {int(api.api_key): (api.min_version, api.max_version) for api in offered.api_keys}
+
+    def _learn(self, metadata: MetadataResponse) -> None:
+        self.cluster_id = metadata.cluster_id or ""
+        brokers = {int(broker.node_id): Place(broker.host, int(broker.port)) for broker in metadata.brokers}
+        has_changed = bool(brokers) and brokers != self._brokers
+        if has_changed:
+            self._brokers = brokers
+        self._refreshed.set()
+        if has_changed:
+            for tell in self._watchers:
+                tell(self.brokers())
+
+    # ---- asking --------------------------------------------------------------------------------------
+
+    async def ask(
+        self,
+        node_id: int,
+        request: Any,  # noqa: ANN401 -- any of kio's requests
+        response: type[R],
+        *,
+        lane: Hashable = 0,
+        limit_ms: int | None = None,
+        sent: Callable[[], None] = nobody_asks,
+    ) -> R:
+        """One request to one broker; its answer, whatever error that has. `sent` is told when the request has left.
+
+        Raises UpstreamUnavailable, AnswerLost and UpstreamRefused.
+        """
+        if node_id not in self._brokers:
+            await self.refresh()
+        place = self._brokers.get(node_id)
+        if place is None:
+            raise UpstreamUnavailable(f"broker {node_id} is not there")
+        try:
+            return await self._connections.ask(
+                place, request, response, lane=lane, limit_ms=limit_ms or self._limit_ms, sent=sent
+            )
+        except UpstreamUnavailable:
+            self._wants_refresh.set()  # it may be elsewhere by now
+            raise
+
+    async def ask_coordinator(
+        self,
+        group_id: str,
+        request: Any,  # noqa: ANN401 -- any of kio's requests
+        response: type[R],
+        *,
+        error_of: ErrorOf[R],
+        lane: Hashable = 0,
+        limit_ms: int | None = None,
+        retry_ms: int = REQUEST_LIMIT_MS,
+        sent: Callable[[], None] = nobody_asks,
+    ) -> R:
+        """The answer of the group's coordinator, with whatever error but those after which one asks again.
+
+        These, and what had no effect, are tried again within `retry_ms`; with 0 the first attempt is the only one.
+        What may have had an effect is never sent twice. Raises as `ask` does, UpstreamRefused too when the coordinator
+        may not be looked up.
+        """
+
+        async def attempt() -> R:
+            node_id = await self._coordinator(group_id)
+            try:
+                answer = await self.ask(node_id, request, response, lane=lane, limit_ms=limit_ms, sent=sent)
+            except UpstreamUnavailable:
+                self._coordinators.pop(group_id, None)
+                raise
+            error = error_of(answer)
+            if error in MOVED:
+                self._coordinators.pop(group_id, None)
+                raise UpstreamUnavailable(f"broker {node_id} says {error.name.upper()} for group {group_id}")
+            return answer
+
+        return await AsyncRetrying(
+            retry=retry_if_exception(_had_no_effect),
+            wait=wait_random_exponential(multiplier=0.02, max=1.0),
+            stop=stop_after_delay(retry_ms / 1000),
+            reraise=True,
+        )(attempt)
+
+    async def _coordinator(self, group_id: str) -> int:
+        known = self._coordinators.get(group_id)
+        if known is not None:
+            return known
+        request = FindCoordinatorRequest(key_type=_GROUP, coordinator_keys=(group_id,))
+        (found,) = (await self._ask_any(request, FindCoordinatorResponse)).coordinators
+        if found.error_code is not ErrorCode.none:
+            what = f"who coordinates group {group_id}: {found.error_code.name.upper()}"
+            if found.error_code.retriable:
+                raise UpstreamUnavailable(what)
+            raise UpstreamRefused(what, found.error_code)
+        if len(self._coordinators) >= COORDINATORS_KEPT:
+            self._coordinators.clear()  # they are asked for again; clients may name any number of groups
+        self._coordinators[group_id] = int(found.node_id)
+        return int(found.node_id)
+
+    async def _ask_any(self, request: Any, response: type[R]) -> R:  # noqa: ANN401 -- any of kio's requests
+        """One question that changes nothing, to the first broker that answers it."""
+        reasons: list[str] = []
+        for place in list(self._brokers.values()):
+            try:
+                return await self._ask_at(place, request, response)
+            except UpstreamUnavailable as error:
+                reasons.append(str(error))
+        self._wants_refresh.set()
+        raise UpstreamUnavailable(f"no broker of the upstream cluster answers: {'; '.join(reasons)}")
+
+    async def _ask_at(self, place: Place, request: Any, response: type[R]) -> R:  # noqa: ANN401 -- any of kio's requests
+        return await self._connections.ask(place, request, response, lane="questions", limit_ms=self._limit_ms)
+
+    def _asked_at(self) -> str:
+        return ",".join(map(str, self._bootstrap))
+
+
+def _had_no_effect(error: BaseException) -> bool:
+    return isinstance(error, UpstreamUnavailable) and not isinstance(error, AnswerLost)

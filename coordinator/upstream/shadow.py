@@ -1,0 +1,220 @@
+"""One shadow: what to send next, given what is wanted and what was answered.
+
+A *shadow* is our one static member in the group of the same name upstream. While it is there the broker fences for us:
+it refuses direct members, keeps the offsets, and takes commits only under the shadow's member id and generation.
+
+    where     what is wanted            next
+    OUT       a generation              Join without a member id
+    UNSURE    a generation              the same: by its instance id it replaces whatever is there under it (KIP-345)
+    JOINED    a generation              Sync; until then the broker answers commits with 27
+    IN        another generation        Join with the member id: as leader, so upstream's generation grows
+    IN        that generation           nothing, but a Heartbeat when it is due
+    OUT       nothing, or to step out   nothing
+    others    nothing, or to step out   Leave; UNSURE and not knowing its member id it leaves by its instance id
+
+What belongs here: this table, what an answer changes, and which refusals are for good. What it must not know: how
+anything is sent, time, how often it was tried.
+
+Rules.
+S1  An identity (upstream's member id and generation) is told for one generation of ours only.
+S2  It is told for a generation when the broker has begun that identity's generation, or has replaced its member id,
+    after the previous identity was told: so whatever is under way under the previous one is refused (22, 82, 25).
+S3  Within one stay upstream the generations told grow strictly. A replaced member keeps the generation, so if that was
+    told before it joins once more.
+S4  What was never told for a generation may be told for any: several raises asked for at once cost one.
+"""
+
+from enum import Enum
+from typing import Final
+
+import msgspec
+from kio.schema.errors import ErrorCode
+
+INSTANCE_ID: Final = "muster"
+"""The shadow's group.instance.id. A commit must carry it too, or the broker cannot answer a deposed owner with 82."""
+PROTOCOL_TYPE: Final = "muster"
+"""Not `consumer`: a direct member of the newer protocol (KIP-848) would convert such a group."""
+NOT_TOLD: Final = -1
+"""Taken for a group whose generation is not told yet."""
+
+
+class Identity(msgspec.Struct, frozen=True, kw_only=True):
+    """Under which commits of one generation of ours are relayed: upstream's member id and generation."""
+
+    member_id: str
+    generation_id: int
+
+
+class Where(Enum):
+    """Where the shadow is, as far as the last answer tells."""
+
+    OUT = "out"
+    UNSURE = "unsure"
+    JOINED = "joined"
+    IN = "in"
+
+
+class Shadow(msgspec.Struct, frozen=True, kw_only=True):
+    """See the module. `identity` is upstream's, `raised_for` the generation of ours that it was told for."""
+
+    wanted: int | None
+    """A generation of ours, or NOT_TOLD; None when nobody wants it."""
+    steps_out: bool = False
+    where: Where = Where.OUT
+    identity: Identity | None = None
+    raised_for: int | None = None
+    told: Identity | None = None
+    """The last identity that was told for a generation."""
+
+    @property
+    def should_be_in(self) -> bool:
+        """Whether the group is to have it."""
+        return self.wanted is not None and not self.steps_out
+
+    @property
+    def member_id(self) -> str:
+        """Upstream's, empty while it is not known."""
+        return self.identity.member_id if self.identity else ""
+
+
+class Join(msgspec.Struct, frozen=True):
+    member_id: str
+
+
+class Sync(msgspec.Struct, frozen=True):
+    identity: Identity
+
+
+class Heartbeat(msgspec.Struct, frozen=True):
+    identity: Identity
+
+
+class Leave(msgspec.Struct, frozen=True):
+    member_id: str
+
+
+Step = Join | Sync | Heartbeat | Leave
+
+
+class Refused(msgspec.Struct, frozen=True):
+    """For good: the group is not ours. `reason` is for people."""
+
+    reason: str
+
+
+# ---- what to send -------------------------------------------------------------------------------------
+
+
+def next_step(shadow: Shadow, *, heartbeat_is_due: bool = False) -> Step | None:
+    """By the table above; None when all is as it should be."""
+    if not shadow.should_be_in:
+        return None if shadow.where is Where.OUT else Leave(shadow.member_id)
+    if shadow.identity is None or shadow.where in {Where.OUT, Where.UNSURE}:
+        return Join("")
+    if shadow.where is Where.JOINED:
+        return Sync(shadow.identity)
+    if shadow.raised_for != shadow.wanted:
+        return Join(shadow.identity.member_id)
+    return Heartbeat(shadow.identity) if heartbeat_is_due else None
+
+
+def identity_for(shadow: Shadow, generation_id: int) -> Identity | None:
+    """Under which commits of this generation of ours are relayed; None while there is none (S1)."""
+    return shadow.identity if shadow.raised_for == generation_id >= 0 and shadow.should_be_in else None
+
+
+def is_raised(shadow: Shadow, generation_id: int) -> bool:
+    """Whether the last raise was for this generation of ours, or a later one."""
+    return shadow.should_be_in and shadow.raised_for is not None and shadow.raised_for >= generation_id
+
+
+# ---- what is wanted -----------------------------------------------------------------------------------
+
+
+def follow(shadow: Shadow, wanted: int | None) -> Shadow:
+    """Another generation of ours, or None: nobody is left. The newest counts."""
+    if wanted is None:
+        # A group that is there again tomorrow may begin with the same number; it must not find it raised.
+        return msgspec.structs.replace(shadow, wanted=None, raised_for=None)
+    if shadow.raised_for == NOT_TOLD:
+        return _tell(shadow, wanted)
+    return msgspec.structs.replace(shadow, wanted=wanted)
+
+
+def step_out(shadow: Shadow, *, is_out: bool) -> Shadow:
+    """The shadow is to leave although it is wanted, or may come back."""
+    return msgspec.structs.replace(shadow, steps_out=is_out, raised_for=None)
+
+
+# ---- what was answered --------------------------------------------------------------------------------
+
+
+def joined(shadow: Shadow, identity: Identity) -> Shadow:
+    """Upstream has a generation with the shadow as its leader."""
+    return msgspec.structs.replace(shadow, where=Where.JOINED, identity=identity, raised_for=None)
+
+
+def synced(shadow: Shadow) -> Shadow:
+    """The broker takes commits of this generation."""
+    inside = msgspec.structs.replace(shadow, where=Where.IN)
+    if inside.wanted is None or _was_told(inside):
+        return inside
+    return _tell(inside, inside.wanted)
+
+
+def left(shadow: Shadow) -> Shadow:
+    """The broker has no shadow in this group."""
+    return msgspec.structs.replace(shadow, where=Where.OUT, identity=None, raised_for=None)
+
+
+def answer_lost(shadow: Shadow, step: Step) -> Shadow:
+    """Whether the broker has done it is not known."""
+    if isinstance(step, Join):  # it may have got another member id, or another generation
+        return msgspec.structs.replace(shadow, where=Where.UNSURE, identity=None, raised_for=None)
+    return shadow
+
+
+def refused(shadow: Shadow, step: Step, error: ErrorCode) -> Shadow | Refused:
+    """What an error changes; what is sent next follows from that, and after a pause."""
+    if error.retriable or error is ErrorCode.unknown_server_error:
+        # 14, 15, 16 had no effect; of a join with another of these that is not known.
+        return shadow if error in _NO_EFFECT else answer_lost(shadow, step)
+    if isinstance(step, Leave):
+        return left(shadow)  # 25, 82: another is there or nobody; else the broker does not let us, and its session ends
+    match error:
+        case ErrorCode.unknown_member_id:
+            return left(shadow)
+        case ErrorCode.rebalance_in_progress | ErrorCode.illegal_generation:
+            return msgspec.structs.replace(shadow, where=Where.IN, raised_for=None)
+        case _:
+            return Refused(reason_of(error))
+
+
+def reason_of(error: ErrorCode) -> str:
+    """Why a group is not ours, for people."""
+    named = f"{error.name.upper()} ({error.value})"
+    return f"{_REASONS.get(error, 'the broker refuses the shadow')}: {named}"
+
+
+_NO_EFFECT: Final = frozenset(
+    {ErrorCode.coordinator_load_in_progress, ErrorCode.coordinator_not_available, ErrorCode.not_coordinator}
+)
+_REASONS: Final = {
+    ErrorCode.inconsistent_group_protocol: "the group has members upstream that did not come through Muster",
+    ErrorCode.group_id_not_found: "upstream the group is of another type",
+    ErrorCode.fenced_instance_id: "another process has taken the group's shadow upstream",
+    ErrorCode.group_authorization_failed: "Muster's own principal lacks the ACL Allow READ on this GROUP upstream",
+    ErrorCode.group_max_size_reached: "upstream's group.max.size leaves no place for the shadow",
+    ErrorCode.invalid_session_timeout: "upstream takes no session timeout that a shadow can live with",
+    ErrorCode.invalid_group_id: "upstream takes no group of this name",
+}
+
+
+def _was_told(shadow: Shadow) -> bool:
+    told, identity = shadow.told, shadow.identity
+    return told is not None and identity is not None and told.generation_id == identity.generation_id
+
+
+def _tell(shadow: Shadow, wanted: int) -> Shadow:
+    told = shadow.told if wanted == NOT_TOLD else shadow.identity
+    return msgspec.structs.replace(shadow, wanted=wanted, raised_for=wanted, told=told)

@@ -1,0 +1,281 @@
+"""All our shadows upstream: taken, raised, left, retaken after a restart.
+
+What belongs here: which groups have one, who waits for it, and when a heartbeat is due. What it must not know: what a
+shadow sends and when it is refused for good (`shadow.py`), how it is sent (`driver.py`).
+
+How it works: a group's shadow costs a task only while there is something to do for it; then its driver runs until
+nothing is left. A group that upstream refuses for good is forgotten, and `lost` is told.
+"""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Callable
+from typing import Final
+from zlib import crc32
+
+from coordinator.tasks import on_failure
+from coordinator.upstream.connections import UpstreamError
+from coordinator.upstream.driver import Driver, Held
+from coordinator.upstream.link import UpstreamLink
+from coordinator.upstream.shadow import (
+    INSTANCE_ID,
+    NOT_TOLD,
+    Identity,
+    Refused,
+    Shadow,
+    Where,
+    follow,
+    identity_for,
+    is_raised,
+    step_out,
+)
+from coordinator.upstream.whose import Theirs, shadowed_groups, whose_is
+from events.ids import GroupId
+
+__all__ = ["INSTANCE_ID", "Identity", "Lost", "ShadowUnavailable", "Shadows"]
+
+Lost = Callable[[GroupId, str], None]
+"""Told when upstream refuses a group's shadow for good: the group is theirs. The reason is for people."""
+
+SESSION_TIMEOUT_MS: Final = 1_800_000
+"""Kafka's default of group.max.session.timeout.ms."""
+HEARTBEAT_EVERY_MS: Final = 180_000
+WAIT_LIMIT_MS: Final = 20_000
+
+
+class ShadowUnavailable(Exception):
+    """Upstream has not done within the limit what was waited for, or the group has no shadow."""
+
+
+class Shadows:
+    """See the module. `give_up` is told of a bug of ours in what goes on beside the requests."""
+
+    def __init__(
+        self,
+        link: UpstreamLink,
+        *,
+        lost: Lost,
+        give_up: Callable[[Exception], None],
+        session_timeout_ms: int = SESSION_TIMEOUT_MS,
+        heartbeat_every_ms: int = HEARTBEAT_EVERY_MS,
+        wait_limit_ms: int = WAIT_LIMIT_MS,
+    ) -> None:
+        self._link = link
+        self._lost = lost
+        self._give_up = give_up
+        self._driver = Driver(link, session_timeout_ms=session_timeout_ms)
+        self._heartbeat_every_ms = heartbeat_every_ms
+        self._wait_limit_ms = wait_limit_ms
+        self._held: dict[GroupId, Held] = {}
+        self._taking: dict[GroupId, asyncio.Task[str | None]] = {}
+        self._refused: set[GroupId] = set()
+        """Lost, and still followed: they are not retaken, or two processes would take a shadow from each other."""
+        self._is_closed = False
+
+    async def close(self) -> None:
+        """Stop. The shadows stay upstream, where a restart retakes them."""
+        self._is_closed = True
+        held, self._held = list(self._held.values()), {}
+        tasks: list[asyncio.Task[None] | asyncio.Task[str | None]] = list(self._taking.values())
+        for each in held:
+            _stop_timer(each)
+            each.ended = "Muster is stopping"
+            each.tell()
+            if each.task is not None:
+                tasks.append(each.task)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    # ---- whose group it is ---------------------------------------------------------------------------
+
+    def holds(self, group_id: GroupId) -> bool:
+        """Whether the group is ours: taken, or being taken."""
+        held = self._held.get(group_id)
+        return held is not None and held.shadow.wanted is not None
+
+    async def take(self, group_id: GroupId) -> str | None:
+        """None: the group is ours now, and its shadow's join is under way or done. Else why it is theirs, for people.
+
+        Returns once the join was sent. Concurrent calls share one attempt. Raises ShadowUnavailable when upstream does
+        not tell.
+        """
+        if self.holds(group_id):
+            return None
+        taking = self._taking.get(group_id)
+        if taking is None:
+            if self._is_closed:
+                raise ShadowUnavailable("Muster is stopping")
+            taking = self._taking[group_id] = asyncio.create_task(self._take(group_id), name=f"take-{group_id}")
+            taking.add_done_callback(lambda done: self._took(group_id, done))
+        return await asyncio.shield(taking)
+
+    def _took(self, group_id: GroupId, taking: asyncio.Task[str | None]) -> None:
+        del self._taking[group_id]
+        error = None if taking.cancelled() else taking.exception()
+        if isinstance(error, Exception) and not isinstance(error, ShadowUnavailable):
+            self._give_up(error)
+
+    async def _take(self, group_id: GroupId) -> str | None:
+        if group_id not in self._held:
+            try:
+                verdict = await whose_is(self._link, group_id)
+            except UpstreamError as error:
+                raise ShadowUnavailable(f"upstream does not tell whose group {group_id} is: {error}") from error
+            if isinstance(verdict, Theirs):
+                return verdict.reason
+            self._refused.discard(group_id)
+            if group_id not in self._held:  # else it was retaken meanwhile
+                where = Where.UNSURE if verdict.has_shadow else Where.OUT
+                self._held[group_id] = Held(group_id, Shadow(wanted=None, where=where))
+        held = self._held[group_id]
+        if held.shadow.wanted is None:  # new, or just leaving
+            self._change(held, follow(held.shadow, NOT_TOLD))
+        held.takers += 1
+        try:
+            await self._until(held, lambda: held.is_join_sent)
+        except ShadowUnavailable:
+            if held.refusal is not None:
+                return held.refusal
+            self._change(held, follow(held.shadow, None))
+            raise
+        finally:
+            held.takers -= 1
+        return None
+
+    # ---- our generations -----------------------------------------------------------------------------
+
+    def follow(self, group_id: GroupId, generation_id: int, is_wanted: bool) -> None:
+        """The group has this generation, and needs a shadow or not. What follows from it goes on in tasks.
+
+        A wanted group that is not held is retaken from a former process, few at a time.
+        """
+        held = self._held.get(group_id)
+        if not is_wanted:
+            self._refused.discard(group_id)
+            if held is not None:
+                self._change(held, follow(held.shadow, None))
+        elif held is not None:
+            self._change(held, follow(held.shadow, generation_id))
+        elif group_id not in self._refused and not self._is_closed:
+            held = self._held[group_id] = Held(
+                group_id, Shadow(wanted=generation_id, where=Where.UNSURE), is_retake=True
+            )
+            self._wake(held)
+
+    async def raised(self, group_id: GroupId, generation_id: int) -> None:
+        """Return when the shadow was raised for this generation of ours, or a later one. Raises ShadowUnavailable."""
+        held = self._held.get(group_id)
+        if held is None or held.shadow.wanted is None:
+            raise ShadowUnavailable(f"group {group_id} has no shadow upstream")
+        await self._until(held, lambda: is_raised(held.shadow, generation_id))
+
+    def identity(self, group_id: GroupId, generation_id: int) -> Identity | None:
+        """Under which commits of exactly this generation of ours are relayed; None while it is not raised for it.
+
+        A commit must also carry the shadow's group.instance.id, INSTANCE_ID.
+        """
+        held = self._held.get(group_id)
+        return identity_for(held.shadow, generation_id) if held is not None else None
+
+    @contextlib.asynccontextmanager
+    async def stepped_out(self, group_id: GroupId) -> AsyncIterator[None]:
+        """The shadow leaves upstream, the block runs, the shadow joins again. Raises ShadowUnavailable.
+
+        Its join goes on after the block: upstream may park it. There is no identity until it is back.
+        """
+        held = self._held.get(group_id)
+        if held is None:
+            yield
+            return
+        held.steps_out += 1
+        self._change(held, step_out(held.shadow, is_out=True))
+        try:
+            await self._until(held, lambda: held.shadow.where is Where.OUT and held.task is None)
+            yield
+        finally:
+            held.steps_out -= 1
+            if not held.steps_out:
+                self._change(held, step_out(held.shadow, is_out=False))
+
+    async def release_strays(self, is_ours: Callable[[GroupId], bool]) -> None:
+        """Have those shadows leave that a former process has left behind in groups of ours which need none now.
+
+        To be called when all groups of ours were followed, or what they need is taken from them for a moment. Raises
+        ShadowUnavailable when upstream does not tell.
+        """
+        try:
+            groups = await shadowed_groups(self._link)
+        except UpstreamError as error:
+            raise ShadowUnavailable(f"upstream does not tell which groups have a shadow: {error}") from error
+        for group_id in groups:
+            if is_ours(group_id) and group_id not in self._held and group_id not in self._refused:
+                stray = self._held[group_id] = Held(group_id, Shadow(wanted=None, where=Where.UNSURE))
+                self._wake(stray)
+
+    # ---- what goes on beside -------------------------------------------------------------------------
+
+    def _change(self, held: Held, shadow: Shadow) -> None:
+        if shadow != held.shadow:
+            held.set(shadow)
+        self._wake(held)
+
+    def _wake(self, held: Held) -> None:
+        if held.task is None and held.ended is None:
+            held.task = asyncio.create_task(self._drive(held), name=f"shadow-{held.group_id}")
+            held.task.add_done_callback(on_failure(self._give_up))
+
+    async def _drive(self, held: Held) -> None:
+        _stop_timer(held)
+        refused = await self._driver.drive(held)
+        held.task = None
+        if refused is not None:
+            self._refuse(held, refused)
+        elif held.shadow.wanted is None and not held.steps_out:
+            self._end(held, "nobody is left in it")
+        elif held.shadow.should_be_in:
+            every_ms = min(self._heartbeat_every_ms, self._driver.session_timeout_ms // 5)
+            after_s = every_ms / 1000 * _fraction(held.group_id)
+            held.timer = asyncio.get_running_loop().call_later(after_s, self._beat, held)
+        held.tell()
+
+    def _beat(self, held: Held) -> None:
+        held.is_heartbeat_due = True
+        self._wake(held)
+
+    def _refuse(self, held: Held, refused: Refused) -> None:
+        held.refusal = refused.reason
+        self._end(held, refused.reason)
+        if held.shadow.wanted is not None and not held.takers:  # else `take` tells it
+            self._refused.add(held.group_id)
+            self._lost(held.group_id, refused.reason)
+
+    def _end(self, held: Held, reason: str) -> None:
+        held.ended = reason
+        held.tell()
+        if self._held.get(held.group_id) is held:
+            del self._held[held.group_id]
+
+    async def _until(self, held: Held, condition: Callable[[], bool]) -> None:
+        try:
+            async with asyncio.timeout(self._wait_limit_ms / 1000):
+                while not condition():
+                    if held.ended is not None:
+                        raise ShadowUnavailable(f"group {held.group_id} has no shadow upstream: {held.ended}")
+                    await held.change()
+        except TimeoutError as error:
+            why = held.trouble or "upstream has not answered"
+            raise ShadowUnavailable(
+                f"the shadow of group {held.group_id} is not ready after {self._wait_limit_ms} ms: {why}"
+            ) from error
+
+
+def _fraction(group_id: GroupId) -> float:
+    """From 0.5 to 1, always the same for a group: so heartbeats of many groups do not come together."""
+    return 0.5 + crc32(group_id.encode()) / 2**33
+
+
+def _stop_timer(held: Held) -> None:
+    if held.timer is not None:
+        held.timer.cancel()
+        held.timer = None

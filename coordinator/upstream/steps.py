@@ -1,0 +1,94 @@
+"""A shadow's steps as Kafka's requests, and what their answers say.
+
+What belongs here: the fields. What it must not know: when a step is due, and what its answer means.
+"""
+
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Any, Final
+
+import msgspec
+from kio.schema.errors import ErrorCode
+from kio.schema.heartbeat.v4.request import HeartbeatRequest
+from kio.schema.heartbeat.v4.response import HeartbeatResponse
+from kio.schema.join_group.v9.request import JoinGroupRequest, JoinGroupRequestProtocol
+from kio.schema.join_group.v9.response import JoinGroupResponse
+from kio.schema.leave_group.v5.request import LeaveGroupRequest, MemberIdentity
+from kio.schema.leave_group.v5.response import LeaveGroupResponse
+from kio.schema.sync_group.v5.request import SyncGroupRequest, SyncGroupRequestAssignment
+from kio.schema.sync_group.v5.response import SyncGroupResponse
+from kio.schema.types import GroupId as KafkaGroupId
+from kio.static.primitive import i32, i32Timedelta
+
+from coordinator.upstream.shadow import INSTANCE_ID, PROTOCOL_TYPE, Heartbeat, Join, Leave, Step, Sync
+
+_PROTOCOL_NAME: Final = "shadow"
+_REASON: Final = "Muster coordinates this group"
+
+
+class Question(msgspec.Struct, frozen=True):
+    """A request, the class of its response, and where that has its error."""
+
+    request: Any
+    response: type[Any]
+    error_of: Callable[[Any], ErrorCode]
+
+
+def question(group_id: str, step: Step, *, session_timeout_ms: int) -> Question:
+    """What a step asks the coordinator. Its session is its rebalance timeout too: nobody may be faster than it."""
+    group = KafkaGroupId(group_id)
+    match step:
+        case Join():
+            return Question(_join(group, step, session_timeout_ms), JoinGroupResponse, _error_of)
+        case Sync():
+            return Question(_sync(group, step), SyncGroupResponse, _error_of)
+        case Heartbeat():
+            heartbeat = HeartbeatRequest(
+                group_id=group,
+                generation_id=i32(step.identity.generation_id),
+                member_id=step.identity.member_id,
+                group_instance_id=INSTANCE_ID,
+            )
+            return Question(heartbeat, HeartbeatResponse, _error_of)
+        case Leave():
+            member = MemberIdentity(
+                member_id=step.member_id, group_instance_id=INSTANCE_ID, reason="nobody is left in this group"
+            )
+            return Question(LeaveGroupRequest(group_id=group, members=(member,)), LeaveGroupResponse, _leave_error_of)
+
+
+def _join(group: KafkaGroupId, step: Join, session_timeout_ms: int) -> JoinGroupRequest:
+    timeout = i32Timedelta.parse(timedelta(milliseconds=session_timeout_ms))
+    return JoinGroupRequest(
+        group_id=group,
+        session_timeout=timeout,
+        rebalance_timeout=timeout,
+        member_id=step.member_id,
+        group_instance_id=INSTANCE_ID,
+        protocol_type=PROTOCOL_TYPE,
+        protocols=(JoinGroupRequestProtocol(name=_PROTOCOL_NAME, metadata=b""),),
+        reason=_REASON,
+    )
+
+
+def _sync(group: KafkaGroupId, step: Sync) -> SyncGroupRequest:
+    return SyncGroupRequest(
+        group_id=group,
+        generation_id=i32(step.identity.generation_id),
+        member_id=step.identity.member_id,
+        group_instance_id=INSTANCE_ID,
+        protocol_type=PROTOCOL_TYPE,
+        protocol_name=_PROTOCOL_NAME,
+        assignments=(SyncGroupRequestAssignment(member_id=step.identity.member_id, assignment=b""),),
+    )
+
+
+def _error_of(answer: Any) -> ErrorCode:  # noqa: ANN401 -- any of kio's responses with an error of its own
+    error: ErrorCode = answer.error_code
+    return error
+
+
+def _leave_error_of(answer: LeaveGroupResponse) -> ErrorCode:
+    if answer.error_code is not ErrorCode.none or not answer.members:
+        return answer.error_code
+    return answer.members[0].error_code

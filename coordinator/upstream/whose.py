@@ -1,0 +1,139 @@
+"""Whose group is it? Asked upstream on first contact: ours if nobody is in it there, or our own shadow alone.
+
+What belongs here: the questions to upstream's coordinator, and what their answers say. What it must not know: what
+becomes of the group then. Asking and joining are two steps: who gets in between is found by the shadow's join (23).
+
+How it works: DescribeGroups v5 tells of classic groups, and what we may do with a group (v6 hides that for a group that
+does not exist). It calls groups of the newer types Dead, so these are asked for by their own describe requests.
+"""
+
+import asyncio
+from collections.abc import Sequence
+from typing import Any, Final, Protocol
+
+import msgspec
+from kio.schema.consumer_group_describe.v0.request import ConsumerGroupDescribeRequest
+from kio.schema.consumer_group_describe.v0.response import ConsumerGroupDescribeResponse
+from kio.schema.describe_groups.v5.request import DescribeGroupsRequest
+from kio.schema.describe_groups.v5.response import DescribedGroup, DescribeGroupsResponse
+from kio.schema.errors import ErrorCode
+from kio.schema.list_groups.v4.request import ListGroupsRequest
+from kio.schema.list_groups.v4.response import ListGroupsResponse
+from kio.schema.share_group_describe.v1.request import ShareGroupDescribeRequest
+from kio.schema.share_group_describe.v1.response import ShareGroupDescribeResponse
+from kio.schema.streams_group_describe.v0.request import StreamsGroupDescribeRequest
+from kio.schema.streams_group_describe.v0.response import StreamsGroupDescribeResponse
+from kio.schema.types import GroupId as KafkaGroupId
+
+from coordinator.upstream.connections import UpstreamRefused
+from coordinator.upstream.link import UpstreamLink
+from coordinator.upstream.shadow import INSTANCE_ID, PROTOCOL_TYPE, reason_of
+from events.ids import GroupId
+
+LANE: Final = "whose"
+_READ: Final = 1 << 3
+"""AclOperation.READ, in Kafka's bit field of authorized operations."""
+
+
+class Theirs(msgspec.Struct, frozen=True):
+    """The group stays upstream's. `reason` is for people."""
+
+    reason: str
+
+
+class Ours(msgspec.Struct, frozen=True):
+    """`has_shadow`: a former process of ours has left its shadow there."""
+
+    has_shadow: bool
+
+
+class _Member(Protocol):
+    @property
+    def client_id(self) -> str: ...
+
+    @property
+    def client_host(self) -> str: ...
+
+
+class _NewerType(msgspec.Struct, frozen=True):
+    name: str
+    request: type[Any]
+    response: type[Any]
+    is_taken_when_empty: bool
+    """Whether a classic member may join such a group when it has no members."""
+
+
+_NEWER_TYPES: Final = (
+    _NewerType("consumer", ConsumerGroupDescribeRequest, ConsumerGroupDescribeResponse, is_taken_when_empty=True),
+    _NewerType("share", ShareGroupDescribeRequest, ShareGroupDescribeResponse, is_taken_when_empty=False),
+    _NewerType("streams", StreamsGroupDescribeRequest, StreamsGroupDescribeResponse, is_taken_when_empty=True),
+)
+
+
+async def whose_is(link: UpstreamLink, group_id: str) -> Ours | Theirs:
+    """Whom upstream has in this group. Raises UpstreamUnavailable."""
+    request = DescribeGroupsRequest(groups=(KafkaGroupId(group_id),), include_authorized_operations=True)
+    try:
+        answer = await link.ask_coordinator(group_id, request, DescribeGroupsResponse, error_of=_first_error, lane=LANE)
+        verdict = whose_by(answer.groups[0])
+        if isinstance(verdict, Ours) and answer.groups[0].group_state == "Dead":
+            return await _newer_type(link, group_id) or verdict
+    except UpstreamRefused as refusal:
+        if refusal.error is None:
+            raise
+        return Theirs(reason_of(refusal.error))
+    return verdict
+
+
+async def shadowed_groups(link: UpstreamLink) -> list[GroupId]:
+    """The groups in which there is a shadow of ours, or of another process. Raises UpstreamError."""
+    request = ListGroupsRequest(states_filter=())
+    answers = await asyncio.gather(
+        *(link.ask(node_id, request, ListGroupsResponse, lane=LANE) for node_id in link.brokers())
+    )
+    return [
+        GroupId(group.group_id) for answer in answers for group in answer.groups if group.protocol_type == PROTOCOL_TYPE
+    ]
+
+
+def whose_by(described: DescribedGroup) -> Ours | Theirs:
+    """What DescribeGroups says of a classic group, or of one that is not there."""
+    if described.error_code is not ErrorCode.none:
+        return Theirs(reason_of(described.error_code))
+    if described.authorized_operations >= 0 and not described.authorized_operations & _READ:
+        return Theirs(reason_of(ErrorCode.group_authorization_failed))
+    if not described.members:
+        return Ours(has_shadow=False)
+    is_shadow = [member.group_instance_id == INSTANCE_ID for member in described.members]
+    if described.protocol_type == PROTOCOL_TYPE and is_shadow == [True]:
+        return Ours(has_shadow=True)
+    return Theirs(_inhabited(described.protocol_type or "classic", described.members))
+
+
+async def _newer_type(link: UpstreamLink, group_id: str) -> Theirs | None:
+    offered = [each for each in _NEWER_TYPES if link.offers(each.request.__api_key__, each.request.__version__)]
+    found = await asyncio.gather(*(_described(link, group_id, each) for each in offered))
+    return next((theirs for theirs in found if theirs is not None), None)
+
+
+async def _described(link: UpstreamLink, group_id: str, newer: _NewerType) -> Theirs | None:
+    request = newer.request(group_ids=(KafkaGroupId(group_id),), include_authorized_operations=False)
+    answer = await link.ask_coordinator(group_id, request, newer.response, error_of=_first_error, lane=LANE)
+    described = answer.groups[0]
+    if described.error_code is not ErrorCode.none:
+        return None  # no group of this type, or a type that this cluster does not have
+    if described.members:
+        return Theirs(_inhabited(newer.name, described.members))
+    return None if newer.is_taken_when_empty else Theirs(f"upstream it is a group of type {newer.name}")
+
+
+def _inhabited(type_name: str, members: Sequence[_Member]) -> str:
+    some = members[0]
+    count = "1 member" if len(members) == 1 else f"{len(members)} members"
+    such_as = "" if len(members) == 1 else "for example "
+    return f"upstream it has {count} (type {type_name}), {such_as}client {some.client_id} at {some.client_host}"
+
+
+def _first_error(answer: Any) -> ErrorCode:  # noqa: ANN401 -- any answer about groups
+    error: ErrorCode = answer.groups[0].error_code
+    return error

@@ -1,0 +1,80 @@
+"""Certificates for tests: an authority of one's own, and what it issues, as PEM files.
+
+What belongs here: how they are made. What it must not know: who shows them to whom.
+
+How it works: `openssl`, as a child process for each step; keys are of an elliptic curve, so nothing takes time. The
+files have the forms that Kafka, librdkafka and Python all read: a key is PKCS #8, a certificate is alone in its file,
+and beside them is one file with both, as Kafka's PEM keystore wants it.
+"""
+
+import subprocess
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+ENDS_WITHIN_S: Final = 30
+NEW_KEY: Final = ("-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1")
+LOCAL_NAMES: Final = "IP:127.0.0.1,DNS:localhost"
+DAYS: Final = 2
+
+
+class CertificatesMissing(Exception):
+    """There is no `openssl`, or it refused; the message says what it said."""
+
+
+class Issued(msgspec.Struct, frozen=True, kw_only=True):
+    """A certificate and its key."""
+
+    certificate: Path
+    key: Path
+    both: Path
+    """The key and the certificate, in one file."""
+    password: str | None
+    """What the key is encrypted with; None when it is not."""
+
+
+class Authority:
+    """An authority with its own key, in a directory of its own. Raises `CertificatesMissing`."""
+
+    def __init__(self, directory: Path, *, name: str = "Test authority") -> None:
+        directory.mkdir(parents=True, exist_ok=True)
+        self._directory = directory
+        self.certificate = directory / "authority.pem"
+        """Whom to trust: `ssl.ca.location`, or Kafka's PEM truststore."""
+        self._key = directory / "authority.key"
+        subject = ("-subj", f"/CN={name}", "-days", str(DAYS))
+        _openssl("req", "-x509", *NEW_KEY, "-nodes", *subject, "-keyout", self._key, "-out", self.certificate)
+
+    def issue(self, name: str, *, names: str = LOCAL_NAMES, password: str | None = None) -> Issued:
+        """A certificate for CN=`name`, a server's or a client's, good for `names` (this machine's, unless told)."""
+        certificate, key, both = (self._directory / f"{name}.{ending}" for ending in ("pem", "key", "both.pem"))
+        request, extensions = self._directory / f"{name}.csr", self._directory / f"{name}.ext"
+        _openssl("req", "-new", *NEW_KEY, "-nodes", "-subj", f"/CN={name}", "-keyout", key, "-out", request)
+        extensions.write_text(f"subjectAltName={names}\n", encoding="ascii")
+        signing = ("-CA", self.certificate, "-CAkey", self._key, "-CAcreateserial", "-days", str(DAYS))
+        _openssl("x509", "-req", "-in", request, *signing, "-extfile", extensions, "-out", certificate)
+        if password is not None:
+            _encrypt(key, password)
+        both.write_bytes(key.read_bytes() + certificate.read_bytes())
+        return Issued(certificate=certificate, key=key, both=both, password=password)
+
+
+def _encrypt(key: Path, password: str) -> None:
+    # With the cipher named: `req` would take triple DES, which Java does not read.
+    encrypted = key.with_suffix(".encrypted")
+    cipher = ("-v2", "aes-256-cbc", "-v2prf", "hmacWithSHA256", "-passout", f"pass:{password}")
+    _openssl("pkcs8", "-topk8", *cipher, "-in", key, "-out", encrypted)
+    encrypted.replace(key)
+
+
+def _openssl(*arguments: str | Path) -> None:
+    command = ["openssl", *map(str, arguments)]
+    try:
+        done = subprocess.run(
+            command, capture_output=True, text=True, timeout=ENDS_WITHIN_S, stdin=subprocess.DEVNULL, check=False
+        )
+    except FileNotFoundError as error:
+        raise CertificatesMissing("certificates for tests are made with openssl, and it is not installed") from error
+    if done.returncode:
+        raise CertificatesMissing(f"{' '.join(command[:3])} failed:\n{done.stderr}")

@@ -1,0 +1,204 @@
+"""A broker that asks who is there, and what they may: every way to authenticate, TLS, and an authorizer.
+
+What belongs here: the recipe, as settings of the broker and properties of a client. What it must not know: what is
+asked of the broker.
+
+listener        who is there
+PLAINTEXT       ANONYMOUS, who may do nothing (but learn that the broker is there)
+SASL_PLAINTEXT  a user, by PLAIN, SCRAM-SHA-256, SCRAM-SHA-512 or OAUTHBEARER; the broker itself too
+SASL_SSL        the same within TLS
+SSL             ANONYMOUS, within TLS
+MUTUAL          TLS, and the user is the common name of the client's certificate, which must be shown
+
+Nobody may do anything that no entry allows (`acls.py`), but for `admin` and the broker, who may do all. A token of
+OAUTHBEARER is not signed: whoever says to be a user is that user. For sessions that end, and must be renewed on the
+connection, give `settings={"connections.max.reauth.ms": "2000"}`.
+
+    with secured_broker() as broker:
+        add_acls(broker.admin(), Acl("alice", "group", "o", "READ"))
+        consumer = Consumer({**broker.client("SASL_SSL", user="alice", mechanism="SCRAM-SHA-512"), "group.id": "o"})
+"""
+
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Final
+
+from confluent_kafka.admin import AdminClient
+
+from tests.brokers.certificates import Authority, Issued
+from tests.brokers.process import PreparedBroker, Security, prepared_broker
+from tests.brokers.restartable import RestartableBroker
+
+PROTOCOLS: Final[Mapping[str, str]] = {
+    "PLAINTEXT": "PLAINTEXT",
+    "SASL_PLAINTEXT": "SASL_PLAINTEXT",
+    "SASL_SSL": "SASL_SSL",
+    "SSL": "SSL",
+    "MUTUAL": "SSL",
+}
+MECHANISMS: Final = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER")
+USERS: Final = ("alice", "bob", "muster")
+"""Who may do nothing at first."""
+SUPER_USER: Final = "admin"
+BROKER: Final = "broker"
+
+_MODULES: Final = "org.apache.kafka.common.security"
+
+
+def password_of(user: str) -> str:
+    """By PLAIN and SCRAM alike."""
+    return f"{user}-secret"
+
+
+def secured(authority: Authority) -> Security:
+    """The recipe for a broker, or for each of a cluster, whose certificate `authority` issues."""
+    server = authority.issue("server")
+    listeners: dict[str, str] = {}
+    for name in ("SASL_PLAINTEXT", "SASL_SSL"):
+        listeners |= _sasl_settings(f"listener.name.{name.lower()}", MECHANISMS)
+    # The controller's listener takes nothing but what the broker itself shows.
+    listeners |= _sasl_settings("listener.name.controller", ("PLAIN",))
+    return Security(
+        protocols=PROTOCOLS,
+        settings={
+            "listener.security.protocol.map": ",".join(
+                f"{name}:{protocol}" for name, protocol in {**PROTOCOLS, "CONTROLLER": "SASL_PLAINTEXT"}.items()
+            ),
+            "inter.broker.listener.name": "SASL_PLAINTEXT",
+            "sasl.mechanism.inter.broker.protocol": "PLAIN",
+            "sasl.mechanism.controller.protocol": "PLAIN",
+            "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+            "allow.everyone.if.no.acl.found": "false",
+            "super.users": f"User:{SUPER_USER};User:{BROKER}",
+            "ssl.keystore.type": "PEM",
+            "ssl.keystore.location": str(server.both),
+            "ssl.truststore.type": "PEM",
+            "ssl.truststore.location": str(authority.certificate),
+            "listener.name.mutual.ssl.client.auth": "required",
+            "ssl.principal.mapping.rules": "RULE:^CN=([^,]+)$/$1/",
+            **listeners,
+        },
+        format_arguments=tuple(_scram_users()),
+    )
+
+
+def _sasl_settings(prefix: str, mechanisms: tuple[str, ...]) -> dict[str, str]:
+    users = " ".join(f'user_{user}="{password_of(user)}"' for user in (*USERS, SUPER_USER, BROKER))
+    entries = {
+        "PLAIN": f"plain.PlainLoginModule required {_login(BROKER)} {users};",
+        "SCRAM-SHA-256": "scram.ScramLoginModule required;",
+        "SCRAM-SHA-512": "scram.ScramLoginModule required;",
+        "OAUTHBEARER": "oauthbearer.OAuthBearerLoginModule required;",
+    }
+    jaas = {f"{prefix}.{each.lower()}.sasl.jaas.config": f"{_MODULES}.{entries[each]}" for each in mechanisms}
+    return {f"{prefix}.sasl.enabled.mechanisms": ",".join(mechanisms), **jaas}
+
+
+def _login(user: str) -> str:
+    return f'username="{user}" password="{password_of(user)}"'
+
+
+def _scram_users() -> Iterator[str]:
+    for mechanism in ("SCRAM-SHA-256", "SCRAM-SHA-512"):
+        for user in (*USERS, SUPER_USER):
+            yield "--add-scram"
+            yield f"{mechanism}=[name={user},password={password_of(user)}]"
+
+
+def client_properties(
+    protocol: str,
+    *,
+    authority: Authority | None = None,
+    user: str = SUPER_USER,
+    mechanism: str = "PLAIN",
+    certificate: Issued | None = None,
+) -> dict[str, str]:
+    """Kafka's client properties, as librdkafka names them, of `user`; all but where the broker is.
+
+    `protocol` is Kafka's security protocol; `authority` is whom to trust where there is TLS.
+    """
+    properties = {"security.protocol": protocol}
+    if protocol.startswith("SASL"):
+        properties |= {"sasl.mechanism": mechanism, **_credentials(user, mechanism)}
+    if protocol.endswith("SSL") and authority is not None:
+        properties["ssl.ca.location"] = str(authority.certificate)
+    if certificate is not None:
+        properties["ssl.certificate.location"] = str(certificate.certificate)
+        properties["ssl.key.location"] = str(certificate.key)
+        if certificate.password is not None:
+            properties["ssl.key.password"] = certificate.password
+    return properties
+
+
+def _credentials(user: str, mechanism: str) -> dict[str, str]:
+    if mechanism == "OAUTHBEARER":
+        return {"enable.sasl.oauthbearer.unsecure.jwt": "true", "sasl.oauthbearer.config": f"principal={user}"}
+    return {"sasl.username": user, "sasl.password": password_of(user)}
+
+
+def java_properties(properties: Mapping[str, str]) -> dict[str, str]:
+    """What a Java client wants in place of `client_properties`; Kafka's tools want a file of them."""
+    java = {name: properties[name] for name in ("security.protocol", "sasl.mechanism") if name in properties}
+    mechanism = properties.get("sasl.mechanism")
+    if mechanism == "OAUTHBEARER":
+        user = properties["sasl.oauthbearer.config"].removeprefix("principal=")
+        claim = f'unsecuredLoginStringClaim_sub="{user}"'
+        java["sasl.jaas.config"] = f"{_MODULES}.oauthbearer.OAuthBearerLoginModule required {claim};"
+    elif mechanism is not None:
+        module = "plain.PlainLoginModule" if mechanism == "PLAIN" else "scram.ScramLoginModule"
+        java["sasl.jaas.config"] = f"{_MODULES}.{module} required {_login(properties['sasl.username'])};"
+    if "ssl.ca.location" in properties:
+        java |= {"ssl.truststore.type": "PEM", "ssl.truststore.location": properties["ssl.ca.location"]}
+    if "ssl.key.location" in properties:
+        both = Path(properties["ssl.key.location"]).with_suffix(".both.pem")
+        java |= {"ssl.keystore.type": "PEM", "ssl.keystore.location": str(both)}
+    if "ssl.key.password" in properties:
+        java["ssl.key.password"] = properties["ssl.key.password"]
+    return java
+
+
+class SecuredBroker(RestartableBroker):
+    """A broker that asks who is there. `bootstrap` is where nobody may do anything."""
+
+    def __init__(self, prepared: PreparedBroker, authority: Authority) -> None:
+        super().__init__(prepared)
+        self.authority = authority
+
+    def address(self, listener: str) -> str:
+        """`host:port` of one of the listeners."""
+        return self._prepared.node.address(listener)
+
+    def client(
+        self, listener: str, *, user: str = SUPER_USER, mechanism: str = "PLAIN", certificate: Issued | None = None
+    ) -> dict[str, Any]:
+        """All properties that a client of librdkafka's needs to be `user` at this listener.
+
+        A `certificate` is shown where TLS asks for one; at `MUTUAL` the one it names is the user.
+        """
+        properties = client_properties(
+            PROTOCOLS[listener], authority=self.authority, user=user, mechanism=mechanism, certificate=certificate
+        )
+        return {"bootstrap.servers": self.address(listener), **properties}
+
+    def admin(self) -> AdminClient:
+        """An administrator who may do all."""
+        return AdminClient(self.client("SASL_PLAINTEXT"))
+
+
+@contextmanager
+def secured_broker(settings: Mapping[str, str] | None = None) -> Iterator[SecuredBroker]:
+    """A secured broker, with `settings` over all others, while the block lasts.
+
+    Raises `BrokerFailed`, and `CertificatesMissing` where there is no openssl.
+    """
+    with tempfile.TemporaryDirectory(prefix="muster-certificates-") as directory:
+        authority = Authority(Path(directory))
+        with prepared_broker(settings or {}, security=secured(authority)) as prepared:
+            broker = SecuredBroker(prepared, authority)
+            broker.start()
+            try:
+                yield broker
+            finally:
+                broker.kill()

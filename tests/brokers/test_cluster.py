@@ -1,0 +1,78 @@
+"""Clusters of several brokers, whose nodes come and go."""
+
+from collections.abc import Iterator
+
+import pytest
+from confluent_kafka.admin import AdminClient
+
+from tests.brokers.broker import LASTING_PORTS, lasting_ports
+from tests.brokers.cluster import Cluster, running_cluster
+from tests.brokers.probes import WITHIN_S, broker_setting, produced_and_consumed
+from tests.brokers.readiness import brokers_named_by, node_ids_named_by
+
+ODD = 1001
+
+
+@pytest.fixture(scope="module")
+def own_cluster() -> Iterator[Cluster]:
+    """A cluster whose nodes may be killed, one of them with an id that is far from the others."""
+    with running_cluster(node_ids=(1, 2, ODD), settings={"num.partitions": "4"}) as cluster:
+        yield cluster
+
+
+class TestShared:
+    """The cluster that tests share."""
+
+    def test_each_node_names_all_at_their_own_addresses(self, kafka_cluster: Cluster) -> None:
+        """Whichever is asked."""
+        assert kafka_cluster.nodes == (1, 2, 3)
+        addresses = {kafka_cluster.address(node) for node in kafka_cluster.nodes}
+        assert len(addresses) == 3
+        for address in addresses:
+            assert set(brokers_named_by(address)) == addresses
+            assert node_ids_named_by(address) == {1, 2, 3}
+        assert set(kafka_cluster.bootstrap.split(",")) == addresses
+
+    def test_topics_have_a_replica_on_each_node(self, kafka_cluster: Cluster) -> None:
+        """A topic of one's own, and the groups' offsets."""
+        assert produced_and_consumed(kafka_cluster.bootstrap) == b"hello"
+        topics = AdminClient({"bootstrap.servers": kafka_cluster.bootstrap}).list_topics(timeout=WITHIN_S).topics
+        replicas = {
+            tuple(sorted(partition.replicas)) for topic in topics.values() for partition in topic.partitions.values()
+        }
+        assert "__consumer_offsets" in topics
+        assert replicas == {(1, 2, 3)}
+
+
+class TestNodes:
+    """Nodes that come and go."""
+
+    def test_the_others_go_on_when_one_is_killed_and_it_comes_back(self, own_cluster: Cluster) -> None:
+        """A group and its offsets survive the loss of any node; the one that is back has its id and its address."""
+        address = own_cluster.address(2)
+        own_cluster.kill(2)
+        own_cluster.wait_until_brokers_are({1, ODD})
+        assert own_cluster.serving == {1, ODD}
+        assert produced_and_consumed(own_cluster.bootstrap) == b"hello"
+        own_cluster.start(2)
+        assert own_cluster.address(2) == address
+        assert node_ids_named_by(address) == {1, 2, ODD}
+
+    def test_a_node_that_is_stopped_says_goodbye(self, own_cluster: Cluster) -> None:
+        """It hands over what it leads, so it is missed at once."""
+        own_cluster.stop(ODD)
+        assert "shut down completed" in own_cluster.said(ODD)
+        own_cluster.wait_until_brokers_are({1, 2})
+        own_cluster.start(ODD)
+        assert own_cluster.serving == {1, 2, ODD}
+
+    def test_settings_of_the_callers_are_in_force(self, own_cluster: Cluster) -> None:
+        """Beside those of all tests and those of clusters."""
+        names = ("num.partitions", "group.initial.rebalance.delay.ms", "min.insync.replicas")
+        assert [broker_setting(own_cluster.bootstrap, name) for name in names] == ["4", "50", "2"]
+
+    def test_ports_last(self) -> None:
+        """They are different, and none is of those that connections are given."""
+        ports = lasting_ports(12)
+        assert len(set(ports)) == 12
+        assert set(ports) <= set(LASTING_PORTS)

@@ -1,0 +1,184 @@
+"""A group goes back to the cluster upstream: everybody is out, in one step, and comes back as a new member there."""
+
+from collections.abc import Callable
+
+import pytest
+from kio.schema.errors import ErrorCode
+
+from coordinator.group.commands import ConfigOperation
+from coordinator.group.outcomes import (
+    JoinGroupOutcome,
+    LeaveGroupOutcome,
+    ReleasedMember,
+    ReleaseGroupOutcome,
+    SyncGroupOutcome,
+)
+from events.causes import Cause
+from events.events import AnyEvent, GroupEmptied, MemberRemoved, RebalanceStarted
+from events.ids import MemberId
+from events.state import GroupState
+from tests.coordinator.group.client import Client
+from tests.coordinator.group.harness import Harness, story
+
+Step = tuple[type[AnyEvent], Cause]
+
+REMOVED: Step = (MemberRemoved, Cause.GROUP_RELEASED)
+STARTED: Step = (RebalanceStarted, Cause.GROUP_RELEASED)
+GONE: list[Step] = [STARTED, (GroupEmptied, Cause.ALL_JOINED)]
+GONE_FROM_A_JOIN_PHASE: list[Step] = [(GroupEmptied, Cause.GROUP_RELEASED)]
+
+OUT = JoinGroupOutcome(error=ErrorCode.unknown_member_id, member_id=MemberId(""))
+"""What a parked join is answered: without its id, so that the client asks for a new one."""
+
+
+def of(client: Client) -> ReleasedMember:
+    return ReleasedMember(
+        member_id=client.member_id,
+        group_instance_id=client.instance,
+        client_id=client.name,
+        client_host=client.host,
+    )
+
+
+def test_a_stable_group_is_empty_in_one_transition() -> None:
+    """Each member's event says why it went; the answer says who they were, the leader last."""
+    h = Harness()
+    a, b = h.stable_group(h.static("a", host="/10.0.0.5"), h.dynamic("b"))
+    call = h.release()
+    assert call.outcome == ReleaseGroupOutcome(members=(of(b), of(a)))
+    assert story(call.events) == [REMOVED, REMOVED, *GONE]
+    assert [event.why.member_id for event in call.events] == [b.member_id, a.member_id, None, None]
+    assert {(event.why.client_id, event.why.client_host) for event in call.events} == {("admin", "/10.0.0.9")}
+    assert (h.state, h.live.generation_id, h.live.members) == (GroupState.EMPTY, 2, {})
+    for client in (a, b):
+        assert client.heartbeat().error is ErrorCode.unknown_member_id
+
+
+def test_who_waits_for_a_rebalance_comes_back_as_a_new_member() -> None:
+    """A join that is parked is answered at once, and so the client knows before its next heartbeat."""
+    h = Harness()
+    a, b = h.stable_group(h.static("a"), h.static("b"))
+    parked = a.join()
+    call = h.release()
+    assert parked.outcome == OUT
+    assert story(call.events) == [REMOVED, REMOVED, *GONE_FROM_A_JOIN_PHASE]
+    assert set(call.outcome.members) == {of(a), of(b)}
+    assert h.state is GroupState.EMPTY
+    again = a.restarted()
+    h.form(again)
+    assert again.generation_id == 3
+
+
+def test_who_waits_for_its_assignment_comes_back_as_a_new_member() -> None:
+    """In the sync phase."""
+    h = Harness()
+    a, b = h.form(h.static("a"), h.static("b"))
+    parked = b.sync()
+    call = h.release()
+    assert parked.outcome == SyncGroupOutcome(error=ErrorCode.unknown_member_id)
+    assert story(call.events) == [REMOVED, REMOVED, *GONE]
+    assert a.sync(h.assignments()).error is ErrorCode.unknown_member_id
+
+
+def test_an_initial_delay_is_not_waited_for() -> None:
+    """Leaves would not end it (I7)."""
+    h = Harness()
+    parked = [h.static(name).join() for name in "ab"]
+    call = h.release()
+    assert [join.outcome for join in parked] == [OUT, OUT]
+    assert story(call.events) == [REMOVED, REMOVED, *GONE_FROM_A_JOIN_PHASE]
+    assert h.sleep(60_000) == ()
+
+
+def _nobody(h: Harness) -> None:
+    (a,) = h.stable_group(h.static("a"))
+    a.leave()
+
+
+def _pending(h: Harness) -> None:
+    h.dynamic("a").join()
+
+
+@pytest.mark.parametrize("prepare", [_nobody, _pending])
+def test_an_empty_group_stays_as_it_is(prepare: Callable[[Harness], None]) -> None:
+    """Nothing is written, and ids that were handed out are forgotten."""
+    h = Harness()
+    prepare(h)
+    call = h.release()
+    assert (call.outcome, call.events) == (ReleaseGroupOutcome(), ())
+    assert not h.soft.pending
+    assert h.state is GroupState.EMPTY
+
+
+def test_an_id_that_was_handed_out_holds_up_nothing() -> None:
+    """P6: it would be waited for in a rebalance."""
+    h = Harness()
+    h.stable_group(h.static("a"))
+    b = h.dynamic("b")
+    b.join()
+    assert story(h.release().events) == [REMOVED, *GONE]
+    assert b.join().error is ErrorCode.unknown_member_id
+
+
+def test_who_was_held_is_sent_away_and_not_let_in() -> None:
+    """A join phase would make members of them; who was sent back a moment ago is no longer waited for."""
+    h = Harness()
+    h.stable_group(h.static("a", session_timeout_ms=60_000))
+    h.set(members_expansion_delay_ms="60000")
+    early = h.static("early").join()
+    h.sleep(21_000)
+    assert early.error is ErrorCode.coordinator_load_in_progress
+    held = h.static("held").join()
+    assert held.parked
+    call = h.release()
+    assert held.outcome == OUT
+    assert story(call.events) == [REMOVED, *GONE]
+    assert not h.soft.arrivals
+    assert h.sleep(120_000) == ()
+
+
+def test_learners_standbys_and_who_retires_go_alike() -> None:
+    """Nobody is called, nobody is waited for."""
+    h = Harness()
+    a, b = h.stable_group(h.static("a"), h.static("b"))
+    h.set(target_group_size="2")
+    c = h.static("c")
+    c.join()
+    c.sync()
+    h.alter(("members.retired", ConfigOperation.SET, "b"))
+    call = h.release()
+    assert story(call.events) == [REMOVED, REMOVED, REMOVED, *GONE]
+    assert set(call.outcome.members) == {of(a), of(b), of(c)}
+    assert h.soft.retirement_deadline_ms is None
+
+
+def test_what_was_set_for_the_group_stays() -> None:
+    """It is an operator's, and there when the group is taken over again."""
+    h = Harness()
+    h.stable_group(h.static("a"))
+    h.set(target_group_size="2")
+    h.alter(("members.registered", ConfigOperation.SET, "b"))
+    h.release()
+    assert h.live.config.target_group_size == 2
+    assert list(h.live.registrations) == ["b"]
+
+
+def test_no_group_can_be_released_twice_or_if_it_is_not_there() -> None:
+    """69; the second time there is nobody left."""
+    h = Harness()
+    assert h.release().outcome == ReleaseGroupOutcome(error=ErrorCode.group_id_not_found)
+    h.stable_group(h.static("a"))
+    assert h.release().outcome.members
+    assert h.release().outcome == ReleaseGroupOutcome()
+
+
+def test_after_a_takeover_the_group_is_still_released() -> None:
+    """It is in the log."""
+    h = Harness()
+    (a,) = h.stable_group(h.static("a"))
+    h.release()
+    h.takeover()
+    assert h.state is GroupState.EMPTY
+    left = a.leave().outcome
+    assert isinstance(left, LeaveGroupOutcome)
+    assert left.members[0].error is ErrorCode.unknown_member_id

@@ -1,0 +1,55 @@
+"""Offsets that are kept upstream: nothing of them is here, whatever is done to groups."""
+
+import asyncio
+
+from kio.schema.errors import ErrorCode
+
+from coordinator.group.commands import OffsetToCommit
+from coordinator.group.offsets import OffsetsChange
+from coordinator.offsets.base import OffsetStore
+from coordinator.offsets.upstream import UpstreamOffsetStore
+from events.ids import GroupId
+from events.log.memory import MemoryStorage
+from tests.simulation.process import GROUP, SimulatedProcess
+from tests.simulation.virtual_time import simulate
+
+OFFSET = OffsetToCommit(
+    topic="orders", partition=0, offset=5, leader_epoch=-1, metadata="", commit_ms=1, expire_ms=None
+)
+
+
+def test_changes_are_taken_and_come_to_nothing() -> None:
+    """An answer for each, so that what waits for it goes on."""
+    store: OffsetStore = UpstreamOffsetStore()
+    changes = [
+        OffsetsChange(group_id=GROUP, committed=(OFFSET,)),
+        OffsetsChange(group_id=GROUP, deleted=(("orders", 0),)),
+        OffsetsChange(group_id=GroupId("other"), all_deleted=True),
+    ]
+
+    async def story() -> None:
+        await store.open()
+        await store.claim(0)
+        assert await store.write(changes) == [None, None, None]
+        assert (store.committed(GROUP), store.group_ids()) == ({}, frozenset())
+        await store.close()
+
+    asyncio.run(story())
+
+
+def test_groups_live_and_go_without_any_offset_here() -> None:
+    """A takeover finds no offsets whose groups are gone, and a deletion has none to take along."""
+
+    async def story() -> None:
+        storage = MemoryStorage()
+        first = await SimulatedProcess(storage, offsets=UpstreamOffsetStore()).start()
+        told = await first.stable_group("a")
+        await first.runtime.stop()
+        second = await SimulatedProcess(storage, offsets=UpstreamOffsetStore()).start()
+        assert (await second.heartbeat(told["a"])).error is ErrorCode.none
+        assert second.runtime.committed_offsets(GROUP) == {}
+        await second.leave(told["a"].member_id)
+        assert (await second.delete()).error is ErrorCode.none
+        await second.runtime.stop()
+
+    simulate(story())

@@ -1,0 +1,46 @@
+"""Where the listener of a broker is, by its node id."""
+
+import pytest
+
+from coordinator.sidecar.ports import BrokerPorts, NoPort
+
+
+def test_a_port_follows_from_the_node_id() -> None:
+    """Of no other broker, and not of when it was seen (known bugs P11, P15)."""
+    ports = BrokerPorts(base=9093)
+    assert [ports.port_of(node_id) for node_id in (0, 3, 1000)] == [9093, 9096, 10_093]
+
+
+def test_the_mapping_comes_first() -> None:
+    """For ids beyond the range, and for those that are wished elsewhere."""
+    ports = BrokerPorts(base=9093, mapping={1: 19_000, 2_147_483_647: 19_001})
+    assert [ports.port_of(node_id) for node_id in (0, 1, 2_147_483_647)] == [9093, 19_000, 19_001]
+
+
+def test_an_id_beyond_the_range_is_named_with_the_range_and_the_way_out() -> None:
+    """Known bug P10; the last one of the range has its port."""
+    ports = BrokerPorts(base=9093)
+    assert ports.port_of(56_442) == 65_535
+    with pytest.raises(NoPort) as none:
+        ports.port_of(56_443)
+    assert str(none.value) == (
+        "there is no port for node id 56443: from --broker-base-port 9093 on there are ports for node ids 0 to 56442;"
+        " choose a lower one, or give this one its own: --listener-map 56443=PORT"
+    )
+
+
+@pytest.mark.parametrize(
+    ("ports", "said"),
+    [
+        (BrokerPorts(base=9092, taken={9093: "--metrics"}), "would be at port 9093, which --metrics has"),
+        (BrokerPorts(base=9092, mapping={7: 9093}), "would be at port 9093, which --listener-map gives to node id 7"),
+    ],
+)
+def test_a_port_that_is_somebody_elses_is_named(ports: BrokerPorts, said: str) -> None:
+    """With whose it is; the other brokers have theirs."""
+    with pytest.raises(
+        NoPort, match=r"node id 1 .*choose another --broker-base-port, or --listener-map 1=PORT"
+    ) as none:
+        ports.port_of(1)
+    assert said in str(none.value)
+    assert ports.port_of(2) == 9094

@@ -1,0 +1,202 @@
+"""Kafka's client properties: what they say, what is wrong with them, and that no secret is ever shown."""
+
+import ssl
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+from rich.pretty import pretty_repr
+
+from events.log.kafka_security import (
+    NOT_SECURED,
+    PROPERTIES,
+    BadSecurity,
+    KafkaSecurity,
+    kafka_security,
+    properties_of_environment,
+    security_given,
+    split_properties,
+)
+from tests.brokers.certificates import Authority, Issued
+
+SECRET = "hunter2"
+NO_CERTIFICATE = Path(__file__).with_name("conftest.py")
+SCRAM = {
+    "security.protocol": "SASL_PLAINTEXT",
+    "sasl.mechanism": "SCRAM-SHA-512",
+    "sasl.username": "muster",
+    "sasl.password": SECRET,
+}
+
+
+@pytest.fixture(scope="module")
+def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
+    return Authority(tmp_path_factory.mktemp("authority"))
+
+
+@pytest.fixture(scope="module")
+def issued(authority: Authority) -> Issued:
+    return authority.issue("muster")
+
+
+def refused(properties: Mapping[str, str]) -> str:
+    """The one line, which begins with where the properties come from and has no secret in it."""
+    with pytest.raises(BadSecurity) as bad:
+        kafka_security(properties, "--kafka-config")
+    text = str(bad.value)
+    assert text.startswith("--kafka-config")
+    assert "\n" not in text
+    assert SECRET not in text
+    return text
+
+
+def test_without_properties_nothing_is_secured() -> None:
+    """As Kafka's own clients have it."""
+    assert kafka_security({}, "here") == NOT_SECURED
+    assert NOT_SECURED.client_arguments() == {
+        "security_protocol": "PLAINTEXT",
+        "ssl_context": None,
+        "sasl_mechanism": "PLAIN",
+        "sasl_plain_username": None,
+        "sasl_plain_password": None,
+    }
+
+
+def test_who_authenticates_has_mechanism_name_and_password() -> None:
+    """Protocol and mechanism in any case of letters, as librdkafka takes them."""
+    written = SCRAM | {"security.protocol": "sasl_plaintext", "sasl.mechanism": "scram-sha-512"}
+    assert kafka_security(written, "here") == KafkaSecurity(
+        security_protocol="SASL_PLAINTEXT",
+        sasl_mechanism="SCRAM-SHA-512",
+        sasl_plain_username="muster",
+        sasl_plain_password=SECRET,
+    )
+
+
+def test_no_form_of_it_shows_the_password() -> None:
+    """Neither Python's, nor that of rich, which asks msgspec for the fields."""
+    security = kafka_security(SCRAM, "here")
+    assert SECRET not in f"{security} {security!r} {pretty_repr(security)}"
+
+
+def test_tls_checks_the_broker_by_the_authority_that_was_named(authority: Authority) -> None:
+    """And its name, unless that is turned off."""
+    properties = {"security.protocol": "SSL", "ssl.ca.location": str(authority.certificate)}
+    checked = kafka_security(properties, "here").ssl_context
+    assert checked is not None
+    assert checked.verify_mode is ssl.CERT_REQUIRED
+    assert checked.check_hostname
+    assert checked.minimum_version >= ssl.TLSVersion.TLSv1_2
+    assert len(checked.get_ca_certs()) == 1
+    unnamed = kafka_security(properties | {"ssl.endpoint.identification.algorithm": "none"}, "here").ssl_context
+    assert unnamed is not None
+    assert (unnamed.check_hostname, unnamed.verify_mode) == (False, ssl.CERT_REQUIRED)
+
+
+def test_a_certificate_is_presented_with_its_key(authority: Authority, issued: Issued) -> None:
+    """In files of their own, in one file, or with a key that is encrypted."""
+    certificate = {"security.protocol": "SSL", "ssl.certificate.location": str(issued.certificate)}
+    assert kafka_security(certificate | {"ssl.key.location": str(issued.key)}, "here").presents_certificate
+    assert kafka_security(certificate | {"ssl.certificate.location": str(issued.both)}, "here").presents_certificate
+    assert not kafka_security({"security.protocol": "SSL"}, "here").presents_certificate
+    locked = authority.issue("locked", password=SECRET)
+    properties = {
+        "security.protocol": "SSL",
+        "ssl.certificate.location": str(locked.certificate),
+        "ssl.key.location": str(locked.key),
+    }
+    assert kafka_security(properties | {"ssl.key.password": SECRET}, "here").presents_certificate
+    assert "the key is encrypted: give ssl.key.password" in refused(properties)
+    wrong = refused(properties | {"ssl.key.password": "wrong"})
+    assert "cannot be decrypted with ssl.key.password" in wrong
+    assert "'wrong'" not in wrong
+
+
+@pytest.mark.parametrize(
+    ("properties", "said"),
+    [
+        ({"sasl.pasword": SECRET}, "there is no property 'sasl.pasword'; did you mean sasl.password?"),
+        ({"quite.another": "1"}, "there is no property 'quite.another'; known are security.protocol, sasl."),
+        ({"security.protocol": "TLS"}, "security.protocol=TLS is none of PLAINTEXT, SSL, SASL_PLAINTEXT, SASL_SSL"),
+        (
+            SCRAM | {"sasl.mechanism": "GSSAPI"},
+            "sasl.mechanism=GSSAPI is none of PLAIN, SCRAM-SHA-256, SCRAM-SHA-512",
+        ),
+        ({"sasl.password": SECRET}, "sasl.password has no effect with security.protocol=PLAINTEXT: say security"),
+        ({"ssl.ca.location": "ca.pem"}, "ssl.ca.location has no effect with security.protocol=PLAINTEXT: say"),
+        (
+            SCRAM | {"ssl.ca.location": "ca.pem"},
+            "no effect with security.protocol=SASL_PLAINTEXT: say security.protocol=SSL or SASL_SSL",
+        ),
+        (
+            {"security.protocol": "SASL_SSL", "sasl.mechanism": "PLAIN"},
+            "protocol=SASL_SSL needs sasl.username",
+        ),
+        (SCRAM | {"sasl.password": ""}, "security.protocol=SASL_PLAINTEXT needs sasl.password"),
+        (
+            {"security.protocol": "SSL", "ssl.endpoint.identification.algorithm": "ldap"},
+            "ssl.endpoint.identification.algorithm=ldap is none of https, none",
+        ),
+        ({"security.protocol": "SSL", "ssl.key.location": "a.key"}, "ssl.key.location needs ssl.certificate.location"),
+        ({"security.protocol": "SSL", "ssl.key.password": SECRET}, "ssl.key.password needs ssl.certificate.location"),
+        (
+            {"security.protocol": "SSL", "ssl.ca.location": "/no/ca.pem"},
+            "ssl.ca.location=/no/ca.pem: it cannot be read: No such file or directory",
+        ),
+        (
+            {"security.protocol": "SSL", "ssl.ca.location": str(NO_CERTIFICATE)},
+            f"ssl.ca.location={NO_CERTIFICATE}: there is no PEM block 'CERTIFICATE' in it",
+        ),
+    ],
+)
+def test_what_cannot_be_used_is_named(properties: dict[str, str], said: str) -> None:
+    """With the way out."""
+    assert said in refused(properties)
+
+
+def test_files_that_do_not_belong_together_are_named(authority: Authority, issued: Issued, tmp_path: Path) -> None:
+    """Both of them; and a file whose content is torn."""
+    other = authority.issue("other")
+    properties = {"security.protocol": "SSL", "ssl.certificate.location": str(issued.certificate)}
+    text = refused(properties | {"ssl.key.location": str(other.key)})
+    assert f"{issued.certificate} and ssl.key.location={other.key} do not match" in text
+    torn = tmp_path / "torn.pem"
+    torn.write_text("-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n")
+    assert "this is no PEM file" in refused({"security.protocol": "SSL", "ssl.ca.location": str(torn)})
+    assert "cannot be read from them" in refused(
+        properties | {"ssl.certificate.location": str(torn), "ssl.key.location": str(other.key)}
+    )
+
+
+def test_entries_of_the_command_line() -> None:
+    """White space around name and value is nobody's; a value may have any sign in it."""
+    assert split_properties([" sasl.username = a=b ", "sasl.password=#,;"], "--kafka-config") == {
+        "sasl.username": "a=b",
+        "sasl.password": "#,;",
+    }
+    for entries, said in (
+        ([SECRET], "--kafka-config should be NAME=VALUE"),
+        (["sasl.password=a", f"sasl.password={SECRET}"], "--kafka-config sasl.password is given twice"),
+    ):
+        with pytest.raises(BadSecurity, match=said) as bad:
+            split_properties(entries, "--kafka-config")
+        assert SECRET not in str(bad.value)
+
+
+def test_every_property_has_a_variable() -> None:
+    """A variable that looks like one and is none is a typing error."""
+    variables = {f"MUSTER_KAFKA_CONFIG_{name.replace('.', '_').upper()}": name for name in PROPERTIES}
+    assert properties_of_environment({**variables, "HOME": "/"}, "MUSTER_KAFKA_CONFIG_") == {
+        name: name for name in PROPERTIES
+    }
+    for wrong in ("MUSTER_KAFKA_CONFIG_SASL_PASWORD", "MUSTER_KAFKA_CONFIG"):
+        with pytest.raises(BadSecurity, match=f"{wrong}: there is no such variable; known are MUSTER_KAFKA") as bad:
+            properties_of_environment({wrong: SECRET}, "MUSTER_KAFKA_CONFIG_")
+        assert SECRET not in str(bad.value)
+
+
+def test_the_command_line_wins_over_the_environment() -> None:
+    """Name by name."""
+    environment = {"MUSTER_KAFKA_CONFIG_SASL_PASSWORD": SECRET, "MUSTER_KAFKA_CONFIG_SASL_USERNAME": "other"}
+    entries = [f"{name}={value}" for name, value in SCRAM.items() if name != "sasl.password"]
+    assert security_given(entries, environment) == kafka_security(SCRAM, "here")
