@@ -1,145 +1,58 @@
-"""`python -m benchmarks`: the servers side by side, the same load process, each figure taken from all in turn."""
+"""`python -m benchmarks`: everything, or only the parts that are named. Give it a machine that does nothing else."""
 
-import statistics
-from contextlib import ExitStack
+from enum import StrEnum
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Annotated
 
 import typer
-import uvloop
 from rich.console import Console
 
-from benchmarks.groups import TOPIC, Member
-from benchmarks.heartbeats import flood, form_groups, one_at_a_time
-from benchmarks.joins import JoiningGroup
-from benchmarks.loading import projection_rates, restart
-from benchmarks.results import Figure, Goal, show, write
-from benchmarks.scaling import PARTITIONS, declare_topic, rebalances_of_scaling
-from tests.brokers import running_broker
-from tests.muster_process import running_muster, sqlite_log
+from benchmarks import sidecar, standalone
 
-RESULTS = Path(__file__).parent / "results" / "latest.json"
-
-console = Console()
+RESULTS = Path(__file__).parent / "results"
 
 
-async def live_figures(servers: dict[str, str], *, groups: int, seconds: float, rounds: int) -> list[Figure]:
-    """Everything that is measured against servers that run."""
-    figures = []
-    for kind in ("dynamic", "static"):
-        members: dict[str, list[Member]] = {}
-        for name, bootstrap in servers.items():
-            with console.status(f"{name}: forming {groups} groups of 10 {kind} members"):
-                members[name] = await form_groups(
-                    bootstrap, f"bench-{kind}", groups=groups, size=10, static=kind == "static"
-                )
-        figures += await heartbeat_figures(servers, members, kind, seconds)
-    for kind in ("dynamic", "static"):
-        figures.append(await join_figure(servers, kind, rounds))
-    return figures
-
-
-async def heartbeat_figures(
-    servers: dict[str, str], members: dict[str, list[Member]], kind: str, seconds: float
-) -> list[Figure]:
-    flooded: dict[str, float] = {}
-    spread: dict[str, float] = {}
-    latencies: dict[str, list[float]] = {}
-    for name, bootstrap in servers.items():
-        with console.status(f"{name}: heartbeats of {kind} members"):
-            flooded[name] = await flood(bootstrap, members[name], connections=8, window=64, seconds=seconds)
-            spread[name] = await flood(bootstrap, members[name], connections=200, window=1, seconds=seconds)
-            latencies[name] = await one_at_a_time(bootstrap, members[name], count=int(2_000 * seconds))
-    p99 = {name: statistics.quantiles(values, n=100)[98] for name, values in latencies.items()}
-    p50 = {name: statistics.median(values) for name, values in latencies.items()}
-    return [
-        Figure(name=f"heartbeats, {kind}, 8 x 64 in flight", unit="1/s", values=flooded, goal=Goal(times_kafka=8)),
-        Figure(name=f"heartbeats, {kind}, 200 x 1 in flight", unit="1/s", values=spread, goal=Goal(times_kafka=1.5)),
-        Figure(name=f"one heartbeat, {kind}, p50", unit="ms", values=p50, goal=Goal(times_kafka=1)),
-        Figure(name=f"one heartbeat, {kind}, p99", unit="ms", values=p99, goal=Goal(times_kafka=1)),
-    ]
-
-
-async def join_figure(servers: dict[str, str], kind: str, rounds: int) -> Figure:
-    joining = {name: JoiningGroup(at, f"bench-join-{kind}", static=kind == "static") for name, at in servers.items()}
-    taken: dict[str, list[float]] = {name: [] for name in servers}
-    with console.status(f"an 11th {kind} member joins"):
-        for group in joining.values():
-            await group.form()
-        for number in range(rounds + 3):
-            for name, group in joining.items():
-                elapsed_ms = await group.round()
-                if number >= 3:
-                    taken[name].append(elapsed_ms)
-    medians = {name: statistics.median(values) for name, values in taken.items()}
-    return Figure(name=f"an 11th member joins, {kind}, p50", unit="ms", values=medians, goal=Goal(times_kafka=1))
-
-
-def scaling_figures(servers: dict[str, str]) -> list[Figure]:
-    """Rebalances of real consumers; on Muster the change is announced."""
-    grown: dict[str, float] = {}
-    shrunk: dict[str, float] = {}
-    declare_topic(servers["kafka"])
-    for name, bootstrap in servers.items():
-        with console.status(f"{name}: a group of 8 grows to 16 and shrinks again"):
-            grown[name], shrunk[name] = rebalances_of_scaling(bootstrap, "bench-scaling", announced=name != "kafka")
-    return [
-        Figure(name="8 members become 16, announced", unit="rebalances", values=grown, goal=Goal(at_most=1)),
-        Figure(name="16 members become 8, announced", unit="rebalances", values=shrunk, goal=Goal(at_most=1)),
-    ]
-
-
-def offline_figures(*, groups: int) -> list[Figure]:
-    """Reading logs: no Kafka to compare with."""
-    with console.status("projecting a log"):
-        loaded, fed, events = projection_rates(groups=max(1, groups // 20), rounds=3)
-    with console.status(f"restarting on {groups} groups of 10"):
-        ready_s, reading_s, records, per_member = restart(groups=groups)
-    return [
-        Figure(
-            name=f"takeover of {events:,} events", unit="1/s", values={"sqlite": loaded}, goal=Goal(at_least=150_000)
-        ),
-        Figure(name="... each of them decoded", unit="1/s", values={"sqlite": fed}, goal=Goal(at_least=150_000)),
-        Figure(
-            name=f"start on {groups:,} groups of 10 ({records:,} records)",
-            unit="s",
-            values={"sqlite": ready_s},
-            goal=Goal(at_most=3),
-        ),
-        Figure(name="... of it reading the log", unit="s", values={"sqlite": reading_s}, goal=Goal(at_most=3)),
-        Figure(name="memory of a member", unit="bytes", values={"sqlite": per_member}, goal=Goal(at_most=2_048)),
-    ]
+class Part(StrEnum):
+    STANDALONE = "standalone"
+    SIDECAR = "sidecar"
 
 
 def main(
+    parts: Annotated[list[Part] | None, typer.Argument(help="What is measured; everything if none is named.")] = None,
     *,
-    seconds: Annotated[float, typer.Option(help="How long each flood lasts.")] = 5.0,
+    seconds: Annotated[float, typer.Option(help="How long each flood of heartbeats lasts.")] = 5.0,
     rounds: Annotated[int, typer.Option(help="How often the 11th member joins.")] = 50,
     groups: Annotated[int, typer.Option(help="Groups of 10 for the floods.")] = 100,
     loaded_groups: Annotated[int, typer.Option(help="Groups of 10 in the log that is restarted on.")] = 10_000,
     kafka_log: Annotated[bool, typer.Option(help="Measure Muster on a Kafka log, too.")] = True,
-    out: Annotated[Path, typer.Option(help="Where the JSON goes.")] = RESULTS,
+    turns: Annotated[int, typer.Option(help="Through the sidecar: turns of each way, of which the median counts.")] = 5,
+    records: Annotated[int, typer.Option(help="Records of 1 KB in a flood through the sidecar.")] = 1_000_000,
+    members: Annotated[int, typer.Option(help="Members whose memory is measured, in groups of 100.")] = 100_000,
+    connections: Annotated[int, typer.Option(help="Idle connections whose memory is measured.")] = 2_000,
+    out: Annotated[Path, typer.Option(help="The directory for JSON and Markdown.")] = RESULTS,
 ) -> None:
-    """Measure Muster beside a real Kafka, in one run. Give it a machine that does nothing else."""
-    config = {"group.initial.rebalance.delay.ms": "50"}
-    with ExitStack() as stack:
-        broker = stack.enter_context(running_broker(how="process"))
-        console.print(f"[dim]{broker.how}[/]")
-        directory = Path(stack.enter_context(TemporaryDirectory(prefix="muster-bench-")))
-        servers = {"kafka": broker.bootstrap}
-        topics = [f"{TOPIC}:{PARTITIONS}"]
-        on_sqlite = stack.enter_context(running_muster(log=sqlite_log(directory), topics=topics, config=config))
-        servers["sqlite"] = on_sqlite.bootstrap
-        if kafka_log:
-            log = f"kafka://{broker.bootstrap}/__muster_events"
-            on_kafka = stack.enter_context(running_muster(log=log, topics=topics, config=config))
-            servers["kafka-log"] = on_kafka.bootstrap
-        figures = scaling_figures(servers)
-        figures += uvloop.run(live_figures(servers, groups=groups, seconds=seconds, rounds=rounds))
-    figures += offline_figures(groups=loaded_groups)
-    show(figures, console)
-    write(figures, out, broker.how)
+    """Measure Muster beside a real Kafka, in one run."""
+    console = Console()
+    if not parts or Part.STANDALONE in parts:
+        load = standalone.Load(
+            seconds=seconds, rounds=rounds, groups=groups, loaded_groups=loaded_groups, kafka_log=kafka_log
+        )
+        results = standalone.measure(load, console)
+        results.show(console)
+        results.write(out, Part.STANDALONE)
+    if not parts or Part.SIDECAR in parts:
+        through = sidecar.Load(
+            seconds=seconds,
+            rounds=rounds,
+            groups=groups,
+            turns=turns,
+            records=records,
+            members=members,
+            connections=connections,
+        )
+        results = sidecar.measure(through, console)
+        results.show(console)
+        results.write(out, Part.SIDECAR)
     console.print(f"[dim]written to {out}[/]")
 
 

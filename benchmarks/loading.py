@@ -6,10 +6,11 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from benchmarks.history import one_group, stored_records, write_sqlite
+from benchmarks.processes import resident_bytes
 from events.loading import Loading
 from events.projector import Projector
 from events.records import StoredRecord
-from tests.muster_process import MusterProcess, running_muster, sqlite_log
+from tests.muster_process import running_muster, sqlite_log
 
 
 def projection_rates(*, groups: int, rounds: int) -> tuple[float, float, int]:
@@ -47,19 +48,12 @@ def restart(*, groups: int) -> tuple[float, float, int, float]:
     """Seconds from the start of the process, and from the claim, until all is served; records; bytes a member."""
     with TemporaryDirectory(prefix="muster-bench-") as directory:
         with running_muster(log="memory:") as empty:
-            base_bytes = resident_bytes(empty)
+            base_bytes = resident_bytes(empty.pid)
         path = Path(directory)
         records = write_sqlite(path / "muster.db", one_group(), groups)
         started = time.perf_counter()
         with running_muster(log=sqlite_log(path)) as muster:
             ready_s = time.perf_counter() - started
             took_ms = sum(event["took_ms"] for event in muster.events("partition ready"))
-            per_member = (resident_bytes(muster) - base_bytes) / (groups * 10)
+            per_member = (resident_bytes(muster.pid) - base_bytes) / (groups * 10)
     return ready_s, took_ms / 1000, records, per_member
-
-
-def resident_bytes(muster: MusterProcess) -> int:
-    """The memory of the process, as the kernel counts it."""
-    status = Path(f"/proc/{muster.pid}/status").read_text(encoding="ascii")
-    line = next(line for line in status.splitlines() if line.startswith("VmRSS:"))
-    return int(line.split()[1]) * 1024

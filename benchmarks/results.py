@@ -1,97 +1,153 @@
-"""What was measured: one figure a line, for each server, beside its goal; as a table and as JSON."""
+"""What was measured: one figure a line, for each server, beside its goal; as a table, as JSON and as Markdown."""
 
 import json
 import os
 import platform
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import IO
 
 import msgspec
 from rich.console import Console
 from rich.table import Table
 
+from tests.brokers import KAFKA_VERSION
+
+KAFKA = "kafka"
+MUSTER = frozenset({"sqlite", "kafka-log", "sidecar"})
+"""Whom the goals are for; what else is measured is there to be compared with."""
+
+STANDALONE = {KAFKA: f"Kafka {KAFKA_VERSION}", "sqlite": "Muster, SQLite log", "kafka-log": "Muster, Kafka log"}
+SIDECAR = {KAFKA: f"Kafka {KAFKA_VERSION} itself", "sidecar": "through Muster"}
+"""The columns of the two parts; other proxies get theirs when they could be had."""
+
 
 class Goal(msgspec.Struct, frozen=True, kw_only=True):
-    """`times_kafka`: the ratio to Kafka's figure of the same run; `at_least`, `at_most`: absolute."""
+    """One of these is set.
 
-    times_kafka: float | None = None
+    `at_least`, `at_most`: absolute. Beside Kafka's figure of the same run: `times_kafka`, that many times as much or
+    more; `part_of_kafka`, that part of it or more; `within_kafka`, that part of it or less; `over_kafka`, no more than
+    that above it. `times_others`: that many times as much as the best of the other proxies, or more.
+    """
+
     at_least: float | None = None
     at_most: float | None = None
+    times_kafka: float | None = None
+    part_of_kafka: float | None = None
+    within_kafka: float | None = None
+    over_kafka: float | None = None
+    times_others: float | None = None
 
-    def met(self, value: float, kafka: float | None) -> bool | None:
-        """Whether it was reached; None when Kafka's figure is missing."""
+    def met(self, value: float, values: Mapping[str, float]) -> bool | None:
+        """Whether it was reached; None when what it is compared with was not measured."""
         if self.at_least is not None:
             return value >= self.at_least
         if self.at_most is not None:
             return value <= self.at_most
-        if kafka is None or self.times_kafka is None:
+        if self.times_others is not None:
+            others = [each for server, each in values.items() if server not in MUSTER | {KAFKA}]
+            return value >= self.times_others * max(others) if others else None
+        kafka = values.get(KAFKA)
+        if kafka is None:
             return None
-        return value / kafka >= self.times_kafka if self.times_kafka > 1 else value / kafka <= self.times_kafka
+        if self.over_kafka is not None:
+            return value - kafka <= self.over_kafka
+        if self.within_kafka is not None:
+            return value <= self.within_kafka * kafka
+        return value >= (self.times_kafka or self.part_of_kafka or 0) * kafka
 
-    def __str__(self) -> str:
+    def text(self, unit: str) -> str:
+        """For the last column."""
         if self.at_least is not None:
             return f">= {self.at_least:,g}"
         if self.at_most is not None:
             return f"<= {self.at_most:,g}"
-        return f">= {self.times_kafka:g} x Kafka" if (self.times_kafka or 0) > 1 else f"<= {self.times_kafka:g} x Kafka"
+        if self.times_others is not None:
+            return "the best proxy" if self.times_others == 1 else f">= {self.times_others:g}x the best proxy"
+        if self.over_kafka is not None:
+            return f"<= Kafka + {self.over_kafka:g} {unit}"
+        if self.within_kafka is not None:
+            return "<= Kafka" if self.within_kafka == 1 else f"<= {self.within_kafka:g}x"
+        if self.part_of_kafka is not None:
+            return f">= {self.part_of_kafka:.0%} of Kafka"
+        return f">= {self.times_kafka:g}x"
 
 
 class Figure(msgspec.Struct, frozen=True, kw_only=True):
-    """One measurement. `values` by server: kafka, sqlite (Muster, SQLite log), kafka-log (Muster, Kafka log)."""
+    """One measurement. `values` by server, as in the columns; without a goal it only helps to read the others."""
 
     name: str
     unit: str
     values: dict[str, float]
-    goal: Goal
+    goal: Goal | None = None
 
     def verdict(self, server: str) -> bool | None:
-        return None if server == "kafka" else self.goal.met(self.values[server], self.values.get("kafka"))
+        if self.goal is None or server not in MUSTER:
+            return None
+        return self.goal.met(self.values[server], self.values)
+
+    @property
+    def goal_text(self) -> str:
+        return "" if self.goal is None else self.goal.text(self.unit)
 
 
-SERVERS = {"kafka": "Kafka 4.3.1", "sqlite": "Muster, SQLite log", "kafka-log": "Muster, Kafka log"}
+class Results(msgspec.Struct, frozen=True, kw_only=True):
+    """One run. `left_out`: what was to be measured and could not be, and why."""
+
+    title: str
+    columns: Mapping[str, str]
+    figures: Sequence[Figure]
+    kafka: str
+    left_out: Mapping[str, str] = msgspec.field(default_factory=dict)
+
+    def show(self, console: Console) -> None:
+        """As a table."""
+        table = Table(title=self.title, title_justify="left")
+        table.add_column("What")
+        for title in self.columns.values():
+            table.add_column(title, justify="right")
+        table.add_column("Goal", justify="right")
+        for figure in self.figures:
+            cells = [_cell(figure, server, ok="[green]ok[/]", short="[red]short[/]") for server in self.columns]
+            table.add_row(f"{figure.name} ({figure.unit})", *cells, figure.goal_text)
+        console.print(table)
+        for name, reason in self.left_out.items():
+            console.print(f"[bold red]{name} was not measured:[/] {reason}", highlight=False)
+
+    def markdown(self) -> str:
+        """As a table of the README."""
+        lines = [" | ".join(["| What", *self.columns.values(), "Goal |"]), "|---" * (len(self.columns) + 2) + "|"]
+        for figure in self.figures:
+            cells = [_cell(figure, server, ok="", short="**short**") for server in self.columns]
+            lines.append(" | ".join([f"| {figure.name} ({figure.unit})", *cells, f"{figure.goal_text} |"]))
+        lines += [f"\n{name} was not measured: {reason}" for name, reason in self.left_out.items()]
+        return "\n".join(lines) + "\n"
+
+    def write(self, directory: Path, name: str) -> None:
+        """`name`.json, with what the machine was, and `name`.md."""
+        document = {
+            "measured_at": datetime.now(UTC).isoformat(timespec="seconds"),
+            "machine": {"cores": os.cpu_count(), "python": platform.python_version(), "system": platform.system()},
+            "kafka": self.kafka,
+            "left_out": dict(self.left_out),
+            "figures": [
+                {**msgspec.to_builtins(figure), "met": {server: figure.verdict(server) for server in figure.values}}
+                for figure in self.figures
+            ],
+        }
+        directory.mkdir(parents=True, exist_ok=True)
+        (directory / f"{name}.json").write_text(json.dumps(document, indent=2) + "\n", encoding="utf-8")
+        (directory / f"{name}.md").write_text(self.markdown(), encoding="utf-8")
 
 
-def show(figures: list[Figure], console: Console) -> None:
-    table = Table(title="Muster beside Kafka, one run, one machine", title_justify="left")
-    table.add_column("What")
-    for title in SERVERS.values():
-        table.add_column(title, justify="right")
-    table.add_column("Goal", justify="right")
-    for figure in figures:
-        cells = [_cell(figure, server) for server in SERVERS]
-        table.add_row(f"{figure.name} ({figure.unit})", *cells, str(figure.goal))
-    console.print(table)
-
-
-def _cell(figure: Figure, server: str) -> str:
+def _cell(figure: Figure, server: str, *, ok: str, short: str) -> str:
     value = figure.values.get(server)
     if value is None:
         return ""
-    text = f"{value:,.0f}" if value >= 100 else f"{value:.2f}"
-    kafka = figure.values.get("kafka")
-    if server != "kafka" and kafka:
-        text += f" ({value / kafka:.2f}x)"
+    text = f"{value:,.0f}" if value >= 100 or value == int(value) else f"{value:.3g}"
+    kafka = figure.values.get(KAFKA)
+    if server != KAFKA and kafka:
+        is_above = figure.goal is not None and figure.goal.over_kafka is not None
+        text += f" ({value - kafka:+.2g})" if is_above else f" ({value / kafka:.2f}x)"
     verdict = figure.verdict(server)
-    return text if verdict is None else f"{text} {'[green]ok[/]' if verdict else '[red]short[/]'}"
-
-
-def write(figures: list[Figure], file: Path, how: str) -> None:
-    """JSON, with what the machine was."""
-    document = {
-        "measured_at": datetime.now(UTC).isoformat(timespec="seconds"),
-        "machine": {"cores": os.cpu_count(), "python": platform.python_version(), "system": platform.system()},
-        "kafka": how,
-        "figures": [
-            {**msgspec.to_builtins(figure), "met": {s: figure.verdict(s) for s in figure.values}} for figure in figures
-        ],
-    }
-    file.parent.mkdir(parents=True, exist_ok=True)
-    with file.open("w", encoding="utf-8") as out:
-        _dump(document, out)
-
-
-def _dump(document: Mapping[str, object], out: IO[str]) -> None:
-    json.dump(document, out, indent=2)
-    out.write("\n")
+    return text if verdict is None else f"{text} {ok if verdict else short}".rstrip()

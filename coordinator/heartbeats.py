@@ -62,6 +62,11 @@ class HeartbeatCache:
         self._members[member] = (api_version, rest)
         self._entries.setdefault(api_version, {})[rest] = (ticket.accept, heartbeat.accepted(api_version), member)
 
+    def clear(self) -> None:
+        """Forget all."""
+        self._entries.clear()
+        self._members.clear()
+
     def _forget(self, member: _Member) -> None:
         known = self._members.pop(member, None)
         if known is not None:

@@ -4,6 +4,7 @@ What belongs here: what is the same for all connections, whatever is spoken on t
 """
 
 import asyncio
+import socket
 import ssl
 from collections.abc import Callable, Sequence
 from typing import Generic, Protocol, TypeVar
@@ -35,6 +36,9 @@ class Served(Protocol):
 
 
 C = TypeVar("C", bound=Served)
+
+BACKLOG = 1024
+"""Connections that wait to be accepted, at each address."""
 
 
 class Listening(Generic[C]):
@@ -70,12 +74,27 @@ class Listening(Generic[C]):
     ) -> int:
         """Bind and accept; returns the port, which for 0 is any that was free. Raises OSError."""
         loop = asyncio.get_running_loop()
-        listener = await loop.create_server(new_connection, host, port, backlog=1024, reuse_address=True, ssl=context)
+        listener = await loop.create_server(
+            new_connection, host, port, backlog=BACKLOG, reuse_address=True, ssl=context
+        )
+        bound: int = listener.sockets[0].getsockname()[1]
+        self._listens(listener)
+        return bound
+
+    async def accept_at(
+        self, bound: socket.socket, new_connection: Callable[[], asyncio.Protocol], *, context: ssl.SSLContext | None
+    ) -> None:
+        """Accept at a socket that listens already, which is ours from here on."""
+        loop = asyncio.get_running_loop()
+        self._listens(await loop.create_server(new_connection, sock=bound, backlog=BACKLOG, ssl=context))
+
+    def _listens(self, listener: asyncio.Server) -> None:
+        if self._is_stopping:
+            listener.close()
+            return
         self._listeners.append(listener)
         if self._cancel_sweep is None:
             self._sweep()
-        bound: int = listener.sockets[0].getsockname()[1]
-        return bound
 
     @property
     def connections(self) -> Sequence[C]:

@@ -27,13 +27,14 @@ from coordinator.group.commands import (
     Deadline,
     ExpireOffsets,
     Heartbeat,
+    JoinGroup,
     RejectAssignment,
     Request,
     SyncGroup,
 )
 from coordinator.group.decide import Decision, decide, failed
 from coordinator.group.heartbeat import heartbeat_error
-from coordinator.group.outcomes import Reply
+from coordinator.group.outcomes import JoinGroupOutcome, Reply
 from coordinator.group.settings import GroupSettings
 from coordinator.group.soft import Soft
 from coordinator.group.takeover import give_up, rearm_sessions, resume
@@ -118,6 +119,20 @@ class Partition:
     def groups(self) -> Sequence[Group]:
         """The durable groups."""
         return [slot.group for slot in list(self._slots.values()) if slot.group is not None]
+
+    def would_refuse(self, command: JoinGroup) -> bool:
+        """Whether this join would now be answered with an error at once, and nobody be the wiser."""
+        slot = self._slots.get(command.group_id)
+        group, soft = (None, Soft()) if slot is None else (slot.group, slot.soft)
+        decision = decide(command, group, soft, self._moment(), self._settings)
+        outcomes = [reply.outcome for reply in decision.replies if reply.request_id == command.caller.request_id]
+        fine = {ErrorCode.none, ErrorCode.member_id_required}
+        return any(isinstance(outcome, JoinGroupOutcome) and outcome.error not in fine for outcome in outcomes)
+
+    def has_group(self, group_id: GroupId) -> bool:
+        """Whether there is such a group, durably."""
+        slot = self._slots.get(group_id)
+        return slot is not None and slot.group is not None
 
     @property
     def quarantined(self) -> int:

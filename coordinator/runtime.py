@@ -13,7 +13,7 @@ import structlog
 from kio.schema.errors import ErrorCode
 from tenacity import AsyncRetrying, RetryCallState, retry_if_exception_type, wait_exponential_jitter
 
-from coordinator.group.commands import AnyRequest, Heartbeat
+from coordinator.group.commands import AnyRequest, Heartbeat, JoinGroup
 from coordinator.group.decide import failed
 from coordinator.metrics import GroupFigures
 from coordinator.not_served import loading_reply
@@ -101,6 +101,16 @@ class Runtime:
     def has_read(self, group_id: GroupId) -> bool:
         """Whether the group's partition is served, so that it is known which groups there are."""
         return partition_for(group_id, self._log.partitions) in self._owned
+
+    def would_refuse(self, command: JoinGroup) -> bool:
+        """Whether this join would now be answered with an error at once, and change nothing."""
+        ownership = self._owned.get(partition_for(command.group_id, self._log.partitions))
+        return ownership is None or ownership.partition.would_refuse(command)
+
+    def has_group(self, group_id: GroupId) -> bool:
+        """Whether there is such a group in the log."""
+        ownership = self._owned.get(partition_for(group_id, self._log.partitions))
+        return ownership is not None and ownership.partition.has_group(group_id)
 
     async def _take_over(self, number: int) -> Ownership:
         return await take_over(self._owner, number, lost=lambda error: self._lost(number, error))

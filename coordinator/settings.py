@@ -11,7 +11,6 @@ import os
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal
-from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, BeforeValidator, Field, ValidationError
 from pydantic_settings import (
@@ -29,6 +28,7 @@ from coordinator.group.settings import INT32_MAX, GroupSettings
 from coordinator.sidecar.settings import EVENT_TOPIC, Properties, SidecarSettings, flag, refusals, split_list
 from coordinator.sidecar.tls import BadTls
 from events.log.kafka_security import (
+    KAFKA_CONFIG,
     BadSecurity,
     KafkaSecurity,
     check_names,
@@ -127,15 +127,24 @@ class Settings(SidecarSettings):
 
         What was given for the upstream is shown to no other cluster: only to a log that names one of its brokers.
         """
-        if self.upstream is not None and not self.kafka_config:
-            log = urlsplit(self.log)
-            if log.scheme == "kafka" and not set(log.netloc.split(",")).isdisjoint(self.upstream.split(",")):
-                return self.upstream_security().kafka_security()
-        return kafka_security(self.kafka_config, "--kafka-config")
+        if self._log_is_upstream and not self.kafka_config:
+            return self.upstream_security().kafka_security()
+        return kafka_security(self.kafka_config, KAFKA_CONFIG)
+
+    def without_idle_variables(self) -> "Settings":
+        """Variables for `--kafka-config` alone may be there for `muster members` and `muster replay`."""
+        idle = self._log_is_upstream or not self.log.startswith("kafka:")
+        return self.model_copy(update={"kafka_config": {}}) if idle else self
+
+    @property
+    def _log_is_upstream(self) -> bool:
+        servers = self.log.removeprefix("kafka://").partition("/")[0].split(",")
+        return not set(servers).isdisjoint((self.upstream or "").split(","))
 
     def group_settings(self) -> GroupSettings:
         """What the rules need."""
         return GroupSettings(
+            offsets_are_upstream=self.upstream is not None,
             initial_rebalance_delay_ms=self.group_initial_rebalance_delay_ms,
             min_session_timeout_ms=self.group_min_session_timeout_ms,
             max_session_timeout_ms=self.group_max_session_timeout_ms,
@@ -166,9 +175,12 @@ def load_settings(flags: Mapping[str, Any], config: Sequence[str], file: Path | 
     given = {name: value for name, value in flags.items() if value is not None and value != []}
     given |= dict(_split_config(entry) for entry in config)
     try:
-        settings = _gathered(given, _read_file(file) if file is not None else {})
+        table = _read_file(file) if file is not None else {}
+        settings = _gathered(given, table)
         if settings.upstream is not None and "log" not in settings.model_fields_set:
             settings = settings.model_copy(update={"log": f"kafka://{settings.upstream}/{EVENT_TOPIC}"})
+        if "kafka_config" not in {*given, *table}:
+            settings = settings.without_idle_variables()
         problems = [*_contradictions(settings)]
         if not problems:
             # Files are looked at now, and not when the first client comes.

@@ -127,6 +127,7 @@ class GroupConfig(msgspec.Struct, frozen=True, kw_only=True):
     learner_timeout_ms: int | None = None
     registration_timeout_ms: int | None = None
     retirement_timeout_ms: int | None = None
+    coordinator: str | None = None
 
 
 NOT_CONFIGURED = GroupConfig()

@@ -8,7 +8,7 @@ is, and the event that says that the time was up.
 from collections.abc import Iterable, Iterator, Sequence, Set
 from itertools import groupby
 
-from coordinator.group.configs import numbers_set
+from coordinator.group.configs import values_set
 from events.causes import Cause
 from events.events import (
     GroupConfigured,
@@ -35,7 +35,7 @@ _PROMOTIONS = frozenset({Cause.LEARNERS_PROMOTED, Cause.LEARNER_TIMEOUT_ELAPSED,
 
 def setting_changes(before: GroupConfig, after: GroupConfig) -> tuple[SettingChange, ...]:
     """What is not as it was, by the settings' own names."""
-    earlier, later = numbers_set(before), numbers_set(after)
+    earlier, later = values_set(before), values_set(after)
     return tuple(
         SettingChange(name=name, before=earlier.get(name), after=later.get(name))
         for name in dict.fromkeys((*later, *earlier))
@@ -61,7 +61,7 @@ def configured_text(event: GroupConfigured, before: GroupConfig | None) -> str:
     if event.why.cause is Cause.GROUP_DELETED:
         return "the group's settings went with the group"
     if before is None:
-        told = listed([f"{name}={value}" for name, value in numbers_set(event.config).items()])
+        told = listed([f"{name}={value}" for name, value in values_set(event.config).items()])
         return f"the group's settings were changed{asked_by(event.why)}; set are now: {told or 'none'}"
     changes = setting_changes(before, event.config)
     return f"the group's settings were changed{asked_by(event.why)}: {settings_text(changes)}"

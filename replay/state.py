@@ -2,7 +2,7 @@
 
 import msgspec
 
-from coordinator.group.configs import numbers_set
+from coordinator.group.configs import values_set
 from events.consumer_protocol import CONSUMER_PROTOCOL_TYPE
 from events.evolve import evolve, first
 from events.ids import GroupId, GroupInstanceId, MemberId
@@ -140,7 +140,7 @@ def _state(history: History, group: Group, last: Happened, coordinator: str | No
             RegistrationState(group_instance_id=instance, registered_at=instant(each.registered_ms))
             for instance, each in sorted(group.registrations.items())
         ),
-        settings=numbers_set(group.config),
+        settings=values_set(group.config),
     )
 
 

@@ -57,6 +57,11 @@ def serving(tmp_path: Path) -> Iterator[MusterProcess]:
         (["--log", "sqlite://muster.db"], ["sqlite://muster.db", "three slashes"]),
         (["--log", "sqlite:////no/such/directory/muster.db"], ["/no/such/directory/muster.db"]),
         (["--log", "memory:", "--config-file", "missing.toml"], ["missing.toml"]),
+        (["--groups", "orders-*", "--single-identity"], ["--groups, --single-identity without --upstream"]),
+        (["--upstream", "kafka:9092", "--topic", "orders:1"], ["--topic", "--upstream"]),
+        (["--upstream", "kafka:9092", "--upstream-config", "sasl.pasword=a"], ["did you mean sasl.password?"]),
+        (["--upstream", "kafka:9092", "--tls-certificate", "no.pem", "--tls-key", "no.key"], ["no.pem", "No such"]),
+        (["--upstream", "kafka:9092", "--listener-map", "1=9,2=9"], ["--listener-map=1=9,2=9", "port 9"]),
     ],
 )
 def test_what_cannot_be_used_is_named(arguments: list[str], parts: list[str]) -> None:

@@ -8,6 +8,7 @@ that aiokafka lacks (`coordinator/exchange.py`).
 
     AdminError          one clear line, for whoever asked
       WrongUse          it makes no sense to ask that; nothing was sent
+      NotLetIn          who answers wants other credentials, or shows a certificate that is not trusted
       NoCoordinator     nobody answers, or nobody says that it coordinates the group
       OutcomeUnknown    the connection was lost while a change was under way
       Refused           the coordinator says no; `error` is Kafka's
@@ -17,12 +18,18 @@ until a limit ends. A change whose answer was lost is never sent twice: it may h
 """
 
 import asyncio
+import ssl
 from collections.abc import Callable
 from typing import TypeVar
 
 import msgspec
 from aiokafka.conn import AIOKafkaConnection, create_conn
-from aiokafka.errors import KafkaError
+from aiokafka.errors import (
+    IllegalSaslStateError,
+    KafkaError,
+    SaslAuthenticationFailed,
+    UnsupportedSaslMechanismError,
+)
 from kio.schema.errors import ErrorCode
 from kio.schema.find_coordinator.v4.request import FindCoordinatorRequest
 from kio.schema.find_coordinator.v4.response import FindCoordinatorResponse
@@ -39,6 +46,8 @@ _MOVED = frozenset(
     {ErrorCode.coordinator_load_in_progress, ErrorCode.coordinator_not_available, ErrorCode.not_coordinator}
 )
 
+_NOT_LET_IN = (ssl.SSLError, SaslAuthenticationFailed, IllegalSaslStateError, UnsupportedSaslMechanismError)
+
 ErrorOf = Callable[[R], tuple[ErrorCode, str | None]]
 """The error of an answer as a whole, and its message."""
 
@@ -48,6 +57,10 @@ class AdminError(Exception):
 
 
 class WrongUse(AdminError):
+    """See the module."""
+
+
+class NotLetIn(AdminError):
     """See the module."""
 
 
@@ -198,18 +211,24 @@ class CoordinatorLink:
         return response
 
     async def _connection(self, address: Address) -> AIOKafkaConnection:
-        """Raises OSError, TimeoutError among them, and KafkaError."""
+        """Raises NotLetIn, OSError, TimeoutError among them, and KafkaError."""
         async with self._opening:
             connection = self._open.get(address)
             if connection is None or not connection.connected():
-                connection = self._open[address] = await create_conn(
-                    address.host,
-                    address.port,
-                    client_id=CLIENT_ID,
-                    request_timeout_ms=min(REQUEST_LIMIT_MS, self._limit_ms),
-                    **self._security.client_arguments(),
-                )
+                connection = self._open[address] = await self._opened(address)
         return connection
+
+    async def _opened(self, address: Address) -> AIOKafkaConnection:
+        try:
+            return await create_conn(
+                address.host,
+                address.port,
+                client_id=CLIENT_ID,
+                request_timeout_ms=min(REQUEST_LIMIT_MS, self._limit_ms),
+                **self._security.client_arguments(),
+            )
+        except _NOT_LET_IN as error:
+            raise NotLetIn(f"no connection to {address} with these credentials and certificates: {error}") from error
 
     def _asked_at(self) -> str:
         return ",".join(map(str, self._bootstrap))

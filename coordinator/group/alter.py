@@ -17,6 +17,7 @@ from kio.schema.errors import ErrorCode
 
 from coordinator.group.commands import AlterGroupConfig, ConfigChange, ConfigOperation
 from coordinator.group.configs import (
+    COORDINATOR,
     GROUP_CONFIGS,
     LEARNER_TIMEOUT,
     LEARNERS,
@@ -27,10 +28,11 @@ from coordinator.group.configs import (
     TARGET_GROUP_SIZE,
     BadConfig,
     ConfigType,
+    coordinator,
     number,
 )
 from coordinator.group.departures import retiring_members
-from coordinator.group.outcomes import AlterGroupConfigOutcome
+from coordinator.group.outcomes import AlterGroupConfigOutcome, ReleasedMember
 from coordinator.group.plan import Plan, apply_plan
 from coordinator.group.roles import knows_roles, learners
 from coordinator.group.turn import Turn
@@ -59,10 +61,11 @@ def alter_group_config(turn: Turn, command: AlterGroupConfig) -> None:
     except Refused as refused:
         turn.reply(command.caller, refused.outcome)
         return
+    released: tuple[ReleasedMember, ...] = ()
     if not command.validate_only:
         turn.because(Cause.GROUP_CONFIGURED, command.caller, UNKNOWN_MEMBER_ID, None)
-        apply_plan(turn, plan)
-    turn.reply(command.caller, AlterGroupConfigOutcome(error=ErrorCode.none))
+        released = apply_plan(turn, plan)
+    turn.reply(command.caller, AlterGroupConfigOutcome(error=ErrorCode.none, released=released))
 
 
 # ---- reading -----------------------------------------------------------------------------------
@@ -90,7 +93,7 @@ def _plan(turn: Turn, changes: Sequence[ConfigChange]) -> Plan:
             plan = msgspec.structs.replace(plan, rebalance=_asks_for_rebalance(turn, change))
         else:
             plan = msgspec.structs.replace(
-                plan, config=msgspec.structs.replace(plan.config, **{definition.field: _number(change)})
+                plan, config=msgspec.structs.replace(plan.config, **{definition.field: _value(change)})
             )
     for name in (TARGET_GROUP_SIZE, LEARNER_TIMEOUT):
         if name in names and group.members and not knows_roles(group):
@@ -103,10 +106,12 @@ def _plan(turn: Turn, changes: Sequence[ConfigChange]) -> Plan:
     return plan
 
 
-def _number(change: ConfigChange) -> int | None:
+def _value(change: ConfigChange) -> int | str | None:
     if change.operation is ConfigOperation.DELETE:
         return None
     try:
+        if change.name == COORDINATOR:
+            return coordinator(change.value)
         return number(GROUP_CONFIGS[change.name], change.value or "")
     except BadConfig as bad:
         raise Refused(ErrorCode.invalid_config, str(bad)) from bad

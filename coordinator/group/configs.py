@@ -32,8 +32,17 @@ REGISTRATION_TIMEOUT = "members.registration.timeout.ms"
 RETIRED = "members.retired"
 RETIREMENT_TIMEOUT = "members.retirement.timeout.ms"
 REBALANCE = "members.rebalance"
+COORDINATOR = "members.coordinator"
+COORDINATOR_TIMEOUT = "members.coordinator.timeout.ms"
+"""How long a move may take; in one request with COORDINATOR alone, never kept, and so not in the table."""
+MOVE = "members.move"
+"""Read only, as MEMBERS is: how far a move to or from the cluster upstream is."""
 MEMBERS = "members"
 """Read only, and told to those alone who ask for it by name."""
+
+
+MUSTER, UPSTREAM = "muster", "upstream"
+"""The values of COORDINATOR. Only the second one is ever kept."""
 
 
 @unique
@@ -46,7 +55,7 @@ class ConfigType(IntEnum):
 
 
 class GroupConfigDef(msgspec.Struct, frozen=True, kw_only=True):
-    """One setting. `field` is that of `GroupConfig` for a number; lists and verbs have none. `default` "": off."""
+    """One setting. `field` is that of `GroupConfig` for what is kept; lists and verbs have none. `default` "": off."""
 
     name: str
     type: ConfigType
@@ -130,6 +139,14 @@ _ALL = (
         documentation="Set to `static` to have a stable group of static members rebalance now, to `force` if it has "
         "dynamic ones. Never kept.",
     ),
+    GroupConfigDef(
+        name=COORDINATOR,
+        type=ConfigType.STRING,
+        default=MUSTER,
+        field="coordinator",
+        documentation="In a sidecar: `upstream` releases the group to the cluster upstream, for good; `muster` adopts a "
+        "group whose members are there, and are connected here.",
+    ),
 )
 
 GROUP_CONFIGS: Mapping[str, GroupConfigDef] = {definition.name: definition for definition in _ALL}
@@ -153,8 +170,18 @@ def number(definition: GroupConfigDef, text: str) -> int:
     return value
 
 
-def numbers_set(config: GroupConfig) -> dict[str, str]:
-    """The numbers that are set, by name."""
+def coordinator(text: str | None) -> str | None:
+    """The value of COORDINATOR as it is kept. Raises BadConfig."""
+    if text in (None, MUSTER):
+        return None
+    if text != UPSTREAM:
+        shown = f"{text[:DIGITS_MAX]}..." if len(text) > DIGITS_MAX else text
+        raise BadConfig(f"{COORDINATOR}={shown}: should be '{MUSTER}' or '{UPSTREAM}'")
+    return UPSTREAM
+
+
+def values_set(config: GroupConfig) -> dict[str, str]:
+    """The numbers and texts that are set, by name."""
     fields = ((each.name, each.field) for each in _ALL)
     values = ((name, getattr(config, field)) for name, field in fields if field is not None)
     return {name: str(value) for name, value in values if value is not None}

@@ -108,7 +108,7 @@ def decide(command: AnyCommand, group: Group | None, soft: Soft, moment: Moment,
         case DescribeGroupConfig():
             return _answer(command, describe_config(group, soft, moment), group, soft)
         case SyncGroup() | LeaveGroup() | DeleteGroup() | ReleaseGroup() | AlterGroupConfig():
-            if group is None or not (command.group_id or isinstance(command, DeleteGroup | ReleaseGroup)):
+            if group is None or not (command.group_id or isinstance(command, DeleteGroup)):
                 return _answer(command, _without_group(command), group, soft)
         case Deadline() | RejectAssignment() | CheckCapacity():
             pass
@@ -170,6 +170,9 @@ def _decide_join(
     refused = refuse_before_lookup(command, settings)
     if refused is None and group is None and command.member_id != UNKNOWN_MEMBER_ID:
         refused = JoinGroupOutcome(error=ErrorCode.unknown_member_id, member_id=command.member_id)  # J1
+    elif refused is None and settings.offsets_are_upstream and group is not None and group.config.coordinator:
+        # Released: it is to be joined upstream, where the client comes when it asks again.
+        refused = JoinGroupOutcome(error=ErrorCode.coordinator_load_in_progress, member_id=command.member_id)
     if refused is not None:
         return _answer(command, refused, group, soft)
     if group is None:

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Iterable
 
-from coordinator.group.configs import LEARNERS, LIST_LENGTH_MAX, REGISTERED, RETIRED, numbers_set
+from coordinator.group.configs import LEARNERS, LIST_LENGTH_MAX, REGISTERED, RETIRED, values_set
 from coordinator.group.departures import retiring_members
 from coordinator.group.outcomes import DescribeGroupConfigOutcome, ListedMember, Standing
 from coordinator.group.roles import learners
@@ -24,7 +24,7 @@ def describe_config(group: Group | None, soft: Soft, moment: Moment) -> Describe
     }
     arrived = {arrival.join.group_instance_id for arrival in soft.arrivals.values()}
     return DescribeGroupConfigOutcome(
-        values=numbers_set(group.config) | {name: ",".join(names) for name, names in lists.items() if names},
+        values=values_set(group.config) | {name: ",".join(names) for name, names in lists.items() if names},
         members=(
             *(_member(group, each, soft, moment) for each in group.members.values()),
             *(_waiting(member_id, each, moment) for member_id, each in soft.arrivals.items()),

@@ -101,12 +101,18 @@ class DeleteGroupOutcome(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ReleasedMember(msgspec.Struct, frozen=True, kw_only=True):
-    """Who was a member until the group was released, and has to join again upstream."""
+    """Who was a member until the group was released, and has to join again upstream.
+
+    `was_parked`: a request of it waited, and was answered then; anybody else is told by its next request.
+    """
 
     member_id: MemberId
     group_instance_id: GroupInstanceId | None
     client_id: str
     client_host: str
+    session_timeout_ms: int
+    rebalance_timeout_ms: int
+    was_parked: bool
 
 
 class ReleaseGroupOutcome(msgspec.Struct, frozen=True, kw_only=True):
@@ -117,10 +123,11 @@ class ReleaseGroupOutcome(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class AlterGroupConfigOutcome(msgspec.Struct, frozen=True, kw_only=True):
-    """`message` names the setting, its value and the way out; None without an error."""
+    """`message` names the setting, its value and the way out; None without an error. `released`: see `release.py`."""
 
     error: ErrorCode
     message: str | None = None
+    released: tuple[ReleasedMember, ...] = ()
 
 
 @unique
@@ -151,12 +158,46 @@ class ListedMember(msgspec.Struct, frozen=True, kw_only=True):
     since_ms: int
 
 
+@unique
+class MoveState(StrEnum):
+    MOVING = "moving"
+    DONE = "done"
+    GIVEN_UP = "given up"
+
+
+class MovingMember(msgspec.Struct, frozen=True, kw_only=True):
+    """A member that a move waits for. `is_told`: it knows that it has to join again, and has not done so."""
+
+    member_id: str
+    group_instance_id: str | None
+    client_id: str
+    client_host: str
+    is_told: bool
+
+
+class GroupMove(msgspec.Struct, frozen=True, kw_only=True):
+    """How far a move is: `to` is a value of members.coordinator. Of `members`, some are `told`, some of them `back`."""
+
+    to: str
+    state: MoveState
+    members: int
+    told: int
+    back: int
+    waits_for: tuple[MovingMember, ...] = ()
+    took_ms: int
+    reason: str | None = None
+
+
 class DescribeGroupConfigOutcome(msgspec.Struct, frozen=True, kw_only=True):
-    """`values` has what is set for this group, by name; what is not there has its default (`configs.py`)."""
+    """`values` has what is set for this group, by name; what is not there has its default (`configs.py`).
+
+    `move`: the last one to or from the cluster upstream; the rules know of none.
+    """
 
     error: ErrorCode = ErrorCode.none
     values: dict[str, str] = {}
     members: tuple[ListedMember, ...] = ()
+    move: GroupMove | None = None
 
 
 Outcome = (

@@ -5,8 +5,10 @@ import msgspec
 from coordinator.group.configs import retirement_timeout_ms
 from coordinator.group.departures import rebalance_if_all_gone
 from coordinator.group.members import end_registration_of
+from coordinator.group.outcomes import ReleasedMember
 from coordinator.group.plan_deadlines import admit_unheld, rebalance_if_complete, rebalance_with_all_learners
 from coordinator.group.rebalance import prepare_rebalance
+from coordinator.group.release import release_members
 from coordinator.group.roles import active_members, change_role, knows_roles, learners, promote
 from coordinator.group.turn import Turn
 from events.causes import Cause
@@ -27,8 +29,11 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     rebalance: bool = False
 
 
-def apply_plan(turn: Turn, plan: Plan) -> None:
-    """Carry it out because of what the turn's `why` says. One rebalance at most: a second one finds the first."""
+def apply_plan(turn: Turn, plan: Plan) -> tuple[ReleasedMember, ...]:
+    """Carry it out because of what the turn's `why` says. One rebalance at most: a second one finds the first.
+
+    Returns who was in the group if it was released to the cluster upstream; that comes last.
+    """
     before, asked = turn.group.config, turn.why
     if plan.config != before:
         turn.record_config(plan.config)
@@ -43,6 +48,8 @@ def apply_plan(turn: Turn, plan: Plan) -> None:
     if plan.rebalance:
         turn.why = _so(asked, Cause.REBALANCE_REQUESTED)
         _rebalance(turn)
+    is_released = plan.config.coordinator is not None and before.coordinator is None
+    return release_members(turn, asked) if is_released else ()
 
 
 def _so(asked: Why, cause: Cause) -> Why:

@@ -37,7 +37,7 @@ def ask(bootstrap: str, kafka_config: Sequence[str] | None, question: Callable[[
     The client is imported here, so that other commands start as fast as without it.
     """
     from coordinator.admin import GroupAdmin  # noqa: PLC0415
-    from coordinator.admin.link import AdminError, NoCoordinator, Refused  # noqa: PLC0415
+    from coordinator.admin.link import AdminError, NoCoordinator, NotLetIn, Refused  # noqa: PLC0415
 
     async def ask(security: KafkaSecurity) -> T:
         async with GroupAdmin(bootstrap, security=security) as admin:
@@ -50,7 +50,9 @@ def ask(bootstrap: str, kafka_config: Sequence[str] | None, question: Callable[[
     except Refused as error:
         fail(str(error), REFUSED)
     except NoCoordinator as error:
-        fail(f"{error} (--bootstrap, or MUSTER_BOOTSTRAP)", UNUSABLE)
+        fail(f"{error} (--bootstrap, or MUSTER_BOOTSTRAP; --kafka-config where TLS or SASL is asked for)", UNUSABLE)
+    except NotLetIn as error:
+        fail(f"{error} (--kafka-config)", UNUSABLE)
     except AdminError as error:
         fail(str(error), UNUSABLE)
 

@@ -1,7 +1,8 @@
 """A client's socket and the one of its broker: each client connection has one upstream of its own.
 
 So who the client is, is known to the broker alone: SASL passes through, and what it may do is asked there. Nothing is
-read from a client before its broker is reached, and when one side is gone the other is closed. Back-pressure goes both
+read from a client before its broker is reached. When the broker is gone the client's side is closed; when the client
+is gone what it has sent is still worked off, as Kafka does, and its answers dropped (CC6). Back-pressure goes both
 ways: who does not read is not read for.
 
 What belongs here: sockets, and the order of the day of one connection. What a request means is `handle`'s.
@@ -21,12 +22,18 @@ from coordinator.service import Cancel
 from coordinator.sidecar.authorization import Verdicts
 from coordinator.sidecar.broker_side import Door, reach
 from coordinator.sidecar.conversation import Conversation, PlanOf, Rewrite
+from coordinator.sidecar.flow import Flow
 from coordinator.sidecar.metrics import RelayMetrics
+from coordinator.sidecar.sasl import ANONYMOUS, Exchange
 from coordinator.tasks import on_failure
 from coordinator.wire.api import ProtocolError
 from coordinator.wire.dispatch import Answered, Peer
 
 log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
+
+
+LINGERS_S = 10.0
+"""For how long there is still work, or a broker that does not read, for a client that is gone."""
 
 
 class Limits(msgspec.Struct, frozen=True, kw_only=True):
@@ -54,7 +61,8 @@ class ClientSide(asyncio.Protocol):
         lost: Callable[["ClientSide"], None],
     ) -> None:
         self.seen_ms = monotonic_ms()
-        self.peer = Peer(client_host="", principal="User:ANONYMOUS")
+        self.peer = Peer(client_host="", principal=ANONYMOUS)
+        self.sasl = Exchange()
         self.heartbeats = HeartbeatCache()
         self.verdicts = Verdicts(self, monotonic_ms=monotonic_ms, keep_ms=limits.verdict_keep_ms)
         self._door = door
@@ -72,21 +80,22 @@ class ClientSide(asyncio.Protocol):
         )
         self._transport: asyncio.Transport | None = None
         self._broker: asyncio.Transport | None = None
+        self._from_client: Flow | None = None
+        self._from_broker: Flow | None = None
         self._connecting: asyncio.Task[None] | None = None
         self._cancel: Cancel | None = None
+        self._lingering: asyncio.TimerHandle | None = None
         self._is_working = False
         self._client_reads = True
         self._broker_reads = True
         self._is_draining = False
-        self._is_reading_client = False
-        self._is_reading_broker = True
 
     # ---- what the listener asks ----------------------------------------------------------------------
 
     @property
     def is_parked(self) -> bool:
-        """Whether the client waits for an answer, which does not count as idle (P17)."""
-        return self._conversation.is_owed
+        """Whether the client waits for an answer, and would read it; that does not count as idle (P17)."""
+        return self._conversation.is_owed and self._client_reads
 
     @property
     def is_closing(self) -> bool:
@@ -101,13 +110,16 @@ class ClientSide(asyncio.Protocol):
     def drain(self) -> None:
         """Take no more requests; close when the last answer is out."""
         self._is_draining = True
-        self._close_if_drained()
+        self._conversation.end()
+        self._close_if_done()
 
     def abort(self) -> None:
         """Close at once."""
         if self._transport is not None:
             self._transport.abort()
-        self._let_broker_go()
+        broker, self._broker = self._broker, None
+        if broker is not None:
+            broker.abort()
 
     # ---- the client's socket -------------------------------------------------------------------------
 
@@ -117,21 +129,33 @@ class ClientSide(asyncio.Protocol):
             transport.close()
             return
         self._transport = cast("asyncio.Transport", transport)  # uvloop's is none by class
+        self._from_client = Flow(self._transport)
         self.peer = Peer(client_host=java_host(address[0]), principal=self.peer.principal)
         self._connecting = asyncio.get_running_loop().create_task(self._connect(), name="connect-upstream")
-        self._connecting.add_done_callback(on_failure(self._failed))
+        self._connecting.add_done_callback(on_failure(lambda _error: self.abort()))
 
     def connection_lost(self, exc: Exception | None) -> None:
         if self._transport is None:
             return
         self._transport = None
+        self._client_reads = True  # whatever there is for it
+        if self._connecting is not None:
+            self._connecting.cancel()
+        self._lost(self)
+        if self._broker is not None and (self._conversation.is_handling or self._conversation.waiting_bytes):
+            self._lingering = asyncio.get_running_loop().call_later(LINGERS_S, self._end)
+            self._work()
+        else:
+            self._end()
+
+    def _end(self) -> None:
+        """The client is gone, and nothing is to be done for it any more."""
+        if self._lingering is not None:
+            self._lingering.cancel()
         if self._cancel is not None:
             self._cancel()
             self._cancel = None
-        if self._connecting is not None:
-            self._connecting.cancel()
         self._let_broker_go()
-        self._lost(self)
 
     def pause_writing(self) -> None:
         self._client_reads = False
@@ -144,8 +168,8 @@ class ClientSide(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         self._metrics.bytes_received += len(data)
         self._conversation.receive(data)
-        if self._broker is None and self._transport is not None:
-            self._transport.pause_reading()  # until the broker is reached
+        if self._broker is None and self._from_client is not None:
+            self._from_client.turn(on=False)  # until the broker is reached
         self._work()
 
     # ---- the broker's socket -------------------------------------------------------------------------
@@ -158,12 +182,8 @@ class ClientSide(asyncio.Protocol):
             broker.abort()
         else:
             self._broker = broker
-            self._transport.resume_reading()
-            self._is_reading_client = True
+            self._from_broker = Flow(broker)
             self._work()
-
-    def _failed(self, _error: Exception) -> None:
-        self.abort()
 
     def answers_received(self, data: bytes) -> None:
         """Bytes from the broker."""
@@ -184,7 +204,9 @@ class ClientSide(asyncio.Protocol):
         if self._broker is None:
             return
         self._broker = None
-        if self._transport is not None and not self._transport.is_closing():
+        if self._transport is None:
+            self._end()
+        elif not self._transport.is_closing():
             log.info("broker closed the connection", node_id=self._door.node_id, cause=str(error or "closed"))
             self._send()
             self._transport.close()
@@ -201,17 +223,19 @@ class ClientSide(asyncio.Protocol):
         broker, self._broker = self._broker, None
         if broker is not None:
             broker.close()
+            if broker.get_write_buffer_size():  # it has to read that first, and may not
+                asyncio.get_running_loop().call_later(LINGERS_S, broker.abort)
 
     # ---- what a request does -------------------------------------------------------------------------
 
     def is_open(self) -> bool:
-        """Whether both sides are there."""
-        return self._transport is not None and not self._transport.is_closing() and self._broker is not None
+        """Whether the broker is there; it is let go when the client has to go, or nothing is left to do for it."""
+        return self._broker is not None
 
     def answered(self, answered: Answered) -> None:
         """The answer to the request that is being handled."""
         if not self.is_open():
-            return  # the client is gone, as in Kafka its answer is dropped (CC6)
+            return
         self._cancel = None
         if isinstance(answered, ProtocolError):
             self._refuse(answered)
@@ -225,6 +249,13 @@ class ClientSide(asyncio.Protocol):
             self._cancel = None
             self._conversation.relay(frame, rewrite)
             self._go_on()
+
+    def authenticated(self, principal: str | None) -> None:
+        """The broker goes on with the client, perhaps as somebody else: nothing counts that was permitted before."""
+        self.verdicts.forget()
+        self.heartbeats.clear()
+        if principal is not None:
+            self.peer = Peer(client_host=self.peer.client_host, principal=principal)
 
     def ask(self, api_key: int, api_version: int, rest: bytes) -> asyncio.Future[bytes]:
         """Ask the broker something on the client's own connection; `rest` and the answer are what follows the
@@ -249,7 +280,8 @@ class ClientSide(asyncio.Protocol):
         self._send()
         if self._conversation.waiting_bytes:
             asyncio.get_running_loop().call_soon(self._work)
-        self._close_if_drained()
+        else:
+            self._close_if_done()
 
     def _work(self) -> None:
         """Relay what is to be relayed, take requests until one waits; one write to each side for all of it."""
@@ -257,25 +289,31 @@ class ClientSide(asyncio.Protocol):
             return
         self.seen_ms = now_ms = self._monotonic_ms()
         fault: ProtocolError | None = None
-        self._is_working = True
+        has_failed, self._is_working = True, True
         try:
-            while self._client_reads and self._broker_reads and self.is_open() and not self._is_draining:
-                frame = self._conversation.next_request(now_ms)
-                if frame is None:
-                    break
-                cancel = self._handle(self, frame)
-                if self._conversation.is_handling:
-                    self._cancel = cancel
+            self._take_requests(now_ms)
+            has_failed = False
         except ProtocolError as error:
-            fault = error
+            fault, has_failed = error, False
         finally:
             self._is_working = False
+            if has_failed:  # a bug of ours is this client's alone, as in Kafka (G24)
+                self.abort()
         self._metrics.fast_heartbeats += self.heartbeats.hits
         self.heartbeats.hits = 0
         self._send()
         if fault is not None:
             self._refuse(fault)
-        self._close_if_drained()
+        self._close_if_done()
+
+    def _take_requests(self, now_ms: int) -> None:
+        while self._client_reads and self._broker_reads and self.is_open():
+            frame = self._conversation.next_request(now_ms)
+            if frame is None:
+                return
+            cancel = self._handle(self, frame)
+            if self._conversation.is_handling:
+                self._cancel = cancel
 
     def _send(self) -> None:
         for_broker, for_client = self._conversation.for_broker, self._conversation.for_client
@@ -283,22 +321,18 @@ class ClientSide(asyncio.Protocol):
             self._relayed.bytes_to_brokers += sum(map(len, for_broker))
             self._broker.writelines(for_broker)
             for_broker.clear()
-        if for_client and self._transport is not None:
-            self._metrics.bytes_sent += sum(map(len, for_client))
-            self._transport.writelines(for_client)
+        if for_client:
+            if self._transport is not None and not self._transport.is_closing():
+                self._metrics.bytes_sent += sum(map(len, for_client))
+                self._transport.writelines(for_client)
             for_client.clear()
         self._mind_reading()
 
     def _mind_reading(self) -> None:
-        if self._transport is None or self._broker is None or self._transport.is_closing():
+        if self._broker is None or self._from_client is None or self._from_broker is None:
             return
-        from_client = self._broker_reads and self._client_reads and not self._conversation.is_full
-        if from_client is not self._is_reading_client:
-            self._is_reading_client = from_client
-            (self._transport.resume_reading if from_client else self._transport.pause_reading)()
-        if self._client_reads is not self._is_reading_broker and not self._broker.is_closing():
-            self._is_reading_broker = self._client_reads
-            (self._broker.resume_reading if self._client_reads else self._broker.pause_reading)()
+        self._from_client.turn(on=self._broker_reads and self._client_reads and not self._conversation.is_full)
+        self._from_broker.turn(on=self._client_reads)
 
     def _refuse(self, error: ProtocolError) -> None:
         self._metrics.protocol_errors[error.fault] += 1
@@ -306,6 +340,10 @@ class ClientSide(asyncio.Protocol):
         log.warning("connection closed", peer=self.peer.client_host, fault=error.fault.value, cause=str(error))
         self.close()
 
-    def _close_if_drained(self) -> None:
-        if self._is_draining and not self._conversation.is_owed:
+    def _close_if_done(self) -> None:
+        if self._conversation.is_under_way:
+            return
+        if self._transport is None:
+            self._end()
+        elif self._is_draining:
             self.close()

@@ -8,7 +8,11 @@ What names no member is relayed as it is: the broker knows whether the group has
 refused while there is a shadow, OC8; a TxnOffsetCommit below v3 is always taken, TO4).
 """
 
+from collections.abc import Callable
+
 from kio.schema.errors import ErrorCode
+from kio.schema.metadata.v12.request import MetadataRequest, MetadataRequestTopic
+from kio.schema.metadata.v12.response import MetadataResponse
 
 from coordinator.group.commands import AuthorizeCommit
 from coordinator.group.outcomes import AuthorizeCommitOutcome, Outcome
@@ -16,7 +20,9 @@ from coordinator.service import Cancel, Service
 from coordinator.sidecar.authorization import READ
 from coordinator.sidecar.intercept import Request, SidecarApi
 from coordinator.sidecar.metrics import RelayMetrics
+from coordinator.sidecar.questions import ask
 from coordinator.sidecar.under_shadow import OFFSET_COMMIT, TXN_OFFSET_COMMIT, under_shadow
+from coordinator.sidecar.under_way import CommitsUnderWay
 from coordinator.sidecar.whose import Ownerships, Whose
 from coordinator.upstream.shadows import Shadows, ShadowUnavailable
 from coordinator.wire.api import Body, Fields
@@ -29,10 +35,18 @@ _NO_GENERATION = -1
 class Commits:
     """`service` is what the rules are asked through."""
 
-    def __init__(self, service: Service, ownerships: Ownerships, shadows: Shadows, metrics: RelayMetrics) -> None:
+    def __init__(
+        self,
+        service: Service,
+        ownerships: Ownerships,
+        shadows: Shadows,
+        under_way: CommitsUnderWay,
+        metrics: RelayMetrics,
+    ) -> None:
         self._service = service
         self._ownerships = ownerships
         self._shadows = shadows
+        self._under_way = under_way
         self._metrics = metrics
 
     def apis(self) -> tuple[SidecarApi, ...]:
@@ -46,6 +60,8 @@ class Commits:
         group_id = request.body.group_id
         command = _command(request, self._service)
         if self._ownerships.of(group_id) is Whose.THEIRS or _names_nobody(command):
+            if self._shadows.is_in(group_id) and not self._shadows.holds(group_id):
+                return request.work(self._relay_when_left(request))
             request.relay()
             return None
         verdict = request.client.verdicts.known(group_id, request.context.arrived_ms)
@@ -58,6 +74,14 @@ class Commits:
         verdict = await request.client.verdicts.of(command.group_id)
         self._judge(request, command, verdict.refusal(READ))
 
+    async def _relay_when_left(self, request: Request) -> None:
+        """Nobody is in the group any more, and its shadow is just leaving, for which the broker would refuse this."""
+        try:
+            async with self._shadows.stepped_out(request.body.group_id):
+                request.relay()
+        except ShadowUnavailable:
+            request.answer(_refused(request.body, ErrorCode.coordinator_not_available))
+
     def _judge(self, request: Request, command: AuthorizeCommit, refusal: ErrorCode) -> None:
         if refusal is not ErrorCode.none:
             request.answer(_refused(request.body, refusal))
@@ -66,7 +90,7 @@ class Commits:
         def reply(outcome: Outcome) -> None:
             assert isinstance(outcome, AuthorizeCommitOutcome)
             if outcome.error is not ErrorCode.none:
-                request.answer(_refused(request.body, outcome.error))
+                request.work(_refuse_what_exists(request, outcome.error))
             elif outcome.generation_id == _NO_GENERATION:
                 request.relay()
             elif not self._relay(request, command, outcome.generation_id):
@@ -76,15 +100,18 @@ class Commits:
 
     def _relay(self, request: Request, command: AuthorizeCommit, generation_id: int) -> bool:
         """Give the commit to the broker under the shadow's name; False while it has none for this generation."""
-        identity = self._shadows.identity(command.group_id, generation_id)
+        group_id = command.group_id
+        identity = None if self._under_way.is_held_back(group_id) else self._shadows.identity(group_id, generation_id)
         if identity is None:
             return False
         self._metrics.commits_relayed += 1
-        request.client.relay(under_shadow(request.frame, identity))
+        answered = self._under_way.given(group_id, request.client.is_open)
+        request.client.relay(under_shadow(request.frame, identity), answered)
         return True
 
     async def _relay_when_raised(self, request: Request, command: AuthorizeCommit, generation_id: int) -> None:
         try:
+            await self._under_way.until_let_go(command.group_id)
             await self._shadows.raised(command.group_id, generation_id)
         except ShadowUnavailable:
             request.answer(_refused(request.body, ErrorCode.coordinator_not_available))
@@ -113,15 +140,49 @@ def _names_nobody(command: AuthorizeCommit) -> bool:
     return command.generation_id < 0 and not command.member_id and command.group_instance_id is None
 
 
+async def _refuse_what_exists(request: Request, error: ErrorCode) -> None:
+    """The group's error, for what it would have been asked about: the broker sorts out first what does not exist, and
+    what this client may not read (G4, G6).
+    """
+    topics = tuple(
+        MetadataRequestTopic(topic_id=getattr(topic, "topic_id", None), name=getattr(topic, "name", None))
+        for topic in request.body.topics
+    )
+    question = MetadataRequest(
+        topics=topics, allow_auto_topic_creation=False, include_topic_authorized_operations=True
+    )
+    told = {
+        topic.topic_id if topics[0].name is None else topic.name: topic
+        for topic in (await ask(request.client, question, MetadataResponse)).topics
+    }
+
+    def error_of(topic: Body, partition: int) -> ErrorCode:
+        known = told[topic.topic_id if topics[0].name is None else topic.name]
+        if known.error_code is not ErrorCode.none:
+            return known.error_code
+        if not known.topic_authorized_operations & READ:
+            return ErrorCode.topic_authorization_failed
+        exists = any(each.partition_index == partition for each in known.partitions)
+        return error if exists else ErrorCode.unknown_topic_or_partition
+
+    request.answer(_answers(request.body, error_of))
+
+
 def _refused(body: Body, error: ErrorCode) -> Fields:
-    """The error for each partition, in the form of both APIs."""
+    """The error for each partition."""
+    return _answers(body, lambda _topic, _partition: error)
+
+
+def _answers(body: Body, error_of: Callable[[Body, int], ErrorCode]) -> Fields:
+    """In the form of both APIs."""
     return {
         "topics": [
             {
                 "name": getattr(topic, "name", None),
                 "topic_id": getattr(topic, "topic_id", None),
                 "partitions": [
-                    {"partition_index": each.partition_index, "error_code": error} for each in topic.partitions
+                    {"partition_index": each.partition_index, "error_code": error_of(topic, each.partition_index)}
+                    for each in topic.partitions
                 ],
             }
             for topic in body.topics

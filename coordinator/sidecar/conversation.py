@@ -14,6 +14,7 @@ as if Kafka alone were there: it handles one request of a connection at a time (
 requests as before. Our own questions (`ask`) go on the same connection, under the client's identity.
 """
 
+import re
 import struct
 from collections import deque
 from collections.abc import Callable
@@ -41,6 +42,8 @@ _USUAL_PREFIX_BYTES = 256
 _LENGTH = Struct(">i")
 _START = Struct(">ihh4s")
 _ANSWER_START = Struct(">i4s")
+_TLS_HANDSHAKE = 0x1603  # how a client that speaks TLS begins, read as the upper half of a length
+_TLS_ALERT = re.compile(rb"\x15\x03[\x00-\x04]\x00\x02[\x01\x02].", re.DOTALL)
 _OWN_CORRELATION_ID = b"must"  # ours are told from the client's by their place, not by this
 
 
@@ -77,10 +80,12 @@ class Conversation:
         self._requests = Incoming()
         self._answers = Incoming()
         self._passing_request = 0  # bytes of a relayed request that are still to come
+        self._is_answer_to_passing_due = False
         self._passing_answer = 0
         self._expected: deque[Expected] = deque()
         self._taken: bytes | None = None  # the correlation id of the request that is handled here
         self._frame = b""
+        self._is_ending = False
         self.for_broker: list[bytes] = []
         self.for_client: list[bytes] = []
 
@@ -93,8 +98,14 @@ class Conversation:
 
     @property
     def is_owed(self) -> bool:
-        """Whether the client has asked for something and waits for it."""
-        return self._taken is not None or bool(self._expected) or self._passing_answer > 0
+        """Whether the client waits for an answer, and has sent all of the request."""
+        half_sent = 1 if self._passing_request and self._is_answer_to_passing_due else 0
+        return self._taken is not None or len(self._expected) > half_sent or self._passing_answer > 0
+
+    @property
+    def is_under_way(self) -> bool:
+        """Whether something has begun that is not at its end, be it a request that is half there."""
+        return self.is_owed or self._passing_request > 0
 
     @property
     def waiting_bytes(self) -> int:
@@ -103,12 +114,15 @@ class Conversation:
     @property
     def is_full(self) -> bool:
         """Whether so much waits that no more should be read from the client."""
-        waits = self._taken is not None or bool(self._expected)
-        return waits and self._requests.waiting_bytes >= self._waiting_bytes_max
+        return self.is_under_way and self._requests.waiting_bytes >= self._waiting_bytes_max
 
     def receive(self, data: bytes) -> None:
         """Bytes from the client, cut anywhere."""
         self._requests.add(data)
+
+    def end(self) -> None:
+        """Begin nothing any more; what has begun goes on to its end."""
+        self._is_ending = True
 
     def next_request(self, now_ms: int) -> bytes | None:
         """The next frame that is to be handled here, without its length; None when there is none (yet).
@@ -117,11 +131,13 @@ class Conversation:
         ProtocolError; nothing may follow then.
         """
         requests = self._requests
-        while self._taken is None and len(self._expected) < IN_FLIGHT_MAX:
+        while self._taken is None:
             if self._passing_request:
                 self._passing_request -= requests.pass_on(self._passing_request, self.for_broker)
                 if self._passing_request:
                     return None
+            if self._is_ending or len(self._expected) >= IN_FLIGHT_MAX:
+                return None
             if not requests.has(_START.size):
                 self._check_length_so_far()
                 return None
@@ -161,7 +177,11 @@ class Conversation:
         self._frame = b""
 
     def ask(self, api_key: int, api_version: int, rest: bytes, told: Callable[[bytes], None]) -> None:
-        """A question of our own. `rest` follows the correlation id; `told` gets what follows it in the answer."""
+        """A question of our own, while a request is handled: nothing else of the client's is under way then, so it
+        never comes between the steps of an authentication (P19). `rest` follows the correlation id; `told` gets what
+        follows it in the answer.
+        """
+        assert self._taken is not None
         frame_start = _START.pack(HEADER_START_BYTES + len(rest), api_key, api_version, _OWN_CORRELATION_ID)
         self.for_broker += (frame_start, rest)
         self._expected.append(Expected(_OWN_CORRELATION_ID, own=told))
@@ -178,6 +198,7 @@ class Conversation:
                 if self._passing_answer:
                     return
             if not answers.has(_ANSWER_START.size):
+                self._check_no_alert()  # which is shorter
                 return
             length, correlation_id = _ANSWER_START.unpack(answers.look(_ANSWER_START.size))
             expected = self._due(length, correlation_id)
@@ -200,14 +221,21 @@ class Conversation:
 
     def _due(self, length: int, correlation_id: bytes) -> Expected:
         if not self._expected or length < len(correlation_id):
+            self._check_no_alert()
             raise ProtocolError(Fault.BROKER_ANSWER, f"the broker sent {length} bytes that nobody asked for")
         expected = self._expected[0]
         if expected.correlation_id != correlation_id:
+            self._check_no_alert()
             raise ProtocolError(
                 Fault.BROKER_ANSWER,
                 f"the broker answered {correlation_id.hex()}, next is {expected.correlation_id.hex()}",
             )
         return expected
+
+    def _check_no_alert(self) -> None:
+        """What looks like a very long answer may be the end of a misunderstanding (P6)."""
+        if _TLS_ALERT.match(self._answers.look(_ANSWER_START.size)):
+            raise ProtocolError(Fault.BROKER_ANSWER, "the broker speaks TLS, and was spoken to in plain text")
 
     # ---- frames --------------------------------------------------------------------------------------
 
@@ -216,7 +244,8 @@ class Conversation:
         acks = self._acks(length, api_version) if api_key == PRODUCE else 1
         if acks is None:
             return False
-        if acks:  # a Produce with acks=0 is never answered (P9)
+        self._is_answer_to_passing_due = acks != 0  # a Produce with acks=0 is never answered (P9)
+        if acks:
             self._expected.append(Expected(correlation_id, plan.rewrite))
         self._passing_request = _LENGTH.size + length
         return True
@@ -249,6 +278,9 @@ class Conversation:
             raise ProtocolError(
                 Fault.SHORT_FRAME, f"a request of {length} bytes is too short for a header of {HEADER_START_BYTES}"
             )
-        raise ProtocolError(
-            Fault.OVERSIZED_FRAME, f"a request was said to have {length} bytes, {self._frame_bytes_max} are allowed"
+        what = (
+            "TLS, which is not served here"
+            if length >> 16 == _TLS_HANDSHAKE
+            else f"{self._frame_bytes_max} are allowed"
         )
+        raise ProtocolError(Fault.OVERSIZED_FRAME, f"a request was said to have {length} bytes: {what}")

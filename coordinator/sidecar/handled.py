@@ -1,22 +1,42 @@
 """All APIs that a sidecar handles, by key. What is not here is relayed."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
+from coordinator.group.commands import JoinGroup
 from coordinator.service import Service
+from coordinator.sidecar import authentication
 from coordinator.sidecar.commits import Commits
+from coordinator.sidecar.delete_groups import DeletingGroups
+from coordinator.sidecar.describe_groups import DescribingGroups
+from coordinator.sidecar.group_configs import GroupConfigs
 from coordinator.sidecar.intercept import SidecarApi
+from coordinator.sidecar.list_groups import ListingGroups
 from coordinator.sidecar.membership import Membership
 from coordinator.sidecar.metrics import RelayMetrics
+from coordinator.sidecar.offset_delete import DeletingOffsets
+from coordinator.sidecar.under_way import CommitsUnderWay
 from coordinator.sidecar.whose import Ownerships
 from coordinator.upstream.shadows import Shadows
 
 
 def handled_apis(
-    service: Service, ownerships: Ownerships, shadows: Shadows, metrics: RelayMetrics
+    service: Service,
+    ownerships: Ownerships,
+    shadows: Shadows,
+    metrics: RelayMetrics,
+    *,
+    would_refuse: Callable[[JoinGroup], bool],
 ) -> Mapping[int, SidecarApi]:
     """The registrations."""
+    under_way = CommitsUnderWay()
     apis = (
-        *Membership(service, ownerships).apis(),
-        *Commits(service, ownerships, shadows, metrics).apis(),
+        *authentication.apis(),
+        *Membership(service, ownerships, would_refuse).apis(),
+        *Commits(service, ownerships, shadows, under_way, metrics).apis(),
+        DescribingGroups(service, ownerships).api(),
+        ListingGroups(service, ownerships, shadows).api(),
+        DeletingGroups(service, ownerships, shadows).api(),
+        DeletingOffsets(service, ownerships, shadows, under_way).api(),
+        *GroupConfigs(service, ownerships).apis(),
     )
     return {api.key: api for api in apis}

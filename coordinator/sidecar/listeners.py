@@ -1,17 +1,20 @@
 """The addresses of the sidecar: one to begin with, and one for each broker, at a port that follows from its node id.
 
 Behind each listener is always the broker of that node id, wherever it is now; behind the address to begin with, any
-broker. A broker that is first heard of in an answer gets its listener then, before the answer is sent.
+broker. A broker that is first heard of in an answer gets its listener then, before the answer is sent: its port is
+bound at once. One that cannot have its port is not told to clients, since somebody else may be found there.
 """
 
 import asyncio
 import itertools
+import socket
 import ssl
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
 
 import structlog
 
-from coordinator.listening import Listening
+from coordinator.listening import BACKLOG, Listening
 from coordinator.metrics import ServerMetrics
 from coordinator.service import Service
 from coordinator.sidecar.broker_side import Door
@@ -57,13 +60,22 @@ class Listeners:
         self._broker_context = broker_context
         self._brokers: dict[int, tuple[str, int]] = {}
         self._live: tuple[tuple[str, int], ...] = ()
-        self._listens: dict[int, asyncio.Task[None]] = {}
+        self._addresses: list[tuple[socket.AddressFamily, str]] = []
+        self._bound: dict[int, int] = {}
+        self._complaints: dict[int, str] = {}
+        self._begun: set[asyncio.Task[None]] = set()
         self._turns = itertools.count()
 
     async def start(self, port: int) -> int:
         """The address to begin with; returns its port. Raises CannotListen."""
         try:
-            return await self._listen(port, None)
+            found = await asyncio.get_running_loop().getaddrinfo(
+                self._host, None, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+            )
+            self._addresses = list(dict.fromkeys((family, str(address[0])) for family, _, _, _, address in found))
+            return await self._listening.listen(
+                self._host, port, self._connections_to(None), context=self._client_context
+            )
         except OSError as error:
             raise CannotListen(
                 f"--listen {self._host}:{port}: {error.strerror or error}; choose another port, 0 takes a free one"
@@ -73,46 +85,57 @@ class Listeners:
         """Have a listener for each of these brokers, and others at these ports. Raises CannotListen, NoPort."""
         self._ports = ports
         self._live = tuple(brokers.values())
-        for node_id, (host, port) in brokers.items():
-            self.address_of(node_id, host, port)
-        for node_id in brokers:
+        for node_id, place in brokers.items():
+            self._brokers[node_id] = place
             try:
-                await self._listens[node_id]
+                self._listen_for(node_id)
             except OSError as error:
                 raise CannotListen(
                     f"the listener of node id {node_id} cannot have port {self._ports.port_of(node_id)}: "
                     f"{error.strerror or error}; choose another --broker-base-port, or --listener-map {node_id}=PORT"
                 ) from error
+        await asyncio.gather(*self._begun)
 
     def follow(self, brokers: Mapping[int, tuple[str, int]]) -> None:
         """Which brokers there are now, and where."""
         self._live = tuple(brokers.values())
         for node_id, (host, port) in brokers.items():
-            try:
-                self.address_of(node_id, host, port)
-            except NoPort as error:
-                log.error("a broker cannot be reached through the sidecar", node_id=node_id, reason=str(error))
+            self.address_of(node_id, host, port)
 
-    def address_of(self, node_id: int, host: str, port: int) -> tuple[str, int]:
-        """Where clients find this broker, which is itself at `host` and `port`. Raises NoPort."""
-        own_port = self._ports.port_of(node_id)
+    def address_of(self, node_id: int, host: str, port: int) -> tuple[str, int] | None:
+        """Where clients find this broker, which is itself at `host` and `port`; None: nowhere, as the log tells."""
         self._brokers[node_id] = (host, port)
-        if node_id not in self._listens:
-            loop = asyncio.get_running_loop()
-            listens = self._listens[node_id] = loop.create_task(self._listen_for(node_id, own_port))
-            listens.add_done_callback(lambda done: self._listened(node_id, done))
+        try:
+            own_port = self._listen_for(node_id)
+        except (NoPort, OSError) as error:
+            if self._complaints.get(node_id) != str(error):  # not with every answer
+                self._complaints[node_id] = str(error)
+                log.error("a broker cannot be reached through the sidecar", node_id=node_id, reason=str(error))
+            return None
         return self._advertised_host, own_port
 
-    async def _listen_for(self, node_id: int, port: int) -> None:
-        await self._listen(port, node_id)
+    def _listen_for(self, node_id: int) -> int:
+        """The port of a broker's listener, which is bound if it was not. Raises NoPort, OSError."""
+        own_port = self._bound.get(node_id)
+        if own_port is None:
+            own_port = self._ports.port_of(node_id)
+            with ExitStack() as unless_all:
+                bound = [
+                    unless_all.enter_context(socket.create_server((address, own_port), family=family, backlog=BACKLOG))
+                    for family, address in self._addresses
+                ]
+                unless_all.pop_all()
+            for each in bound:
+                accepts = asyncio.get_running_loop().create_task(self._accept(each, node_id))
+                self._begun.add(accepts)
+                accepts.add_done_callback(self._begun.discard)
+            self._bound[node_id] = own_port
+        return own_port
 
-    def _listened(self, node_id: int, done: "asyncio.Task[None]") -> None:
-        error = None if done.cancelled() else done.exception()
-        if error is not None:
-            del self._listens[node_id]  # asked for again with the next answer that names it
-            log.error("no listener for a broker", node_id=node_id, error=str(error))
+    async def _accept(self, bound: socket.socket, node_id: int) -> None:
+        await self._listening.accept_at(bound, self._connections_to(node_id), context=self._client_context)
 
-    async def _listen(self, port: int, node_id: int | None) -> int:
+    def _connections_to(self, node_id: int | None) -> Callable[[], ClientSide]:
         door = Door(node_id=node_id, addresses=lambda: self._where(node_id), context=self._broker_context)
 
         def new_connection() -> ClientSide:
@@ -128,7 +151,7 @@ class Listeners:
                 lost=self._listening.lost,
             )
 
-        return await self._listening.listen(self._host, port, new_connection, context=self._client_context)
+        return new_connection
 
     def _where(self, node_id: int | None) -> Sequence[tuple[str, int]]:
         if node_id is not None:

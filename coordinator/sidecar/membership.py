@@ -7,24 +7,29 @@ whether the broker lets this client READ it (G1).
 from collections.abc import Callable
 
 import msgspec
+import structlog
 from kio.schema.errors import ErrorCode
 
-from coordinator.group.commands import AnyRequest
+from coordinator.group.commands import AnyRequest, JoinGroup
 from coordinator.group.decide import failed
 from coordinator.service import Cancel, Groups, ReplyTo, Service
 from coordinator.sidecar.authorization import READ
 from coordinator.sidecar.intercept import Request, SidecarApi
 from coordinator.sidecar.whose import Ownerships, Whose
+from coordinator.upstream.shadows import ShadowUnavailable
 from coordinator.wire import heartbeat, join_group, leave_group, sync_group
 from coordinator.wire.api import Api
 
+log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
+
 
 class Membership:
-    """`service` is what the handlers use when the client may."""
+    """`service` is what the handlers use when the client may; `would_refuse` what the rules would make of a join."""
 
-    def __init__(self, service: Service, ownerships: Ownerships) -> None:
+    def __init__(self, service: Service, ownerships: Ownerships, would_refuse: Callable[[JoinGroup], bool]) -> None:
         self._service = service
         self._ownerships = ownerships
+        self._would_refuse = would_refuse
 
     def apis(self) -> tuple[SidecarApi, ...]:
         """The registrations."""
@@ -51,10 +56,22 @@ class Membership:
         """The broker decides who may, before anything happens to the group."""
         group_id = request.body.group_id
         refusal = (await request.client.verdicts.of(group_id)).refusal(READ)
-        if refusal is ErrorCode.none and whose is Whose.TO_BE_ASKED and await self._ownerships.take(group_id):
-            request.relay()
-            return
+        if refusal is ErrorCode.none and whose is Whose.TO_BE_ASKED:
+            try:
+                reason = await self._ownerships.take(group_id, is_in_vain=lambda: self._is_in_vain(request))
+            except ShadowUnavailable as error:
+                log.warning("a join is refused: upstream does not say whose group it is", error=str(error))
+                refusal = ErrorCode.coordinator_not_available
+            else:
+                if reason is not None:
+                    log.info("group left to upstream", group_id=group_id, reason=reason)
+                    request.relay()
+                    return
         self._handle(api, request, refusal)
+
+    def _is_in_vain(self, request: Request) -> bool:
+        context = request.context
+        return self._would_refuse(join_group.decode(request.body, context, context.caller(self._service), ""))
 
     def _handle(self, api: Api, request: Request, refusal: ErrorCode) -> Cancel | None:
         allowed = refusal is ErrorCode.none

@@ -31,10 +31,12 @@ class OwnedGroups(Groups):
         self._waiting: set[asyncio.Task[None]] = set()
 
     def submit(self, command: AnyRequest, reply: ReplyTo) -> None:
-        if not isinstance(command, SyncGroup):
+        if isinstance(command, SyncGroup):
+            self._sync(command, reply)
+        else:
             self._groups.submit(command, reply)
-            return
 
+    def _sync(self, command: SyncGroup, reply: ReplyTo) -> None:
         def synced(outcome: Outcome) -> None:
             assert isinstance(outcome, SyncGroupOutcome)
             if outcome.error is not ErrorCode.none or self._is_raised(command):

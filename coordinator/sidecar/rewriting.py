@@ -8,29 +8,38 @@ Fetch is offered up to v15: from v16 on its answers carry addresses, and they ar
 address is found by its node id; the client finds the same broker behind it. Everything else of an answer stays.
 """
 
+import struct
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from struct import Struct
 from typing import Any
 
 from kio.index import load_response_schema
 from kio.schema.errors import ErrorCode
+from kio.serial.errors import SerialError
 
 from coordinator.sidecar.conversation import Rewrite
-from coordinator.sidecar.questions import answer_bytes, read_answer
+from coordinator.sidecar.splicing import Change, Pieces, change_fields, change_items, text_of, text_piece
 from coordinator.wire import api_versions
 from coordinator.wire.api import Fault, ProtocolError
+from coordinator.wire.reading import tagged_fields_size
 
-AddressOf = Callable[[int, str, int], tuple[str, int]]
-"""Of a broker: from its node id and its own host and port to the host and port of its listener here."""
+AddressOf = Callable[[int, str, int], tuple[str, int] | None]
+"""Of a broker: from its node id and its own host and port to the host and port of its listener here, if it has one."""
 
-PRODUCE, FETCH, METADATA, FIND_COORDINATOR, SASL_HANDSHAKE = 0, 1, 3, 10, 17
+PRODUCE, FETCH, METADATA, FIND_COORDINATOR = 0, 1, 3, 10
 DESCRIBE_CLUSTER, SHARE_FETCH, SHARE_ACKNOWLEDGE = 60, 78, 79
 
 _FIRST_WITH_ENDPOINTS = {PRODUCE: 10, SHARE_FETCH: 1, SHARE_ACKNOWLEDGE: 1}
-_BROKERS = 1
-"""The endpoints that DescribeCluster was asked for; the others are controllers', whom no client of ours speaks to."""
-
+_ENDPOINTS = ("node_endpoints", "node_id")
+_ENTRIES: Mapping[int, tuple[str, str]] = {  # the array that holds addresses, and the node id in it
+    METADATA: ("brokers", "node_id"),
+    FIND_COORDINATOR: ("coordinators", "node_id"),
+    DESCRIBE_CLUSTER: ("brokers", "broker_id"),
+    PRODUCE: _ENDPOINTS,
+    SHARE_FETCH: _ENDPOINTS,
+    SHARE_ACKNOWLEDGE: _ENDPOINTS,
+}
+_MANY_COORDINATORS_FROM = 4
 _DECODED: Mapping[int, range] = {
     PRODUCE: range(14),
     METADATA: range(14),
@@ -41,9 +50,9 @@ _DECODED: Mapping[int, range] = {
     SHARE_ACKNOWLEDGE: range(1, 3),
 }
 _NOT_ABOVE: Mapping[int, int] = {FETCH: 15}
-_NOT_BELOW: Mapping[int, int] = {SASL_HANDSHAKE: 1}  # after v0 come tokens without a header, that nobody can tell apart
 
-_ERROR = Struct(">h")
+_INT16, _INT32 = Struct(">h"), Struct(">i")
+_UNSUPPORTED_VERSION = _INT16.pack(ErrorCode.unsupported_version)
 
 
 class Rewriting:
@@ -55,7 +64,6 @@ class Rewriting:
             **_DECODED,
             **handled,
             **{key: range(last + 1) for key, last in _NOT_ABOVE.items()},
-            **{key: range(first, 2**15) for key, first in _NOT_BELOW.items()},
         }
 
     def versions(self, api_key: int) -> range | None:
@@ -65,74 +73,72 @@ class Rewriting:
     def of(self, api_key: int, api_version: int) -> Rewrite | None:
         """How an answer is rewritten; None when it goes on as it is."""
         if api_key == api_versions.KEY:
-            return lambda payload: self._offer_less(payload, api_version)
+            return self._offers_less(api_version)
         if api_key not in _DECODED or api_version < _FIRST_WITH_ENDPOINTS.get(api_key, 0):
             return None
         response = load_response_schema(api_key, api_version)
-        change = _CHANGES[api_key]
+        name, node_id = _ENTRIES[api_key]
+        change = self._moves(node_id, flexible=bool(response.__flexible__))
+        if api_key == FIND_COORDINATOR and api_version < _MANY_COORDINATORS_FROM:
+            return _reading(response, change_fields(response, change))
+        return _reading(response, change_items(response, name, change))
 
-        def rewrite(payload: bytes) -> bytes:
-            answer = read_answer(response, payload)
-            changed = change(answer, self._moved)
-            return payload if changed is answer else answer_bytes(changed)
+    def _moves(self, node_id: str, *, flexible: bool) -> Change:
+        """The same broker at its listener here. One without a listener is left out, as if it were down."""
 
-        return rewrite
+        def move(pieces: Pieces) -> Pieces | None:
+            node, port = _INT32.unpack(pieces[node_id])[0], _INT32.unpack(pieces["port"])[0]
+            if node < 0:
+                return pieces  # nobody
+            address = self._address_of(node, text_of(pieces["host"], flexible=flexible), port)
+            if address is None:
+                return _found_none(pieces, flexible=flexible) if "error_code" in pieces else None
+            host, port = address
+            return pieces | {"host": text_piece(host, flexible=flexible), "port": _INT32.pack(port)}
 
-    def _offer_less(self, payload: bytes, api_version: int) -> bytes:
+        return move
+
+    def _offers_less(self, api_version: int) -> Rewrite:
         """P1. A broker that does not know the version answers in the form of v0 (P3)."""
-        if len(payload) < _ERROR.size:
-            raise ProtocolError(Fault.BROKER_ANSWER, "an ApiVersions answer without an error code")
-        not_known = _ERROR.unpack_from(payload)[0] == ErrorCode.unsupported_version
-        answer: Any = read_answer(load_response_schema(api_versions.KEY, 0 if not_known else api_version), payload)
-        offered = []
-        for each in answer.api_keys:
-            ours = self._offered.get(each.api_key)
-            first = each.min_version if ours is None else max(each.min_version, ours[0])
-            last = each.max_version if ours is None else min(each.max_version, ours[-1])
-            if first <= last:
-                offered.append(
-                    replace(each, min_version=type(each.min_version)(first), max_version=type(each.max_version)(last))
-                )
-        return answer_bytes(replace(answer, api_keys=tuple(offered)))
+        in_its_form, in_form_of_v0 = (
+            _reading(response, change_items(response, "api_keys", self._offer))
+            for response in (load_response_schema(api_versions.KEY, version) for version in (api_version, 0))
+        )
+        return lambda payload: (in_form_of_v0 if payload.startswith(_UNSUPPORTED_VERSION) else in_its_form)(payload)
 
-    def _moved(self, entry: Any, node_id: int) -> Any:  # noqa: ANN401 -- any of kio's that has a host and a port
-        """The same broker at its listener here."""
-        if node_id < 0:
-            return entry  # nobody
-        host, port = self._address_of(node_id, entry.host, entry.port)
-        return replace(entry, host=host, port=type(entry.port)(port))
+    def _offer(self, pieces: Pieces) -> Pieces | None:
+        """An API with the versions that can be had here, if there are any."""
+        api_key, first, last = (_INT16.unpack(pieces[name])[0] for name in ("api_key", "min_version", "max_version"))
+        ours = self._offered.get(api_key)
+        if ours is None:
+            return pieces
+        first, last = max(first, ours[0]), min(last, ours[-1])
+        if first > last:
+            return None
+        return pieces | {"min_version": _INT16.pack(first), "max_version": _INT16.pack(last)}
 
 
-Moved = Callable[[Any, int], Any]
+def _found_none(pieces: Pieces, *, flexible: bool) -> Pieces:
+    """FindCoordinator, of a broker that cannot be reached: the client asks again."""
+    return pieces | {
+        "error_code": _INT16.pack(ErrorCode.coordinator_not_available),
+        "node_id": _INT32.pack(-1),
+        "host": text_piece("", flexible=flexible),
+        "port": _INT32.pack(-1),
+    }
 
 
-def _metadata(answer: Any, moved: Moved) -> Any:  # noqa: ANN401 -- one of kio's, of any version; so below
-    return replace(answer, brokers=tuple(moved(broker, broker.node_id) for broker in answer.brokers))
+def _reading(response: Any, changed: Callable[[bytes, int], bytes]) -> Rewrite:  # noqa: ANN401 -- any of kio's
+    """What is broken is the broker's fault."""
+    flexible = bool(response.__header_schema__.__flexible__)
 
+    def rewrite(payload: bytes) -> bytes:
+        try:
+            start = tagged_fields_size(payload, 0) if flexible else 0
+            return payload[:start] + changed(payload, start)
+        except (SerialError, struct.error, IndexError, UnicodeDecodeError) as error:
+            raise ProtocolError(
+                Fault.BROKER_ANSWER, f"{response.__name__} v{response.__version__} cannot be read: {error}"
+            ) from error
 
-def _find_coordinator(answer: Any, moved: Moved) -> Any:  # noqa: ANN401
-    if not hasattr(answer, "coordinators"):
-        return moved(answer, answer.node_id)
-    return replace(answer, coordinators=tuple(moved(each, each.node_id) for each in answer.coordinators))
-
-
-def _describe_cluster(answer: Any, moved: Moved) -> Any:  # noqa: ANN401
-    if getattr(answer, "endpoint_type", _BROKERS) != _BROKERS:
-        return answer
-    return replace(answer, brokers=tuple(moved(broker, broker.broker_id) for broker in answer.brokers))
-
-
-def _endpoints(answer: Any, moved: Moved) -> Any:  # noqa: ANN401
-    if not answer.node_endpoints:
-        return answer
-    return replace(answer, node_endpoints=tuple(moved(each, each.node_id) for each in answer.node_endpoints))
-
-
-_CHANGES: Mapping[int, Callable[[Any, Moved], Any]] = {
-    METADATA: _metadata,
-    FIND_COORDINATOR: _find_coordinator,
-    DESCRIBE_CLUSTER: _describe_cluster,
-    PRODUCE: _endpoints,
-    SHARE_FETCH: _endpoints,
-    SHARE_ACKNOWLEDGE: _endpoints,
-}
+    return rewrite

@@ -17,6 +17,8 @@ from tenacity import AsyncRetrying, RetryCallState, retry_if_exception_type, wai
 from coordinator.addresses import Address
 from coordinator.clock import SystemClock
 from coordinator.cluster import new_cluster
+from coordinator.group.commands import Caller, ReleaseGroup
+from coordinator.group.outcomes import Outcome, ReleaseGroupOutcome
 from coordinator.listening import Listening
 from coordinator.metrics import GroupMetrics, ServerMetrics
 from coordinator.offsets.upstream import UpstreamOffsetStore
@@ -78,7 +80,9 @@ class _Sidecar:
             open_side_door(settings.metrics, (self.metrics, self.relayed), self._reason, stack)
         await self._find_upstream()
         event_log = await opened_log(settings, stack)
-        shadows = Shadows(self.link, lost=self._group_lost, give_up=self.lost)
+        shadows = Shadows(
+            self.link, lost=lambda group_id, reason: self._release(service, group_id, reason), give_up=self.lost
+        )
         stack.push_async_callback(shadows.close)
         owner = new_owner(settings, event_log, UpstreamOffsetStore(), self.clock, shadows.follow)
         runtime = Runtime(owner, give_up=self.lost)
@@ -87,7 +91,8 @@ class _Sidecar:
         ownerships = Ownerships(shadows, may_own=settings.may_own, is_read=runtime.has_read)
         listening = self._listening(service)
         stack.push_async_callback(_stop_listening, listening)
-        port = await self._listen(listening, service, handled_apis(service, ownerships, shadows, self.relayed))
+        handled = handled_apis(service, ownerships, shadows, self.relayed, would_refuse=runtime.would_refuse)
+        port = await self._listen(listening, service, handled)
         self.not_ready = lambda: runtime.not_ready
         await take_over(runtime, stack)
         stack.callback(_drain, listening)
@@ -179,9 +184,24 @@ class _Sidecar:
     def _listen_at(self) -> Address:
         return Address(self.settings.listen)
 
-    def _group_lost(self, group_id: GroupId, reason: str) -> None:
+    def _release(self, service: Service, group_id: GroupId, reason: str) -> None:
         """Somebody else is in the group upstream: it is theirs, and its members have to join there."""
-        log.error("group lost to upstream", group_id=group_id, reason=reason)
+
+        def released(outcome: Outcome) -> None:
+            assert isinstance(outcome, ReleaseGroupOutcome)
+            log.error("group lost to upstream", group_id=group_id, reason=reason, members=len(outcome.members))
+
+        caller = Caller(
+            request_id=service.new_request_id(),
+            client_id="muster",
+            client_host="",
+            principal="",
+            api_key=-1,
+            api_version=-1,
+            arrived_ms=self.clock.monotonic_ms(),
+            arrived_wall_ms=self.clock.wall_ms(),
+        )
+        service.groups.submit(ReleaseGroup(group_id=group_id, caller=caller), released)
 
 
 def _drain(listening: Listening[ClientSide]) -> None:

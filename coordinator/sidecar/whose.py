@@ -25,6 +25,8 @@ class Taking(Protocol):
 
     def holds(self, group_id: GroupId) -> bool: ...
 
+    async def look(self, group_id: GroupId) -> str | None: ...
+
     async def take(self, group_id: GroupId) -> str | None: ...
 
 
@@ -51,6 +53,11 @@ class Ownerships:
             return Whose.OURS  # perhaps: who asks is told that it is being loaded
         return Whose.TO_BE_ASKED if joins else Whose.THEIRS
 
-    async def take(self, group_id: GroupId) -> str | None:
-        """Make the group ours if nobody is in it upstream; else why not."""
+    async def take(self, group_id: GroupId, *, is_in_vain: Callable[[], bool]) -> str | None:
+        """Make the group ours if nobody is in it upstream; else why not. Raises ShadowUnavailable.
+
+        `is_in_vain`: nothing would come of the join, so that no trace of it is to be left upstream.
+        """
+        if is_in_vain():
+            return await self._shadows.look(group_id)
         return await self._shadows.take(group_id)

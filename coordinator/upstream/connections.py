@@ -22,7 +22,13 @@ from typing import Any, Final, TypeVar
 
 import msgspec
 from aiokafka.conn import AIOKafkaConnection, create_conn
-from aiokafka.errors import AuthenticationFailedError, IllegalSaslStateError, KafkaError, UnsupportedSaslMechanismError
+from aiokafka.errors import (
+    AuthenticationFailedError,
+    IllegalSaslStateError,
+    KafkaError,
+    SaslAuthenticationFailed,
+    UnsupportedSaslMechanismError,
+)
 from kio.schema.errors import ErrorCode
 
 from coordinator.exchange import Exchange, NotOffered
@@ -35,7 +41,12 @@ IDLE_MS: Final = 540_000
 """As in Kafka's clients: shorter than the ten minutes after which a broker hangs up."""
 SHUT_FOR_S: Final = 0.1
 """What could not be opened is not tried again for that long: thousands of groups may ask at once."""
-_WRONG_CREDENTIALS = (AuthenticationFailedError, IllegalSaslStateError, UnsupportedSaslMechanismError)
+_WRONG_CREDENTIALS = (
+    AuthenticationFailedError,
+    IllegalSaslStateError,
+    SaslAuthenticationFailed,
+    UnsupportedSaslMechanismError,
+)
 
 
 class UpstreamError(Exception):
@@ -175,8 +186,15 @@ class Connections:
         except TimeoutError as error:
             raise UpstreamUnavailable(f"{place} did not answer within {self._opens_within_ms / 1000:g} s") from error
         except (OSError, KafkaError) as error:
+            # With TLS 1.3 a broker tells only afterwards that it wants another certificate of ours, or any.
+            cause = error.__cause__ or error
+            if isinstance(cause, ssl.SSLError) and not isinstance(cause, ssl.SSLEOFError):
+                reason = (cause.reason or str(cause)).lower().replace("_", " ")
+                raise UpstreamRefused(f"TLS fails with the broker at {place}: {reason}") from error
             raise UpstreamUnavailable(f"{place}: {_said(error)}") from error
 
 
-def _said(error: Exception) -> str:
-    return str(error) or type(error).__name__
+def _said(error: BaseException) -> str:
+    said = str(error) or type(error).__name__
+    # aiokafka says that a connection was closed; why, as TLS tells it, is in the cause.
+    return f"{said}: {_said(error.__cause__)}" if error.__cause__ is not None else said

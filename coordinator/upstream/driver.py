@@ -55,6 +55,7 @@ PARKED_LIMIT_MS: Final = 30_000
 SESSION_MIN_MS: Final = 60_000
 PAUSE_MAX_S: Final = 2.0
 WARN_AFTER: Final = 5
+WARN_EVERY_S: Final = 10.0
 _PAUSE_S: Final = 0.02
 
 Answer = tuple[ErrorCode, Any]
@@ -113,6 +114,7 @@ class Driver:
         self._retakes = asyncio.Semaphore(RETAKES_MAX)
         self._steps = asyncio.Semaphore(STEPS_MAX)
         self._heartbeats = asyncio.Semaphore(HEARTBEATS_MAX)
+        self._warn_from_s = 0.0
 
     async def drive(self, held: Held) -> Refused | None:
         """Send what is to be sent, until nothing is left; or why this group cannot have a shadow."""
@@ -140,9 +142,16 @@ class Driver:
                 held.set(outcome)
             failures += 1
             if failures == WARN_AFTER:
-                log.warning("a shadow waits for the upstream cluster", group=held.group_id, why=held.trouble)
+                self._warn(held)
             await asyncio.sleep(min(_PAUSE_S * 2**failures, PAUSE_MAX_S) * random.uniform(0.5, 1.0))  # noqa: S311
         return None
+
+    def _warn(self, held: Held) -> None:
+        """Of one, when there are thousands."""
+        now_s = asyncio.get_running_loop().time()
+        if now_s >= self._warn_from_s:
+            self._warn_from_s = now_s + WARN_EVERY_S
+            log.warning("shadows wait for the upstream cluster", for_example=held.group_id, why=held.trouble)
 
     async def _take(self, held: Held, step: Step) -> ErrorCode:
         """Ask, and note an answer without an error. Raises as UpstreamLink does."""

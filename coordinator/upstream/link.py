@@ -138,6 +138,7 @@ class UpstreamLink:
             raise UpstreamUnavailable(f"no broker tells which there are: {self._asked_at()}") from error
 
     async def _keep_fresh(self) -> None:
+        is_there = True
         while True:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(self._refresh_every_ms / 1000):
@@ -146,7 +147,13 @@ class UpstreamLink:
             try:
                 await self._look_around()
             except UpstreamError as error:
-                log.warning("the upstream brokers do not tell which there are", error=str(error))
+                if is_there:
+                    log.warning("the upstream cluster does not answer", error=str(error))
+                is_there = False
+            else:
+                if not is_there:
+                    log.info("the upstream cluster answers again", brokers=len(self._brokers))
+                is_there = True
             await asyncio.sleep(REFRESH_AGAIN_AFTER_S)  # whoever asks meanwhile is answered by the next round
 
     async def _look_around(self) -> None:

@@ -94,6 +94,19 @@ class Shadows:
         held = self._held.get(group_id)
         return held is not None and held.shadow.wanted is not None
 
+    def is_in(self, group_id: GroupId) -> bool:
+        """Whether upstream has the group's shadow now, so that it is listed there; it may be about to leave."""
+        held = self._held.get(group_id)
+        return held is not None and held.shadow.where in {Where.JOINED, Where.IN}
+
+    async def look(self, group_id: GroupId) -> str | None:
+        """Why the group is theirs, for people; None when nobody is in it upstream. Raises ShadowUnavailable."""
+        try:
+            verdict = await whose_is(self._link, group_id)
+        except UpstreamError as error:
+            raise ShadowUnavailable(f"upstream does not tell whose group {group_id} is: {error}") from error
+        return verdict.reason if isinstance(verdict, Theirs) else None
+
     async def take(self, group_id: GroupId) -> str | None:
         """None: the group is ours now, and its shadow's join is under way or done. Else why it is theirs, for people.
 
@@ -108,7 +121,12 @@ class Shadows:
                 raise ShadowUnavailable("Muster is stopping")
             taking = self._taking[group_id] = asyncio.create_task(self._take(group_id), name=f"take-{group_id}")
             taking.add_done_callback(lambda done: self._took(group_id, done))
-        return await asyncio.shield(taking)
+        try:
+            return await asyncio.shield(taking)
+        except asyncio.CancelledError:
+            if not taking.cancelled():
+                raise  # who asked has gone
+            raise ShadowUnavailable("Muster is stopping") from None
 
     def _took(self, group_id: GroupId, taking: asyncio.Task[str | None]) -> None:
         del self._taking[group_id]
@@ -240,8 +258,11 @@ class Shadows:
         held.tell()
 
     def _beat(self, held: Held) -> None:
-        held.is_heartbeat_due = True
-        self._wake(held)
+        if held.shadow.wanted == NOT_TOLD:  # taken for a join that came to nothing: no generation was ever told
+            self._change(held, follow(held.shadow, None))
+        else:
+            held.is_heartbeat_due = True
+            self._wake(held)
 
     def _refuse(self, held: Held, refused: Refused) -> None:
         held.refusal = refused.reason

@@ -25,7 +25,7 @@ from kio.schema.streams_group_describe.v0.request import StreamsGroupDescribeReq
 from kio.schema.streams_group_describe.v0.response import StreamsGroupDescribeResponse
 from kio.schema.types import GroupId as KafkaGroupId
 
-from coordinator.upstream.connections import UpstreamRefused
+from coordinator.upstream.connections import UpstreamRefused, UpstreamUnavailable
 from coordinator.upstream.link import UpstreamLink
 from coordinator.upstream.shadow import INSTANCE_ID, PROTOCOL_TYPE, reason_of
 from events.ids import GroupId
@@ -88,12 +88,13 @@ async def whose_is(link: UpstreamLink, group_id: str) -> Ours | Theirs:
 async def shadowed_groups(link: UpstreamLink) -> list[GroupId]:
     """The groups in which there is a shadow of ours, or of another process. Raises UpstreamError."""
     request = ListGroupsRequest(states_filter=())
-    answers = await asyncio.gather(
-        *(link.ask(node_id, request, ListGroupsResponse, lane=LANE) for node_id in link.brokers())
-    )
-    return [
-        GroupId(group.group_id) for answer in answers for group in answer.groups if group.protocol_type == PROTOCOL_TYPE
-    ]
+    asked = (link.ask(node_id, request, ListGroupsResponse, lane=LANE) for node_id in link.brokers())
+    answers = await asyncio.gather(*asked)
+    for answer in answers:
+        if answer.error_code is not ErrorCode.none:
+            raise UpstreamUnavailable(f"a broker does not list its groups: {answer.error_code.name.upper()}")
+    listed = [group for answer in answers for group in answer.groups]
+    return [GroupId(group.group_id) for group in listed if group.protocol_type == PROTOCOL_TYPE]
 
 
 def whose_by(described: DescribedGroup) -> Ours | Theirs:

@@ -5,7 +5,7 @@ is flexible.
 
 A group has the settings of the table, each with what is set or the default, whether the group exists or not, as in
 Kafka. `members` is read only, and told to those alone who ask for it by name: a JSON array with an object for each
-member and each instance that is expected. A declared topic and this node have no settings that could be told; that
+member and each instance that is expected. So is `members.move`, in a sidecar (`outcomes.GroupMove`). A declared topic and this node have no settings that could be told; that
 they are asked about is no mistake, since Kafka's tools ask along with what they describe.
 """
 
@@ -14,7 +14,7 @@ from kio.schema.errors import ErrorCode
 
 from coordinator.cluster import Cluster, is_topic_name
 from coordinator.group.commands import DescribeGroupConfig
-from coordinator.group.configs import GROUP_CONFIGS, MEMBERS, ConfigType, GroupConfigDef
+from coordinator.group.configs import GROUP_CONFIGS, MEMBERS, MOVE, ConfigType, GroupConfigDef
 from coordinator.group.outcomes import DescribeGroupConfigOutcome, Outcome
 from coordinator.service import ReplyTo, Service
 from coordinator.wire.api import Answer, Api, Body, Fields, RequestContext
@@ -28,6 +28,7 @@ _LEGACY_MAX = 32_767
 """Bytes of a string below v4: more than all lists have, but not than the members of a large group."""
 
 _MEMBERS_DOCUMENTATION = "The group's members, and the instances that are expected, as JSON."
+_MOVE_DOCUMENTATION = "How far the group's move to or from the cluster upstream is, as JSON."
 
 
 class Wishes(msgspec.Struct, frozen=True, kw_only=True):
@@ -39,17 +40,11 @@ class Wishes(msgspec.Struct, frozen=True, kw_only=True):
 
 def handle(body: Body, context: RequestContext, service: Service, answer: Answer) -> None:
     gathered = Gather[Fields](len(body.resources), lambda results: answer({"results": results}))
-    wishes = Wishes(synonyms=body.include_synonyms, documentation=getattr(body, "include_documentation", False))
 
     def reply_to(place: int, resource: Body) -> ReplyTo:
         def reply(outcome: Outcome) -> None:
             assert isinstance(outcome, DescribeGroupConfigOutcome)
-            entries = () if outcome.error else _entries(outcome, resource.configuration_keys, wishes)
-            if context.api_version < 4 and any(len((each["value"] or "").encode()) > _LEGACY_MAX for each in entries):
-                text = "a value is too long for this version; ask with DescribeConfigs v4"
-                gathered.put(place, encode(resource, ErrorCode.invalid_request, text))
-                return
-            gathered.put(place, encode(resource, outcome.error, entries=entries))
+            gathered.put(place, encode_group(resource, outcome, body, context.api_version))
 
         return reply
 
@@ -59,6 +54,16 @@ def handle(body: Body, context: RequestContext, service: Service, answer: Answer
             service.groups.submit(command, reply_to(place, resource))
         else:
             gathered.put(place, encode(resource, *_without_group(resource, service.cluster)))
+
+
+def encode_group(resource: Body, outcome: DescribeGroupConfigOutcome, body: Body, api_version: int) -> Fields:
+    """What is told of a group to whom `body` asks for it with `resource`."""
+    wishes = Wishes(synonyms=body.include_synonyms, documentation=getattr(body, "include_documentation", False))
+    entries = () if outcome.error else _entries(outcome, resource.configuration_keys, wishes)
+    if api_version < 4 and any(len((each["value"] or "").encode()) > _LEGACY_MAX for each in entries):
+        text = "a value is too long for this version; ask with DescribeConfigs v4"
+        return encode(resource, ErrorCode.invalid_request, text)
+    return encode(resource, outcome.error, entries=entries)
 
 
 def _without_group(resource: Body, cluster: Cluster) -> tuple[ErrorCode, str | None]:
@@ -87,7 +92,9 @@ def _entries(outcome: DescribeGroupConfigOutcome, keys: tuple[str, ...] | None, 
     names = GROUP_CONFIGS if not keys else [name for name in GROUP_CONFIGS if name in keys]
     entries = [_entry(GROUP_CONFIGS[name], outcome.values.get(name), wishes) for name in names]
     if keys and MEMBERS in keys:
-        entries.append(_members_entry(outcome, wishes))
+        entries.append(_told_by_name(MEMBERS, outcome.members, _MEMBERS_DOCUMENTATION, wishes))
+    if keys and MOVE in keys and outcome.move is not None:
+        entries.append(_told_by_name(MOVE, outcome.move, _MOVE_DOCUMENTATION, wishes))
     return tuple(entries)
 
 
@@ -111,16 +118,16 @@ def _entry(definition: GroupConfigDef, value: str | None, wishes: Wishes) -> Fie
     }
 
 
-def _members_entry(outcome: DescribeGroupConfigOutcome, wishes: Wishes) -> Fields:
+def _told_by_name(name: str, value: object, documentation: str, wishes: Wishes) -> Fields:
     return {
-        "name": MEMBERS,
-        "value": msgspec.json.encode(outcome.members).decode(),
+        "name": name,
+        "value": msgspec.json.encode(value).decode(),
         "read_only": True,
         "config_source": DYNAMIC_GROUP_CONFIG,
         "is_sensitive": False,
         "synonyms": (),
         "config_type": ConfigType.STRING,
-        "documentation": _MEMBERS_DOCUMENTATION if wishes.documentation else None,
+        "documentation": documentation if wishes.documentation else None,
     }
 
 

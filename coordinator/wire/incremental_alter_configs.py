@@ -10,12 +10,17 @@ from collections import Counter
 from kio.schema.errors import ErrorCode
 
 from coordinator.group.commands import AlterGroupConfig, Caller, ConfigChange, ConfigOperation
+from coordinator.group.configs import COORDINATOR
 from coordinator.group.outcomes import AlterGroupConfigOutcome, Outcome
 from coordinator.service import ReplyTo, Service
 from coordinator.wire.api import Answer, Api, Body, Fields, RequestContext
 from coordinator.wire.gather import Gather
 from coordinator.wire.resources import ResourceType, named
 
+_NO_CLUSTER = (
+    f"{COORDINATOR}: there is no cluster upstream that a group could be moved to or from; this Muster stands alone "
+    "(muster serve --upstream)"
+)
 _OPERATIONS = frozenset(each.value for each in ConfigOperation)
 
 
@@ -34,7 +39,9 @@ def handle(body: Body, context: RequestContext, service: Service, answer: Answer
         refused = refusal(resource)
         if times[resource.resource_type, resource.resource_name] > 1:
             refused = "Each resource must appear at most once."
-        if refused is not None:
+        if refused is None and any(change.name == COORDINATOR for change in resource.configs):
+            gathered.put(place, encode(resource, ErrorCode.invalid_config, _NO_CLUSTER))
+        elif refused is not None:
             gathered.put(place, encode(resource, ErrorCode.invalid_request, refused))
         else:
             command = decode(resource, context.caller(service), validate_only=body.validate_only)

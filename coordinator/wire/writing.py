@@ -116,6 +116,7 @@ _FIXED: dict[str, Write] = {
     "int64": _struct_writer(_INT64),
     "error_code": _struct_writer(_INT16),
     "timedelta_i32": _struct_writer(_INT32),
+    "timedelta_i64": _struct_writer(_INT64),
     "datetime_i64": _struct_writer(_INT64),
     "uuid": _write_uuid,
 }

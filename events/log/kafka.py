@@ -5,6 +5,9 @@ What belongs here: opening and closing, and what each partition offers. The part
     kafka_link.py      connections, leaders, what is tried again
     kafka_settings.py  which settings the guarantees rest upon (pure)
     kafka_topic.py     the topic: found, made, checked
+    kafka_origin.py    of which cluster it is, and which version wrote it
+    kafka_versions.py  which requests the brokers must know (pure)
+    kafka_security.py  credentials and certificates, by Kafka's names
     kafka_batches.py   transitions as record batches, and back (pure)
     kafka_producer.py  the fenced writer
     kafka_reader.py    offsets and records
@@ -18,12 +21,14 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack
 
 from events.log.base import Deposed, LogMismatch, LogWriter
-from events.log.kafka_link import KafkaLink
+from events.log.kafka_link import KafkaLink, retried
+from events.log.kafka_origin import check_origin, origin_of
 from events.log.kafka_producer import Place, claim
 from events.log.kafka_reader import end_offset, read
 from events.log.kafka_security import NOT_SECURED, KafkaSecurity
 from events.log.kafka_settings import AUDIT_WINDOW_MS, BATCH_BYTES_MAX, Guarantees, TopicFacts, TopicPlan
 from events.log.kafka_topic import check_topic, ensure_topic, topic_facts
+from events.log.kafka_versions import READING, WRITING, Needed, check_versions
 from events.records import Record, StoredRecord
 
 APPEND_LIMIT_MS = 30_000
@@ -66,6 +71,7 @@ class KafkaEventLog:
         self._reading = KafkaLink(bootstrap_servers, security, request_timeout_ms=_READ_TIMEOUT_MS)
         self._facts = TopicFacts(partitions=0, replication=0)
         self._guarantees: Guarantees | None = None
+        self._origin = origin_of(None)
 
     @property
     def location(self) -> str:
@@ -121,7 +127,13 @@ class KafkaEventLog:
         async for chunk in chunks:
             yield chunk
 
+    async def _check_versions(self, link: KafkaLink, needed: Sequence[Needed]) -> None:
+        for node_id in link.brokers():
+            offered = await retried(lambda: link.versions(node_id), limit_ms=self._limit_ms)  # noqa: B023 -- awaited
+            check_versions(node_id, offered, needed)
+
     async def _existing_topic(self) -> TopicFacts:
+        await self._check_versions(self._reading, READING)
         facts = await topic_facts(self._reading, self._plan.name, limit_ms=self._limit_ms)
         if facts is None:
             raise LogMismatch(f"there is no topic {self._plan.name}, and a log opened for reading makes none")
@@ -129,6 +141,7 @@ class KafkaEventLog:
 
     async def _open_for_writing(self) -> TopicFacts:
         link, plan, probe = self._writing, self._plan, f"{self._plan.name}_fencing_probe"
+        await self._check_versions(link, WRITING)
         facts = await ensure_topic(
             link,
             plan.name,
@@ -138,6 +151,9 @@ class KafkaEventLog:
             limit_ms=self._limit_ms,
         )
         self._guarantees = await check_topic(link, plan, facts, limit_ms=self._limit_ms)
+        await link.follow([plan.name])
+        self._origin = origin_of(facts.cluster_id)
+        await check_origin(link, plan.name, facts.partitions, self._origin, limit_ms=self._limit_ms)
         await ensure_topic(
             link, probe, _PROBE_CONFIGS, partitions=1, replication=plan.replication, limit_ms=self._limit_ms
         )
@@ -169,4 +185,5 @@ class KafkaEventLog:
             partition=partition,
             limit_bytes=self._guarantees.batch_bytes_max,
             append_limit_ms=self._limit_ms,
+            origin=self._origin.encode(),
         )

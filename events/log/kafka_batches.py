@@ -21,12 +21,14 @@ _ZSTD = 4
 _COMPRESSED_FROM_BYTES = 4096
 """Below this a batch is sent as it is: compressing would cost more time than the bytes do."""
 
-_BATCH_OVERHEAD_BYTES = 61
+BATCH_OVERHEAD_BYTES = 61 + 64
+"""The header of the batch, and what `origin` takes in the last record."""
 _RECORD_OVERHEAD_BYTES = 48
 """At most: seven variable-length numbers of 5 to 10 bytes, and the header that `epoch_base` takes."""
 
 _ANY_SIZE = 2**31 - 1
 _EPOCH_BASE = "muster.epoch-base"
+_ORIGIN = "muster.origin"
 
 
 class Stamp(msgspec.Struct, frozen=True, kw_only=True):
@@ -35,6 +37,8 @@ class Stamp(msgspec.Struct, frozen=True, kw_only=True):
     producer_id: int
     producer_epoch: int
     epoch_base: int
+    origin: bytes = b""
+    """Where the batch was written (see kafka_origin.py)."""
 
 
 def uncompressed_bytes(transition: Transition) -> int:
@@ -44,12 +48,12 @@ def uncompressed_bytes(transition: Transition) -> int:
 
 def packed(transitions: Sequence[Transition], *, limit_bytes: int) -> Iterator[range]:
     """Which neighbours share a batch: ranges of indices, in order, as few as fit the limit."""
-    first, size = 0, _BATCH_OVERHEAD_BYTES
+    first, size = 0, BATCH_OVERHEAD_BYTES
     for index, transition in enumerate(transitions):
         added = uncompressed_bytes(transition)
         if size + added > limit_bytes and first < index:
             yield range(first, index)
-            first, size = index, _BATCH_OVERHEAD_BYTES
+            first, size = index, BATCH_OVERHEAD_BYTES
         size += added
     if first < len(transitions):
         yield range(first, len(transitions))
@@ -68,9 +72,12 @@ def encode_batch(transitions: Sequence[Transition], stamp: Stamp, *, base_sequen
         batch_size=_ANY_SIZE,
     )
     headers = [(_EPOCH_BASE, str(stamp.epoch_base).encode())] if stamp.epoch_base else []
-    records = (record for transition in transitions for record in transition)
+    last_headers = [*headers, (_ORIGIN, stamp.origin)] if stamp.origin else headers
+    records = [record for transition in transitions for record in transition]
+    last = len(records) - 1
     for offset, record in enumerate(records):
-        builder.append(offset, timestamp_ms, record.key, record.value, headers)
+        of_record = last_headers if offset == last else headers
+        builder.append(offset, timestamp_ms, record.key, record.value, of_record)
     return bytes(builder.build())
 
 
@@ -104,6 +111,11 @@ def last_stamp(fetched: bytes) -> Stamp | None:
     stamp = None
     while batches.has_next():
         batch = batches.next_batch()
-        base = next((int(value) for record in batch for name, value in record.headers if name == _EPOCH_BASE), 0)
-        stamp = Stamp(producer_id=batch.producer_id, producer_epoch=batch.producer_epoch, epoch_base=base)
+        headers = {name: value for record in batch for name, value in record.headers}
+        stamp = Stamp(
+            producer_id=batch.producer_id,
+            producer_epoch=batch.producer_epoch,
+            epoch_base=int(headers.get(_EPOCH_BASE, 0)),
+            origin=headers.get(_ORIGIN, b""),
+        )
     return stamp

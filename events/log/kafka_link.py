@@ -15,7 +15,9 @@ from collections.abc import Awaitable, Callable, Hashable, Iterable, Sequence
 from typing import TypeVar
 
 from aiokafka.client import AIOKafkaClient
+from aiokafka.conn import create_conn
 from aiokafka.errors import KafkaError
+from aiokafka.protocol.admin import ApiVersionRequest
 from aiokafka.protocol.api import Request, Response
 from aiokafka.structs import TopicPartition
 from kio.schema.errors import ErrorCode
@@ -26,6 +28,7 @@ from events.log.kafka_security import KafkaSecurity
 
 T = TypeVar("T")
 
+CLIENT_ID = "muster"
 _TRANSACTION = 1
 """The kind of coordinator that FindCoordinator is asked for."""
 
@@ -55,6 +58,10 @@ TRY_AGAIN = frozenset(
 )
 """Answers after which the same request may succeed. Some leave open whether the first one did."""
 
+_TOO_FEW = "fewer replicas are in sync than the topic's min.insync.replicas asks for; are all brokers up?"
+_MEANINGS = {ErrorCode.not_enough_replicas: _TOO_FEW, ErrorCode.not_enough_replicas_after_append: _TOO_FEW}
+"""What to look for, where Kafka's name of the error does not say it."""
+
 
 class TryAgain(Exception):
     """An attempt came to nothing, or its outcome is not known; the same again may succeed."""
@@ -73,7 +80,7 @@ class KafkaLink:
         """Find the cluster. Raises LogUnavailable."""
         self._opened = AIOKafkaClient(
             bootstrap_servers=self.bootstrap_servers,
-            client_id="muster",
+            client_id=CLIENT_ID,
             request_timeout_ms=self.request_timeout_ms,
             **self._security.client_arguments(),
         )
@@ -81,7 +88,24 @@ class KafkaLink:
             await self._client.bootstrap()
         except KafkaError as error:
             await self.close()
-            raise LogUnavailable(f"no broker answers at {','.join(self.bootstrap_servers)}: {error}") from error
+            reason = await self._why_not() or str(error)
+            raise LogUnavailable(f"no broker answers at {','.join(self.bootstrap_servers)}: {reason}") from error
+
+    async def _why_not(self) -> str | None:
+        """What is wrong with the first server, which aiokafka's client keeps to itself; None: nothing any more."""
+        host, _, port = self.bootstrap_servers[0].rpartition(":")
+        try:
+            connection = await create_conn(
+                host.strip("[]"),
+                int(port),
+                client_id=CLIENT_ID,
+                request_timeout_ms=self.request_timeout_ms,
+                **self._security.client_arguments(),
+            )
+        except (KafkaError, OSError) as error:  # OSError: time-outs and whatever is wrong with certificates, too
+            return str(error) or repr(error)
+        connection.close()
+        return None
 
     async def close(self) -> None:
         client, self._opened = self._opened, None
@@ -97,6 +121,11 @@ class KafkaLink:
     def brokers(self) -> list[int]:
         """The node ids of the live brokers, in order."""
         return sorted(broker.nodeId for broker in self._client.cluster.brokers())
+
+    async def versions(self, node_id: int) -> dict[int, tuple[int, int]]:
+        """The first and the last version of each API that the broker offers, by API key."""
+        response = await self.ask(node_id, ApiVersionRequest())
+        return {key: (first, last) for key, first, last in response.api_versions}
 
     async def follow(self, topics: Iterable[str]) -> None:
         """Keep the leaders of these topics' partitions known.
@@ -146,7 +175,8 @@ class KafkaLink:
             error = ErrorCode.unknown_server_error
         if error in TRY_AGAIN:
             self._client.force_metadata_update()
-            raise TryAgain(f"{what}: {error.name.upper()} ({code})")
+            meaning = f": {_MEANINGS[error]}" if error in _MEANINGS else ""
+            raise TryAgain(f"{what}: {error.name.upper()} ({code}){meaning}")
         return error
 
 

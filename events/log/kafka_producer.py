@@ -59,6 +59,8 @@ class Place(msgspec.Struct, frozen=True, kw_only=True):
     """On one batch, as it is sent."""
     append_limit_ms: int
     """On one batch, until its outcome is known."""
+    origin: bytes = b""
+    """What each batch notes of where it was written (see kafka_origin.py)."""
 
     @property
     def transactional_id(self) -> str:
@@ -77,6 +79,7 @@ async def claim(link: KafkaLink, place: Place, *, transactional_id: str | None =
         producer_id=producer_id,
         producer_epoch=producer_epoch,
         epoch_base=_epoch_base(producer_id, newest),
+        origin=place.origin,
     )
     return KafkaWriter(link, place, stamp)
 

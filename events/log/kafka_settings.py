@@ -55,6 +55,7 @@ class TopicFacts(msgspec.Struct, frozen=True, kw_only=True):
 
     partitions: int
     replication: int
+    cluster_id: str | None = None
 
 
 class Guarantees(msgspec.Struct, frozen=True, kw_only=True):
@@ -72,6 +73,7 @@ def guarantees(
     """What may be relied on. Raises LogMismatch for what contradicts `plan` or breaks the guarantee."""
     refusals = [
         *_partition_refusals(plan, facts),
+        *_replica_refusals(plan, facts, topic, bootstrap),
         *_topic_refusals(plan, topic, bootstrap),
         *_expiration_refusals(brokers),
     ]
@@ -91,6 +93,17 @@ def _partition_refusals(plan: TopicPlan, facts: TopicFacts) -> Iterator[str]:
             f"topic {plan.name} has {facts.partitions} partitions, the settings say {plan.partitions}: start with"
             f" {facts.partitions}, or with another topic (a group's partition follows from their number, so it is"
             " never changed)"
+        )
+
+
+def _replica_refusals(plan: TopicPlan, facts: TopicFacts, topic: Configs, bootstrap: str) -> Iterator[str]:
+    in_sync_min = int(topic.get("min.insync.replicas", "1"))
+    if in_sync_min > facts.replication:
+        yield (
+            f"topic {plan.name} has {facts.replication} replicas and min.insync.replicas={in_sync_min}, so nothing can"
+            f" ever be appended: give it more replicas, or run `kafka-configs.sh --bootstrap-server {bootstrap} --alter"
+            f" --entity-type topics --entity-name {plan.name} --add-config"
+            f" min.insync.replicas={max(1, facts.replication - 1)}`"
         )
 
 

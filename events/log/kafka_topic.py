@@ -33,7 +33,7 @@ async def topic_facts(link: KafkaLink, name: str, *, limit_ms: int) -> TopicFact
         if any(leader < 0 for _, _, leader, *_ in partitions):
             raise TryAgain(f"a partition of topic {name} has no leader")
         replication = min(len(replicas) for _, _, _, replicas, *_ in partitions)
-        return TopicFacts(partitions=len(partitions), replication=replication)
+        return TopicFacts(partitions=len(partitions), replication=replication, cluster_id=response.cluster_id)
 
     return await retried(attempt, limit_ms=limit_ms)
 

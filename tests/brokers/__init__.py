@@ -11,7 +11,7 @@ How it works: `running_broker` tries the ways in this order and takes the first 
 3. `process`: a plain child process, from Kafka's jars and a Java runtime that pip has installed (`process.py`).
 
 A broker that is killed and started again, and whose log is read, is always a process of one's own (`restartable.py`),
-and so are the nodes of a cluster (`cluster.py`).
+and so are the nodes of a cluster (`cluster.py`), and a broker that asks who is there and what they may (`secured.py`).
 
 Nothing is skipped in silence: `Broker.how` says what was used and what was passed over, `NoBroker` why nothing worked.
 

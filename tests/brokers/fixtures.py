@@ -9,7 +9,7 @@ terminal, so it hands its line to the one process that has, at its end.
 
 import os
 from collections.abc import Iterator
-from typing import Any, Final
+from typing import Any, Final, NoReturn
 
 import pytest
 
@@ -48,11 +48,20 @@ def kafka_cluster(request: pytest.FixtureRequest) -> Iterator[Cluster]:
 
 
 def _used_unless_opted_out(request: pytest.FixtureRequest) -> list[str]:
-    used = request.config.stash.setdefault(_used_key, [])
     if os.environ.get(OPT_OUT_VARIABLE) == "1":
-        used.append(OPTED_OUT)
-        pytest.skip(OPTED_OUT)
-    return used
+        skip_loudly(request, OPTED_OUT)
+    return request.config.stash.setdefault(_used_key, [])
+
+
+def skip_loudly(request: pytest.FixtureRequest, reason: str) -> NoReturn:
+    """Skip, and have the summary say why, on a line of its own."""
+    tell(request, reason)
+    pytest.skip(reason)
+
+
+def tell(request: pytest.FixtureRequest, line: str) -> None:
+    """Have the summary say this: what the tests ran against, or did not. Said once, and how often."""
+    request.config.stash.setdefault(_used_key, []).append(line)
 
 
 @pytest.hookimpl(trylast=True)

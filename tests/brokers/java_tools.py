@@ -49,6 +49,7 @@ class JavaTool(StrEnum):
     GROUPS = "org.apache.kafka.tools.GroupsCommand"
     PRODUCER_PERF_TEST = "org.apache.kafka.tools.ProducerPerformance"
     STREAMS_RESET = "org.apache.kafka.tools.StreamsResetter"
+    TRANSACTIONAL_MESSAGE_COPIER = "org.apache.kafka.tools.TransactionalMessageCopier"
     TOPICS = "org.apache.kafka.tools.TopicCommand"
     VERIFIABLE_CONSUMER = "org.apache.kafka.tools.VerifiableConsumer"
     VERIFIABLE_PRODUCER = "org.apache.kafka.tools.VerifiableProducer"

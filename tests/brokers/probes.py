@@ -2,10 +2,12 @@
 
 import time
 import uuid
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from confluent_kafka import Consumer, Producer
-from confluent_kafka.admin import AdminClient
+from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]  # exported without saying so
 from confluent_kafka.admin._config import ConfigResource
 
 ROOT = Path(__file__).parents[2]
@@ -29,6 +31,13 @@ def produced_and_consumed(bootstrap: str) -> bytes | None:
     finally:
         consumer.close()
     return None
+
+
+def make_topics(properties: Mapping[str, Any], *names: str, partitions: int = 1) -> None:
+    """Make topics, as a client with these properties may; they can be used when this returns."""
+    admin = AdminClient(dict(properties))  # held by a name: without it the answer goes with the client
+    for made in admin.create_topics([NewTopic(name, partitions) for name in names]).values():
+        made.result(WITHIN_S)
 
 
 def broker_setting(bootstrap: str, name: str) -> str | None:

@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 from confluent_kafka import KafkaError, Producer
-from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]  # exported without saying so
+from confluent_kafka.admin import AdminClient
 
 from tests.brokers.acls import Acl, add_acls, remove_acls
 from tests.brokers.certificates import Authority, CertificatesMissing, Issued
 from tests.brokers.java_tools import JavaTool, run_tool
-from tests.brokers.probes import WITHIN_S
+from tests.brokers.probes import WITHIN_S, make_topics
 from tests.brokers.process import properties_text
 from tests.brokers.secured import MECHANISMS, SecuredBroker, java_properties, secured_broker
 
@@ -23,11 +23,10 @@ WAYS = [(listener, mechanism) for listener in ("SASL_PLAINTEXT", "SASL_SSL") for
 
 @pytest.fixture(scope="module")
 def broker() -> Iterator[SecuredBroker]:
-    """A broker with a topic that `alice` may see, and sessions of an hour."""
+    """A broker with a topic that `alice` may see, one of which no entry speaks, and sessions of an hour."""
     with secured_broker({"connections.max.reauth.ms": "3600000"}) as running:
-        admin = running.admin()
-        admin.create_topics([NewTopic(SEEN_BY_ALICE, 1)])[SEEN_BY_ALICE].result(WITHIN_S)
-        add_acls(admin, Acl("alice", "topic", "seen-by-", "DESCRIBE", is_prefix=True))
+        make_topics(running.client("SASL_PLAINTEXT"), SEEN_BY_ALICE, "seen-by-nobody-else")
+        add_acls(running.admin(), Acl("alice", "topic", "seen-by-", "DESCRIBE", is_prefix=True))
         yield running
 
 

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from tests.clients.consumers import LIBRARIES, RunningConsumer
+from tests.clients.foreign.fixtures import foreign_library  # noqa: F401 -- a fixture of all tests of clients
 from tests.muster_process import MusterProcess, running_muster, sqlite_log
 
 TOPIC = "orders"

@@ -13,6 +13,7 @@ from typing import Final, Literal
 import msgspec
 
 from tests.brokers import Broker
+from tests.brokers.broker import HOST, lasting_ports
 from tests.conformance.member import TOPICS
 from tests.conformance.wire import CONDITION_WITHIN_S, LOOK_EVERY_S, Connection, ms
 from tests.muster_process import TEST_CONFIG, running_muster
@@ -40,6 +41,9 @@ class Server(msgspec.Struct, frozen=True, kw_only=True):
     topic_ids: Mapping[str, str]
 
 
+NODE_ID: Final = 1
+"""Of the broker of the tests."""
+
 Pair = tuple[Server, Server]
 """Kafka, then Muster."""
 
@@ -51,6 +55,16 @@ def pair_with(broker: Broker, settings: Mapping[str, str]) -> Iterator[Pair]:
     with running_muster(log="memory:", topics=topics, config={**TEST_CONFIG, **settings}) as muster:
         kafka = asyncio.run(server_at(broker.bootstrap, is_kafka=True))
         yield kafka, asyncio.run(server_at(muster.bootstrap, is_kafka=False))
+
+
+@contextmanager
+def pair_through_sidecar(broker: Broker, settings: Mapping[str, str]) -> Iterator[Pair]:
+    """This broker, and a Muster of the same settings in front of it. Scripts have groups of their own, so they may."""
+    (port,) = lasting_ports(1)
+    options = ["--upstream", broker.bootstrap, "--listener-map", f"{NODE_ID}={port}"]
+    with running_muster(log="memory:", config={**TEST_CONFIG, **settings}, options=options):
+        kafka = asyncio.run(server_at(broker.bootstrap, is_kafka=True))
+        yield kafka, asyncio.run(server_at(f"{HOST}:{port}", is_kafka=False))
 
 
 async def server_at(bootstrap: str, *, is_kafka: bool) -> Server:

@@ -30,10 +30,15 @@ API_KEYS: Final[Mapping[str, int]] = {
     "SyncGroup": 14,
     "DescribeGroups": 15,
     "ListGroups": 16,
+    "SaslHandshake": 17,
     "ApiVersions": 18,
     "CreateTopics": 19,
+    "InitProducerId": 22,
+    "TxnOffsetCommit": 28,
     "DescribeConfigs": 32,
+    "SaslAuthenticate": 36,
     "DeleteGroups": 42,
+    "IncrementalAlterConfigs": 44,
     "OffsetDelete": 47,
 }
 ANSWER_WITHIN_S: Final = 20.0

@@ -4,7 +4,7 @@ from collections.abc import Awaitable, Callable
 
 from kio.schema.errors import ErrorCode
 
-from coordinator.group.commands import DeleteOffsets
+from coordinator.group.commands import AuthorizeCommit, DeleteOffsets, ReleaseGroup
 from coordinator.group.outcomes import DescribeGroupOutcome, JoinGroupOutcome, LeaveGroupOutcome, Outcome
 from events.ids import GroupId, MemberId
 from events.log.memory import MemoryStorage
@@ -25,6 +25,18 @@ ASKS: dict[str, Callable[[SimulatedProcess], Awaitable[Outcome]]] = {
     ),
     "DescribeGroups": lambda process: process.describe(),
     "DeleteGroups": lambda process: process.delete(),
+    "TxnOffsetCommit": lambda process: process.submit(
+        AuthorizeCommit(
+            caller=process.caller(api_key=28, api_version=3),
+            group_id=GROUP,
+            member_id=MEMBER.member_id,
+            group_instance_id=None,
+            generation_id=MEMBER.generation_id,
+            unknown_group_error=ErrorCode.illegal_generation,
+            is_transactional=True,
+        )
+    ),
+    "muster release": lambda process: process.submit(ReleaseGroup(caller=process.caller(), group_id=GROUP)),
 }
 
 

@@ -36,7 +36,7 @@ LEVEL_1 = {
 }
 LEVEL_2 = {
     "GroupAdvanced": "0c98d1b8ced10dd9",
-    "GroupConfigured": "d1593e75f5149c1f",
+    "GroupConfigured": "12ddc77b2879e6be",
     "GroupCreated": "2b5377c7fc346c5f",
     "GroupDeleted": "49f91f45ab37b869",
     "GroupEmptied": "6d67f5e1cecd3f15",

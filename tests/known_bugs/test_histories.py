@@ -20,8 +20,8 @@ from events.log import kafka_reader
 from events.log.base import LogError, LogUnavailable
 from events.log.kafka_batches import Stamp, encode_batch
 from events.log.kafka_link import KafkaLink
-from events.log.kafka_security import KafkaSecurity
 from events.log.kafka_reader import FETCH_BYTES
+from events.log.kafka_security import KafkaSecurity
 from events.log.memory import MemoryStorage
 from events.projector import Projector
 from events.records import BrokenRecord, Record, StoredRecord

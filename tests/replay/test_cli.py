@@ -132,6 +132,16 @@ def test_a_log_of_a_newer_version_is_one_line(tmp_path: Path) -> None:
     assert_fails(run("why", "orders", log=url), 2, "format level 99")
 
 
+@pytest.mark.parametrize(
+    "command", [["groups"], ["history", "orders"], ["why", "orders"], ["state", "orders", "--at", "12"]]
+)
+def test_properties_of_a_cluster_that_cannot_be_used_are_named(url: str, command: list[str]) -> None:
+    """By the name of the property; the value may be a secret."""
+    result = run(*command, "--kafka-config", "sasl.pasword=hunter2", log=url)
+    assert_fails(result, 2, "--kafka-config: there is no property 'sasl.pasword'; did you mean sasl.password?")
+    assert "hunter2" not in result.stderr
+
+
 def test_a_broken_record_is_shown_where_it_stands(tmp_path: Path) -> None:
     """The command succeeds and tells what came before it."""
     told = script("orders").created()

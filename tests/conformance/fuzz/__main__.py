@@ -28,10 +28,11 @@ def main(
     seeds: Annotated[int, typer.Option(help="How many seeds.", min=1)] = 500,
     first: Annotated[int, typer.Option("--from", help="The first of them.")] = 0,
     steps: Annotated[int, typer.Option(help="Steps of each schedule.", min=1)] = 60,
+    sidecar: Annotated[bool, typer.Option(help="Put Muster in front of that Kafka, as a sidecar.")] = False,
 ) -> None:
     """Play random schedules on a real Kafka and on Muster, and compare every answer."""
     console = Console()
-    with running_pair() as pair, asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+    with running_pair(sidecar=sidecar) as pair, asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         try:
             differing = runner.run(_play(Runs(pair), range(first, first + seeds), steps, console))
         except Slipped as slipped:

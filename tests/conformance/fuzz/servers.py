@@ -9,7 +9,7 @@ from contextlib import AbstractContextManager, contextmanager
 from typing import Final
 
 from tests.brokers import Broker, running_broker
-from tests.conformance.servers import Pair, pair_with
+from tests.conformance.servers import Pair, pair_through_sidecar, pair_with
 
 INITIAL_DELAY_MS: Final = 1_500
 SIZE_MAX: Final = 5
@@ -36,7 +36,7 @@ def running_kafka() -> AbstractContextManager[Broker]:
 
 
 @contextmanager
-def running_pair() -> Iterator[Pair]:
-    """A Kafka and a Muster of the same settings."""
-    with running_kafka() as broker, pair_with(broker, SETTINGS) as pair:
+def running_pair(*, sidecar: bool) -> Iterator[Pair]:
+    """A Kafka and a Muster of the same settings, which may stand in front of that Kafka."""
+    with running_kafka() as broker, (pair_through_sidecar if sidecar else pair_with)(broker, SETTINGS) as pair:
         yield pair

@@ -155,6 +155,7 @@ def test_whoever_is_named_in_a_transaction_is_checked() -> None:
     assert ask(a, generation_id=-1).error is ErrorCode.illegal_generation
     assert ask(a, generation_id=7).error is ErrorCode.illegal_generation
     assert ask(a, member_id=MemberId("ghost"), group_instance_id=None).error is ErrorCode.unknown_member_id
+    assert ask(a, **(NOBODY | {"member_id": MemberId("ghost")})).error is ErrorCode.unknown_member_id
     assert ask(a, **(NOBODY | {"generation_id": 1})).error is ErrorCode.unknown_member_id
     assert ask(a, **(NOBODY | {"group_instance_id": GroupInstanceId("x")})).error is ErrorCode.unknown_member_id
     assert ask(a, **(NOBODY | {"group_instance_id": a.instance})).error is ErrorCode.fenced_instance_id

@@ -31,12 +31,15 @@ OUT = JoinGroupOutcome(error=ErrorCode.unknown_member_id, member_id=MemberId("")
 """What a parked join is answered: without its id, so that the client asks for a new one."""
 
 
-def of(client: Client) -> ReleasedMember:
+def of(client: Client, *, parked: bool = False) -> ReleasedMember:
     return ReleasedMember(
         member_id=client.member_id,
         group_instance_id=client.instance,
         client_id=client.name,
         client_host=client.host,
+        session_timeout_ms=client.session_timeout_ms,
+        rebalance_timeout_ms=client.rebalance_timeout_ms,
+        was_parked=parked,
     )
 
 
@@ -62,7 +65,7 @@ def test_who_waits_for_a_rebalance_comes_back_as_a_new_member() -> None:
     call = h.release()
     assert parked.outcome == OUT
     assert story(call.events) == [REMOVED, REMOVED, *GONE_FROM_A_JOIN_PHASE]
-    assert set(call.outcome.members) == {of(a), of(b)}
+    assert set(call.outcome.members) == {of(a, parked=True), of(b)}
     assert h.state is GroupState.EMPTY
     again = a.restarted()
     h.form(again)

@@ -210,6 +210,8 @@ def test_a_group_that_does_not_exist_is_named_once(muster: MusterProcess, argume
         (["promote", "g", "a", "--all"], "name the learners to promote, or give --all"),
         (["add", "g", "a", "a"], "'a' is named twice"),
         (["list", "g", "--bootstrap", "9092"], "'9092' should be HOST:PORT"),
+        (["list", "g", "--kafka-config", "sasl.pasword=a"], "did you mean sasl.password?"),
+        (["list", "g", "--kafka-config", "sasl.password=a"], "sasl.password has no effect with security.protocol="),
     ],
 )
 def test_a_wrong_use_is_named(arguments: list[str], part: str) -> None:

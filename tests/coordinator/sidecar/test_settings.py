@@ -133,6 +133,16 @@ def test_the_logs_cluster_is_reached_as_the_upstream_is_when_it_is_the_upstream(
     assert load_settings(own, [], None).log_security().sasl_plain_password == "other"
 
 
+def test_variables_for_other_commands_are_no_contradiction(monkeypatch: pytest.MonkeyPatch) -> None:
+    """`muster members` and `muster replay` read them too; they count where the log needs them."""
+    monkeypatch.setenv("MUSTER_KAFKA_CONFIG_SASL_PASSWORD", SECRET)
+    assert sidecar().log_security() == NOT_SECURED
+    assert load_settings({}, [], None).log_security() == NOT_SECURED
+    flags = {"log": "kafka://c:1/events", "kafka_config": SASL}
+    assert load_settings(flags, [], None).log_security().sasl_plain_password == SECRET
+    assert "--kafka-config sasl.password has no effect with" in refused({"log": "kafka://c:1/events"})
+
+
 @pytest.mark.parametrize(
     ("flags", "said"),
     [

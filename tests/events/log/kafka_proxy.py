@@ -37,8 +37,9 @@ class BrokerProxy:
         self._socket = socket.create_server((HOST, 0))
         own_port: int = self._socket.getsockname()[1]
         self.address = f"{HOST}:{own_port}"
-        named = _NAME_LENGTH.pack(len(host)) + host.encode()
-        self._broker_named, self._self_named = (named + _SIZE.pack(each) for each in (int(port), own_port))
+        names = (_NAME_LENGTH.pack(len(host)) + host.encode(), bytes((len(host) + 1,)) + host.encode())
+        self._renamed = [(name + _SIZE.pack(int(port)), name + _SIZE.pack(own_port)) for name in names]
+        """What names the broker, and what is put in its place: in the older versions of answers, and in the newer."""
         self._relays: set[asyncio.Task[None]] = set()
         self._writers: set[asyncio.StreamWriter] = set()
         self._server: asyncio.Server | None = None
@@ -58,7 +59,7 @@ class BrokerProxy:
             writer.close()
         await asyncio.gather(*self._relays)
 
-    def lose_answers(self, api_key: ApiKey, count: float) -> None:
+    def lose_answers(self, api_key: int, count: float) -> None:
         """Cut the connection when the broker has answered, instead of passing on its next `count` answers."""
         self._losses[api_key] = count
 
@@ -103,7 +104,9 @@ class BrokerProxy:
         self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, asked: deque[int]
     ) -> None:
         while True:
-            frame = (await _read_frame(reader)).replace(self._broker_named, self._self_named)
+            frame = await _read_frame(reader)
+            for broker_named, self_named in self._renamed:
+                frame = frame.replace(broker_named, self_named)
             api_key = asked.popleft()
             if self._losses.get(api_key, 0) > 0:
                 self._losses[api_key] -= 1

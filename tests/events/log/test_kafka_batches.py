@@ -6,7 +6,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from events.log.kafka_batches import Stamp, decode_batches, encode_batch, last_stamp, packed, uncompressed_bytes
+from events.log.kafka_batches import (
+    BATCH_OVERHEAD_BYTES,
+    Stamp,
+    decode_batches,
+    encode_batch,
+    last_stamp,
+    packed,
+    uncompressed_bytes,
+)
 from events.records import BrokenRecord, Record, StoredRecord, Transition
 
 STAMP = Stamp(producer_id=7, producer_epoch=3, epoch_base=0)
@@ -60,15 +68,15 @@ def test_neighbours_share_batches_that_fit(each: list[Transition], limit_bytes: 
         if len(indices) > 1:
             assert len(encoded(*each[indices.start : indices.stop])) <= limit_bytes
     for before, after in pairwise(ranges):
-        assert sum(uncompressed_bytes(each[n]) for n in [*before, after.start]) + 61 > limit_bytes
+        assert sum(uncompressed_bytes(each[n]) for n in [*before, after.start]) + BATCH_OVERHEAD_BYTES > limit_bytes
 
 
 @given(transitions)
 def test_the_estimate_is_an_upper_bound(each: list[Transition]) -> None:
-    """Also with the header that an epoch base takes; so what was packed is never over the limit."""
-    stamp = Stamp(producer_id=2**40, producer_epoch=32_767, epoch_base=2**31)
+    """Also with the headers of an epoch base and an origin; so what was packed is never over the limit."""
+    stamp = Stamp(producer_id=2**40, producer_epoch=32_767, epoch_base=2**31, origin=b"2 5L6g3nShT-eMCtK--X86sw")
 
-    assert len(encoded(*each, stamp=stamp)) <= 61 + sum(map(uncompressed_bytes, each))
+    assert len(encoded(*each, stamp=stamp)) <= BATCH_OVERHEAD_BYTES + sum(map(uncompressed_bytes, each))
 
 
 def test_a_batch_that_was_cut_off_is_left_for_the_next_fetch() -> None:
@@ -98,8 +106,8 @@ def test_large_batches_are_compressed() -> None:
 
 
 def test_the_writer_of_the_last_batch_is_told() -> None:
-    """With the base that its epoch is counted from, if it has one."""
-    counted = Stamp(producer_id=9, producer_epoch=1, epoch_base=40_000)
+    """With the base that its epoch is counted from, if it has one, and where it was written."""
+    counted = Stamp(producer_id=9, producer_epoch=1, epoch_base=40_000, origin=b"2 cluster")
     batches = encoded((Record(b"a", b"1"),)) + encoded((Record(b"b", b"2"),), stamp=counted)
 
     assert last_stamp(batches) == counted

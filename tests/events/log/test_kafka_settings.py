@@ -70,3 +70,15 @@ def test_brokers_that_do_not_tell_their_configs_are_warned_of() -> None:
 
     assert guarantee.claim_renewal_ms is None
     assert "DESCRIBE_CONFIGS" in guarantee.warnings[0]
+
+
+def test_a_topic_that_nothing_can_be_appended_to_is_refused() -> None:
+    """More replicas must be in sync than there are: a broker refuses every append, for ever."""
+    with pytest.raises(LogMismatch) as mismatch:
+        promised({"min.insync.replicas": "3"}, replication=2)
+    assert str(mismatch.value) == (
+        "topic events has 2 replicas and min.insync.replicas=3, so nothing can ever be appended: give it more replicas,"
+        " or run `kafka-configs.sh --bootstrap-server kafka:9092 --alter --entity-type topics --entity-name events"
+        " --add-config min.insync.replicas=1`"
+    )
+    assert promised({"min.insync.replicas": "2"}, replication=2).warnings == ()

@@ -1,0 +1,116 @@
+"""Produce and consume with Kafka's own tools: through an address, and what a relay behind it spent on that.
+
+Each run is a process of its own, so nothing is shared between two of them but the broker. Records are 1 KB, one
+partition; producers and consumers have Kafka's defaults (acks=all, linger.ms=5, batches of 16 KB).
+"""
+
+import re
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import msgspec
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewTopic
+
+from benchmarks.groups import Failed
+from benchmarks.processes import cpu_seconds
+from tests.brokers import resolved_libs
+from tests.brokers.java_tools import LOG_OPTIONS, JavaTool
+
+RECORD_BYTES = 1_024
+MB = 1_048_576  # as the tools count
+WITHIN_S = 600
+# Not those of short-lived tools: what is measured should not be a client that compiles too little.
+JVM_OPTIONS = ("-Xmx512m", "-XX:+UseSerialGC")
+_PRODUCED = re.compile(r"\(([\d.]+) MB/sec\), ([\d.]+) ms avg latency")
+
+
+class Way(msgspec.Struct, frozen=True, kw_only=True):
+    """An address to produce to and consume from; `pid` is the relay's behind it, None for the broker itself."""
+
+    name: str
+    bootstrap: str
+    pid: int | None = None
+
+
+class Moved(msgspec.Struct, frozen=True, kw_only=True):
+    """`mb_per_cpu_s`: what the relay moved in a second on a core; None without a relay."""
+
+    mb_per_s: float
+    mb_per_cpu_s: float | None
+
+
+@contextmanager
+def topic(bootstrap: str, name: str) -> Iterator[str]:
+    """A topic of one partition, gone afterwards."""
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+    config = {"file.delete.delay.ms": "1000"}
+    admin.create_topics([NewTopic(name, 1, config=config)])[name].result()
+    try:
+        yield name
+    finally:
+        admin.delete_topics([name])[name].result()
+
+
+def flood(way: Way, to: str, *, records: int) -> Moved:
+    """Produce as fast as it goes."""
+    before = _spent(way)
+    mb_per_s, _ = _produce(way, to, records=records, per_second=-1, warming=0)
+    return _moved(way, mb_per_s, records, before)
+
+
+def mean_latency_ms(way: Way, to: str, *, per_second: int, seconds: float) -> float:
+    """From a send until its acknowledgement, at a fixed rate; what comes first warms the tool up and does not count."""
+    warming = int(per_second * min(3.0, seconds))
+    records = warming + int(per_second * seconds)
+    return _produce(way, to, records=records, per_second=per_second, warming=warming)[1]
+
+
+def drain(way: Way, of: str, *, records: int, group_id: str) -> Moved:
+    """Consume as a member of a group; the rate is that of the fetches, without the rebalance before them."""
+    before = _spent(way)
+    lines = _run(
+        JavaTool.CONSUMER_PERF_TEST,
+        *("--bootstrap-server", way.bootstrap, "--topic", of, "--group", group_id),
+        *("--num-records", str(records), "--timeout", "30000"),
+    )
+    titles, values = (line.split(", ") for line in lines[-2:])
+    told = dict(zip(titles, values, strict=True))
+    if int(told["data.consumed.in.nMsg"]) < records:
+        raise Failed(f"{way.name}: {told['data.consumed.in.nMsg']} of {records} records came")
+    return _moved(way, float(told["fetch.MB.sec"]), records, before)
+
+
+def _produce(way: Way, to: str, *, records: int, per_second: int, warming: int) -> tuple[float, float]:
+    """MB a second, and the mean latency in ms."""
+    lines = _run(
+        JavaTool.PRODUCER_PERF_TEST,
+        *("--bootstrap-server", way.bootstrap, "--topic", to, "--record-size", str(RECORD_BYTES)),
+        *("--num-records", str(records), "--throughput", str(per_second), "--warmup-records", str(warming)),
+    )
+    told = [found for line in lines if (found := _PRODUCED.search(line))]
+    if not told:
+        raise Failed(f"{way.name}: the producer told nothing: {lines}")
+    return float(told[-1][1]), float(told[-1][2])
+
+
+def _run(tool: JavaTool, *arguments: str) -> list[str]:
+    command = resolved_libs().command(tool.value, *arguments, options=(*JVM_OPTIONS, *LOG_OPTIONS))
+    done = subprocess.run(
+        command, capture_output=True, text=True, timeout=WITHIN_S, stdin=subprocess.DEVNULL, check=False
+    )
+    if done.returncode != 0:
+        raise Failed(f"{tool.value} ended with {done.returncode}: {done.stdout[-500:]}{done.stderr[-1500:]}")
+    return done.stdout.strip().splitlines()
+
+
+def _spent(way: Way) -> float:
+    return 0.0 if way.pid is None else cpu_seconds(way.pid)
+
+
+def _moved(way: Way, mb_per_s: float, records: int, before: float) -> Moved:
+    if way.pid is None:
+        return Moved(mb_per_s=mb_per_s, mb_per_cpu_s=None)
+    spent_s = max(_spent(way) - before, 0.01)  # the kernel counts hundredths
+    return Moved(mb_per_s=mb_per_s, mb_per_cpu_s=records * RECORD_BYTES / MB / spent_s)

@@ -1,0 +1,47 @@
+"""SaslHandshake and SaslAuthenticate (keys 17 and 36): relayed as they are, and looked at on their way.
+
+Authentication is between the client and the broker. What is taken from it is the client's name, for the history, once
+the broker has accepted it (sasl.py); and that the client may be somebody else from then on: what was permitted to its
+connection before is asked for again.
+
+SaslHandshake is offered from v1 on: after v0 come tokens without a header, that nobody can tell from requests.
+"""
+
+from functools import partial
+from typing import Any
+
+from kio.index import load_response_schema
+from kio.schema.errors import ErrorCode
+
+from coordinator.sidecar.client_side import ClientSide
+from coordinator.sidecar.intercept import Request, SidecarApi
+from coordinator.sidecar.questions import read_answer
+
+SASL_HANDSHAKE, SASL_AUTHENTICATE = 17, 36
+
+
+def apis() -> tuple[SidecarApi, ...]:
+    """The registrations."""
+    return (
+        SidecarApi(key=SASL_HANDSHAKE, name="SaslHandshake", versions=range(1, 2), handle=_begin),
+        SidecarApi(key=SASL_AUTHENTICATE, name="SaslAuthenticate", versions=range(3), handle=_authenticate),
+    )
+
+
+def _begin(request: Request) -> None:
+    request.client.sasl.begin(request.body.mechanism)
+    request.relay()
+
+
+def _authenticate(request: Request) -> None:
+    client = request.client
+    client.sasl.said(request.body.auth_bytes)
+    client.relay(rewrite=partial(_look, client, request.context.api_version))
+
+
+def _look(client: ClientSide, api_version: int, payload: bytes) -> bytes:
+    """The answer, unchanged. Raises ProtocolError when it is none."""
+    answer: Any = read_answer(load_response_schema(SASL_AUTHENTICATE, api_version), payload)
+    if answer.error_code is ErrorCode.none:
+        client.authenticated(client.sasl.accepted(answer.auth_bytes))
+    return payload

@@ -1,0 +1,102 @@
+"""DeleteGroups (key 42), for groups of ours and others in one request.
+
+A group with members of ours is refused by the rules. An Empty one is deleted here first, with an event, and then
+upstream, with its offsets: were it the other way round, a member that joins between the two would find its offsets gone
+and its group still there. Its shadow is out by then. All that is not ours, or not known here, the broker deletes or
+refuses. A group in which somebody is upstream is theirs, whatever is known of it here: that is not lost.
+"""
+
+from collections.abc import Sequence
+from contextlib import AsyncExitStack
+from dataclasses import replace
+
+from kio.schema.errors import ErrorCode
+
+from coordinator.group.commands import DeleteGroup
+from coordinator.group.outcomes import DeleteGroupOutcome
+from coordinator.service import Cancel, Service
+from coordinator.sidecar.authorization import DELETE
+from coordinator.sidecar.intercept import Request, SidecarApi
+from coordinator.sidecar.merging import (
+    ask_broker,
+    decided,
+    describe_upstream,
+    has_others,
+    may_be_ours,
+    refusal,
+)
+from coordinator.sidecar.whose import Ownerships
+from coordinator.upstream.shadows import Shadows, ShadowUnavailable
+from coordinator.wire import delete_groups
+from events.ids import GroupId
+
+Errors = dict[GroupId, ErrorCode]
+
+
+class DeletingGroups:
+    """`service` is what the rules are asked through."""
+
+    def __init__(self, service: Service, ownerships: Ownerships, shadows: Shadows) -> None:
+        self._service = service
+        self._ownerships = ownerships
+        self._shadows = shadows
+
+    def api(self) -> SidecarApi:
+        """The registration."""
+        api = delete_groups.API
+        return SidecarApi(key=api.key, name=api.name, versions=api.versions, handle=self.handle)
+
+    def handle(self, request: Request) -> Cancel | None:
+        if any(may_be_ours(self._ownerships, group_id) for group_id in request.body.groups_names):
+            return request.work(self._delete(request))
+        request.relay()
+        return None
+
+    async def _delete(self, request: Request) -> None:
+        group_ids = list(dict.fromkeys(request.body.groups_names))  # one result for each (G12)
+        ours = [group_id for group_id in group_ids if may_be_ours(self._ownerships, group_id)]
+        here = await self._delete_here(request, ours)
+        decided_here = {group_id for group_id, error in here.items() if error not in _GOES_ON}
+        upstream = await self._delete_upstream(request, [each for each in group_ids if each not in decided_here])
+        for group_id, error in upstream.items():
+            was_here = here.get(group_id) is ErrorCode.none
+            here[group_id] = ErrorCode.none if was_here and error is ErrorCode.group_id_not_found else error
+        request.answer({"results": [{"group_id": each, "error_code": here[each]} for each in group_ids]})
+
+    async def _delete_here(self, request: Request, group_ids: Sequence[GroupId]) -> Errors:
+        """NONE for a group that was deleted, 69 for one that the broker is to decide about."""
+        errors = {}
+        deciding = {}
+        for group_id, told in (await describe_upstream(request.client, group_ids)).items():
+            errors[group_id] = refusal(told, DELETE)
+            if errors[group_id] is not ErrorCode.none:
+                continue
+            if has_others(told):
+                errors[group_id] = ErrorCode.group_id_not_found
+                continue
+            command = DeleteGroup(caller=request.context.caller(self._service), group_id=group_id)
+            deciding[group_id] = decided(self._service, command)
+        for group_id, outcome in deciding.items():
+            told_here = await outcome
+            assert isinstance(told_here, DeleteGroupOutcome)
+            errors[group_id] = told_here.error
+        return errors
+
+    async def _delete_upstream(self, request: Request, group_ids: Sequence[GroupId]) -> Errors:
+        errors: Errors = {}
+        async with AsyncExitStack() as shadows_out:
+            for group_id in group_ids:
+                if self._shadows.holds(group_id):
+                    continue  # somebody has come meanwhile: the broker finds the shadow, and refuses
+                try:
+                    await shadows_out.enter_async_context(self._shadows.stepped_out(group_id))
+                except ShadowUnavailable:
+                    errors[group_id] = ErrorCode.coordinator_not_available
+            asked = tuple(each for each in group_ids if each not in errors)
+            if asked:
+                answer = await ask_broker(request, replace(request.body, groups_names=asked))
+                errors |= {GroupId(each.group_id): each.error_code for each in answer.results}
+        return errors
+
+
+_GOES_ON = frozenset({ErrorCode.none, ErrorCode.group_id_not_found})

@@ -1,0 +1,21 @@
+"""Whether a socket is read from: what is not read waits at its sender, who stops when too much waits."""
+
+import asyncio
+
+
+class Flow:
+    """One socket's. A transport of uvloop may not be asked for anything once it is closed; this may."""
+
+    def __init__(self, transport: asyncio.Transport) -> None:
+        self._transport = transport
+        self._is_on = True
+
+    def turn(self, *, on: bool) -> None:
+        """Read from the socket from here on, or read no more."""
+        if on is self._is_on or self._transport.is_closing():
+            return
+        self._is_on = on
+        if on:
+            self._transport.resume_reading()
+        else:
+            self._transport.pause_reading()

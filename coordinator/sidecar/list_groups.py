@@ -1,0 +1,98 @@
+"""ListGroups (key 16): what the broker lists, with the groups of ours as they are known here.
+
+A state upstream is the shadow's, so the broker is asked for all states, and the filter comes afterwards. Ours are of
+the classic type there too: where only others are asked for, the request is relayed.
+
+A group that no broker lists is added: an Empty one that has settings alone, or one whose shadow is on its way. Only the
+broker that coordinates it, and lets the client DESCRIBE it, adds it: so it is there once in the whole cluster. Both is
+asked with DescribeGroups on the client's connection: another broker answers NOT_COORDINATOR.
+"""
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from kio.schema.errors import ErrorCode
+
+from coordinator.service import Cancel, ListedGroup, Service
+from coordinator.sidecar.authorization import DESCRIBE
+from coordinator.sidecar.intercept import Request, SidecarApi
+from coordinator.sidecar.merging import as_fields, ask_broker, describe_upstream, may_be_ours, refusal
+from coordinator.sidecar.whose import Ownerships
+from coordinator.upstream.shadow import PROTOCOL_TYPE
+from coordinator.upstream.shadows import Shadows
+from coordinator.wire import list_groups
+from coordinator.wire.api import Body, Fields
+from events.ids import GroupId
+from events.state import GroupState
+
+CLASSIC = "classic"
+_ASKED_AT_ONCE = 1_000
+"""Groups in one question: the broker's answer to it has some 100 bytes for each."""
+
+
+class ListingGroups:
+    """`service` is what the rules are asked through."""
+
+    def __init__(self, service: Service, ownerships: Ownerships, shadows: Shadows) -> None:
+        self._service = service
+        self._ownerships = ownerships
+        self._shadows = shadows
+
+    def api(self) -> SidecarApi:
+        """The registration."""
+        api = list_groups.API
+        return SidecarApi(key=api.key, name=api.name, versions=api.versions, handle=self.handle)
+
+    def handle(self, request: Request) -> Cancel | None:
+        types = {each.lower() for each in getattr(request.body, "types_filter", ())}
+        if not types or CLASSIC in types:
+            return request.work(self._list(request))
+        request.relay()
+        return None
+
+    async def _list(self, request: Request) -> None:
+        body = request.body
+        states = {state.strip().lower() for state in getattr(body, "states_filter", ())}
+        answer = await ask_broker(request, replace(body, states_filter=()) if states else None)
+        known = self._service.groups.list_groups()
+        if isinstance(known, ErrorCode):
+            request.answer({"error_code": known, "groups": []})
+            return
+        ours = {each.group_id: each for each in known if may_be_ours(self._ownerships, each.group_id)}
+        groups = [self._line(each, ours) for each in answer.groups]
+        listed = {each.group_id for each in answer.groups}
+        groups += [_line_of(each) for each in await self._added(request, ours, listed)]
+        if states:
+            groups = [each for each in groups if each["group_state"].lower() in states]
+        request.answer({**as_fields(replace(answer, groups=())), "groups": groups})
+
+    def _line(self, listed: Body, ours: Mapping[GroupId, ListedGroup]) -> Fields:
+        is_shadow = listed.protocol_type == PROTOCOL_TYPE
+        known = ours.get(listed.group_id)
+        if known is not None and (is_shadow or self._shadows.holds(known.group_id)):
+            return _line_of(known)
+        if is_shadow:
+            return {**as_fields(listed), "protocol_type": "", "group_state": GroupState.EMPTY.value}
+        return as_fields(listed)
+
+    async def _added(
+        self, request: Request, ours: Mapping[GroupId, ListedGroup], listed: set[GroupId]
+    ) -> list[ListedGroup]:
+        """The groups of ours that are missing in this broker's list, and in those of all others."""
+        missing = [each for each in ours if each not in listed and not self._shadows.is_in(each)]
+        added = []
+        for first in range(0, len(missing), _ASKED_AT_ONCE):
+            described = await describe_upstream(request.client, missing[first : first + _ASKED_AT_ONCE])
+            added += [
+                ours[group_id] for group_id, told in described.items() if refusal(told, DESCRIBE) is ErrorCode.none
+            ]
+        return added
+
+
+def _line_of(group: ListedGroup) -> Fields:
+    return {
+        "group_id": group.group_id,
+        "protocol_type": group.protocol_type,
+        "group_state": group.state.value,
+        "group_type": CLASSIC,
+    }

@@ -1,0 +1,150 @@
+"""OffsetDelete (key 47). The offsets are upstream, and so is the deletion; whether they may be deleted is known here.
+
+The broker deletes no offset of a group that has a member, unless it knows the member's subscription. So for a group of
+ours the rules are asked which topics are subscribed (86), the shadow steps out, the broker deletes the rest on the
+client's own connection, and the shadow comes back. Commits wait meanwhile. A group without members is the broker's.
+
+Order of checks as in Kafka (G8): the group, then READ of each topic (29), whether it exists (3), then 86. The broker is
+not asked to delete what is subscribed, so the first two are learnt from Metadata.
+"""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from kio.schema.errors import ErrorCode
+from kio.schema.metadata.v9.request import MetadataRequest, MetadataRequestTopic
+from kio.schema.metadata.v9.response import MetadataResponse
+from kio.schema.types import TopicName
+
+from coordinator.group.commands import DeleteOffsets
+from coordinator.group.outcomes import DeleteOffsetsOutcome
+from coordinator.service import Cancel, Service
+from coordinator.sidecar.authorization import DELETE, READ
+from coordinator.sidecar.intercept import Request, SidecarApi
+from coordinator.sidecar.merging import ask_broker, decided, may_be_ours
+from coordinator.sidecar.questions import Asked, ask
+from coordinator.sidecar.under_way import CommitsUnderWay
+from coordinator.sidecar.whose import Ownerships, Whose
+from coordinator.upstream.shadows import Shadows, ShadowUnavailable
+from coordinator.wire import offset_delete
+from coordinator.wire.api import Body, Fields
+
+Errors = Mapping[tuple[str, int], ErrorCode]
+"""By topic and partition."""
+
+
+class DeletingOffsets:
+    """`service` is what the rules are asked through."""
+
+    def __init__(self, service: Service, ownerships: Ownerships, shadows: Shadows, under_way: CommitsUnderWay) -> None:
+        self._service = service
+        self._ownerships = ownerships
+        self._shadows = shadows
+        self._under_way = under_way
+
+    def api(self) -> SidecarApi:
+        """The registration."""
+        api = offset_delete.API
+        return SidecarApi(key=api.key, name=api.name, versions=api.versions, handle=self.handle)
+
+    def handle(self, request: Request) -> Cancel | None:
+        if may_be_ours(self._ownerships, request.body.group_id):
+            return request.work(self._delete(request))
+        request.relay()
+        return None
+
+    async def _delete(self, request: Request) -> None:
+        body = request.body
+        try:
+            if self._ownerships.of(body.group_id) is not Whose.OURS:
+                async with self._shadows.stepped_out(body.group_id):  # it is out already, or just leaving
+                    request.relay()
+                return
+            request.answer(await self._delete_of_ours(request))
+        except ShadowUnavailable:
+            request.answer(_refused(ErrorCode.coordinator_not_available))
+
+    async def _delete_of_ours(self, request: Request) -> Fields:
+        """Raises ShadowUnavailable, ProtocolError."""
+        body = request.body
+        refusal = (await request.client.verdicts.of(body.group_id)).refusal(DELETE)
+        if refusal is not ErrorCode.none:
+            return _refused(refusal)
+        partitions = tuple((topic.name, each.partition_index) for topic in body.topics for each in topic.partitions)
+        command = DeleteOffsets(
+            caller=request.context.caller(self._service), group_id=body.group_id, partitions=partitions
+        )
+        outcome = await decided(self._service, command)
+        assert isinstance(outcome, DeleteOffsetsOutcome)
+        if outcome.error is not ErrorCode.none:
+            return _refused(outcome.error)
+        errors = await _seen_by_broker(request.client, outcome.refused)
+        allowed = _without(body, outcome.refused)
+        if allowed.topics:
+            async with self._under_way.held_back(body.group_id), self._shadows.stepped_out(body.group_id):
+                answer = await ask_broker(request, allowed)
+            if answer.error_code is not ErrorCode.none:
+                return _refused(answer.error_code)
+            errors |= {
+                (topic.name, each.partition_index): each.error_code
+                for topic in answer.topics
+                for each in topic.partitions
+            }
+        return _told(body, errors)
+
+
+def _without(body: Body, refused: Errors) -> Any:  # noqa: ANN401 -- the request, as kio knows it
+    """The request without those partitions, and without topics of which nothing is left."""
+    left = []
+    for topic in body.topics:
+        partitions = tuple(each for each in topic.partitions if (topic.name, each.partition_index) not in refused)
+        if partitions:
+            left.append(replace(topic, partitions=partitions))
+    return replace(body, topics=tuple(left))
+
+
+async def _seen_by_broker(client: Asked, refused: Errors) -> dict[tuple[str, int], ErrorCode]:
+    """The errors of partitions that were refused: what the broker would have said of the topic comes first."""
+    names = sorted({topic for topic, _ in refused})
+    if not names:
+        return {}
+    request = MetadataRequest(
+        topics=tuple(MetadataRequestTopic(name=TopicName(name)) for name in names),
+        allow_auto_topic_creation=False,
+        include_cluster_authorized_operations=False,
+        include_topic_authorized_operations=True,
+    )
+    topics = {topic.name: topic for topic in (await ask(client, request, MetadataResponse)).topics}
+
+    def error(name: str, partition: int, error: ErrorCode) -> ErrorCode:
+        topic = topics[TopicName(name)]
+        if topic.error_code is ErrorCode.topic_authorization_failed or not topic.topic_authorized_operations & READ:
+            return ErrorCode.topic_authorization_failed
+        exists = any(each.partition_index == partition for each in topic.partitions)
+        return error if exists else ErrorCode.unknown_topic_or_partition
+
+    return {key: error(*key, refused[key]) for key in refused}
+
+
+def _refused(error: ErrorCode) -> Fields:
+    return {"error_code": error, "topics": []}
+
+
+def _told(body: Body, errors: Errors) -> Fields:
+    return {
+        "error_code": ErrorCode.none,
+        "topics": [
+            {
+                "name": topic.name,
+                "partitions": [
+                    {
+                        "partition_index": each.partition_index,
+                        "error_code": errors.get((topic.name, each.partition_index), ErrorCode.none),
+                    }
+                    for each in topic.partitions
+                ],
+            }
+            for topic in body.topics
+        ],
+    }

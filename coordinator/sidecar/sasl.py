@@ -1,0 +1,103 @@
+"""Who a client says to be, read from the SASL messages that pass through: for the history alone.
+
+The broker decides whom it lets in, and what he may do: what is read here is never asked about that, and nobody is
+called by a name before the broker has accepted it. A message is looked at once; of passwords, proofs and tokens nothing
+is kept, and nothing is ever logged. Pure: no sockets, no requests.
+
+    mechanism        the name is in                                      the last answer
+    PLAIN            authcid (RFC 4616)                                  says nothing
+    SCRAM-SHA-*      the client's first message, escaped (RFC 5802)      the server's signature
+    OAUTHBEARER      authzid (RFC 7628), or the token's claim `sub`      says nothing (else the token was refused)
+
+So Kafka names principals, unless its broker has a principal builder of its own. Of other mechanisms, and of delegation
+tokens, whose owner only the broker knows, the name is not known.
+"""
+
+import base64
+import json
+from collections.abc import Callable
+from typing import Final
+
+ANONYMOUS: Final = "User:ANONYMOUS"
+"""Kafka's principal of who has not authenticated."""
+NOT_KNOWN: Final = ""
+"""The principal of who has authenticated, in a way that does not tell his name."""
+MESSAGE_BYTES_MAX: Final = 524_288
+"""Kafka's default of sasl.server.max.receive.size. What is longer is not looked at."""
+
+
+class Exchange:
+    """What a connection has said of who it is, until the broker has judged it."""
+
+    def __init__(self) -> None:
+        self._mechanism = ""
+        self._name: str | None = None
+
+    def begin(self, mechanism: str) -> None:
+        """SaslHandshake: an exchange begins, the first one or a later one (KIP-368)."""
+        self._mechanism = mechanism.upper()
+        self._name = None
+
+    def said(self, message: bytes) -> None:
+        """SaslAuthenticate: what the client sends."""
+        read = _NAMES.get(self._mechanism)
+        if read is not None and self._name is None and len(message) <= MESSAGE_BYTES_MAX:
+            self._name = read(message)
+
+    def accepted(self, answer: bytes) -> str | None:
+        """The principal, when the broker's answer, which has no error, ends the exchange; None: it goes on."""
+        if self._mechanism not in _NAMES:
+            return NOT_KNOWN
+        is_last = answer.startswith(b"v=") if self._mechanism.startswith("SCRAM-") else not answer
+        if not is_last:
+            return None
+        name, self._name = self._name, None
+        return f"User:{name}" if name else NOT_KNOWN
+
+
+def _plain(message: bytes) -> str | None:
+    """`[authzid] NUL authcid NUL password`."""
+    parts = message.split(b"\0")
+    return _text(parts[1]) if len(parts) > 2 else None
+
+
+def _scram(message: bytes) -> str | None:
+    """`n,[a=authzid],n=name,r=nonce`, with `,` as `=2C` and `=` as `=3D`. A token's id is nobody's name (KIP-48)."""
+    fields = (_text(message) or "").split(",")
+    if len(fields) < 4 or not fields[2].startswith("n=") or "tokenauth=true" in fields[4:]:
+        return None
+    return fields[2].removeprefix("n=").replace("=2C", ",").replace("=3D", "=")
+
+
+def _bearer(message: bytes) -> str | None:
+    """`n,[a=authzid],^Aauth=Bearer header.claims.signature^A...`; the claims are JSON in base64url."""
+    head, *pairs = message.split(b"\1")
+    authzid = (_text(head) or "").split(",")[1:2]
+    if authzid and authzid[0].startswith("a="):  # the broker refuses one that is not the token's
+        return authzid[0].removeprefix("a=").replace("=2C", ",").replace("=3D", "=")
+    token = next((pair[len(_BEARER) :] for pair in pairs if pair[: len(_BEARER)].lower() == _BEARER), b"")
+    parts = token.strip().split(b".")
+    if len(parts) < 2:
+        return None
+    try:
+        claims = json.loads(base64.urlsafe_b64decode(parts[1] + b"=" * (-len(parts[1]) % 4)))
+    except (ValueError, RecursionError):
+        return None  # the broker judges it
+    name = claims.get("sub") if isinstance(claims, dict) else None
+    return name if isinstance(name, str) else None
+
+
+def _text(encoded: bytes) -> str | None:
+    try:
+        return encoded.decode()
+    except UnicodeDecodeError:
+        return None
+
+
+_BEARER: Final = b"auth=bearer "
+_NAMES: Final[dict[str, Callable[[bytes], str | None]]] = {
+    "PLAIN": _plain,
+    "SCRAM-SHA-256": _scram,
+    "SCRAM-SHA-512": _scram,
+    "OAUTHBEARER": _bearer,
+}

@@ -1,0 +1,52 @@
+"""Which requests a broker must know for an event log, and in which versions.
+
+What belongs here: the table, and the one line about a broker that does not fit it. Pure; it knows no connection.
+Without it an old broker would show as a request that fails again and again, without a reason.
+"""
+
+from collections.abc import Mapping, Sequence
+
+import msgspec
+
+from events.log.base import LogMismatch
+
+
+class Needed(msgspec.Struct, frozen=True):
+    """A request, in any of the versions from `first` to `last`."""
+
+    api: str
+    api_key: int
+    first: int
+    last: int
+
+
+READING: Sequence[Needed] = (
+    Needed("Fetch", 1, 7, 11),  # an error of the whole answer since v7
+    Needed("ListOffsets", 2, 1, 3),  # one offset for a timestamp since v1
+    Needed("Metadata", 3, 4, 5),  # never makes a topic since v4
+)
+WRITING: Sequence[Needed] = (
+    *READING,
+    Needed("Produce", 0, 3, 7),  # batches with a producer's epoch since v3
+    Needed("FindCoordinator", 10, 1, 1),  # of a transactional.id since v1
+    Needed("CreateTopics", 19, 1, 3),  # says why not since v1
+    Needed("InitProducerId", 22, 0, 0),
+    Needed("DescribeConfigs", 32, 0, 2),
+)
+
+
+def check_versions(node_id: int, offered: Mapping[int, tuple[int, int]], needed: Sequence[Needed]) -> None:
+    """`offered`: first and last version by API key. Raises LogMismatch, which names the API and the versions."""
+    for each in needed:
+        first, last = offered.get(each.api_key, (0, -1))
+        if last < each.first:
+            has = f"offers {each.api} up to v{last}" if last >= 0 else f"does not offer {each.api}"
+            raise LogMismatch(
+                f"broker {node_id} is too old to keep an event log: it {has}, and v{each.first} is needed; use a newer"
+                " version of Kafka, or another --log"
+            )
+        if first > each.last:
+            raise LogMismatch(
+                f"broker {node_id} is too new for this version of Muster: it offers {each.api} from v{first} on, and"
+                f" v{each.last} is the last one that is known here; use a newer Muster, or another --log"
+            )

@@ -1,0 +1,134 @@
+"""A client in another language that runs, and what it tells.
+
+What belongs here: its process, the lines in and out, and its end. What it must not know: what its events mean.
+"""
+
+import json
+import queue
+import subprocess
+import tempfile
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, Final
+
+from tests.brokers.broker import log_tail
+from tests.clients.foreign.programs import Program
+
+ANSWERS_WITHIN_S: Final = 30
+ENDS_WITHIN_S: Final = 20
+
+
+class ClientEnded(Exception):
+    """It ended before it told what was waited for; the message holds what it complained of."""
+
+
+class Refused(Exception):
+    """It could not do what it was asked for; the message is its library's."""
+
+
+class ForeignClient:
+    """See the module. One thread asks it and listens to it."""
+
+    def __init__(self, program: Program, **settings: Any) -> None:
+        command = [*program.command(), json.dumps(settings)]
+        self._complaints = tempfile.TemporaryFile()  # noqa: SIM115 -- it is open as long as the process runs
+        self._process = subprocess.Popen(
+            command,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=self._complaints,
+        )
+        self._told: queue.SimpleQueue[dict[str, Any] | None] = queue.SimpleQueue()
+        self._put_by: list[dict[str, Any]] = []
+        self._asked = 0
+        self._reader = threading.Thread(target=self._read, daemon=True)
+        self._reader.start()
+
+    def next_event(self, *, within_s: float) -> dict[str, Any] | None:
+        """What it told next; None when it told nothing in time. Raises `ClientEnded`."""
+        if self._put_by:
+            return self._put_by.pop(0)
+        return self._heard(within_s)
+
+    def wait_for(self, event: str, *, within_s: float = ANSWERS_WITHIN_S) -> dict[str, Any]:
+        """The next event of that name; what was told before it is dropped. Raises `ClientEnded`, `TimeoutError`."""
+        deadline = time.monotonic() + within_s
+        while (told := self.next_event(within_s=max(0, deadline - time.monotonic()))) is not None:
+            if told["event"] == event:
+                return told
+        raise TimeoutError(f"it did not tell of {event!r} within {within_s} s\n{self._complained()}")
+
+    def ask(self, what: str, **details: Any) -> Any:
+        """Have it do something, and wait for the result; what else it tells meanwhile is told later.
+
+        Raises `Refused`, `ClientEnded`, `TimeoutError`.
+        """
+        assert self._process.stdin is not None
+        self._asked += 1
+        self._process.stdin.write(json.dumps({"id": self._asked, "do": what, **details}).encode() + b"\n")
+        self._process.stdin.flush()
+        answer = self._answer_to(self._asked, what)
+        if "error" in answer:
+            raise Refused(answer["error"])
+        return answer["result"]
+
+    def close(self) -> None:
+        """Have it close in good order, and end. Raises `ClientEnded` when it does not."""
+        assert self._process.stdin is not None
+        self._process.stdin.close()
+        try:
+            code = self._process.wait(ENDS_WITHIN_S)
+        except subprocess.TimeoutExpired:
+            raise ClientEnded(f"it goes on\n{self._complained()}") from None
+        if code:
+            raise ClientEnded(f"it closed with exit code {code}\n{self._complained()}")
+
+    def kill(self) -> None:
+        """End it without a word; nothing happens when it has ended. Leaves nothing behind."""
+        self._process.kill()
+        self._process.wait(ENDS_WITHIN_S)
+        self._reader.join(ENDS_WITHIN_S)
+        for stream in (self._process.stdin, self._process.stdout, self._complaints):
+            assert stream is not None
+            stream.close()
+
+    def _answer_to(self, number: int, what: str) -> dict[str, Any]:
+        deadline = time.monotonic() + ANSWERS_WITHIN_S
+        while (told := self._heard(max(0, deadline - time.monotonic()))) is not None:
+            if told["event"] == "done" and told["id"] == number:
+                return told
+            self._put_by.append(told)
+        raise TimeoutError(f"it did not {what} within {ANSWERS_WITHIN_S} s\n{self._complained()}")
+
+    def _heard(self, within_s: float) -> dict[str, Any] | None:
+        try:
+            told = self._told.get(timeout=within_s)
+        except queue.Empty:
+            return None
+        if told is None:
+            self._told.put(None)  # for whoever listens next
+            raise ClientEnded(f"it ended\n{self._complained()}")
+        return told
+
+    def _read(self) -> None:
+        assert self._process.stdout is not None
+        for line in self._process.stdout:
+            self._told.put(json.loads(line))
+        self._told.put(None)
+
+    def _complained(self) -> str:
+        self._complaints.seek(0)
+        return log_tail(self._complaints.read().decode(errors="replace"))
+
+
+@contextmanager
+def running_client(program: Program, *, bootstrap: str, topic: str) -> Iterator[ForeignClient]:
+    """A client in no group, for producing, while the block lasts. Raises `ToolMissing`, `BuildFailed`."""
+    client = ForeignClient(program, bootstrap=bootstrap, topic=topic)
+    try:
+        yield client
+        client.close()
+    finally:
+        client.kill()

@@ -1,0 +1,108 @@
+"""Consumers in other languages, with the face of those of the Python libraries (`tests/clients/consumers.py`).
+
+What belongs here: what their events mean. What it must not know: what a test expects.
+"""
+
+from typing import Any, ClassVar, Final
+
+import msgspec
+
+from tests.clients.consumers import HEARTBEAT_MS, POLL_MS, SESSION_MS, RunningConsumer
+from tests.clients.foreign.client import ForeignClient
+from tests.clients.foreign.programs import FRANZ_GO, KAFKAJS, Program
+
+
+class Record(msgspec.Struct, frozen=True, kw_only=True):
+    """What it consumed."""
+
+    partition: int
+    offset: int
+    value: str
+
+
+class ForeignError(Exception):
+    """What its library cannot go on for."""
+
+
+class ForeignConsumer(RunningConsumer):
+    """A consumer in another language. Its process ends with its thread."""
+
+    program: ClassVar[Program]
+
+    def __init__(self, bootstrap: str, group_id: str, topic: str, *, instance: str | None = None) -> None:
+        super().__init__(bootstrap, group_id, topic, instance=instance)
+        self.records: list[Record] = []
+        """What it consumed, in order."""
+        self.complaints: list[str] = []
+        """The errors after which it went on."""
+        self.member_id: str | None = None
+        self.generation_id: int | None = None
+        """Of its last assignment; kafkajs does not tell."""
+        self._client: ForeignClient | None = None
+
+    def _run(self) -> None:
+        try:
+            super()._run()
+        finally:
+            if self._client is not None:
+                self._client.kill()
+
+    def _open(self) -> None:
+        self._client = ForeignClient(
+            self.program,
+            bootstrap=self.bootstrap,
+            topic=self.topic,
+            group_id=self.group_id,
+            instance_id=self.instance or "",
+            session_ms=SESSION_MS,
+            heartbeat_ms=HEARTBEAT_MS,
+        )
+
+    def _poll(self) -> None:
+        assert self._client is not None
+        told = self._client.next_event(within_s=POLL_MS / 1000)
+        while told is not None:
+            self._told(told)
+            told = self._client.next_event(within_s=0)
+
+    def _told(self, told: dict[str, Any]) -> None:
+        match told["event"]:
+            case "assigned":
+                self.assigned = frozenset(told["partitions"])
+                self.member_id, self.generation_id = told["member_id"], told["generation_id"]
+                self.assignments += 1
+            case "record":
+                record = Record(partition=told["partition"], offset=told["offset"], value=told["value"])
+                self.records.append(record)
+            case "error" if told["is_fatal"]:
+                raise ForeignError(told["message"])
+            case "error":
+                self.complaints.append(told["message"])
+
+    def _commit(self, partition: int, offset: int) -> None:
+        assert self._client is not None
+        self._client.ask("commit", partition=partition, offset=offset)
+
+    def _committed(self, partition: int) -> int | None:
+        assert self._client is not None
+        offset: int | None = self._client.ask("committed", partition=partition)
+        return offset
+
+    def _close(self) -> None:
+        assert self._client is not None
+        self._client.close()
+
+
+class Kafkajs(ForeignConsumer):
+    """kafkajs. It has no static members: with an `instance` it ends with `ForeignError`."""
+
+    program = KAFKAJS
+
+
+class FranzGo(ForeignConsumer):
+    """franz-go."""
+
+    program = FRANZ_GO
+
+
+FOREIGN_LIBRARIES: Final[tuple[type[ForeignConsumer], ...]] = (Kafkajs, FranzGo)

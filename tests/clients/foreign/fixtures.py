@@ -1,0 +1,21 @@
+"""The consumers in other languages that can be had here, as a fixture; a conftest imports it by name.
+
+What belongs here: what is said where one cannot be had. What it must not know: what a test does with it.
+"""
+
+import pytest
+
+from tests.brokers.fixtures import skip_loudly
+from tests.clients.foreign.consumers import FOREIGN_LIBRARIES, ForeignConsumer
+from tests.clients.foreign.programs import ToolMissing
+
+
+@pytest.fixture(params=FOREIGN_LIBRARIES, ids=lambda library: library.__name__)
+def foreign_library(request: pytest.FixtureRequest) -> type[ForeignConsumer]:
+    """The class of a consumer in another language, which is built. Skipped, loudly, where the language is missing."""
+    chosen: type[ForeignConsumer] = request.param
+    try:
+        chosen.program.command()
+    except ToolMissing as error:
+        skip_loudly(request, str(error))
+    return chosen

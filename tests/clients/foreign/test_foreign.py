@@ -1,0 +1,117 @@
+"""The consumers in other languages, in groups of a real Kafka's: they do what the tests of others rely on."""
+
+from contextlib import ExitStack
+from pathlib import Path
+from uuid import uuid4
+
+import pytest
+
+from tests.brokers.broker import Broker
+from tests.brokers.probes import make_topics
+from tests.clients.foreign.client import ClientEnded, ForeignClient, Refused, running_client
+from tests.clients.foreign.consumers import FOREIGN_LIBRARIES, ForeignConsumer, ForeignError, Kafkajs, Record
+from tests.clients.foreign.programs import ToolMissing
+from tests.clients.probe import until
+
+PARTITIONS = frozenset(range(4))
+
+
+@pytest.fixture
+def topic(kafka_broker: Broker) -> str:
+    """A topic of the test's own."""
+    name = f"foreign-{uuid4().hex[:8]}"
+    make_topics({"bootstrap.servers": kafka_broker.bootstrap}, name, partitions=len(PARTITIONS))
+    return name
+
+
+class TestForeignConsumers:
+    """kafkajs and franz-go."""
+
+    def test_records_come_back_and_offsets_stay(
+        self, kafka_broker: Broker, foreign_library: type[ForeignConsumer], topic: str
+    ) -> None:
+        """Produced, consumed in a group, committed: the group knows it, and a wrong partition is refused."""
+        with running_client(foreign_library.program, bootstrap=kafka_broker.bootstrap, topic=topic) as producer:
+            assert producer.ask("produce", partition=2, value="first") == 0
+            assert producer.ask("produce", partition=2, value="second") == 1
+        with ExitStack() as stack:
+            consumer = foreign_library(kafka_broker.bootstrap, topic, topic)
+            consumer.start()
+            stack.callback(consumer.end)
+            until(lambda: len(consumer.records) == 2, lambda: (consumer.records, consumer.error, consumer.complaints))
+            assert consumer.records == [
+                Record(partition=2, offset=0, value="first"),
+                Record(partition=2, offset=1, value="second"),
+            ]
+            assert consumer.assigned == PARTITIONS
+            assert consumer.committed(2) is None
+            consumer.commit(2, 2)
+            assert consumer.committed(2) == 2
+            with pytest.raises(Refused):
+                consumer.commit(99, 1)
+            consumer.close()
+
+    def test_two_share_until_one_leaves(
+        self, kafka_broker: Broker, foreign_library: type[ForeignConsumer], topic: str
+    ) -> None:
+        """Each is assigned half, and one alone all again."""
+        with ExitStack() as stack:
+            consumers = [foreign_library(kafka_broker.bootstrap, topic, topic) for _ in range(2)]
+            for consumer in consumers:
+                stack.callback(consumer.start().end)
+            first, second = consumers
+
+            def told() -> object:
+                return [(each.assigned, each.error, each.complaints) for each in consumers]
+
+            until(lambda: len(first.assigned) == len(second.assigned) == 2, told)
+            assert first.assigned | second.assigned == PARTITIONS
+            assert first.member_id != second.member_id
+            second.close()
+            until(lambda: first.assigned == PARTITIONS, told)
+            first.close()
+
+
+class TestStaticMembers:
+    """Of those that have them."""
+
+    def test_franz_go_comes_back_as_itself(
+        self, kafka_broker: Broker, foreign_library: type[ForeignConsumer], topic: str
+    ) -> None:
+        """With its partitions, in the same generation; kafkajs says that it cannot."""
+        with ExitStack() as stack:
+            members = [foreign_library(kafka_broker.bootstrap, topic, topic, instance="one") for _ in range(2)]
+            before, after = members
+            stack.callback(before.start().end)
+            if foreign_library is Kafkajs:
+                until(lambda: isinstance(before.error, ForeignError), lambda: "it runs")
+                return
+            until(lambda: before.assigned == PARTITIONS, lambda: before.error)
+            before.close()
+            stack.callback(after.start().end)
+            until(lambda: after.assigned == PARTITIONS, lambda: after.error)
+            after.close()
+            assert before.member_id != after.member_id
+            assert before.generation_id == after.generation_id == 1
+
+
+class TestPrograms:
+    """How they are had."""
+
+    @pytest.mark.parametrize("library", FOREIGN_LIBRARIES)
+    def test_a_language_that_is_missing_is_named(
+        self, library: type[ForeignConsumer], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    ) -> None:
+        """With what is not tested for that."""
+        monkeypatch.setenv("PATH", str(tmp_path))
+        with pytest.raises(ToolMissing, match=f"NOT INSTALLED: NOT TESTED WITH {library.program.library}"):
+            library.program.command()
+
+    def test_a_client_that_ends_shows_what_it_complained_of(self, foreign_library: type[ForeignConsumer]) -> None:
+        """Its own words are in the error."""
+        client = ForeignClient(foreign_library.program, bootstrap=17, topic="none")
+        try:
+            with pytest.raises(ClientEnded, match="bootstrap"):
+                client.wait_for("closed")
+        finally:
+            client.kill()

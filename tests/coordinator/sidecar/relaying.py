@@ -1,0 +1,227 @@
+"""The listeners of a sidecar in process, in front of scripted brokers, and a client of theirs.
+
+What belongs here: what a test of the relay starts and asks. Groups are scripted, too (tests/coordinator/scripted.py):
+what a group answers is not of interest here, but when.
+
+    async with scripted_broker() as broker, relaying({1: broker}) as relay:
+        client = await relay.connect(1)
+        client.send(request(3, 12, 1))
+"""
+
+import asyncio
+import socket
+import ssl
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import ExitStack, asynccontextmanager
+from typing import Any
+
+from kio.schema.errors import ErrorCode
+
+from coordinator.group.commands import AnyRequest, Heartbeat, JoinGroup, SyncGroup
+from coordinator.group.outcomes import HeartbeatOutcome, Outcome
+from coordinator.listening import Listening
+from coordinator.metrics import ServerMetrics
+from coordinator.service import Service
+from coordinator.sidecar import authentication
+from coordinator.sidecar.client_side import ClientSide, Limits
+from coordinator.sidecar.intercept import Interceptor
+from coordinator.sidecar.listeners import Listeners
+from coordinator.sidecar.membership import Membership
+from coordinator.sidecar.metrics import RelayMetrics
+from coordinator.sidecar.ports import BrokerPorts
+from coordinator.sidecar.rewriting import Rewriting
+from coordinator.sidecar.whose import Ownerships
+from events.ids import GroupId
+from tests.brokers.broker import lasting_ports
+from tests.coordinator.scripted import ManualTimers, ScriptedGroups, new_service
+from tests.coordinator.sidecar.scripted_broker import ScriptedBroker
+
+WITHIN_S = 20
+HOST = "127.0.0.1"
+BASE_PORTS = 8
+"""Node ids below this can be had."""
+
+
+class Held:
+    """Every group is ours, but those whose ids begin with `theirs`."""
+
+    def holds(self, group_id: GroupId) -> bool:
+        return not group_id.startswith("theirs")
+
+    async def look(self, _group_id: GroupId) -> str | None:
+        return "somebody is in it"
+
+    async def take(self, _group_id: GroupId) -> str | None:
+        return "somebody is in it"
+
+
+def parks_joins(command: AnyRequest) -> Outcome | None:
+    """Joins and syncs wait until a test releases them, heartbeats are accepted."""
+    if isinstance(command, JoinGroup | SyncGroup):
+        return None
+    assert isinstance(command, Heartbeat), command
+    return HeartbeatOutcome(error=ErrorCode.none)
+
+
+class Relay:
+    """See the module. `now_ms` is the clock of the relay."""
+
+    def __init__(
+        self,
+        *,
+        connections_max: int,
+        connections_max_idle_ms: int,
+        limits: Limits,
+        broker_context: ssl.SSLContext | None,
+    ) -> None:
+        self.now_ms = 1_000
+        self.groups = ScriptedGroups(parks_joins)
+        self.timers = ManualTimers()
+        self.metrics, self.relayed = ServerMetrics({}), RelayMetrics()
+        self.service: Service = new_service(self.groups, self.timers)
+        self.service.monotonic_ms = lambda: self.now_ms
+        self.listening = Listening[ClientSide](
+            connections_max=connections_max,
+            connections_max_idle_ms=connections_max_idle_ms,
+            metrics=self.metrics,
+            monotonic_ms=self.service.monotonic_ms,
+            call_later=self.service.call_later,
+        )
+        self.limits = limits
+        self.broker_context = broker_context
+        self.port = 0
+        self.base_port = 0
+        self.listeners = self._listeners()
+
+    def _listeners(self) -> Listeners:
+        ownerships = Ownerships(Held(), may_own=lambda _: True, is_read=lambda _: True)
+        apis = (*authentication.apis(), *Membership(self.service, ownerships, lambda _: False).apis())
+        handled = {api.key: api for api in apis}
+        self.metrics.offer(handled)
+
+        def interceptor(listeners: Listeners) -> Interceptor:
+            return Interceptor(
+                handled=handled,
+                rewriting=Rewriting(listeners.address_of, {key: api.versions for key, api in handled.items()}),
+                metrics=self.metrics,
+                monotonic_ms=self.service.monotonic_ms,
+                wall_ms=self.service.wall_ms,
+            )
+
+        return Listeners(
+            host=HOST,
+            advertised_host="sidecar",
+            interceptor=interceptor,
+            service=self.service,
+            listening=self.listening,
+            metrics=self.metrics,
+            relayed=self.relayed,
+            limits=self.limits,
+            client_context=None,
+            broker_context=self.broker_context,
+        )
+
+    async def start(self, brokers: Mapping[int, tuple[str, int]], base_port: int) -> None:
+        """Listen, for these brokers."""
+        self.base_port = base_port
+        self.port = await self.listeners.start(0)
+        await self.listeners.open_for(brokers, BrokerPorts(base=base_port))
+
+    def port_of(self, node_id: int | None) -> int:
+        """Of the listener of a broker, or of the one to begin with."""
+        return self.port if node_id is None else self.base_port + node_id
+
+    async def connect(self, node_id: int | None = None) -> "Client":
+        """A client at the listener of a broker, or at the one to begin with."""
+        return Client(*await asyncio.open_connection(HOST, self.port_of(node_id), limit=2**26))
+
+    def drain(self) -> None:
+        """As on SIGTERM."""
+        self.listening.stop_listening()
+        for connection in self.listening.connections:
+            connection.drain()
+
+
+class Client:
+    """Sends bytes, and takes answers apart."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.reader, self.writer = reader, writer
+
+    def send(self, *frames: bytes) -> None:
+        self.writer.write(b"".join(frames))
+
+    async def answer(self) -> tuple[int, bytes]:
+        """The next answer's correlation id, and what follows it."""
+        async with asyncio.timeout(WITHIN_S):
+            size = int.from_bytes(await self.reader.readexactly(4), "big")
+            content = await self.reader.readexactly(size)
+        return int.from_bytes(content[:4], "big"), content[4:]
+
+    async def ask(self, frame: bytes) -> bytes:
+        """Send a request, and take what follows the correlation id of its answer."""
+        self.send(frame)
+        return (await self.answer())[1]
+
+    async def rest(self) -> bytes:
+        """All that still comes until the end of the stream, which may be a reset."""
+        data = b""
+        async with asyncio.timeout(WITHIN_S):
+            try:
+                while piece := await self.reader.read(65_536):
+                    data += piece
+            except ConnectionResetError:
+                pass
+        return data
+
+    def close(self) -> None:
+        self.writer.close()
+
+
+@asynccontextmanager
+async def relaying(
+    brokers: Mapping[int, ScriptedBroker],
+    *,
+    base_port: int = 0,
+    connections_max: int = 1_000,
+    connections_max_idle_ms: int = 600_000,
+    frame_bytes_max: int = 1_048_576,
+    waiting_bytes_max: int = 65_536,
+    verdict_keep_ms: int = 5_000,
+    broker_context: ssl.SSLContext | None = None,
+) -> AsyncIterator[Relay]:
+    """Listening for these brokers, by node id; closed at the end, with nothing left open."""
+    relay = Relay(
+        connections_max=connections_max,
+        connections_max_idle_ms=connections_max_idle_ms,
+        broker_context=broker_context,
+        limits=Limits(
+            frame_bytes_max=frame_bytes_max, waiting_bytes_max=waiting_bytes_max, verdict_keep_ms=verdict_keep_ms
+        ),
+    )
+    places = {node_id: (HOST, broker.port) for node_id, broker in brokers.items()}
+    await relay.start(places, base_port or free_base())
+    try:
+        yield relay
+    finally:
+        await relay.listening.close(within_s=1)
+
+
+def free_base() -> int:
+    """A port to begin with, behind which there are `BASE_PORTS` that nobody has."""
+    while True:
+        base: int = lasting_ports(1)[0]
+        with ExitStack() as held:
+            try:
+                for port in range(base, base + BASE_PORTS):
+                    held.enter_context(socket.socket()).bind((HOST, port))
+            except OSError:
+                continue
+        return base
+
+
+async def until(condition: Callable[[], Any]) -> None:
+    """Wait for what happens in the relay or in a broker, which set no event."""
+    async with asyncio.timeout(WITHIN_S):
+        while not condition():  # noqa: ASYNC110 -- see above
+            await asyncio.sleep(0.001)

@@ -1,0 +1,58 @@
+"""Bytes of a socket, cut anywhere: the same ones come out, and none is copied without need."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from coordinator.sidecar.buffer import Incoming
+
+CONTENT = bytes(range(200))
+
+steps = st.lists(
+    st.one_of(
+        st.tuples(st.just("add"), st.integers(1, 40)),
+        st.tuples(st.just("take"), st.integers(0, 30)),
+        st.tuples(st.just("pass on"), st.integers(0, 60)),
+    ),
+    max_size=40,
+)
+
+
+@given(steps)
+def test_what_goes_in_comes_out_in_whatever_steps(taken: list[tuple[str, int]]) -> None:
+    subject = Incoming()
+    added, out = 0, b""
+    for what, size in taken:
+        if what == "add":
+            subject.add(CONTENT[added : added + size])
+            added = min(added + size, len(CONTENT))
+        elif what == "take":
+            assert subject.has(size) is (added - len(out) >= size)
+            assert subject.look(size) == CONTENT[len(out) : min(len(out) + size, added)]
+            if subject.has(size):
+                out += subject.take(size)
+        else:
+            passed: list[bytes] = []
+            assert subject.pass_on(size, passed) == min(size, added - len(out))
+            out += b"".join(passed)
+        assert out == CONTENT[: len(out)]
+        assert subject.waiting_bytes == added - len(out)
+
+
+def test_a_chunk_that_is_passed_on_whole_is_not_copied() -> None:
+    subject = Incoming()
+    chunk = bytes(65_536)
+    out: list[bytes] = []
+    subject.add(chunk)
+    subject.look(12)
+    assert subject.pass_on(100_000, out) == len(chunk)
+    assert out[0] is chunk
+
+
+def test_many_small_pieces_are_joined_once() -> None:
+    """Not with each piece, or a frame of many pieces would take quadratic time."""
+    subject = Incoming()
+    for _ in range(100_000):
+        subject.add(b"x")
+        assert not subject.has(100_001)
+    subject.add(b"y")
+    assert subject.take(100_001 if subject.has(100_001) else 0) == b"x" * 100_000 + b"y"

@@ -1,0 +1,260 @@
+"""What goes back and forth between a client and its broker: frames cut anywhere, answers in order, limits."""
+
+import itertools
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from coordinator.sidecar.conversation import IN_FLIGHT_MAX
+from coordinator.wire.api import Fault, ProtocolError
+from tests.coordinator.sidecar.scripted_broker import framed, request
+from tests.coordinator.sidecar.talk import (
+    COMMIT,
+    FETCH,
+    FRAME_BYTES_MAX,
+    HEARTBEAT,
+    JOIN,
+    KNOWN,
+    METADATA,
+    QUESTION,
+    SYNC,
+    UNKNOWN,
+    WAITING_BYTES_MAX,
+    Talk,
+    new_conversation,
+    produce,
+)
+
+contents = st.binary(max_size=40) | st.binary(min_size=FRAME_BYTES_MAX - 50, max_size=FRAME_BYTES_MAX - 50)
+CLIENTS_FAULTS = {Fault.NEGATIVE_LENGTH, Fault.SHORT_FRAME, Fault.OVERSIZED_FRAME, Fault.MALFORMED_REQUEST}
+
+kinds = st.sampled_from(
+    ["fetch", "unknown", "metadata", "acks=0", "acks=1", "join", "known", "sync", "commit", "theirs"]
+)
+
+
+def numbered(number: int, kind: str, content: bytes) -> tuple[bytes, list[bytes], list[bytes]]:
+    """A request, what the broker is asked because of it, and what the client is answered; without lengths."""
+    correlation_id = number.to_bytes(4, "big")
+    if kind.startswith("acks"):
+        frame = produce(number, int(kind[-1]), content)
+        return frame, [frame[4:]], [] if kind == "acks=0" else [correlation_id + b"to " + frame[12:]]
+    key = {"fetch": FETCH, "unknown": UNKNOWN, "metadata": METADATA, "commit": COMMIT, "sync": SYNC}
+    key |= {"known": HEARTBEAT, "join": JOIN, "theirs": JOIN}
+    rest = {"known": KNOWN, "theirs": b"relay", "join": b"join " + content}.get(kind, content)
+    frame = request(key[kind], 7, number, rest)
+    if kind == "sync":
+        questions = [b"\x00\x0f\x00\x05must" + words for words in (b"first", b"again")]
+        return frame, questions, [correlation_id + b"to firstto again" + rest]
+    if kind == "commit":
+        moved = b"under shadow " + rest
+        return frame, [frame[4:12] + moved], [correlation_id + b"moved to " + moved]
+    ours = {"known": b"fast", "join": b"ours to " + rest}
+    if kind in ours:
+        return frame, [], [correlation_id + ours[kind]]
+    return frame, [frame[4:]], [correlation_id + (b"moved to " if kind == "metadata" else b"to ") + rest]
+
+
+@given(
+    requests=st.lists(st.tuples(kinds, contents), max_size=12),
+    cuts=st.lists(st.tuples(st.sampled_from(["client", "broker", "handler"]), st.integers(1, 60)), max_size=120),
+)
+def test_however_the_streams_are_cut_frames_order_and_answers_are_the_same(
+    requests: list[tuple[str, bytes]], cuts: list[tuple[str, int]]
+) -> None:
+    told = [numbered(number, kind, content) for number, (kind, content) in enumerate(requests)]
+    talk = Talk([frame for frame, _, _ in told])
+    for who, size in cuts:
+        if who == "client":
+            talk.client_sends(size)
+        elif who == "broker":
+            talk.broker_sends(size)
+        else:
+            talk.handler_goes_on()
+    talk.end()
+    assert talk.asked == list(itertools.chain.from_iterable(asked for _, asked, _ in told))
+    assert talk.answers == list(itertools.chain.from_iterable(answers for _, _, answers in told))
+
+
+@given(st.lists(st.tuples(st.booleans(), st.binary(max_size=60)), max_size=10))
+def test_random_bytes_of_either_side_raise_nothing_but_the_protocols_error(pieces: list[tuple[bool, bytes]]) -> None:
+    subject = new_conversation()
+    fault = None
+    try:
+        for is_clients, piece in pieces:
+            if is_clients:
+                subject.receive(piece)
+                while subject.next_request(0) is not None:
+                    subject.answer(b"")
+            else:
+                subject.receive_answers(piece)
+    except ProtocolError as error:
+        fault = error.fault
+    assert fault in {None, *CLIENTS_FAULTS, Fault.BROKER_ANSWER}
+
+
+def test_a_relayed_request_is_never_whole_in_memory() -> None:
+    subject = new_conversation()
+    frame = request(FETCH, 7, 1, b"x" * 4_000)
+    for at in range(0, len(frame), 100):
+        subject.receive(frame[at : at + 100])
+        assert subject.next_request(0) is None
+        assert b"".join(subject.for_broker) == frame[: at + 100]
+        assert subject.waiting_bytes == 0
+        if at + 100 < len(frame):
+            subject.for_broker = [b"".join(subject.for_broker)]
+
+
+def test_an_answer_longer_than_any_request_may_be_is_streamed() -> None:
+    subject = new_conversation()
+    subject.receive(request(FETCH, 7, 1))
+    assert subject.next_request(0) is None
+    size = 100 * FRAME_BYTES_MAX
+    answer = framed(1, b"y" * size)
+    for at in range(0, len(answer), 1_000):
+        subject.receive_answers(answer[at : at + 1_000])
+        assert b"".join(subject.for_client) == answer[at : at + 1_000]
+        subject.for_client.clear()
+    assert not subject.is_owed
+
+
+def test_one_that_has_to_be_read_whole_is_not() -> None:
+    subject = new_conversation()
+    subject.receive(request(METADATA, 7, 1))
+    assert subject.next_request(0) is None
+    with pytest.raises(ProtocolError, match=f"{FRAME_BYTES_MAX + 1} bytes, {FRAME_BYTES_MAX} are read") as raised:
+        subject.receive_answers((FRAME_BYTES_MAX + 1).to_bytes(4, "big") + bytes(3) + b"\x01")
+    assert raised.value.fault is Fault.BROKER_ANSWER
+
+
+@pytest.mark.parametrize(
+    ("length", "fault"),
+    [
+        (-1, Fault.NEGATIVE_LENGTH),
+        (-(2**31), Fault.NEGATIVE_LENGTH),
+        (0, Fault.SHORT_FRAME),
+        (7, Fault.SHORT_FRAME),
+        (FRAME_BYTES_MAX + 1, Fault.OVERSIZED_FRAME),
+        (2**31 - 1, Fault.OVERSIZED_FRAME),
+        (int.from_bytes(b"GET ", "big"), Fault.OVERSIZED_FRAME),
+    ],
+)
+@pytest.mark.parametrize("more", [b"", b"more than a header's worth of bytes"])
+def test_a_bad_length_is_refused_as_soon_as_it_is_there(length: int, fault: Fault, more: bytes) -> None:
+    """And what came before it has gone its way."""
+    subject = new_conversation()
+    before = request(FETCH, 7, 1)
+    content = length.to_bytes(4, "big", signed=True) + more
+    subject.receive(before + content[:3])
+    assert subject.next_request(0) is None
+    subject.receive(content[3:])
+    with pytest.raises(ProtocolError, match=str(length)) as raised:
+        subject.next_request(0)
+    assert raised.value.fault is fault
+    assert b"".join(subject.for_broker) == before
+
+
+@pytest.mark.parametrize("rest", [b"", b"\xff", b"\xff\xff\xff\xff\x00", b"\x7f\xff" + b"x" * 40])
+def test_a_produce_without_acks_is_refused(rest: bytes) -> None:
+    """Whether there will be an answer could not be known."""
+    subject = new_conversation()
+    subject.receive(request(0, 3, 1, rest))
+    with pytest.raises(ProtocolError, match="Produce v3 without acks") as raised:
+        subject.next_request(0)
+    assert raised.value.fault is Fault.MALFORMED_REQUEST
+    assert subject.for_broker == []
+
+
+@pytest.mark.parametrize(
+    ("answer", "said"),
+    [
+        (framed(2, b"x"), "answered 00000002, next is 00000001"),
+        (framed(1, b"x") + framed(1, b"x"), "nobody asked for"),
+        ((3).to_bytes(4, "big") + bytes(4), "sent 3 bytes that nobody asked for"),
+        ((-5).to_bytes(4, "big", signed=True) + bytes(4), "sent -5 bytes that nobody asked for"),
+        (b"HTTP/1.1 400 Bad Request\r\n", "answered 2f312e31"),
+    ],
+)
+def test_answers_that_make_no_sense_are_refused(answer: bytes, said: str) -> None:
+    subject = new_conversation()
+    subject.receive(request(FETCH, 7, 1))
+    assert subject.next_request(0) is None
+    with pytest.raises(ProtocolError, match=said) as raised:
+        subject.receive_answers(answer)
+    assert raised.value.fault is Fault.BROKER_ANSWER
+
+
+def test_what_comes_behind_a_request_that_is_handled_waits_within_a_bound() -> None:
+    subject = new_conversation()
+    subject.receive(request(JOIN, 7, 1))
+    assert subject.next_request(0) is not None
+    subject.receive(bytes(WAITING_BYTES_MAX - 1))
+    full = [subject.is_full]
+    subject.receive(b"\x00")
+    full += [subject.is_full]
+    subject.answer(b"")
+    assert [*full, subject.is_full] == [False, True, False]
+
+
+def test_a_large_request_that_is_on_its_way_here_is_not_too_much() -> None:
+    """Only what waits behind another counts, or none could be larger than the bound."""
+    subject = new_conversation()
+    frame = request(JOIN, 7, 1, bytes(10 * WAITING_BYTES_MAX))
+    for at in range(0, len(frame) - 1, 100):
+        subject.receive(frame[at : min(at + 100, len(frame) - 1)])
+        assert subject.next_request(0) is None
+        assert not subject.is_full
+    subject.receive(frame[-1:])
+    assert subject.next_request(0) == frame[4:]
+
+
+def test_relayed_requests_in_flight_are_limited_and_no_more() -> None:
+    subject = new_conversation()
+    subject.receive(b"".join(request(FETCH, 7, number) for number in range(IN_FLIGHT_MAX + 50)))
+    assert subject.next_request(0) is None
+    assert len(b"".join(subject.for_broker)) == IN_FLIGHT_MAX * len(request(FETCH, 7, 0))
+    assert subject.is_full
+    subject.receive_answers(b"".join(framed(number, b"") for number in range(50)))
+    assert subject.next_request(0) is None
+    assert subject.waiting_bytes == 0
+
+
+def test_a_half_sent_request_is_under_way_and_nobody_waits_for_it_yet() -> None:
+    """Such a client may be idle for good; one whose request is whole waits for us (P17)."""
+    subject = new_conversation()
+    frame = request(FETCH, 7, 1, b"x" * 100)
+    subject.receive(frame[:50])
+    assert subject.next_request(0) is None
+    assert [subject.is_owed, subject.is_under_way] == [False, True]
+    subject.receive(frame[50:])
+    assert subject.next_request(0) is None
+    assert [subject.is_owed, subject.is_under_way] == [True, True]
+    subject.receive_answers(framed(1, b""))
+    assert [subject.is_owed, subject.is_under_way] == [False, False]
+
+
+@pytest.mark.parametrize("acks", [0, 1])
+def test_at_the_end_what_is_half_sent_goes_on_and_nothing_begins(acks: int) -> None:
+    subject = new_conversation()
+    frame = produce(1, acks, b"x" * 100)
+    subject.receive(frame[:50])
+    assert subject.next_request(0) is None
+    subject.end()
+    subject.receive(frame[50:] + request(FETCH, 7, 2) + request(JOIN, 7, 3))
+    assert subject.next_request(0) is None
+    assert b"".join(subject.for_broker) == frame
+    assert subject.is_under_way is (acks == 1)
+
+
+def test_a_question_of_ours_is_told_to_nobody_else() -> None:
+    subject = new_conversation()
+    subject.receive(request(SYNC, 7, 1))
+    assert subject.next_request(0) is not None
+    told: list[bytes] = []
+    subject.ask(QUESTION, 5, b"?", told.append)
+    subject.receive_answers(framed(int.from_bytes(b"must", "big"), b"!"))
+    assert told == [b"!"]
+    assert subject.for_client == []
+    subject.answer(b"done")
+    assert b"".join(subject.for_client) == framed(1, b"done")

@@ -1,0 +1,115 @@
+"""Whose name the SASL messages of a client say."""
+
+import base64
+import json
+
+import pytest
+
+from coordinator.sidecar.sasl import MESSAGE_BYTES_MAX, NOT_KNOWN, Exchange
+
+SERVER_FIRST, SERVER_FINAL = b"r=abcdef,s=c2FsdA==,i=4096", b"v=c2lnbmF0dXJl"
+
+
+def exchange(mechanism: str, *said: bytes) -> Exchange:
+    """One that has begun."""
+    begun = Exchange()
+    begun.begin(mechanism)
+    for message in said:
+        begun.said(message)
+    return begun
+
+
+def token(claims: object, *, head: str = "n,,") -> bytes:
+    """The first message of OAUTHBEARER, with an unsigned token."""
+    parts = (json.dumps(part).encode() for part in ({"alg": "none"}, claims))
+    header, payload = (base64.urlsafe_b64encode(part).rstrip(b"=") for part in parts)
+    return b"%s\1auth=Bearer %s.%s.\1\1" % (head.encode(), header, payload)
+
+
+@pytest.mark.parametrize(
+    ("message", "principal"),
+    [
+        (b"\0alice\0alice-secret", "User:alice"),
+        (b"alice\0alice\0alice-secret", "User:alice"),
+        (b"\0gr\xc3\xbcn\0secret", "User:grün"),
+        (b"alice", NOT_KNOWN),
+        (b"\0\xff\0secret", NOT_KNOWN),
+        (b"\0\0secret", NOT_KNOWN),
+    ],
+)
+def test_plain_names_the_authcid(message: bytes, principal: str) -> None:
+    """RFC 4616; the broker refuses an authzid that is another."""
+    assert exchange("PLAIN", message).accepted(b"") == principal
+
+
+@pytest.mark.parametrize(
+    ("message", "principal"),
+    [
+        (b"n,,n=alice,r=abc", "User:alice"),
+        (b"n,a=alice,n=alice,r=abc", "User:alice"),
+        (b"n,,n=a=2Cb=3Dc=3D2C,r=abc", "User:a,b=c=2C"),
+        (b"n,,n=token-id,r=abc,tokenauth=true", NOT_KNOWN),
+        (b"n,,r=abc", NOT_KNOWN),
+        (b"", NOT_KNOWN),
+    ],
+)
+def test_scram_names_whom_the_first_message_does(message: bytes, principal: str) -> None:
+    """RFC 5802: escapes undone; a delegation token is no name (KIP-48)."""
+    begun = exchange("SCRAM-SHA-512", message)
+    assert begun.accepted(SERVER_FIRST) is None
+    begun.said(b"c=biws,r=abcdef,p=cHJvb2Y=")
+    assert begun.accepted(SERVER_FINAL) == principal
+
+
+@pytest.mark.parametrize(
+    ("message", "principal"),
+    [
+        (token({"sub": "alice", "exp": 1}), "User:alice"),
+        (token({"sub": "alice"}, head="n,a=al=2Cice,"), "User:al,ice"),
+        (token({"sub": 7}), NOT_KNOWN),
+        (token({"name": "alice"}), NOT_KNOWN),
+        (token(["alice"]), NOT_KNOWN),
+        (b"n,,\1auth=Bearer none-at-all\1\1", NOT_KNOWN),
+        (b"n,,\1auth=Bearer a.b.c\1\1", NOT_KNOWN),
+        (b"n,,\1auth=Bearer a." + base64.urlsafe_b64encode(b"[" * 50_000) + b".c\1\1", NOT_KNOWN),
+        (b"\1", NOT_KNOWN),
+    ],
+)
+def test_a_token_names_its_subject(message: bytes, principal: str) -> None:
+    """RFC 7628; what is no token is the broker's to refuse."""
+    assert exchange("OAUTHBEARER", message).accepted(b"") == principal
+
+
+def test_a_refused_token_is_nobodys() -> None:
+    """The broker tells why in an answer without an error, and waits for the client to give up."""
+    begun = exchange("OAUTHBEARER", token({"sub": "alice"}))
+    assert begun.accepted(b'{"status":"invalid_token"}') is None
+
+
+def test_other_mechanisms_tell_no_name() -> None:
+    """Kerberos is between the client and the broker."""
+    assert exchange("GSSAPI", b"\x60\x82").accepted(b"\x60") == NOT_KNOWN
+
+
+def test_a_later_exchange_begins_from_nothing() -> None:
+    """KIP-368: the name of the first one is not that of the second."""
+    begun = exchange("PLAIN", b"\0alice\0alice-secret")
+    begun.begin("PLAIN")
+    assert begun.accepted(b"") == NOT_KNOWN
+
+
+def test_what_is_too_long_is_not_looked_at() -> None:
+    """Whoever has not authenticated yet may send it."""
+    begun = exchange("PLAIN", b"\0alice\0" + b"x" * MESSAGE_BYTES_MAX)
+    assert begun.accepted(b"") == NOT_KNOWN
+
+
+def test_nothing_is_kept_but_the_name() -> None:
+    """No password, no proof, no token."""
+    for mechanism, said in (
+        ("PLAIN", (b"\0alice\0s3cret",)),
+        ("SCRAM-SHA-256", (b"n,,n=alice,r=s3cret", b"c=biws,r=x,p=s3cret")),
+        ("OAUTHBEARER", (token({"sub": "alice", "jti": "s3cret"}),)),
+    ):
+        kept = [str(value) for value in vars(exchange(mechanism, *said)).values()]
+        assert kept == [mechanism, "alice"]

@@ -1,0 +1,149 @@
+"""Who may do what with a group of ours: what the broker says, asked by the same user directly and through the sidecar."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from tests.brokers.acls import Acl, add_acls, remove_acls
+from tests.brokers.secured import SecuredBroker
+from tests.conformance.wire import Connection, Fields, ms
+from tests.coordinator.sidecar.security_stage import (
+    LISTENER,
+    TOPIC,
+    errors_of,
+    formed,
+    join_body,
+    new_group,
+    shared_broker,
+    sidecar,
+    speaking,
+)
+from tests.muster_process import MusterProcess
+
+pytestmark = pytest.mark.broker
+
+GROUP_AUTHORIZATION_FAILED = 30
+GROUP, CONFIG = 32, "consumer.session.timeout.ms"
+_NOBODY = {"member_id": "nobody", "group_instance_id": None, "generation_id": 1}
+_PARTITION = {"partition_index": 0, "committed_offset": 7, "committed_metadata": None}
+_TOPICS = [{"name": TOPIC, "partitions": [_PARTITION]}]
+
+Question = tuple[str, int, dict[str, Any]]
+
+
+def questions(group_id: str) -> dict[str, Question]:
+    """Of somebody who is no member: refused for that, when he may ask at all."""
+    alteration = {"name": CONFIG, "config_operation": 0, "value": "50000"}
+    resource = {"resource_type": GROUP, "resource_name": group_id}
+    asked: list[Question] = [
+        ("JoinGroup", 9, join_body(group_id, protocol_type="another")),
+        ("JoinGroup", 3, join_body(group_id, protocol_type="another")),
+        (
+            "SyncGroup",
+            5,
+            {"group_id": group_id, **_NOBODY, "protocol_type": None, "protocol_name": None, "assignments": []},
+        ),
+        ("Heartbeat", 4, {"group_id": group_id, **_NOBODY}),
+        ("LeaveGroup", 5, {"group_id": group_id, "members": [{**_NOBODY, "reason": None}]}),
+        ("LeaveGroup", 2, {"group_id": group_id, "member_id": "nobody"}),
+        ("OffsetCommit", 9, {"group_id": group_id, **_NOBODY, "generation_id_or_member_epoch": 1, "topics": _TOPICS}),
+        ("OffsetCommit", 9, {"group_id": group_id, **_nobody_at_all(), "topics": _TOPICS}),
+        ("TxnOffsetCommit", 3, {"group_id": group_id, **_NOBODY, **_producing(), "topics": _TOPICS}),
+        ("OffsetFetch", 8, {"groups": [{"group_id": group_id, "topics": None}], "require_stable": False}),
+        ("DescribeGroups", 5, {"groups": [group_id], "include_authorized_operations": True}),
+        ("DescribeGroups", 6, {"groups": [group_id], "include_authorized_operations": True}),
+        ("DeleteGroups", 2, {"groups_names": [group_id]}),
+        (
+            "OffsetDelete",
+            0,
+            {"group_id": group_id, "topics": [{"name": TOPIC, "partitions": [{"partition_index": 0}]}]},
+        ),
+        (
+            "DescribeConfigs",
+            4,
+            {
+                "resources": [{**resource, "configuration_keys": None}],
+                "include_synonyms": False,
+                "include_documentation": False,
+            },
+        ),
+        ("IncrementalAlterConfigs", 1, {"resources": [{**resource, "configs": [alteration]}], "validate_only": True}),
+    ]
+    return {f"{name} v{version} {place}": (name, version, body) for place, (name, version, body) in enumerate(asked)}
+
+
+def _nobody_at_all() -> dict[str, Any]:
+    return {"member_id": "", "group_instance_id": None, "generation_id_or_member_epoch": -1}
+
+
+def _producing() -> dict[str, Any]:
+    return {"transactional_id": "shop", "producer_id": 1, "producer_epoch": 0}
+
+
+@pytest.fixture(scope="module")
+def broker() -> Iterator[SecuredBroker]:
+    with shared_broker() as running:
+        add_acls(running.admin(), Acl("alice", "group", "*", "READ"), Acl("alice", "topic", TOPIC, "READ"))
+        yield running
+
+
+@pytest.fixture(scope="module")
+def muster(broker: SecuredBroker) -> Iterator[MusterProcess]:
+    with sidecar(broker) as running:
+        yield running
+
+
+async def errors(address: str, user: str, group_id: str) -> dict[str, list[int]]:
+    """What a user is told, on a connection for each question: none may depend on another."""
+    told = {}
+    for title, (name, version, body) in questions(group_id).items():
+        async with speaking(address, user) as connection:
+            told[title] = errors_of(await connection.ask(name, version, **body))
+    return told
+
+
+async def listed(connection: Connection) -> list[str]:
+    """The groups that a user is told of."""
+    answer = await connection.ask("ListGroups", 4, states_filter=[])
+    return [group["group_id"] for group in answer["groups"]]
+
+
+@pytest.mark.parametrize(
+    "rights",
+    [
+        (),
+        ("DESCRIBE",),
+        ("READ",),
+        ("DELETE",),
+        ("READ", "DELETE"),
+        ("DESCRIBE_CONFIGS",),
+        ("ALTER_CONFIGS",),
+        ("ALL",),
+    ],
+    ids="+".join,
+)
+async def test_a_user_is_told_what_the_broker_tells_him(
+    broker: SecuredBroker, muster: MusterProcess, rights: tuple[str, ...]
+) -> None:
+    """Each API, about a group with a member in it: the same errors through the sidecar as directly."""
+    through, direct = new_group(), new_group()
+    acls = [Acl("bob", "group", group_id, right) for group_id in (through, direct) for right in rights]
+    acls += [Acl("bob", "topic", TOPIC, "READ")]
+    add_acls(broker.admin(), *acls)
+    try:
+        async with (
+            speaking(muster.bootstrap, "alice") as alice_through,
+            speaking(broker.address(LISTENER), "alice") as alice_direct,
+        ):
+            await formed(alice_through, through)
+            await formed(alice_direct, direct)
+            told = await errors(muster.bootstrap, "bob", through)
+            told_directly = await errors(broker.address(LISTENER), "bob", direct)
+            async with speaking(muster.bootstrap, "bob") as bob:
+                may_see = through in await listed(bob)
+            async with speaking(broker.address(LISTENER), "bob") as bob:
+                assert may_see == (direct in await listed(bob))
+    finally:
+        remove_acls(broker.admin(), *acls)
+    assert told == told_directly

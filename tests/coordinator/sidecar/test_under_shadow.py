@@ -1,0 +1,96 @@
+"""A commit under the shadow's name, as kio reads it: three fields are others, the rest is what the client sent."""
+
+from dataclasses import fields
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from kio.index import load_request_schema
+from kio.serial import entity_reader
+
+from coordinator.sidecar.under_shadow import OFFSET_COMMIT, TXN_OFFSET_COMMIT, under_shadow
+from coordinator.upstream.shadow import INSTANCE_ID, Identity
+from coordinator.wire.reading import tagged_fields_size
+from tests.coordinator.kio_client import filled
+from tests.coordinator.sidecar.scripted_broker import asking
+
+IDENTITY = Identity(member_id="muster-4b1c", generation_id=77)
+TOPICS = [
+    {
+        "name": name,
+        "partitions": [
+            {
+                "partition_index": number,
+                "committed_offset": 2**40 + number,
+                "committed_leader_epoch": 3,
+                "committed_metadata": metadata,
+            }
+            for number, metadata in enumerate([None, "", "für später"])
+        ],
+    }
+    for name in ("orders", "clicks")
+]
+VERSIONS = [(OFFSET_COMMIT, version) for version in range(2, 11)]
+VERSIONS += [(TXN_OFFSET_COMMIT, version) for version in range(3, 6)]  # before v3 it names no member, and is relayed
+MEMBERS = [("consumer-1", None), ("consumer-1", "a"), ("", None), ("m" * 200, "i" * 200)]
+"""Longer and shorter than the shadow's, and lengths that take two bytes where they are varints."""
+
+
+def commit(api_key: int, version: int, member: tuple[str, str | None], client_id: str | None = "shop") -> bytes:
+    """A request without its length."""
+    member_id, instance_id = member
+    values = {
+        "group_id": "orders-group",
+        "transactional_id": "orders-1",
+        "producer_id": 2**40,
+        "producer_epoch": 5,
+        "generation_id": 12,
+        "generation_id_or_member_epoch": 12,
+        "member_id": member_id,
+        "group_instance_id": instance_id,
+        "retention_time": timedelta(hours=1),
+        "topics": TOPICS if version < 10 else [topic | {"topic_id": None} for topic in TOPICS],
+    }
+    return asking(filled(load_request_schema(api_key, version), values), client_id=client_id)[4:]
+
+
+def read(api_key: int, version: int, frame: bytes) -> tuple[Any, dict[str, Any]]:
+    """The header and the fields, to the last byte."""
+    schema: Any = load_request_schema(api_key, version)
+    header, at = entity_reader(schema.__header_schema__)(frame, 0)
+    body, size = entity_reader(schema)(frame, at)
+    assert at + size == len(frame)
+    return header, {field.name: getattr(body, field.name) for field in fields(body)}
+
+
+@pytest.mark.parametrize(("api_key", "version"), VERSIONS)
+@pytest.mark.parametrize("member", MEMBERS)
+@pytest.mark.parametrize("client_id", [None, "shop"])
+def test_only_the_identity_is_changed(
+    api_key: int, version: int, member: tuple[str, str | None], client_id: str | None
+) -> None:
+    frame = commit(api_key, version, member, client_id)
+    header, before = read(api_key, version, frame)
+    header_now, after = read(api_key, version, under_shadow(frame, IDENTITY))
+    generation = "generation_id" if "generation_id" in before else "generation_id_or_member_epoch"
+    changed = {generation: IDENTITY.generation_id, "member_id": IDENTITY.member_id}
+    if "group_instance_id" in before:
+        changed["group_instance_id"] = INSTANCE_ID
+    assert header_now == header
+    assert after == before | changed
+
+
+@pytest.mark.parametrize(("api_key", "version"), [(OFFSET_COMMIT, 8), (OFFSET_COMMIT, 10), (TXN_OFFSET_COMMIT, 5)])
+def test_tagged_fields_stay(api_key: int, version: int) -> None:
+    """Those of the header, before what is changed, and those of the body, behind it."""
+    frame = commit(api_key, version, ("consumer-1", "a"))
+    at = 8 + 2 + len("shop")
+    assert (frame[at], frame[-1]) == (0, 0)
+    tagged = b"\x01\x05\x02hi"
+    frame = frame[:at] + tagged + frame[at + 1 : -1] + tagged
+    changed = under_shadow(frame, IDENTITY)
+    assert changed[: at + len(tagged)] == frame[: at + len(tagged)]
+    assert tagged_fields_size(changed, at) == len(tagged)
+    assert changed.endswith(tagged)
+    _, after = read(api_key, version, changed[:at] + b"\x00" + changed[at + len(tagged) : -len(tagged)] + b"\x00")
+    assert after["member_id"] == IDENTITY.member_id

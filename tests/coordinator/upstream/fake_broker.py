@@ -1,0 +1,101 @@
+"""A broker of which a test decides what it offers, and whom it does not answer.
+
+What belongs here: ApiVersions, Metadata, and heartbeats in no group. What it must not know: coordinating.
+"""
+
+import asyncio
+import struct
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from datetime import timedelta
+from io import BytesIO
+from typing import Any, Final
+
+from kio.index import load_request_schema, load_response_schema
+from kio.schema.errors import ErrorCode
+from kio.serial import entity_reader, entity_writer
+
+from tests.coordinator.kio_client import filled
+
+KAFKA_3_2: Final[Mapping[int, int]] = {3: 12, 10: 4, 11: 9, 12: 4, 13: 5, 14: 5, 15: 5, 16: 4, 18: 3}
+"""The last version of each API; the first is 0."""
+UNANSWERED: Final = "unanswered"
+_SIZE: Final = struct.Struct(">i")
+
+
+class FakeBroker:
+    """See the module. It is node 1 of a cluster of one."""
+
+    def __init__(self, offered: Mapping[int, int]) -> None:
+        self.connections = 0
+        self._offered = {18: 3, **offered}
+        self._writers: list[asyncio.StreamWriter] = []
+        self._server: asyncio.Server | None = None
+
+    @property
+    def address(self) -> str:
+        assert self._server is not None
+        return f"127.0.0.1:{self._server.sockets[0].getsockname()[1]}"
+
+    async def start(self) -> None:
+        self._server = await asyncio.start_server(self._serve, "127.0.0.1", 0)
+
+    def stop(self) -> None:
+        """Hang up, and listen no more."""
+        if self._server is not None:
+            self._server.close()
+        for writer in self._writers:
+            writer.close()
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.connections += 1
+        self._writers.append(writer)
+        try:
+            while True:
+                (size,) = _SIZE.unpack(await reader.readexactly(_SIZE.size))
+                answer = self._answer(await reader.readexactly(size))
+                if answer is None:
+                    break
+                writer.write(_SIZE.pack(len(answer)) + answer)
+            await reader.read()  # nothing behind it is answered either
+        except (asyncio.IncompleteReadError, ConnectionError):
+            pass
+        writer.close()
+
+    def _answer(self, frame: bytes) -> bytes | None:
+        key, version = struct.unpack_from(">hh", frame)
+        request_class: Any = load_request_schema(key, version)
+        header, size = entity_reader(request_class.__header_schema__)(frame, 0)
+        request, _ = entity_reader(request_class)(frame, size)
+        if getattr(request, "group_id", "") == UNANSWERED:
+            return None
+        response_class: Any = load_response_schema(key, version)
+        buffer = BytesIO()
+        header_class = response_class.__header_schema__
+        entity_writer(header_class)(buffer, header_class(correlation_id=header.correlation_id))
+        entity_writer(response_class)(buffer, filled(response_class, self._body(key)))
+        return buffer.getvalue()
+
+    def _body(self, key: int) -> dict[str, Any]:
+        host, _, port = self.address.rpartition(":")
+        known: dict[int, dict[str, Any]] = {
+            3: {"brokers": [{"node_id": 1, "host": host, "port": int(port)}], "cluster_id": "fake", "topics": []},
+            12: {},
+            18: {
+                "api_keys": [
+                    {"api_key": each, "min_version": 0, "max_version": last} for each, last in self._offered.items()
+                ]
+            },
+        }
+        return {"throttle_time": timedelta(0), "error_code": ErrorCode.none, **known[key]}
+
+
+@asynccontextmanager
+async def fake_broker(offered: Mapping[int, int] = KAFKA_3_2) -> AsyncIterator[FakeBroker]:
+    """One that serves until the block ends."""
+    broker = FakeBroker(offered)
+    await broker.start()
+    try:
+        yield broker
+    finally:
+        broker.stop()

@@ -1,0 +1,82 @@
+"""Upstream's coordinator as far as one shadow sees it: one group, in memory, with Kafka's answers.
+
+What belongs here: what Kafka 4 does with one static member (measured; KIP-345). What it must not know: Muster.
+"""
+
+import msgspec
+from kio.schema.errors import ErrorCode
+
+from coordinator.upstream.shadow import Heartbeat, Identity, Join, Leave, Step, Sync, joined, left, synced
+from coordinator.upstream.shadow import Shadow as State
+
+
+class Upstream(msgspec.Struct):
+    """One group. `member_id` is the static member's, None when the group has none."""
+
+    generation_id: int = 0
+    member_id: str | None = None
+    is_synced: bool = False
+    ids: int = 0
+
+    def accepts_commit(self, identity: Identity) -> bool:
+        """Whether a commit under this identity would be taken: by the member, in its generation, when it is stable."""
+        return self.is_synced and identity == Identity(member_id=self.member_id or "", generation_id=self.generation_id)
+
+    def remove(self) -> None:
+        """The member is gone: it left, an administrator removed it, or its session ended."""
+        if self.member_id is not None:
+            self.member_id, self.is_synced = None, False
+            self.generation_id += 1
+
+    def delete(self) -> None:
+        """The group is gone; one of the same name begins anew."""
+        self.remove()
+        self.generation_id = 0
+
+    def take(self, step: Step) -> ErrorCode:
+        """Do what is asked, and answer."""
+        match step:
+            case Join(member_id):
+                return self._join(member_id)
+            case Sync(identity) | Heartbeat(identity):
+                error = self._checked(identity.member_id)
+                if error is ErrorCode.none and identity.generation_id != self.generation_id:
+                    return ErrorCode.illegal_generation
+                self.is_synced = self.is_synced or (error is ErrorCode.none and isinstance(step, Sync))
+                return error
+            case Leave(member_id):
+                error = self._checked(member_id or self.member_id or "")
+                if error is ErrorCode.none:
+                    self.remove()
+                return error
+
+    def _join(self, member_id: str) -> ErrorCode:
+        error = self._checked(member_id) if member_id else ErrorCode.none
+        if error is not ErrorCode.none:
+            return error
+        is_replacement = not member_id and self.is_synced
+        if not member_id:
+            self.ids += 1
+            self.member_id = f"muster-{self.ids}"
+        if not is_replacement:  # a leader that joins again, a first member, or one in the middle of a rebalance
+            self.generation_id += 1
+            self.is_synced = False
+        return ErrorCode.none
+
+    def _checked(self, member_id: str) -> ErrorCode:
+        if self.member_id is None:
+            return ErrorCode.unknown_member_id
+        return ErrorCode.none if member_id == self.member_id else ErrorCode.fenced_instance_id
+
+    def answer(self, state: State, step: Step) -> State:
+        """What an answer without an error tells."""
+        match step:
+            case Join():
+                assert self.member_id is not None
+                return joined(state, Identity(member_id=self.member_id, generation_id=self.generation_id))
+            case Sync():
+                return synced(state)
+            case Heartbeat():
+                return state
+            case Leave():
+                return left(state)

@@ -1,0 +1,198 @@
+"""Who takes part in a test with a real broker: processes of ours, and those who speak to the broker directly.
+
+What belongs here: their requests. What it must not know: what is expected of the answers.
+"""
+
+import asyncio
+import uuid
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from typing import Any, Final
+
+from kio.schema.consumer_group_heartbeat.v0.request import ConsumerGroupHeartbeatRequest
+from kio.schema.consumer_group_heartbeat.v0.response import ConsumerGroupHeartbeatResponse
+from kio.schema.errors import ErrorCode
+from kio.schema.share_group_heartbeat.v1.request import ShareGroupHeartbeatRequest
+from kio.schema.share_group_heartbeat.v1.response import ShareGroupHeartbeatResponse
+from kio.schema.types import GroupId as KafkaGroupId
+from kio.schema.types import TopicName
+from kio.static.primitive import i32, i32Timedelta
+
+from coordinator.upstream.link import UpstreamLink
+from coordinator.upstream.shadow import INSTANCE_ID, Identity
+from coordinator.upstream.shadows import Shadows
+from events.ids import GroupId
+from tests.conformance.wire import Connection, ms
+
+TOPIC: Final = "followed-upstream"
+WITHIN_S: Final = 30.0
+
+
+class Process:
+    """One process of ours: its link, its shadows, and what it was told."""
+
+    def __init__(self, bootstrap: str, **settings: int) -> None:
+        self.lost: list[tuple[GroupId, str]] = []
+        self.failures: list[Exception] = []
+        self.link = UpstreamLink(bootstrap, give_up=self.failures.append)
+        self.shadows = Shadows(
+            self.link,
+            lost=lambda group_id, reason: self.lost.append((group_id, reason)),
+            give_up=self.failures.append,
+            **settings,
+        )
+
+    async def raise_to(self, group_id: GroupId, generation_id: int) -> Identity:
+        """Another generation of ours; its identity, once it is raised."""
+        self.shadows.follow(group_id, generation_id=generation_id, is_wanted=True)
+        await self.shadows.raised(group_id, generation_id)
+        identity = self.shadows.identity(group_id, generation_id)
+        assert identity is not None
+        return identity
+
+    async def own(self, group_id: GroupId, generation_id: int = 1) -> Identity:
+        """Take a group, and raise it for its first generation."""
+        assert await self.shadows.take(group_id) is None
+        return await self.raise_to(group_id, generation_id)
+
+
+@asynccontextmanager
+async def process(bootstrap: str, **settings: int) -> AsyncIterator[Process]:
+    """A process of ours, until the block ends. Nothing in it may have failed unheard."""
+    started = Process(bootstrap, **settings)
+    await started.link.open()
+    try:
+        yield started
+    finally:
+        await started.shadows.close()
+        await started.link.close()
+    assert started.failures == []
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    """Wait for something that sets no event."""
+    async with asyncio.timeout(WITHIN_S):
+        while not condition():  # noqa: ASYNC110 -- see the docstring
+            await asyncio.sleep(0.002)
+
+
+def unexpected(error: Exception) -> None:
+    """Told of a failure beside the requests, where there must be none."""
+    raise AssertionError("nothing may fail unheard") from error
+
+
+def new_group() -> GroupId:
+    """A name that nobody has."""
+    return GroupId(f"followed-{uuid.uuid4().hex[:12]}")
+
+
+class Direct:
+    """Somebody who speaks to the broker directly."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+
+    async def create_topic(self) -> None:
+        """The topic of the commits."""
+        topic = {"name": TOPIC, "num_partitions": 1, "replication_factor": 1, "assignments": (), "configs": ()}
+        created = await self.ask("CreateTopics", 5, topics=[topic], timeout=ms(20_000), validate_only=False)
+        assert created["topics"][0]["error_code"] in {0, 36}
+
+    async def ask(self, name: str, version: int, **body: Any) -> dict[str, Any]:
+        return await self._connection.ask(name, version, **body)
+
+    async def commit(self, group_id: str, identity: Identity | None = None, *, offset: int = 7) -> int:
+        """The error of a commit, by nobody or under an identity of ours."""
+        who = (identity.generation_id, identity.member_id, INSTANCE_ID) if identity else (-1, "", None)
+        partition = {"partition_index": 0, "committed_offset": offset, "committed_metadata": None}
+        answer = await self.ask(
+            "OffsetCommit",
+            9,
+            group_id=group_id,
+            generation_id_or_member_epoch=who[0],
+            member_id=who[1],
+            group_instance_id=who[2],
+            topics=[{"name": TOPIC, "partitions": [partition]}],
+        )
+        error: int = answer["topics"][0]["partitions"][0]["error_code"]
+        return error
+
+    async def committed(self, group_id: str) -> int:
+        """The offset that the broker keeps for a group, -1 for none."""
+        topics = [{"name": TOPIC, "partition_indexes": [0]}]
+        groups = [{"group_id": group_id, "topics": topics}]
+        answer = await self.ask("OffsetFetch", 8, groups=groups, require_stable=False)
+        offset: int = answer["groups"][0]["topics"][0]["partitions"][0]["committed_offset"]
+        return offset
+
+    async def join(self, group_id: str, **changed: Any) -> dict[str, Any]:
+        """JoinGroup of a consumer, with a member id of its own when it is asked for one."""
+        body: dict[str, Any] = {
+            "group_id": group_id,
+            "session_timeout": ms(60_000),
+            "rebalance_timeout": ms(60_000),
+            "member_id": "",
+            "group_instance_id": None,
+            "protocol_type": "consumer",
+            "protocols": [{"name": "range", "metadata": b""}],
+            "reason": None,
+        } | changed
+        answer = await self.ask("JoinGroup", 9, **body)
+        if answer["error_code"] == 79:
+            return await self.ask("JoinGroup", 9, **(body | {"member_id": answer["member_id"]}))
+        return answer
+
+    async def remove_shadow(self, group_id: str) -> int:
+        """What an administrator does with removeMembersFromConsumerGroup."""
+        member = {"member_id": "", "group_instance_id": INSTANCE_ID, "reason": None}
+        answer = await self.ask("LeaveGroup", 5, group_id=group_id, members=[member])
+        error: int = answer["members"][0]["error_code"]
+        return error
+
+    async def members(self, group_id: str) -> list[tuple[str | None, str]]:
+        """The instance id and the member id of each member of a classic group."""
+        answer = await self.ask("DescribeGroups", 5, groups=[group_id], include_authorized_operations=False)
+        return [(each["group_instance_id"], each["member_id"]) for each in answer["groups"][0]["members"]]
+
+
+@asynccontextmanager
+async def speaking_directly(bootstrap: str) -> AsyncIterator[Direct]:
+    """Somebody who speaks to the broker, until the block ends; the topic of the commits is there."""
+    connection = await Connection.open(bootstrap, client_id="direct")
+    speaker = Direct(connection)
+    await speaker.create_topic()
+    try:
+        yield speaker
+    finally:
+        connection.close()
+
+
+async def newer_heartbeat(process: Process, group_id: str) -> ConsumerGroupHeartbeatResponse:
+    """The first heartbeat of a consumer of the newer protocol (KIP-848)."""
+    request = ConsumerGroupHeartbeatRequest(
+        group_id=KafkaGroupId(group_id),
+        member_id=uuid.uuid4().hex,
+        member_epoch=i32(0),
+        rebalance_timeout=i32Timedelta.parse(ms(60_000)),
+        subscribed_topic_names=(TopicName(TOPIC),),
+        topic_partitions=(),
+    )
+    return await process.link.ask_coordinator(
+        group_id, request, ConsumerGroupHeartbeatResponse, error_of=lambda answer: answer.error_code
+    )
+
+
+async def share_heartbeat(process: Process, group_id: str, *, member_epoch: int, member_id: str | None = None) -> str:
+    """A heartbeat in a share group (KIP-932): the first, or the last one. Its member id."""
+    member_id = member_id or str(uuid.uuid4())
+    request = ShareGroupHeartbeatRequest(
+        group_id=KafkaGroupId(group_id),
+        member_id=member_id,
+        member_epoch=i32(member_epoch),
+        subscribed_topic_names=(TopicName(TOPIC),),
+    )
+    answer = await process.link.ask_coordinator(
+        group_id, request, ShareGroupHeartbeatResponse, error_of=lambda answer: answer.error_code
+    )
+    assert answer.error_code is ErrorCode.none
+    return member_id

@@ -1,0 +1,75 @@
+"""The connection breaks when the broker has done what a shadow asked for: nobody knows whether it has."""
+
+from collections.abc import AsyncIterator
+
+import pytest
+
+from tests.brokers import Broker
+from tests.coordinator.upstream.stage import Direct, Process, new_group, process, until
+from tests.events.log.kafka_proxy import BrokerProxy
+
+pytestmark = pytest.mark.broker
+
+JOIN, HEARTBEAT, LEAVE, SYNC = 11, 12, 13, 14
+
+
+@pytest.fixture
+async def proxy(kafka_broker: Broker) -> AsyncIterator[BrokerProxy]:
+    """Between the process and the broker."""
+    started = BrokerProxy(kafka_broker.bootstrap)
+    await started.start()
+    yield started
+    await started.stop()
+
+
+@pytest.fixture
+async def behind(proxy: BrokerProxy) -> AsyncIterator[Process]:
+    """A process that reaches its broker through the proxy, with quick heartbeats."""
+    async with process(proxy.address, heartbeat_every_ms=200) as started:
+        yield started
+
+
+@pytest.mark.parametrize("lost", [(JOIN,), (SYNC,), (JOIN, SYNC)])
+async def test_the_answers_to_a_raise_are_lost(
+    proxy: BrokerProxy, behind: Process, direct: Direct, lost: tuple[int, ...]
+) -> None:
+    """It is raised all the same; no commit of the generation before is taken, and those of the new one are."""
+    group_id = new_group()
+    before = await behind.own(group_id)
+    for api_key in lost:
+        proxy.lose_answers(api_key, 1)
+    raised = await behind.raise_to(group_id, 2)
+    assert raised.generation_id > before.generation_id
+    assert await direct.commit(group_id, before) in {22, 82}
+    assert await direct.commit(group_id, raised) == 0
+    assert len(await direct.members(group_id)) == 1
+    assert behind.lost == []
+
+
+async def test_the_answer_to_the_first_join_is_lost(proxy: BrokerProxy, behind: Process, direct: Direct) -> None:
+    """Its place is taken by the next one: there is one member."""
+    group_id = new_group()
+    proxy.lose_answers(JOIN, 1)
+    identity = await behind.own(group_id)
+    assert await direct.members(group_id) == [("muster", identity.member_id)]
+    assert await direct.commit(group_id, identity) == 0
+
+
+async def test_the_answer_to_a_leave_is_lost(proxy: BrokerProxy, behind: Process, direct: Direct) -> None:
+    """It has left, and nothing stays behind."""
+    group_id = new_group()
+    await behind.own(group_id)
+    proxy.lose_answers(LEAVE, 1)
+    async with behind.shadows.stepped_out(group_id):
+        assert await direct.members(group_id) == []
+    assert proxy.requests.count(LEAVE) == 2
+
+
+async def test_the_answers_to_heartbeats_are_lost(proxy: BrokerProxy, behind: Process, direct: Direct) -> None:
+    """Nothing changes; they are sent again."""
+    group_id = new_group()
+    identity = await behind.own(group_id)
+    proxy.lose_answers(HEARTBEAT, 3)
+    await until(lambda: proxy.requests.count(HEARTBEAT) >= 5)
+    assert behind.shadows.identity(group_id, 1) == identity
+    assert await direct.commit(group_id, identity) == 0

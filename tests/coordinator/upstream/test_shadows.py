@@ -1,0 +1,232 @@
+"""Shadows on a real broker: taken, raised, stepped out, left; and the groups that are not ours to take."""
+
+import asyncio
+from contextlib import AsyncExitStack
+
+import pytest
+from kio.schema.errors import ErrorCode
+
+from coordinator.upstream.driver import PARKED_JOINS_MAX
+from coordinator.upstream.shadows import ShadowUnavailable
+from tests.brokers import Broker
+from tests.coordinator.upstream.stage import (
+    Direct,
+    Process,
+    new_group,
+    newer_heartbeat,
+    process,
+    share_heartbeat,
+    until,
+)
+
+pytestmark = pytest.mark.broker
+
+
+async def test_a_group_that_upstream_does_not_know_is_ours(ours: Process, direct: Direct) -> None:
+    """At once; its shadow joins meanwhile."""
+    group_id = new_group()
+    assert not ours.shadows.holds(group_id)
+    assert await ours.shadows.take(group_id) is None
+    assert ours.shadows.holds(group_id)
+    identity = await ours.raise_to(group_id, 1)
+    assert await direct.members(group_id) == [("muster", identity.member_id)]
+
+
+async def test_a_group_with_offsets_and_nobody_in_it_is_ours(ours: Process, direct: Direct) -> None:
+    """Its offsets stay."""
+    group_id = new_group()
+    assert await direct.commit(group_id, offset=5) == 0
+    await ours.own(group_id)
+    assert await direct.committed(group_id) == 5
+
+
+async def test_many_who_come_at_once_share_one_attempt(ours: Process) -> None:
+    """And one of them that gives up does not take the others with it."""
+    group_id = new_group()
+    takers = [asyncio.create_task(ours.shadows.take(group_id)) for _ in range(5)]
+    await asyncio.sleep(0)
+    takers.pop().cancel()
+    assert await asyncio.gather(*takers) == [None] * 4
+    assert (await ours.raise_to(group_id, 1)).generation_id == 1
+
+
+async def test_a_group_with_a_direct_member_is_theirs(ours: Process, direct: Direct) -> None:
+    """The reason says who is there."""
+    group_id = new_group()
+    await direct.join(group_id)
+    reason = await ours.shadows.take(group_id)
+    assert reason == "upstream it has 1 member (type consumer), client direct at /127.0.0.1"
+    assert not ours.shadows.holds(group_id)
+
+
+async def test_a_group_with_a_direct_member_of_the_newer_protocol_is_theirs(ours: Process, direct: Direct) -> None:
+    """DescribeGroups calls it Dead."""
+    group_id = new_group()
+    joined = await newer_heartbeat(ours, group_id)
+    assert joined.error_code is ErrorCode.none
+    reason = await ours.shadows.take(group_id)
+    assert reason == "upstream it has 1 member (type consumer), client muster at /127.0.0.1"
+
+
+async def test_who_gets_in_between_is_found_by_the_join(ours: Process, direct: Direct) -> None:
+    """The group is lost, with the reason; asked again, upstream tells who is there."""
+    group_id = new_group()
+    await direct.join(group_id)
+    ours.shadows.follow(group_id, generation_id=1, is_wanted=True)  # as after a restart: nobody is asked first
+    with pytest.raises(ShadowUnavailable, match="did not come through Muster"):
+        await ours.shadows.raised(group_id, 1)
+    assert [lost for lost, _ in ours.lost] == [group_id]
+    assert not ours.shadows.holds(group_id)
+    ours.shadows.follow(group_id, generation_id=2, is_wanted=True)
+    assert not ours.shadows.holds(group_id), "it is not tried again and again"
+    assert "1 member" in (await ours.shadows.take(group_id) or "")
+
+
+async def test_a_share_group_is_theirs(ours: Process, direct: Direct) -> None:
+    """Of another type for good, with members or without."""
+    group_id = new_group()
+    member_id = await share_heartbeat(ours, group_id, member_epoch=0)
+    assert await ours.shadows.take(group_id) == "upstream it has 1 member (type share), client muster at /127.0.0.1"
+    await share_heartbeat(ours, group_id, member_epoch=-1, member_id=member_id)
+    assert await ours.shadows.take(group_id) == "upstream it is a group of type share"
+
+
+async def test_who_joins_between_the_question_and_the_join_has_the_group(ours: Process, direct: Direct) -> None:
+    """The join finds it, and the group is lost after it was taken."""
+    group_id = new_group()
+    async with AsyncExitStack() as all_lanes:
+        for _ in range(PARKED_JOINS_MAX):
+            await all_lanes.enter_async_context(ours.shadows._driver._parked.one())
+        taking = asyncio.create_task(ours.shadows.take(group_id))
+        await until(lambda: ours.shadows.holds(group_id))
+        await direct.join(group_id)
+        assert not taking.done()
+    assert await taking is None
+    await until(lambda: ours.lost != [])
+    assert ours.lost[0][0] == group_id
+    assert not ours.shadows.holds(group_id)
+
+
+async def test_a_group_that_was_taken_for_nothing_is_given_back(kafka_broker: Broker, direct: Direct) -> None:
+    """Its join was refused, so no generation was ever told."""
+    group_id = new_group()
+    async with process(kafka_broker.bootstrap, heartbeat_every_ms=100) as ours:
+        assert await ours.shadows.take(group_id) is None
+        await until(lambda: group_id not in ours.shadows._held)
+        assert await direct.members(group_id) == []
+
+
+async def test_generations_grow_with_ours(ours: Process) -> None:
+    """Each has an identity of its own, and only the current one is told."""
+    group_id = new_group()
+    generations = [(await ours.own(group_id, 1)).generation_id]
+    for generation_id in range(2, 6):
+        generations.append((await ours.raise_to(group_id, generation_id)).generation_id)
+        assert ours.shadows.identity(group_id, generation_id - 1) is None
+    assert generations == sorted(set(generations))
+
+
+async def test_of_many_raises_the_newest_counts(ours: Process, direct: Direct) -> None:
+    """Those between are not asked for one by one."""
+    group_id = new_group()
+    first = await ours.own(group_id, 1)
+    for generation_id in range(2, 50):
+        ours.shadows.follow(group_id, generation_id=generation_id, is_wanted=True)
+    await ours.shadows.raised(group_id, 20)
+    await ours.shadows.raised(group_id, 49)
+    newest = ours.shadows.identity(group_id, 49)
+    assert newest is not None
+    assert newest.generation_id <= first.generation_id + 2
+    assert await direct.commit(group_id, newest) == 0
+
+
+async def test_the_shadow_leaves_with_the_last_of_us(ours: Process, direct: Direct) -> None:
+    """And the group may be anybody's."""
+    group_id = new_group()
+    await ours.own(group_id)
+    ours.shadows.follow(group_id, generation_id=1, is_wanted=False)
+    assert not ours.shadows.holds(group_id)
+    assert ours.shadows.identity(group_id, 1) is None
+    async with ours.shadows.stepped_out(group_id):
+        assert await direct.members(group_id) == []
+    assert (await direct.join(group_id))["error_code"] == 0
+
+
+async def test_a_group_that_is_just_leaving_is_taken_again(ours: Process, direct: Direct) -> None:
+    """With an identity that nobody had before."""
+    group_id = new_group()
+    before = await ours.own(group_id)
+    ours.shadows.follow(group_id, generation_id=1, is_wanted=False)
+    assert await ours.shadows.take(group_id) is None
+    again = await ours.raise_to(group_id, 1)
+    assert again != before
+    assert await direct.commit(group_id, before) in {22, 25, 82}
+    assert await direct.commit(group_id, again) == 0
+
+
+async def test_the_shadow_steps_out_and_in_again(ours: Process, direct: Direct) -> None:
+    """Two who want it at the same time do not disturb each other."""
+    group_id = new_group()
+    before = await ours.own(group_id)
+    async with ours.shadows.stepped_out(group_id):
+        async with ours.shadows.stepped_out(group_id):
+            assert await direct.members(group_id) == []
+        assert await direct.members(group_id) == []
+        assert ours.shadows.holds(group_id)
+        assert ours.shadows.identity(group_id, 1) is None
+    await ours.shadows.raised(group_id, 1)
+    assert ours.shadows.identity(group_id, 1) not in {None, before}
+    assert len(await direct.members(group_id)) == 1
+
+
+async def test_a_group_of_others_need_not_step_out(ours: Process) -> None:
+    """There is nothing to do."""
+    async with ours.shadows.stepped_out(new_group()):
+        pass
+
+
+async def test_nothing_is_raised_where_there_is_no_shadow(ours: Process) -> None:
+    """One clear line, at once."""
+    group_id = new_group()
+    with pytest.raises(ShadowUnavailable, match=f"group {group_id} has no shadow upstream"):
+        await ours.shadows.raised(group_id, 1)
+
+
+async def test_closing_ends_who_waits_and_leaves_the_shadow_where_it_is(ours: Process, direct: Direct) -> None:
+    """A restart retakes it."""
+    group_id = new_group()
+    await ours.own(group_id)
+    waiting = asyncio.create_task(ours.shadows.raised(group_id, 2))
+    await asyncio.sleep(0)
+    await ours.shadows.close()
+    with pytest.raises(ShadowUnavailable, match="stopping"):
+        await waiting
+    assert len(await direct.members(group_id)) == 1
+
+
+async def test_closing_ends_who_is_taking_a_group(ours: Process) -> None:
+    """It is told why."""
+    taking = asyncio.create_task(ours.shadows.take(new_group()))
+    await asyncio.sleep(0)
+    await ours.shadows.close()
+    with pytest.raises(ShadowUnavailable, match="stopping"):
+        await taking
+    with pytest.raises(ShadowUnavailable, match="stopping"):
+        await ours.shadows.take(new_group())
+
+
+async def test_a_thousand_groups_are_retaken(ours: Process, successor: Process) -> None:
+    """In the background; all of them, each with one identity for the generation that it has."""
+    groups = [new_group() for _ in range(1_000)]
+    for group_id in groups:
+        ours.shadows.follow(group_id, generation_id=1, is_wanted=True)
+    for group_id in groups:
+        await ours.shadows.raised(group_id, 1)
+    for number, group_id in enumerate(groups):
+        successor.shadows.follow(group_id, generation_id=1 + number % 2, is_wanted=True)
+    for number, group_id in enumerate(groups):
+        await successor.shadows.raised(group_id, 1 + number % 2)
+        assert successor.shadows.identity(group_id, 1 + number % 2) is not None
+    for group_id in groups:
+        successor.shadows.follow(group_id, generation_id=2, is_wanted=False)
+    await until(lambda: not successor.shadows._held)

@@ -1,0 +1,155 @@
+"""What becomes of a shadow when a process, an administrator or the broker takes something away."""
+
+import asyncio
+import time
+from collections.abc import AsyncIterator
+
+import pytest
+
+from coordinator.upstream.shadows import ShadowUnavailable
+from tests.brokers import Broker
+from tests.brokers.restartable import RestartableBroker
+from tests.coordinator.upstream.stage import Direct, Process, new_group, process, speaking_directly, until
+
+pytestmark = pytest.mark.broker
+
+
+@pytest.fixture
+async def watchful(kafka_broker: Broker) -> AsyncIterator[Process]:
+    """A process whose heartbeats come quickly, so that it sees at once what was done to it."""
+    async with process(kafka_broker.bootstrap, heartbeat_every_ms=100) as started:
+        yield started
+
+
+async def test_the_second_process_takes_the_shadow_and_the_first_is_told(
+    watchful: Process, successor: Process, direct: Direct
+) -> None:
+    """By its next heartbeat at the latest; it does not take the shadow back."""
+    group_id = new_group()
+    deposed = await watchful.own(group_id)
+    retaken = await successor.raise_to(group_id, 1)
+    await until(lambda: watchful.lost != [])
+    assert watchful.lost == [
+        (group_id, "another process has taken the group's shadow upstream: FENCED_INSTANCE_ID (82)")
+    ]
+    watchful.shadows.follow(group_id, generation_id=2, is_wanted=True)
+    assert not watchful.shadows.holds(group_id)
+    assert watchful.shadows.identity(group_id, 1) is None
+    assert await direct.commit(group_id, deposed) == 82
+    assert await direct.commit(group_id, retaken) == 0
+
+
+async def test_a_raise_of_the_deposed_process_is_refused(ours: Process, successor: Process) -> None:
+    """Who waits for it is told at once."""
+    group_id = new_group()
+    await ours.own(group_id)
+    await successor.raise_to(group_id, 1)
+    ours.shadows.follow(group_id, generation_id=2, is_wanted=True)
+    with pytest.raises(ShadowUnavailable, match="another process"):
+        await ours.shadows.raised(group_id, 2)
+
+
+async def test_a_successor_takes_what_a_former_process_held(ours: Process, successor: Process, direct: Direct) -> None:
+    """Our own shadow alone is in it, so the group is ours to take."""
+    group_id = new_group()
+    deposed = await ours.own(group_id)
+    assert await successor.shadows.take(group_id) is None
+    retaken = await successor.raise_to(group_id, 1)
+    assert await direct.commit(group_id, deposed) == 82
+    assert await direct.commit(group_id, retaken) == 0
+    raised = await successor.raise_to(group_id, 2)
+    assert raised.generation_id > retaken.generation_id
+
+
+async def test_a_shadow_that_an_administrator_removes_comes_back(watchful: Process, direct: Direct) -> None:
+    """By its next heartbeat; the identity is another one."""
+    group_id = new_group()
+    removed = await watchful.own(group_id)
+    assert await direct.remove_shadow(group_id) == 0
+    await until(lambda: watchful.shadows.identity(group_id, 1) not in {None, removed})
+    again = watchful.shadows.identity(group_id, 1)
+    assert await direct.commit(group_id, removed) in {25, 82}
+    assert await direct.commit(group_id, again) == 0
+    assert watchful.lost == []
+
+
+async def test_what_a_former_process_left_behind_leaves(ours: Process, successor: Process, direct: Direct) -> None:
+    """But for the groups that are somebody else's, or held."""
+    stray, held, others = new_group(), new_group(), new_group()
+    for group_id in (stray, held, others):
+        await ours.own(group_id)
+    await successor.raise_to(held, 1)
+    await successor.shadows.release_strays(lambda group_id: group_id in {stray, held})
+    async with successor.shadows.stepped_out(stray):
+        assert await direct.members(stray) == []
+    assert len(await direct.members(held)) == 1
+    assert len(await direct.members(others)) == 1
+
+
+async def test_parked_joins_hold_up_nobody(slow: Process) -> None:
+    """Upstream parks first joins for 3 s; raises, and the taking of other groups, go on."""
+    settled = new_group()
+    await slow.own(settled)
+    began = time.monotonic()
+    parked = [new_group() for _ in range(40)]
+    for group_id in parked:
+        assert await slow.shadows.take(group_id) is None
+        slow.shadows.follow(group_id, generation_id=1, is_wanted=True)
+    for generation_id in range(2, 6):
+        await slow.raise_to(settled, generation_id)
+    assert all(slow.shadows.identity(group_id, 1) is None for group_id in parked), "none is back yet"
+    assert time.monotonic() - began < 2.9
+    for group_id in parked:
+        await slow.shadows.raised(group_id, 1)
+    assert time.monotonic() - began < 10
+
+
+async def test_a_parked_shadow_leaves_at_once(slow: Process, slow_direct: Direct) -> None:
+    """It does not wait for its join to be answered, and nothing of it stays behind."""
+    group_id = new_group()
+    began = time.monotonic()
+    assert await slow.shadows.take(group_id) is None
+    slow.shadows.follow(group_id, generation_id=0, is_wanted=False)
+    async with slow.shadows.stepped_out(group_id):
+        assert time.monotonic() - began < 2.5
+        assert await slow_direct.members(group_id) == []
+
+
+async def test_a_parked_shadow_is_wanted_again(slow: Process, slow_direct: Direct) -> None:
+    """The newest word counts."""
+    group_id = new_group()
+    assert await slow.shadows.take(group_id) is None
+    for generation_id in range(1, 8):
+        slow.shadows.follow(group_id, generation_id=generation_id, is_wanted=generation_id % 2 == 1)
+        await asyncio.sleep(0)
+    await slow.shadows.raised(group_id, 7)
+    assert await slow_direct.commit(group_id, slow.shadows.identity(group_id, 7)) == 0
+
+
+async def test_where_upstream_allows_no_long_sessions_they_are_shorter(slow: Process) -> None:
+    """500 s is the longest there; half an hour is asked for first, then half of that and so on."""
+    await asyncio.gather(*(slow.own(new_group()) for _ in range(5)))
+    assert slow.shadows._driver.session_timeout_ms == 450_000
+    assert slow.lost == []
+
+
+async def test_the_broker_restarts(slow: Process, slow_broker: RestartableBroker) -> None:
+    """Shadows stay; what was asked for meanwhile is done when the broker is back, and old commits stay refused."""
+    settled, asked, new = new_group(), new_group(), new_group()
+    kept, before = await slow.own(settled), await slow.own(asked)
+    assert await slow.shadows.take(new) is None
+    slow.shadows.follow(new, generation_id=1, is_wanted=True)
+    await asyncio.to_thread(slow_broker.kill)
+    slow.shadows.follow(asked, generation_id=2, is_wanted=True)
+    with pytest.raises(ShadowUnavailable, match="does not tell"):
+        await slow.shadows.take(new_group())
+    await asyncio.to_thread(slow_broker.start)
+    await slow.shadows.raised(asked, 2)
+    await slow.shadows.raised(new, 1)
+    async with speaking_directly(slow_broker.bootstrap) as direct:
+        assert await direct.commit(asked, before) in {22, 25, 82}
+        assert await direct.commit(asked, slow.shadows.identity(asked, 2)) == 0
+        assert await direct.commit(new, slow.shadows.identity(new, 1)) == 0
+        assert await direct.commit(settled, slow.shadows.identity(settled, 1)) == 0
+    assert slow.lost == []
+    assert slow.shadows.identity(settled, 1) == kept

@@ -1,0 +1,91 @@
+"""Topics that an event log cannot be kept in, on a real broker: one clear line, and nothing is changed."""
+
+import pytest
+from aiokafka.admin import AIOKafkaAdminClient
+from kio.schema.errors import ErrorCode
+
+from events.log.base import LogMismatch, LogUnavailable
+from events.log.kafka import KafkaEventLog
+from events.log.kafka_batches import Stamp
+from events.log.kafka_origin import Origin, decode_origin
+from events.log.kafka_producer import KafkaWriter, Place
+from events.log.kafka_reader import newest_stamp
+from events.records import LogTooNew
+from tests.brokers.broker import Broker
+from tests.events.log.kafka.proxied import OpenKafkaLog, ProxiedKafkaEventLog, followed
+from tests.events.log.kafka.topics import create_topic
+from tests.events.log.kafka_proxy import ApiKey
+from tests.events.log.storage import MIB
+from tests.events.log.transitions import read_all, records_of, transition
+
+pytestmark = pytest.mark.broker
+
+
+async def mirrored(broker: Broker, topic: str, origin: Origin) -> None:
+    """A record in partition 1, with the headers it was written with, as a mirroring tool leaves it."""
+    async with followed(broker, topic) as link:
+        place = Place(topic=topic, partition=1, limit_bytes=MIB, append_limit_ms=10_000)
+        stamp = Stamp(producer_id=10**12, producer_epoch=0, epoch_base=0, origin=origin.encode())
+        await KafkaWriter(link, place, stamp).append([transition("mirrored")])
+
+
+async def noted(broker: Broker, topic: str, partition: int) -> Origin | None:
+    async with followed(broker, topic) as link:
+        newest = await newest_stamp(link, topic, partition, limit_ms=10_000)
+        return decode_origin(newest.origin) if newest else None
+
+
+async def test_an_owner_notes_the_cluster_and_finds_its_own_note_again(
+    open_log: OpenKafkaLog, kafka_broker: Broker, topic: str
+) -> None:
+    """With each append; so a restart is let in."""
+    log = await open_log(partitions=2)
+    await (await log.claim(1)).append([transition("a"), transition("b")])
+    origin = await noted(kafka_broker, topic, 1)
+    assert origin is not None
+    assert origin.cluster_id
+    await open_log(partitions=2)
+
+
+@pytest.mark.parametrize(
+    ("origin", "said"),
+    [
+        (Origin(cluster_id="there", format_level=1), "was written on cluster there, and this is cluster "),
+        (Origin(cluster_id="", format_level=99), "has format level 99, this version of Muster knows "),
+    ],
+)
+async def test_a_topic_of_another_cluster_or_of_a_newer_version_is_refused_untouched(
+    kafka_broker: Broker, admin: AIOKafkaAdminClient, topic: str, origin: Origin, said: str
+) -> None:
+    """Nothing is written or claimed there, no topic is made beside it; and it can be read."""
+    await create_topic(admin, topic, {})
+    await mirrored(kafka_broker, topic, origin)
+    with pytest.raises((LogMismatch, LogTooNew), match=f"topic {topic} {said}"):
+        await KafkaEventLog([kafka_broker.bootstrap], topic).open()
+
+    assert f"{topic}_fencing_probe" not in await admin.list_topics()
+    reader = KafkaEventLog([kafka_broker.bootstrap], topic, read_only=True)
+    await reader.open()
+    assert records_of(await read_all(reader, 1)) == list(transition("mirrored"))
+    assert await reader.end_offset(0) == 0
+    await reader.close()
+
+
+async def test_more_replicas_in_sync_than_there_are_is_refused(
+    kafka_broker: Broker, admin: AIOKafkaAdminClient, topic: str
+) -> None:
+    """At once, rather than when the first append has been tried for long enough."""
+    await create_topic(admin, topic, {"min.insync.replicas": "2"})
+    with pytest.raises(LogMismatch, match=f"topic {topic} has 1 replicas and min.insync.replicas=2, so nothing can"):
+        await KafkaEventLog([kafka_broker.bootstrap], topic).open()
+
+
+async def test_too_few_replicas_in_sync_are_named_when_an_append_is_given_up(kafka_broker: Broker, topic: str) -> None:
+    """Brokers may come back, so it is tried until the limit; then it is said what to look for."""
+    log = ProxiedKafkaEventLog(kafka_broker, topic, partitions=1, append_limit_ms=1_000)
+    await log.open()
+    writer = await log.claim(0)
+    log.proxy.forge_errors(ApiKey.PRODUCE, *[ErrorCode.not_enough_replicas.value] * 1_000)
+    with pytest.raises(LogUnavailable, match=r"NOT_ENOUGH_REPLICAS \(19\): fewer replicas .* min\.insync\.replicas"):
+        await writer.append([transition("a")])
+    await log.close()

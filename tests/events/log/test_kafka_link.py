@@ -1,0 +1,67 @@
+"""Why a cluster cannot be reached: the reason is in the one line that is shown."""
+
+import asyncio
+import ssl
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+from events.log.base import LogUnavailable
+from events.log.kafka_link import KafkaLink
+from events.log.kafka_security import NOT_SECURED, KafkaSecurity, kafka_security
+from tests.brokers.certificates import Authority
+
+
+@asynccontextmanager
+async def listening(context: ssl.SSLContext | None = None) -> AsyncIterator[str]:
+    """The address of a server that shakes hands, and hangs up on whoever asks anything."""
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.read(1)
+        writer.close()
+
+    server = await asyncio.start_server(serve, "127.0.0.1", 0, ssl=context)
+    async with server:
+        yield f"127.0.0.1:{server.sockets[0].getsockname()[1]}"
+
+
+async def reason(address: str, security: KafkaSecurity) -> str:
+    link = KafkaLink([address], security, request_timeout_ms=5_000)
+    with pytest.raises(LogUnavailable) as unavailable:
+        await link.open()
+    text = str(unavailable.value)
+    assert text.startswith(f"no broker answers at {address}: ")
+    assert "\n" not in text
+    return text
+
+
+async def test_nobody_there_is_said() -> None:
+    """In the system's words."""
+    async with listening() as address:
+        pass
+    assert "Connect call failed" in await reason(address, NOT_SECURED)
+
+
+async def test_a_certificate_that_does_not_fit_is_said(tmp_path: Path) -> None:
+    """One of an authority that is not trusted, and one for another name."""
+    authority, other = Authority(tmp_path / "a"), Authority(tmp_path / "b", name="Another")
+    elsewhere = authority.issue("elsewhere", names="DNS:elsewhere.example")
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    context.load_cert_chain(elsewhere.certificate, elsewhere.key)
+
+    def trusting(whom: Authority) -> KafkaSecurity:
+        return kafka_security({"security.protocol": "SSL", "ssl.ca.location": str(whom.certificate)}, "here")
+
+    async with listening(context) as address:
+        assert "CERTIFICATE_VERIFY_FAILED" in await reason(address, trusting(other))
+        assert "IP address mismatch, certificate is not valid for '127.0.0.1'" in await reason(
+            address, trusting(authority)
+        )
+
+
+async def test_a_broker_that_hangs_up_is_said() -> None:
+    """As a broker that expects TLS does."""
+    async with listening() as address:
+        assert address in (await reason(address, NOT_SECURED)).removeprefix(f"no broker answers at {address}")

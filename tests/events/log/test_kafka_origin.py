@@ -1,0 +1,85 @@
+"""Of which cluster an event topic says it is, and who is turned away by that before anything is written."""
+
+from typing import Any
+
+import pytest
+from aiokafka.protocol.api import Response
+from aiokafka.protocol.fetch import FetchRequest, FetchResponse_v11
+from aiokafka.protocol.offset import OffsetRequest, OffsetResponse_v3
+
+import schemas
+from events.log.base import LogMismatch
+from events.log.kafka_batches import Stamp, encode_batch
+from events.log.kafka_link import KafkaLink
+from events.log.kafka_origin import Origin, check_origin, decode_origin, origin_of, refuse_another
+from events.log.kafka_security import NOT_SECURED
+from events.records import LogTooNew, Record
+
+OURS = origin_of("here")
+TOPIC = "events"
+
+
+class TwoPartitions(KafkaLink):
+    """The leader of two partitions: the first is empty, the second ends with a batch that notes its origin."""
+
+    def __init__(self, origin: bytes) -> None:
+        super().__init__([], NOT_SECURED, request_timeout_ms=1_000)
+        stamp = Stamp(producer_id=7, producer_epoch=3, epoch_base=0, origin=origin)
+        self._batch = encode_batch([(Record(b"a", b"1"), Record(b"b", b"2"))], stamp, base_sequence=0, timestamp_ms=1)
+        self.asked: list[type] = []
+
+    async def ask_leader(self, topic: str, partition: int, request: Any, *, lane: object) -> Response:
+        self.asked.append(type(request))
+        end = 2 * partition
+        if isinstance(request, OffsetRequest):
+            return OffsetResponse_v3(0, [(topic, [(partition, 0, -1, end)])])
+        told: tuple[Any, ...] = (partition, 0, end, end, 0, [], -1, self._batch)
+        return FetchResponse_v11(0, 0, 0, [(topic, [told])])
+
+
+def test_what_is_noted_is_read_again() -> None:
+    """The cluster as it names itself, and the level that this version writes."""
+    assert Origin(cluster_id="here", format_level=max(schemas.levels())) == OURS
+    assert decode_origin(OURS.encode()) == OURS
+    assert decode_origin(origin_of(None).encode()) == Origin(cluster_id="", format_level=OURS.format_level)
+
+
+@pytest.mark.parametrize("noted", [b"", b"here", b"x here", b"\xff\xfe", "² here".encode()])
+def test_what_we_have_not_written_says_nothing(noted: bytes) -> None:
+    """It stops nobody."""
+    assert decode_origin(noted) is None
+
+
+async def test_a_copy_on_another_cluster_is_refused() -> None:
+    """Both clusters are named, and what the copy is good for; every partition is asked, and only asked."""
+    link = TwoPartitions(Origin(cluster_id="there", format_level=1).encode())
+    with pytest.raises(LogMismatch) as mismatch:
+        await check_origin(link, TOPIC, 2, OURS, limit_ms=1_000)
+    assert str(mismatch.value) == (
+        "topic events was written on cluster there, and this is cluster here: a copy of it can be read (muster"
+        " replay), but not be gone on with here; start with another topic"
+    )
+    assert link.asked == [OffsetRequest, OffsetRequest, FetchRequest]
+
+
+async def test_a_topic_of_a_newer_version_is_refused() -> None:
+    """Before its owner, who may be at work, is deposed."""
+    newer = Origin(cluster_id="here", format_level=OURS.format_level + 1)
+    with pytest.raises(LogTooNew) as too_new:
+        await check_origin(TwoPartitions(newer.encode()), TOPIC, 2, OURS, limit_ms=1_000)
+    assert str(too_new.value) == (
+        f"topic events has format level {OURS.format_level + 1}, this version of Muster knows {OURS.format_level}; use"
+        " a newer Muster"
+    )
+
+
+@pytest.mark.parametrize("noted", [b"", OURS.encode(), Origin(cluster_id="here", format_level=1).encode()])
+async def test_our_own_topic_is_taken(noted: bytes) -> None:
+    """One of an older version, and one from before there was a note, too."""
+    await check_origin(TwoPartitions(noted), TOPIC, 2, OURS, limit_ms=1_000)
+
+
+def test_brokers_that_tell_no_cluster_id_are_not_compared() -> None:
+    """Neither then nor now."""
+    refuse_another(origin_of(None), OURS, topic=TOPIC)
+    refuse_another(OURS, origin_of(None), topic=TOPIC)

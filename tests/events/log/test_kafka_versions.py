@@ -1,0 +1,65 @@
+"""Brokers that an event log can be kept on, by the versions of the requests that they know."""
+
+import pytest
+from aiokafka.protocol.admin import CreateTopicsRequest, DescribeConfigsRequest
+from aiokafka.protocol.coordination import FindCoordinatorRequest
+from aiokafka.protocol.fetch import FetchRequest
+from aiokafka.protocol.metadata import MetadataRequest
+from aiokafka.protocol.offset import OffsetRequest
+from aiokafka.protocol.produce import ProduceRequest
+from aiokafka.protocol.transaction import InitProducerIdRequest
+
+from events.log.base import LogMismatch
+from events.log.kafka_versions import READING, WRITING, check_versions
+
+KAFKA_4 = {0: (0, 13), 1: (4, 18), 2: (1, 11), 3: (0, 13), 10: (0, 6), 19: (2, 7), 22: (0, 6), 32: (1, 4)}
+"""What Kafka 4.3 offers of what is needed."""
+KAFKA_0_10 = {0: (0, 2), 1: (0, 3), 2: (0, 1), 3: (0, 2), 10: (0, 0)}
+
+
+def test_the_last_versions_are_those_that_the_client_speaks() -> None:
+    """With another version of it the table is to be looked at again."""
+    classes = {
+        request.API_KEY: [each.API_VERSION for each in request._CLASSES]
+        for request in (
+            ProduceRequest,
+            FetchRequest,
+            OffsetRequest,
+            MetadataRequest,
+            FindCoordinatorRequest,
+            CreateTopicsRequest,
+            InitProducerIdRequest,
+            DescribeConfigsRequest,
+        )
+    }
+    assert {each.api_key: each.last for each in WRITING} == {key: max(versions) for key, versions in classes.items()}
+    assert all(each.first in classes[each.api_key] for each in WRITING)
+
+
+def test_kafka_4_is_well() -> None:
+    """For readers and for owners."""
+    check_versions(1, KAFKA_4, WRITING)
+    check_versions(1, KAFKA_4, READING)
+
+
+def test_a_broker_that_is_too_old_is_named_with_the_api_and_the_version() -> None:
+    """And what it has instead."""
+    with pytest.raises(LogMismatch) as old:
+        check_versions(3, KAFKA_0_10, READING)
+    assert str(old.value) == (
+        "broker 3 is too old to keep an event log: it offers Fetch up to v3, and v7 is needed; use a newer version of"
+        " Kafka, or another --log"
+    )
+    with pytest.raises(LogMismatch, match="it does not offer InitProducerId, and v0 is needed"):
+        check_versions(3, {key: versions for key, versions in KAFKA_4.items() if key != 22}, WRITING)
+
+
+def test_a_reader_needs_less_than_an_owner() -> None:
+    """It claims nothing and makes nothing."""
+    check_versions(3, {key: KAFKA_4[key] for key in (1, 2, 3)}, READING)
+
+
+def test_a_broker_that_is_too_new_is_named() -> None:
+    """When it has dropped what is spoken here."""
+    with pytest.raises(LogMismatch, match=r"broker 1 is too new .* it offers Produce from v8 on, and v7 is the last"):
+        check_versions(1, {**KAFKA_4, 0: (8, 13)}, WRITING)

@@ -1,0 +1,85 @@
+"""A cluster that asks who is there: an event log on it, with its offsets, and the commands that reach it."""
+
+from collections.abc import Iterator, Mapping
+from uuid import uuid4
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from coordinator.members import cli as members_cli
+from replay import cli as replay_cli
+from tests.brokers.secured import SecuredBroker, client_properties, password_of, secured_broker
+from tests.clients.probe import described
+from tests.coordinator.formed import form_group
+from tests.muster_process import running_muster
+
+pytestmark = pytest.mark.broker
+
+WIDE = {"COLUMNS": "160", "TERM": "dumb"}
+LISTENER = "SASL_SSL"
+
+
+@pytest.fixture(scope="module")
+def broker() -> Iterator[SecuredBroker]:
+    with secured_broker() as running:
+        yield running
+
+
+@pytest.fixture(autouse=True)
+def password_in_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where no list of processes shows it."""
+    monkeypatch.setenv("MUSTER_KAFKA_CONFIG_SASL_PASSWORD", password_of("admin"))
+
+
+def options(properties: Mapping[str, str]) -> list[str]:
+    """For the command line, but for the password."""
+    given = [f"{name}={value}" for name, value in properties.items() if name != "sasl.password"]
+    return [part for entry in given for part in ("--kafka-config", entry)]
+
+
+def of(broker: SecuredBroker, mechanism: str = "SCRAM-SHA-512") -> list[str]:
+    return options(client_properties(LISTENER, authority=broker.authority, mechanism=mechanism))
+
+
+def asked(app: object, *arguments: str) -> Result:
+    return CliRunner().invoke(app, [*arguments], env=WIDE)  # type: ignore[arg-type]
+
+
+def assert_fails(result: Result, *parts: str) -> None:
+    assert result.exit_code == 2, result.output
+    assert [part for part in parts if part not in result.stderr] == [], result.stderr
+    assert "Traceback" not in result.stderr
+    assert password_of("admin") not in result.stderr
+
+
+def test_a_log_and_its_offsets_are_kept_there(broker: SecuredBroker) -> None:
+    """Made, written, and read again by the next process and by whoever asks why."""
+    topic, group = f"events-{uuid4().hex[:8]}", "orders"
+    url = f"kafka://{broker.address(LISTENER)}/{topic}"
+    with running_muster(log=url, topics=["orders:1"], options=of(broker)) as muster:
+        form_group(muster.bootstrap, group, "web-1")
+        muster.restart()
+        assert described(muster.bootstrap, group)["group_state"] == "Stable"
+    result = asked(replay_cli.app, "groups", "--log", url, *of(broker, "PLAIN"))
+    assert result.exit_code == 0, result.output
+    assert group in result.stdout
+    assert f"{topic}_offsets" in broker.admin().list_topics(timeout=30).topics
+
+
+def test_who_is_not_let_in_is_told_why(broker: SecuredBroker, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A wrong password, a listener that is spoken to in plain text: one line each."""
+    url = f"kafka://{broker.address(LISTENER)}/events"
+    monkeypatch.setenv("MUSTER_KAFKA_CONFIG_SASL_PASSWORD", "wrong")
+    assert_fails(asked(replay_cli.app, "groups", "--log", url, *of(broker)), "no broker answers at", "uthentication")
+    bootstrap = ["--bootstrap", broker.address(LISTENER)]
+    assert_fails(asked(members_cli.app, "list", "orders", *bootstrap, *of(broker)), "no connection to", "uthentication")
+    unsecured = ["--kafka-config", "security.protocol=SSL"]
+    monkeypatch.delenv("MUSTER_KAFKA_CONFIG_SASL_PASSWORD")
+    assert_fails(asked(members_cli.app, "list", "orders", *bootstrap, *unsecured), "CERTIFICATE_VERIFY_FAILED")
+    assert_fails(asked(members_cli.app, "list", "orders", *bootstrap), "nobody answers at", "--kafka-config where TLS")
+
+
+def test_the_members_of_a_group_are_asked_for_there(broker: SecuredBroker) -> None:
+    """Kafka answers here, and does not have what is asked for: the connection is what is looked at."""
+    result = asked(members_cli.app, "list", "nobody", "--bootstrap", broker.address(LISTENER), *of(broker))
+    assert_fails(result, "the coordinator of group nobody does not tell its members: it is not Muster")
