@@ -40,6 +40,10 @@ class Moved(msgspec.Struct, frozen=True, kw_only=True):
     mb_per_s: float
     mb_per_cpu_s: float | None
 
+    def __str__(self) -> str:
+        relay = "" if self.mb_per_cpu_s is None else f" ({self.mb_per_cpu_s:,.0f} MB/core s)"
+        return f"{self.mb_per_s:,.1f} MB/s{relay}"
+
 
 @contextmanager
 def topic(bootstrap: str, name: str) -> Iterator[str]:

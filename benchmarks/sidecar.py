@@ -143,7 +143,14 @@ class _Run:
             for way in ways:
                 with self._console.status(f"{way.name}: {what}, turn {turn + 1}"):
                     told[way.name].append(step(way, turn))
+            self._tell(what, turn, {name: each[-1] for name, each in told.items()})
         return told
+
+    def _tell(self, what: str, turn: int, told: Mapping[str, object]) -> None:
+        each = ", ".join(
+            f"{name} {value:,.2f}" if isinstance(value, float) else f"{name} {value}" for name, value in told.items()
+        )
+        self._console.print(f"[dim]{what}, turn {turn + 1}: {each}[/]", highlight=False)
 
     # ---- groups --------------------------------------------------------------------------------------
 
@@ -179,6 +186,8 @@ class _Run:
                         seconds=self._load.seconds / self._load.turns,
                     )
                 rates[name].append(rate)
+            what = f"heartbeats, {connections} x {window} in flight"
+            self._tell(what, turn, {name: each[-1] for name, each in rates.items()})
         return _medians(rates)
 
     async def _joins(self, servers: Mapping[str, str]) -> dict[str, float]:

@@ -50,7 +50,7 @@ from events.events import CoordinatorPaused
 from events.ids import GroupId
 from events.log.base import AppendRefused
 from events.records import Transition
-from events.state import Group
+from events.state import NOT_CONFIGURED, Group, GroupConfig
 
 log = structlog.get_logger(__name__)
 
@@ -133,6 +133,11 @@ class Partition:
         """Whether there is such a group, durably."""
         slot = self._slots.get(group_id)
         return slot is not None and slot.group is not None
+
+    def config_of(self, group_id: GroupId) -> GroupConfig:
+        """What is durably set for the group."""
+        slot = self._slots.get(group_id)
+        return NOT_CONFIGURED if slot is None or slot.group is None else slot.group.config
 
     @property
     def quarantined(self) -> int:

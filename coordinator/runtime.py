@@ -25,7 +25,7 @@ from events.ids import GroupId
 from events.log.base import Deposed, LogError, LogUnavailable
 from events.partitioner import partition_for
 from events.records import EventsError
-from events.state import GroupState
+from events.state import NOT_CONFIGURED, GroupConfig, GroupState
 
 log = structlog.get_logger(__name__)
 
@@ -111,6 +111,11 @@ class Runtime:
         """Whether there is such a group in the log."""
         ownership = self._owned.get(partition_for(group_id, self._log.partitions))
         return ownership is not None and ownership.partition.has_group(group_id)
+
+    def config_of(self, group_id: GroupId) -> GroupConfig:
+        """What is set for the group; nothing for one that is not there, or not read."""
+        ownership = self._owned.get(partition_for(group_id, self._log.partitions))
+        return NOT_CONFIGURED if ownership is None else ownership.partition.config_of(group_id)
 
     async def _take_over(self, number: int) -> Ownership:
         return await take_over(self._owner, number, lost=lambda error: self._lost(number, error))

@@ -26,7 +26,7 @@ import msgspec
 from kio.schema.describe_configs.v4.request import DescribeConfigsRequest, DescribeConfigsResource
 from kio.schema.describe_configs.v4.response import DescribeConfigsResponse, DescribeConfigsResult
 from kio.schema.describe_groups.v6.request import DescribeGroupsRequest
-from kio.schema.describe_groups.v6.response import DescribeGroupsResponse
+from kio.schema.describe_groups.v6.response import DescribedGroup, DescribeGroupsResponse
 from kio.schema.errors import ErrorCode
 from kio.schema.incremental_alter_configs.v1.request import (
     AlterableConfig,
@@ -202,7 +202,9 @@ class GroupAdmin:
         """How long new members are learners before they are promoted; None: there are no learners."""
         await self.alter_group_config(group_id, {LEARNER_TIMEOUT: _text(timeout_ms)})
 
-    async def alter_group_config(self, group_id: str, settings: Mapping[str, str | None]) -> None:
+    async def alter_group_config(
+        self, group_id: str, settings: Mapping[str, str | None], *, validate_only: bool = False
+    ) -> None:
         """Set these settings, all or none; None: the default again. Names and values: `group/configs.py`."""
         if not settings:
             raise WrongUse("no setting is named")
@@ -210,11 +212,11 @@ class GroupAdmin:
             ConfigChange(name=name, operation=_DELETE if value is None else _SET, value=value)
             for name, value in settings.items()
         ]
-        outcome = await self._alter(group_id, changes)
+        outcome = await self._alter(group_id, changes, validate_only=validate_only)
         _raise_if_refused(group_id, outcome.error, outcome.message)
 
-    async def describe_group_config(self, group_id: str) -> tuple[GroupSetting, ...]:
-        """Every setting that the group can have. A group that does not exist has the defaults, as in Kafka."""
+    async def describe_group_config(self, group_id: str, names: Sequence[str] = ()) -> tuple[GroupSetting, ...]:
+        """Every setting that the group can have, or these. One that does not exist has the defaults, as in Kafka."""
         return tuple(
             GroupSetting(
                 name=each.name,
@@ -222,7 +224,7 @@ class GroupAdmin:
                 is_set=each.config_source == _DYNAMIC_GROUP_CONFIG,
                 documentation=each.documentation or "",
             )
-            for each in (await self._describe(group_id, None)).configs
+            for each in (await self._describe(group_id, tuple(names) or None)).configs
         )
 
     # ---- requests ----------------------------------------------------------------------------------
@@ -289,6 +291,10 @@ class GroupAdmin:
 
     async def _check_existence(self, group_id: str) -> None:
         """Raises Refused for a group that does not exist."""
+        await self.describe_group(group_id)
+
+    async def describe_group(self, group_id: str) -> DescribedGroup:
+        """Its state and its members, wherever they are. Raises Refused for a group that does not exist."""
         request = DescribeGroupsRequest(groups=(GroupId(group_id),), include_authorized_operations=False)
 
         def error_of(response: DescribeGroupsResponse) -> tuple[ErrorCode, str | None]:
@@ -296,7 +302,9 @@ class GroupAdmin:
             return told.error_code, told.error_message
 
         exchange = Exchange(request, DescribeGroupsResponse)
-        _raise_if_refused(group_id, *error_of(await self._link.ask(group_id, exchange, error_of, changes=False)))
+        response = await self._link.ask(group_id, exchange, error_of, changes=False)
+        _raise_if_refused(group_id, *error_of(response))
+        return response.groups[0]
 
 
 def _check_names(names: Sequence[str]) -> None:

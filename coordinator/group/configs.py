@@ -144,8 +144,8 @@ _ALL = (
         type=ConfigType.STRING,
         default=MUSTER,
         field="coordinator",
-        documentation="In a sidecar: `upstream` releases the group to the cluster upstream, for good; `muster` adopts a "
-        "group whose members are there, and are connected here.",
+        documentation="In a sidecar: `upstream` releases the group to the cluster upstream, for good; `muster` adopts "
+        "a group whose members are there, and are connected here.",
     ),
 )
 

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
+MEMBERS_COMMAND = "muster members"
 REFUSED = 1
 UNUSABLE = 2
 
@@ -31,7 +32,13 @@ class Format(StrEnum):
     JSON = "json"
 
 
-def ask(bootstrap: str, kafka_config: Sequence[str] | None, question: Callable[["GroupAdmin"], Awaitable[T]]) -> T:
+def ask(
+    bootstrap: str,
+    kafka_config: Sequence[str] | None,
+    question: Callable[["GroupAdmin"], Awaitable[T]],
+    *,
+    command: str = MEMBERS_COMMAND,
+) -> T:
     """What the coordinator answers; what it refuses as a whole, and whatever is wrong on the way, is one line.
 
     The client is imported here, so that other commands start as fast as without it.
@@ -46,15 +53,19 @@ def ask(bootstrap: str, kafka_config: Sequence[str] | None, question: Callable[[
     try:
         return asyncio.run(ask(security_given(kafka_config or [], os.environ)))
     except BadSecurity as error:
-        fail(str(error), UNUSABLE)
+        fail(str(error), UNUSABLE, command)
     except Refused as error:
-        fail(str(error), REFUSED)
+        fail(str(error), REFUSED, command)
     except NoCoordinator as error:
-        fail(f"{error} (--bootstrap, or MUSTER_BOOTSTRAP; --kafka-config where TLS or SASL is asked for)", UNUSABLE)
+        fail(
+            f"{error} (--bootstrap, or MUSTER_BOOTSTRAP; --kafka-config where TLS or SASL is asked for)",
+            UNUSABLE,
+            command,
+        )
     except NotLetIn as error:
-        fail(f"{error} (--kafka-config)", UNUSABLE)
+        fail(f"{error} (--kafka-config)", UNUSABLE, command)
     except AdminError as error:
-        fail(str(error), UNUSABLE)
+        fail(str(error), UNUSABLE, command)
 
 
 # ---- answering ----------------------------------------------------------------------------------
@@ -84,15 +95,16 @@ def show_results(group: str, results: Sequence["MemberResult"], done: str, form:
     show(results_json(group, results), form, lines)
     for each in results:
         if each.reason is not None:
-            _complain(f"{each.member}: {each.reason}")
+            complain(f"{each.member}: {each.reason}")
     if not all(each.done for each in results):
         raise typer.Exit(REFUSED)
 
 
-def fail(message: str, code: int) -> NoReturn:
-    _complain(message)
+def fail(message: str, code: int, command: str = MEMBERS_COMMAND) -> NoReturn:
+    complain(message, command)
     raise typer.Exit(code)
 
 
-def _complain(message: str) -> None:
-    typer.echo(f"muster members: {printable(message)}", err=True)
+def complain(message: str, command: str = MEMBERS_COMMAND) -> None:
+    """A line on stderr, with the command that it comes from."""
+    typer.echo(f"{command}: {printable(message)}", err=True)

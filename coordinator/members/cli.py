@@ -33,7 +33,8 @@ app = typer.Typer(
 )
 
 
-def _duration(text: str) -> int:
+def duration(text: str) -> int:
+    """The value of an option, in ms."""
     try:
         return read_duration(text)
     except BadDuration as bad:
@@ -61,7 +62,7 @@ TimeoutOption = Annotated[
     typer.Option(
         "--timeout",
         metavar="DURATION",
-        parser=_duration,
+        parser=duration,
         help="How long they are waited for: 30s, 10m, 1h30m. It is the group's from then on; without it, as it was "
         "(5m at first).",
     ),

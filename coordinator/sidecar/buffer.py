@@ -35,7 +35,8 @@ class Incoming:
 
     def look(self, size: int) -> bytes:
         """At most so many of the next bytes, which stay."""
-        self.has(min(size, self.waiting_bytes))
+        if self._tail:
+            self.has(min(size, self.waiting_bytes))
         return self._data[self._at : self._at + size]
 
     def take(self, size: int) -> bytes:

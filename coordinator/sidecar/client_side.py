@@ -22,7 +22,7 @@ from coordinator.service import Cancel
 from coordinator.sidecar.authorization import Verdicts
 from coordinator.sidecar.broker_side import Door, reach
 from coordinator.sidecar.conversation import Conversation, PlanOf, Rewrite
-from coordinator.sidecar.flow import Flow
+from coordinator.sidecar.flow import Flow, send_all
 from coordinator.sidecar.metrics import RelayMetrics
 from coordinator.sidecar.sasl import ANONYMOUS, Exchange
 from coordinator.tasks import on_failure
@@ -94,8 +94,8 @@ class ClientSide(asyncio.Protocol):
 
     @property
     def is_parked(self) -> bool:
-        """Whether the client waits for an answer, and would read it; that does not count as idle (P17)."""
-        return self._conversation.is_owed and self._client_reads
+        """Whether the client waits for an answer, which does not count as idle (P17); unless a side does not read."""
+        return self._conversation.is_owed and self._client_reads and self._broker_reads
 
     @property
     def is_closing(self) -> bool:
@@ -318,13 +318,10 @@ class ClientSide(asyncio.Protocol):
     def _send(self) -> None:
         for_broker, for_client = self._conversation.for_broker, self._conversation.for_client
         if for_broker and self._broker is not None:
-            self._relayed.bytes_to_brokers += sum(map(len, for_broker))
-            self._broker.writelines(for_broker)
-            for_broker.clear()
+            self._relayed.bytes_to_brokers += send_all(self._broker, for_broker)
         if for_client:
             if self._transport is not None and not self._transport.is_closing():
-                self._metrics.bytes_sent += sum(map(len, for_client))
-                self._transport.writelines(for_client)
+                self._metrics.bytes_sent += send_all(self._transport, for_client)
             for_client.clear()
         self._mind_reading()
 

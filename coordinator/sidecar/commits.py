@@ -20,6 +20,7 @@ from coordinator.service import Cancel, Service
 from coordinator.sidecar.authorization import READ
 from coordinator.sidecar.intercept import Request, SidecarApi
 from coordinator.sidecar.metrics import RelayMetrics
+from coordinator.sidecar.moves import Moves
 from coordinator.sidecar.questions import ask
 from coordinator.sidecar.under_shadow import OFFSET_COMMIT, TXN_OFFSET_COMMIT, under_shadow
 from coordinator.sidecar.under_way import CommitsUnderWay
@@ -39,12 +40,15 @@ class Commits:
         self,
         service: Service,
         ownerships: Ownerships,
+        moves: Moves,
         shadows: Shadows,
         under_way: CommitsUnderWay,
+        *,
         metrics: RelayMetrics,
     ) -> None:
         self._service = service
         self._ownerships = ownerships
+        self._moves = moves
         self._shadows = shadows
         self._under_way = under_way
         self._metrics = metrics
@@ -60,7 +64,7 @@ class Commits:
         group_id = request.body.group_id
         command = _command(request, self._service)
         if self._ownerships.of(group_id) is Whose.THEIRS or _names_nobody(command):
-            if self._shadows.is_in(group_id) and not self._shadows.holds(group_id):
+            if self._shadows.is_leaving(group_id):
                 return request.work(self._relay_when_left(request))
             request.relay()
             return None
@@ -86,10 +90,19 @@ class Commits:
         if refusal is not ErrorCode.none:
             request.answer(_refused(request.body, refusal))
             return
+        if self._ownerships.of(command.group_id) is Whose.MOVING:
+            moved = self._moves.answer_commit(request)
+            if moved is None:
+                request.relay()
+            else:
+                request.answer(_refused(request.body, moved))
+            return
 
         def reply(outcome: Outcome) -> None:
             assert isinstance(outcome, AuthorizeCommitOutcome)
             if outcome.error is not ErrorCode.none:
+                if outcome.error is ErrorCode.unknown_member_id:
+                    self._moves.told(request)  # it waited for its turn while the group was released
                 request.work(_refuse_what_exists(request, outcome.error))
             elif outcome.generation_id == _NO_GENERATION:
                 request.relay()
@@ -110,9 +123,12 @@ class Commits:
         return True
 
     async def _relay_when_raised(self, request: Request, command: AuthorizeCommit, generation_id: int) -> None:
+        is_raised = False
         try:
-            await self._under_way.until_let_go(command.group_id)
-            await self._shadows.raised(command.group_id, generation_id)
+            while not is_raised or self._under_way.is_held_back(command.group_id):
+                await self._under_way.until_let_go(command.group_id)
+                await self._shadows.raised(command.group_id, generation_id)
+                is_raised = True
         except ShadowUnavailable:
             request.answer(_refused(request.body, ErrorCode.coordinator_not_available))
             return
@@ -148,9 +164,7 @@ async def _refuse_what_exists(request: Request, error: ErrorCode) -> None:
         MetadataRequestTopic(topic_id=getattr(topic, "topic_id", None), name=getattr(topic, "name", None))
         for topic in request.body.topics
     )
-    question = MetadataRequest(
-        topics=topics, allow_auto_topic_creation=False, include_topic_authorized_operations=True
-    )
+    question = MetadataRequest(topics=topics, allow_auto_topic_creation=False, include_topic_authorized_operations=True)
     told = {
         topic.topic_id if topics[0].name is None else topic.name: topic
         for topic in (await ask(request.client, question, MetadataResponse)).topics

@@ -114,7 +114,7 @@ class Conversation:
     @property
     def is_full(self) -> bool:
         """Whether so much waits that no more should be read from the client."""
-        return self.is_under_way and self._requests.waiting_bytes >= self._waiting_bytes_max
+        return self._requests.waiting_bytes >= self._waiting_bytes_max and self.is_under_way
 
     def receive(self, data: bytes) -> None:
         """Bytes from the client, cut anywhere."""
@@ -138,10 +138,11 @@ class Conversation:
                     return None
             if self._is_ending or len(self._expected) >= IN_FLIGHT_MAX:
                 return None
-            if not requests.has(_START.size):
-                self._check_length_so_far()
+            start = requests.look(_START.size)
+            if len(start) < _START.size:
+                self._check_length_so_far(start)
                 return None
-            length, api_key, api_version, correlation_id = _START.unpack(requests.look(_START.size))
+            length, api_key, api_version, correlation_id = _START.unpack(start)
             self._check_length(length)
             plan = self._plan_of(api_key, api_version)
             if not plan.is_taken:
@@ -197,10 +198,12 @@ class Conversation:
                 self._passing_answer -= answers.pass_on(self._passing_answer, self.for_client)
                 if self._passing_answer:
                     return
-            if not answers.has(_ANSWER_START.size):
-                self._check_no_alert()  # which is shorter
+            start = answers.look(_ANSWER_START.size)
+            if len(start) < _ANSWER_START.size:
+                if start:
+                    self._check_no_alert()  # which is shorter
                 return
-            length, correlation_id = _ANSWER_START.unpack(answers.look(_ANSWER_START.size))
+            length, correlation_id = _ANSWER_START.unpack(start)
             expected = self._due(length, correlation_id)
             if expected.own is None and expected.rewrite is None:
                 self._expected.popleft()
@@ -264,10 +267,9 @@ class Conversation:
     def _put(self, correlation_id: bytes, payload: bytes) -> None:
         self.for_client += (_LENGTH.pack(len(payload) + len(correlation_id)), correlation_id, payload)
 
-    def _check_length_so_far(self) -> None:
-        first = self._requests.look(_LENGTH.size)
-        if len(first) == _LENGTH.size:
-            self._check_length(_LENGTH.unpack(first)[0])
+    def _check_length_so_far(self, start: bytes) -> None:
+        if len(start) >= _LENGTH.size:
+            self._check_length(_LENGTH.unpack_from(start)[0])
 
     def _check_length(self, length: int) -> None:
         if HEADER_START_BYTES <= length <= self._frame_bytes_max:

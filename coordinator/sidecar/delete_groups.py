@@ -6,7 +6,8 @@ and its group still there. Its shadow is out by then. All that is not ours, or n
 refuses. A group in which somebody is upstream is theirs, whatever is known of it here: that is not lost.
 """
 
-from collections.abc import Sequence
+import asyncio
+from collections.abc import Sequence, Set
 from contextlib import AsyncExitStack
 from dataclasses import replace
 
@@ -22,7 +23,6 @@ from coordinator.sidecar.merging import (
     decided,
     describe_upstream,
     has_others,
-    may_be_ours,
     refusal,
 )
 from coordinator.sidecar.whose import Ownerships
@@ -47,20 +47,21 @@ class DeletingGroups:
         return SidecarApi(key=api.key, name=api.name, versions=api.versions, handle=self.handle)
 
     def handle(self, request: Request) -> Cancel | None:
-        if any(may_be_ours(self._ownerships, group_id) for group_id in request.body.groups_names):
+        if any(self._ownerships.is_for(group_id) for group_id in request.body.groups_names):
             return request.work(self._delete(request))
         request.relay()
         return None
 
     async def _delete(self, request: Request) -> None:
         group_ids = list(dict.fromkeys(request.body.groups_names))  # one result for each (G12)
-        ours = [group_id for group_id in group_ids if may_be_ours(self._ownerships, group_id)]
+        ours = [group_id for group_id in group_ids if self._ownerships.is_for(group_id)]
         here = await self._delete_here(request, ours)
         decided_here = {group_id for group_id, error in here.items() if error not in _GOES_ON}
-        upstream = await self._delete_upstream(request, [each for each in group_ids if each not in decided_here])
-        for group_id, error in upstream.items():
-            was_here = here.get(group_id) is ErrorCode.none
-            here[group_id] = ErrorCode.none if was_here and error is ErrorCode.group_id_not_found else error
+        deleted_here = {group_id for group_id, error in here.items() if error is ErrorCode.none}
+        rest = [group_id for group_id in group_ids if group_id not in decided_here]
+        for group_id, error in (await self._delete_upstream(request, rest, deleted_here)).items():
+            is_done = error is ErrorCode.group_id_not_found and group_id in deleted_here
+            here[group_id] = ErrorCode.none if is_done else error
         request.answer({"results": [{"group_id": each, "error_code": here[each]} for each in group_ids]})
 
     async def _delete_here(self, request: Request, group_ids: Sequence[GroupId]) -> Errors:
@@ -82,7 +83,9 @@ class DeletingGroups:
             errors[group_id] = told_here.error
         return errors
 
-    async def _delete_upstream(self, request: Request, group_ids: Sequence[GroupId]) -> Errors:
+    async def _delete_upstream(
+        self, request: Request, group_ids: Sequence[GroupId], deleted_here: Set[GroupId]
+    ) -> Errors:
         errors: Errors = {}
         async with AsyncExitStack() as shadows_out:
             for group_id in group_ids:
@@ -92,11 +95,17 @@ class DeletingGroups:
                     await shadows_out.enter_async_context(self._shadows.stepped_out(group_id))
                 except ShadowUnavailable:
                     errors[group_id] = ErrorCode.coordinator_not_available
-            asked = tuple(each for each in group_ids if each not in errors)
-            if asked:
-                answer = await ask_broker(request, replace(request.body, groups_names=asked))
+            asked = [each for each in group_ids if each not in errors]
+            for pause_s in _PAUSES_S:
+                if not asked:
+                    break
+                await asyncio.sleep(pause_s)
+                answer = await ask_broker(request, replace(request.body, groups_names=tuple(asked)))
                 errors |= {GroupId(each.group_id): each.error_code for each in answer.results}
+                asked = [each for each in asked if errors[each] is ErrorCode.non_empty_group and each in deleted_here]
         return errors
 
 
 _GOES_ON = frozenset({ErrorCode.none, ErrorCode.group_id_not_found})
+_PAUSES_S = (0.0, *(0.1,) * 50)
+"""A group that was formed and left within upstream's initial rebalance delay, 3 s as a rule, is not Empty before."""

@@ -15,7 +15,7 @@ from coordinator.group.commands import DescribeGroup
 from coordinator.group.outcomes import DescribeGroupOutcome, Outcome
 from coordinator.service import Cancel, Service
 from coordinator.sidecar.intercept import Request, SidecarApi
-from coordinator.sidecar.merging import as_fields, ask_broker, decided, has_others, may_be_ours, without_shadow
+from coordinator.sidecar.merging import as_fields, ask_broker, decided, has_others, without_shadow
 from coordinator.sidecar.whose import Ownerships
 from coordinator.wire import describe_groups
 from coordinator.wire.api import Fields
@@ -39,7 +39,7 @@ class DescribingGroups:
         return SidecarApi(key=api.key, name=api.name, versions=api.versions, handle=self.handle)
 
     def handle(self, request: Request) -> Cancel | None:
-        if any(may_be_ours(self._ownerships, group_id) for group_id in request.body.groups):
+        if any(self._ownerships.is_for(group_id) for group_id in request.body.groups):
             return request.work(self._describe(request))
         request.relay()
         return None
@@ -59,7 +59,7 @@ class DescribingGroups:
         """What the rules know of a group that may be ours; None when it is not."""
         if told.error_code not in _TOLD_BY_BROKER or has_others(told):
             return None
-        if not may_be_ours(self._ownerships, told.group_id):
+        if not self._ownerships.is_for(told.group_id):
             return None
         return decided(
             self._service, DescribeGroup(caller=request.context.caller(self._service), group_id=told.group_id)

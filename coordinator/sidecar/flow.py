@@ -1,4 +1,7 @@
-"""Whether a socket is read from: what is not read waits at its sender, who stops when too much waits."""
+"""What is read from a socket, and what is sent to it.
+
+What is not read waits at its sender, who stops when too much waits.
+"""
 
 import asyncio
 
@@ -19,3 +22,14 @@ class Flow:
             self._transport.resume_reading()
         else:
             self._transport.pause_reading()
+
+
+def send_all(transport: asyncio.Transport, chunks: list[bytes]) -> int:
+    """Send the chunks, and clear them; returns how many bytes there were."""
+    size = sum(map(len, chunks))
+    if len(chunks) == 1:
+        transport.write(chunks[0])  # which costs uvloop a fifth less
+    else:
+        transport.writelines(chunks)
+    chunks.clear()
+    return size

@@ -17,11 +17,11 @@ import msgspec
 from kio.schema.errors import ErrorCode
 
 from coordinator.group.commands import DescribeGroupConfig
-from coordinator.group.configs import GROUP_CONFIGS, MEMBERS
+from coordinator.group.configs import COORDINATOR, GROUP_CONFIGS, MEMBERS
 from coordinator.group.outcomes import AlterGroupConfigOutcome, DescribeGroupConfigOutcome
 from coordinator.service import Cancel, Service
 from coordinator.sidecar.intercept import Request, SidecarApi
-from coordinator.sidecar.merging import as_fields, ask_broker, decided, may_be_ours
+from coordinator.sidecar.merging import as_fields, ask_broker, decided
 from coordinator.sidecar.whose import Ownerships
 from coordinator.wire import describe_configs, incremental_alter_configs
 from coordinator.wire.api import Body, Fields
@@ -74,7 +74,8 @@ class GroupConfigs:
         ours = describe_configs.encode_group(resource, outcome, request.body, request.context.api_version)
         if ours["error_code"]:
             return ours
-        return {**ours, "configs": [*as_fields(told)["configs"], *ours["configs"]]}
+        fields = as_fields(told)
+        return {**fields, "configs": [*fields["configs"], *ours["configs"]]}
 
     # ---- altering ------------------------------------------------------------------------------------
 
@@ -83,7 +84,8 @@ class GroupConfigs:
         ours = {
             key_of(resource)
             for resource in request.body.resources
-            if self._may_be_ours(resource) and any(is_ours(change.name) for change in resource.configs)
+            if (self._may_be_ours(resource) and any(is_ours(change.name) for change in resource.configs))
+            or _steers(resource)
         }
         if ours:
             return request.work(self._alter(request, ours))
@@ -120,7 +122,7 @@ class GroupConfigs:
         return incremental_alter_configs.encode(part.ours, outcome.error, outcome.message)
 
     def _may_be_ours(self, resource: Body) -> bool:
-        return resource.resource_type == ResourceType.GROUP and may_be_ours(self._ownerships, resource.resource_name)
+        return resource.resource_type == ResourceType.GROUP and self._ownerships.is_for(resource.resource_name)
 
 
 class _Part(msgspec.Struct, frozen=True):
@@ -147,6 +149,12 @@ class _Part(msgspec.Struct, frozen=True):
 def is_ours(name: str) -> bool:
     """Whether a setting is decided about here: those that there are, and all that are named like them."""
     return name in GROUP_CONFIGS or name == MEMBERS or name.startswith(f"{MEMBERS}.")
+
+
+def _steers(resource: Body) -> bool:
+    """Whether it asks for a move, which is refused in words of ours for groups that this sidecar is not for."""
+    is_group = resource.resource_type == ResourceType.GROUP
+    return is_group and any(change.name == COORDINATOR for change in resource.configs)
 
 
 def key_of(resource: Body) -> Key:

@@ -13,6 +13,7 @@ from coordinator.sidecar.intercept import SidecarApi
 from coordinator.sidecar.list_groups import ListingGroups
 from coordinator.sidecar.membership import Membership
 from coordinator.sidecar.metrics import RelayMetrics
+from coordinator.sidecar.moves import Moves
 from coordinator.sidecar.offset_delete import DeletingOffsets
 from coordinator.sidecar.under_way import CommitsUnderWay
 from coordinator.sidecar.whose import Ownerships
@@ -22,17 +23,18 @@ from coordinator.upstream.shadows import Shadows
 def handled_apis(
     service: Service,
     ownerships: Ownerships,
+    moves: Moves,
     shadows: Shadows,
     metrics: RelayMetrics,
     *,
+    under_way: CommitsUnderWay,
     would_refuse: Callable[[JoinGroup], bool],
 ) -> Mapping[int, SidecarApi]:
     """The registrations."""
-    under_way = CommitsUnderWay()
     apis = (
         *authentication.apis(),
-        *Membership(service, ownerships, would_refuse).apis(),
-        *Commits(service, ownerships, shadows, under_way, metrics).apis(),
+        *Membership(service, ownerships, moves, would_refuse).apis(),
+        *Commits(service, ownerships, moves, shadows, under_way, metrics=metrics).apis(),
         DescribingGroups(service, ownerships).api(),
         ListingGroups(service, ownerships, shadows).api(),
         DeletingGroups(service, ownerships, shadows).api(),

@@ -26,6 +26,7 @@ from events.ids import GroupId, MemberId
 log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
 
 _HEADER_START = Struct(">hhi")
+_PLANS_KEPT = 1_000
 
 
 class Request(msgspec.Struct, frozen=True, kw_only=True):
@@ -100,7 +101,7 @@ class Interceptor:
         plan = self._plans.get((api_key, api_version))
         if plan is None:
             plan = self._make_plan(api_key, api_version)
-            if plan is not RELAY:  # of those there are as many as a client likes to think of
+            if len(self._plans) < _PLANS_KEPT:  # there are as many as a client likes to think of
                 self._plans[api_key, api_version] = plan
         return plan
 

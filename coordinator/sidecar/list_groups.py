@@ -16,7 +16,7 @@ from kio.schema.errors import ErrorCode
 from coordinator.service import Cancel, ListedGroup, Service
 from coordinator.sidecar.authorization import DESCRIBE
 from coordinator.sidecar.intercept import Request, SidecarApi
-from coordinator.sidecar.merging import as_fields, ask_broker, describe_upstream, may_be_ours, refusal
+from coordinator.sidecar.merging import as_fields, ask_broker, describe_upstream, refusal
 from coordinator.sidecar.whose import Ownerships
 from coordinator.upstream.shadow import PROTOCOL_TYPE
 from coordinator.upstream.shadows import Shadows
@@ -58,7 +58,7 @@ class ListingGroups:
         if isinstance(known, ErrorCode):
             request.answer({"error_code": known, "groups": []})
             return
-        ours = {each.group_id: each for each in known if may_be_ours(self._ownerships, each.group_id)}
+        ours = {each.group_id: each for each in known if self._ownerships.is_for(each.group_id)}
         groups = [self._line(each, ours) for each in answer.groups]
         listed = {each.group_id for each in answer.groups}
         groups += [_line_of(each) for each in await self._added(request, ours, listed)]

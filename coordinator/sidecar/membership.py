@@ -15,10 +15,11 @@ from coordinator.group.decide import failed
 from coordinator.service import Cancel, Groups, ReplyTo, Service
 from coordinator.sidecar.authorization import READ
 from coordinator.sidecar.intercept import Request, SidecarApi
+from coordinator.sidecar.moves import Moves
 from coordinator.sidecar.whose import Ownerships, Whose
 from coordinator.upstream.shadows import ShadowUnavailable
 from coordinator.wire import heartbeat, join_group, leave_group, sync_group
-from coordinator.wire.api import Api
+from coordinator.wire.api import Api, Fields
 
 log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
 
@@ -26,9 +27,12 @@ log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
 class Membership:
     """`service` is what the handlers use when the client may; `would_refuse` what the rules would make of a join."""
 
-    def __init__(self, service: Service, ownerships: Ownerships, would_refuse: Callable[[JoinGroup], bool]) -> None:
+    def __init__(
+        self, service: Service, ownerships: Ownerships, moves: Moves, would_refuse: Callable[[JoinGroup], bool]
+    ) -> None:
         self._service = service
         self._ownerships = ownerships
+        self._moves = moves
         self._would_refuse = would_refuse
 
     def apis(self) -> tuple[SidecarApi, ...]:
@@ -43,10 +47,11 @@ class Membership:
             group_id = request.body.group_id
             whose = self._ownerships.of(group_id, joins=api is join_group.API)
             if whose is Whose.THEIRS:
+                self._moves.relayed(request)
                 request.relay()
                 return None
             verdict = request.client.verdicts.known(group_id, request.context.arrived_ms)
-            if whose is Whose.TO_BE_ASKED or verdict is None:
+            if whose in (Whose.TO_BE_ASKED, Whose.MOVING) or verdict is None:
                 return request.work(self._ask_first(api, request, whose))
             return self._handle(api, request, verdict.refusal(READ))
 
@@ -56,7 +61,13 @@ class Membership:
         """The broker decides who may, before anything happens to the group."""
         group_id = request.body.group_id
         refusal = (await request.client.verdicts.of(group_id)).refusal(READ)
-        if refusal is ErrorCode.none and whose is Whose.TO_BE_ASKED:
+        if refusal is ErrorCode.none and whose is Whose.MOVING:
+            moved = await self._moves.answer(request)
+            if moved is None:
+                request.relay()
+                return
+            refusal = moved
+        elif refusal is ErrorCode.none and whose is Whose.TO_BE_ASKED:
             try:
                 reason = await self._ownerships.take(group_id, is_in_vain=lambda: self._is_in_vain(request))
             except ShadowUnavailable as error:
@@ -76,7 +87,13 @@ class Membership:
     def _handle(self, api: Api, request: Request, refusal: ErrorCode) -> Cancel | None:
         allowed = refusal is ErrorCode.none
         service = self._service if allowed else msgspec.structs.replace(self._service, groups=Refusing(refusal))
-        return api.handle(request.body, request.context, service, request.answer)
+
+        def answer(fields: Fields) -> None:
+            if fields.get("error_code") is ErrorCode.unknown_member_id:
+                self._moves.told(request)  # it waited for its turn while the group was released
+            request.answer(fields)
+
+        return api.handle(request.body, request.context, service, answer)
 
 
 class Refusing(Groups):

@@ -21,7 +21,6 @@ from coordinator.group.outcomes import Outcome
 from coordinator.service import Service
 from coordinator.sidecar.intercept import Request
 from coordinator.sidecar.questions import Asked, ask, read_answer, request_bytes
-from coordinator.sidecar.whose import Ownerships, Whose
 from coordinator.upstream.shadow import PROTOCOL_TYPE
 from coordinator.wire.api import Body, Fields
 from coordinator.wire.messages import HEADER_START_BYTES
@@ -29,11 +28,6 @@ from events.ids import GroupId
 from events.state import GroupState
 
 _MS = timedelta(milliseconds=1)
-
-
-def may_be_ours(ownerships: Ownerships, group_id: GroupId) -> bool:
-    """False for a group that this sidecar is not for: then nothing is known of it here."""
-    return ownerships.of(group_id, joins=True) is not Whose.THEIRS
 
 
 def decided(service: Service, command: AnyRequest) -> asyncio.Future[Outcome]:

@@ -22,7 +22,7 @@ from coordinator.group.outcomes import DeleteOffsetsOutcome
 from coordinator.service import Cancel, Service
 from coordinator.sidecar.authorization import DELETE, READ
 from coordinator.sidecar.intercept import Request, SidecarApi
-from coordinator.sidecar.merging import ask_broker, decided, may_be_ours
+from coordinator.sidecar.merging import ask_broker, decided
 from coordinator.sidecar.questions import Asked, ask
 from coordinator.sidecar.under_way import CommitsUnderWay
 from coordinator.sidecar.whose import Ownerships, Whose
@@ -49,7 +49,7 @@ class DeletingOffsets:
         return SidecarApi(key=api.key, name=api.name, versions=api.versions, handle=self.handle)
 
     def handle(self, request: Request) -> Cancel | None:
-        if may_be_ours(self._ownerships, request.body.group_id):
+        if self._ownerships.is_for(request.body.group_id):
             return request.work(self._delete(request))
         request.relay()
         return None

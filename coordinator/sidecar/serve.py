@@ -40,9 +40,12 @@ from coordinator.sidecar.handled import handled_apis
 from coordinator.sidecar.intercept import Interceptor, SidecarApi
 from coordinator.sidecar.listeners import CannotListen, Listeners
 from coordinator.sidecar.metrics import RelayMetrics
+from coordinator.sidecar.moves import Moves
 from coordinator.sidecar.owned import OwnedGroups
 from coordinator.sidecar.ports import NoPort
 from coordinator.sidecar.rewriting import Rewriting
+from coordinator.sidecar.steered import SteeredGroups
+from coordinator.sidecar.under_way import CommitsUnderWay
 from coordinator.sidecar.whose import Ownerships
 from coordinator.upstream.connections import UpstreamRefused, UpstreamUnavailable
 from coordinator.upstream.link import UpstreamLink
@@ -87,14 +90,19 @@ class _Sidecar:
         owner = new_owner(settings, event_log, UpstreamOffsetStore(), self.clock, shadows.follow)
         runtime = Runtime(owner, give_up=self.lost)
         collect(GroupMetrics(runtime.figures), stack)
-        service = self._service(runtime, shadows)
-        ownerships = Ownerships(shadows, may_own=settings.may_own, is_read=runtime.has_read)
+        moves = self._moves(runtime, shadows)
+        under_way = CommitsUnderWay()
+        service = self._service(runtime, shadows, moves, under_way)
+        ownerships = Ownerships(shadows, moves, may_own=settings.may_own, is_read=runtime.has_read)
         listening = self._listening(service)
         stack.push_async_callback(_stop_listening, listening)
-        handled = handled_apis(service, ownerships, shadows, self.relayed, would_refuse=runtime.would_refuse)
+        handled = handled_apis(
+            service, ownerships, moves, shadows, self.relayed, under_way=under_way, would_refuse=runtime.would_refuse
+        )
         port = await self._listen(listening, service, handled)
         self.not_ready = lambda: runtime.not_ready
         await take_over(runtime, stack)
+        moves.begin()
         stack.callback(_drain, listening)
         keep_trimmed(event_log, self.clock, stack, lost=self.lost)
         log.info("serving", listen=f"{self._listen_at.host}:{port}", upstream=settings.upstream, log=settings.log)
@@ -121,8 +129,21 @@ class _Sidecar:
         except UpstreamRefused as error:
             raise CannotServe(f"--upstream {upstream}: {error}") from error
 
-    def _service(self, runtime: Runtime, shadows: Shadows) -> Service:
-        groups = OwnedGroups(runtime, shadows, give_up=self.lost)
+    def _moves(self, runtime: Runtime, shadows: Shadows) -> Moves:
+        moves = Moves(
+            self.link,
+            shadows,
+            is_released=lambda group_id: runtime.config_of(group_id).coordinator is not None,
+            monotonic_ms=self.clock.monotonic_ms,
+            give_up=self.lost,
+        )
+        self.stack.push_async_callback(moves.close)
+        return moves
+
+    def _service(self, runtime: Runtime, shadows: Shadows, moves: Moves, under_way: CommitsUnderWay) -> Service:
+        owned = OwnedGroups(runtime, shadows, give_up=self.lost)
+        self.stack.push_async_callback(owned.close)
+        groups = SteeredGroups(owned, moves, under_way, may_own=self.settings.may_own, give_up=self.lost)
         self.stack.push_async_callback(groups.close)
         # What Metadata says here is the cluster's own; no handler of a sidecar asks this one.
         cluster = new_cluster(cluster_id=self.link.cluster_id, node_id=-1, host="", port=-1, topics=())

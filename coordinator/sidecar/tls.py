@@ -4,12 +4,25 @@ What belongs here: what a server needs of its certificate. Files that cannot be 
 are no longer or not yet valid: one line each, before anything is bound. Whether clients would accept the certificate is
 asked of OpenSSL itself: it is shown to a client in memory that trusts it, so what remains to be complained of is its
 dates and what it is for.
+
+A handshake that fails with a client is a line in the log. Event loops tell nobody of it, so the context does.
 """
 
 import ssl
 from pathlib import Path
 
+import structlog
+
 from events.log.tls_files import BadTlsFile, present, trust
+
+log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
+
+_MEANINGS = {
+    "WRONG_VERSION_NUMBER": "it does not speak TLS",
+    "HTTP_REQUEST": "it speaks HTTP",
+    "PEER_DID_NOT_RETURN_A_CERTIFICATE": "it shows no certificate, which --tls-client-ca demands",
+}
+"""Where OpenSSL's reason says little."""
 
 
 class BadTls(Exception):
@@ -24,9 +37,27 @@ def client_context(certificate: Path, key: Path, client_ca: Path | None) -> ssl.
         if client_ca is not None:
             trust(context, "--tls-client-ca", client_ca)
             context.verify_mode = ssl.CERT_REQUIRED
+        context.sslobject_class = _Telling
     except BadTlsFile as bad:
         raise BadTls(str(bad)) from bad
     return context
+
+
+class _Telling(ssl.SSLObject):
+    """One client's TLS."""
+
+    def do_handshake(self) -> None:
+        try:
+            super().do_handshake()
+        except (ssl.SSLWantReadError, ssl.SSLWantWriteError):
+            raise
+        except ssl.SSLCertVerificationError as error:
+            log.warning("TLS with a client failed", reason=f"its certificate: {error.verify_message}")
+            raise
+        except ssl.SSLError as error:
+            reason = error.reason or str(error)
+            log.warning("TLS with a client failed", reason=_MEANINGS.get(reason, reason.lower().replace("_", " ")))
+            raise
 
 
 def _serving(certificate: Path, key: Path) -> ssl.SSLContext:

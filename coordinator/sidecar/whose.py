@@ -18,6 +18,8 @@ class Whose(Enum):
     THEIRS = auto()
     TO_BE_ASKED = auto()
     """It may become ours: `take` it, or relay."""
+    MOVING = auto()
+    """Between the two: nobody joins (see moves.py)."""
 
 
 class Taking(Protocol):
@@ -30,6 +32,14 @@ class Taking(Protocol):
     async def take(self, group_id: GroupId) -> str | None: ...
 
 
+class Moving(Protocol):
+    """What administrators have groups do (see moves.py)."""
+
+    def is_moving(self, group_id: GroupId) -> bool: ...
+
+    def is_released(self, group_id: GroupId) -> bool: ...
+
+
 class Ownerships:
     """`may_own`: whether a group is one of those that this sidecar is for (`--groups`).
 
@@ -37,21 +47,33 @@ class Ownerships:
     """
 
     def __init__(
-        self, shadows: Taking, *, may_own: Callable[[GroupId], bool], is_read: Callable[[GroupId], bool]
+        self,
+        shadows: Taking,
+        moves: Moving,
+        *,
+        may_own: Callable[[GroupId], bool],
+        is_read: Callable[[GroupId], bool],
     ) -> None:
         self._shadows = shadows
+        self._moves = moves
         self._may_own = may_own
         self._is_read = is_read
 
     def of(self, group_id: GroupId, *, joins: bool = False) -> Whose:
         """`joins`: the request is one that may take the group."""
+        if self._moves.is_moving(group_id):
+            return Whose.MOVING
         if self._shadows.holds(group_id):
             return Whose.OURS
         if not group_id or not self._may_own(group_id):
             return Whose.THEIRS
         if not self._is_read(group_id):
             return Whose.OURS  # perhaps: who asks is told that it is being loaded
-        return Whose.TO_BE_ASKED if joins else Whose.THEIRS
+        return Whose.TO_BE_ASKED if joins and not self._moves.is_released(group_id) else Whose.THEIRS
+
+    def is_for(self, group_id: GroupId) -> bool:
+        """Whether the group is, or could be, ours: something may be known of it here."""
+        return self._shadows.holds(group_id) or (bool(group_id) and self._may_own(group_id))
 
     async def take(self, group_id: GroupId, *, is_in_vain: Callable[[], bool]) -> str | None:
         """Make the group ours if nobody is in it upstream; else why not. Raises ShadowUnavailable.

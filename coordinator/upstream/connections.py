@@ -25,6 +25,7 @@ from aiokafka.conn import AIOKafkaConnection, create_conn
 from aiokafka.errors import (
     AuthenticationFailedError,
     IllegalSaslStateError,
+    KafkaConnectionError,
     KafkaError,
     SaslAuthenticationFailed,
     UnsupportedSaslMechanismError,
@@ -39,14 +40,11 @@ R = TypeVar("R")
 CLIENT_ID: Final = "muster"
 IDLE_MS: Final = 540_000
 """As in Kafka's clients: shorter than the ten minutes after which a broker hangs up."""
+OPENING_MAX: Final = 16
+"""At a time, to one broker."""
 SHUT_FOR_S: Final = 0.1
 """What could not be opened is not tried again for that long: thousands of groups may ask at once."""
-_WRONG_CREDENTIALS = (
-    AuthenticationFailedError,
-    IllegalSaslStateError,
-    SaslAuthenticationFailed,
-    UnsupportedSaslMechanismError,
-)
+_WRONG_CREDENTIALS = (AuthenticationFailedError, SaslAuthenticationFailed, UnsupportedSaslMechanismError)
 
 
 class UpstreamError(Exception):
@@ -103,6 +101,7 @@ class Connections:
         self._opens_within_ms = opens_within_ms
         self._open: dict[tuple[Place, Hashable], AIOKafkaConnection] = {}
         self._opening: dict[tuple[Place, Hashable], asyncio.Lock] = {}
+        self._slots: dict[Place, asyncio.Semaphore] = {}
         self._shut: dict[Place, tuple[float, UpstreamError]] = {}
         self._is_closed = False
 
@@ -157,16 +156,17 @@ class Connections:
             return opened
 
     async def _opened(self, place: Place, limit_ms: int) -> AIOKafkaConnection:
-        until, error = self._shut.get(place, (0.0, None))
-        if error is not None and time.monotonic() < until:
-            raise type(error)(str(error))
-        try:
-            connection = await self._connected(place, limit_ms)
-        except UpstreamError as refusal:
-            self._shut[place] = time.monotonic() + SHUT_FOR_S, refusal
-            raise
-        self._shut.pop(place, None)
-        return connection
+        async with self._slots.setdefault(place, asyncio.Semaphore(OPENING_MAX)):
+            until, error = self._shut.get(place, (0.0, None))
+            if error is not None and time.monotonic() < until:
+                raise type(error)(str(error))
+            try:
+                connection = await self._connected(place, limit_ms)
+            except UpstreamError as refusal:
+                self._shut[place] = time.monotonic() + SHUT_FOR_S, refusal
+                raise
+            self._shut.pop(place, None)
+            return connection
 
     async def _connected(self, place: Place, limit_ms: int) -> AIOKafkaConnection:
         try:
@@ -179,6 +179,8 @@ class Connections:
                     max_idle_ms=IDLE_MS,
                     **self._security.client_arguments(),
                 )
+        except IllegalSaslStateError as error:
+            raise UpstreamRefused(f"the broker at {place} takes no SASL there: see security.protocol") from error
         except _WRONG_CREDENTIALS as error:
             raise UpstreamRefused(f"the broker at {place} does not let us in: {_said(error)}") from error
         except ssl.SSLCertVerificationError as error:
@@ -191,6 +193,9 @@ class Connections:
             if isinstance(cause, ssl.SSLError) and not isinstance(cause, ssl.SSLEOFError):
                 reason = (cause.reason or str(cause)).lower().replace("_", " ")
                 raise UpstreamRefused(f"TLS fails with the broker at {place}: {reason}") from error
+            if isinstance(error, KafkaConnectionError | ConnectionResetError):
+                protocol = self._security.security_protocol
+                raise UpstreamUnavailable(f"{place} hung up: does it speak {protocol} (security.protocol)?") from error
             raise UpstreamUnavailable(f"{place}: {_said(error)}") from error
 
 

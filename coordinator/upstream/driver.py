@@ -31,6 +31,7 @@ from coordinator.upstream.shadow import (
     Shadow,
     Step,
     Sync,
+    Where,
     answer_lost,
     joined,
     left,
@@ -84,6 +85,11 @@ class Held:
         self.task: asyncio.Task[None] | None = None
         self.timer: asyncio.TimerHandle | None = None
         self._changed = asyncio.Event()
+
+    @property
+    def is_on_its_way_in(self) -> bool:
+        """Whether it is to be in the group, and is not yet."""
+        return self.ended is None and self.shadow.should_be_in and self.shadow.where in {Where.OUT, Where.UNSURE}
 
     def set(self, shadow: Shadow) -> None:
         """The shadow is another one now."""

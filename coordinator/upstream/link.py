@@ -166,7 +166,9 @@ class UpstreamLink:
                     await self._learn_versions(place)
                 metadata = await self._ask_at(place, request, MetadataResponse)
             except UpstreamUnavailable as error:
-                reasons.append(str(error))
+                # What a broker does when we ask before we have authenticated.
+                hint = "" if self.cluster_id or not isinstance(error, AnswerLost) else ": does it want credentials?"
+                reasons.append(f"{error}{hint}")
             else:
                 self._learn(metadata)
                 return

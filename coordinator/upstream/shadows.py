@@ -107,6 +107,10 @@ class Shadows:
             raise ShadowUnavailable(f"upstream does not tell whose group {group_id} is: {error}") from error
         return verdict.reason if isinstance(verdict, Theirs) else None
 
+    def is_leaving(self, group_id: GroupId) -> bool:
+        """Whether upstream still has a shadow that nobody wants any more."""
+        return group_id in self._held and not self.holds(group_id)
+
     async def take(self, group_id: GroupId) -> str | None:
         """None: the group is ours now, and its shadow's join is under way or done. Else why it is theirs, for people.
 
@@ -200,10 +204,14 @@ class Shadows:
     async def stepped_out(self, group_id: GroupId) -> AsyncIterator[None]:
         """The shadow leaves upstream, the block runs, the shadow joins again. Raises ShadowUnavailable.
 
-        Its join goes on after the block: upstream may park it. There is no identity until it is back.
+        Its join goes on after the block: upstream may park it. There is no identity until it is back. One that is on
+        its way in is waited for: were a parked join taken back, the broker would go on with a rebalance of nobody until
+        its initial delay is over, and take the group for one that is not empty.
         """
         held = self._held.get(group_id)
-        if held is None:
+        if held is not None:
+            await self._until(held, lambda: not held.is_on_its_way_in)
+        if held is None or held.ended is not None:
             yield
             return
         held.steps_out += 1
@@ -216,20 +224,27 @@ class Shadows:
             if not held.steps_out:
                 self._change(held, step_out(held.shadow, is_out=False))
 
-    async def release_strays(self, is_ours: Callable[[GroupId], bool]) -> None:
+    async def until_gone(self, group_id: GroupId) -> None:
+        """Return when a shadow that nobody wants any more has left upstream. Raises ShadowUnavailable."""
+        held = self._held.get(group_id)
+        if held is not None:
+            await self._until(held, lambda: held.ended is not None)
+
+    async def release_strays(self, is_ours: Callable[[GroupId], bool]) -> list[GroupId]:
         """Have those shadows leave that a former process has left behind in groups of ours which need none now.
 
-        To be called when all groups of ours were followed, or what they need is taken from them for a moment. Raises
-        ShadowUnavailable when upstream does not tell.
+        To be called when all groups of ours were followed, or what they need is taken from them for a moment. Returns
+        which groups these are. Raises ShadowUnavailable when upstream does not tell.
         """
         try:
             groups = await shadowed_groups(self._link)
         except UpstreamError as error:
             raise ShadowUnavailable(f"upstream does not tell which groups have a shadow: {error}") from error
-        for group_id in groups:
-            if is_ours(group_id) and group_id not in self._held and group_id not in self._refused:
-                stray = self._held[group_id] = Held(group_id, Shadow(wanted=None, where=Where.UNSURE))
-                self._wake(stray)
+        strays = [each for each in groups if is_ours(each) and each not in self._held and each not in self._refused]
+        for group_id in strays:
+            stray = self._held[group_id] = Held(group_id, Shadow(wanted=None, where=Where.UNSURE))
+            self._wake(stray)
+        return strays
 
     # ---- what goes on beside -------------------------------------------------------------------------
 

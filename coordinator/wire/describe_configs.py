@@ -5,8 +5,9 @@ is flexible.
 
 A group has the settings of the table, each with what is set or the default, whether the group exists or not, as in
 Kafka. `members` is read only, and told to those alone who ask for it by name: a JSON array with an object for each
-member and each instance that is expected. So is `members.move`, in a sidecar (`outcomes.GroupMove`). A declared topic and this node have no settings that could be told; that
-they are asked about is no mistake, since Kafka's tools ask along with what they describe.
+member and each instance that is expected. So is, in a sidecar, `members.move` (`outcomes.GroupMove`). A declared topic
+and this node have no settings that could be told; that they are asked about is no mistake, since Kafka's tools ask
+along with what they describe.
 """
 
 import msgspec

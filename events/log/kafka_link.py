@@ -62,6 +62,12 @@ _TOO_FEW = "fewer replicas are in sync than the topic's min.insync.replicas asks
 _MEANINGS = {ErrorCode.not_enough_replicas: _TOO_FEW, ErrorCode.not_enough_replicas_after_append: _TOO_FEW}
 """What to look for, where Kafka's name of the error does not say it."""
 
+_GUARDED = {
+    ErrorCode.topic_authorization_failed: "TOPIC",
+    ErrorCode.transactional_id_authorization_failed: "TRANSACTIONAL_ID",
+    ErrorCode.cluster_authorization_failed: "CLUSTER",
+}
+
 
 class TryAgain(Exception):
     """An attempt came to nothing, or its outcome is not known; the same again may succeed."""
@@ -162,8 +168,8 @@ class KafkaLink:
         try:
             node_id = await self._client.coordinator_lookup(_TRANSACTION, transactional_id)
         except KafkaError as error:
-            if error.errno is not None and self.settled(error.errno, f"looking up {transactional_id}"):
-                raise LogUnavailable(f"the coordinator of {transactional_id}: {error!r}") from error
+            if error.errno is not None and (code := self.settled(error.errno, f"looking up {transactional_id}")):
+                raise LogUnavailable(f"the coordinator of {transactional_id}: {named(code, 'WRITE')}") from error
             raise TryAgain(f"the coordinator of {transactional_id}: {error!r}") from error
         return await self.ask(node_id, request)
 
@@ -178,6 +184,14 @@ class KafkaLink:
             meaning = f": {_MEANINGS[error]}" if error in _MEANINGS else ""
             raise TryAgain(f"{what}: {error.name.upper()} ({code}){meaning}")
         return error
+
+
+def named(error: ErrorCode, operation: str) -> str:
+    """Kafka's name of an error, and the missing right, if that is what it says of `operation`."""
+    name, resource = error.name.upper(), _GUARDED.get(error)
+    if resource is None:
+        return name
+    return f"{name}: Muster's own principal lacks the ACL Allow {operation} on this {resource}"
 
 
 async def retried(attempt: Callable[[], Awaitable[T]], *, limit_ms: int) -> T:

@@ -34,7 +34,7 @@ from kio.schema.errors import ErrorCode
 
 from events.log.base import AppendRefused, Deposed, LogError, LogUnavailable
 from events.log.kafka_batches import Stamp, encode_batch, packed
-from events.log.kafka_link import KafkaLink, retried
+from events.log.kafka_link import KafkaLink, named, retried
 from events.log.kafka_reader import newest_stamp
 from events.records import Transition
 
@@ -98,7 +98,7 @@ async def _next_producer_epoch(link: KafkaLink, place: Place, transactional_id: 
         response = await link.ask_transaction_coordinator(transactional_id, request)
         error = link.settled(response.error_code, f"InitProducerId of {transactional_id}")
         if error is not ErrorCode.none:
-            raise LogUnavailable(f"InitProducerId of {transactional_id}: {error.name.upper()}")
+            raise LogUnavailable(f"InitProducerId of {transactional_id}: {named(error, 'WRITE')}")
         return response.producer_id, response.producer_epoch
 
     return await retried(attempt, limit_ms=place.append_limit_ms)
@@ -195,7 +195,7 @@ class KafkaWriter:
                 return _Sent.TOO_LARGE
             case error:
                 # OUT_OF_ORDER_SEQUENCE_NUMBER too: the partition does not end with what we appended last.
-                raise LogUnavailable(f"the broker refuses the batch: {error.name.upper()}")
+                raise LogUnavailable(f"the broker refuses the batch: {named(error, 'WRITE')}")
 
     def _named(self) -> str:
         return f"partition {self.partition} of {self._place.topic}"

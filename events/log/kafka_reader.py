@@ -19,7 +19,7 @@ from kio.schema.errors import ErrorCode
 
 from events.log.base import LogUnavailable
 from events.log.kafka_batches import Stamp, decode_batches, last_stamp
-from events.log.kafka_link import KafkaLink, TryAgain, retried
+from events.log.kafka_link import KafkaLink, TryAgain, named, retried
 from events.log.limits import CHUNK_RECORDS_MAX
 from events.records import StoredRecord
 
@@ -99,7 +99,7 @@ async def _offset(link: KafkaLink, topic: str, partition: int, timestamp: int) -
     response = await link.ask_leader(topic, partition, request, lane=_lane(topic, partition))
     ((_, ((_, code, _, offset, *_),)),) = response.topics
     if (error := link.settled(code, "ListOffsets")) is not ErrorCode.none:
-        raise LogUnavailable(f"the offsets of partition {partition} of {topic}: {error.name.upper()}")
+        raise LogUnavailable(f"the offsets of partition {partition} of {topic}: {named(error, 'DESCRIBE')}")
     return int(offset)
 
 
@@ -111,7 +111,7 @@ async def _fetch(link: KafkaLink, topic: str, partition: int, position: int, end
     response = await link.ask_leader(topic, partition, request, lane=_lane(topic, partition))
     fetched = _unpacked(link, response)
     if fetched.error not in {ErrorCode.none, ErrorCode.offset_out_of_range}:
-        raise LogUnavailable(f"reading partition {partition} of {topic}: {fetched.error.name.upper()}")
+        raise LogUnavailable(f"reading partition {partition} of {topic}: {named(fetched.error, 'READ')}")
     if not fetched.batches and fetched.high_watermark < end and fetched.error is ErrorCode.none:
         # A new leader learns the high watermark shortly after it was elected; or records were lost.
         raise TryAgain(f"partition {partition} of {topic} ends at {fetched.high_watermark}, before {end}")

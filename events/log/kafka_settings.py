@@ -151,11 +151,12 @@ def _warnings(plan: TopicPlan, facts: TopicFacts, topic: Configs, brokers: Seque
             f"topic {plan.name} has {facts.replication} replicas but min.insync.replicas=1: events that only one"
             " broker has are acknowledged, and lost with it; 2 or more is safe"
         )
-    if not topic or not all(brokers):
-        yield (
-            f"the configs of topic {plan.name} or of the brokers may not be read (DESCRIBE_CONFIGS), so they were not"
-            " checked"
-        )
+    for unread, resource in ((not topic, f"TOPIC {plan.name}"), (not all(brokers), "CLUSTER")):
+        if unread:
+            yield (
+                f"Muster's own principal lacks the ACL Allow DESCRIBE_CONFIGS on {resource}, so the configs there were"
+                " not checked"
+            )
 
 
 def _known(brokers: Sequence[Configs], settings: Iterable[str]) -> list[int]:

@@ -9,7 +9,7 @@ from aiokafka.protocol.metadata import MetadataRequest
 from kio.schema.errors import ErrorCode
 
 from events.log.base import LogMismatch, LogUnavailable
-from events.log.kafka_link import KafkaLink, TryAgain, retried
+from events.log.kafka_link import KafkaLink, TryAgain, named, retried
 from events.log.kafka_settings import BROKER_CONFIGS, Configs, Guarantees, TopicFacts, TopicPlan, guarantees
 
 PARTITIONS_DEFAULT = 8
@@ -29,7 +29,7 @@ async def topic_facts(link: KafkaLink, name: str, *, limit_ms: int) -> TopicFact
         if code == ErrorCode.unknown_topic_or_partition:
             return None
         if (error := link.settled(code, f"looking up topic {name}")) is not ErrorCode.none:
-            raise LogMismatch(f"topic {name} cannot be looked up: {error.name.upper()}")
+            raise LogMismatch(f"topic {name} cannot be looked up: {named(error, 'DESCRIBE')}")
         if any(leader < 0 for _, _, leader, *_ in partitions):
             raise TryAgain(f"a partition of topic {name} has no leader")
         replication = min(len(replicas) for _, _, _, replicas, *_ in partitions)
@@ -55,7 +55,7 @@ async def ensure_topic(
         ((_, code, message),) = response.topic_errors
         error = link.settled(code, f"creating topic {name}")
         if error not in {ErrorCode.none, ErrorCode.topic_already_exists}:
-            raise LogMismatch(f"topic {name} cannot be created: {error.name.upper()}: {message}")
+            raise LogMismatch(f"topic {name} cannot be created: {named(error, 'CREATE')}: {message}")
 
     async def known() -> TopicFacts:
         made = await topic_facts(link, name, limit_ms=limit_ms)

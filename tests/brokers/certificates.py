@@ -46,13 +46,18 @@ class Authority:
         subject = ("-subj", f"/CN={name}", "-days", str(DAYS))
         _openssl("req", "-x509", *NEW_KEY, "-nodes", *subject, "-keyout", self._key, "-out", self.certificate)
 
-    def issue(self, name: str, *, names: str = LOCAL_NAMES, password: str | None = None) -> Issued:
-        """A certificate for CN=`name`, a server's or a client's, good for `names` (this machine's, unless told)."""
+    def issue(
+        self, name: str, *, names: str = LOCAL_NAMES, password: str | None = None, days: int = DAYS
+    ) -> Issued:
+        """A certificate for CN=`name`, a server's or a client's, good for `names` (this machine's, unless told).
+
+        It ends after so many `days`; with fewer than none it has expired.
+        """
         certificate, key, both = (self._directory / f"{name}.{ending}" for ending in ("pem", "key", "both.pem"))
         request, extensions = self._directory / f"{name}.csr", self._directory / f"{name}.ext"
         _openssl("req", "-new", *NEW_KEY, "-nodes", "-subj", f"/CN={name}", "-keyout", key, "-out", request)
         extensions.write_text(f"subjectAltName={names}\n", encoding="ascii")
-        signing = ("-CA", self.certificate, "-CAkey", self._key, "-CAcreateserial", "-days", str(DAYS))
+        signing = ("-CA", self.certificate, "-CAkey", self._key, "-CAcreateserial", "-days", str(days))
         _openssl("x509", "-req", "-in", request, *signing, "-extfile", extensions, "-out", certificate)
         if password is not None:
             _encrypt(key, password)

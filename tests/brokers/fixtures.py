@@ -55,7 +55,8 @@ def _used_unless_opted_out(request: pytest.FixtureRequest) -> list[str]:
 
 def skip_loudly(request: pytest.FixtureRequest, reason: str) -> NoReturn:
     """Skip, and have the summary say why, on a line of its own."""
-    tell(request, reason)
+    if reason not in request.config.stash.setdefault(_used_key, []):
+        tell(request, reason)
     pytest.skip(reason)
 
 

@@ -41,6 +41,7 @@ LOG_OPTIONS: Final = (
 class JavaTool(StrEnum):
     """The main class of each of Kafka's tools that the tests use, named as the script that wraps it."""
 
+    ACLS = "org.apache.kafka.tools.AclCommand"
     CONFIGS = "kafka.admin.ConfigCommand"
     CONSUMER_GROUPS = "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand"
     CONSUMER_PERF_TEST = "org.apache.kafka.tools.ConsumerPerformance"

@@ -36,7 +36,7 @@ from tests.brokers.jars import KAFKA_VERSION, JarsMissing, Libs, resolved_libs
 from tests.brokers.readiness import NotReady, wait_until_answering
 
 LOG4J_CONFIGURATION: Final = Path(__file__).with_name("log4j2.properties")
-FORMATTED_WITHIN_S: Final = 60
+FORMATTED_WITHIN_S: Final = 120
 
 
 class Security(msgspec.Struct, frozen=True, kw_only=True):

@@ -18,7 +18,7 @@ from kio.schema.response_header.v0.header import ResponseHeader
 from kio.serial import entity_reader, entity_writer
 from kio.static.primitive import i16, i32
 
-READY_WITHIN_S: Final = 60
+READY_WITHIN_S: Final = 120
 ANSWER_WITHIN_S: Final = 5
 ASK_EVERY_S: Final = 0.05
 

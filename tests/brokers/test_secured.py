@@ -25,7 +25,7 @@ WAYS = [(listener, mechanism) for listener in ("SASL_PLAINTEXT", "SASL_SSL") for
 def broker() -> Iterator[SecuredBroker]:
     """A broker with a topic that `alice` may see, one of which no entry speaks, and sessions of an hour."""
     with secured_broker({"connections.max.reauth.ms": "3600000"}) as running:
-        make_topics(running.client("SASL_PLAINTEXT"), SEEN_BY_ALICE, "seen-by-nobody-else")
+        make_topics(running.client("SASL_PLAINTEXT"), SEEN_BY_ALICE, "hidden")
         add_acls(running.admin(), Acl("alice", "topic", "seen-by-", "DESCRIBE", is_prefix=True))
         yield running
 

@@ -18,6 +18,7 @@ from typing import Any, ClassVar, Final, TypeVar
 import aiokafka
 import confluent_kafka
 import kafka
+import msgspec
 from aiokafka.coordinator.assignors.range import RangePartitionAssignor as AiokafkaRange
 from kafka.coordinator.assignors.range import RangePartitionAssignor as KafkaPythonRange
 
@@ -31,6 +32,14 @@ DONE_WITHIN_S: Final = 30
 T = TypeVar("T")
 
 
+class Record(msgspec.Struct, frozen=True, kw_only=True):
+    """What a consumer consumed."""
+
+    partition: int
+    offset: int
+    value: str
+
+
 class RunningConsumer(ABC):
     """A consumer that polls, from `start` to `close`. `error` is why it could not go on."""
 
@@ -40,6 +49,8 @@ class RunningConsumer(ABC):
         """The partitions it has now."""
         self.assignments = 0
         """How often it was assigned partitions: by each rebalance that it took part in, and by no restart of others."""
+        self.records: list[Record] = []
+        """What it consumed, in order."""
         self.error: BaseException | None = None
         self._asked: queue.SimpleQueue[tuple[Callable[[], Any], Future[Any]]] = queue.SimpleQueue()
         self._ending = threading.Event()
@@ -94,6 +105,9 @@ class RunningConsumer(ABC):
         self.assigned = frozenset(each.partition for each in partitions)
         self.assignments += 1
 
+    def _consumed(self, partition: Any, offset: Any, value: Any) -> None:
+        self.records.append(Record(partition=partition, offset=offset, value=value.decode()))
+
     @abstractmethod
     def _open(self) -> None: ...
 
@@ -144,6 +158,8 @@ class Confluent(RunningConsumer):
         error = None if message is None else message.error()
         if error is not None and error.code() == confluent_kafka.KafkaError._FATAL:
             raise confluent_kafka.KafkaException(error)
+        if message is not None and error is None:
+            self._consumed(message.partition(), message.offset(), message.value())
 
     def _commit(self, partition: int, offset: int) -> None:
         position = confluent_kafka.TopicPartition(self.topic, partition, offset)
@@ -191,7 +207,9 @@ class KafkaPython(RunningConsumer):
         self._consumer.subscribe([self.topic], listener=Listener())
 
     def _poll(self) -> None:
-        self._consumer.poll(timeout_ms=POLL_MS)
+        for records in self._consumer.poll(timeout_ms=POLL_MS).values():
+            for record in records:
+                self._consumed(record.partition, record.offset, record.value)
 
     def _commit(self, partition: int, offset: int) -> None:
         position = kafka.TopicPartition(self.topic, partition)
@@ -241,7 +259,9 @@ class Aiokafka(RunningConsumer):
         await self._consumer.start()
 
     def _poll(self) -> None:
-        self._loop.run_until_complete(self._consumer.getmany(timeout_ms=POLL_MS))
+        for records in self._loop.run_until_complete(self._consumer.getmany(timeout_ms=POLL_MS)).values():
+            for record in records:
+                self._consumed(record.partition, record.offset, record.value)
 
     def _commit(self, partition: int, offset: int) -> None:
         self._loop.run_until_complete(self._consumer.commit({aiokafka.TopicPartition(self.topic, partition): offset}))

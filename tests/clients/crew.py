@@ -25,16 +25,17 @@ ALL = frozenset(range(PARTITIONS))
 class Crew:
     """The consumers of one group."""
 
-    def __init__(self, muster: MusterProcess, library: type[RunningConsumer]) -> None:
+    def __init__(self, muster: MusterProcess, library: type[RunningConsumer], topic: str = TOPIC) -> None:
         self.group_id = f"{library.__name__.lower()}-{uuid4().hex[:8]}"
         self.bootstrap = muster.bootstrap
+        self.topic = topic
         self._log = muster.log
         self.consumers: list[RunningConsumer] = []
         self._library = library
 
     def add(self, instance: str | None = None) -> RunningConsumer:
         """A process more; not yet a member."""
-        consumer = self._library(self.bootstrap, self.group_id, TOPIC, instance=instance).start()
+        consumer = self._library(self.bootstrap, self.group_id, self.topic, instance=instance).start()
         self.consumers.append(consumer)
         return consumer
 
@@ -96,9 +97,9 @@ class Crew:
 
 
 @contextmanager
-def crew(muster: MusterProcess, library: type[RunningConsumer]) -> Iterator[Crew]:
+def crew(muster: MusterProcess, library: type[RunningConsumer], topic: str = TOPIC) -> Iterator[Crew]:
     """Consumers of one library in a new group; whoever is left at the end is closed."""
-    running = Crew(muster, library)
+    running = Crew(muster, library, topic)
     with ExitStack() as stack:
         stack.callback(running.end)
         yield running

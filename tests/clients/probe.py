@@ -14,6 +14,7 @@ WITHIN_S: Final = 30.0
 LOOK_EVERY_S: Final = 0.02
 GENERATIONS_MAX: Final = 200
 _ACCEPTED: Final = (0, 27)
+_NOT_COORDINATOR: Final = (14, 15, 16)
 
 
 def until(condition: Callable[[], bool], what: Callable[[], object], *, within_s: float = WITHIN_S) -> None:
@@ -26,10 +27,10 @@ def until(condition: Callable[[], bool], what: Callable[[], object], *, within_s
 
 
 def described(bootstrap: str, group_id: str) -> Fields:
-    """The group as DescribeGroups v5 tells it."""
+    """The group as DescribeGroups v5 tells it, of a cluster its coordinator."""
 
-    async def ask() -> Fields:
-        connection = await Connection.open(bootstrap)
+    async def ask(address: str) -> Fields:
+        connection = await Connection.open(address)
         try:
             answer = await connection.ask("DescribeGroups", 5, groups=[group_id], include_authorized_operations=False)
         finally:
@@ -37,7 +38,27 @@ def described(bootstrap: str, group_id: str) -> Fields:
         group: Fields = answer["groups"][0]
         return group
 
-    return asyncio.run(ask())
+    group = asyncio.run(ask(bootstrap))
+    if group["error_code"] not in _NOT_COORDINATOR:
+        return group
+    return asyncio.run(ask(coordinator_of(bootstrap, group_id)))
+
+
+def coordinator_of(bootstrap: str, group_id: str) -> str:
+    """`host:port` of the group's coordinator, as whoever is at `bootstrap` tells it, once there is one."""
+    told: Fields = {}
+
+    async def ask() -> bool:
+        connection = await Connection.open(bootstrap)
+        try:
+            answer = await connection.ask("FindCoordinator", 4, key_type=0, coordinator_keys=[group_id])
+        finally:
+            connection.close()
+        told.update(answer["coordinators"][0])
+        return bool(told["error_code"] == 0)
+
+    until(lambda: asyncio.run(ask()), lambda: told)
+    return f"{told['host']}:{told['port']}"
 
 
 def until_stable(bootstrap: str, group_id: str, *, members: int, within_s: float = WITHIN_S) -> Fields:
@@ -58,8 +79,8 @@ def generation_of(bootstrap: str, group_id: str) -> int:
     group = described(bootstrap, group_id)
     member_id = group["members"][0]["member_id"]
 
-    async def ask() -> int:
-        connection = await Connection.open(bootstrap)
+    async def ask(address: str) -> int:
+        connection = await Connection.open(address)
         try:
             for generation_id in range(1, GENERATIONS_MAX):
                 asked = {"group_id": group_id, "generation_id": generation_id, "member_id": member_id}
@@ -70,7 +91,7 @@ def generation_of(bootstrap: str, group_id: str) -> int:
             connection.close()
         raise AssertionError(f"no generation below {GENERATIONS_MAX} is accepted: {group}")
 
-    return asyncio.run(ask())
+    return asyncio.run(ask(coordinator_of(bootstrap, group_id)))
 
 
 def remove_static_members(bootstrap: str, group_id: str, *instances: str) -> list[int]:

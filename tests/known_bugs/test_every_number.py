@@ -5,8 +5,8 @@ import re
 from collections import Counter
 from pathlib import Path
 
-NUMBERS = {f"{letter}{n}" for letter, last in (("s", 20), ("r", 17), ("l", 9)) for n in range(1, last + 1)}
-NAME = re.compile(r"test_([srl]\d+)_\w+")
+NUMBERS = {f"{letter}{n}" for letter, last in (("p", 19), ("s", 20), ("r", 17), ("l", 9)) for n in range(1, last + 1)}
+NAME = re.compile(r"test_([psrl]\d+)_\w+")
 
 
 def numbered_tests() -> list[tuple[str, str]]:

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from kio.schema.errors import ErrorCode
 
 from coordinator.group.commands import (
+    AlterGroupConfig,
     ConfigOperation,
     ExpireOffsets,
     ExpireSession,
@@ -211,6 +212,17 @@ def test_requests_of_one_moment_are_told_apart() -> None:
     h.alter(("members.registered", ConfigOperation.SET, "c,d"))
     assert_same(h)
     assert a.instance != b.instance
+
+
+def test_a_release_by_setting_is_decided_alike_again() -> None:
+    """One request, in one transition; and back."""
+    h = Harness()
+    h.stable_group(h.static("a"), h.dynamic("b"))
+    h.set(members_coordinator="upstream")
+    h.set(members_coordinator="muster")
+    again = assert_same(h)
+    (released, taken_back) = (taken.command for taken in again.inputs if isinstance(taken.command, AlterGroupConfig))
+    assert [change.value for change in (*released.changes, *taken_back.changes)] == ["upstream", None]
 
 
 def test_a_history_that_was_changed_is_found_out() -> None:

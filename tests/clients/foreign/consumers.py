@@ -5,19 +5,9 @@ What belongs here: what their events mean. What it must not know: what a test ex
 
 from typing import Any, ClassVar, Final
 
-import msgspec
-
-from tests.clients.consumers import HEARTBEAT_MS, POLL_MS, SESSION_MS, RunningConsumer
+from tests.clients.consumers import HEARTBEAT_MS, POLL_MS, SESSION_MS, Record, RunningConsumer
 from tests.clients.foreign.client import ForeignClient
 from tests.clients.foreign.programs import FRANZ_GO, KAFKAJS, Program
-
-
-class Record(msgspec.Struct, frozen=True, kw_only=True):
-    """What it consumed."""
-
-    partition: int
-    offset: int
-    value: str
 
 
 class ForeignError(Exception):
@@ -31,8 +21,6 @@ class ForeignConsumer(RunningConsumer):
 
     def __init__(self, bootstrap: str, group_id: str, topic: str, *, instance: str | None = None) -> None:
         super().__init__(bootstrap, group_id, topic, instance=instance)
-        self.records: list[Record] = []
-        """What it consumed, in order."""
         self.complaints: list[str] = []
         """The errors after which it went on."""
         self.member_id: str | None = None

@@ -8,8 +8,9 @@ import pytest
 
 from tests.brokers.broker import Broker
 from tests.brokers.probes import make_topics
+from tests.clients.consumers import Record
 from tests.clients.foreign.client import ClientEnded, ForeignClient, Refused, running_client
-from tests.clients.foreign.consumers import FOREIGN_LIBRARIES, ForeignConsumer, ForeignError, Kafkajs, Record
+from tests.clients.foreign.consumers import FOREIGN_LIBRARIES, ForeignConsumer, ForeignError, Kafkajs
 from tests.clients.foreign.programs import ToolMissing
 from tests.clients.probe import until
 

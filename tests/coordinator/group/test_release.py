@@ -6,7 +6,10 @@ import pytest
 from kio.schema.errors import ErrorCode
 
 from coordinator.group.commands import ConfigOperation
+from coordinator.group.configs import COORDINATOR
+from coordinator.group.expiry import outlives_its_offsets
 from coordinator.group.outcomes import (
+    AlterGroupConfigOutcome,
     JoinGroupOutcome,
     LeaveGroupOutcome,
     ReleasedMember,
@@ -14,13 +17,14 @@ from coordinator.group.outcomes import (
     SyncGroupOutcome,
 )
 from events.causes import Cause
-from events.events import AnyEvent, GroupEmptied, MemberRemoved, RebalanceStarted
+from events.events import AnyEvent, GroupConfigured, GroupEmptied, MemberRemoved, RebalanceStarted
 from events.ids import MemberId
-from events.state import GroupState
+from events.state import NOT_CONFIGURED, GroupState
 from tests.coordinator.group.client import Client
 from tests.coordinator.group.harness import Harness, story
 
 Step = tuple[type[AnyEvent], Cause]
+SET = ConfigOperation.SET
 
 REMOVED: Step = (MemberRemoved, Cause.GROUP_RELEASED)
 STARTED: Step = (RebalanceStarted, Cause.GROUP_RELEASED)
@@ -185,3 +189,41 @@ def test_after_a_takeover_the_group_is_still_released() -> None:
     left = a.leave().outcome
     assert isinstance(left, LeaveGroupOutcome)
     assert left.members[0].error is ErrorCode.unknown_member_id
+
+
+def test_setting_the_coordinator_releases_the_group_in_the_same_transition() -> None:
+    """`members.coordinator=upstream`: from then on nobody joins here, whoever asks is to ask again."""
+    h = Harness(offsets_are_upstream=True)
+    a, b = h.stable_group(h.static("a"), h.dynamic("b"))
+    call = h.alter((COORDINATOR, SET, "upstream"))
+    assert call.outcome == AlterGroupConfigOutcome(error=ErrorCode.none, released=(of(b), of(a)))
+    assert story(call.events) == [(GroupConfigured, Cause.GROUP_CONFIGURED), REMOVED, REMOVED, *GONE]
+    assert h.state is GroupState.EMPTY
+    assert h.describe_config().values == {COORDINATOR: "upstream"}
+    h.takeover()
+    assert a.heartbeat().error is ErrorCode.unknown_member_id
+    assert h.static("a").join().error is ErrorCode.coordinator_load_in_progress
+    assert h.alter((COORDINATOR, SET, "upstream")).outcome.released == ()
+    assert h.alter((COORDINATOR, SET, "muster")).error is ErrorCode.none
+    assert h.live.config == NOT_CONFIGURED
+    h.form(h.static("a"))
+
+
+def test_a_coordinator_that_is_none_is_refused() -> None:
+    """And one that is only tried releases nobody."""
+    h = Harness(offsets_are_upstream=True)
+    h.stable_group(h.static("a"))
+    call = h.alter((COORDINATOR, SET, "elsewhere"))
+    assert call.error is ErrorCode.invalid_config
+    assert "'muster' or 'upstream'" in (call.outcome.message or "")
+    assert h.alter((COORDINATOR, SET, "upstream"), validate_only=True).outcome.released == ()
+    assert h.state is GroupState.STABLE
+
+
+def test_a_group_that_was_released_does_not_expire() -> None:
+    """What was set for it is an operator's."""
+    h = Harness(offsets_are_upstream=True)
+    h.stable_group(h.static("a"))
+    h.alter((COORDINATOR, SET, "upstream"))
+    assert h.group is not None
+    assert outlives_its_offsets(h.group, h.soft)

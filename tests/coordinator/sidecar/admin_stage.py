@@ -12,7 +12,7 @@ from typing import Any, Final
 from uuid import uuid4
 
 import msgspec
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]  # exported without saying so
 
 from tests.brokers import Broker
 from tests.brokers.broker import lasting_ports
@@ -50,10 +50,13 @@ async def _until_coordinated(bootstrap: str) -> None:
     """Wait until the broker coordinates groups: the topic that it keeps them in is made when it is first needed."""
     async with talking(bootstrap) as connection, asyncio.timeout(WITHIN_S):
         while True:
-            await connection.ask("FindCoordinator", 4, key_type=0, coordinator_keys=["any"])
-            answer = await connection.ask("DescribeGroups", 5, groups=["any"], include_authorized_operations=False)
-            if answer["groups"][0]["error_code"] == 0:
-                return
+            found = await connection.ask("FindCoordinator", 4, key_type=0, coordinator_keys=["any"])
+            (coordinator,) = found["coordinators"]
+            if coordinator["error_code"] == 0:
+                async with talking(f"{coordinator['host']}:{coordinator['port']}") as asked:
+                    told = await asked.ask("DescribeGroups", 5, groups=["any"], include_authorized_operations=False)
+                if told["groups"][0]["error_code"] == 0:
+                    return
             await asyncio.sleep(LOOK_EVERY_S)
 
 

@@ -13,7 +13,7 @@ import socket
 import ssl
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import ExitStack, asynccontextmanager
-from typing import Any
+from typing import Any, cast
 
 from kio.schema.errors import ErrorCode
 
@@ -28,9 +28,11 @@ from coordinator.sidecar.intercept import Interceptor
 from coordinator.sidecar.listeners import Listeners
 from coordinator.sidecar.membership import Membership
 from coordinator.sidecar.metrics import RelayMetrics
+from coordinator.sidecar.moves import Moves
 from coordinator.sidecar.ports import BrokerPorts
 from coordinator.sidecar.rewriting import Rewriting
 from coordinator.sidecar.whose import Ownerships
+from coordinator.upstream.link import UpstreamLink
 from events.ids import GroupId
 from tests.brokers.broker import lasting_ports
 from tests.coordinator.scripted import ManualTimers, ScriptedGroups, new_service
@@ -38,6 +40,7 @@ from tests.coordinator.sidecar.scripted_broker import ScriptedBroker
 
 WITHIN_S = 20
 HOST = "127.0.0.1"
+MORE_THAN_SOCKETS_TAKE = 40_000_000
 BASE_PORTS = 8
 """Node ids below this can be had."""
 
@@ -53,6 +56,19 @@ class Held:
 
     async def take(self, _group_id: GroupId) -> str | None:
         return "somebody is in it"
+
+    def follow(self, group_id: GroupId, generation_id: int, is_wanted: bool) -> None:
+        raise NotImplementedError
+
+    async def until_gone(self, _group_id: GroupId) -> None:
+        raise NotImplementedError
+
+    async def release_strays(self, _is_ours: Callable[[GroupId], bool]) -> list[GroupId]:
+        raise NotImplementedError
+
+
+def _fails(error: Exception) -> None:
+    raise error
 
 
 def parks_joins(command: AnyRequest) -> Outcome | None:
@@ -87,6 +103,13 @@ class Relay:
             monotonic_ms=self.service.monotonic_ms,
             call_later=self.service.call_later,
         )
+        self.moves = Moves(
+            UpstreamLink("127.0.0.1:1", give_up=_fails),
+            Held(),
+            is_released=lambda _: False,
+            monotonic_ms=self.service.monotonic_ms,
+            give_up=_fails,
+        )
         self.limits = limits
         self.broker_context = broker_context
         self.port = 0
@@ -94,8 +117,8 @@ class Relay:
         self.listeners = self._listeners()
 
     def _listeners(self) -> Listeners:
-        ownerships = Ownerships(Held(), may_own=lambda _: True, is_read=lambda _: True)
-        apis = (*authentication.apis(), *Membership(self.service, ownerships, lambda _: False).apis())
+        ownerships = Ownerships(Held(), self.moves, may_own=lambda _: True, is_read=lambda _: True)
+        apis = (*authentication.apis(), *Membership(self.service, ownerships, self.moves, lambda _: False).apis())
         handled = {api.key: api for api in apis}
         self.metrics.offer(handled)
 
@@ -133,7 +156,7 @@ class Relay:
 
     async def connect(self, node_id: int | None = None) -> "Client":
         """A client at the listener of a broker, or at the one to begin with."""
-        return Client(*await asyncio.open_connection(HOST, self.port_of(node_id), limit=2**26))
+        return Client(*await asyncio.open_connection(HOST, self.port_of(node_id), limit=2**27))
 
     def drain(self) -> None:
         """As on SIGTERM."""
@@ -174,8 +197,19 @@ class Client:
                 pass
         return data
 
+    def stop_reading(self) -> None:
+        """What is sent stays with the sender, as far as the machine does not keep it."""
+        cast("asyncio.Transport", self.writer.transport).pause_reading()
+
+    def read_again(self) -> None:
+        cast("asyncio.Transport", self.writer.transport).resume_reading()
+
     def close(self) -> None:
         self.writer.close()
+
+    def vanish(self) -> None:
+        """As if the process had been killed."""
+        self.writer.transport.abort()
 
 
 @asynccontextmanager

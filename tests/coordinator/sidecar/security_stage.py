@@ -5,6 +5,7 @@ What belongs here: how they are started and let in. What it must not know: what 
 
 import asyncio
 import os
+import subprocess
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from typing import Any, Final
@@ -14,16 +15,17 @@ import pytest
 from confluent_kafka.admin import NewTopic
 
 from tests.brokers.acls import Acl, add_acls
-from tests.brokers.broker import lasting_ports
+from tests.brokers.broker import HOST, lasting_ports
 from tests.brokers.fixtures import OPT_OUT_VARIABLE, OPTED_OUT
 from tests.brokers.secured import PROTOCOLS, SecuredBroker, client_properties, password_of, secured_broker
 from tests.conformance.wire import Connection, Fields, ms
-from tests.muster_process import TEST_CONFIG, MusterProcess, running_muster
+from tests.muster_process import COMMAND, TEST_CONFIG, MusterProcess, running_muster
 
 LISTENER: Final = "SASL_PLAINTEXT"
 MECHANISM: Final = "SCRAM-SHA-512"
 TOPIC: Final = "orders"
 WITHIN_S: Final = 30.0
+ENDS_WITHIN_S: Final = 60
 COORDINATOR_MOVES: Final = (14, 15, 16)
 """After these a client asks who coordinates; the first who does so has the broker make its topic of offsets."""
 _SETTINGS: Final = {"group.initial.rebalance.delay.ms": "0", "group.min.session.timeout.ms": "100"}
@@ -90,10 +92,20 @@ async def speaking(address: str, user: str | None) -> AsyncIterator[Connection]:
         connection.close()
 
 
-async def authenticate(connection: Connection, user: str, password: str | None = None) -> Fields:
+async def authenticate(connection: Connection, user: str, secret: str | None = None) -> Fields:
     """The broker's answer to the password."""
-    assert (await connection.ask("SaslHandshake", 1, mechanism="PLAIN"))["error_code"] == 0
-    said = f"\0{user}\0{password_of(user) if password is None else password}"
+    assert await begins(connection)
+    return await password(connection, user, secret)
+
+
+async def begins(connection: Connection) -> bool:
+    """Whether the broker lets an exchange begin: the second one not within a second of the first."""
+    return bool((await connection.ask("SaslHandshake", 1, mechanism="PLAIN"))["error_code"] == 0)
+
+
+async def password(connection: Connection, user: str, secret: str | None = None) -> Fields:
+    """The broker's answer to it."""
+    said = f"\0{user}\0{password_of(user) if secret is None else secret}"
     return await connection.ask("SaslAuthenticate", 2, auth_bytes=said.encode())
 
 
@@ -186,3 +198,13 @@ def errors_of(answer: Any) -> list[int]:
     if isinstance(answer, Sequence) and not isinstance(answer, str | bytes):
         return [code for each in answer for code in errors_of(each)]
     return []
+
+
+def refused_start(*options: str) -> str:
+    """The one line with which `muster serve` refuses to start."""
+    command = [*COMMAND, "--listen", f"{HOST}:0", "--log-format", "json", *options]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=ENDS_WITHIN_S, check=False)
+    lines = [line for line in done.stderr.splitlines() if line.startswith("muster: ")]
+    assert (done.returncode, done.stdout, len(lines)) == (2, "", 1), done.stderr
+    assert "Traceback" not in done.stderr
+    return lines[0]

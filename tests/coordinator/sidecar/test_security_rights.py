@@ -49,7 +49,6 @@ def questions(group_id: str) -> dict[str, Question]:
         ("LeaveGroup", 2, {"group_id": group_id, "member_id": "nobody"}),
         ("OffsetCommit", 9, {"group_id": group_id, **_NOBODY, "generation_id_or_member_epoch": 1, "topics": _TOPICS}),
         ("OffsetCommit", 9, {"group_id": group_id, **_nobody_at_all(), "topics": _TOPICS}),
-        ("TxnOffsetCommit", 3, {"group_id": group_id, **_NOBODY, **_producing(), "topics": _TOPICS}),
         ("OffsetFetch", 8, {"groups": [{"group_id": group_id, "topics": None}], "require_stable": False}),
         ("DescribeGroups", 5, {"groups": [group_id], "include_authorized_operations": True}),
         ("DescribeGroups", 6, {"groups": [group_id], "include_authorized_operations": True}),
@@ -75,10 +74,6 @@ def questions(group_id: str) -> dict[str, Question]:
 
 def _nobody_at_all() -> dict[str, Any]:
     return {"member_id": "", "group_instance_id": None, "generation_id_or_member_epoch": -1}
-
-
-def _producing() -> dict[str, Any]:
-    return {"transactional_id": "shop", "producer_id": 1, "producer_epoch": 0}
 
 
 @pytest.fixture(scope="module")

@@ -28,8 +28,11 @@ class FakeBroker:
 
     def __init__(self, offered: Mapping[int, int]) -> None:
         self.connections = 0
+        self.hangs_up = False
+        """On whoever comes from now on."""
         self._offered = {18: 3, **offered}
         self._writers: list[asyncio.StreamWriter] = []
+        self._serving: set[asyncio.Task[None]] = set()
         self._server: asyncio.Server | None = None
 
     @property
@@ -47,17 +50,24 @@ class FakeBroker:
         for writer in self._writers:
             writer.close()
 
+    async def ended(self) -> None:
+        """When nobody is served any more."""
+        await asyncio.gather(*self._serving)
+
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.connections += 1
+        task = asyncio.current_task()
+        assert task is not None
+        self._serving.add(task)
         self._writers.append(writer)
         try:
-            while True:
+            while not self.hangs_up:
                 (size,) = _SIZE.unpack(await reader.readexactly(_SIZE.size))
                 answer = self._answer(await reader.readexactly(size))
                 if answer is None:
+                    await reader.read()  # nothing behind it is answered either
                     break
                 writer.write(_SIZE.pack(len(answer)) + answer)
-            await reader.read()  # nothing behind it is answered either
         except (asyncio.IncompleteReadError, ConnectionError):
             pass
         writer.close()
@@ -99,3 +109,4 @@ async def fake_broker(offered: Mapping[int, int] = KAFKA_3_2) -> AsyncIterator[F
         yield broker
     finally:
         broker.stop()
+        await broker.ended()

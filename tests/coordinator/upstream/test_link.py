@@ -2,7 +2,6 @@
 
 import asyncio
 import socket
-import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
@@ -147,15 +146,14 @@ async def test_lanes_do_not_wait_for_each_other() -> None:
 
 
 async def test_what_cannot_be_opened_is_not_tried_at_each_question() -> None:
-    """A thousand groups that ask at once make one attempt."""
+    """A thousand groups that ask at once make a few attempts."""
     async with fake_broker() as fake, link_to(fake.address) as link:
-        fake.stop()
+        fake.hangs_up = True
+        before = fake.connections
         asked = (link.ask(1, heartbeat("g"), HeartbeatResponse, lane=lane) for lane in range(1_000))
-        began = time.monotonic()
         answers = await asyncio.gather(*asked, return_exceptions=True)
         assert {type(answer) for answer in answers} == {UpstreamUnavailable}
-        assert time.monotonic() - began < 1
-        assert sum(1 for answer in answers if "Connect call failed" in str(answer)) == 1_000
+        assert fake.connections - before < 300
 
 
 # ---- on real brokers ----------------------------------------------------------------------------------

@@ -4,6 +4,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
+from coordinator.upstream.driver import PARKED_JOINS_MAX
 from tests.brokers import Broker
 from tests.coordinator.upstream.stage import Direct, Process, new_group, process, until
 from tests.events.log.kafka_proxy import BrokerProxy
@@ -53,6 +54,20 @@ async def test_the_answer_to_the_first_join_is_lost(proxy: BrokerProxy, behind: 
     identity = await behind.own(group_id)
     assert await direct.members(group_id) == [("muster", identity.member_id)]
     assert await direct.commit(group_id, identity) == 0
+
+
+async def test_a_shadow_whose_joins_were_never_answered_leaves(
+    proxy: BrokerProxy, behind: Process, direct: Direct
+) -> None:
+    """By its instance id, since its member id is not known."""
+    group_id = new_group()
+    proxy.lose_answers(JOIN, float("inf"))
+    assert await behind.shadows.take(group_id) is None
+    await until(lambda: proxy.requests.count(JOIN) == 5)  # by now the pauses are long, and no join is under way:
+    await until(lambda: len(behind.shadows._driver._parked._free) == PARKED_JOINS_MAX)
+    behind.shadows.follow(group_id, generation_id=0, is_wanted=False)
+    async with behind.shadows.stepped_out(group_id):
+        assert await direct.members(group_id) == []
 
 
 async def test_the_answer_to_a_leave_is_lost(proxy: BrokerProxy, behind: Process, direct: Direct) -> None:

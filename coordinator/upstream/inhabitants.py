@@ -1,0 +1,91 @@
+"""Who is in a group upstream, and how one of them is taken out: for a group that is to become ours while it lives.
+
+What belongs here: the requests. What it must not know: why, and when.
+"""
+
+from typing import Any
+
+import msgspec
+from kio.schema.describe_groups.v5.request import DescribeGroupsRequest
+from kio.schema.describe_groups.v5.response import DescribeGroupsResponse
+from kio.schema.errors import ErrorCode
+from kio.schema.leave_group.v5.request import LeaveGroupRequest, MemberIdentity
+from kio.schema.leave_group.v5.response import LeaveGroupResponse
+from kio.schema.types import GroupId as KafkaGroupId
+
+from coordinator.upstream.connections import AnswerLost
+from coordinator.upstream.link import UpstreamLink
+from coordinator.upstream.whose import LANE, Ours, whose_by, whose_is
+from events.ids import GroupId, GroupInstanceId, MemberId
+
+REASON = "the group is adopted by Muster"
+_READ = 1 << 3
+"""AclOperation.READ, in Kafka's bit field of authorized operations."""
+
+
+class NotMovable(Exception):
+    """No group that could be adopted; the text says why."""
+
+
+class Inhabitant(msgspec.Struct, frozen=True, kw_only=True):
+    """A member upstream."""
+
+    member_id: MemberId
+    group_instance_id: GroupInstanceId | None
+    client_id: str
+    client_host: str
+
+
+async def inhabitants(link: UpstreamLink, group_id: GroupId) -> tuple[Inhabitant, ...]:
+    """The members of a classic group, but for a shadow of ours. Raises NotMovable, UpstreamError."""
+    verdict = await whose_is(link, group_id)
+    if isinstance(verdict, Ours):
+        return ()
+    request = DescribeGroupsRequest(groups=(KafkaGroupId(group_id),), include_authorized_operations=True)
+    answer = await link.ask_coordinator(group_id, request, DescribeGroupsResponse, error_of=_described_error, lane=LANE)
+    (described,) = answer.groups
+    is_ours = isinstance(whose_by(described), Ours)  # also when it is of another type, or the last one has just left
+    if is_ours or not described.members or not _may_read(described):
+        raise NotMovable(verdict.reason)
+    return tuple(
+        Inhabitant(
+            member_id=MemberId(each.member_id),
+            group_instance_id=None if each.group_instance_id is None else GroupInstanceId(each.group_instance_id),
+            client_id=each.client_id,
+            client_host=each.client_host,
+        )
+        for each in described.members
+    )
+
+
+async def remove(
+    link: UpstreamLink, group_id: GroupId, member_id: MemberId, group_instance_id: GroupInstanceId | None
+) -> ErrorCode:
+    """Take a member out; 25 if it is not there. Raises UpstreamError."""
+    identity = MemberIdentity(member_id=member_id, group_instance_id=group_instance_id, reason=REASON)
+    request = LeaveGroupRequest(group_id=KafkaGroupId(group_id), members=(identity,))
+
+    async def ask() -> LeaveGroupResponse:
+        return await link.ask_coordinator(group_id, request, LeaveGroupResponse, error_of=_left_error, lane=LANE)
+
+    try:
+        answer = await ask()
+    except AnswerLost:
+        answer = await ask()  # once more does no harm: then it is not there
+    return _left_error(answer)
+
+
+def _may_read(described: Any) -> bool:  # noqa: ANN401 -- kio's DescribedGroup
+    """Whether we may take part in the group, as far as the broker tells."""
+    operations = described.authorized_operations
+    return operations < 0 or bool(operations & _READ)
+
+
+def _described_error(answer: DescribeGroupsResponse) -> ErrorCode:
+    return answer.groups[0].error_code
+
+
+def _left_error(answer: LeaveGroupResponse) -> ErrorCode:
+    if answer.error_code is not ErrorCode.none or not answer.members:
+        return answer.error_code
+    return answer.members[0].error_code

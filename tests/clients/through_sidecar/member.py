@@ -1,0 +1,135 @@
+"""A member of a group, step by step, in the words of the protocol.
+
+What belongs here: what it says, and what it was told last. What it must not know: what a test expects.
+"""
+
+import asyncio
+from typing import Any, Final
+
+from tests.conformance.member import subscription
+from tests.conformance.wire import Connection, Fields, Pending, ms
+
+SESSION_MS: Final = 120_000
+HEARTBEAT_EVERY_S: Final = 0.05
+ASK_AGAIN_S: Final = 0.02
+NO_COORDINATOR_YET: Final = (14, 15, 16)
+MEMBER_ID_REQUIRED: Final = 79
+REJOIN: Final = (22, 27)
+ASSIGNMENT: Final = b"\x00\x00all"
+
+
+class Member:
+    """See the module. `connection` may be changed: a client that hangs goes on with another."""
+
+    def __init__(self, connection: Connection, group_id: str, topic: str, *, instance: str | None = None) -> None:
+        self.connection = connection
+        self.topic = topic
+        self.generation_id = -1
+        self.leader_id = ""
+        self.is_in = False
+        """Whether it has its assignment, and knows of no rebalance."""
+        self.member_ids: list[str] = []
+        """Of all members, as the leader is told them."""
+        self.group_id = group_id
+        self._me: dict[str, Any] = {"group_id": group_id, "member_id": "", "group_instance_id": instance}
+
+    @property
+    def leads(self) -> bool:
+        return bool(self.leader_id == self._me["member_id"])
+
+    async def take_part(self) -> None:
+        """Join and sync; when another rebalance has begun meanwhile, it is not in."""
+        await self.join()
+        self.is_in = await self.sync() == 0
+
+    async def join(self) -> None:
+        """JoinGroup, until there is a generation; who has no id yet is given one first."""
+        joined = await self._join()
+        while joined["error_code"] in NO_COORDINATOR_YET:
+            await asyncio.sleep(ASK_AGAIN_S)
+            joined = await self._join()
+        if joined["error_code"] == MEMBER_ID_REQUIRED:
+            self._me["member_id"] = joined["member_id"]
+            joined = await self._join()
+        assert joined["error_code"] == 0, joined
+        self._me["member_id"] = joined["member_id"]
+        self.generation_id, self.leader_id = joined["generation_id"], joined["leader"]
+        self.member_ids = [each["member_id"] for each in joined["members"]]
+
+    async def _join(self) -> Fields:
+        return await self.connection.ask(
+            "JoinGroup",
+            9,
+            **self._me,
+            session_timeout=ms(SESSION_MS),
+            rebalance_timeout=ms(SESSION_MS),
+            protocol_type="consumer",
+            protocols=[{"name": "range", "metadata": subscription(self.topic)}],
+            reason=None,
+        )
+
+    async def sync(self) -> int:
+        """The error of a SyncGroup, if it is one after which one joins again; the leader has assignments for all."""
+        given = [{"member_id": each, "assignment": ASSIGNMENT} for each in self.member_ids if self.leads]
+        synced = await self.connection.ask(
+            "SyncGroup",
+            5,
+            **self._me,
+            generation_id=self.generation_id,
+            protocol_type="consumer",
+            protocol_name="range",
+            assignments=given,
+        )
+        assert synced["error_code"] in (0, *REJOIN), synced
+        return int(synced["error_code"])
+
+    def send_commit(self, partition: int, offset: int) -> Pending:
+        """OffsetCommit, not waited for; `commit_error` reads the answer."""
+        position = {
+            "partition_index": partition,
+            "committed_offset": offset,
+            "committed_leader_epoch": -1,
+            "committed_metadata": None,
+        }
+        return self.connection.send(
+            "OffsetCommit",
+            9,
+            **self._me,
+            generation_id_or_member_epoch=self.generation_id,
+            topics=[{"name": self.topic, "partitions": [position]}],
+        )
+
+    async def commit(self, partition: int, offset: int) -> int:
+        """The error of an OffsetCommit."""
+        return await commit_error(self.send_commit(partition, offset))
+
+    async def heartbeat(self) -> int:
+        """The error of a Heartbeat; it is not in any more if it is told to join again."""
+        answer = await self.connection.ask("Heartbeat", 4, **self._me, generation_id=self.generation_id)
+        assert answer["error_code"] in (0, *REJOIN), answer
+        self.is_in = answer["error_code"] == 0
+        return int(answer["error_code"])
+
+
+async def commit_error(pending: Pending) -> int:
+    """What became of the one partition."""
+    answer = await pending.get()
+    (topic,) = answer["topics"]
+    (partition,) = topic["partitions"]
+    return int(partition["error_code"])
+
+
+async def settle(*members: Member) -> None:
+    """All of them join, and take part in whatever rebalance there is, until they are in one generation together."""
+
+    def settled() -> bool:
+        return all(member.is_in for member in members) and len({member.generation_id for member in members}) == 1
+
+    async def live(member: Member) -> None:
+        while not settled():
+            if not member.is_in:
+                await member.take_part()
+            elif await member.heartbeat() == 0:
+                await asyncio.sleep(HEARTBEAT_EVERY_S)
+
+    await asyncio.gather(*(live(member) for member in members))

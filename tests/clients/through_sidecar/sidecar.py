@@ -1,0 +1,109 @@
+"""A sidecar that runs in front of a real cluster, and what the brokers behind it say of a group.
+
+What belongs here: how it is started, and questions past it. What it must not know: what a test expects.
+"""
+
+import asyncio
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from uuid import uuid4
+
+import confluent_kafka
+
+from tests.brokers.broker import HOST, lasting_ports
+from tests.brokers.probes import WITHIN_S, make_topics
+from tests.clients.conftest import PARTITIONS
+from tests.clients.probe import until
+from tests.conformance.wire import Connection, Fields
+from tests.muster_process import TEST_CONFIG, MusterProcess
+
+SHADOW_TYPE = "muster"
+_NOT_COORDINATOR = {14, 15, 16}
+
+
+@contextmanager
+def running_sidecar(
+    bootstrap: str, *, nodes: Sequence[int], config: Mapping[str, str] = TEST_CONFIG, options: Sequence[str] = ()
+) -> Iterator[MusterProcess]:
+    """A sidecar with its event log where it is by default: in the cluster. It is killed when the block is left.
+
+    One at a time for a cluster: a second one would take the groups over.
+    """
+    port, *ports = lasting_ports(1 + len(nodes))
+    listeners = ",".join(f"{node}={at}" for node, at in zip(nodes, ports, strict=True))
+    settings = [argument for name, value in config.items() for argument in ("--config", f"{name}={value}")]
+    arguments = ["--listen", f"{HOST}:{port}", "--upstream", bootstrap, "--listener-map", listeners, *settings]
+    with TemporaryDirectory(prefix="muster-") as directory:
+        muster = MusterProcess(*arguments, *options, output=Path(directory) / "output")
+        muster.log = f"kafka://{bootstrap}/__muster_events"
+        muster.start()
+        try:
+            yield muster
+        finally:
+            muster.end()
+
+
+def new_topic(bootstrap: str, *, partitions: int = PARTITIONS) -> str:
+    """A topic of a test's own."""
+    name = f"topic-{uuid4().hex[:8]}"
+    make_topics({"bootstrap.servers": bootstrap}, name, partitions=partitions)
+    return name
+
+
+def produce(bootstrap: str, topic: str, value: str, *, partitions: int = PARTITIONS) -> None:
+    """The same record to each partition."""
+    producer = confluent_kafka.Producer({"bootstrap.servers": bootstrap, "linger.ms": 0})
+    for partition in range(partitions):
+        producer.produce(topic, value.encode(), partition=partition)
+    assert producer.flush(WITHIN_S) == 0
+
+
+def offsets_at(bootstrap: str, group_id: str, topic: str, *, partitions: int = PARTITIONS) -> dict[int, int]:
+    """The group's offsets, by partition, as whoever is at `bootstrap` tells them to one who is no member."""
+    asker = confluent_kafka.Consumer({"bootstrap.servers": bootstrap, "group.id": group_id, "log_level": 0})
+    try:
+        wanted = [confluent_kafka.TopicPartition(topic, partition) for partition in range(partitions)]
+        told = asker.committed(wanted, WITHIN_S)
+    finally:
+        asker.close()
+    assert all(each.error is None for each in told), told
+    return {each.partition: each.offset for each in told if each.offset >= 0}
+
+
+def upstream_group(bootstrap: str, group_id: str) -> Fields:
+    """The group as its coordinator among the brokers at `bootstrap` tells it: of one that is owned, the shadow."""
+    told: list[Fields] = []
+
+    def found() -> bool:
+        told[:] = asyncio.run(_described_by_all(bootstrap, group_id))
+        return len(told) == 1
+
+    until(found, lambda: told)
+    return told[0]
+
+
+def assert_is_owned(bootstrap: str, group_id: str) -> None:
+    """The brokers know nobody in the group but its shadow."""
+    group = upstream_group(bootstrap, group_id)
+    assert group["protocol_type"] == SHADOW_TYPE, group
+    assert [member["group_instance_id"] for member in group["members"]] == [SHADOW_TYPE], group
+
+
+async def _described_by_all(bootstrap: str, group_id: str) -> list[Fields]:
+    """By those brokers that coordinate it."""
+    told: list[Fields] = []
+    for address in bootstrap.split(","):
+        try:
+            connection = await Connection.open(address)
+        except ConnectionError:
+            continue
+        try:
+            answer = await connection.ask("DescribeGroups", 5, groups=[group_id], include_authorized_operations=False)
+        except ConnectionError:
+            continue
+        finally:
+            connection.close()
+        told += [group for group in answer["groups"] if group["error_code"] not in _NOT_COORDINATOR]
+    return told

@@ -1,0 +1,208 @@
+"""Brokers are killed and restarted, and the sidecar itself: clients go on, and no group notices.
+
+Offsets expire after a minute here, of groups with nobody in them; the last test waits for that.
+"""
+
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from itertools import count
+from typing import Any, Final
+from uuid import uuid4
+
+import aiokafka.errors
+import confluent_kafka
+import kafka.errors
+import pytest
+
+from tests.brokers.cluster import Cluster, running_cluster
+from tests.clients.conftest import PARTITIONS
+from tests.clients.consumers import LIBRARIES, Confluent, RunningConsumer
+from tests.clients.probe import coordinator_of, described, generation_of, until, until_stable
+from tests.clients.through_sidecar.sidecar import (
+    assert_is_owned,
+    new_topic,
+    offsets_at,
+    produce,
+    running_sidecar,
+)
+from tests.conformance.servers import EXPIRING
+from tests.muster_process import MusterProcess
+
+# A broker's restart takes a while on a machine that does other things too.
+pytestmark = [pytest.mark.clients, pytest.mark.timeout(600)]
+
+WITHIN_S: Final = 120
+LIBRARY_ERRORS: Final = (confluent_kafka.KafkaException, kafka.errors.KafkaError, aiokafka.errors.KafkaError)
+
+
+class Group:
+    """A group of two static members of one library, who have what they had at first, whatever happens."""
+
+    def __init__(self, bootstrap: str, library: type[RunningConsumer], group_id: str, topic: str) -> None:
+        self._bootstrap, self._topic = bootstrap, topic
+        self.group_id = group_id
+        self.consumers = [library(bootstrap, group_id, topic, instance=name) for name in ("one", "two")]
+        self._at_first: list[Any] = []
+
+    def start(self) -> None:
+        """Returns when each has its half."""
+        for consumer in self.consumers:
+            consumer.start()
+        until(lambda: [len(each.assigned) for each in self.consumers] == [PARTITIONS // 2] * 2, self.errors)
+        until_stable(self._bootstrap, self.group_id, members=2)
+        self._at_first = self._standing()
+
+    def errors(self) -> list[BaseException | None]:
+        return [consumer.error for consumer in self.consumers]
+
+    def assert_nothing_happened(self) -> None:
+        """Same generation, same members, and none of them was assigned anything again."""
+        assert self.errors() == [None, None]
+        assert self._standing() == self._at_first
+
+    def consume_and_commit(self, value: str, offset: int) -> None:
+        """Wait until each partition's record with this value is consumed, and commit."""
+
+        def consumed() -> set[int]:
+            assert self.errors() == [None, None]
+            return {each.partition for one in self.consumers for each in one.records if each.value == value}
+
+        until(lambda: len(consumed()) == PARTITIONS, consumed, within_s=WITHIN_S)
+        for consumer in self.consumers:
+            for partition in consumer.assigned:
+                until(*attempts(consumer, partition, offset), within_s=WITHIN_S)
+
+    def end(self) -> None:
+        for consumer in self.consumers:
+            consumer.end()
+
+    def _standing(self) -> list[Any]:
+        members = sorted(each["member_id"] for each in described(self._bootstrap, self.group_id)["members"])
+        generation = generation_of(self._bootstrap, self.group_id)
+        return [generation, members, [consumer.assignments for consumer in self.consumers]]
+
+
+def attempts(consumer: RunningConsumer, partition: int, offset: int) -> tuple[Callable[[], bool], Callable[[], object]]:
+    """Commits as an application does that tries again: until the coordinator that was lost is found anew."""
+    refused: list[Exception] = []
+
+    def attempt() -> bool:
+        try:
+            consumer.commit(partition, offset)
+        except LIBRARY_ERRORS as error:
+            refused.append(error)
+            return False
+        return True
+
+    return attempt, lambda: refused[-1:]
+
+
+class Front:
+    """A sidecar in front of a cluster of the module's own: on each broker a group has its coordinator."""
+
+    def __init__(self, cluster: Cluster, muster: MusterProcess) -> None:
+        self.cluster, self.muster = cluster, muster
+        self.topic = new_topic(muster.bootstrap)
+        self.coordinators = {coordinator: group_id for group_id, coordinator in self._found().items()}
+        self.groups = [
+            Group(muster.bootstrap, library, group_id, self.topic)
+            for library, group_id in zip(LIBRARIES, self.coordinators.values(), strict=True)
+        ]
+        self._rounds = count(1)
+
+    def _found(self) -> dict[str, str]:
+        """Group ids, one for each coordinator."""
+        first = self.cluster.address(self.cluster.nodes[0])
+        found: dict[str, str] = {}
+        while set(found) != {self.cluster.address(node) for node in self.cluster.nodes}:
+            group_id = uuid4().hex
+            found[coordinator_of(first, group_id)] = group_id
+        return {group_id: coordinator for coordinator, group_id in found.items()}
+
+    def goes_on(self) -> None:
+        """What was committed is there, what is produced now is consumed and committed, and no group has noticed."""
+        offset = next(self._rounds)
+        if offset > 1:
+            self.has_offsets(offset - 1)
+        produce(self.muster.bootstrap, self.topic, f"round {offset}")
+        for group in self.groups:
+            group.consume_and_commit(f"round {offset}", offset)
+        self.has_offsets(offset)
+        for group in self.groups:
+            group.assert_nothing_happened()
+            assert_is_owned(self.cluster.bootstrap, group.group_id)
+
+    def has_offsets(self, offset: int) -> None:
+        """All groups, in the cluster itself."""
+        for group in self.groups:
+            offsets = offsets_at(self.cluster.bootstrap, group.group_id, self.topic)
+            assert offsets == dict.fromkeys(range(PARTITIONS), offset)
+
+
+@pytest.fixture(scope="module")
+def front() -> Iterator[Front]:
+    """Three groups, one of each library, each with another coordinator, at work."""
+    with ExitStack() as stack:
+        cluster = stack.enter_context(running_cluster(settings=EXPIRING))
+        muster = stack.enter_context(running_sidecar(cluster.bootstrap, nodes=cluster.nodes))
+        front = Front(cluster, muster)
+        for group in front.groups:
+            stack.callback(group.end)
+            group.start()
+        front.goes_on()
+        yield front
+
+
+@pytest.fixture(scope="module")
+def idle(front: Front) -> Iterator[Group]:
+    """A group that commits once, before whatever else happens."""
+    group = Group(front.muster.bootstrap, Confluent, uuid4().hex, front.topic)
+    group.start()
+    yield group
+    group.end()
+
+
+@pytest.fixture(scope="module")
+def expiring(front: Front, idle: Group) -> str:
+    """A group with nobody in it that has committed after the idle one, past the sidecar."""
+    idle.consumers[0].commit(min(idle.consumers[0].assigned), 1)
+    group_id = uuid4().hex
+    nobody = confluent_kafka.Consumer({"bootstrap.servers": front.cluster.bootstrap, "group.id": group_id})
+    nobody.commit(offsets=[confluent_kafka.TopicPartition(front.topic, 0, 1)], asynchronous=False)
+    nobody.close()
+    return group_id
+
+
+@pytest.mark.usefixtures("expiring")
+class TestFailures:
+    """Each leaves everything as it was."""
+
+    def test_a_coordinator_is_killed(self, front: Front) -> None:
+        """Another broker takes over; its groups, and those whose connections broke, go on."""
+        coordinator = next(iter(front.coordinators))
+        (victim,) = (node for node in front.cluster.nodes if front.cluster.address(node) == coordinator)
+        front.cluster.kill(victim)
+        front.cluster.wait_until_brokers_are(front.cluster.serving)
+        front.goes_on()
+        front.cluster.start(victim)
+        front.goes_on()
+
+    def test_a_rolling_restart(self, front: Front) -> None:
+        """One broker after the other."""
+        for node in front.cluster.nodes:
+            front.cluster.stop(node)
+            front.cluster.start(node)
+            front.goes_on()
+
+    def test_the_sidecar_is_killed(self, front: Front) -> None:
+        """It comes back with the groups as they were."""
+        front.muster.kill()
+        front.muster.start()
+        front.goes_on()
+
+
+def test_offsets_of_an_owned_group_do_not_expire(front: Front, idle: Group, expiring: str) -> None:
+    """When younger ones of a group with nobody in it have, those of one that is owned are still there."""
+    bootstrap = front.cluster.bootstrap
+    until(lambda: not offsets_at(bootstrap, expiring, front.topic), lambda: "they stay", within_s=WITHIN_S)
+    assert list(offsets_at(bootstrap, idle.group_id, front.topic).values()) == [1]

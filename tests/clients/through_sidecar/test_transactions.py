@@ -1,0 +1,48 @@
+"""Consuming, transforming and producing in transactions through the sidecar: as on a Kafka, and the group is owned."""
+
+import asyncio
+from collections.abc import Iterator
+
+import pytest
+
+from events.ids import GroupId
+from events.log.url import open_log
+from replay.sources import read_histories
+from tests.brokers.cluster import Cluster
+from tests.clients import test_transactions
+from tests.clients.through_sidecar.sidecar import offsets_at
+from tests.muster_process import MusterProcess
+
+pytestmark = pytest.mark.clients
+
+
+@pytest.fixture
+def story(sidecar: MusterProcess, kafka_cluster: Cluster) -> Iterator[test_transactions.Story]:
+    """Through the sidecar. What became of the group is in the sidecar's history, and its offsets are the cluster's."""
+    running = test_transactions.Story(sidecar.bootstrap)
+    yield running
+    group_id = running.settings["group_id"]
+    assert asyncio.run(has_history(sidecar.log, GroupId(group_id)))
+    through, direct = (
+        offsets_at(bootstrap, group_id, running.settings["source"], partitions=1)
+        for bootstrap in (sidecar.bootstrap, kafka_cluster.bootstrap)
+    )
+    assert through == direct
+
+
+async def has_history(url: str, group_id: GroupId) -> bool:
+    """Whether the group's members are in the event log."""
+    log = open_log(url, read_only=True)
+    await log.open()
+    try:
+        return bool((await read_histories(log, group=group_id))[group_id].items)
+    finally:
+        await log.close()
+
+
+class TestCopier(test_transactions.TestCopier):
+    """confluent-kafka's: committed, aborted, and refused for a generation that is over."""
+
+
+class TestJava(test_transactions.TestJava):
+    """Kafka's own tool, with aborts at random."""

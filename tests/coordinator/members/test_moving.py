@@ -1,0 +1,27 @@
+"""`muster adopt` and `muster release` where there is no cluster upstream."""
+
+import pytest
+from typer.testing import CliRunner
+
+import muster as command
+from tests.coordinator.formed import form_group
+from tests.muster_process import running_muster
+
+
+@pytest.mark.parametrize("verb", ["adopt", "release"])
+def test_a_muster_that_stands_alone_moves_no_group(verb: str) -> None:
+    """It says so in one line, and the group is as it was."""
+    with running_muster(log="memory:", topics=["orders:4"]) as muster:
+        form_group(muster.bootstrap, "orders", "web-1")
+        done = CliRunner().invoke(command.app, [verb, "orders", "--bootstrap", muster.bootstrap], env={"TERM": "dumb"})
+        assert (done.exit_code, done.stdout) == (1, "")
+        assert done.stderr.startswith(f"muster {verb}: group orders: INVALID_CONFIG: members.coordinator: ")
+        assert "muster serve --upstream" in done.stderr
+        assert done.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize("verb", ["adopt", "release"])
+def test_each_command_teaches_by_an_example(verb: str) -> None:
+    """In its help."""
+    printed = CliRunner().invoke(command.app, [verb, "--help"], env={"COLUMNS": "160", "TERM": "dumb"}).stdout
+    assert f"muster {verb} orders --dry-run" in printed

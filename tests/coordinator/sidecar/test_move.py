@@ -1,0 +1,164 @@
+"""Whom a move waits for, and for how long."""
+
+from typing import Any
+
+import pytest
+
+from coordinator.group.configs import MUSTER, UPSTREAM
+from coordinator.group.outcomes import MoveState
+from coordinator.sidecar.heard import LATELY_MS, Heard
+from coordinator.sidecar.move import ASSUMED_SESSION_MS, Former, Move, Sender, names
+from events.ids import GroupId, GroupInstanceId, MemberId
+
+SESSION_MS, REBALANCE_MS = 45_000, 300_000
+
+
+class Socket:
+    """A client's connection."""
+
+    def __init__(self) -> None:
+        self.open = True
+
+    def is_open(self) -> bool:
+        return self.open
+
+
+def former(name: str, *, instance: str | None = None, **fields: Any) -> Former:
+    timeouts = {"session_timeout_ms": SESSION_MS, "rebalance_timeout_ms": REBALANCE_MS}
+    return Former(
+        member_id=MemberId(name),
+        group_instance_id=None if instance is None else GroupInstanceId(instance),
+        client_id="client",
+        client_host="/10.0.0.1",
+        **{**timeouts, **fields},
+    )
+
+
+def sender(socket: Socket, member_id: str = "", *, instance: str | None = None, host: str = "/10.0.0.1") -> Sender:
+    return Sender(
+        connection=socket,
+        client_id="client",
+        client_host=host,
+        member_id=MemberId(member_id),
+        group_instance_id=None if instance is None else GroupInstanceId(instance),
+    )
+
+
+def released(*members: Former) -> Move:
+    return Move(UPSTREAM, members, now_ms=0)
+
+
+def waiting(move: Move, now_ms: int) -> list[str]:
+    return [each.member_id for each in move.waits_for(now_ms)]
+
+
+def test_a_member_is_waited_for_until_it_asks_to_join_again() -> None:
+    """That it was told is not enough: it may still work on what it fetched."""
+    move, socket = released(former("a"), former("b")), Socket()
+    move.tell(sender(socket, "a"), 1_000)
+    assert waiting(move, 1_000) == ["a", "b"]
+    move.come_back(sender(socket))
+    assert waiting(move, 1_000) == ["b"]
+
+
+def test_who_is_never_heard_of_is_waited_for_as_long_as_its_session() -> None:
+    """It lives no longer."""
+    move = released(former("a"))
+    assert waiting(move, SESSION_MS - 1) == ["a"]
+    assert waiting(move, SESSION_MS) == []
+
+
+def test_who_was_told_may_work_as_long_as_in_any_rebalance() -> None:
+    """max.poll.interval.ms, from when it was told first."""
+    move, socket = released(former("a")), Socket()
+    move.tell(sender(socket, "a"), 40_000)
+    move.tell(sender(socket, "a"), 90_000)
+    assert waiting(move, 40_000 + REBALANCE_MS - 1) == ["a"]
+    assert waiting(move, 40_000 + REBALANCE_MS) == []
+
+
+def test_whose_connection_is_gone_is_waited_for_as_long_as_its_session() -> None:
+    """Its process may have ended, or it works on and comes over another connection."""
+    move, socket = released(former("a")), Socket()
+    move.tell(sender(socket, "a"), 1_000)
+    socket.open = False
+    assert waiting(move, 2_000) == ["a"]
+    assert waiting(move, 2_000 + SESSION_MS - 1) == ["a"]
+    assert waiting(move, 2_000 + SESSION_MS) == []
+
+
+def test_a_stranger_is_nobody_who_comes_back() -> None:
+    """A process more, started in the middle of a move, on the same host and with the same client id."""
+    move, socket = released(former("a")), Socket()
+    move.tell(sender(socket, "a"), 0)
+    move.come_back(sender(Socket()))
+    move.come_back(sender(Socket(), instance="new"))
+    move.tell(sender(Socket(), "nobody"), 0)
+    assert waiting(move, 0) == ["a"]
+
+
+def test_whoever_was_parked_comes_back_on_a_connection_that_nobody_knows() -> None:
+    """Its join was answered when the group was released: so its client id and host have to do."""
+    move = released(former("a", was_parked=True), former("b", was_parked=True))
+    move.come_back(sender(Socket(), host="/10.0.0.2"))
+    assert waiting(move, 0) == ["a", "b"]
+    move.come_back(sender(Socket()))
+    assert waiting(move, 0) == ["b"]
+    assert waiting(move, REBALANCE_MS) == []
+
+
+@pytest.mark.parametrize("was_told", [True, False])
+def test_a_static_member_is_known_by_its_name(was_told: bool) -> None:
+    """Also its next process, on whatever connection."""
+    move = released(former("a", instance="web-1"), former("b", instance="web-2"))
+    if was_told:
+        move.tell(sender(Socket(), "a", instance="web-1"), 0)
+    move.come_back(sender(Socket(), instance="web-1"))
+    assert waiting(move, 0) == ["b"]
+
+
+def test_who_leaves_is_not_waited_for() -> None:
+    """And who was never there changes nothing."""
+    move = released(former("a"))
+    move.leave(MemberId("nobody"))
+    assert waiting(move, 0) == ["a"]
+    move.leave(MemberId("a"))
+    assert waiting(move, 0) == []
+
+
+def test_a_member_from_upstream_is_waited_for_without_a_limit_of_its_own() -> None:
+    """Its timeouts are not known here; a lost connection gives it Kafka's default session."""
+    unknown: dict[str, Any] = {"session_timeout_ms": None, "rebalance_timeout_ms": None}
+    move, socket = Move(MUSTER, [former("a", **unknown)], now_ms=0, limit_ms=60_000), Socket()
+    assert waiting(move, 10**9) == ["a"]
+    move.tell(sender(socket, "a"), 0)
+    assert waiting(move, 10**9) == ["a"]
+    socket.open = False
+    assert waiting(move, 10**9) == ["a"]
+    assert waiting(move, 10**9 + ASSUMED_SESSION_MS) == []
+
+
+def test_the_report_counts_who_was_told_and_who_is_back() -> None:
+    """For people and programs."""
+    move, socket = released(former("a"), former("b", instance="web-1"), former("c")), Socket()
+    move.tell(sender(socket, "a"), 0)
+    move.come_back(sender(socket))
+    move.tell(sender(Socket(), "b"), 0)
+    report = move.report(MoveState.MOVING, 500)
+    assert (report.to, report.members, report.told, report.back, report.took_ms) == (UPSTREAM, 3, 2, 1, 500)
+    assert [(each.member_id, each.is_told) for each in report.waits_for] == [("b", True), ("c", False)]
+    assert names(report.waits_for) == "web-1 at 10.0.0.1, client at 10.0.0.1"
+    assert names([former(str(number)) for number in range(7)]).endswith("and 2 more")
+
+
+def test_who_was_heard_lately_is_here() -> None:
+    """Per group; the one that was silent for longest makes room."""
+    heard, group, other = Heard(members_max=2), GroupId("orders"), GroupId("payments")
+    heard.note(group, MemberId("a"), 1_000)
+    assert heard.is_here(group, MemberId("a"), 1_000 + LATELY_MS)
+    assert not heard.is_here(group, MemberId("a"), 1_001 + LATELY_MS)
+    assert not heard.is_here(other, MemberId("a"), 1_000)
+    heard.note(group, MemberId("b"), 2_000)
+    heard.note(group, MemberId("a"), 3_000)
+    heard.note(group, MemberId("c"), 4_000)
+    assert [heard.is_here(group, MemberId(each), 4_000) for each in "abc"] == [True, False, True]

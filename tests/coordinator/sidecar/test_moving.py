@@ -1,0 +1,255 @@
+"""`muster adopt` and `muster release` at a sidecar before a real broker: what is refused, given up, and kept."""
+
+import asyncio
+import re
+import shlex
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]  # exported without saying so
+from typer.testing import CliRunner
+
+import muster as command
+from coordinator.admin import GroupAdmin
+from coordinator.admin.moving import described_move
+from coordinator.group.configs import COORDINATOR
+from tests.brokers import Broker
+from tests.brokers.broker import lasting_ports
+from tests.clients.consumers import Confluent, RunningConsumer
+from tests.clients.probe import described
+from tests.conformance.member import subscription
+from tests.conformance.wire import Connection, ms
+from tests.coordinator.sidecar.admin_stage import PARTITIONS, Front, new_name, talking, until
+from tests.muster_process import running_muster, sqlite_log
+
+pytestmark = [pytest.mark.broker, pytest.mark.clients]
+
+WIDE = {"COLUMNS": "200", "TERM": "dumb", "MUSTER_BOOTSTRAP": ""}
+SHADOW = "muster"
+PATTERNS = ("moving-*", "orders")
+PAGE = (Path(__file__).parents[3] / "docs" / "moving-groups.md").read_text(encoding="utf-8")
+
+
+class NewerConsumer(Confluent):
+    """Of the newer protocol (KIP-848), in which the broker assigns."""
+
+    def _open(self) -> None:
+        import confluent_kafka
+
+        self._consumer = confluent_kafka.Consumer(
+            {"bootstrap.servers": self.bootstrap, "group.id": self.group_id, "group.protocol": "consumer"}
+        )
+        self._consumer.subscribe(
+            [self.topic],
+            on_assign=lambda _, partitions: self._assigned_now(partitions),
+            on_revoke=lambda _consumer, _partitions: None,
+        )
+
+
+@pytest.fixture(scope="module")
+def front(kafka_broker: Broker, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Front]:
+    """On an event log in a file: the sidecar is started again. It is for groups of a pattern alone."""
+    directory: Path = tmp_path_factory.mktemp("moving")
+    topic = new_name("topic")
+    admin = AdminClient({"bootstrap.servers": kafka_broker.bootstrap})
+    admin.create_topics([NewTopic(topic, PARTITIONS, 1)])[topic].result(30)
+    at = ["--upstream", kafka_broker.bootstrap, "--broker-base-port", str(lasting_ports(1)[0])]
+    for pattern in PATTERNS:
+        at += ["--groups", pattern]
+    with running_muster(log=sqlite_log(directory), options=at) as muster:
+        yield Front(broker=kafka_broker, muster=muster, topic=topic)
+
+
+class Group:
+    """A group of consumers that are connected to the sidecar, or to the broker."""
+
+    def __init__(self, front: Front, name: str = "moving") -> None:
+        self.front, self.group_id = front, new_name(name)
+        self.consumers: list[RunningConsumer] = []
+
+    def add(self, bootstrap: str, kind: type[RunningConsumer] = Confluent) -> RunningConsumer:
+        consumer = kind(bootstrap, self.group_id, self.front.topic).start()
+        self.consumers.append(consumer)
+        return consumer
+
+    def until_shared(self, protocol_type: str) -> None:
+        """Wait until each has something to do, and upstream has it like that."""
+
+        def shared() -> bool:
+            assert [each.error for each in self.consumers if each.error] == []
+            shares = [each.assigned for each in self.consumers]
+            is_there = self.protocol_type_upstream == protocol_type
+            return is_there and all(shares) and sum(map(len, shares)) == PARTITIONS
+
+        until(shared, lambda: ([each.assigned for each in self.consumers], self.protocol_type_upstream))
+
+    @property
+    def protocol_type_upstream(self) -> str:
+        return str(described(self.front.broker.bootstrap, self.group_id)["protocol_type"])
+
+    def run(self, *arguments: str) -> tuple[int, str]:
+        """The exit code, and what was printed, on whichever side."""
+        at = ["--bootstrap", self.front.muster.bootstrap]
+        done = CliRunner().invoke(command.app, [arguments[0], self.group_id, *arguments[1:], *at], env=WIDE)
+        return done.exit_code, done.output
+
+    def coordinator(self) -> str | None:
+        """As `muster members config` tells it."""
+
+        async def ask() -> str | None:
+            async with GroupAdmin(self.front.muster.bootstrap) as admin:
+                (told,) = await admin.describe_group_config(self.group_id, (COORDINATOR,))
+                return told.value
+
+        return asyncio.run(ask())
+
+
+@pytest.fixture
+def group(front: Front) -> Iterator[Group]:
+    """A group of the sidecar's pattern."""
+    made = Group(front)
+    yield made
+    for consumer in made.consumers:
+        consumer.end()
+
+
+def test_a_group_is_released_and_adopted_by_command(front: Front, group: Group) -> None:
+    """What the members will see is said before; with --dry-run nothing else is done."""
+    group.add(front.muster.bootstrap)
+    group.until_shared(SHADOW)
+    code, said = group.run("release", "--dry-run")
+    assert code == 0
+    assert "its only member joins again at the cluster upstream" in said
+    assert group.protocol_type_upstream == SHADOW
+    code, said = group.run("release", "--format", "json")
+    (told,) = msgspec.json.decode(said)["groups"]
+    assert (code, told["done"], told["members"], told["back"]) == (0, True, 1, 1)
+    group.until_shared("consumer")
+    assert group.coordinator() == "upstream"
+    code, said = group.run("adopt", "--timeout", "2m")
+    assert code == 0
+    assert "coordinated by this Muster: 1 of 1 back" in said
+    group.until_shared(SHADOW)
+    assert group.coordinator() == "muster"
+    assert "nobody has to join again" in group.run("adopt")[1]
+
+
+def test_the_commands_of_the_page(front: Front, group: Group) -> None:
+    """As they stand there, in their order, for a group whose members are connected to the sidecar."""
+    group.group_id = "orders"
+    group.add(front.muster.bootstrap)
+    group.until_shared(SHADOW)
+    commands = re.findall(r"^\$ muster (.+)$", PAGE, re.MULTILINE)
+    assert [shlex.split(each)[0] for each in commands] == ["adopt", "adopt", "release", "release"]
+    for each in commands:
+        done = CliRunner().invoke(command.app, [*shlex.split(each), "--bootstrap", front.muster.bootstrap], env=WIDE)
+        assert done.exit_code == 0, done.output
+    group.until_shared("consumer")
+
+
+def test_members_that_are_connected_elsewhere_are_named(front: Front, group: Group) -> None:
+    """They would not be told, and go on with partitions that others get."""
+    group.add(front.broker.bootstrap)
+    group.add(front.muster.bootstrap)
+    group.until_shared("consumer")
+    for arguments in (("adopt", "--dry-run"), ("adopt",)):
+        code, said = group.run(*arguments)
+        assert code == 1
+        assert "1 of its 2 members were not heard of here" in said
+        assert "rdkafka at 127.0.0.1" in said
+    group.until_shared("consumer")
+
+
+def test_a_group_of_the_newer_protocol_is_refused(front: Front, group: Group) -> None:
+    """It has no classic members that could be sent here."""
+    group.add(front.muster.bootstrap, NewerConsumer)
+    until(lambda: bool(group.consumers[0].assigned), lambda: group.consumers[0].error)
+    code, said = group.run("adopt")
+    assert code == 1
+    assert "type consumer" in said
+
+
+@pytest.mark.parametrize("verb", ["adopt", "release"])
+def test_a_group_that_this_sidecar_is_not_for_is_refused(front: Front, verb: str) -> None:
+    """--groups."""
+    code, said = Group(front, "others").run(verb)
+    assert code == 1
+    assert "--groups" in said
+
+
+def test_a_group_that_was_never_ours_cannot_be_released(front: Front, group: Group) -> None:
+    """Nothing would change."""
+    code, said = group.run("release")
+    assert code == 1
+    assert "nothing to release" in said
+
+
+def test_a_released_group_is_upstreams_after_a_restart(front: Front, group: Group) -> None:
+    """Also when a former process has left its shadow in it, which refuses whoever joins."""
+    consumer = group.add(front.muster.bootstrap)
+    group.until_shared(SHADOW)
+    assert group.run("release")[0] == 0
+    group.until_shared("consumer")
+    group.consumers.remove(consumer)
+    consumer.close()
+    front.muster.kill()
+    asyncio.run(_leave_a_shadow(front.broker.bootstrap, group.group_id))
+    assert group.protocol_type_upstream == SHADOW
+    front.muster.start()
+    group.add(front.muster.bootstrap)
+    group.until_shared("consumer")
+    assert group.coordinator() == "upstream"
+    assert group.run("adopt")[0] == 0
+    group.until_shared(SHADOW)
+
+
+async def _leave_a_shadow(bootstrap: str, group_id: str) -> None:
+    async with talking(bootstrap) as connection:
+        await _joined(connection, group_id, protocol_type=SHADOW, group_instance_id=SHADOW, metadata=b"")
+
+
+async def _joined(connection: Connection, group_id: str, *, metadata: bytes, **who: Any) -> str:
+    """A member that never says anything again, once it has joined; its member id."""
+    body = {
+        "group_id": group_id,
+        "session_timeout": ms(20_000),
+        "rebalance_timeout": ms(20_000),
+        "member_id": "",
+        "protocols": [{"name": "range", "metadata": metadata}],
+        "reason": None,
+        **who,
+    }
+    joined = await connection.ask("JoinGroup", 9, **body)
+    assert joined["error_code"] == 0, joined
+    return str(joined["member_id"])
+
+
+def test_an_adoption_is_given_up_when_somebody_does_not_come(front: Front, group: Group) -> None:
+    """Who was told is upstream again; who did not come is named."""
+    group.add(front.muster.bootstrap)
+    group.until_shared(SHADOW)
+    assert group.run("release")[0] == 0
+    group.until_shared("consumer")
+    said = asyncio.run(_adopt_with_somebody_silent(group))
+    assert said.state == "given up", said
+    assert said.reason is not None
+    assert "quiet at 127.0.0.1" in said.reason
+    group.until_shared("consumer")
+    assert group.coordinator() == "upstream"
+
+
+async def _adopt_with_somebody_silent(group: Group) -> Any:
+    async with talking(group.front.muster.bootstrap) as connection:
+        who = {"protocol_type": "consumer", "group_instance_id": "quiet"}
+        member_id = await _joined(connection, group.group_id, metadata=subscription(group.front.topic), **who)
+        me = {"group_id": group.group_id, "member_id": member_id, "group_instance_id": "quiet"}
+        await connection.ask("Heartbeat", 4, generation_id=1, **me)  # of no generation, but from somebody
+        code, said = await asyncio.to_thread(group.run, "adopt", "--timeout", "2s")
+        assert (code, "given up after" in said) == (1, True), said
+        left = [{"member_id": "", "group_instance_id": "quiet", "reason": None}]
+        await connection.ask("LeaveGroup", 5, group_id=group.group_id, members=left)
+        async with GroupAdmin(group.front.muster.bootstrap) as admin:
+            return await described_move(admin, group.group_id)

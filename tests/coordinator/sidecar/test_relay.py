@@ -1,0 +1,352 @@
+"""The relay with real sockets: who goes, who does not read, who talks nonsense, and how it ends."""
+
+import asyncio
+
+import pytest
+import structlog
+from kio.schema.errors import ErrorCode
+
+from coordinator.group.commands import AnyRequest, JoinGroup, LeaveGroup
+from coordinator.group.outcomes import HeartbeatOutcome, JoinGroupOutcome, LeaveGroupOutcome, Outcome
+from coordinator.sidecar import client_side
+from coordinator.wire.api import Fault
+from events.ids import MemberId
+from tests.coordinator.kio_client import frame, with_length
+from tests.coordinator.running_server import HEARTBEAT, JOIN
+from tests.coordinator.sidecar.relaying import MORE_THAN_SOCKETS_TAKE, Client, Relay, relaying, until
+from tests.coordinator.sidecar.scripted_broker import (
+    DESCRIBE_GROUPS,
+    Asked,
+    ScriptedBroker,
+    allowing,
+    framed,
+    request,
+    scripted_broker,
+)
+
+FETCH, METADATA, NOBODYS = 1, 3, 9_999
+JOINED = JoinGroupOutcome(member_id=MemberId("m"), generation_id=1)
+
+
+def join(correlation_id: int = 1) -> bytes:
+    return with_length(frame("JoinGroup", 3, correlation_id=correlation_id, **JOIN))
+
+
+def heartbeat(correlation_id: int = 1) -> bytes:
+    return with_length(frame("Heartbeat", 3, correlation_id=correlation_id, **HEARTBEAT))
+
+
+def leave(correlation_id: int = 1) -> bytes:
+    return with_length(frame("LeaveGroup", 2, correlation_id=correlation_id, group_id="g", member_id="m"))
+
+
+class Held:
+    """A script that holds some requests, by their API keys, until a test answers them."""
+
+    def __init__(self, broker: ScriptedBroker, *api_keys: int) -> None:
+        self._broker = broker
+        self._api_keys = api_keys
+        self.asked: list[Asked] = []
+        broker.script = self
+
+    def __call__(self, asked: Asked) -> None:
+        if asked.api_key in self._api_keys:
+            self.asked.append(asked)
+        else:
+            self._broker.usual(asked)
+
+
+async def both_are_gone(relay: Relay, broker: ScriptedBroker) -> bool:
+    """Wait until no connection is left on either side."""
+    await until(lambda: not relay.listening.connections and not broker.open_connections)
+    return True
+
+
+# ---- the end -------------------------------------------------------------------------------------------
+
+
+async def test_what_is_in_flight_is_answered_before_the_end() -> None:
+    """And those behind it are not begun; who waits for nothing is closed at once."""
+    async with scripted_broker() as broker, relaying({1: broker}) as relay:
+        held = Held(broker, FETCH)
+        relayed, parked, quiet = [await relay.connect(1) for _ in range(3)]
+        relayed.send(request(FETCH, 12, 1), request(FETCH, 12, 2))
+        parked.send(join(1), heartbeat(2))
+        await until(lambda: len(held.asked) == 2 and relay.groups.parked)
+        relay.drain()
+        relayed.send(request(NOBODYS, 0, 3))
+        assert await quiet.rest() == b""
+        held.asked[0].answer(b"first")
+        assert await relayed.answer() == (1, b"first")
+        held.asked[1].answer(b"second")
+        relay.groups.release(JOINED)
+        assert await relayed.rest() == framed(2, b"second")
+        assert (await parked.answer())[0] == 1
+        assert await parked.rest() == b""
+        assert await both_are_gone(relay, broker)
+        assert [type(command) for command in relay.groups.commands] == [JoinGroup]
+        assert NOBODYS not in broker.keys_asked()
+
+
+async def test_a_request_that_is_half_relayed_at_the_end_goes_on() -> None:
+    """The broker would wait for the rest of it for ever."""
+    async with scripted_broker() as broker, relaying({1: broker}) as relay:
+        client = await relay.connect(1)
+        whole = request(NOBODYS, 0, 1, bytes(100_000))
+        client.send(whole[:50_000])
+        await until(lambda: relay.relayed.bytes_to_brokers == 50_000)
+        relay.drain()
+        client.send(whole[50_000:])
+        assert await client.rest() == framed(1, b"")
+        assert [asked.frame for asked in broker.asked] == [whole[4:]]
+        assert await both_are_gone(relay, broker)
+
+
+async def test_a_request_on_its_way_to_the_broker_reaches_it_at_the_end() -> None:
+    """A Produce that nobody answers, too."""
+    async with scripted_broker() as broker, relaying({1: broker}) as relay:
+        client = await relay.connect(1)
+        whole = request(0, 3, 1, b"\xff\xff\xff\xff\x00\x00" + bytes(100_000))
+        client.send(whole[:50_000])
+        await until(lambda: relay.relayed.bytes_to_brokers == 50_000)
+        relay.drain()
+        client.send(whole[50_000:])
+        assert await client.rest() == b""
+        await until(lambda: broker.asked)
+        assert broker.asked[0].frame == whole[4:]
+
+
+# ---- who goes ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("vanishes", [True, False], ids=["reset", "closed"])
+async def test_a_client_that_goes_while_the_broker_answers_takes_its_connection_along(vanishes: bool) -> None:
+    async with scripted_broker() as broker, relaying({1: broker}) as relay:
+        held = Held(broker, FETCH)
+        client, other = await relay.connect(1), await relay.connect(1)
+        client.send(request(FETCH, 12, 1))
+        await until(lambda: held.asked)
+        held.asked[0].connection.send(framed(1, bytes(1_000_000))[:500_000])
+        assert await client.reader.readexactly(1_000)
+        (client.vanish if vanishes else client.close)()
+        await until(lambda: len(relay.listening.connections) == 1 and broker.open_connections == 1)
+        assert await other.ask(request(NOBODYS, 0, 1)) == b""
+
+
+async def test_what_a_client_asked_before_it_went_is_done() -> None:
+    """As in Kafka: a member that leaves need not wait for the answer, even if the broker is asked about it first."""
+
+    def outcome(command: AnyRequest) -> Outcome:
+        if isinstance(command, LeaveGroup):
+            return LeaveGroupOutcome(error=ErrorCode.none)
+        return HeartbeatOutcome(error=ErrorCode.none)
+
+    async with scripted_broker() as broker, relaying({1: broker}) as relay:
+        relay.groups.outcome = outcome
+        held = Held(broker, DESCRIBE_GROUPS)
+        client = await relay.connect(1)
+        client.send(heartbeat(1), leave(2), request(NOBODYS, 0, 3))
+        await until(lambda: held.asked)
+        client.close()
+        await until(lambda: not relay.listening.connections)
+        held.asked[0].tell(allowing(held.asked[0], 1 << 3))
+        await until(lambda: not broker.open_connections)
+        assert isinstance(relay.groups.commands[-1], LeaveGroup)
+        assert broker.keys_asked() == [DESCRIBE_GROUPS, NOBODYS]
+
+
+async def test_nobody_waits_long_for_a_client_that_is_gone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its join stays parked, as in Kafka; its broker's connection does not."""
+    monkeypatch.setattr(client_side, "LINGERS_S", 0.05)
+    async with scripted_broker() as broker, relaying({1: broker}) as relay:
+        client = await relay.connect(1)
+        client.send(join(), heartbeat(2))
+        await until(lambda: relay.groups.parked)
+        client.vanish()
+        assert await both_are_gone(relay, broker)
+        relay.groups.release(JOINED)
+        assert [type(command) for command in relay.groups.commands] == [JoinGroup]
+
+
+async def test_a_broker_that_goes_takes_its_clients_connection_along() -> None:
+    """What it said is still sent; the answer to a join that was parked meanwhile is dropped."""
+    async with scripted_broker() as broker, relaying({1: broker}) as relay:
+        parked, reading = await relay.connect(1), await relay.connect(1)
+        parked.send(join())
+        await until(lambda: relay.groups.parked)
+
+        def last_words(asked: Asked) -> None:
+            asked.answer(b"last")
+            asked.connection.writer.close()
+
+        broker.script = last_words
+        reading.send(request(NOBODYS, 0, 1), request(NOBODYS, 0, 2))
+        assert await reading.rest() == framed(1, b"last")
+        broker.connections[0].hang_up()
+        assert await parked.rest() == b""
+        assert await both_are_gone(relay, broker)
+        relay.groups.release(JOINED)
+
+
+async def test_a_broker_that_cannot_be_reached_closes_its_clients_alone() -> None:
+    async with scripted_broker() as broker, scripted_broker() as gone, relaying({1: broker, 2: gone}) as relay:
+        relay.listeners.follow({1: ("127.0.0.1", broker.port), 2: ("127.0.0.1", 1)})
+        with structlog.testing.capture_logs() as logged:
+            assert await (await relay.connect(2)).rest() == b""
+        assert [line["address"] for line in logged] == ["127.0.0.1:1"]
+        assert relay.relayed.brokers_not_reached == 1
+        assert await (await relay.connect(1)).ask(request(NOBODYS, 0, 1)) == b""
+
+
+# ---- who talks nonsense --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("api_key", "answer"),
+    [
+        (FETCH, framed(77, b"somebody else's")),
+        (FETCH, b"\xff\xff\xff\xff\x00\x00\x00\x01"),
+        (FETCH, b"HTTP/1.1 400 Bad Request\r\n\r\n"),
+        (METADATA, framed(1, b"no metadata")),
+        (METADATA, b"\x7f\xff\xff\xff\x00\x00\x00\x01"),
+        (DESCRIBE_GROUPS, b"\x00\x00\x00\x10must" + b"no description"[:12]),
+    ],
+)
+async def test_a_broker_that_answers_nonsense_loses_that_connection_alone(api_key: int, answer: bytes) -> None:
+    async with scripted_broker() as broker, relaying({1: broker}) as relay:
+        held = Held(broker, api_key)
+        client, other = await relay.connect(1), await relay.connect(1)
+        client.send(heartbeat(1) if api_key == DESCRIBE_GROUPS else request(api_key, 12, 1))
+        await until(lambda: held.asked)
+        with structlog.testing.capture_logs() as logged:
+            held.asked[0].connection.send(answer)
+            assert await client.rest() == b""
+        (line,) = logged
+        assert line["log_level"] in {"error", "warning"}
+        assert relay.metrics.protocol_errors == {Fault.BROKER_ANSWER: 1}
+        assert await other.ask(request(NOBODYS, 0, 2)) == b""
+
+
+async def test_an_answer_before_nonsense_is_still_sent() -> None:
+    async with scripted_broker() as broker, relaying({1: broker}) as relay:
+        broker.script = lambda asked: asked.connection.send(framed(1, b"good") + framed(9, b"bad"))
+        client = await relay.connect(1)
+        client.send(request(NOBODYS, 0, 1))
+        assert await client.rest() == framed(1, b"good")
+
+
+@pytest.mark.parametrize(
+    ("content", "fault"),
+    [
+        (b"\xff\xff\xff\xff", Fault.NEGATIVE_LENGTH),
+        (b"\x7f\xff\xff\xff", Fault.OVERSIZED_FRAME),
+        (b"\x00\x00\x00\x02", Fault.SHORT_FRAME),
+        (request(12, 99, 1), Fault.UNSUPPORTED_VERSION),
+        (request(12, 4, 1), Fault.MALFORMED_REQUEST),
+        (request(0, 3, 1, b"\xff\xff"), Fault.MALFORMED_REQUEST),
+    ],
+)
+async def test_bytes_that_make_no_sense_close_their_connection_alone(content: bytes, fault: Fault) -> None:
+    async with scripted_broker() as broker, relaying({1: broker}) as relay:
+        client, other = await relay.connect(1), await relay.connect(1)
+        client.send(content)
+        assert await client.rest() == b""
+        assert relay.metrics.protocol_errors == {fault: 1}
+        assert await other.ask(request(NOBODYS, 0, 2)) == b""
+
+
+@pytest.mark.parametrize("waits", [True, False], ids=["behind another request", "at once"])
+async def test_a_bug_of_ours_is_one_clients_alone(waits: bool) -> None:
+    """And its connection does not hang (G24)."""
+
+    def fails(_command: AnyRequest) -> Outcome:
+        raise ZeroDivisionError
+
+    async with scripted_broker() as broker, relaying({1: broker}) as relay:
+        client, other = await relay.connect(1), await relay.connect(1)
+        assert len(await client.ask(heartbeat())) == 6
+        asyncio.get_running_loop().set_exception_handler(lambda _loop, _context: None)  # the message is expected
+        if waits:
+            client.send(join())
+            await until(lambda: relay.groups.parked)
+        relay.groups.outcome = fails
+        client.send(heartbeat())
+        if waits:
+            relay.groups.release(JOINED)
+            assert (await client.answer())[0] == 1
+        assert await client.rest() == b""
+        assert await other.ask(request(NOBODYS, 0, 1)) == b""
+
+
+# ---- who does not read ---------------------------------------------------------------------------------
+
+
+async def test_for_a_client_that_does_not_read_nothing_piles_up() -> None:
+    """Of an answer of any size; it gets all of it when it reads, and others do not notice."""
+    async with scripted_broker() as broker, relaying({1: broker}) as relay:
+        held = Held(broker, FETCH)
+        client = await relay.connect(1)
+        client.stop_reading()
+        client.send(request(FETCH, 12, 1))
+        await until(lambda: held.asked)
+        (connection,) = relay.listening.connections
+        answer = framed(1, bytes(range(250)) * (2 * MORE_THAN_SOCKETS_TAKE // 250))
+        held.asked[0].connection.send(answer)
+        await until(lambda: not connection.is_parked)  # since it does not read
+        taken = relay.relayed.bytes_from_brokers
+        assert taken < MORE_THAN_SOCKETS_TAKE
+        assert await (await relay.connect(1)).ask(request(NOBODYS, 0, 1)) == b""
+        assert relay.relayed.bytes_from_brokers == taken + len(framed(1, b""))
+        client.read_again()
+        async with asyncio.timeout(30):
+            assert await client.reader.readexactly(len(answer)) == answer
+
+
+async def test_for_a_broker_that_does_not_read_nothing_piles_up() -> None:
+    """Of a request of any size, or many; it gets all of them when it reads, and other connections do not notice."""
+    many = 2 * MORE_THAN_SOCKETS_TAKE // 1_000_000
+    async with scripted_broker() as broker, relaying({1: broker}) as relay:
+        broker.reads = False
+        client = await relay.connect(1)
+        for number in range(many):
+            client.send(request(NOBODYS, 0, number, bytes(1_000_000)))
+        await until(lambda: broker.connections)
+        broker.reads = True
+        assert await until_no_more_is_read(relay, await relay.connect(1)) < MORE_THAN_SOCKETS_TAKE
+        broker.connections[0].reads.set()
+        assert [(await client.answer())[0] for _ in range(many)] == list(range(many))
+
+
+async def until_no_more_is_read(relay: Relay, other: Client) -> int:
+    """How many bytes were read from clients, once only those of this one are."""
+    question = request(NOBODYS, 0, 1)
+    while True:
+        before = relay.metrics.bytes_received
+        for _ in range(50):
+            assert await other.ask(question) == b""
+        if relay.metrics.bytes_received == before + 50 * len(question):
+            return before
+
+
+async def test_a_broker_that_does_not_read_is_let_go_with_its_client(monkeypatch: pytest.MonkeyPatch) -> None:
+    """That the client is gone is not seen, since nothing is read from it either: the connection is idle then. And the
+    broker would have to read first what is on its way, which it may never do.
+    """
+    monkeypatch.setattr(client_side, "LINGERS_S", 0.05)
+    async with scripted_broker() as broker, relaying({1: broker}) as relay:
+        broker.reads = False
+        client = await relay.connect(1)
+        for number in range(2 * MORE_THAN_SOCKETS_TAKE // 1_000_000):
+            client.send(request(NOBODYS, 0, number, bytes(1_000_000)))
+        await until(lambda: broker.connections)
+        (connection,) = relay.listening.connections
+        await until(lambda: relay.relayed.bytes_to_brokers > 1_000_000 and not connection.is_parked)
+        to_broker = connection._broker  # noqa: SLF001 -- it is in nobody's hands but the relay's
+        assert to_broker is not None
+        assert to_broker.get_write_buffer_size() > 0
+        client.vanish()
+        relay.now_ms += 600_001
+        relay.timers.pass_all()
+        await until(lambda: not relay.listening.connections)
+        await until(lambda: to_broker.get_write_buffer_size() == 0)
+        assert broker.asked == []
