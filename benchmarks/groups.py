@@ -11,7 +11,7 @@ from benchmarks.wire import Link, connect
 from events.consumer_protocol import encode_assignment, encode_subscription
 
 TOPIC = "orders"
-SESSION_TIMEOUT = timedelta(minutes=10)
+SESSION_TIMEOUT = timedelta(minutes=30)  # the longest that is allowed: nobody heartbeats beside a measurement
 REBALANCE_TIMEOUT = timedelta(minutes=1)
 LOAD_IN_PROGRESS = 14
 REBALANCE_IN_PROGRESS = 27

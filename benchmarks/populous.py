@@ -15,23 +15,28 @@ async def populate(bootstrap: str, prefix: str, *, members: int) -> int:
     """Groups of 100 dynamic members, four at a time; the connections are closed afterwards. Returns how many joined."""
     lanes = [await links_to(bootstrap, SIZE) for _ in range(LANES)]
     groups = members // SIZE
+    formed: list[list[Member]] = []
 
     async def lane(number: int) -> None:
         for group in range(number, groups, LANES):
-            await _form(lanes[number], f"{prefix}-{group}")
+            members_of_group = await _form(lanes[number], f"{prefix}-{group}")
+            formed.append(members_of_group)
 
     await asyncio.gather(*(lane(number) for number in range(LANES)))
+    if any(await asyncio.gather(*(member.heartbeat() for member in formed[0]))):
+        raise Failed("joining took so long that the first members have expired")
     for link in itertools.chain.from_iterable(lanes):
         link.close()
     return groups * SIZE
 
 
-async def _form(links: list[Link], group_id: str) -> None:
+async def _form(links: list[Link], group_id: str) -> list[Member]:
     """All ask at once, so the initial delay gathers them; who was too late for it makes all settle again."""
     members = [new_member(link, group_id, number, static=False) for number, link in enumerate(links)]
     await asyncio.gather(*(member.settle() for member in members))
     while any(await asyncio.gather(*(member.heartbeat() for member in members))):
         await asyncio.gather(*(_again(member) for member in members))
+    return members
 
 
 async def _again(member: Member) -> None:

@@ -10,7 +10,10 @@ def configure_logs(level: str, form: str) -> None:
     """`form` is auto, console or json; auto means console on a terminal."""
     console = form == "console" or (form == "auto" and sys.stderr.isatty())
     renderer = (
-        structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty()) if console else structlog.processors.JSONRenderer()
+        # Rich's tracebacks would show the values of variables, and among them what clients authenticate with.
+        structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty(), exception_formatter=structlog.dev.plain_traceback)
+        if console
+        else structlog.processors.JSONRenderer()
     )
     number = logging.getLevelNamesMapping()[level.upper()]
     processors: list[structlog.typing.Processor] = [

@@ -25,7 +25,7 @@ from tests.brokers.broker import HOST, log_tail
 from tests.brokers.child import leashed, signal_group
 
 COMMAND: Final = (sys.executable, "-m", "muster", "serve")
-SERVES_WITHIN_S: Final = 30
+SERVES_WITHIN_S: Final = 90
 ENDS_WITHIN_S: Final = 15
 LOOK_EVERY_S: Final = 0.01
 

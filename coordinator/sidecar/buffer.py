@@ -16,6 +16,15 @@ class Incoming:
     def waiting_bytes(self) -> int:
         return len(self._data) - self._at + len(self._tail)
 
+    @property
+    def in_place(self) -> tuple[bytes, int]:
+        """Bytes that can be read without joining any, and from where on they are new."""
+        return self._data, self._at
+
+    def skip_to(self, at: int) -> None:
+        """Forget what was read in place."""
+        self._at = at
+
     def add(self, data: bytes) -> None:
         if self._at == len(self._data) and not self._tail:
             self._data, self._at = data, 0

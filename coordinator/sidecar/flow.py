@@ -24,11 +24,15 @@ class Flow:
             self._transport.pause_reading()
 
 
+JOINED_BYTES_MAX = 4_096
+"""Of chunks that are copied into one: below that it costs less than handing them over one by one."""
+
+
 def send_all(transport: asyncio.Transport, chunks: list[bytes]) -> int:
     """Send the chunks, and clear them; returns how many bytes there were."""
     size = sum(map(len, chunks))
-    if len(chunks) == 1:
-        transport.write(chunks[0])  # which costs uvloop a fifth less
+    if size <= JOINED_BYTES_MAX:
+        transport.write(b"".join(chunks))
     else:
         transport.writelines(chunks)
     chunks.clear()

@@ -76,6 +76,7 @@ class Membership:
             else:
                 if reason is not None:
                     log.info("group left to upstream", group_id=group_id, reason=reason)
+                    self._moves.relayed(request)
                     request.relay()
                     return
         self._handle(api, request, refusal)

@@ -46,9 +46,7 @@ class Authority:
         subject = ("-subj", f"/CN={name}", "-days", str(DAYS))
         _openssl("req", "-x509", *NEW_KEY, "-nodes", *subject, "-keyout", self._key, "-out", self.certificate)
 
-    def issue(
-        self, name: str, *, names: str = LOCAL_NAMES, password: str | None = None, days: int = DAYS
-    ) -> Issued:
+    def issue(self, name: str, *, names: str = LOCAL_NAMES, password: str | None = None, days: int = DAYS) -> Issued:
         """A certificate for CN=`name`, a server's or a client's, good for `names` (this machine's, unless told).
 
         It ends after so many `days`; with fewer than none it has expired.

@@ -16,6 +16,7 @@ from kio.schema.errors import ErrorCode
 
 from coordinator.group.outcomes import JoinGroupOutcome
 from coordinator.settings import BadSettings, load_settings
+from coordinator.sidecar.broker_side import CONNECTS_WITHIN_S
 from coordinator.sidecar.conversation import IN_FLIGHT_MAX
 from coordinator.sidecar.listeners import CannotListen
 from events.ids import MemberId
@@ -124,10 +125,11 @@ async def test_p12_connections_on_their_way_to_a_broker_do_not_outlive_the_end()
         relay.drain()
         assert [await client.rest() for client in clients] == [b""] * len(clients)
         assert await relay.listening.wait_until_closed(5)
+        async with asyncio.timeout(CONNECTS_WITHIN_S / 2):  # before the attempts end of themselves
+            await until(lambda: not [task for task in asyncio.all_tasks() if task.get_name() == "connect-upstream"])
         for connection in broker.connections:
             connection.reads.set()
         await until(lambda: broker.open_connections == 0)
-        assert not [task for task in asyncio.all_tasks() if task.get_name() == "connect-upstream"]
 
 
 def test_p13_white_space_between_servers_means_nothing_and_unknown_properties_are_refused() -> None:

@@ -63,9 +63,19 @@ def produce(bootstrap: str, topic: str, value: str, *, partitions: int = PARTITI
 def offsets_at(bootstrap: str, group_id: str, topic: str, *, partitions: int = PARTITIONS) -> dict[int, int]:
     """The group's offsets, by partition, as whoever is at `bootstrap` tells them to one who is no member."""
     asker = confluent_kafka.Consumer({"bootstrap.servers": bootstrap, "group.id": group_id, "log_level": 0})
+    wanted = [confluent_kafka.TopicPartition(topic, partition) for partition in range(partitions)]
+    told: list[confluent_kafka.TopicPartition] = []
+    refused: list[confluent_kafka.KafkaException] = []
+
+    def answered() -> bool:
+        try:
+            told[:] = asker.committed(wanted, WITHIN_S)
+        except confluent_kafka.KafkaException as error:
+            refused.append(error)  # perhaps the coordinator has just changed
+        return bool(told)
+
     try:
-        wanted = [confluent_kafka.TopicPartition(topic, partition) for partition in range(partitions)]
-        told = asker.committed(wanted, WITHIN_S)
+        until(answered, lambda: refused[-1:])
     finally:
         asker.close()
     assert all(each.error is None for each in told), told

@@ -3,8 +3,9 @@
 Offsets expire after a minute here, of groups with nobody in them; the last test waits for that.
 """
 
+import logging
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from itertools import count
 from typing import Any, Final
 from uuid import uuid4
@@ -16,7 +17,7 @@ import pytest
 
 from tests.brokers.cluster import Cluster, running_cluster
 from tests.clients.conftest import PARTITIONS
-from tests.clients.consumers import LIBRARIES, Confluent, RunningConsumer
+from tests.clients.consumers import Aiokafka, Confluent, KafkaPython, RunningConsumer
 from tests.clients.probe import coordinator_of, described, generation_of, until, until_stable
 from tests.clients.through_sidecar.sidecar import (
     assert_is_owned,
@@ -33,6 +34,22 @@ pytestmark = [pytest.mark.clients, pytest.mark.timeout(600)]
 
 WITHIN_S: Final = 120
 LIBRARY_ERRORS: Final = (confluent_kafka.KafkaException, kafka.errors.KafkaError, aiokafka.errors.KafkaError)
+
+
+class PatientKafkaPython(KafkaPython):
+    """Its `poll` raises when no address that it knows answers; an application polls again."""
+
+    unreached = 0
+    """How often."""
+
+    def _poll(self) -> None:
+        try:
+            super()._poll()
+        except kafka.errors.KafkaConnectionError:
+            self.unreached += 1
+
+
+LIBRARIES: Final = (Confluent, Aiokafka, PatientKafkaPython)
 
 
 class Group:
@@ -139,10 +156,23 @@ class Front:
             assert offsets == dict.fromkeys(range(PARTITIONS), offset)
 
 
+@contextmanager
+def quiet_libraries() -> Iterator[None]:
+    """They log each attempt to reach a broker that is gone, a thousand lines."""
+    loggers = [logging.getLogger(name) for name in ("kafka", "aiokafka")]
+    for each in loggers:
+        each.setLevel(logging.CRITICAL)
+    try:
+        yield
+    finally:
+        for each in loggers:
+            each.setLevel(logging.NOTSET)
+
+
 @pytest.fixture(scope="module")
 def front() -> Iterator[Front]:
     """Three groups, one of each library, each with another coordinator, at work."""
-    with ExitStack() as stack:
+    with quiet_libraries(), ExitStack() as stack:
         cluster = stack.enter_context(running_cluster(settings=EXPIRING))
         muster = stack.enter_context(running_sidecar(cluster.bootstrap, nodes=cluster.nodes))
         front = Front(cluster, muster)

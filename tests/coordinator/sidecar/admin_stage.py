@@ -8,6 +8,7 @@ import asyncio
 import time
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
+from copy import copy
 from typing import Any, Final
 from uuid import uuid4
 
@@ -92,6 +93,12 @@ class Member:
         self.group_id = group_id
         self._me: dict[str, Any] = {"member_id": joined["member_id"], "group_instance_id": "one"}
         self._generation_id: int = joined["generation_id"]
+
+    def on(self, connection: Connection) -> "Member":
+        """The same member on another connection."""
+        same = copy(self)
+        same.connection = connection
+        return same
 
     async def commit(self, topic: str, offsets: Mapping[int, int]) -> list[int]:
         """The error of each partition."""

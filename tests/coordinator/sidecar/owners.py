@@ -78,7 +78,9 @@ class Owner(ABC):
 
 
 class ConfluentOwner(Owner):
-    """confluent-kafka, in a thread."""
+    """confluent-kafka, in a thread. `works_s`: for how long it works on a batch."""
+
+    works_s = 0.0
 
     def __init__(self, name: str, bootstrap: str, group_id: str, topic: str) -> None:
         super().__init__(name, bootstrap, group_id, topic)
@@ -121,6 +123,7 @@ class ConfluentOwner(Owner):
             self.offsets.setdefault(int(message.partition() or 0), set()).add(int(message.offset() or 0))
         if not messages:
             return
+        self._ending.wait(self.works_s)
         try:
             positions = consumer.commit(message=messages[-1], asynchronous=False)
         except confluent_kafka.KafkaException:
@@ -131,6 +134,12 @@ class ConfluentOwner(Owner):
 
     def _stop(self) -> None:
         self._ending.set()
+
+
+class BusyOwner(ConfluentOwner):
+    """The same, and long after it was told that it is no member it still works on what it has."""
+
+    works_s = 1.5
 
 
 class JavaOwner(Owner):

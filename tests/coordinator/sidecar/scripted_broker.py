@@ -153,6 +153,22 @@ class ScriptedBroker:
             writer.close()
 
 
+class Holding:
+    """A script that holds some requests, by their API keys, until a test answers them."""
+
+    def __init__(self, broker: ScriptedBroker, *api_keys: int) -> None:
+        self._broker = broker
+        self._api_keys = api_keys
+        self.asked: list[Asked] = []
+        broker.script = self
+
+    def __call__(self, asked: Asked) -> None:
+        if asked.api_key in self._api_keys:
+            self.asked.append(asked)
+        else:
+            self._broker.usual(asked)
+
+
 @asynccontextmanager
 async def scripted_broker(port: int = 0) -> AsyncIterator[ScriptedBroker]:
     """Listening on a free port of 127.0.0.1, or on the one that is given."""

@@ -12,7 +12,7 @@ from typing import Any, Final
 from uuid import uuid4
 
 import pytest
-from confluent_kafka.admin import NewTopic
+from confluent_kafka.admin import NewTopic  # type: ignore[attr-defined]  # public, exported without saying so
 
 from tests.brokers.acls import Acl, add_acls
 from tests.brokers.broker import HOST, lasting_ports
@@ -186,7 +186,7 @@ async def formed(connection: Connection, group_id: str) -> Member:
 async def until(condition: Callable[[], Any], *, every_s: float = 0.02) -> None:
     """Wait for a condition that may have to be asked for. Raises TimeoutError."""
     async with asyncio.timeout(WITHIN_S):
-        while not await condition():
+        while not await condition():  # noqa: ASYNC110 -- another process is asked
             await asyncio.sleep(every_s)
 
 

@@ -18,7 +18,7 @@ from coordinator.admin.moving import described_move
 from coordinator.group.configs import COORDINATOR
 from tests.brokers import Broker
 from tests.brokers.broker import lasting_ports
-from tests.clients.consumers import Confluent, RunningConsumer
+from tests.clients.consumers import Aiokafka, Confluent, KafkaPython, RunningConsumer
 from tests.clients.probe import described
 from tests.conformance.member import subscription
 from tests.conformance.wire import Connection, ms
@@ -70,8 +70,10 @@ class Group:
         self.front, self.group_id = front, new_name(name)
         self.consumers: list[RunningConsumer] = []
 
-    def add(self, bootstrap: str, kind: type[RunningConsumer] = Confluent) -> RunningConsumer:
-        consumer = kind(bootstrap, self.group_id, self.front.topic).start()
+    def add(
+        self, bootstrap: str, kind: type[RunningConsumer] = Confluent, *, instance: str | None = None
+    ) -> RunningConsumer:
+        consumer = kind(bootstrap, self.group_id, self.front.topic, instance=instance).start()
         self.consumers.append(consumer)
         return consumer
 
@@ -135,6 +137,29 @@ def test_a_group_is_released_and_adopted_by_command(front: Front, group: Group) 
     group.until_shared(SHADOW)
     assert group.coordinator() == "muster"
     assert "nobody has to join again" in group.run("adopt")[1]
+
+
+def test_members_of_all_libraries_move_static_and_dynamic(front: Front, group: Group) -> None:
+    """In one group; each commits where it is."""
+    group.add(front.muster.bootstrap, Confluent, instance="web-1")
+    group.add(front.muster.bootstrap, Aiokafka)
+    group.add(front.muster.bootstrap, KafkaPython, instance="web-3")
+    group.until_shared(SHADOW)
+    for verb, there in (("release", "consumer"), ("adopt", SHADOW), ("release", "consumer")):
+        before = [each.assignments for each in group.consumers]
+        code, said = group.run(verb)
+        assert (code, "3 of 3 back" in said) == (0, True), said
+        until(
+            lambda before=before: all(  # type: ignore[misc]
+                each.assignments > earlier for each, earlier in zip(group.consumers, before, strict=True)
+            ),
+            lambda: [(each.assignments, each.error) for each in group.consumers],
+        )
+        group.until_shared(there)
+        for each in group.consumers:
+            (partition, *_) = each.assigned
+            each.commit(partition, sum(before))
+            assert each.committed(partition) == sum(before)
 
 
 def test_the_commands_of_the_page(front: Front, group: Group) -> None:
@@ -215,8 +240,8 @@ async def _joined(connection: Connection, group_id: str, *, metadata: bytes, **w
     """A member that never says anything again, once it has joined; its member id."""
     body = {
         "group_id": group_id,
-        "session_timeout": ms(20_000),
-        "rebalance_timeout": ms(20_000),
+        "session_timeout": ms(300_000),
+        "rebalance_timeout": ms(300_000),
         "member_id": "",
         "protocols": [{"name": "range", "metadata": metadata}],
         "reason": None,

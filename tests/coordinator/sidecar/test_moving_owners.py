@@ -18,6 +18,7 @@ from tests.brokers import Broker
 from tests.clients.probe import described
 from tests.coordinator.sidecar.admin_stage import PARTITIONS, Front, front_of, new_name, until
 from tests.coordinator.sidecar.owners import (
+    BusyOwner,
     ConfluentOwner,
     CooperativeJavaOwner,
     JavaOwner,
@@ -71,18 +72,18 @@ class Producing:
 class Application:
     """Processes of one group, connected to the cluster or to the sidecar; `everybody` has also those that ended."""
 
-    def __init__(self, kind: type[Owner], front: Front, processes: int) -> None:
-        self.group_id = new_name(kind.__name__.lower())
-        self._kind, self._front = kind, front
+    def __init__(self, front: Front, bootstrap: str, *kinds: type[Owner]) -> None:
+        self.group_id = new_name(kinds[0].__name__.lower())
+        self._front = front
         self.running: list[Owner] = []
         self.everybody: list[Owner] = []
-        for _ in range(processes):
-            self.start(front.broker.bootstrap)
+        for kind in kinds:
+            self.start(kind, bootstrap)
         self.until_shared()
 
-    def start(self, bootstrap: str) -> None:
+    def start(self, kind: type[Owner], bootstrap: str) -> None:
         name = f"process {len(self.everybody)}"
-        process = self._kind(name, bootstrap, self.group_id, self._front.topic).start()
+        process = kind(name, bootstrap, self.group_id, self._front.topic).start()
         self.running.append(process)
         self.everybody.append(process)
 
@@ -91,7 +92,7 @@ class Application:
         for process in list(self.running):
             self.running.remove(process)
             process.end()
-            self.start(bootstrap)
+            self.start(type(process), bootstrap)
             self.until_shared()
 
     def until_shared(self) -> None:
@@ -132,7 +133,7 @@ def test_a_live_group_moves_there_and_back(front: Front, kind: type[Owner]) -> N
     """One by one behind the sidecar, adopted, released, and one by one away from it."""
     processes = 3 if kind is ConfluentOwner else 2
     with Producing(front) as producing:
-        application = Application(kind, front, processes)
+        application = Application(front, front.broker.bootstrap, *[kind] * processes)
         try:
             application.restart_one_by_one(front.muster.bootstrap)
             assert application.protocol_type_upstream == "consumer"
@@ -151,6 +152,20 @@ def test_a_live_group_moves_there_and_back(front: Front, kind: type[Owner]) -> N
             application.end()
     assert overlaps(application.everybody) == []
     assert_nothing_committed_is_lost(front, application)
+
+
+def test_a_process_that_is_busy_is_waited_for(front: Front) -> None:
+    """The other one has let go long before, and joins; it is given nothing while the busy one works."""
+    with Producing(front):
+        application = Application(front, front.muster.bootstrap, ConfluentOwner, BusyOwner)
+        try:
+            for to in (UPSTREAM, MUSTER, UPSTREAM):
+                moved = application.move(to)
+                assert moved.state is MoveState.DONE
+                application.until_shared()
+        finally:
+            application.end()
+    assert overlaps(application.everybody) == []
 
 
 def assert_nothing_committed_is_lost(front: Front, application: Application) -> None:

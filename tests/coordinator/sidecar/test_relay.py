@@ -17,6 +17,7 @@ from tests.coordinator.sidecar.relaying import MORE_THAN_SOCKETS_TAKE, Client, R
 from tests.coordinator.sidecar.scripted_broker import (
     DESCRIBE_GROUPS,
     Asked,
+    Holding,
     ScriptedBroker,
     allowing,
     framed,
@@ -40,22 +41,6 @@ def leave(correlation_id: int = 1) -> bytes:
     return with_length(frame("LeaveGroup", 2, correlation_id=correlation_id, group_id="g", member_id="m"))
 
 
-class Held:
-    """A script that holds some requests, by their API keys, until a test answers them."""
-
-    def __init__(self, broker: ScriptedBroker, *api_keys: int) -> None:
-        self._broker = broker
-        self._api_keys = api_keys
-        self.asked: list[Asked] = []
-        broker.script = self
-
-    def __call__(self, asked: Asked) -> None:
-        if asked.api_key in self._api_keys:
-            self.asked.append(asked)
-        else:
-            self._broker.usual(asked)
-
-
 async def both_are_gone(relay: Relay, broker: ScriptedBroker) -> bool:
     """Wait until no connection is left on either side."""
     await until(lambda: not relay.listening.connections and not broker.open_connections)
@@ -68,7 +53,7 @@ async def both_are_gone(relay: Relay, broker: ScriptedBroker) -> bool:
 async def test_what_is_in_flight_is_answered_before_the_end() -> None:
     """And those behind it are not begun; who waits for nothing is closed at once."""
     async with scripted_broker() as broker, relaying({1: broker}) as relay:
-        held = Held(broker, FETCH)
+        held = Holding(broker, FETCH)
         relayed, parked, quiet = [await relay.connect(1) for _ in range(3)]
         relayed.send(request(FETCH, 12, 1), request(FETCH, 12, 2))
         parked.send(join(1), heartbeat(2))
@@ -122,7 +107,7 @@ async def test_a_request_on_its_way_to_the_broker_reaches_it_at_the_end() -> Non
 @pytest.mark.parametrize("vanishes", [True, False], ids=["reset", "closed"])
 async def test_a_client_that_goes_while_the_broker_answers_takes_its_connection_along(vanishes: bool) -> None:
     async with scripted_broker() as broker, relaying({1: broker}) as relay:
-        held = Held(broker, FETCH)
+        held = Holding(broker, FETCH)
         client, other = await relay.connect(1), await relay.connect(1)
         client.send(request(FETCH, 12, 1))
         await until(lambda: held.asked)
@@ -143,7 +128,7 @@ async def test_what_a_client_asked_before_it_went_is_done() -> None:
 
     async with scripted_broker() as broker, relaying({1: broker}) as relay:
         relay.groups.outcome = outcome
-        held = Held(broker, DESCRIBE_GROUPS)
+        held = Holding(broker, DESCRIBE_GROUPS)
         client = await relay.connect(1)
         client.send(heartbeat(1), leave(2), request(NOBODYS, 0, 3))
         await until(lambda: held.asked)
@@ -214,7 +199,7 @@ async def test_a_broker_that_cannot_be_reached_closes_its_clients_alone() -> Non
 )
 async def test_a_broker_that_answers_nonsense_loses_that_connection_alone(api_key: int, answer: bytes) -> None:
     async with scripted_broker() as broker, relaying({1: broker}) as relay:
-        held = Held(broker, api_key)
+        held = Holding(broker, api_key)
         client, other = await relay.connect(1), await relay.connect(1)
         client.send(heartbeat(1) if api_key == DESCRIBE_GROUPS else request(api_key, 12, 1))
         await until(lambda: held.asked)
@@ -266,12 +251,13 @@ async def test_a_bug_of_ours_is_one_clients_alone(waits: bool) -> None:
         client, other = await relay.connect(1), await relay.connect(1)
         assert len(await client.ask(heartbeat())) == 6
         asyncio.get_running_loop().set_exception_handler(lambda _loop, _context: None)  # the message is expected
-        if waits:
-            client.send(join())
-            await until(lambda: relay.groups.parked)
+        client.send(*([join(1)] if waits else []))
+        await until(lambda: relay.groups.parked or not waits)
+        received = relay.metrics.bytes_received
+        client.send(heartbeat(2))
         relay.groups.outcome = fails
-        client.send(heartbeat())
         if waits:
+            await until(lambda: relay.metrics.bytes_received > received)
             relay.groups.release(JOINED)
             assert (await client.answer())[0] == 1
         assert await client.rest() == b""
@@ -284,7 +270,7 @@ async def test_a_bug_of_ours_is_one_clients_alone(waits: bool) -> None:
 async def test_for_a_client_that_does_not_read_nothing_piles_up() -> None:
     """Of an answer of any size; it gets all of it when it reads, and others do not notice."""
     async with scripted_broker() as broker, relaying({1: broker}) as relay:
-        held = Held(broker, FETCH)
+        held = Holding(broker, FETCH)
         client = await relay.connect(1)
         client.stop_reading()
         client.send(request(FETCH, 12, 1))
@@ -341,7 +327,7 @@ async def test_a_broker_that_does_not_read_is_let_go_with_its_client(monkeypatch
         await until(lambda: broker.connections)
         (connection,) = relay.listening.connections
         await until(lambda: relay.relayed.bytes_to_brokers > 1_000_000 and not connection.is_parked)
-        to_broker = connection._broker  # noqa: SLF001 -- it is in nobody's hands but the relay's
+        to_broker = connection._broker
         assert to_broker is not None
         assert to_broker.get_write_buffer_size() > 0
         client.vanish()

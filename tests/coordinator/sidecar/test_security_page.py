@@ -123,14 +123,14 @@ def complaints(muster: MusterProcess) -> list[str]:
 
 async def test_the_table_is_enough(broker: SecuredBroker, topic: str) -> None:
     """A first start, a group, a second start that takes its shadow over: nothing is missed."""
-    with allowed(broker, *(for_topic(acl, topic) for acl in rows())):
-        with sidecar(broker, "--log-replication", "1", **options(broker, topic)) as muster:
-            await used(muster)
-            muster.kill()
-            muster.start()
-            await used(muster)
-            assert muster.events("group left to upstream") == []
-            assert complaints(muster) == []
+    rights = [for_topic(acl, topic) for acl in rows()]
+    with allowed(broker, *rights), sidecar(broker, "--log-replication", "1", **options(broker, topic)) as muster:
+        await used(muster)
+        muster.kill()
+        muster.start()
+        await used(muster)
+        assert muster.events("group left to upstream") == []
+        assert complaints(muster) == []
 
 
 @pytest.mark.parametrize("missing", rows(), ids=titled)
@@ -166,10 +166,10 @@ def of_muster(broker: SecuredBroker) -> set[str]:
     """All entries of Muster's principal."""
     wanted = AclBindingFilter(
         ResourceType.ANY,
-        None,
+        None,  # type: ignore[arg-type]  # any name
         ResourcePatternType.ANY,
         "User:muster",
-        None,
+        None,  # type: ignore[arg-type]  # any host
         AclOperation.ANY,
         AclPermissionType.ANY,
     )
@@ -195,9 +195,9 @@ def test_who_reads_the_log_needs_nothing_else(
     broker: SecuredBroker, topic: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """READ on the topic, for `muster replay`."""
-    with allowed(broker, *(for_topic(acl, topic) for acl in rows())):
-        with sidecar(broker, "--log-replication", "1", **options(broker, topic)) as muster:
-            group_id = asyncio.run(used(muster))
+    rights = [for_topic(acl, topic) for acl in rows()]
+    with allowed(broker, *rights), sidecar(broker, "--log-replication", "1", **options(broker, topic)) as muster:
+        group_id = asyncio.run(used(muster))
     monkeypatch.setenv("MUSTER_KAFKA_CONFIG_SASL_PASSWORD", password_of("bob"))
     reading = [f"security.protocol={LISTENER}", "sasl.mechanism=PLAIN", "sasl.username=bob"]
     arguments = ["groups", "--log", options(broker, topic)["log"]]

@@ -1,4 +1,4 @@
-"""Who may do what with a group of ours: what the broker says, asked by the same user directly and through the sidecar."""
+"""Who may do what with a group of ours: what the broker says to the same user directly."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -7,7 +7,7 @@ import pytest
 
 from tests.brokers.acls import Acl, add_acls, remove_acls
 from tests.brokers.secured import SecuredBroker
-from tests.conformance.wire import Connection, Fields, ms
+from tests.conformance.wire import Connection
 from tests.coordinator.sidecar.security_stage import (
     LISTENER,
     TOPIC,

@@ -82,7 +82,7 @@ def principals(muster: MusterProcess, group_id: str) -> set[str]:
 
 def _principals(value: Any) -> Iterator[str]:
     if isinstance(value, dict):
-        if "client_id" in value and value["client_id"]:
+        if value.get("client_id"):
             yield value["principal"]
         for each in value.values():
             yield from _principals(each)

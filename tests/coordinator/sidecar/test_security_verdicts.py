@@ -258,7 +258,7 @@ async def test_who_was_refused_once_may_later(broker: SecuredBroker, muster: Mus
         add_acls(broker.admin(), Acl("bob", "group", group_id, "READ"))
 
         async def may_join() -> bool:
-            return (await join(connection, group_id))["error_code"] == 0
+            return bool((await join(connection, group_id))["error_code"] == 0)
 
         async with asyncio.timeout(CACHE_MS / 1000 + 5):
             await until(may_join)
