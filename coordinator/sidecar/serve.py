@@ -49,7 +49,7 @@ from coordinator.sidecar.under_way import CommitsUnderWay
 from coordinator.sidecar.whose import Ownerships
 from coordinator.upstream.connections import UpstreamRefused, UpstreamUnavailable
 from coordinator.upstream.link import UpstreamLink
-from coordinator.upstream.shadows import Shadows
+from coordinator.upstream.shadows import Shadows, ShadowUnavailable
 from events.ids import GroupId
 
 log = structlog.get_logger(__name__)
@@ -103,6 +103,7 @@ class _Sidecar:
         self.not_ready = lambda: runtime.not_ready
         await take_over(runtime, stack)
         moves.begin()
+        await _release_strays(shadows, runtime)
         stack.callback(_drain, listening)
         keep_trimmed(event_log, self.clock, stack, lost=self.lost)
         log.info("serving", listen=f"{self._listen_at.host}:{port}", upstream=settings.upstream, log=settings.log)
@@ -223,6 +224,14 @@ class _Sidecar:
             arrived_wall_ms=self.clock.wall_ms(),
         )
         service.groups.submit(ReleaseGroup(group_id=group_id, caller=caller), released)
+
+
+async def _release_strays(shadows: Shadows, runtime: Runtime) -> None:
+    """Have those shadows leave that a former process has left in groups of ours that nobody is in any more."""
+    try:
+        await shadows.release_strays(runtime.has_group)
+    except ShadowUnavailable as error:
+        log.warning("shadows of empty groups may be left upstream, for 30 minutes at most", error=str(error))
 
 
 def _drain(listening: Listening[ClientSide]) -> None:

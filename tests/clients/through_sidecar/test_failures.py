@@ -49,7 +49,7 @@ class PatientKafkaPython(KafkaPython):
             self.unreached += 1
 
 
-LIBRARIES: Final = (Confluent, Aiokafka, PatientKafkaPython)
+LIBRARIES: Final[tuple[type[RunningConsumer], ...]] = (Confluent, Aiokafka, PatientKafkaPython)
 
 
 class Group:
