@@ -103,7 +103,7 @@ class _Sidecar:
         self.not_ready = lambda: runtime.not_ready
         await take_over(runtime, stack)
         moves.begin()
-        await _release_strays(shadows, runtime)
+        await _release_strays(shadows, lambda group_id: runtime.has_group(group_id) and not moves.is_released(group_id))
         stack.callback(_drain, listening)
         keep_trimmed(event_log, self.clock, stack, lost=self.lost)
         log.info("serving", listen=f"{self._listen_at.host}:{port}", upstream=settings.upstream, log=settings.log)
@@ -226,10 +226,10 @@ class _Sidecar:
         service.groups.submit(ReleaseGroup(group_id=group_id, caller=caller), released)
 
 
-async def _release_strays(shadows: Shadows, runtime: Runtime) -> None:
+async def _release_strays(shadows: Shadows, is_ours: Callable[[GroupId], bool]) -> None:
     """Have those shadows leave that a former process has left in groups of ours that nobody is in any more."""
     try:
-        await shadows.release_strays(runtime.has_group)
+        await shadows.release_strays(is_ours)
     except ShadowUnavailable as error:
         log.warning("shadows of empty groups may be left upstream, for 30 minutes at most", error=str(error))
 
