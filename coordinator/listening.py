@@ -59,6 +59,8 @@ class Listening(Generic[C]):
         self._monotonic_ms = monotonic_ms
         self._call_later = call_later
         self._connections: set[C] = set()
+        self._leaving: set[C] = set()
+        """Those that the last sweep found closing."""
         self._listeners: list[asyncio.Server] = []
         self._cancel_sweep: Cancel | None = None
         self._is_stopping = False
@@ -133,6 +135,7 @@ class Listening(Generic[C]):
     def lost(self, connection: C) -> None:
         """The connection is closed."""
         self._connections.discard(connection)
+        self._leaving.discard(connection)
         self._metrics.connections = len(self._connections)
         if not self._connections:
             self._all_closed.set()
@@ -153,7 +156,9 @@ class Listening(Generic[C]):
         quiet_since_ms = self._monotonic_ms() - self._idle_ms
         for connection in self.connections:
             if connection.is_closing:
-                connection.abort()  # it was told to go a while ago, and does not read
+                if connection in self._leaving:
+                    connection.abort()  # it was told to go a while ago, and does not read
+                self._leaving.add(connection)
             elif connection.seen_ms <= quiet_since_ms and not connection.is_parked:
                 self._metrics.connections_idle_closed += 1
                 connection.close()

@@ -44,6 +44,7 @@ class Runtime:
         self._owned: dict[int, Ownership] = {}
         self._retaking: dict[int, asyncio.Task[None]] = {}
         self._renewing: asyncio.Task[None] | None = None
+        self._read: set[int] = set()
         self._stopping = False
 
     # ---- ownership -----------------------------------------------------------------------------------
@@ -99,8 +100,8 @@ class Runtime:
         return "stopping" if self._stopping else "partitions are being read"
 
     def has_read(self, group_id: GroupId) -> bool:
-        """Whether the group's partition is served, so that it is known which groups there are."""
-        return partition_for(group_id, self._log.partitions) in self._owned
+        """Whether the group's partition was read by this process, so that the watch was told which groups there are."""
+        return partition_for(group_id, self._log.partitions) in self._read
 
     def would_refuse(self, command: JoinGroup) -> bool:
         """Whether this join would now be answered with an error at once, and change nothing."""
@@ -118,7 +119,9 @@ class Runtime:
         return NOT_CONFIGURED if ownership is None else ownership.partition.config_of(group_id)
 
     async def _take_over(self, number: int) -> Ownership:
-        return await take_over(self._owner, number, lost=lambda error: self._lost(number, error))
+        ownership = await take_over(self._owner, number, lost=lambda error: self._lost(number, error))
+        self._read.add(number)
+        return ownership
 
     async def _renew(self, every_ms: int) -> None:
         while True:

@@ -42,8 +42,7 @@ class Slot(msgspec.Struct, kw_only=True, eq=False):
     """A group's place. `version` grows whenever its state may have changed: prepared answers end with it.
 
     `expiry_due`: the sweep has come by, and the rules have not been asked yet what has expired.
-    `told`: what the watch was told last, generation and whether the group is wanted; at first, what it takes a group
-    for that it was told nothing of.
+    `told`: what the watch was told last, generation and whether the group is wanted; None: nothing yet.
     """
 
     group_id: GroupId
@@ -55,7 +54,7 @@ class Slot(msgspec.Struct, kw_only=True, eq=False):
     one_by_one: int = 0
     no_deadline_before_ms: int = 0
     expiry_due: bool = False
-    told: tuple[int, bool] = (0, False)
+    told: tuple[int, bool] | None = None
 
     def tell(self, watch: Watch) -> None:
         """Tell the watch how the group stands, unless it knows."""
@@ -63,6 +62,8 @@ class Slot(msgspec.Struct, kw_only=True, eq=False):
         if self.group is not None:
             # Parked joins are members', and arrivals are held beside members alone.
             stands = (self.group.generation_id, bool(self.group.members or self.soft.pending))
+        elif self.told is None:
+            return
         if stands != self.told:
             self.told = stands
             watch(self.group_id, *stands)

@@ -15,6 +15,7 @@ from kio.schema.errors import ErrorCode
 from kio.schema.types import GroupId as KioGroupId
 from kio.static.primitive import i32
 
+from coordinator.sidecar.metrics import RelayMetrics
 from coordinator.sidecar.questions import Asked, ask
 from events.ids import GroupId
 
@@ -41,8 +42,11 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
 class Verdicts:
     """Those of one connection. `keep_ms`: how long one is good; 0 asks each time."""
 
-    def __init__(self, client: Asked, *, monotonic_ms: Callable[[], int], keep_ms: int) -> None:
+    def __init__(
+        self, client: Asked, *, metrics: RelayMetrics, monotonic_ms: Callable[[], int], keep_ms: int
+    ) -> None:
         self._client = client
+        self._metrics = metrics
         self._monotonic_ms = monotonic_ms
         self._keep_ms = keep_ms
         self._verdicts: dict[GroupId, Verdict] = {}
@@ -67,6 +71,7 @@ class Verdicts:
             groups=tuple(KioGroupId(group_id) for group_id in group_ids), include_authorized_operations=True
         )
         until_ms = self._monotonic_ms() + self._keep_ms  # from before the question on
+        self._metrics.authorizations_asked += 1
         answer = await ask(self._client, request, DescribeGroupsResponse)
         verdicts: dict[GroupId, Verdict] = {}
         for group in answer.groups:

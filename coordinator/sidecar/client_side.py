@@ -64,7 +64,9 @@ class ClientSide(asyncio.Protocol):
         self.peer = Peer(client_host="", principal=ANONYMOUS)
         self.sasl = Exchange()
         self.heartbeats = HeartbeatCache()
-        self.verdicts = Verdicts(self, monotonic_ms=monotonic_ms, keep_ms=limits.verdict_keep_ms)
+        self.verdicts = Verdicts(
+            self, metrics=relayed, monotonic_ms=monotonic_ms, keep_ms=limits.verdict_keep_ms
+        )
         self._door = door
         self._handle = handle
         self._metrics = metrics
@@ -132,7 +134,12 @@ class ClientSide(asyncio.Protocol):
         self._from_client = Flow(self._transport)
         self.peer = Peer(client_host=java_host(address[0]), principal=self.peer.principal)
         self._connecting = asyncio.get_running_loop().create_task(self._connect(), name="connect-upstream")
-        self._connecting.add_done_callback(on_failure(lambda _error: self.abort()))
+        self._connecting.add_done_callback(on_failure(self._failed))
+
+    def _failed(self, error: Exception) -> None:
+        """A bug of ours is this client's alone, as in Kafka (G24)."""
+        log.error("a connection failed", peer=self.peer.client_host, exc_info=error)
+        self.abort()
 
     def connection_lost(self, exc: Exception | None) -> None:
         if self._transport is None:

@@ -129,8 +129,16 @@ class Listeners:
                 accepts = asyncio.get_running_loop().create_task(self._accept(each, node_id))
                 self._begun.add(accepts)
                 accepts.add_done_callback(self._begun.discard)
+                accepts.add_done_callback(lambda done: self._began(node_id, done))
             self._bound[node_id] = own_port
         return own_port
+
+    def _began(self, node_id: int, done: "asyncio.Task[None]") -> None:
+        """A listener that cannot accept is not told to anybody; it is tried again with the next answer."""
+        error = None if done.cancelled() else done.exception()
+        if error is not None:
+            self._bound.pop(node_id, None)
+            log.error("a listener does not accept connections", node_id=node_id, error=str(error))
 
     async def _accept(self, bound: socket.socket, node_id: int) -> None:
         await self._listening.accept_at(bound, self._connections_to(node_id), context=self._client_context)

@@ -12,6 +12,7 @@ from kio.schema.errors import ErrorCode
 
 from coordinator.group.commands import AnyRequest, JoinGroup
 from coordinator.group.decide import failed
+from coordinator.not_served import loading_reply
 from coordinator.service import Cancel, Groups, ReplyTo, Service
 from coordinator.sidecar.authorization import READ
 from coordinator.sidecar.intercept import Request, SidecarApi
@@ -69,7 +70,7 @@ class Membership:
             refusal = moved
         elif refusal is ErrorCode.none and whose is Whose.TO_BE_ASKED:
             try:
-                reason = await self._ownerships.take(group_id, is_in_vain=lambda: self._is_in_vain(request))
+                reason = await self._ownerships.take(group_id, is_in_vain=lambda: self._is_in_vain(api, request))
             except ShadowUnavailable as error:
                 log.warning("a join is refused: upstream does not say whose group it is", error=str(error))
                 refusal = ErrorCode.coordinator_not_available
@@ -81,8 +82,10 @@ class Membership:
                     return
         self._handle(api, request, refusal)
 
-    def _is_in_vain(self, request: Request) -> bool:
+    def _is_in_vain(self, api: Api, request: Request) -> bool:
         context = request.context
+        if api is not join_group.API:
+            return True
         return self._would_refuse(join_group.decode(request.body, context, context.caller(self._service), ""))
 
     def _handle(self, api: Api, request: Request, refusal: ErrorCode) -> Cancel | None:
@@ -104,7 +107,8 @@ class Refusing(Groups):
         self._error = error
 
     def submit(self, command: AnyRequest, reply: ReplyTo) -> None:
-        (refused,) = failed(command, self._error)
+        loading = self._error is ErrorCode.coordinator_load_in_progress  # which a sync is never told (QK8)
+        (refused,) = loading_reply(command) if loading else failed(command, self._error)
         reply(refused.outcome)
 
     def heartbeat_ticket(self, command: object) -> None:

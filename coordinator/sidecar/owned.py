@@ -14,6 +14,7 @@ from kio.schema.errors import ErrorCode
 from coordinator.group.commands import AnyRequest, Heartbeat, SyncGroup
 from coordinator.group.outcomes import Outcome, SyncGroupOutcome
 from coordinator.service import CommittedOffset, Groups, HeartbeatTicket, ListedGroup, ReplyTo
+from coordinator.slot import Waiting, tell
 from coordinator.tasks import on_failure
 from coordinator.upstream.shadows import Shadows, ShadowUnavailable
 from events.ids import GroupId
@@ -65,15 +66,18 @@ class OwnedGroups(Groups):
         return self._shadows.identity(command.group_id, command.generation_id) is not None
 
     def _when_raised(self, command: SyncGroup, outcome: SyncGroupOutcome, reply: ReplyTo) -> None:
+        waiting = Waiting(command, reply)
+
         async def wait() -> None:
             try:
                 await self._shadows.raised(command.group_id, command.generation_id)
             except ShadowUnavailable as error:
                 log.warning("a sync is refused: upstream does not know its generation", error=str(error))
-                reply(SyncGroupOutcome(error=ErrorCode.coordinator_not_available))
+                tell(waiting, SyncGroupOutcome(error=ErrorCode.coordinator_not_available))
                 return
             # Another generation may have begun meanwhile; its members must not meet one of this.
-            reply(outcome if self._is_raised(command) else SyncGroupOutcome(error=ErrorCode.rebalance_in_progress))
+            is_raised = self._is_raised(command)
+            tell(waiting, outcome if is_raised else SyncGroupOutcome(error=ErrorCode.rebalance_in_progress))
 
         task = asyncio.get_running_loop().create_task(wait(), name=f"raised-{command.group_id}")
         self._waiting.add(task)

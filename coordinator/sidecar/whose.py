@@ -68,7 +68,7 @@ class Ownerships:
         if not group_id or not self._may_own(group_id):
             return Whose.THEIRS
         if not self._is_read(group_id):
-            return Whose.OURS  # perhaps: who asks is told that it is being loaded
+            return Whose.TO_BE_ASKED  # unless it is theirs, who asks is told that it is being loaded
         return Whose.TO_BE_ASKED if joins and not self._moves.is_released(group_id) else Whose.THEIRS
 
     def is_for(self, group_id: GroupId) -> bool:

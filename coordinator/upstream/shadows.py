@@ -159,7 +159,8 @@ class Shadows:
         except ShadowUnavailable:
             if held.refusal is not None:
                 return held.refusal
-            self._change(held, follow(held.shadow, None))
+            if held.shadow.wanted == NOT_TOLD:  # else others have got in meanwhile
+                self._change(held, follow(held.shadow, None))
             raise
         finally:
             held.takers -= 1
@@ -282,7 +283,8 @@ class Shadows:
     def _refuse(self, held: Held, refused: Refused) -> None:
         held.refusal = refused.reason
         self._end(held, refused.reason)
-        if held.shadow.wanted is not None and not held.takers:  # else `take` tells it
+        is_told_by_take = held.takers > 0 and held.shadow.wanted == NOT_TOLD
+        if held.shadow.wanted is not None and not is_told_by_take:
             self._refused.add(held.group_id)
             self._lost(held.group_id, refused.reason)
 

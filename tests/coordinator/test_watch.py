@@ -154,6 +154,19 @@ async def test_what_is_taken_over_is_told_of() -> None:
 
 
 @story
+async def test_a_group_that_nobody_comes_back_to_is_told_of_after_a_takeover() -> None:
+    """An id was handed out for it, which no log keeps: nobody is in the way of leaving it."""
+    storage = MemoryStorage()
+    first, _ = await watched(storage)
+    joined = await first.join(requires_known_member_id=True)
+    assert joined.error is ErrorCode.member_id_required
+    await first.runtime.stop()
+    second, watcher = await watched(storage)
+    assert watcher.news() == [(GROUP, 0, False)]
+    await second.runtime.stop()
+
+
+@story
 async def test_nothing_is_told_when_the_partition_is_given_up() -> None:
     """Neither of the groups, which go on elsewhere, nor of what was under way; a retake tells how they are."""
     process, watcher = await watched()

@@ -200,6 +200,7 @@ def expiring(front: Front, idle: Group) -> str:
     nobody = confluent_kafka.Consumer({"bootstrap.servers": front.cluster.bootstrap, "group.id": group_id})
     nobody.commit(offsets=[confluent_kafka.TopicPartition(front.topic, 0, 1)], asynchronous=False)
     nobody.close()
+    assert offsets_at(front.cluster.bootstrap, group_id, front.topic) == {0: 1}
     return group_id
 
 

@@ -1,0 +1,101 @@
+"""Whose group it is: what is asked upstream, and when."""
+
+from typing import Any
+
+import pytest
+from kio.schema.errors import ErrorCode
+
+from coordinator.group.commands import Caller, Heartbeat, SyncGroup
+from coordinator.group.outcomes import HeartbeatOutcome, Outcome, SyncGroupOutcome
+from coordinator.sidecar.membership import Refusing
+from coordinator.sidecar.whose import Ownerships, Whose
+from events.ids import GroupId, MemberId
+from tests.coordinator.kio_client import frame, with_length
+from tests.coordinator.running_server import HEARTBEAT
+from tests.coordinator.sidecar.relaying import relaying
+from tests.coordinator.sidecar.scripted_broker import scripted_broker
+
+OURS, OTHER = GroupId("ours"), GroupId("other")
+
+
+class Upstream:
+    """Holds one group, says of another that somebody is in it, and notes what it was asked."""
+
+    def __init__(self) -> None:
+        self.asked: list[str] = []
+
+    def holds(self, group_id: GroupId) -> bool:
+        return group_id == OURS
+
+    async def look(self, _group_id: GroupId) -> str | None:
+        self.asked.append("look")
+        return "somebody is in it"
+
+    async def take(self, _group_id: GroupId) -> str | None:
+        self.asked.append("take")
+        return None
+
+
+class NothingMoves:
+    def is_moving(self, _group_id: GroupId) -> bool:
+        return False
+
+    def is_released(self, _group_id: GroupId) -> bool:
+        return False
+
+
+def ownerships(upstream: Upstream, *, is_read: bool) -> Ownerships:
+    return Ownerships(upstream, NothingMoves(), may_own=lambda _: True, is_read=lambda _: is_read)
+
+
+@pytest.mark.parametrize("joins", [True, False])
+def test_before_the_log_is_read_upstream_is_asked_about_every_group_that_is_not_known_to_be_ours(joins: bool) -> None:
+    """A member of a group that is upstream's would else be told here that all is well, and be missed there."""
+    unread = ownerships(Upstream(), is_read=False)
+    assert unread.of(OTHER, joins=joins) is Whose.TO_BE_ASKED
+    assert unread.of(OURS, joins=joins) is Whose.OURS
+
+
+def test_once_it_is_read_only_a_join_takes_a_group() -> None:
+    read = ownerships(Upstream(), is_read=True)
+    assert read.of(OTHER, joins=True) is Whose.TO_BE_ASKED
+    assert read.of(OTHER) is Whose.THEIRS
+
+
+async def test_a_join_in_vain_takes_nothing() -> None:
+    """Upstream is looked at, and no shadow joins there."""
+    upstream = Upstream()
+    asking = ownerships(upstream, is_read=True)
+    assert await asking.take(OTHER, is_in_vain=lambda: True) == "somebody is in it"
+    assert await asking.take(OTHER, is_in_vain=lambda: False) is None
+    assert upstream.asked == ["look", "take"]
+
+
+def test_a_broker_that_is_loading_is_told_as_kafka_tells_it() -> None:
+    """G20, G21: 14 would be fatal to some clients on a sync, and disturb a valid member on a heartbeat."""
+    told: list[Outcome] = []
+    refusing = Refusing(ErrorCode.coordinator_load_in_progress)
+    caller = Caller(
+        request_id=1,
+        client_id="",
+        client_host="",
+        principal="",
+        api_key=0,
+        api_version=0,
+        arrived_ms=0,
+        arrived_wall_ms=0,
+    )
+    who: dict[str, Any] = {"caller": caller, "group_id": OTHER, "member_id": MemberId("m"), "group_instance_id": None}
+    sync: dict[str, Any] = {"generation_id": 1, "protocol_type": None, "protocol_name": None, "assignments": ()}
+    for command in (SyncGroup(**who, **sync), Heartbeat(**who, generation_id=1)):
+        refusing.submit(command, told.append)
+    assert told == [SyncGroupOutcome(error=ErrorCode.rebalance_in_progress), HeartbeatOutcome(error=ErrorCode.none)]
+
+
+async def test_questions_about_clients_are_counted() -> None:
+    """One for the first heartbeat, and none for the next, which is covered by its verdict."""
+    async with scripted_broker() as broker, relaying({1: broker}) as relay:
+        client = await relay.connect(1)
+        for correlation_id in (1, 2):
+            await client.ask(with_length(frame("Heartbeat", 3, correlation_id=correlation_id, **HEARTBEAT)))
+        assert relay.relayed.authorizations_asked == 1
