@@ -15,9 +15,8 @@ from kio.schema.errors import ErrorCode
 
 from coordinator.sidecar.client_side import ClientSide
 from coordinator.sidecar.intercept import Request, SidecarApi
+from coordinator.sidecar.limits import SASL_AUTHENTICATE, SASL_HANDSHAKE
 from coordinator.sidecar.questions import read_answer
-
-SASL_HANDSHAKE, SASL_AUTHENTICATE = 17, 36
 
 
 def apis() -> tuple[SidecarApi, ...]:

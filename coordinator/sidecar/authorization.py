@@ -42,9 +42,7 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
 class Verdicts:
     """Those of one connection. `keep_ms`: how long one is good; 0 asks each time."""
 
-    def __init__(
-        self, client: Asked, *, metrics: RelayMetrics, monotonic_ms: Callable[[], int], keep_ms: int
-    ) -> None:
+    def __init__(self, client: Asked, *, metrics: RelayMetrics, monotonic_ms: Callable[[], int], keep_ms: int) -> None:
         self._client = client
         self._metrics = metrics
         self._monotonic_ms = monotonic_ms

@@ -1,9 +1,9 @@
 """A client's socket and the one of its broker: each client connection has one upstream of its own.
 
-So who the client is, is known to the broker alone: SASL passes through, and what it may do is asked there. Nothing is
-read from a client before its broker is reached. When the broker is gone the client's side is closed; when the client
-is gone what it has sent is still worked off, as Kafka does, and its answers dropped (CC6). Back-pressure goes both
-ways: who does not read is not read for.
+So who the client is, is known to the broker alone: SASL passes through, and what it may do is asked there. No more than
+a first piece is read from a client before its broker is reached. When the broker is gone the client's side is closed;
+when the client is gone what it has sent is still worked off, as Kafka does, and its answers dropped (CC6).
+Back-pressure goes both ways: who does not read is not read for.
 
 What belongs here: sockets, and the order of the day of one connection. What a request means is `handle`'s.
 """
@@ -12,7 +12,6 @@ import asyncio
 from collections.abc import Callable
 from typing import cast
 
-import msgspec
 import structlog
 
 from coordinator.client_connection import java_host
@@ -23,7 +22,9 @@ from coordinator.sidecar.authorization import Verdicts
 from coordinator.sidecar.broker_side import Door, reach
 from coordinator.sidecar.conversation import Conversation, PlanOf, Rewrite
 from coordinator.sidecar.flow import Flow, send_all
+from coordinator.sidecar.limits import Limits
 from coordinator.sidecar.metrics import RelayMetrics
+from coordinator.sidecar.questions import OpenQuestions
 from coordinator.sidecar.sasl import ANONYMOUS, Exchange
 from coordinator.tasks import on_failure
 from coordinator.wire.api import ProtocolError
@@ -34,14 +35,6 @@ log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
 
 LINGERS_S = 10.0
 """For how long there is still work, or a broker that does not read, for a client that is gone."""
-
-
-class Limits(msgspec.Struct, frozen=True, kw_only=True):
-    """The sizes as in ServerSettings. `verdict_keep_ms`: how long a broker's consent is good."""
-
-    frame_bytes_max: int
-    waiting_bytes_max: int
-    verdict_keep_ms: int
 
 
 class ClientSide(asyncio.Protocol):
@@ -64,9 +57,8 @@ class ClientSide(asyncio.Protocol):
         self.peer = Peer(client_host="", principal=ANONYMOUS)
         self.sasl = Exchange()
         self.heartbeats = HeartbeatCache()
-        self.verdicts = Verdicts(
-            self, metrics=relayed, monotonic_ms=monotonic_ms, keep_ms=limits.verdict_keep_ms
-        )
+        self.is_broker_lost: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self.verdicts = Verdicts(self, metrics=relayed, monotonic_ms=monotonic_ms, keep_ms=limits.verdict_keep_ms)
         self._door = door
         self._handle = handle
         self._metrics = metrics
@@ -74,12 +66,8 @@ class ClientSide(asyncio.Protocol):
         self._monotonic_ms = monotonic_ms
         self._made = made
         self._lost = lost
-        self._conversation = Conversation(
-            plan_of=plan_of,
-            fast=self.heartbeats.answer,
-            frame_bytes_max=limits.frame_bytes_max,
-            waiting_bytes_max=limits.waiting_bytes_max,
-        )
+        self._questions = OpenQuestions()
+        self._conversation = Conversation(plan_of=plan_of, fast=self.heartbeats.answer, limits=limits)
         self._transport: asyncio.Transport | None = None
         self._broker: asyncio.Transport | None = None
         self._from_client: Flow | None = None
@@ -119,7 +107,7 @@ class ClientSide(asyncio.Protocol):
         """Close at once."""
         if self._transport is not None:
             self._transport.abort()
-        broker, self._broker = self._broker, None
+        broker = self._part_from_broker()
         if broker is not None:
             broker.abort()
 
@@ -149,7 +137,7 @@ class ClientSide(asyncio.Protocol):
         if self._connecting is not None:
             self._connecting.cancel()
         self._lost(self)
-        if self._broker is not None and (self._conversation.is_handling or self._conversation.waiting_bytes):
+        if self._broker is not None and self._conversation.is_of_interest:
             self._lingering = asyncio.get_running_loop().call_later(LINGERS_S, self._end)
             self._work()
         else:
@@ -207,10 +195,11 @@ class ClientSide(asyncio.Protocol):
         self._work()
 
     def broker_lost(self, error: Exception | None) -> None:
-        """The broker has closed: what it said is still sent."""
-        if self._broker is None:
+        """The broker has closed, or we have: what it said is still sent."""
+        if not self.is_broker_lost.done():
+            self.is_broker_lost.set_result(None)
+        if self._part_from_broker() is None:
             return
-        self._broker = None
         if self._transport is None:
             self._end()
         elif not self._transport.is_closing():
@@ -227,11 +216,16 @@ class ClientSide(asyncio.Protocol):
             self._mind_reading()
 
     def _let_broker_go(self) -> None:
-        broker, self._broker = self._broker, None
+        broker = self._part_from_broker()
         if broker is not None:
             broker.close()
             if broker.get_write_buffer_size():  # it has to read that first, and may not
                 asyncio.get_running_loop().call_later(LINGERS_S, broker.abort)
+
+    def _part_from_broker(self) -> asyncio.Transport | None:
+        broker, self._broker = self._broker, None
+        self._questions.cancel()
+        return broker
 
     # ---- what a request does -------------------------------------------------------------------------
 
@@ -262,22 +256,20 @@ class ClientSide(asyncio.Protocol):
         self.verdicts.forget()
         self.heartbeats.clear()
         if principal is not None:
+            self._conversation.trust()
             self.peer = Peer(client_host=self.peer.client_host, principal=principal)
 
     def ask(self, api_key: int, api_version: int, rest: bytes) -> asyncio.Future[bytes]:
         """Ask the broker something on the client's own connection; `rest` and the answer are what follows the
-        correlation id. The future is cancelled with the request that asks.
+        correlation id. The future is cancelled when the broker is gone, which ends the request that asks.
         """
-        future: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
-
-        def told(payload: bytes) -> None:
-            if not future.done():
-                future.set_result(payload)
-
+        future, told = self._questions.add()
         if self.is_open():
             self._conversation.ask(api_key, api_version, rest, told)
             if not self._is_working:
                 self._send()
+        else:
+            future.cancel()
         return future
 
     def _go_on(self) -> None:

@@ -22,7 +22,7 @@ from coordinator.sidecar.intercept import Request, SidecarApi
 from coordinator.sidecar.metrics import RelayMetrics
 from coordinator.sidecar.moves import Moves
 from coordinator.sidecar.questions import ask
-from coordinator.sidecar.under_shadow import OFFSET_COMMIT, TXN_OFFSET_COMMIT, under_shadow
+from coordinator.sidecar.under_shadow import OFFSET_COMMIT, TXN_OFFSET_COMMIT, not_of_shadow, under_shadow
 from coordinator.sidecar.under_way import CommitsUnderWay
 from coordinator.sidecar.whose import Ownerships, Whose
 from coordinator.upstream.shadows import Shadows, ShadowUnavailable
@@ -118,8 +118,10 @@ class Commits:
         if identity is None:
             return False
         self._metrics.commits_relayed += 1
-        answered = self._under_way.given(group_id, request.client.is_open)
-        request.client.relay(under_shadow(request.frame, identity), answered)
+        answered = self._under_way.given(group_id, request.client.is_broker_lost)
+        context = request.context
+        told = not_of_shadow(context.api_key, context.api_version, lambda: self._shadows.doubt(group_id))
+        request.client.relay(under_shadow(request.frame, identity), lambda payload: told(answered(payload)))
         return True
 
     async def _relay_when_raised(self, request: Request, command: AuthorizeCommit, generation_id: int) -> None:
@@ -129,7 +131,7 @@ class Commits:
                 await self._under_way.until_let_go(command.group_id)
                 await self._shadows.raised(command.group_id, generation_id)
                 is_raised = True
-        except ShadowUnavailable:
+        except (ShadowUnavailable, TimeoutError):
             request.answer(_refused(request.body, ErrorCode.coordinator_not_available))
             return
         if not self._relay(request, command, generation_id):  # another generation has begun meanwhile

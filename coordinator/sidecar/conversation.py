@@ -23,7 +23,9 @@ from struct import Struct
 import msgspec
 from kio.serial.errors import SerialError
 
+from coordinator.group.settings import INT32_MAX
 from coordinator.sidecar.buffer import Incoming
+from coordinator.sidecar.limits import Limits
 from coordinator.sidecar.produce import PREFIX_BYTES_MAX, PRODUCE, acks_of
 from coordinator.wire import heartbeat
 from coordinator.wire.api import Fault, ProtocolError
@@ -48,14 +50,17 @@ _OWN_CORRELATION_ID = b"must"  # ours are told from the client's by their place,
 
 
 class Plan(msgspec.Struct, frozen=True):
-    """What is done with a request: handled here, or relayed, and its answer perhaps rewritten."""
+    """What is done with a request: handled here, or relayed, and its answer perhaps rewritten.
+
+    `taken_bytes_max`: of one that is handled here, whatever others may have.
+    """
 
     is_taken: bool = False
     rewrite: Rewrite | None = None
+    taken_bytes_max: int = INT32_MAX
 
 
 RELAY = Plan()
-TAKE = Plan(is_taken=True)
 
 PlanOf = Callable[[int, int], Plan]
 """By API key and version. Raises ProtocolError for what can be neither relayed nor handled."""
@@ -72,11 +77,12 @@ class Expected(msgspec.Struct, frozen=True):
 class Conversation:
     """See the module. `for_broker` and `for_client` are the bytes to be sent now; whoever sends them clears them."""
 
-    def __init__(self, *, plan_of: PlanOf, fast: Fast, frame_bytes_max: int, waiting_bytes_max: int) -> None:
+    def __init__(self, *, plan_of: PlanOf, fast: Fast, limits: Limits) -> None:
         self._plan_of = plan_of
         self._fast = fast
-        self._frame_bytes_max = frame_bytes_max
-        self._waiting_bytes_max = waiting_bytes_max
+        self._frame_bytes_max = limits.frame_bytes_max
+        self._taken_bytes_max = limits.first_bytes_max
+        self._waiting_bytes_max = limits.waiting_bytes_max
         self._requests = Incoming()
         self._answers = Incoming()
         self._passing_request = 0  # bytes of a relayed request that are still to come
@@ -108,6 +114,11 @@ class Conversation:
         return self.is_owed or self._passing_request > 0
 
     @property
+    def is_of_interest(self) -> bool:
+        """Whether something is to be done here yet even if nobody reads answers, or learnt from one of the broker's."""
+        return self.is_handling or self.waiting_bytes > 0 or any(each.rewrite is not None for each in self._expected)
+
+    @property
     def waiting_bytes(self) -> int:
         return self._requests.waiting_bytes
 
@@ -123,6 +134,10 @@ class Conversation:
     def end(self) -> None:
         """Begin nothing any more; what has begun goes on to its end."""
         self._is_ending = True
+
+    def trust(self) -> None:
+        """The client has authenticated: its requests may be as long as any."""
+        self._taken_bytes_max = self._frame_bytes_max
 
     def next_request(self, now_ms: int) -> bytes | None:
         """The next frame that is to be handled here, without its length; None when there is none (yet).
@@ -145,12 +160,13 @@ class Conversation:
                 self._check_length_so_far(start)
                 return None
             length, api_key, api_version, correlation_id = _START.unpack(start)
-            self._check_length(length)
+            self._check_length(length, self._frame_bytes_max)
             plan = self._plan_of(api_key, api_version)
             if not plan.is_taken:
                 if not self._relay_from_here(length, api_key, api_version, correlation_id, plan):
                     return None
                 continue
+            self._check_length(length, min(plan.taken_bytes_max, self._taken_bytes_max))
             if self._expected or self._passing_answer or not requests.has(_LENGTH.size + length):
                 return None
             frame = requests.take(_LENGTH.size + length)
@@ -282,10 +298,10 @@ class Conversation:
 
     def _check_length_so_far(self, start: bytes) -> None:
         if len(start) >= _LENGTH.size:
-            self._check_length(_LENGTH.unpack_from(start)[0])
+            self._check_length(_LENGTH.unpack_from(start)[0], self._frame_bytes_max)
 
-    def _check_length(self, length: int) -> None:
-        if HEADER_START_BYTES <= length <= self._frame_bytes_max:
+    def _check_length(self, length: int, bytes_max: int) -> None:
+        if HEADER_START_BYTES <= length <= bytes_max:
             return
         if length < 0:
             raise ProtocolError(Fault.NEGATIVE_LENGTH, f"a request was said to have {length} bytes")
@@ -293,9 +309,5 @@ class Conversation:
             raise ProtocolError(
                 Fault.SHORT_FRAME, f"a request of {length} bytes is too short for a header of {HEADER_START_BYTES}"
             )
-        what = (
-            "TLS, which is not served here"
-            if length >> 16 == _TLS_HANDSHAKE
-            else f"{self._frame_bytes_max} are allowed"
-        )
+        what = "TLS, which is not served here" if length >> 16 == _TLS_HANDSHAKE else f"{bytes_max} are allowed"
         raise ProtocolError(Fault.OVERSIZED_FRAME, f"a request was said to have {length} bytes: {what}")

@@ -19,6 +19,7 @@ from coordinator.service import Cancel, Service
 from coordinator.sidecar.authorization import DELETE
 from coordinator.sidecar.intercept import Request, SidecarApi
 from coordinator.sidecar.merging import (
+    ANSWERS_WITHIN_S,
     ask_broker,
     decided,
     describe_upstream,
@@ -36,10 +37,18 @@ Errors = dict[GroupId, ErrorCode]
 class DeletingGroups:
     """`service` is what the rules are asked through."""
 
-    def __init__(self, service: Service, ownerships: Ownerships, shadows: Shadows) -> None:
+    def __init__(
+        self,
+        service: Service,
+        ownerships: Ownerships,
+        shadows: Shadows,
+        *,
+        answers_within_s: float = ANSWERS_WITHIN_S,
+    ) -> None:
         self._service = service
         self._ownerships = ownerships
         self._shadows = shadows
+        self._answers_within_s = answers_within_s
 
     def api(self) -> SidecarApi:
         """The registration."""
@@ -100,7 +109,12 @@ class DeletingGroups:
                 if not asked:
                     break
                 await asyncio.sleep(pause_s)
-                answer = await ask_broker(request, replace(request.body, groups_names=tuple(asked)))
+                try:
+                    async with asyncio.timeout(self._answers_within_s):  # else nobody could join meanwhile
+                        answer = await ask_broker(request, replace(request.body, groups_names=tuple(asked)))
+                except TimeoutError:
+                    errors |= dict.fromkeys(asked, ErrorCode.coordinator_not_available)
+                    break
                 errors |= {GroupId(each.group_id): each.error_code for each in answer.results}
                 asked = [each for each in asked if errors[each] is ErrorCode.non_empty_group and each in deleted_here]
         return errors

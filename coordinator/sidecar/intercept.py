@@ -16,7 +16,8 @@ import structlog
 from coordinator.metrics import ServerMetrics
 from coordinator.service import Cancel, HeartbeatTicket
 from coordinator.sidecar.client_side import ClientSide
-from coordinator.sidecar.conversation import RELAY, TAKE, Plan
+from coordinator.sidecar.conversation import RELAY, Plan
+from coordinator.sidecar.limits import taken_bytes_max
 from coordinator.sidecar.rewriting import Rewriting
 from coordinator.wire import api_versions, heartbeat
 from coordinator.wire.api import Body, Fault, Fields, Offered, ProtocolError, RequestContext, keep_no_ticket
@@ -108,9 +109,9 @@ class Interceptor:
     def _make_plan(self, api_key: int, api_version: int) -> Plan:
         if api_key in self._handled:
             _check(self._handled[api_key].name, self._handled[api_key].versions, api_version)
-            return TAKE
+            return _take(api_key)
         if api_key == api_versions.KEY and api_version not in api_versions.VERSIONS:
-            return TAKE  # and answered so that the client asks again with one that is known (KIP-511)
+            return _take(api_key)  # and answered so that the client asks again with one that is known (KIP-511)
         versions = self._rewriting.versions(api_key)
         if versions is not None:
             _check(f"API key {api_key}", versions, api_version)
@@ -155,6 +156,10 @@ def _keep(client: ClientSide, frame: bytes, group_id: GroupId, member_id: Member
     verdict = client.verdicts.last(group_id)
     if verdict is not None:
         client.heartbeats.keep(frame, group_id, member_id, _ConsentedTicket(ticket, verdict.until_ms))
+
+
+def _take(api_key: int) -> Plan:
+    return Plan(is_taken=True, taken_bytes_max=taken_bytes_max(api_key))
 
 
 def _check(name: str, versions: range, api_version: int) -> None:

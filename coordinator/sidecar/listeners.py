@@ -18,8 +18,9 @@ from coordinator.listening import BACKLOG, Listening
 from coordinator.metrics import ServerMetrics
 from coordinator.service import Service
 from coordinator.sidecar.broker_side import Door
-from coordinator.sidecar.client_side import ClientSide, Limits
+from coordinator.sidecar.client_side import ClientSide
 from coordinator.sidecar.intercept import Interceptor
+from coordinator.sidecar.limits import Limits
 from coordinator.sidecar.metrics import RelayMetrics
 from coordinator.sidecar.ports import BrokerPorts, NoPort
 

@@ -48,8 +48,7 @@ class Membership:
             group_id = request.body.group_id
             whose = self._ownerships.of(group_id, joins=api is join_group.API)
             if whose is Whose.THEIRS:
-                self._moves.relayed(request)
-                request.relay()
+                self._moves.heard.relay(request)
                 return None
             verdict = request.client.verdicts.known(group_id, request.context.arrived_ms)
             if whose in (Whose.TO_BE_ASKED, Whose.MOVING) or verdict is None:
@@ -77,7 +76,6 @@ class Membership:
             else:
                 if reason is not None:
                     log.info("group left to upstream", group_id=group_id, reason=reason)
-                    self._moves.relayed(request)
                     request.relay()
                     return
         self._handle(api, request, refusal)

@@ -7,7 +7,6 @@ it authorizes the client, and what it says of others' groups is passed on as it 
 import asyncio
 from collections.abc import Iterable
 from dataclasses import fields, is_dataclass, replace
-from datetime import timedelta
 from typing import Any
 
 from kio.index import load_response_schema
@@ -27,7 +26,8 @@ from coordinator.wire.messages import HEADER_START_BYTES
 from events.ids import GroupId
 from events.state import GroupState
 
-_MS = timedelta(milliseconds=1)
+ANSWERS_WITHIN_S = 5.0
+"""For how long a broker, or a client that has to read first, keeps a group's shadow out."""
 
 
 def decided(service: Service, command: AnyRequest) -> asyncio.Future[Outcome]:
@@ -84,13 +84,11 @@ def without_shadow(described: Any) -> Any:  # noqa: ANN401 -- as above
 
 
 def as_fields(entity: Any) -> Fields:  # noqa: ANN401 -- any of kio's entities
-    """One of kio's entities as the fields that our own writer takes; durations as ms."""
+    """One of kio's entities as the fields that our own writer takes."""
     return {field.name: _as_field(getattr(entity, field.name)) for field in fields(entity)}
 
 
 def _as_field(value: Any) -> Any:  # noqa: ANN401 -- whatever a field holds
     if isinstance(value, tuple):
         return [_as_field(each) for each in value]
-    if is_dataclass(value):
-        return as_fields(value)
-    return value // _MS if isinstance(value, timedelta) else value
+    return as_fields(value) if is_dataclass(value) else value

@@ -6,12 +6,13 @@
     adopt      upstream -> ours. Each member's next request that comes here takes it out upstream, and is answered 25.
                What it commits until then is relayed, as ever.
 
-Meanwhile every JoinGroup is answered COORDINATOR_LOAD_IN_PROGRESS, after which every client asks again. Then a released
-group's are relayed, and an adopted group is Empty upstream, so that the next one takes it, as always.
+Meanwhile who was told, or is new, is answered COORDINATOR_LOAD_IN_PROGRESS when it joins, after which every client asks
+again. Then a released group's joins are relayed, and an adopted group is Empty upstream, so that the next one takes it,
+as always.
 
 A release cannot be undone half-way, and needs no limit: nobody is waited for beyond his own timeouts. An adoption can
 be given up: who was taken out joins upstream again. A restart of this process ends a move. A released group stays
-released; what a former process has left of its shadow is taken away before anybody is let through to it.
+released; what a former process has left of its shadow is taken away before anybody is let through to join it.
 """
 
 import asyncio
@@ -22,7 +23,7 @@ from typing import Protocol
 import structlog
 from kio.schema.errors import ErrorCode
 
-from coordinator.group.configs import MUSTER, UPSTREAM
+from coordinator.group.configs import COORDINATOR, MUSTER, UPSTREAM
 from coordinator.group.outcomes import GroupMove, MoveState, ReleasedMember
 from coordinator.sidecar.heard import Heard
 from coordinator.sidecar.intercept import Request
@@ -40,7 +41,10 @@ log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
 LOOK_EVERY_S = 0.25
 LIST_EVERY_MS = 1_000
 TRY_AGAIN_S = 1.0
+TAKEN_WITHIN_MS = 30_000
+"""How long it is tried to have an adopted group joined here again."""
 REPORTS_KEPT = 1_000
+_TAKEN = frozenset({ErrorCode.none, ErrorCode.group_id_not_found})
 _GONE_UPSTREAM = frozenset({ErrorCode.none, ErrorCode.unknown_member_id, ErrorCode.group_id_not_found})
 
 
@@ -69,7 +73,7 @@ class Moves:
         give_up: Callable[[Exception], None],
     ) -> None:
         self.is_released = is_released
-        self.heard = Heard()
+        self.heard = Heard(monotonic_ms)
         self._link = link
         self._shadows = shadows
         self._monotonic_ms = monotonic_ms
@@ -101,12 +105,6 @@ class Moves:
         return self._reports.get(group_id) if move is None else move.report(MoveState.MOVING, self._monotonic_ms())
 
     # ---- requests ------------------------------------------------------------------------------------
-
-    def relayed(self, request: Request) -> None:
-        """A request of a group that is upstream's goes there; take note of who is connected here."""
-        member_id = getattr(request.body, "member_id", UNKNOWN_MEMBER_ID)
-        if member_id:
-            self.heard.note(request.body.group_id, member_id, request.context.arrived_ms)
 
     async def answer(self, request: Request) -> ErrorCode | None:
         """With which error a membership request of a moving group is answered; None: it is relayed."""
@@ -215,9 +213,9 @@ class Moves:
     # ---- adoption ------------------------------------------------------------------------------------
 
     async def adopt(
-        self, group_id: GroupId, *, timeout_ms: int, only_try: bool, taken: Callable[[], Awaitable[None]]
+        self, group_id: GroupId, *, timeout_ms: int, only_try: bool, take: Callable[[], Awaitable[ErrorCode]]
     ) -> str | None:
-        """Begin to move the group here; None, or why that cannot be. `taken`: it is ours to take, set it so."""
+        """Begin to move the group here; None, or why that cannot be. `take`: try to have the rules let it be joined."""
         if self._shadows.holds(group_id) and not self.is_moving(group_id):
             return None
         if self.is_moving(group_id):
@@ -242,10 +240,10 @@ class Moves:
         move = Move(MUSTER, map(_former, members), now_ms=now_ms, limit_ms=now_ms + timeout_ms)
         self._moves[group_id] = move
         log.info("group moves to muster", group_id=group_id, members=len(members))
-        self._run(self._adopt(group_id, move, taken), f"adopt-{group_id}")
+        self._run(self._adopt(group_id, move, take), f"adopt-{group_id}")
         return None
 
-    async def _adopt(self, group_id: GroupId, move: Move, taken: Callable[[], Awaitable[None]]) -> None:
+    async def _adopt(self, group_id: GroupId, move: Move, take: Callable[[], Awaitable[ErrorCode]]) -> None:
         listed_ms, left = 0, list(move.members)
         assert move.limit_ms is not None
         while (now_ms := self._monotonic_ms()) < move.limit_ms:
@@ -260,15 +258,27 @@ class Moves:
         if left:
             self._end(group_id, move, MoveState.GIVEN_UP, f"these did not come: {names(late)}")
             return
-        if self.is_released(group_id):
-            await taken()
+        error = await self._take(take)
+        if error is not ErrorCode.none:
+            self._end(group_id, move, MoveState.GIVEN_UP, f"{COORDINATOR} was not set back: {error.name.upper()}")
+            return
         reason = f"these were told, and have not asked to join again: {names(late)}" if late else None
         self._end(group_id, move, MoveState.DONE, reason)
+
+    async def _take(self, take: Callable[[], Awaitable[ErrorCode]]) -> ErrorCode:
+        """Whether or not it is known to be released: nothing is known while its partition cannot be served."""
+        until_ms = self._monotonic_ms() + TAKEN_WITHIN_MS
+        error = await take()
+        while error not in _TAKEN and self._monotonic_ms() < until_ms:
+            await asyncio.sleep(LOOK_EVERY_S)
+            error = await take()
+        return ErrorCode.none if error in _TAKEN else error
 
     # ---- both ----------------------------------------------------------------------------------------
 
     def _end(self, group_id: GroupId, move: Move, state: MoveState, reason: str | None = None) -> None:
-        del self._moves[group_id]
+        if self._moves.get(group_id) is move:
+            del self._moves[group_id]
         report = move.report(state, self._monotonic_ms(), reason)
         if len(self._reports) >= REPORTS_KEPT:
             del self._reports[next(iter(self._reports))]

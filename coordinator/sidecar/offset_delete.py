@@ -2,12 +2,14 @@
 
 The broker deletes no offset of a group that has a member, unless it knows the member's subscription. So for a group of
 ours the rules are asked which topics are subscribed (86), the shadow steps out, the broker deletes the rest on the
-client's own connection, and the shadow comes back. Commits wait meanwhile. A group without members is the broker's.
+client's own connection, and the shadow comes back. Commits wait meanwhile, so the broker is not waited for long: what
+it deletes later is none of what is subscribed either. A group without members is the broker's.
 
 Order of checks as in Kafka (G8): the group, then READ of each topic (29), whether it exists (3), then 86. The broker is
 not asked to delete what is subscribed, so the first two are learnt from Metadata.
 """
 
+import asyncio
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
@@ -22,7 +24,7 @@ from coordinator.group.outcomes import DeleteOffsetsOutcome
 from coordinator.service import Cancel, Service
 from coordinator.sidecar.authorization import DELETE, READ
 from coordinator.sidecar.intercept import Request, SidecarApi
-from coordinator.sidecar.merging import ask_broker, decided
+from coordinator.sidecar.merging import ANSWERS_WITHIN_S, ask_broker, decided
 from coordinator.sidecar.questions import Asked, ask
 from coordinator.sidecar.under_way import CommitsUnderWay
 from coordinator.sidecar.whose import Ownerships, Whose
@@ -37,11 +39,20 @@ Errors = Mapping[tuple[str, int], ErrorCode]
 class DeletingOffsets:
     """`service` is what the rules are asked through."""
 
-    def __init__(self, service: Service, ownerships: Ownerships, shadows: Shadows, under_way: CommitsUnderWay) -> None:
+    def __init__(
+        self,
+        service: Service,
+        ownerships: Ownerships,
+        shadows: Shadows,
+        under_way: CommitsUnderWay,
+        *,
+        answers_within_s: float = ANSWERS_WITHIN_S,
+    ) -> None:
         self._service = service
         self._ownerships = ownerships
         self._shadows = shadows
         self._under_way = under_way
+        self._answers_within_s = answers_within_s
 
     def api(self) -> SidecarApi:
         """The registration."""
@@ -62,11 +73,11 @@ class DeletingOffsets:
                     request.relay()
                 return
             request.answer(await self._delete_of_ours(request))
-        except ShadowUnavailable:
+        except (ShadowUnavailable, TimeoutError):
             request.answer(_refused(ErrorCode.coordinator_not_available))
 
     async def _delete_of_ours(self, request: Request) -> Fields:
-        """Raises ShadowUnavailable, ProtocolError."""
+        """Raises ShadowUnavailable, TimeoutError, ProtocolError."""
         body = request.body
         refusal = (await request.client.verdicts.of(body.group_id)).refusal(DELETE)
         if refusal is not ErrorCode.none:
@@ -83,7 +94,8 @@ class DeletingOffsets:
         allowed = _without(body, outcome.refused)
         if allowed.topics:
             async with self._under_way.held_back(body.group_id), self._shadows.stepped_out(body.group_id):
-                answer = await ask_broker(request, allowed)
+                async with asyncio.timeout(self._answers_within_s):
+                    answer = await ask_broker(request, allowed)
             if answer.error_code is not ErrorCode.none:
                 return _refused(answer.error_code)
             errors |= {

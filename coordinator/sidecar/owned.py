@@ -1,8 +1,9 @@
 """The groups as the handlers of a sidecar know them: the runtime's, with what upstream has to know first.
 
 No SyncGroup of a generation is answered before the shadow's generation was raised upstream for it. A commit of the
-generation before cannot land there from then on, so nobody who
-begins to work finds an older one's commit on top of his.
+generation before cannot land there from then on, so nobody who begins to work finds an older one's commit on his own.
+Within a generation somebody may take another's place, too: a static member that restarts, a standby that is called. So
+a join that is answered in a generation that is raised already has it raised once more, before that member's sync.
 """
 
 import asyncio
@@ -11,8 +12,8 @@ from collections.abc import Callable, Mapping, Sequence
 import structlog
 from kio.schema.errors import ErrorCode
 
-from coordinator.group.commands import AnyRequest, Heartbeat, SyncGroup
-from coordinator.group.outcomes import Outcome, SyncGroupOutcome
+from coordinator.group.commands import AnyRequest, Heartbeat, JoinGroup, SyncGroup
+from coordinator.group.outcomes import JoinGroupOutcome, Outcome, SyncGroupOutcome
 from coordinator.service import CommittedOffset, Groups, HeartbeatTicket, ListedGroup, ReplyTo
 from coordinator.slot import Waiting, tell
 from coordinator.tasks import on_failure
@@ -32,10 +33,23 @@ class OwnedGroups(Groups):
         self._waiting: set[asyncio.Task[None]] = set()
 
     def submit(self, command: AnyRequest, reply: ReplyTo) -> None:
-        if isinstance(command, SyncGroup):
-            self._sync(command, reply)
-        else:
-            self._groups.submit(command, reply)
+        match command:
+            case SyncGroup():
+                self._sync(command, reply)
+            case JoinGroup():
+                self._join(command, reply)
+            case _:
+                self._groups.submit(command, reply)
+
+    def _join(self, command: JoinGroup, reply: ReplyTo) -> None:
+        def joined(outcome: Outcome) -> None:
+            assert isinstance(outcome, JoinGroupOutcome)
+            generation_id = outcome.generation_id
+            if outcome.error is ErrorCode.none and self._shadows.identity(command.group_id, generation_id) is not None:
+                self._shadows.renew(command.group_id)
+            reply(outcome)
+
+        self._groups.submit(command, joined)
 
     def _sync(self, command: SyncGroup, reply: ReplyTo) -> None:
         def synced(outcome: Outcome) -> None:

@@ -1,16 +1,17 @@
 """Requests of our own on a client's connection, and kio's messages as the bytes that a conversation takes."""
 
 import asyncio
-from collections.abc import Hashable
+from collections.abc import Callable, Hashable
 from functools import cache
 from io import BytesIO
 from typing import Any, Protocol, TypeVar, cast
 
-from kio.serial import entity_reader, entity_writer
+from kio.serial import entity_writer
 from kio.serial.errors import SerialError
 
 from coordinator.wire.api import Fault, ProtocolError
 from coordinator.wire.messages import HEADER_START_BYTES
+from coordinator.wire.reading import lenient_reader, tagged_fields_size
 
 R = TypeVar("R")
 
@@ -22,6 +23,30 @@ class Asked(Protocol):
     """A connection on which something can be asked (see `ClientSide.ask`)."""
 
     def ask(self, api_key: int, api_version: int, rest: bytes) -> asyncio.Future[bytes]: ...
+
+
+class OpenQuestions:
+    """What one client's broker was asked, and has not answered: as much as a request asks at a time."""
+
+    def __init__(self) -> None:
+        self._open: set[asyncio.Future[bytes]] = set()
+
+    def add(self) -> tuple[asyncio.Future[bytes], Callable[[bytes], None]]:
+        """One more: the answer to come, and who is to be told it; too late he is not heard."""
+        future: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
+        self._open.add(future)
+        future.add_done_callback(self._open.discard)
+
+        def told(payload: bytes) -> None:
+            if not future.done():
+                future.set_result(payload)
+
+        return future, told
+
+    def cancel(self) -> None:
+        """Nobody answers any more."""
+        for future in tuple(self._open):
+            future.cancel()
 
 
 async def ask(client: Asked, request: Any, response: type[R]) -> R:  # noqa: ANN401 -- any of kio's requests
@@ -45,11 +70,13 @@ def request_bytes(request: Any, client_id: str | None) -> bytes:  # noqa: ANN401
 
 
 def read_answer(response: type[R], payload: bytes) -> R:
-    """What follows the correlation id, as kio knows it. Raises ProtocolError."""
+    """What follows the correlation id, as kio knows it, but durations in ms; tagged fields that a newer broker adds are
+    stepped over. Raises ProtocolError.
+    """
     kind: Any = response
-    at = 1 if kind.__header_schema__.__flexible__ else 0  # brokers write no tagged fields into it
     try:
-        body, _ = _reader(kind)(payload, at)
+        at = tagged_fields_size(payload, 0) if kind.__header_schema__.__flexible__ else 0
+        body, _ = lenient_reader(kind)(payload, at)
     except (SerialError, ValueError) as error:
         raise ProtocolError(
             Fault.BROKER_ANSWER, f"{kind.__name__} v{kind.__version__} cannot be read: {error}"
@@ -70,8 +97,3 @@ def answer_bytes(answer: Any) -> bytes:  # noqa: ANN401 -- any of kio's response
 @cache
 def _writer(entity: Hashable) -> Any:  # noqa: ANN401 -- kio's types say less than they are
     return entity_writer(cast("Any", entity))
-
-
-@cache
-def _reader(entity: Hashable) -> Any:  # noqa: ANN401 -- as above
-    return entity_reader(cast("Any", entity))

@@ -80,8 +80,8 @@ class Rewriting:
         name, node_id = _ENTRIES[api_key]
         change = self._moves(node_id, flexible=bool(response.__flexible__))
         if api_key == FIND_COORDINATOR and api_version < _MANY_COORDINATORS_FROM:
-            return _reading(response, change_fields(response, change))
-        return _reading(response, change_items(response, name, change))
+            return rewrite_of(response, change_fields(response, change))
+        return rewrite_of(response, change_items(response, name, change))
 
     def _moves(self, node_id: str, *, flexible: bool) -> Change:
         """The same broker at its listener here. One without a listener is left out, as if it were down."""
@@ -101,7 +101,7 @@ class Rewriting:
     def _offers_less(self, api_version: int) -> Rewrite:
         """P1. A broker that does not know the version answers in the form of v0 (P3)."""
         in_its_form, in_form_of_v0 = (
-            _reading(response, change_items(response, "api_keys", self._offer))
+            rewrite_of(response, change_items(response, "api_keys", self._offer))
             for response in (load_response_schema(api_versions.KEY, version) for version in (api_version, 0))
         )
         return lambda payload: (in_form_of_v0 if payload.startswith(_UNSUPPORTED_VERSION) else in_its_form)(payload)
@@ -128,8 +128,8 @@ def _found_none(pieces: Pieces, *, flexible: bool) -> Pieces:
     }
 
 
-def _reading(response: Any, changed: Callable[[bytes, int], bytes]) -> Rewrite:  # noqa: ANN401 -- any of kio's
-    """What is broken is the broker's fault."""
+def rewrite_of(response: Any, changed: Callable[[bytes, int], bytes]) -> Rewrite:  # noqa: ANN401 -- any of kio's
+    """Of an answer whose body is changed; `changed` is told where that begins. What is broken is the broker's fault."""
     flexible = bool(response.__header_schema__.__flexible__)
 
     def rewrite(payload: bytes) -> bytes:

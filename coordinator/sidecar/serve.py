@@ -35,9 +35,10 @@ from coordinator.parts import (
 from coordinator.runtime import Runtime
 from coordinator.service import Service
 from coordinator.settings import Settings
-from coordinator.sidecar.client_side import ClientSide, Limits
+from coordinator.sidecar.client_side import ClientSide
 from coordinator.sidecar.handled import handled_apis
 from coordinator.sidecar.intercept import Interceptor, SidecarApi
+from coordinator.sidecar.limits import Limits
 from coordinator.sidecar.listeners import CannotListen, Listeners
 from coordinator.sidecar.metrics import RelayMetrics
 from coordinator.sidecar.moves import Moves
@@ -188,6 +189,7 @@ class _Sidecar:
                 frame_bytes_max=settings.frame_bytes_max,
                 waiting_bytes_max=WAITING_BYTES_MAX,
                 verdict_keep_ms=settings.authorization_cache_ms,
+                authenticates=settings.upstream_security().authenticates,
             ),
             client_context=settings.client_tls(),
             broker_context=settings.upstream_security().relay_context(),

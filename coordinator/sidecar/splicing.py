@@ -60,6 +60,13 @@ def change_items(entity: Any, name: str, change: Change) -> Callable[[bytes, int
     return changed
 
 
+def change_inner_items(entity: Any, outer: str, inner: str, change: Change) -> Callable[[bytes, int], bytes]:  # noqa: ANN401
+    """The same for an array in each struct of another."""
+    (field,) = (each for each in fields(entity) if each.name == outer)
+    changed = change_items(_item(field), inner, change)
+    return change_items(entity, outer, lambda pieces: {outer: changed(b"".join(pieces.values()), 0)})
+
+
 def change_fields(entity: Any, change: Change) -> Callable[[bytes, int], bytes]:  # noqa: ANN401
     """For a kio class: all from the offset on, with its own fields changed; it cannot be dropped."""
     cut = _cutter(entity)

@@ -72,6 +72,8 @@ class SteeredGroups(Groups):
         self._may_own = may_own
         self._give_up = give_up
         self._asking: set[asyncio.Task[None]] = set()
+        self._claimed: set[GroupId] = set()
+        """Somebody has asked for a move that has not begun yet: until then requests are answered as ever."""
 
     def submit(self, command: AnyRequest, reply: ReplyTo) -> None:
         if isinstance(command, AlterGroupConfig) and any(change.name == COORDINATOR for change in command.changes):
@@ -122,12 +124,12 @@ class SteeredGroups(Groups):
             return
         if not self._may_own(command.group_id):
             reply(_refused("this Muster is not for groups of that name (--groups)"))
-        elif self._moves.is_moving(command.group_id):
+        elif self._moves.is_moving(command.group_id) or command.group_id in self._claimed:
             reply(_refused("it is moving already"))
         elif wanted == UPSTREAM:
-            self._run(self._release(msgspec.structs.replace(command, changes=(change,)), reply))
+            self._run(self._release(msgspec.structs.replace(command, changes=(change,)), reply), command)
         else:
-            self._run(self._adopt(command, timeout_ms, reply))
+            self._run(self._adopt(command, timeout_ms, reply), command)
 
     async def _release(self, command: AlterGroupConfig, reply: ReplyTo) -> None:
         """Commits that are under way upstream get there before the shadow leaves, under whose name they go."""
@@ -135,7 +137,6 @@ class SteeredGroups(Groups):
             self._groups.submit(command, lambda outcome: reply(_said(outcome)))
             return
         decided: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        was_released = self._moves.is_released(command.group_id)
 
         def altered(outcome: Outcome) -> None:
             assert isinstance(outcome, AlterGroupConfigOutcome)
@@ -145,31 +146,40 @@ class SteeredGroups(Groups):
             decided.set_result(None)
 
         async with self._under_way.held_back(command.group_id):
+            was_released = self._moves.is_released(command.group_id)
             self._groups.submit(command, altered)
             await decided
 
-    def _run(self, steps: Coroutine[Any, Any, None]) -> None:
+    def _run(self, steps: Coroutine[Any, Any, None], command: AlterGroupConfig) -> None:
         task = asyncio.get_running_loop().create_task(steps, name="steer")
         self._asking.add(task)
         task.add_done_callback(self._asking.discard)
         task.add_done_callback(on_failure(self._give_up))
+        if not command.validate_only:
+            self._claimed.add(command.group_id)
+            task.add_done_callback(lambda _: self._claimed.discard(command.group_id))
 
     async def _adopt(self, command: AlterGroupConfig, timeout_ms: int, reply: ReplyTo) -> None:
         refusal = await self._moves.adopt(
             command.group_id,
             timeout_ms=timeout_ms,
             only_try=command.validate_only,
-            taken=lambda: self._set_back(command),
+            take=lambda: self._set_back(command),
         )
         reply(AlterGroupConfigOutcome(error=ErrorCode.none) if refusal is None else _refused(refusal))
 
-    async def _set_back(self, command: AlterGroupConfig) -> None:
-        """The group may be joined here again."""
-        done = asyncio.Event()
+    async def _set_back(self, command: AlterGroupConfig) -> ErrorCode:
+        """The group may be joined here again, if there is no error."""
+        decided: asyncio.Future[ErrorCode] = asyncio.get_running_loop().create_future()
+
+        def altered(outcome: Outcome) -> None:
+            assert isinstance(outcome, AlterGroupConfigOutcome)
+            decided.set_result(outcome.error)
+
         change = ConfigChange(name=COORDINATOR, operation=ConfigOperation.DELETE, value=None)
-        # Its request id was not used yet: the command itself is none of the rules'.
-        self._groups.submit(msgspec.structs.replace(command, changes=(change,)), lambda _outcome: done.set())
-        await done.wait()
+        # Its request id is not in use: the command itself is none of the rules', and each attempt has been answered.
+        self._groups.submit(msgspec.structs.replace(command, changes=(change,)), altered)
+        return await decided
 
 
 def progress(move: GroupMove) -> str:

@@ -1,13 +1,23 @@
 """A commit under another name: generation, member id and instance id of a request replaced, all else left as it is.
 
+What the broker says to it of the member is said of the shadow (25, 82), and nothing of the client, whose membership was
+found good here: it would leave or die of that. It is told to try again instead (14), which is judged anew.
+
 OffsetCommit: v7 adds the group instance id, v8 is flexible. TxnOffsetCommit: from v3 on it names a member, and is
 flexible. The topics, which may be many, are not looked at.
 """
 
+from collections.abc import Callable
+from functools import cache
 from struct import Struct
 
+from kio.index import load_response_schema
+from kio.schema.errors import ErrorCode
 from kio.serial import readers
 
+from coordinator.sidecar.conversation import Rewrite
+from coordinator.sidecar.rewriting import rewrite_of
+from coordinator.sidecar.splicing import Pieces, change_inner_items
 from coordinator.upstream.shadow import INSTANCE_ID, Identity
 from coordinator.wire.messages import HEADER_START_BYTES
 from coordinator.wire.reading import tagged_fields_size
@@ -19,6 +29,8 @@ _KEY_VERSION = Struct(">hh")
 _INT16, _INT32 = Struct(">h"), Struct(">i")
 _PRODUCER_BYTES = 8 + 2  # id and epoch
 _FLEXIBLE_FROM = {OFFSET_COMMIT: 8, TXN_OFFSET_COMMIT: 3}
+_ABOUT_SHADOW = frozenset(_INT16.pack(each) for each in (ErrorCode.unknown_member_id, ErrorCode.fenced_instance_id))
+_TRY_AGAIN = _INT16.pack(ErrorCode.coordinator_load_in_progress)
 _INSTANCE_FROM = {OFFSET_COMMIT: 7, TXN_OFFSET_COMMIT: 3}
 
 
@@ -44,6 +56,31 @@ def under_shadow(frame: bytes, identity: Identity) -> bytes:
         _write_string(out, INSTANCE_ID, flexible=flexible)
     out += frame[at:]
     return bytes(out)
+
+
+def not_of_shadow(api_key: int, api_version: int, doubted: Callable[[], None]) -> Rewrite:
+    """For the answer to such a commit. `doubted` is called when the broker has not known the shadow by its identity."""
+    changed = _without_shadow(api_key, api_version)
+
+    def rewrite(payload: bytes) -> bytes:
+        if not any(code in payload for code in _ABOUT_SHADOW):  # as good as always
+            return payload
+        told = changed(payload)
+        if told != payload:
+            doubted()
+        return told
+
+    return rewrite
+
+
+@cache
+def _without_shadow(api_key: int, api_version: int) -> Rewrite:
+    response = load_response_schema(api_key, api_version)
+    return rewrite_of(response, change_inner_items(response, "topics", "partitions", _try_again))
+
+
+def _try_again(partition: Pieces) -> Pieces:
+    return partition | {"error_code": _TRY_AGAIN} if partition["error_code"] in _ABOUT_SHADOW else partition
 
 
 def _string_size(frame: bytes, at: int, *, flexible: bool) -> int:

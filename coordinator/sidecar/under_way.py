@@ -16,10 +16,15 @@ WAIT_LIMIT_S = 5.0
 """A broker that takes longer to answer a commit has more trouble than one that is refused."""
 
 
-class CommitsUnderWay:
-    """See the module. It forgets commits whose connections are gone."""
+LET_GO_WITHIN_S = 20.0
+"""As long as a shadow is waited for."""
 
-    def __init__(self) -> None:
+
+class CommitsUnderWay:
+    """See the module. A commit is over when it was answered, or when the connection that it was sent on is lost."""
+
+    def __init__(self, *, let_go_within_s: float = LET_GO_WITHIN_S) -> None:
+        self._let_go_within_s = let_go_within_s
         self._commits: WeakSet[_Commit] = WeakSet()
         self._held_back: Counter[GroupId] = Counter()
         self._let_go = asyncio.Event()
@@ -29,24 +34,27 @@ class CommitsUnderWay:
         return group_id in self._held_back
 
     async def until_let_go(self, group_id: GroupId) -> None:
-        """Return when the group's commits need not wait any more."""
-        while self.is_held_back(group_id):
-            await self._let_go.wait()
+        """Return when the group's commits need not wait any more. Raises TimeoutError."""
+        async with asyncio.timeout(self._let_go_within_s):
+            while self.is_held_back(group_id):
+                await self._let_go.wait()
 
-    def given(self, group_id: GroupId, is_open: Callable[[], bool]) -> Callable[[bytes], bytes]:
-        """A commit is given to the broker; `is_open`: whether its connection still is. Returns a Rewrite of its answer
-        that takes note of it.
+    def given(self, group_id: GroupId, broker_lost: asyncio.Future[None]) -> Callable[[bytes], bytes]:
+        """A commit is given to the broker, whose connection is lost when `broker_lost` is done: that the client is gone
+        says nothing of what it has sent. Returns a Rewrite of the commit's answer that takes note of it.
         """
-        commit = _Commit(group_id, is_open)
+        commit = _Commit(group_id, broker_lost)
         self._commits.add(commit)
         return commit.answered
 
     @contextlib.asynccontextmanager
     async def held_back(self, group_id: GroupId) -> AsyncIterator[None]:
-        """No commit of the group is under way while the block runs."""
+        """No commit of the group is under way while the block runs, but what a broker has not answered in
+        `WAIT_LIMIT_S`.
+        """
         self._held_back[group_id] += 1
         try:
-            unanswered = [each.done for each in self._commits if each.group_id == group_id and each.is_open()]
+            unanswered = [each.done for each in self._commits if each.group_id == group_id and not each.done.done()]
             if unanswered:
                 await asyncio.wait(unanswered, timeout=WAIT_LIMIT_S)
             yield
@@ -59,12 +67,18 @@ class CommitsUnderWay:
 
 
 class _Commit:
-    def __init__(self, group_id: GroupId, is_open: Callable[[], bool]) -> None:
+    def __init__(self, group_id: GroupId, broker_lost: asyncio.Future[None]) -> None:
         self.group_id = group_id
-        self.is_open = is_open
         self.done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._broker_lost = broker_lost
+        broker_lost.add_done_callback(self._over)
 
     def answered(self, payload: bytes) -> bytes:
         """The answer is not changed."""
-        self.done.set_result(None)
+        self._broker_lost.remove_done_callback(self._over)
+        self._over()
         return payload
+
+    def _over(self, _lost: asyncio.Future[None] | None = None) -> None:
+        if not self.done.done():
+            self.done.set_result(None)

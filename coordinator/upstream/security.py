@@ -29,6 +29,11 @@ class UpstreamSecurity(msgspec.Struct, frozen=True):
         """For our own connections."""
         return self.own
 
+    @property
+    def authenticates(self) -> bool:
+        """Whether who connects has to authenticate with SASL: we, and everybody whose connection is relayed."""
+        return self.own.security_protocol.startswith("SASL_")
+
     def relay_context(self) -> ssl.SSLContext | None:
         """For relayed connections; None where the broker is not reached through TLS."""
         return self.own.ssl_context

@@ -141,6 +141,11 @@ def follow(shadow: Shadow, wanted: int | None) -> Shadow:
     return msgspec.structs.replace(shadow, wanted=wanted)
 
 
+def renew(shadow: Shadow) -> Shadow:
+    """Somebody has taken another's place within the same generation: what that one has under way is to be refused."""
+    return msgspec.structs.replace(shadow, raised_for=None)
+
+
 def step_out(shadow: Shadow, *, is_out: bool) -> Shadow:
     """The shadow is to leave although it is wanted, or may come back."""
     return msgspec.structs.replace(shadow, steps_out=is_out, raised_for=None)

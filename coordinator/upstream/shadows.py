@@ -27,6 +27,7 @@ from coordinator.upstream.shadow import (
     follow,
     identity_for,
     is_raised,
+    renew,
     step_out,
 )
 from coordinator.upstream.whose import Theirs, shadowed_groups, whose_is
@@ -186,6 +187,12 @@ class Shadows:
             )
             self._wake(held)
 
+    def renew(self, group_id: GroupId) -> None:
+        """Have the shadow raised anew for the same generation of ours; until then it has no identity."""
+        held = self._held.get(group_id)
+        if held is not None:
+            self._change(held, renew(held.shadow))
+
     async def raised(self, group_id: GroupId, generation_id: int) -> None:
         """Return when the shadow was raised for this generation of ours, or a later one. Raises ShadowUnavailable."""
         held = self._held.get(group_id)
@@ -200,6 +207,13 @@ class Shadows:
         """
         held = self._held.get(group_id)
         return identity_for(held.shadow, generation_id) if held is not None else None
+
+    def doubt(self, group_id: GroupId) -> None:
+        """A broker has not known the shadow by its identity. It is asked again at once, not when a heartbeat is due."""
+        held = self._held.get(group_id)
+        if held is not None and held.shadow.should_be_in:
+            held.is_heartbeat_due = True
+            self._wake(held)
 
     @contextlib.asynccontextmanager
     async def stepped_out(self, group_id: GroupId) -> AsyncIterator[None]:

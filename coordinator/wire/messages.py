@@ -12,7 +12,7 @@ from kio.serial import readers
 from kio.serial.errors import SerialError
 
 from coordinator.wire.api import Body, Fault, Fields, ProtocolError
-from coordinator.wire.reading import request_reader, tagged_fields_size
+from coordinator.wire.reading import lenient_reader, tagged_fields_size
 from coordinator.wire.writing import Unwritable, response_writer
 
 HEADER_START_BYTES = 8
@@ -29,7 +29,7 @@ class Message:
         response: Any = load_response_schema(api_key, api_version)
         self._name = f"{request.__name__} v{api_version}"
         self._has_flexible_header = bool(request.__header_schema__.__flexible__)
-        self._read_body = request_reader(request)
+        self._read_body = lenient_reader(request)
         self._write_body = response_writer(response)
         self._header_rest = _NO_TAGGED_FIELDS if response.__header_schema__.__flexible__ else b""
 

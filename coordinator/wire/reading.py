@@ -1,10 +1,11 @@
-"""Readers for requests, which trust no length they are told.
+"""Readers that trust no length they are told, and step over what they do not know: of requests, and of answers.
 
 kio's own reader takes the length of an array at its word and asks for that much memory at once; for a length that
 only a broken or hostile client would send, that ends the whole process. It also refuses tagged fields that it does not
 know, which have to be stepped over (KIP-482). So messages that may hold either are read field by field here, and kio
 reads the fields, and what can hold neither. Each array's length is held against the bytes that are left, as Kafka's own
-readers do. Durations are read as the ms they are, since a timedelta cannot hold every int64.
+readers do. Durations are read as the ms they are, since a timedelta cannot hold every int64; an error that kio does not
+know yet as UNKNOWN_SERVER_ERROR, which is what clients make of one that they do not know.
 
 A reader is called with the buffer and an offset, and gives the value and how many bytes it took, as in kio. It raises
 kio's DecodeError or ValueError.
@@ -16,12 +17,27 @@ from functools import cache
 from types import NoneType
 from typing import Any, cast, get_args, get_origin
 
+from kio.schema.errors import ErrorCode
 from kio.serial import entity_reader, readers
 from kio.serial.errors import BufferUnderflow, UnexpectedNull
 from kio.static.protocol import Entity
 
 Read = Callable[[bytes, int], tuple[Any, int]]
 
+_ERRORS = {error.value: error for error in ErrorCode}
+
+
+def _read_error_code(buffer: bytes, offset: int) -> tuple[ErrorCode, int]:
+    code, size = readers.read_int16(buffer, offset)
+    return _ERRORS.get(code, ErrorCode.unknown_server_error), size
+
+
+_READ_OTHERWISE: dict[str, Read] = {
+    "error_code": _read_error_code,
+    "timedelta_i32": readers.read_int32,
+    "timedelta_i64": readers.read_int64,
+}
+"""Than kio does."""
 _PRIMITIVES: dict[str, Read] = {
     "bool": readers.read_boolean,
     "int8": readers.read_int8,
@@ -29,8 +45,7 @@ _PRIMITIVES: dict[str, Read] = {
     "int32": readers.read_int32,
     "int64": readers.read_int64,
     "uuid": readers.read_uuid,
-    "timedelta_i32": readers.read_int32,
-    "timedelta_i64": readers.read_int64,
+    **_READ_OTHERWISE,
 }
 _OF_ANY_LENGTH: dict[tuple[str, bool, bool], Read] = {  # by kind, flexible, nullable
     ("string", False, False): readers.read_legacy_string,
@@ -45,10 +60,10 @@ _OF_ANY_LENGTH: dict[tuple[str, bool, bool], Read] = {  # by kind, flexible, nul
 
 
 @cache
-def request_reader(entity: type[Entity]) -> Read:
+def lenient_reader(entity: type[Entity]) -> Read:
     """A reader of this kio class."""
     flexible = bool(entity.__flexible__)
-    if not flexible and not _has_arrays(entity):
+    if not flexible and not _is_read_otherwise(entity):
         return entity_reader(entity)
     steps = tuple((field.name, _field_reader(entity, field)) for field in fields(entity) if "tag" not in field.metadata)
 
@@ -65,8 +80,12 @@ def request_reader(entity: type[Entity]) -> Read:
     return read
 
 
-def _has_arrays(entity: type[Entity]) -> bool:
-    return any(_item_type(field) is not None for field in fields(entity) if "tag" not in field.metadata)
+def _is_read_otherwise(entity: type[Entity]) -> bool:
+    return any(
+        _item_type(field) is not None or field.metadata["kafka_type"] in _READ_OTHERWISE
+        for field in fields(entity)
+        if "tag" not in field.metadata
+    )
 
 
 def _item_type(field: Field[Any]) -> type[Entity] | type[object] | None:
@@ -85,7 +104,7 @@ def _field_reader(entity: type[Entity], field: Field[Any]) -> Read:
     if item is None:
         return _primitive_reader(field.metadata["kafka_type"], flexible=flexible, nullable=nullable)
     if is_dataclass(item):
-        read_item = request_reader(cast("type[Entity]", item))
+        read_item = lenient_reader(cast("type[Entity]", item))
     else:
         read_item = _primitive_reader(field.metadata["kafka_type"], flexible=flexible, nullable=False)
     return _array_reader(read_item, flexible=flexible, nullable=nullable, name=field.name)
@@ -118,7 +137,7 @@ def _array_reader(read_item: Read, *, flexible: bool, nullable: bool, name: str)
 
 
 def tagged_fields_size(buffer: bytes, offset: int) -> int:
-    """How many bytes the tagged fields take. None of those that a request can have says anything that is used here."""
+    """How many bytes the tagged fields take. None of those that are stepped over says anything that is used here."""
     count, size = readers.read_unsigned_varint(buffer, offset)
     at = offset + size
     for _ in range(count):

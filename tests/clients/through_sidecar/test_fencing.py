@@ -27,7 +27,8 @@ pytestmark = pytest.mark.broker
 INITIAL_DELAY_S: Final = 1.5
 SETTINGS: Final = {"group.initial.rebalance.delay.ms": f"{INITIAL_DELAY_S * 1000:.0f}"}
 ROUNDS: Final = 3
-ILLEGAL_GENERATION: Final = 22
+TRY_AGAIN: Final = 14
+FENCED: Final = 82
 OFFSET_COMMIT: Final = 8
 
 
@@ -84,9 +85,30 @@ async def test_a_commit_that_is_held_up_never_lands_on_a_newer_one(front: Front)
         assert await other.commit(0, 9) == 0
         assert not held.is_answered
         front.proxy.let_go()
-        assert await commit_error(held) == ILLEGAL_GENERATION
+        assert await commit_error(held) == TRY_AGAIN
         assert await slow.commit(1, 8) == 0
     assert await asyncio.to_thread(offsets_at, front.direct, group_id, front.topic) == {0: 9, 1: 8}
+
+
+async def test_a_commit_of_a_process_that_was_replaced_never_lands_on_its_successors(front: Front) -> None:
+    """A static member's restart makes no new generation here, and yet one upstream."""
+    group_id = uuid4().hex
+    async with connections(front.through, 2) as (hangs, new):
+        before, after = (Member(each, group_id, front.topic, instance="a") for each in (hangs, new))
+        await settle(before)
+        assert await before.commit(0, 5) == 0
+        front.proxy.hold_next(OFFSET_COMMIT)
+        held = before.send_commit(0, 7)
+        await asyncio.to_thread(front.proxy.wait_until_held)
+
+        await settle(after)
+        assert after.generation_id == before.generation_id
+        assert await after.commit(0, 9) == 0
+        assert not held.is_answered
+        front.proxy.let_go()
+        assert await commit_error(held) == TRY_AGAIN
+        assert await before.commit(0, 7) == FENCED
+    assert await asyncio.to_thread(offsets_at, front.direct, group_id, front.topic) == {0: 9}
 
 
 async def time_to_form(bootstrap: str, group_id: str, topic: str) -> float:

@@ -11,7 +11,7 @@ what a group answers is not of interest here, but when.
 import asyncio
 import socket
 import ssl
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from contextlib import ExitStack, asynccontextmanager
 from typing import Any, cast
 
@@ -23,8 +23,9 @@ from coordinator.listening import Listening
 from coordinator.metrics import ServerMetrics
 from coordinator.service import Service
 from coordinator.sidecar import authentication
-from coordinator.sidecar.client_side import ClientSide, Limits
-from coordinator.sidecar.intercept import Interceptor
+from coordinator.sidecar.client_side import ClientSide
+from coordinator.sidecar.intercept import Interceptor, SidecarApi
+from coordinator.sidecar.limits import Limits
 from coordinator.sidecar.listeners import Listeners
 from coordinator.sidecar.membership import Membership
 from coordinator.sidecar.metrics import RelayMetrics
@@ -89,6 +90,7 @@ class Relay:
         connections_max_idle_ms: int,
         limits: Limits,
         broker_context: ssl.SSLContext | None,
+        more: "Callable[[Relay], Iterable[SidecarApi]]",
     ) -> None:
         self.now_ms = 1_000
         self.groups = ScriptedGroups(parks_joins)
@@ -114,12 +116,12 @@ class Relay:
         self.broker_context = broker_context
         self.port = 0
         self.base_port = 0
-        self.listeners = self._listeners()
+        self.ownerships = Ownerships(Held(), self.moves, may_own=lambda _: True, is_read=lambda _: True)
+        self.listeners = self._listeners(more(self))
 
-    def _listeners(self) -> Listeners:
-        ownerships = Ownerships(Held(), self.moves, may_own=lambda _: True, is_read=lambda _: True)
-        apis = (*authentication.apis(), *Membership(self.service, ownerships, self.moves, lambda _: False).apis())
-        handled = {api.key: api for api in apis}
+    def _listeners(self, more: Iterable[SidecarApi]) -> Listeners:
+        membership = Membership(self.service, self.ownerships, self.moves, lambda _: False)
+        handled = {api.key: api for api in (*authentication.apis(), *membership.apis(), *more)}
         self.metrics.offer(handled)
 
         def interceptor(listeners: Listeners) -> Interceptor:
@@ -222,15 +224,21 @@ async def relaying(
     frame_bytes_max: int = 1_048_576,
     waiting_bytes_max: int = 65_536,
     verdict_keep_ms: int = 5_000,
+    authenticates: bool = False,
     broker_context: ssl.SSLContext | None = None,
+    more: Callable[[Relay], Iterable[SidecarApi]] = lambda _: (),
 ) -> AsyncIterator[Relay]:
-    """Listening for these brokers, by node id; closed at the end, with nothing left open."""
+    """Listening for these brokers, by node id; closed at the end, with nothing left open. `more`: what is handled."""
     relay = Relay(
         connections_max=connections_max,
         connections_max_idle_ms=connections_max_idle_ms,
         broker_context=broker_context,
+        more=more,
         limits=Limits(
-            frame_bytes_max=frame_bytes_max, waiting_bytes_max=waiting_bytes_max, verdict_keep_ms=verdict_keep_ms
+            frame_bytes_max=frame_bytes_max,
+            waiting_bytes_max=waiting_bytes_max,
+            verdict_keep_ms=verdict_keep_ms,
+            authenticates=authenticates,
         ),
     )
     places = {node_id: (HOST, broker.port) for node_id, broker in brokers.items()}

@@ -6,7 +6,8 @@ broker answers each request with its own bytes, so that an answer that went astr
 
 from collections.abc import Callable, Sequence
 
-from coordinator.sidecar.conversation import RELAY, TAKE, Conversation, Plan
+from coordinator.sidecar.conversation import RELAY, Conversation, Plan
+from coordinator.sidecar.limits import Limits
 from tests.coordinator.sidecar.scripted_broker import framed, request
 
 PRODUCE, FETCH, METADATA, COMMIT, JOIN, HEARTBEAT, SYNC, QUESTION, UNKNOWN = 0, 1, 3, 8, 11, 12, 14, 15, 999
@@ -23,7 +24,7 @@ def plan_of(api_key: int, _api_version: int) -> Plan:
     """One way for each of them."""
     if api_key == METADATA:
         return Plan(rewrite=rewritten)
-    return TAKE if api_key in {COMMIT, JOIN, HEARTBEAT, SYNC} else RELAY
+    return Plan(is_taken=True) if api_key in {COMMIT, JOIN, HEARTBEAT, SYNC} else RELAY
 
 
 def fast(_api_version: int, rest: bytes, _now_ms: int) -> bytes | None:
@@ -33,9 +34,10 @@ def fast(_api_version: int, rest: bytes, _now_ms: int) -> bytes | None:
 
 def new_conversation() -> Conversation:
     """With small limits."""
-    return Conversation(
-        plan_of=plan_of, fast=fast, frame_bytes_max=FRAME_BYTES_MAX, waiting_bytes_max=WAITING_BYTES_MAX
+    limits = Limits(
+        frame_bytes_max=FRAME_BYTES_MAX, waiting_bytes_max=WAITING_BYTES_MAX, verdict_keep_ms=0, authenticates=False
     )
+    return Conversation(plan_of=plan_of, fast=fast, limits=limits)
 
 
 def produce(correlation_id: int, acks: int, content: bytes = b"") -> bytes:

@@ -153,7 +153,7 @@ def test_the_report_counts_who_was_told_and_who_is_back() -> None:
 
 def test_who_was_heard_lately_is_here() -> None:
     """Per group; the one that was silent for longest makes room."""
-    heard, group, other = Heard(members_max=2), GroupId("orders"), GroupId("payments")
+    heard, group, other = Heard(lambda: 0, members_max=2), GroupId("orders"), GroupId("payments")
     heard.note(group, MemberId("a"), 1_000)
     assert heard.is_here(group, MemberId("a"), 1_000 + LATELY_MS)
     assert not heard.is_here(group, MemberId("a"), 1_001 + LATELY_MS)

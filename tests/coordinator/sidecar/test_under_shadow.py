@@ -6,13 +6,15 @@ from typing import Any
 
 import pytest
 from kio.index import load_request_schema
+from kio.schema.errors import ErrorCode
 from kio.serial import entity_reader
 
-from coordinator.sidecar.under_shadow import OFFSET_COMMIT, TXN_OFFSET_COMMIT, under_shadow
+from coordinator.sidecar.under_shadow import OFFSET_COMMIT, TXN_OFFSET_COMMIT, not_of_shadow, under_shadow
 from coordinator.upstream.shadow import INSTANCE_ID, Identity
+from coordinator.wire.api import Fault, ProtocolError
 from coordinator.wire.reading import tagged_fields_size
 from tests.coordinator.kio_client import filled
-from tests.coordinator.sidecar.scripted_broker import asking
+from tests.coordinator.sidecar.scripted_broker import asking, read_response, response, response_bytes
 
 IDENTITY = Identity(member_id="muster-4b1c", generation_id=77)
 TOPICS = [
@@ -94,3 +96,67 @@ def test_tagged_fields_stay(api_key: int, version: int) -> None:
     assert changed.endswith(tagged)
     _, after = read(api_key, version, changed[:at] + b"\x00" + changed[at + len(tagged) : -len(tagged)] + b"\x00")
     assert after["member_id"] == IDENTITY.member_id
+
+
+# ---- the answer ----------------------------------------------------------------------------------------
+
+STAY = [
+    ErrorCode.none,
+    ErrorCode.illegal_generation,
+    ErrorCode.rebalance_in_progress,
+    ErrorCode.topic_authorization_failed,
+    ErrorCode.unknown_topic_or_partition,
+]
+GO = [ErrorCode.unknown_member_id, ErrorCode.fenced_instance_id]
+
+
+def answer(api_key: int, version: int, errors: list[ErrorCode]) -> bytes:
+    """The same errors for two topics. Indexes of partitions look like errors."""
+    partitions = [{"partition_index": 25 + at, "error_code": error} for at, error in enumerate(errors)]
+    topics = [{"name": name, "topic_id": None, "partitions": partitions} for name in ("orders", "clicks")]
+    return response_bytes(response(api_key, version, topics=topics))
+
+
+def errors_of(api_key: int, version: int, payload: bytes) -> list[list[ErrorCode]]:
+    """Of each topic."""
+    topics = read_response(api_key, version, payload).topics
+    return [[partition.error_code for partition in topic.partitions] for topic in topics]
+
+
+@pytest.mark.parametrize(("api_key", "version"), VERSIONS)
+def test_what_is_said_of_the_shadow_is_not_said_of_the_client(api_key: int, version: int) -> None:
+    """It would leave the group (25), or die (82)."""
+    doubted: list[str] = []
+    rewrite = not_of_shadow(api_key, version, lambda: doubted.append("once"))
+    told = rewrite(answer(api_key, version, [*STAY, *GO, *STAY]))
+    again = ErrorCode.coordinator_load_in_progress
+    assert told == answer(api_key, version, [*STAY, again, again, *STAY])
+    assert errors_of(api_key, version, told) == [[*STAY, again, again, *STAY]] * 2
+    assert doubted == ["once"]
+
+
+@pytest.mark.parametrize(("api_key", "version"), VERSIONS)
+def test_any_other_answer_is_passed_on_as_it_is(api_key: int, version: int) -> None:
+    doubted: list[str] = []
+    rewrite = not_of_shadow(api_key, version, lambda: doubted.append("never"))
+    for payload in (answer(api_key, version, STAY), answer(api_key, version, []), b"of a newer form"):
+        assert rewrite(payload) == payload
+    assert doubted == []
+
+
+def test_tagged_fields_of_an_answer_stay() -> None:
+    """Of the header, and of the body."""
+    tagged = b"\x01\x05\x02hi"
+    before, after = (
+        tagged + answer(OFFSET_COMMIT, 9, [error])[1:-1] + tagged
+        for error in (ErrorCode.unknown_member_id, ErrorCode.coordinator_load_in_progress)
+    )
+    assert not_of_shadow(OFFSET_COMMIT, 9, lambda: None)(before) == after
+
+
+def test_an_answer_that_ends_too_early_is_the_brokers_fault() -> None:
+    whole = answer(OFFSET_COMMIT, 9, GO)
+    rewrite = not_of_shadow(OFFSET_COMMIT, 9, lambda: None)
+    with pytest.raises(ProtocolError) as raised:
+        rewrite(whole[:-6])
+    assert raised.value.fault is Fault.BROKER_ANSWER

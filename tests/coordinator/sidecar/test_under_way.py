@@ -5,18 +5,17 @@ import gc
 
 from coordinator.sidecar.under_way import CommitsUnderWay
 from events.ids import GroupId
+from tests.coordinator.kio_client import frame, with_length
+from tests.coordinator.sidecar.relaying import relaying, until
+from tests.coordinator.sidecar.scripted_broker import Holding, scripted_broker
 
 ORDERS, CLICKS = GroupId("orders"), GroupId("clicks")
+HEARTBEAT = 12
 
 
-class Place:
-    """A connection, or what keeps an answer's Rewrite."""
-
-    def __init__(self) -> None:
-        self.is_open = True
-
-    def asked(self) -> bool:
-        return self.is_open
+def connection() -> asyncio.Future[None]:
+    """One to a broker, until it is lost."""
+    return asyncio.get_running_loop().create_future()
 
 
 async def _holding(commits: CommitsUnderWay, entered: asyncio.Event, leave: asyncio.Event) -> None:
@@ -33,8 +32,8 @@ async def _turns(count: int = 5) -> None:
 async def test_a_block_begins_when_the_groups_commits_are_answered() -> None:
     """Those of other groups are not waited for; the answer is passed on as it is."""
     commits, entered, leave = CommitsUnderWay(), asyncio.Event(), asyncio.Event()
-    answered = commits.given(ORDERS, Place().asked)
-    others = commits.given(CLICKS, Place().asked)
+    answered = commits.given(ORDERS, connection())
+    others = commits.given(CLICKS, connection())
     holding = asyncio.create_task(_holding(commits, entered, leave))
     await _turns()
     assert not entered.is_set()
@@ -63,14 +62,59 @@ async def test_commits_wait_until_the_last_block_ends() -> None:
     assert not commits.is_held_back(ORDERS)
 
 
-async def test_a_lost_connection_is_not_waited_for() -> None:
-    """Nobody reads the answer any more; and what was given there takes no memory."""
+async def test_a_commit_is_over_when_the_brokers_connection_is_lost() -> None:
+    """Also while it is waited for: nobody answers it any more."""
     commits, entered, leave = CommitsUnderWay(), asyncio.Event(), asyncio.Event()
-    place = Place()
-    answered = commits.given(ORDERS, place.asked)
-    place.is_open = False
+    lost_before, lost_meanwhile = connection(), connection()
+    for place in (lost_before, lost_meanwhile):
+        commits.given(ORDERS, place)
+    lost_before.set_result(None)
+    holding = asyncio.create_task(_holding(commits, entered, leave))
+    await _turns()
+    assert not entered.is_set()
+    lost_meanwhile.set_result(None)
+    await _turns()
+    assert entered.is_set()
     leave.set()
-    await asyncio.wait_for(_holding(commits, entered, leave), 1)
-    del answered, place
+    await holding
+
+
+async def test_what_is_over_takes_no_memory() -> None:
+    """Neither here nor at the connection, which may last for weeks."""
+    commits, place = CommitsUnderWay(), connection()
+    answered = commits.given(ORDERS, place)
+    assert len(commits._commits) == 1
+    answered(b"answer")
+    del answered
     gc.collect()
     assert not commits._commits
+
+
+async def test_what_a_client_gave_to_the_broker_is_under_way_when_it_is_gone() -> None:
+    """Its bytes may not have arrived yet: the broker's connection stays until it has answered."""
+    async with scripted_broker() as broker, relaying({1: broker}) as relay:
+        held = Holding(broker, HEARTBEAT)
+        client = await relay.connect(1)
+        client.send(with_length(frame("Heartbeat", 3, group_id="theirs", generation_id=1, member_id="m")))
+        await until(lambda: held.asked)
+        (side,) = relay.listening.connections
+        client.close()
+        await until(lambda: not relay.listening.connections)
+        assert side.is_open()
+        assert not side.is_broker_lost.done()
+        held.asked[0].answer(bytes(6))
+        await until(side.is_broker_lost.done)
+
+
+async def test_a_broker_that_hangs_up_is_lost() -> None:
+    """Whoever waits for its answers is told so."""
+    async with scripted_broker() as broker, relaying({1: broker}) as relay:
+        client = await relay.connect(1)
+        client.send(with_length(frame("Heartbeat", 3, group_id="theirs", generation_id=1, member_id="m")))
+        held = Holding(broker, HEARTBEAT)
+        await until(lambda: held.asked)
+        (side,) = relay.listening.connections
+        assert not side.is_broker_lost.done()
+        broker.connections[0].hang_up()
+        await until(side.is_broker_lost.done)
+        assert await client.rest() == b""

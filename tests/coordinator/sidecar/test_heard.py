@@ -1,0 +1,72 @@
+"""Who is heard of as a member of a group that is the cluster's: whom the broker has taken for one."""
+
+from typing import Any
+
+import pytest
+from kio.schema.errors import ErrorCode
+
+from coordinator.sidecar.heard import IDS_BYTES_MAX, Heard
+from events.ids import GroupId, MemberId
+from tests.coordinator.kio_client import KEYS, frame, with_length
+from tests.coordinator.sidecar.relaying import relaying, until
+from tests.coordinator.sidecar.scripted_broker import Asked, Holding, response, scripted_broker
+
+GROUP = GroupId("theirs")
+VERSIONS = [("Heartbeat", 0), ("Heartbeat", 3), ("Heartbeat", 4), ("SyncGroup", 3), ("SyncGroup", 5)]
+
+
+def request(name: str, version: int, member_id: str, **body: Any) -> bytes:
+    """Of somebody who says that he is this member."""
+    fields = {"group_id": GROUP, "generation_id": 1, "group_instance_id": None, "member_id": member_id, **body}
+    if name == "SyncGroup":
+        fields |= {"protocol_type": "consumer", "protocol_name": "range", "assignments": []}
+    return with_length(frame(name, version, **fields))
+
+
+def tell(asked: Asked, error: ErrorCode) -> None:
+    """The answer that a broker would give."""
+    more: dict[str, Any] = {}
+    if asked.api_key == KEYS["SyncGroup"]:
+        more = {"assignment": b"all of it", "protocol_type": None, "protocol_name": None}
+    asked.tell(response(asked.api_key, asked.api_version, error_code=error, **more))
+
+
+@pytest.mark.parametrize(("name", "version"), VERSIONS)
+async def test_a_member_is_heard_of_when_the_broker_has_answered(name: str, version: int) -> None:
+    """Not before: whoever has not authenticated gets no answer."""
+    async with scripted_broker() as broker, relaying({1: broker}) as relay:
+        held = Holding(broker, KEYS[name])
+        client = await relay.connect(1)
+        client.send(request(name, version, "m"))
+        await until(lambda: held.asked)
+        assert relay.moves.heard._heard_ms == {}
+        relay.now_ms += 500
+        tell(held.asked[0], ErrorCode.none)
+        await client.answer()
+        assert relay.moves.heard._heard_ms == {(GROUP, "m"): relay.now_ms}
+
+
+async def test_whom_the_broker_refuses_is_no_member() -> None:
+    """In a rebalance every member is told of it; that is no refusal. Answers are passed on as they are."""
+    answers = {
+        "refused": ErrorCode.group_authorization_failed,
+        "unknown": ErrorCode.unknown_member_id,
+        "fenced": ErrorCode.fenced_instance_id,
+        "member": ErrorCode.rebalance_in_progress,
+    }
+    async with scripted_broker() as broker, relaying({1: broker}) as relay:
+        broker.script = lambda asked: tell(asked, answers[asked.body.member_id])
+        client = await relay.connect(1)
+        for member_id, error in answers.items():
+            assert await client.ask(request("Heartbeat", 0, member_id)) == error.value.to_bytes(2, "big")
+        assert list(relay.moves.heard._heard_ms) == [(GROUP, "member")]
+
+
+def test_ids_of_any_length_are_not_kept() -> None:
+    """In bytes: what is kept for each member is little."""
+    heard, long = Heard(lambda: 0), IDS_BYTES_MAX - len(GROUP)
+    for member_id in ("m" * (long + 1), "\u00fc" * (long // 2 + 1)):
+        heard.note(GROUP, MemberId(member_id), 0)
+        assert not heard.is_here(GROUP, MemberId(member_id), 0)
+    heard.note(GROUP, MemberId("m" * long), 0)
+    assert heard.is_here(GROUP, MemberId("m" * long), 0)

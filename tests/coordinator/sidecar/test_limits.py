@@ -1,0 +1,144 @@
+"""How long a request may be that is handled here: of whom, and before and after the client has authenticated."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import pytest
+from kio.schema.errors import ErrorCode
+from kio.schema.sasl_authenticate.v2.request import SaslAuthenticateRequest
+from kio.schema.sasl_handshake.v1.request import SaslHandshakeRequest
+
+from coordinator.sidecar.limits import SASL_AUTHENTICATE, SASL_HANDSHAKE
+from coordinator.sidecar.sasl import MESSAGE_BYTES_MAX
+from coordinator.upstream.security import UpstreamSecurity
+from coordinator.wire.api import Fault
+from tests.coordinator.kio_client import frame, with_length
+from tests.coordinator.running_server import JOIN
+from tests.coordinator.sidecar.relaying import Client, Relay, relaying, until
+from tests.coordinator.sidecar.scripted_broker import (
+    API_VERSIONS,
+    Asked,
+    ScriptedBroker,
+    asking,
+    request,
+    response,
+    scripted_broker,
+)
+
+HEARTBEAT, LEAVE_GROUP, SYNC_GROUP, NOBODYS = 12, 13, 14, 9_999
+LEAVE_BYTES_MAX = 4_194_304
+
+
+@asynccontextmanager
+async def listening(*, authenticates: bool) -> AsyncIterator[tuple[ScriptedBroker, Relay, Client]]:
+    """With Kafka's own limit of a request."""
+    async with (
+        scripted_broker() as broker,
+        relaying({1: broker}, frame_bytes_max=104_857_600, authenticates=authenticates) as relay,
+    ):
+        yield broker, relay, await relay.connect(1)
+
+
+def begun(api_key: int, api_version: int, size: int) -> bytes:
+    """A request of this many bytes, of which the first have come."""
+    return size.to_bytes(4, "big") + request(api_key, api_version, 1, b"")[4:]
+
+
+def join_of(size: int) -> bytes:
+    """Of some more bytes than these."""
+    return with_length(frame("JoinGroup", 3, **JOIN | {"protocols": [{"name": "range", "metadata": bytes(size)}]}))
+
+
+def lets_in(broker: ScriptedBroker, *answers: bytes, error: ErrorCode = ErrorCode.none) -> None:
+    """What the broker says to each SaslAuthenticate, and whether it lets in who sends them."""
+    left = list(answers)
+
+    def script(asked: Asked) -> None:
+        if asked.api_key == SASL_HANDSHAKE:
+            asked.tell(response(SASL_HANDSHAKE, 1, error_code=ErrorCode.none, mechanisms=("PLAIN", "SCRAM-SHA-256")))
+        elif asked.api_key == SASL_AUTHENTICATE:
+            fields = {"error_code": error, "error_message": None, "auth_bytes": left.pop(0)}
+            asked.tell(response(SASL_AUTHENTICATE, 2, **fields))
+        else:
+            broker.usual(asked)
+
+    broker.script = script
+
+
+async def authenticate(client: Client, mechanism: str, *said: bytes) -> None:
+    """All steps."""
+    await client.ask(asking(SaslHandshakeRequest(mechanism=mechanism)))
+    for message in said:
+        await client.ask(asking(SaslAuthenticateRequest(auth_bytes=message)))
+
+
+async def is_refused(relay: Relay, client: Client, frame: bytes) -> bool:
+    """Whether the connection is closed for it, at once."""
+    before = relay.metrics.protocol_errors[Fault.OVERSIZED_FRAME]
+    client.send(frame)
+    assert await client.rest() == b""
+    return relay.metrics.protocol_errors[Fault.OVERSIZED_FRAME] == before + 1
+
+
+@pytest.mark.parametrize(
+    ("api_key", "api_version", "bytes_max"),
+    [
+        (SASL_HANDSHAKE, 1, MESSAGE_BYTES_MAX),
+        (SASL_AUTHENTICATE, 2, MESSAGE_BYTES_MAX),
+        (API_VERSIONS, 99, MESSAGE_BYTES_MAX),
+        (HEARTBEAT, 4, MESSAGE_BYTES_MAX),
+        (LEAVE_GROUP, 5, LEAVE_BYTES_MAX),
+        (SYNC_GROUP, 5, 104_857_600),
+    ],
+)
+async def test_what_never_has_to_be_long_is_not_taken_longer(api_key: int, api_version: int, bytes_max: int) -> None:
+    async with listening(authenticates=False) as (_, relay, client):
+        other = await relay.connect(1)
+        whole = begun(api_key, api_version, bytes_max)
+        other.send(whole)
+        assert await is_refused(relay, client, begun(api_key, api_version, bytes_max + 1))
+        await until(lambda: relay.metrics.bytes_received == 2 * len(whole))
+        assert len(relay.listening.connections) == 1
+
+
+async def test_nothing_long_is_taken_before_the_client_has_authenticated() -> None:
+    """Of what is relayed no more is kept than anywhere: that is the broker's to judge."""
+    async with listening(authenticates=True) as (_, relay, client):
+        assert await client.ask(request(NOBODYS, 0, 1, bytes(2 * MESSAGE_BYTES_MAX))) == b""
+        assert await is_refused(relay, client, begun(SYNC_GROUP, 5, MESSAGE_BYTES_MAX + 1))
+
+
+async def test_where_nobody_has_to_authenticate_it_is_taken() -> None:
+    async with listening(authenticates=False) as (_, relay, client):
+        client.send(join_of(MESSAGE_BYTES_MAX))
+        await until(lambda: relay.groups.parked)
+
+
+async def test_who_has_authenticated_may_send_what_is_long() -> None:
+    """Not before the last step."""
+    first, last = b"n,,n=alice,r=abc", b"c=biws,r=abc,p=cHJvb2Y="
+    async with listening(authenticates=True) as (broker, relay, client):
+        lets_in(broker, b"r=abcd,s=c2FsdA==,i=4096", b"r=abcd,s=c2FsdA==,i=4096", b"v=c2lnbmF0dXJl")
+        await authenticate(client, "SCRAM-SHA-256", first)
+        assert await is_refused(relay, client, join_of(MESSAGE_BYTES_MAX))
+        other = await relay.connect(1)
+        await authenticate(other, "SCRAM-SHA-256", first, last)
+        other.send(join_of(MESSAGE_BYTES_MAX))
+        await until(lambda: relay.groups.parked)
+
+
+async def test_who_was_not_let_in_may_not() -> None:
+    async with listening(authenticates=True) as (broker, relay, client):
+        lets_in(broker, b"", error=ErrorCode.sasl_authentication_failed)
+        await authenticate(client, "PLAIN", b"\0alice\0guessed")
+        assert await is_refused(relay, client, join_of(MESSAGE_BYTES_MAX))
+
+
+@pytest.mark.parametrize(
+    ("protocol", "authenticates"),
+    [("PLAINTEXT", False), ("SSL", False), ("SASL_PLAINTEXT", True), ("SASL_SSL", True)],
+)
+def test_who_has_to_authenticate_is_told_by_how_the_cluster_is_reached(protocol: str, authenticates: bool) -> None:
+    sasl = {"sasl.mechanism": "PLAIN", "sasl.username": "muster", "sasl.password": "secret"}
+    properties = {"security.protocol": protocol} | (sasl if authenticates else {})
+    assert UpstreamSecurity.of(properties).authenticates is authenticates

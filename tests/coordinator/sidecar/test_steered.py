@@ -1,0 +1,250 @@
+"""Moves that are asked for at once, and an adoption whose end is not written: what the administrators are told."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from typing import Any
+
+import msgspec
+import pytest
+from kio.schema.errors import ErrorCode
+
+from coordinator.group.commands import AlterGroupConfig, AnyRequest, Caller, ConfigChange, ConfigOperation
+from coordinator.group.configs import COORDINATOR, MUSTER, UPSTREAM
+from coordinator.group.outcomes import (
+    AlterGroupConfigOutcome,
+    GroupMove,
+    MoveState,
+    Outcome,
+    ReleasedMember,
+)
+from coordinator.sidecar import moves as moves_module
+from coordinator.sidecar.moves import TAKEN_WITHIN_MS, Moves
+from coordinator.sidecar.steered import SteeredGroups
+from coordinator.sidecar.under_way import CommitsUnderWay
+from coordinator.upstream.link import UpstreamLink
+from events.ids import GroupId, MemberId
+from tests.coordinator.scripted import ScriptedGroups
+from tests.coordinator.sidecar.relaying import until
+from tests.coordinator.sidecar.scripted_broker import ALL_OPERATIONS, DESCRIBE_GROUPS, response
+
+GROUP = GroupId("orders")
+MOVING = AlterGroupConfigOutcome(error=ErrorCode.invalid_request, message="it is moving already")
+DONE = AlterGroupConfigOutcome(error=ErrorCode.none)
+MEMBER = ReleasedMember(
+    member_id=MemberId("m"),
+    group_instance_id=None,
+    client_id="client",
+    client_host="/10.0.0.1",
+    session_timeout_ms=45_000,
+    rebalance_timeout_ms=300_000,
+    was_parked=False,
+)
+
+
+class EmptyUpstream(UpstreamLink):
+    """A cluster in which nobody is in any group."""
+
+    async def ask_coordinator(self, group_id: str, *_request: Any, **_how: Any) -> Any:
+        described = {"group_state": "Empty", "protocol_type": "", "protocol_data": "", "members": ()}
+        named = {"error_code": ErrorCode.none, "group_id": group_id, "authorized_operations": ALL_OPERATIONS}
+        return response(DESCRIBE_GROUPS, 5, groups=[{**described, **named}])
+
+
+class NoShadows:
+    """We are in no group upstream."""
+
+    def holds(self, _group_id: GroupId) -> bool:
+        return False
+
+    def follow(self, group_id: GroupId, generation_id: int, is_wanted: bool) -> None:
+        assert not is_wanted
+
+    async def until_gone(self, _group_id: GroupId) -> None:
+        pass
+
+    async def release_strays(self, _is_ours: Callable[[GroupId], bool]) -> list[GroupId]:
+        return []
+
+
+class Scene:
+    """One group. `released`: what the rules keep of it; `errors`: with which they answer next, instead of at all."""
+
+    def __init__(self) -> None:
+        self.now_ms = 0
+        self.released = False
+        self.errors: list[ErrorCode] = []
+        self.failures: list[Exception] = []
+        self.groups = ScriptedGroups(self._outcome)
+        self.under_way = CommitsUnderWay()
+        self.moves = Moves(
+            EmptyUpstream("127.0.0.1:1", give_up=self.failures.append),
+            NoShadows(),
+            is_released=lambda _: self.released and not self.errors,
+            monotonic_ms=lambda: self.now_ms,
+            give_up=self.failures.append,
+        )
+        self.steered = SteeredGroups(
+            self.groups, self.moves, self.under_way, may_own=lambda _: True, give_up=self.failures.append
+        )
+        self._requests = 0
+
+    def _outcome(self, command: AnyRequest) -> Outcome:
+        assert isinstance(command, AlterGroupConfig)
+        if self.errors:
+            return AlterGroupConfigOutcome(error=self.errors.pop(0))
+        if command.validate_only:
+            return DONE
+        was_released, self.released = self.released, command.changes[0].operation is ConfigOperation.SET
+        members = (MEMBER,) if self.released and not was_released else ()
+        return AlterGroupConfigOutcome(error=ErrorCode.none, released=members)
+
+    def steer(self, to: str, *, validate_only: bool = False) -> list[Outcome]:
+        """What an administrator is answered, once it is."""
+        self._requests += 1
+        caller = Caller(
+            request_id=self._requests,
+            client_id="admin",
+            client_host="",
+            principal="",
+            api_key=44,
+            api_version=1,
+            arrived_ms=0,
+            arrived_wall_ms=0,
+        )
+        change = ConfigChange(name=COORDINATOR, operation=ConfigOperation.SET, value=to)
+        command = AlterGroupConfig(caller=caller, group_id=GROUP, changes=(change,), validate_only=validate_only)
+        answers: list[Outcome] = []
+        self.steered.submit(command, answers.append)
+        return answers
+
+    async def ended(self) -> GroupMove:
+        """The report of the last move, when it is over."""
+        await until(lambda: self.failures or not self.moves.is_moving(GROUP))
+        report = self.moves.report(GROUP)
+        assert report is not None
+        return report
+
+
+@asynccontextmanager
+async def staged() -> AsyncIterator[Scene]:
+    """A scene in which nothing fails, and nothing is left at the end."""
+    scene = Scene()
+    scene.moves.begin()
+    await until(lambda: not scene.moves._may_be_shadowed)
+    try:
+        yield scene
+    finally:
+        await scene.steered.close()
+        await scene.moves.close()
+    assert scene.failures == []
+
+
+@pytest.fixture(autouse=True)
+def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(moves_module, "LOOK_EVERY_S", 0.001)
+
+
+@pytest.mark.parametrize("other", [UPSTREAM, MUSTER])
+async def test_of_two_moves_that_are_asked_for_at_once_one_begins(other: str) -> None:
+    """A second release would know of no member, and wait for none: its joins would go upstream while others work."""
+    async with staged() as scene:
+        answered = scene.under_way.given(GROUP, asyncio.get_running_loop().create_future())
+        first, second = scene.steer(UPSTREAM), scene.steer(other)
+        assert (first, second) == ([], [MOVING])
+        assert not scene.moves.is_moving(GROUP), "its members work on, and commit, until the release is decided"
+        answered(b"")
+        await until(lambda: first)
+        assert first == [AlterGroupConfigOutcome(error=ErrorCode.none, released=(MEMBER,))]
+        report = scene.moves.report(GROUP)
+        assert report is not None
+        assert (report.state, report.members) == (MoveState.MOVING, 1)
+        assert scene.steer(UPSTREAM) == [MOVING]
+        scene.now_ms += MEMBER.session_timeout_ms
+        assert (await scene.ended()).state is MoveState.DONE
+
+
+async def test_what_came_of_nothing_can_be_asked_for_again() -> None:
+    """A release that the rules refuse; and a trial is in nobody's way."""
+    async with staged() as scene:
+        scene.errors = [ErrorCode.coordinator_not_available, ErrorCode.coordinator_load_in_progress]
+        trial, refused = scene.steer(UPSTREAM, validate_only=True), scene.steer(UPSTREAM)
+        assert (await _answer(trial), await _answer(refused)) == tuple(
+            AlterGroupConfigOutcome(error=error)
+            for error in (ErrorCode.coordinator_not_available, ErrorCode.coordinator_load_in_progress)
+        )
+        await until(lambda: not scene.steered._claimed)
+        released = await _answer(scene.steer(UPSTREAM))
+        assert released == AlterGroupConfigOutcome(error=ErrorCode.none, released=(MEMBER,))
+
+
+async def test_a_group_that_was_released_meanwhile_moves_no_more() -> None:
+    """What counts is what the rules keep when they are asked, not when the administrator asked."""
+    async with staged() as scene:
+        answered = scene.under_way.given(GROUP, asyncio.get_running_loop().create_future())
+        told = scene.steer(UPSTREAM)
+        await until(lambda: scene.under_way.is_held_back(GROUP))
+        scene.released = True
+        answered(b"")
+        await until(lambda: told)
+        assert scene.moves.report(GROUP) is None
+
+
+async def test_a_move_that_was_overtaken_ends_itself_alone() -> None:
+    """Its end is no end of the one that is under way."""
+    async with staged() as scene:
+        scene.moves.release(GROUP, [])
+        scene.moves.release(GROUP, [MEMBER])
+        await until(lambda: scene.failures or len(scene.moves._tasks) == 1)
+        report = scene.moves.report(GROUP)
+        assert report is not None
+        assert (report.state, report.members) == (MoveState.MOVING, 1)
+        scene.now_ms += MEMBER.session_timeout_ms
+        assert (await scene.ended()).state is MoveState.DONE
+
+
+async def test_an_adoption_is_done_when_the_group_can_be_joined_here() -> None:
+    """While its partition is not served nobody knows that it is released, and nothing can be written."""
+    async with staged() as scene:
+        scene.released = True
+        scene.errors = [ErrorCode.coordinator_load_in_progress, ErrorCode.coordinator_not_available]
+        assert await _answer(scene.steer(MUSTER)) == DONE
+        assert await scene.ended() == GroupMove(to=MUSTER, state=MoveState.DONE, members=0, told=0, back=0, took_ms=0)
+        assert not scene.released
+        assert len(scene.groups.commands) == 3
+
+
+async def test_a_group_that_never_was_here_is_adopted() -> None:
+    """The rules know nothing of it, so nothing keeps anybody from joining."""
+    async with staged() as scene:
+        scene.errors = [ErrorCode.group_id_not_found] * 2
+        assert await _answer(scene.steer(MUSTER)) == DONE
+        assert (await scene.ended()).state is MoveState.DONE
+        assert len(scene.groups.commands) == 1
+
+
+async def test_an_adoption_that_cannot_be_written_is_given_up() -> None:
+    """The group is the cluster's as before, and the administrator is told why."""
+
+    async with staged() as scene:
+        scene.released = True
+        scene.errors = [ErrorCode.coordinator_not_available] * 1_000_000
+        assert await _answer(scene.steer(MUSTER)) == DONE
+        await until(lambda: len(scene.groups.commands) >= 3)
+        scene.now_ms += TAKEN_WITHIN_MS
+        report = await scene.ended()
+        assert msgspec.structs.replace(report, took_ms=0) == GroupMove(
+            to=MUSTER,
+            state=MoveState.GIVEN_UP,
+            members=0,
+            told=0,
+            back=0,
+            took_ms=0,
+            reason="members.coordinator was not set back: COORDINATOR_NOT_AVAILABLE",
+        )
+        assert scene.released
+
+
+async def _answer(answers: list[Outcome]) -> Outcome:
+    await until(lambda: answers)
+    return answers[0]

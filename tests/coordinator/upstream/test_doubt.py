@@ -1,0 +1,91 @@
+"""A shadow that a broker has not known is asked after at once; here upstream is a script, and no heartbeat is due."""
+
+import asyncio
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Any
+
+from kio.schema.errors import ErrorCode
+from kio.schema.heartbeat.v4.response import HeartbeatResponse
+from kio.schema.join_group.v9.response import JoinGroupResponse
+from kio.schema.leave_group.v5.response import LeaveGroupResponse
+from kio.schema.sync_group.v5.response import SyncGroupResponse
+
+from coordinator.upstream.shadows import Identity, Shadows
+from events.ids import GroupId
+from tests.coordinator.kio_client import filled
+from tests.coordinator.upstream.stage import unexpected, until
+
+GROUP = GroupId("orders")
+
+
+class Upstream:
+    """Answers as a coordinator of one group does. `error` is what a heartbeat is answered."""
+
+    def __init__(self) -> None:
+        self.asked: list[str] = []
+        self.generation_id = 0
+        self.error = ErrorCode.none
+
+    async def ask_coordinator(
+        self, _group_id: GroupId, request: Any, _response: Any, *, sent: Callable[[], None], **_limits: Any
+    ) -> Any:
+        """The answer to a step."""
+        await asyncio.sleep(0)
+        sent()
+        self.asked.append(type(request).__name__.removesuffix("Request"))
+        match self.asked[-1]:
+            case "JoinGroup":
+                self.generation_id += 1
+                member_id = f"muster-{self.generation_id}"
+                identity = {"generation_id": self.generation_id, "member_id": member_id, "leader": member_id}
+                return _answer(JoinGroupResponse, **identity, protocol_name="shadow")
+            case "SyncGroup":
+                return _answer(SyncGroupResponse)
+            case "LeaveGroup":
+                return _answer(LeaveGroupResponse)
+            case "Heartbeat":
+                return _answer(HeartbeatResponse, error_code=self.error)
+            case name:
+                raise NotImplementedError(name)
+
+
+def _answer(kind: type[Any], **fields: Any) -> Any:
+    blank = {"throttle_time": timedelta(0), "error_code": ErrorCode.none, "assignment": b"", "members": ()}
+    return filled(kind, {**blank, **fields})
+
+
+async def _raised(shadows: Shadows) -> Identity | None:
+    shadows.follow(GROUP, generation_id=1, is_wanted=True)
+    await shadows.raised(GROUP, 1)
+    return shadows.identity(GROUP, 1)
+
+
+async def test_a_shadow_in_doubt_is_asked_after_at_once() -> None:
+    """Found to be gone, it joins again: commits need not wait for its next heartbeat, minutes later."""
+    upstream: Any = Upstream()
+    shadows = Shadows(upstream, lost=lambda *_: None, give_up=unexpected)
+    first = await _raised(shadows)
+    assert upstream.asked == ["JoinGroup", "SyncGroup"]
+    shadows.doubt(GROUP)
+    await until(lambda: upstream.asked[2:] == ["Heartbeat"])
+    assert shadows.identity(GROUP, 1) == first
+    upstream.error = ErrorCode.unknown_member_id
+    shadows.doubt(GROUP)
+    await until(lambda: upstream.asked[3:] == ["Heartbeat", "JoinGroup", "SyncGroup"])
+    await shadows.raised(GROUP, 1)
+    assert shadows.identity(GROUP, 1) not in {None, first}
+    await shadows.close()
+
+
+async def test_a_shadow_that_is_out_or_not_there_is_not_asked_after() -> None:
+    upstream: Any = Upstream()
+    shadows = Shadows(upstream, lost=lambda *_: None, give_up=unexpected)
+    shadows.doubt(GROUP)
+    await _raised(shadows)
+    async with shadows.stepped_out(GROUP):
+        shadows.doubt(GROUP)
+        assert upstream.asked[2:] == ["LeaveGroup"]
+    await shadows.raised(GROUP, 1)
+    assert "Heartbeat" not in upstream.asked
+    await shadows.close()
