@@ -1,7 +1,8 @@
 """A commit under another name: generation, member id and instance id of a request replaced, all else left as it is.
 
-What the broker says to it of the member is said of the shadow (25, 82), and nothing of the client, whose membership was
-found good here: it would leave or die of that. It is told to try again instead (14), which is judged anew.
+What the broker says to it of the member is said of the shadow (22, 25, 82), and nothing of the client, whose membership
+was found good here: it would rejoin, leave or die of that. It is told to try again instead (14), which is judged anew;
+if its generation is over here, too, it learns it then.
 
 OffsetCommit: v7 adds the group instance id, v8 is flexible. TxnOffsetCommit: from v3 on it names a member, and is
 flexible. The topics, which may be many, are not looked at.
@@ -29,7 +30,10 @@ _KEY_VERSION = Struct(">hh")
 _INT16, _INT32 = Struct(">h"), Struct(">i")
 _PRODUCER_BYTES = 8 + 2  # id and epoch
 _FLEXIBLE_FROM = {OFFSET_COMMIT: 8, TXN_OFFSET_COMMIT: 3}
-_ABOUT_SHADOW = frozenset(_INT16.pack(each) for each in (ErrorCode.unknown_member_id, ErrorCode.fenced_instance_id))
+_ABOUT_SHADOW = frozenset(
+    _INT16.pack(each)
+    for each in (ErrorCode.illegal_generation, ErrorCode.unknown_member_id, ErrorCode.fenced_instance_id)
+)
 _TRY_AGAIN = _INT16.pack(ErrorCode.coordinator_load_in_progress)
 _INSTANCE_FROM = {OFFSET_COMMIT: 7, TXN_OFFSET_COMMIT: 3}
 

@@ -58,9 +58,12 @@ class Scene:
         return [self.name(side, group) for group in groups]
 
     def plain(self, answer: Any) -> Any:
-        """The answer with what differs by nature left out: the side in names, and member ids."""
+        """The answer with what differs by nature left out: the side in names, member ids, and hosts, which a broker in
+        a container sees otherwise.
+        """
         if isinstance(answer, dict):
-            return {key: "(id)" if key == "member_id" else self.plain(value) for key, value in answer.items()}
+            own = {"member_id", "client_host"}
+            return {key: f"({key})" if key in own else self.plain(value) for key, value in answer.items()}
         if isinstance(answer, list):
             return [self.plain(each) for each in answer]
         if isinstance(answer, str):

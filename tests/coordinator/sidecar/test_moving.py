@@ -18,10 +18,10 @@ from coordinator.admin.moving import described_move
 from coordinator.group.configs import COORDINATOR
 from tests.brokers import Broker
 from tests.brokers.broker import lasting_ports
-from tests.clients.consumers import Aiokafka, Confluent, KafkaPython, RunningConsumer
+from tests.clients.consumers import LIBRARIES, Confluent, RunningConsumer
 from tests.clients.probe import described
 from tests.conformance.member import subscription
-from tests.conformance.wire import Connection, ms
+from tests.conformance.wire import Connection, Fields, ms
 from tests.coordinator.sidecar.admin_stage import PARTITIONS, Front, new_name, talking, until
 from tests.muster_process import running_muster, sqlite_log
 
@@ -139,11 +139,12 @@ def test_a_group_is_released_and_adopted_by_command(front: Front, group: Group) 
     assert "nobody has to join again" in group.run("adopt")[1]
 
 
-def test_members_of_all_libraries_move_static_and_dynamic(front: Front, group: Group) -> None:
+# Not mixed: where the cluster lists them in any order, kafka-python as a leader loses members (see the design notes).
+@pytest.mark.parametrize("instances", [("web-1", "web-2", "web-3"), (None, None, None)], ids=["static", "dynamic"])
+def test_members_of_all_libraries_move(front: Front, group: Group, instances: tuple[str | None, ...]) -> None:
     """In one group; each commits where it is."""
-    group.add(front.muster.bootstrap, Confluent, instance="web-1")
-    group.add(front.muster.bootstrap, Aiokafka)
-    group.add(front.muster.bootstrap, KafkaPython, instance="web-3")
+    for kind, instance in zip(LIBRARIES, instances, strict=True):
+        group.add(front.muster.bootstrap, kind, instance=instance)
     group.until_shared(SHADOW)
     for verb, there in (("release", "consumer"), ("adopt", SHADOW), ("release", "consumer")):
         before = [each.assignments for each in group.consumers]
@@ -184,7 +185,7 @@ def test_members_that_are_connected_elsewhere_are_named(front: Front, group: Gro
         code, said = group.run(*arguments)
         assert code == 1
         assert "1 of its 2 members were not heard of here" in said
-        assert "rdkafka at 127.0.0.1" in said
+        assert re.search(r"rdkafka at [\d.]+\.", said)
     group.until_shared("consumer")
 
 
@@ -236,8 +237,8 @@ async def _leave_a_shadow(bootstrap: str, group_id: str) -> None:
         await _joined(connection, group_id, protocol_type=SHADOW, group_instance_id=SHADOW, metadata=b"")
 
 
-async def _joined(connection: Connection, group_id: str, *, metadata: bytes, **who: Any) -> str:
-    """A member that never says anything again, once it has joined; its member id."""
+async def _joined(connection: Connection, group_id: str, *, metadata: bytes, **who: Any) -> Fields:
+    """A member that never says anything again, once it has joined; what it was told."""
     body = {
         "group_id": group_id,
         "session_timeout": ms(300_000),
@@ -249,7 +250,7 @@ async def _joined(connection: Connection, group_id: str, *, metadata: bytes, **w
     }
     joined = await connection.ask("JoinGroup", 9, **body)
     assert joined["error_code"] == 0, joined
-    return str(joined["member_id"])
+    return joined
 
 
 def test_an_adoption_is_given_up_when_somebody_does_not_come(front: Front, group: Group) -> None:
@@ -261,7 +262,7 @@ def test_an_adoption_is_given_up_when_somebody_does_not_come(front: Front, group
     said = asyncio.run(_adopt_with_somebody_silent(group))
     assert said.state == "given up", said
     assert said.reason is not None
-    assert "quiet at 127.0.0.1" in said.reason
+    assert "quiet at " in said.reason
     group.until_shared("consumer")
     assert group.coordinator() == "upstream"
 
@@ -269,9 +270,10 @@ def test_an_adoption_is_given_up_when_somebody_does_not_come(front: Front, group
 async def _adopt_with_somebody_silent(group: Group) -> Any:
     async with talking(group.front.muster.bootstrap) as connection:
         who = {"protocol_type": "consumer", "group_instance_id": "quiet"}
-        member_id = await _joined(connection, group.group_id, metadata=subscription(group.front.topic), **who)
-        me = {"group_id": group.group_id, "member_id": member_id, "group_instance_id": "quiet"}
-        await connection.ask("Heartbeat", 4, generation_id=1, **me)  # of no generation, but from somebody
+        joined = await _joined(connection, group.group_id, metadata=subscription(group.front.topic), **who)
+        me = {"group_id": group.group_id, "member_id": joined["member_id"], "group_instance_id": "quiet"}
+        heartbeat = await connection.ask("Heartbeat", 4, generation_id=joined["generation_id"], **me)
+        assert heartbeat["error_code"] in (0, 27)
         code, said = await asyncio.to_thread(group.run, "adopt", "--timeout", "2s")
         assert (code, "given up after" in said) == (1, True), said
         left = [{"member_id": "", "group_instance_id": "quiet", "reason": None}]
