@@ -28,7 +28,15 @@ def narrow(kafka_broker: Broker) -> Iterator[Pair]:
         yield pair
 
 
-@pytest.mark.parametrize("script", [each for each in SCRIPTS if not each.long], ids=lambda script: script.name)
+# Behind the sidecar is the Kafka that it is compared with, and there is only one group without a name.
+SHARED = {"the_group_without_a_name_keeps_offsets"}
+
+
+@pytest.mark.parametrize(
+    "script",
+    [each for each in SCRIPTS if not each.long and each.name not in SHARED],
+    ids=lambda script: script.name,
+)
 def test_a_sidecar_changes_no_answer(script: Script, played: Plays) -> None:
     """In each era of the script."""
     wrong = differences(script, played)

@@ -22,6 +22,14 @@ from tests.coordinator.upstream.stage import (
 pytestmark = pytest.mark.broker
 
 
+def without_host(reason: str | None) -> str:
+    """The host is another one where the broker is in a container."""
+    text, at, host = (reason or "").rpartition(" at /")
+    assert at, reason
+    assert host
+    return text
+
+
 async def test_a_group_that_upstream_does_not_know_is_ours(ours: Process, direct: Direct) -> None:
     """At once; its shadow joins meanwhile."""
     group_id = new_group()
@@ -55,7 +63,7 @@ async def test_a_group_with_a_direct_member_is_theirs(ours: Process, direct: Dir
     group_id = new_group()
     await direct.join(group_id)
     reason = await ours.shadows.take(group_id)
-    assert reason == "upstream it has 1 member (type consumer), client direct at /127.0.0.1"
+    assert without_host(reason) == "upstream it has 1 member (type consumer), client direct"
     assert not ours.shadows.holds(group_id)
 
 
@@ -65,7 +73,7 @@ async def test_a_group_with_a_direct_member_of_the_newer_protocol_is_theirs(ours
     joined = await newer_heartbeat(ours, group_id)
     assert joined.error_code is ErrorCode.none
     reason = await ours.shadows.take(group_id)
-    assert reason == "upstream it has 1 member (type consumer), client muster at /127.0.0.1"
+    assert without_host(reason) == "upstream it has 1 member (type consumer), client muster"
 
 
 async def test_who_gets_in_between_is_found_by_the_join(ours: Process, direct: Direct) -> None:
@@ -86,7 +94,8 @@ async def test_a_share_group_is_theirs(ours: Process, direct: Direct) -> None:
     """Of another type for good, with members or without."""
     group_id = new_group()
     member_id = await share_heartbeat(ours, group_id, member_epoch=0)
-    assert await ours.shadows.take(group_id) == "upstream it has 1 member (type share), client muster at /127.0.0.1"
+    reason = await ours.shadows.take(group_id)
+    assert without_host(reason) == "upstream it has 1 member (type share), client muster"
     await share_heartbeat(ours, group_id, member_epoch=-1, member_id=member_id)
     assert await ours.shadows.take(group_id) == "upstream it is a group of type share"
 
