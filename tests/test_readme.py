@@ -1,7 +1,8 @@
 """The README's commands, run as they stand there, in an empty directory and in their order.
 
 What belongs elsewhere: `make demo` has tests of its own, `make test` runs this one, and `pip install` takes what is
-published. A command that is neither run here nor named here as one of those fails the test.
+published. The sidecar needs a cluster: `tests/clients/through_sidecar` has one. A command that is neither run here nor
+named here as one of those fails the test.
 """
 
 import re
@@ -20,7 +21,8 @@ from tests.muster_process import MusterProcess
 
 README = (Path(__file__).parents[1] / "README.md").read_text(encoding="utf-8")
 COMMANDS = re.findall(r"^\$ (.+)$", README, re.MULTILINE)
-ELSEWHERE = {"make demo", "make test", "pip install muster"}
+SIDECAR = "muster serve --listen 127.0.0.1:19092 --upstream kafka-1:9092,kafka-2:9092"
+ELSEWHERE = {"make demo", "make test", "pip install muster", SIDECAR}
 MAKEFILE = (Path(__file__).parents[1] / "Makefile").read_text(encoding="utf-8")
 ENDS_WITHIN_S = 240
 
@@ -61,6 +63,14 @@ def test_the_commands_of_the_readme(tmp_path: Path, monkeypatch: pytest.MonkeyPa
         consumer.close()
     finally:
         muster.end()
+
+
+def test_the_sidecar_of_the_readme_could_start() -> None:
+    """Its options are taken, and its events are kept in its cluster."""
+    _, *given = arguments_of(SIDECAR)
+    flags = {name.removeprefix("--"): value for name, value in zip(given[::2], given[1::2], strict=True)}
+    assert load_settings(flags, [], None).log == "kafka://kafka-1:9092,kafka-2:9092/__muster_events"
+    assert f"$ {SIDECAR}\n" in README
 
 
 def test_the_settings_file_of_the_readme(tmp_path: Path) -> None:
