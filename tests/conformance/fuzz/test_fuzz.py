@@ -16,13 +16,12 @@ from tests.conformance.fuzz.generator import generate
 from tests.conformance.fuzz.runs import Compared, Runs, Tally
 from tests.conformance.fuzz.schedule import Schedule, from_text, read, to_text
 from tests.conformance.fuzz.servers import SETTINGS, SIZE_MAX, running_kafka
-from tests.conformance.servers import Pair, pair_through_sidecar, pair_with
+from tests.conformance.servers import Pair, pair_with
 
 # The first test waits for all schedules: a minute, on a machine that does nothing else.
 pytestmark = [pytest.mark.broker, pytest.mark.timeout(900)]
 
 SEEDS = 100
-SEEDS_THROUGH_SIDECAR = 20
 STEPS = 60
 FEW_STEPS = 12
 
@@ -119,15 +118,6 @@ ENOUGH: Tally = Counter(
     }
 )
 """How often Kafka says what at least."""
-
-
-def test_random_schedules_are_answered_alike_through_a_sidecar(broker: Broker) -> None:
-    """In front of that same Kafka; `--sidecar` plays more of them."""
-    with pair_through_sidecar(broker, SETTINGS) as pair:
-        results = compared(pair, [generate(seed, steps=STEPS) for seed in range(SEEDS_THROUGH_SIDECAR)])
-    differing = [f"seed {each.schedule.seed}, step {each.step}\n{each.text}" for each in results if each.text]
-    if differing:
-        pytest.fail("\n\n".join(differing), pytrace=False)
 
 
 def test_what_was_found_once_is_answered_alike(pair: Pair) -> None:
