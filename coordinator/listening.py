@@ -60,7 +60,7 @@ class Listening(Generic[C]):
         self._call_later = call_later
         self._connections: set[C] = set()
         self._leaving: set[C] = set()
-        """Those that the last sweep found closing."""
+        """Those that the last sweep closed, or found closing."""
         self._listeners: list[asyncio.Server] = []
         self._cancel_sweep: Cancel | None = None
         self._is_stopping = False
@@ -162,4 +162,5 @@ class Listening(Generic[C]):
             elif connection.seen_ms <= quiet_since_ms and not connection.is_parked:
                 self._metrics.connections_idle_closed += 1
                 connection.close()
+                self._leaving.add(connection)
         self._cancel_sweep = self._call_later(max(1, self._idle_ms // 10), self._sweep)
