@@ -22,8 +22,6 @@ from events.ids import GroupId
 GROUPS_MAX = 4_096
 """Groups remembered for one connection; the one asked about first makes room."""
 
-READ, DELETE, DESCRIBE, DESCRIBE_CONFIGS, ALTER_CONFIGS = (1 << code for code in (3, 6, 8, 10, 11))
-
 
 class Verdict(msgspec.Struct, frozen=True, kw_only=True):
     """`operations` are Kafka's bits. `error` stands for all when the broker could not tell."""

@@ -17,7 +17,6 @@ from kio.schema.metadata.v12.response import MetadataResponse
 from coordinator.group.commands import AuthorizeCommit
 from coordinator.group.outcomes import AuthorizeCommitOutcome, Outcome
 from coordinator.service import Cancel, Service
-from coordinator.sidecar.authorization import READ
 from coordinator.sidecar.intercept import Request, SidecarApi
 from coordinator.sidecar.metrics import RelayMetrics
 from coordinator.sidecar.moves import Moves
@@ -27,6 +26,7 @@ from coordinator.sidecar.under_way import CommitsUnderWay
 from coordinator.sidecar.whose import Ownerships, Whose
 from coordinator.upstream.shadows import Shadows, ShadowUnavailable
 from coordinator.wire.api import Body, Fields
+from coordinator.wire.operations import READ
 from events.ids import MemberId
 
 _KNOWS_UNKNOWN_GROUPS_FROM = 9

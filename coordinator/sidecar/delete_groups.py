@@ -16,7 +16,6 @@ from kio.schema.errors import ErrorCode
 from coordinator.group.commands import DeleteGroup
 from coordinator.group.outcomes import DeleteGroupOutcome
 from coordinator.service import Cancel, Service
-from coordinator.sidecar.authorization import DELETE
 from coordinator.sidecar.intercept import Request, SidecarApi
 from coordinator.sidecar.merging import (
     ANSWERS_WITHIN_S,
@@ -29,6 +28,7 @@ from coordinator.sidecar.merging import (
 from coordinator.sidecar.whose import Ownerships
 from coordinator.upstream.shadows import Shadows, ShadowUnavailable
 from coordinator.wire import delete_groups
+from coordinator.wire.operations import DELETE
 from events.ids import GroupId
 
 Errors = dict[GroupId, ErrorCode]

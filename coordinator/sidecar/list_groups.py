@@ -14,7 +14,6 @@ from dataclasses import replace
 from kio.schema.errors import ErrorCode
 
 from coordinator.service import Cancel, ListedGroup, Service
-from coordinator.sidecar.authorization import DESCRIBE
 from coordinator.sidecar.intercept import Request, SidecarApi
 from coordinator.sidecar.merging import as_fields, ask_broker, describe_upstream, refusal
 from coordinator.sidecar.whose import Ownerships
@@ -22,6 +21,7 @@ from coordinator.upstream.shadow import PROTOCOL_TYPE
 from coordinator.upstream.shadows import Shadows
 from coordinator.wire import list_groups
 from coordinator.wire.api import Body, Fields
+from coordinator.wire.operations import DESCRIBE
 from events.ids import GroupId
 from events.state import GroupState
 

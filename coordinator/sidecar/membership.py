@@ -14,13 +14,13 @@ from coordinator.group.commands import AnyRequest, JoinGroup
 from coordinator.group.decide import failed
 from coordinator.not_served import loading_reply
 from coordinator.service import Cancel, Groups, ReplyTo, Service
-from coordinator.sidecar.authorization import READ
 from coordinator.sidecar.intercept import Request, SidecarApi
 from coordinator.sidecar.moves import Moves
 from coordinator.sidecar.whose import Ownerships, Whose
 from coordinator.upstream.shadows import ShadowUnavailable
 from coordinator.wire import heartbeat, join_group, leave_group, sync_group
 from coordinator.wire.api import Api, Fields
+from coordinator.wire.operations import READ
 
 log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
 

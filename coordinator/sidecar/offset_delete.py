@@ -22,7 +22,6 @@ from kio.schema.types import TopicName
 from coordinator.group.commands import DeleteOffsets
 from coordinator.group.outcomes import DeleteOffsetsOutcome
 from coordinator.service import Cancel, Service
-from coordinator.sidecar.authorization import DELETE, READ
 from coordinator.sidecar.intercept import Request, SidecarApi
 from coordinator.sidecar.merging import ANSWERS_WITHIN_S, ask_broker, decided
 from coordinator.sidecar.questions import Asked, ask
@@ -31,6 +30,7 @@ from coordinator.sidecar.whose import Ownerships, Whose
 from coordinator.upstream.shadows import Shadows, ShadowUnavailable
 from coordinator.wire import offset_delete
 from coordinator.wire.api import Body, Fields
+from coordinator.wire.operations import DELETE, READ
 
 Errors = Mapping[tuple[str, int], ErrorCode]
 """By topic and partition."""

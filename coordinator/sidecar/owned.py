@@ -6,31 +6,27 @@ Within a generation somebody may take another's place, too: a static member that
 a join that is answered in a generation that is raised already has it raised once more, before that member's sync.
 """
 
-import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 
 import structlog
 from kio.schema.errors import ErrorCode
 
-from coordinator.group.commands import AnyRequest, Heartbeat, JoinGroup, SyncGroup
+from coordinator.group.commands import AnyRequest, JoinGroup, SyncGroup
 from coordinator.group.outcomes import JoinGroupOutcome, Outcome, SyncGroupOutcome
-from coordinator.service import CommittedOffset, Groups, HeartbeatTicket, ListedGroup, ReplyTo
+from coordinator.service import Groups, ReplyTo
+from coordinator.sidecar.in_front import GroupsInFront
 from coordinator.slot import Waiting, tell
-from coordinator.tasks import on_failure
 from coordinator.upstream.shadows import Shadows, ShadowUnavailable
-from events.ids import GroupId
 
 log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
 
 
-class OwnedGroups(Groups):
+class OwnedGroups(GroupsInFront):
     """See the module."""
 
     def __init__(self, groups: Groups, shadows: Shadows, *, give_up: Callable[[Exception], None]) -> None:
-        self._groups = groups
+        super().__init__(groups, give_up=give_up)
         self._shadows = shadows
-        self._give_up = give_up
-        self._waiting: set[asyncio.Task[None]] = set()
 
     def submit(self, command: AnyRequest, reply: ReplyTo) -> None:
         match command:
@@ -39,7 +35,7 @@ class OwnedGroups(Groups):
             case JoinGroup():
                 self._join(command, reply)
             case _:
-                self._groups.submit(command, reply)
+                super().submit(command, reply)
 
     def _join(self, command: JoinGroup, reply: ReplyTo) -> None:
         def joined(outcome: Outcome) -> None:
@@ -61,21 +57,6 @@ class OwnedGroups(Groups):
 
         self._groups.submit(command, synced)
 
-    def heartbeat_ticket(self, command: Heartbeat) -> HeartbeatTicket | None:
-        return self._groups.heartbeat_ticket(command)
-
-    def list_groups(self) -> Sequence[ListedGroup] | ErrorCode:
-        return self._groups.list_groups()
-
-    def committed_offsets(self, group_id: GroupId) -> Mapping[tuple[str, int], CommittedOffset] | ErrorCode:
-        return self._groups.committed_offsets(group_id)
-
-    async def close(self) -> None:
-        """Whoever still waits is not answered."""
-        for task in self._waiting:
-            task.cancel()
-        await asyncio.gather(*self._waiting, return_exceptions=True)
-
     def _is_raised(self, command: SyncGroup) -> bool:
         return self._shadows.identity(command.group_id, command.generation_id) is not None
 
@@ -93,7 +74,4 @@ class OwnedGroups(Groups):
             is_raised = self._is_raised(command)
             tell(waiting, outcome if is_raised else SyncGroupOutcome(error=ErrorCode.rebalance_in_progress))
 
-        task = asyncio.get_running_loop().create_task(wait(), name=f"raised-{command.group_id}")
-        self._waiting.add(task)
-        task.add_done_callback(self._waiting.discard)
-        task.add_done_callback(on_failure(self._give_up))
+        self._go_on(wait(), name=f"raised-{command.group_id}")

@@ -18,6 +18,7 @@ from kio.schema.errors import ErrorCode
 from kio.serial.errors import SerialError
 
 from coordinator.sidecar.conversation import Rewrite
+from coordinator.sidecar.produce import PRODUCE
 from coordinator.sidecar.splicing import Change, Pieces, change_fields, change_items, text_of, text_piece
 from coordinator.wire import api_versions
 from coordinator.wire.api import Fault, ProtocolError
@@ -26,7 +27,7 @@ from coordinator.wire.reading import tagged_fields_size
 AddressOf = Callable[[int, str, int], tuple[str, int] | None]
 """Of a broker: from its node id and its own host and port to the host and port of its listener here, if it has one."""
 
-PRODUCE, FETCH, METADATA, FIND_COORDINATOR = 0, 1, 3, 10
+FETCH, METADATA, FIND_COORDINATOR = 1, 3, 10
 DESCRIBE_CLUSTER, SHARE_FETCH, SHARE_ACKNOWLEDGE = 60, 78, 79
 
 _FIRST_WITH_ENDPOINTS = {PRODUCE: 10, SHARE_FETCH: 1, SHARE_ACKNOWLEDGE: 1}

@@ -6,7 +6,7 @@ it is done. It stands alone in its request, but for `members.coordinator.timeout
 """
 
 import asyncio
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Coroutine
 from typing import Any
 
 import msgspec
@@ -18,7 +18,6 @@ from coordinator.group.commands import (
     ConfigChange,
     ConfigOperation,
     DescribeGroupConfig,
-    Heartbeat,
 )
 from coordinator.group.configs import (
     COORDINATOR,
@@ -38,10 +37,10 @@ from coordinator.group.outcomes import (
     MoveState,
     Outcome,
 )
-from coordinator.service import CommittedOffset, Groups, HeartbeatTicket, ListedGroup, ReplyTo
+from coordinator.service import Groups, ReplyTo
+from coordinator.sidecar.in_front import GroupsInFront
 from coordinator.sidecar.moves import Moves
 from coordinator.sidecar.under_way import CommitsUnderWay
-from coordinator.tasks import on_failure
 from events.ids import GroupId
 
 _TIMEOUT = GroupConfigDef(
@@ -54,7 +53,7 @@ _TIMEOUT = GroupConfigDef(
 )
 
 
-class SteeredGroups(Groups):
+class SteeredGroups(GroupsInFront):
     """See the module. `may_own`: whether the group is one that this sidecar is for (`--groups`)."""
 
     def __init__(
@@ -66,12 +65,10 @@ class SteeredGroups(Groups):
         may_own: Callable[[GroupId], bool],
         give_up: Callable[[Exception], None],
     ) -> None:
-        self._groups = groups
+        super().__init__(groups, give_up=give_up)
         self._moves = moves
         self._under_way = under_way
         self._may_own = may_own
-        self._give_up = give_up
-        self._asking: set[asyncio.Task[None]] = set()
         self._claimed: set[GroupId] = set()
         """Somebody has asked for a move that has not begun yet: until then requests are answered as ever."""
 
@@ -81,22 +78,7 @@ class SteeredGroups(Groups):
         elif isinstance(command, DescribeGroupConfig):
             self._describe(command, reply)
         else:
-            self._groups.submit(command, reply)
-
-    def heartbeat_ticket(self, command: Heartbeat) -> HeartbeatTicket | None:
-        return self._groups.heartbeat_ticket(command)
-
-    def list_groups(self) -> Sequence[ListedGroup] | ErrorCode:
-        return self._groups.list_groups()
-
-    def committed_offsets(self, group_id: GroupId) -> Mapping[tuple[str, int], CommittedOffset] | ErrorCode:
-        return self._groups.committed_offsets(group_id)
-
-    async def close(self) -> None:
-        """Whoever still waits is not answered."""
-        for task in self._asking:
-            task.cancel()
-        await asyncio.gather(*self._asking, return_exceptions=True)
+            super().submit(command, reply)
 
     def _describe(self, command: DescribeGroupConfig, reply: ReplyTo) -> None:
         def described(outcome: Outcome) -> None:
@@ -151,10 +133,7 @@ class SteeredGroups(Groups):
             await decided
 
     def _run(self, steps: Coroutine[Any, Any, None], command: AlterGroupConfig) -> None:
-        task = asyncio.get_running_loop().create_task(steps, name="steer")
-        self._asking.add(task)
-        task.add_done_callback(self._asking.discard)
-        task.add_done_callback(on_failure(self._give_up))
+        task = self._go_on(steps, name="steer")
         if not command.validate_only:
             self._claimed.add(command.group_id)
             task.add_done_callback(lambda _: self._claimed.discard(command.group_id))

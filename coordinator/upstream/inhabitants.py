@@ -16,11 +16,10 @@ from kio.schema.types import GroupId as KafkaGroupId
 from coordinator.upstream.connections import AnswerLost
 from coordinator.upstream.link import UpstreamLink
 from coordinator.upstream.whose import LANE, Ours, whose_by, whose_is
+from coordinator.wire.operations import READ
 from events.ids import GroupId, GroupInstanceId, MemberId
 
 REASON = "the group is adopted by Muster"
-_READ = 1 << 3
-"""AclOperation.READ, in Kafka's bit field of authorized operations."""
 
 
 class NotMovable(Exception):
@@ -78,7 +77,7 @@ async def remove(
 def _may_read(described: Any) -> bool:  # noqa: ANN401 -- kio's DescribedGroup
     """Whether we may take part in the group, as far as the broker tells."""
     operations = described.authorized_operations
-    return operations < 0 or bool(operations & _READ)
+    return operations < 0 or bool(operations & READ)
 
 
 def _described_error(answer: DescribeGroupsResponse) -> ErrorCode:

@@ -28,11 +28,10 @@ from kio.schema.types import GroupId as KafkaGroupId
 from coordinator.upstream.connections import UpstreamRefused, UpstreamUnavailable
 from coordinator.upstream.link import UpstreamLink
 from coordinator.upstream.shadow import INSTANCE_ID, PROTOCOL_TYPE, reason_of
+from coordinator.wire.operations import READ
 from events.ids import GroupId
 
 LANE: Final = "whose"
-_READ: Final = 1 << 3
-"""AclOperation.READ, in Kafka's bit field of authorized operations."""
 
 
 class Theirs(msgspec.Struct, frozen=True):
@@ -101,7 +100,7 @@ def whose_by(described: DescribedGroup) -> Ours | Theirs:
     """What DescribeGroups says of a classic group, or of one that is not there."""
     if described.error_code is not ErrorCode.none:
         return Theirs(reason_of(described.error_code))
-    if described.authorized_operations >= 0 and not described.authorized_operations & _READ:
+    if described.authorized_operations >= 0 and not described.authorized_operations & READ:
         return Theirs(reason_of(ErrorCode.group_authorization_failed))
     if not described.members:
         return Ours(has_shadow=False)

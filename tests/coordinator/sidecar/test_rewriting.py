@@ -11,12 +11,12 @@ from kio.index import load_response_schema
 from kio.schema.errors import ErrorCode
 
 from coordinator.sidecar.conversation import Rewrite
+from coordinator.sidecar.produce import PRODUCE
 from coordinator.sidecar.rewriting import (
     DESCRIBE_CLUSTER,
     FETCH,
     FIND_COORDINATOR,
     METADATA,
-    PRODUCE,
     SHARE_ACKNOWLEDGE,
     SHARE_FETCH,
     Rewriting,
