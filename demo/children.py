@@ -44,8 +44,8 @@ class Child:
         return self._process.returncode
 
     def signal(self, number: signal.Signals) -> None:
-        """Nothing happens when it has ended already."""
-        if self._process.returncode is None:
+        """Nothing happens when it has ended already: the child itself, not its leash alone."""
+        if not self._reading.done():
             with suppress(ProcessLookupError):
                 os.killpg(self._process.pid, number)
 

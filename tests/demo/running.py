@@ -75,19 +75,22 @@ class Run:
         return Ended(exit_code=exit_code, output=self._said["output"].decode(), errors=self._said["errors"].decode())
 
     def processes(self, *, of: str = "") -> list[int]:
-        """The ids of those that are there now and have `of` in their command line; itself is one."""
+        """The ids of those that are there now and whose command line begins with `of`; itself is one.
+
+        Not those that have it further on: a child's leash names the child's whole command line.
+        """
         found = []
         for directory in Path("/proc").glob("[0-9]*"):
             try:
                 environment, command = ((directory / name).read_bytes() for name in ("environ", "cmdline"))
             except OSError:
                 continue  # it has ended meanwhile
-            if self._word.encode() in environment and of in command.replace(b"\0", b" ").decode():
+            if self._word.encode() in environment and command.replace(b"\0", b" ").decode().startswith(of):
                 found.append(int(directory.name))
         return found
 
     def wait_for_process(self, *, of: str) -> int:
-        """The id of one that has `of` in its command line."""
+        """The id of one whose command line begins with `of`."""
         deadline_s = time.monotonic() + SEEN_WITHIN_S
         while not (found := self.processes(of=of)):
             assert self.process.poll() is None

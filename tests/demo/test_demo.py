@@ -102,7 +102,7 @@ class TestWhatGoesWrong:
         self, tmp_path: Path, number: signal.Signals, program: str
     ) -> None:
         with running_demo("--keep", str(tmp_path / "kept")) as run:
-            run.wait_for_process(of=f" -m {program} ")
+            run.wait_for_process(of=f"{sys.executable} -m {program} ")
             run.process.send_signal(number)
             ended = run.ended()
         assert ended.exit_code == 130
