@@ -14,14 +14,14 @@ from coordinator.group.commands import AnyCommand, AnyRequest
 from coordinator.group.outcomes import Outcome
 from coordinator.group.soft import Session, Soft
 from events.ids import GroupId
-from events.state import Group
+from events.state import Group, GroupState
 
 log = structlog.get_logger(__name__)
 
 ReplyTo = Callable[[Outcome], None]
 
 Watch = Callable[[GroupId, int, bool], None]
-"""Told of a group's generation, and whether anybody wants the group: a member, or who is about to become one.
+"""Told of a group's generation, and whether it is wanted: by a member, who is to become one, or a join phase.
 
 Called when that has changed and is durable, before anybody is answered; of a group that is gone: 0, nobody.
 """
@@ -60,8 +60,10 @@ class Slot(msgspec.Struct, kw_only=True, eq=False):
         """Tell the watch how the group stands, unless it knows."""
         stands = (0, False)
         if self.group is not None:
-            # Parked joins are members', and arrivals are held beside members alone.
-            stands = (self.group.generation_id, bool(self.group.members or self.soft.pending))
+            # Parked joins are members', and arrivals are held beside members alone. A join phase that has lost all who
+            # joined is not over: until it is, the group refuses what an Empty one takes (OC8).
+            is_over = self.group.state is not GroupState.PREPARING_REBALANCE
+            stands = (self.group.generation_id, bool(self.group.members or self.soft.pending) or not is_over)
         elif self.told is None:
             return
         if stands != self.told:

@@ -38,7 +38,7 @@ def commit_error(group: Group | None, command: Commit) -> ErrorCode:
         return ErrorCode.none if command.generation_id < 0 else unknown_group_error
     if command.generation_id < 0 and group.image.state is GroupState.EMPTY:
         return ErrorCode.none
-    if in_transaction and _names_nobody(command):
+    if in_transaction and names_nobody(command):
         return ErrorCode.none
     error = validate_member(group, command.member_id, command.group_instance_id)
     if error is not ErrorCode.none:
@@ -50,7 +50,8 @@ def commit_error(group: Group | None, command: Commit) -> ErrorCode:
     return ErrorCode.none
 
 
-def _names_nobody(command: Commit) -> bool:
+def names_nobody(command: Commit) -> bool:
+    """Whether it could be anybody's."""
     return command.generation_id < 0 and command.member_id == UNKNOWN_MEMBER_ID and command.group_instance_id is None
 
 

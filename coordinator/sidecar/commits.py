@@ -4,8 +4,9 @@ The offsets stay upstream. Member, instance and generation are checked here, whe
 request goes to the broker on the client's own connection, under the identity of the group's shadow, so that the broker
 authorizes the client, checks topics and sizes, and refuses what another generation has overtaken on the way.
 
-What names no member is relayed as it is: the broker knows whether the group has one (a simple consumer's commit is
-refused while there is a shadow, OC8; a TxnOffsetCommit below v3 is always taken, TO4).
+A TxnOffsetCommit that names no member (below v3) is relayed as it is: it is always taken (TO4). A simple consumer's
+commit is the rules' to judge: while somebody has a member id and has not joined, the group is Empty and takes it (OC8),
+which the broker would not, since there is a shadow already.
 """
 
 from collections.abc import Callable
@@ -15,6 +16,7 @@ from kio.schema.metadata.v12.request import MetadataRequest, MetadataRequestTopi
 from kio.schema.metadata.v12.response import MetadataResponse
 
 from coordinator.group.commands import AuthorizeCommit
+from coordinator.group.offsets import names_nobody
 from coordinator.group.outcomes import AuthorizeCommitOutcome, Outcome
 from coordinator.service import Cancel, Service
 from coordinator.sidecar.intercept import Request, SidecarApi
@@ -63,7 +65,7 @@ class Commits:
     def handle(self, request: Request) -> Cancel | None:
         group_id = request.body.group_id
         command = _command(request, self._service)
-        if self._ownerships.of(group_id) is Whose.THEIRS or _names_nobody(command):
+        if self._ownerships.of(group_id) is Whose.THEIRS or (command.is_transactional and names_nobody(command)):
             if self._shadows.is_leaving(group_id):
                 return request.work(self._relay_when_left(request))
             request.relay()
@@ -152,10 +154,6 @@ def _command(request: Request, service: Service) -> AuthorizeCommit:
         unknown_group_error=ErrorCode.group_id_not_found if knows_unknown_groups else ErrorCode.illegal_generation,
         is_transactional=is_transactional,
     )
-
-
-def _names_nobody(command: AuthorizeCommit) -> bool:
-    return command.generation_id < 0 and not command.member_id and command.group_instance_id is None
 
 
 async def _refuse_what_exists(request: Request, error: ErrorCode) -> None:

@@ -58,10 +58,17 @@ def pair_with(broker: Broker, settings: Mapping[str, str]) -> Iterator[Pair]:
 
 
 @contextmanager
-def pair_through_sidecar(broker: Broker, settings: Mapping[str, str]) -> Iterator[Pair]:
-    """This broker, and a Muster of the same settings in front of it. Scripts have groups of their own, so they may."""
+def pair_through_sidecar(
+    broker: Broker, settings: Mapping[str, str], *, upstream: Broker | None = None
+) -> Iterator[Pair]:
+    """This broker, and a Muster of the same settings in front of it or of another one.
+
+    It may be the same, since scripts have groups of their own.
+    """
     (port,) = lasting_ports(1)
-    options = ["--upstream", broker.bootstrap, "--listener-map", f"{NODE_ID}={port}"]
+    upstream = broker if upstream is None else upstream
+    asyncio.run(server_at(upstream.bootstrap, is_kafka=True))  # makes the topics
+    options = ["--upstream", upstream.bootstrap, "--listener-map", f"{NODE_ID}={port}"]
     with running_muster(log="memory:", config={**TEST_CONFIG, **settings}, options=options):
         kafka = asyncio.run(server_at(broker.bootstrap, is_kafka=True))
         yield kafka, asyncio.run(server_at(f"{HOST}:{port}", is_kafka=False))

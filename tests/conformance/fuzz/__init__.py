@@ -6,6 +6,7 @@
     actor.py         a member: what it was told, and the requests that it makes of that
     steps.py         how a step is taken, and where a step is left out since the servers are known to differ
     player.py        a schedule on one server: asking and waiting
+    example.py       what a run through a sidecar waits for: what Kafka has come to
     account.py       what is written down of it
     leadership.py    when Kafka's choice of a leader is free
     fuse.py          which timers may be running, and whether the machine was fast enough

@@ -34,7 +34,7 @@ def main(
     console = Console()
     with running_pair(sidecar=sidecar) as pair, asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         try:
-            differing = runner.run(_play(Runs(pair), range(first, first + seeds), steps, console))
+            differing = runner.run(_play(Runs(pair, in_front=sidecar), range(first, first + seeds), steps, console))
         except Slipped as slipped:
             console.print(f"[red]{slipped}")
             raise typer.Exit(2) from None

@@ -16,6 +16,7 @@ from uuid import UUID, uuid4
 
 from tests.conformance.fuzz.account import Account, Exchange
 from tests.conformance.fuzz.actor import Actor, Request
+from tests.conformance.fuzz.example import LIMIT_S, Example, Seen, seen
 from tests.conformance.fuzz.fuse import Fuse
 from tests.conformance.fuzz.leadership import DEAD, Leadership, View
 from tests.conformance.fuzz.schedule import Schedule
@@ -38,10 +39,15 @@ SYNC_OF_A_LEAVER: Final = "(no member any more: QK2)"
 
 
 class Player:
-    """One run. `turns` is held while requests follow one another, so that few runs do so at a time."""
+    """One run, written down in `run` as an example for others; it may have one to follow itself.
 
-    def __init__(self, schedule: Schedule, server: Server, turns: Turns) -> None:
+    `turns` is held while requests follow one another, so that few runs do so at a time.
+    """
+
+    def __init__(self, schedule: Schedule, server: Server, turns: Turns, example: Example | None = None) -> None:
         self.schedule, self.server = schedule, server
+        self.run: list[Seen] = []
+        self._example = example
         run = uuid4().hex[:12]
         self.group_id, self.other_group_id = f"fuzz-{run}", f"fuzz-{run}-other"
         words = {topic_id: f"(id of {topic})" for topic, topic_id in server.topic_ids.items()}
@@ -172,6 +178,23 @@ class Player:
             assert time.monotonic() < deadline, self.view
             await asyncio.sleep(AT_ONCE_S)
             await self._look()
+        await self._follow()
+
+    async def _follow(self) -> None:
+        """Wait until this run is as far as its example, if it has one."""
+        wanted = self._example.next() if self._example is not None else None
+        deadline = time.monotonic() + LIMIT_S
+        while wanted is not None and not wanted.is_followed_by(self._now()):
+            if time.monotonic() > deadline:
+                assert self._example is not None
+                self._example.lost()
+                break
+            await asyncio.sleep(AT_ONCE_S)
+            await self._look()
+        self.run.append(self._now())
+
+    def _now(self) -> Seen:
+        return seen(self._described, [each.answer is not None for each in self._outstanding])
 
     async def _wait(self, *, joined: bool = False) -> None:
         """Wait until no timer runs, or nothing has happened for so long that none can be running.
@@ -191,6 +214,7 @@ class Player:
         await self._take_turn(urgent=joined)
         await self._look()
         await self._look()
+        await self._follow()
         self.fuse.passed(self.view, since_s=since_s if joined else None)
 
     async def _look(self) -> bool:

@@ -11,6 +11,7 @@ from typing import Final
 
 import msgspec
 
+from tests.conformance.fuzz.example import Example
 from tests.conformance.fuzz.fuse import Slipped
 from tests.conformance.fuzz.player import Player
 from tests.conformance.fuzz.schedule import Schedule
@@ -42,10 +43,11 @@ class Compared(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Runs:
-    """Plays schedules on a pair."""
+    """Plays schedules on a pair. `in_front`: Muster is a sidecar, whose runs follow those of Kafka."""
 
-    def __init__(self, pair: Pair) -> None:
+    def __init__(self, pair: Pair, *, in_front: bool = False) -> None:
         self._pair = pair
+        self._in_front = in_front
         self._turns = Turns()
         self._places = asyncio.Semaphore(SCHEDULES_AT_A_TIME)
         self.repeated = 0
@@ -68,12 +70,20 @@ class Runs:
 
     async def _compare_once(self, schedule: Schedule) -> Compared:
         async with self._places:
-            runs = await asyncio.gather(*(self._play(schedule, server) for server in self._pair))
-        (kafka, tally), (muster, _) = runs
+            of_kafka, of_muster = await self._play_both(schedule)
+        kafka, tally, muster = of_kafka.account.transcript, of_kafka.account.tally, of_muster.account.transcript
         text = difference(kafka, muster)
         stuck = [line for transcript in (kafka, muster) for line in transcript.lines if STUCK in line]
         text = "\n".join([*stuck, text]) if stuck else text
         return Compared(schedule=schedule, text=text, step=_differing_step(kafka, muster), tally=tally)
+
+    async def _play_both(self, schedule: Schedule) -> tuple[Player, Player]:
+        kafka, muster = self._pair
+        if not self._in_front:
+            both = await asyncio.gather(self._play(schedule, kafka), self._play(schedule, muster))
+            return both[0], both[1]
+        example = await self._play(schedule, kafka)
+        return example, await self._play(schedule, muster, example)
 
     async def shrink(self, compared: Compared) -> Compared:
         """The shortest schedule that was found to differ, too."""
@@ -85,9 +95,9 @@ class Runs:
         again = await self.compare(schedule)
         return again if again.text else compared
 
-    async def _play(self, schedule: Schedule, server: Server) -> tuple[Transcript, Tally]:
+    async def _play(self, schedule: Schedule, server: Server, example: Player | None = None) -> Player:
         for _ in range(TRIES):
-            player = Player(schedule, server, self._turns)
+            player = Player(schedule, server, self._turns, None if example is None else Example(example.run))
             await player.open()
             try:
                 await Play(player).all_steps()
@@ -98,7 +108,7 @@ class Runs:
                 player.account.remark(f"{STUCK} on {'Kafka' if server.is_kafka else 'Muster'}: {error!r}")
             finally:
                 player.close()
-            return player.account.transcript, player.account.tally
+            return player
         raise Slipped(f"{TRIES} times in a row: this machine is too busy to tell anything")
 
 

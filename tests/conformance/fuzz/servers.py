@@ -5,7 +5,7 @@ question that was asked later tells that an earlier one is parked.
 """
 
 from collections.abc import Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from typing import Final
 
 from tests.brokers import Broker, running_broker
@@ -37,6 +37,15 @@ def running_kafka() -> AbstractContextManager[Broker]:
 
 @contextmanager
 def running_pair(*, sidecar: bool) -> Iterator[Pair]:
-    """A Kafka and a Muster of the same settings, which may stand in front of that Kafka."""
-    with running_kafka() as broker, (pair_through_sidecar if sidecar else pair_with)(broker, SETTINGS) as pair:
-        yield pair
+    """A Kafka and a Muster of the same settings, which may stand in front of another Kafka.
+
+    That one lets shadows in at once: their initial rebalance would be one more timer that nobody sees.
+    """
+    with ExitStack() as stack:
+        broker = stack.enter_context(running_kafka())
+        if not sidecar:
+            yield stack.enter_context(pair_with(broker, SETTINGS))
+            return
+        settings = {**SETTINGS, **_ONE_BY_ONE, "group.initial.rebalance.delay.ms": "0"}
+        upstream = stack.enter_context(running_broker(how="process", settings=settings))
+        yield stack.enter_context(pair_through_sidecar(broker, SETTINGS, upstream=upstream))
