@@ -79,6 +79,10 @@ class RunningConsumer(ABC):
         """The group's offset for this partition."""
         return self.do(lambda: self._committed(partition))
 
+    def wants_nothing(self, _since_s: float) -> bool:
+        """Whether it is sure to have no rebalance in mind that others know nothing of, as of that monotonic time."""
+        return True
+
     def do(self, call: Callable[[], T]) -> T:
         """Have its thread call this between two polls, and wait for what comes of it."""
         assert self._thread.is_alive(), self.error
@@ -210,6 +214,12 @@ class KafkaPython(RunningConsumer):
         for records in self._consumer.poll(timeout_ms=POLL_MS).values():
             for record in records:
                 self._consumed(record.partition, record.offset, record.value)
+
+    def wants_nothing(self, since_s: float) -> bool:
+        """It joins again when it learns of a rebalance by the answer to a heartbeat that is older than that."""
+        coordinator = self._consumer._coordinator
+        heartbeat = coordinator.heartbeat
+        return heartbeat.last_receive > heartbeat.last_send > since_s and not coordinator.need_rejoin()
 
     def _commit(self, partition: int, offset: int) -> None:
         position = kafka.TopicPartition(self.topic, partition)

@@ -4,6 +4,7 @@ What belongs here: who is in the group, and waiting until each has its share. Wh
 """
 
 import asyncio
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from uuid import uuid4
@@ -48,15 +49,25 @@ class Crew:
         return [sorted(consumer.assigned) for consumer in self.consumers]
 
     def until_shared(self) -> None:
-        """Wait until each partition belongs to one of them, and each of them has as many as the others."""
+        """Wait until each partition belongs to one of them, each has as many as the others, and none wants more."""
 
         def shared() -> bool:
             assert [consumer.error for consumer in self.consumers if consumer.error] == []
             even = {len(consumer.assigned) for consumer in self.consumers} == {PARTITIONS // len(self.consumers)}
             return even and sorted(partition for share in self.shares() for partition in share) == sorted(ALL)
 
-        until(shared, lambda: (self.shares(), described(self.bootstrap, self.group_id)))
-        until_stable(self.bootstrap, self.group_id, members=len(self.consumers))
+        def settled() -> bool:
+            until(shared, lambda: (self.shares(), described(self.bootstrap, self.group_id)))
+            until_stable(self.bootstrap, self.group_id, members=len(self.consumers))
+            seen, since_s = self.assignments, time.monotonic()
+            until(
+                lambda: all(consumer.wants_nothing(since_s) for consumer in self.consumers),
+                lambda: [consumer.error for consumer in self.consumers],
+            )
+            until_stable(self.bootstrap, self.group_id, members=len(self.consumers))
+            return self.assignments == seen
+
+        until(settled, self.shares)
 
     def end(self) -> None:
         """Close whoever is left, whatever has become of them."""

@@ -51,10 +51,10 @@ async def link_to(
     assert failures == []
 
 
-def nobody() -> str:
-    """An address at which nobody listens."""
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        return f"127.0.0.1:{taken.getsockname()[1]}"
+def nobody() -> tuple[str, str]:
+    """Two addresses at which nobody listens."""
+    with socket.create_server(("127.0.0.1", 0)) as one, socket.create_server(("127.0.0.1", 0)) as other:
+        return f"127.0.0.1:{one.getsockname()[1]}", f"127.0.0.1:{other.getsockname()[1]}"
 
 
 # ---- finding the cluster ------------------------------------------------------------------------------
@@ -75,7 +75,7 @@ def test_addresses_of_both_kinds() -> None:
 
 async def test_a_cluster_that_is_not_there() -> None:
     """One line, which names all addresses; the caller may try again."""
-    first, second = nobody(), nobody()
+    first, second = nobody()
     link = UpstreamLink(f"{first},{second}", give_up=unexpected)
     for _ in range(2):
         with pytest.raises(UpstreamUnavailable, match=f"no broker of the upstream cluster answers.*{first}.*{second}"):
@@ -162,7 +162,7 @@ async def test_what_cannot_be_opened_is_not_tried_at_each_question() -> None:
 @pytest.mark.broker
 async def test_the_first_address_may_be_nobodys(kafka_broker: Broker) -> None:
     """The next one is asked."""
-    async with link_to(f"{nobody()},{kafka_broker.bootstrap}") as link:
+    async with link_to(f"{nobody()[0]},{kafka_broker.bootstrap}") as link:
         assert link.brokers() == {1: ("127.0.0.1", int(kafka_broker.bootstrap.rpartition(":")[2]))}
         assert len(link.cluster_id) == 22
         assert link.offers(11, 9)
