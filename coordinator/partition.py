@@ -37,7 +37,7 @@ from coordinator.group.heartbeat import heartbeat_error
 from coordinator.group.outcomes import JoinGroupOutcome, Reply
 from coordinator.group.settings import GroupSettings
 from coordinator.group.soft import Soft
-from coordinator.group.takeover import give_up, rearm_sessions, resume, suspend_sessions
+from coordinator.group.takeover import give_up, rearm_sessions, resume
 from coordinator.group.timers import due
 from coordinator.group.turn import Moment
 from coordinator.metrics import OFFSETS_EXPIRED
@@ -50,7 +50,7 @@ from events.events import CoordinatorPaused
 from events.ids import GroupId
 from events.log.base import AppendRefused
 from events.records import Transition
-from events.state import Group
+from events.state import NOT_CONFIGURED, Group, GroupConfig
 
 log = structlog.get_logger(__name__)
 
@@ -129,21 +129,15 @@ class Partition:
         fine = {ErrorCode.none, ErrorCode.member_id_required}
         return any(isinstance(outcome, JoinGroupOutcome) and outcome.error not in fine for outcome in outcomes)
 
-    def group(self, group_id: GroupId) -> Group | None:
-        """The group, if there is one durably."""
+    def has_group(self, group_id: GroupId) -> bool:
+        """Whether there is such a group, durably."""
         slot = self._slots.get(group_id)
-        return None if slot is None else slot.group
+        return slot is not None and slot.group is not None
 
-    def suspend(self, group_id: GroupId) -> None:
-        """See Runtime."""
-        if slot := self._slots.get(group_id):
-            suspend_sessions(slot.soft)
-
-    def rearm(self, group_id: GroupId) -> None:
-        """See Runtime."""
-        if slot := self._slots.get(group_id):
-            rearm_sessions(slot.soft, self._clock.monotonic_ms())
-            self._schedule(slot)
+    def config_of(self, group_id: GroupId) -> GroupConfig:
+        """What is durably set for the group."""
+        slot = self._slots.get(group_id)
+        return NOT_CONFIGURED if slot is None or slot.group is None else slot.group.config
 
     @property
     def quarantined(self) -> int:
@@ -220,7 +214,7 @@ class Partition:
                 self._deadlines.schedule(slot.group_id, decision.heard.deadline_ms)
             group, soft = decision.group, decision.soft
             decisions.append(decision)
-        offsets = tuple(d.offsets for d in decisions if d.offsets is not None and not d.offsets.is_empty)
+        offsets = tuple(d.offsets for d in decisions if d.offsets is not None and _changes(d))
         if not transition and not offsets:
             self._take_effect(slot, decisions)
             return
@@ -348,3 +342,8 @@ class Partition:
             sessions=sessions,
         )
         self._outbox.submit(Unit(transition=records_of([paused]), offsets=(), settled=lambda _: None))
+
+
+def _changes(decision: Decision) -> bool:
+    change = decision.offsets
+    return change is not None and bool(change.committed or change.deleted or change.all_deleted)

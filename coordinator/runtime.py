@@ -111,25 +111,12 @@ class Runtime:
     def has_group(self, group_id: GroupId) -> bool:
         """Whether there is such a group in the log."""
         ownership = self._owned.get(partition_for(group_id, self._log.partitions))
-        return ownership is not None and ownership.partition.group(group_id) is not None
+        return ownership is not None and ownership.partition.has_group(group_id)
 
     def config_of(self, group_id: GroupId) -> GroupConfig:
         """What is set for the group; nothing for one that is not there, or not read."""
         ownership = self._owned.get(partition_for(group_id, self._log.partitions))
-        group = None if ownership is None else ownership.partition.group(group_id)
-        return NOT_CONFIGURED if group is None else group.config
-
-    def suspend(self, group_id: GroupId) -> None:
-        """The group's members cannot be heard: no session of theirs ends."""
-        ownership = self._owned.get(partition_for(group_id, self._log.partitions))
-        if ownership is not None:
-            ownership.partition.suspend(group_id)
-
-    def rearm(self, group_id: GroupId) -> None:
-        """They can be heard again: they have full sessions."""
-        ownership = self._owned.get(partition_for(group_id, self._log.partitions))
-        if ownership is not None:
-            ownership.partition.rearm(group_id)
+        return NOT_CONFIGURED if ownership is None else ownership.partition.config_of(group_id)
 
     async def _take_over(self, number: int) -> Ownership:
         ownership = await take_over(self._owner, number, lost=lambda error: self._lost(number, error))

@@ -21,11 +21,6 @@ class OffsetsChange(msgspec.Struct, frozen=True, kw_only=True):
     deleted: tuple[tuple[str, int], ...] = ()
     all_deleted: bool = False
 
-    @property
-    def is_empty(self) -> bool:
-        """Whether nothing changes."""
-        return not (self.committed or self.deleted or self.all_deleted)
-
 
 def is_transactional(command: Commit) -> bool:
     """Whether it is a TxnOffsetCommit (KIP-447), which feeds no session (TO6)."""

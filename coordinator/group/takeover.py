@@ -9,7 +9,7 @@ from coordinator.group.outcomes import JoinGroupOutcome, Reply, SyncGroupOutcome
 from coordinator.group.rebalance import rebalance_timeout_ms, subscriptions
 from coordinator.group.roles import learners
 from coordinator.group.settings import GroupSettings
-from coordinator.group.soft import NEVER, InitialDelay, Session, Soft
+from coordinator.group.soft import InitialDelay, Session, Soft
 from events.ids import MemberId
 from events.state import Group, GroupState, MemberRole
 
@@ -70,15 +70,8 @@ def _resume_join_phase(group: Group, soft: Soft, now_ms: int, settings: GroupSet
 def rearm_sessions(soft: Soft, now_ms: int) -> int:
     """After the machine stood still nobody is blamed for its silence; returns how many sessions there are."""
     for session in (*soft.sessions.values(), *soft.pending.values()):
-        full_ms = now_ms + session.timeout_ms
-        session.deadline_ms = full_ms if session.deadline_ms == NEVER else max(session.deadline_ms, full_ms)
+        session.deadline_ms = max(session.deadline_ms, now_ms + session.timeout_ms)
     return len(soft.sessions)
-
-
-def suspend_sessions(soft: Soft) -> None:
-    """While members cannot be heard nobody's session ends, until `rearm_sessions`. Who is heard has one again."""
-    for session in (*soft.sessions.values(), *soft.pending.values()):
-        session.deadline_ms = NEVER
 
 
 def give_up(soft: Soft, error: ErrorCode) -> tuple[Reply, ...]:

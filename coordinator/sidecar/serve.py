@@ -85,10 +85,7 @@ class _Sidecar:
         await self._find_upstream()
         event_log = await opened_log(settings, stack)
         shadows = Shadows(
-            self.link,
-            lost=lambda group_id, reason: self._release(service, group_id, reason),
-            reach=lambda group_id, is_out: runtime.suspend(group_id) if is_out else runtime.rearm(group_id),
-            give_up=self.lost,
+            self.link, lost=lambda group_id, reason: self._release(service, group_id, reason), give_up=self.lost
         )
         stack.push_async_callback(shadows.close)
         owner = new_owner(settings, event_log, UpstreamOffsetStore(), self.clock, shadows.follow)

@@ -21,7 +21,7 @@ from collections.abc import Callable, Hashable
 from typing import Any, Final, TypeVar
 
 import msgspec
-from aiokafka.conn import AIOKafkaConnection, CloseReason, create_conn
+from aiokafka.conn import AIOKafkaConnection, create_conn
 from aiokafka.errors import (
     AuthenticationFailedError,
     IllegalSaslStateError,
@@ -94,12 +94,11 @@ def nobody_asks() -> None:
 
 
 class Connections:
-    """See the module. `opens_within_ms`: what a broker may take to let us in. `lost` is told who has hung up."""
+    """See the module. `opens_within_ms`: what a broker may take to let us in."""
 
-    def __init__(self, security: KafkaSecurity, *, opens_within_ms: int, lost: Callable[[Place], None]) -> None:
+    def __init__(self, security: KafkaSecurity, *, opens_within_ms: int) -> None:
         self._security = security
         self._opens_within_ms = opens_within_ms
-        self._lost = lost
         self._open: dict[tuple[Place, Hashable], AIOKafkaConnection] = {}
         self._opening: dict[tuple[Place, Hashable], asyncio.Lock] = {}
         self._slots: dict[Place, asyncio.Semaphore] = {}
@@ -170,11 +169,6 @@ class Connections:
             return connection
 
     async def _connected(self, place: Place, limit_ms: int) -> AIOKafkaConnection:
-
-        def closed(_: AIOKafkaConnection, reason: CloseReason | None) -> None:
-            if reason is CloseReason.CONNECTION_BROKEN and not self._is_closed:
-                self._lost(place)
-
         try:
             async with asyncio.timeout(self._opens_within_ms / 1000):
                 return await create_conn(
@@ -183,7 +177,6 @@ class Connections:
                     client_id=CLIENT_ID,
                     request_timeout_ms=limit_ms,
                     max_idle_ms=IDLE_MS,
-                    on_close=closed,
                     **self._security.client_arguments(),
                 )
         except IllegalSaslStateError as error:

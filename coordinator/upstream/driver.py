@@ -13,7 +13,7 @@ import asyncio
 import contextlib
 import heapq
 import random
-from collections.abc import AsyncIterator, Callable, Hashable
+from collections.abc import AsyncIterator, Hashable
 from typing import Any, Final
 from zlib import crc32
 
@@ -60,8 +60,6 @@ WARN_EVERY_S: Final = 10.0
 _PAUSE_S: Final = 0.02
 
 Answer = tuple[ErrorCode, Any]
-Reach = Callable[[GroupId, bool], None]
-"""Told whether a group's coordinator upstream is out of reach now."""
 
 
 class Held:
@@ -82,8 +80,6 @@ class Held:
         """What went wrong last."""
         self.refusal: str | None = None
         """Why upstream refuses it for good."""
-        self.is_out_of_reach = False
-        """No coordinator of the group answers us."""
         self.ended: str | None = None
         """Why there will be no shadow any more."""
         self.task: asyncio.Task[None] | None = None
@@ -117,10 +113,9 @@ class Held:
 class Driver:
     """See the module. `session_timeout_ms` is what is asked for; where upstream allows less, it is less."""
 
-    def __init__(self, link: UpstreamLink, *, session_timeout_ms: int, reach: Reach) -> None:
+    def __init__(self, link: UpstreamLink, *, session_timeout_ms: int) -> None:
         self.session_timeout_ms = session_timeout_ms
         self._link = link
-        self._reach = reach
         self._parked = _Lanes(PARKED_JOINS_MAX)
         self._retakes = asyncio.Semaphore(RETAKES_MAX)
         self._steps = asyncio.Semaphore(STEPS_MAX)
@@ -136,7 +131,6 @@ class Driver:
                 error = await self._take(held, step)
             except UpstreamUnavailable as lost:
                 held.trouble = str(lost)
-                self.note_reach(held, is_out=True)
                 if isinstance(lost, AnswerLost):
                     held.set(answer_lost(held.shadow, step))
             except UpstreamRefused as refusal:
@@ -144,8 +138,6 @@ class Driver:
                     return Refused(reason_of(refusal.error))
                 held.trouble = str(refusal)  # credentials may be mended while we run
             else:
-                if held.is_out_of_reach:
-                    self.note_reach(held, is_out=False)
                 if error is ErrorCode.none:
                     failures = 0
                     continue
@@ -159,11 +151,6 @@ class Driver:
                 self._warn(held)
             await asyncio.sleep(min(_PAUSE_S * 2**failures, PAUSE_MAX_S) * random.uniform(0.5, 1.0))  # noqa: S311
         return None
-
-    def note_reach(self, held: Held, *, is_out: bool) -> None:
-        """Whether the group has no coordinator upstream now. Told again and again: who is told may be new."""
-        held.is_out_of_reach = is_out
-        self._reach(held.group_id, is_out)
 
     def _warn(self, held: Held) -> None:
         """Of one, when there are thousands."""

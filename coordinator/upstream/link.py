@@ -78,14 +78,13 @@ class UpstreamLink:
         """`bootstrap`: HOST:PORT, several with commas between them. Raises UpstreamRefused for what is none."""
         self._bootstrap = places(bootstrap)
         self._connections = Connections(
-            (security or UpstreamSecurity()).kafka_security(), opens_within_ms=request_limit_ms, lost=self._hung_up
+            (security or UpstreamSecurity()).kafka_security(), opens_within_ms=request_limit_ms
         )
         self._give_up = give_up
         self._limit_ms = request_limit_ms
         self._refresh_every_ms = refresh_every_ms
         self._brokers: dict[int, Place] = {}
         self._watchers: list[Callable[[Brokers], None]] = []
-        self._loss_watchers: list[Callable[[str], None]] = []
         self._coordinators: dict[str, int] = {}
         self._wants_refresh = asyncio.Event()
         self._refreshed = asyncio.Event()
@@ -127,20 +126,6 @@ class UpstreamLink:
     def on_brokers(self, tell: Callable[[Brokers], None]) -> None:
         """Have the brokers told whenever they have changed."""
         self._watchers.append(tell)
-
-    def on_coordinator_lost(self, tell: Callable[[str], None]) -> None:
-        """Have each group told whose coordinator has hung up on us: it is gone, or about to be."""
-        self._loss_watchers.append(tell)
-
-    def _hung_up(self, place: Place) -> None:
-        """Clients lose their connections to that broker in the same moment, and look for another coordinator."""
-        lost = [group_id for group_id, node_id in self._coordinators.items() if self._brokers.get(node_id) == place]
-        for group_id in lost:
-            del self._coordinators[group_id]
-        self._wants_refresh.set()
-        for tell in self._loss_watchers:
-            for group_id in lost:
-                tell(group_id)
 
     async def refresh(self) -> None:
         """Ask for the brokers now; returns when they were told. Raises UpstreamUnavailable."""

@@ -15,7 +15,7 @@ from zlib import crc32
 
 from coordinator.tasks import on_failure
 from coordinator.upstream.connections import UpstreamError
-from coordinator.upstream.driver import Driver, Held, Reach
+from coordinator.upstream.driver import Driver, Held
 from coordinator.upstream.link import UpstreamLink
 from coordinator.upstream.shadow import (
     INSTANCE_ID,
@@ -33,7 +33,7 @@ from coordinator.upstream.shadow import (
 from coordinator.upstream.whose import Theirs, shadowed_groups, whose_is
 from events.ids import GroupId
 
-__all__ = ["INSTANCE_ID", "Identity", "Lost", "Reach", "ShadowUnavailable", "Shadows"]
+__all__ = ["INSTANCE_ID", "Identity", "Lost", "ShadowUnavailable", "Shadows"]
 
 Lost = Callable[[GroupId, str], None]
 """Told when upstream refuses a group's shadow for good: the group is theirs. The reason is for people."""
@@ -56,7 +56,6 @@ class Shadows:
         link: UpstreamLink,
         *,
         lost: Lost,
-        reach: Reach,
         give_up: Callable[[Exception], None],
         session_timeout_ms: int = SESSION_TIMEOUT_MS,
         heartbeat_every_ms: int = HEARTBEAT_EVERY_MS,
@@ -65,7 +64,7 @@ class Shadows:
         self._link = link
         self._lost = lost
         self._give_up = give_up
-        self._driver = Driver(link, session_timeout_ms=session_timeout_ms, reach=reach)
+        self._driver = Driver(link, session_timeout_ms=session_timeout_ms)
         self._heartbeat_every_ms = heartbeat_every_ms
         self._wait_limit_ms = wait_limit_ms
         self._held: dict[GroupId, Held] = {}
@@ -73,7 +72,6 @@ class Shadows:
         self._refused: set[GroupId] = set()
         """Lost, and still followed: they are not retaken, or two processes would take a shadow from each other."""
         self._is_closed = False
-        link.on_coordinator_lost(self._coordinator_lost)
 
     async def close(self) -> None:
         """Stop. The shadows stay upstream, where a restart retakes them."""
@@ -264,12 +262,6 @@ class Shadows:
         return strays
 
     # ---- what goes on beside -------------------------------------------------------------------------
-
-    def _coordinator_lost(self, group_id: str) -> None:
-        held = self._held.get(GroupId(group_id))
-        if held is not None and held.shadow.should_be_in:
-            self._driver.note_reach(held, is_out=True)
-            self.doubt(held.group_id)
 
     def _change(self, held: Held, shadow: Shadow) -> None:
         if shadow != held.shadow:

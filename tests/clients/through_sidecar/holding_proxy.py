@@ -1,4 +1,4 @@
-"""A proxy that passes everything on, but holds one request back, or all, while it is told to.
+"""A proxy that passes everything on, and holds one request back while it is told to.
 
 What belongs here: bytes of both directions, and the frames of requests. What it must not know: what they mean, but for
 their API key.
@@ -30,9 +30,7 @@ class HoldingProxy:
         self._held_key: int | None = None
         self._holds = threading.Event()
         self._let_go = asyncio.Event()
-        self._is_cut_off = False
         self._relays: set[asyncio.Task[None]] = set()
-        self._writers: set[asyncio.StreamWriter] = set()
 
     def hold_next(self, api_key: int) -> None:
         """Hold back the next request of this kind, and what follows on its connection."""
@@ -46,20 +44,6 @@ class HoldingProxy:
     def let_go(self) -> None:
         """Pass on what is held."""
         self._loop.call_soon_threadsafe(self._let_go.set)
-
-    @contextmanager
-    def cut_off(self) -> Iterator[None]:
-        """Hang up on all, and on whoever comes while the block lasts."""
-        self._is_cut_off = True
-        self._loop.call_soon_threadsafe(self._hang_up)
-        try:
-            yield
-        finally:
-            self._is_cut_off = False
-
-    def _hang_up(self) -> None:
-        for writer in self._writers:
-            writer.close()
 
     @contextmanager
     def serving(self) -> Iterator[None]:
@@ -82,15 +66,11 @@ class HoldingProxy:
         await asyncio.gather(*self._relays, return_exceptions=True)
 
     async def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        if self._is_cut_off:
-            writer.close()
-            return
         relay = asyncio.current_task()
         assert relay is not None
         self._relays.add(relay)
         relay.add_done_callback(self._relays.discard)
         to_reader, to_writer = await asyncio.open_connection(*self._target)
-        self._writers.add(writer)
         try:
             async with asyncio.TaskGroup() as both:
                 both.create_task(self._requests(reader, to_writer))
@@ -98,7 +78,6 @@ class HoldingProxy:
         except* (ConnectionError, asyncio.IncompleteReadError):
             pass  # one of the two has hung up, so the other is hung up on
         finally:
-            self._writers.discard(writer)
             writer.close()
             to_writer.close()
 

@@ -21,17 +21,8 @@ ASSIGNMENT: Final = b"\x00\x00all"
 class Member:
     """See the module. `connection` may be changed: a client that hangs goes on with another."""
 
-    def __init__(
-        self,
-        connection: Connection,
-        group_id: str,
-        topic: str,
-        *,
-        instance: str | None = None,
-        session_ms: int = SESSION_MS,
-    ) -> None:
+    def __init__(self, connection: Connection, group_id: str, topic: str, *, instance: str | None = None) -> None:
         self.connection = connection
-        self.session_ms = session_ms
         self.topic = topic
         self.generation_id = -1
         self.leader_id = ""
@@ -70,7 +61,7 @@ class Member:
             "JoinGroup",
             9,
             **self._me,
-            session_timeout=ms(self.session_ms),
+            session_timeout=ms(SESSION_MS),
             rebalance_timeout=ms(SESSION_MS),
             protocol_type="consumer",
             protocols=[{"name": "range", "metadata": subscription(self.topic)}],
@@ -115,7 +106,7 @@ class Member:
     async def heartbeat(self) -> int:
         """The error of a Heartbeat; it is not in any more if it is told to join again."""
         answer = await self.connection.ask("Heartbeat", 4, **self._me, generation_id=self.generation_id)
-        assert answer["error_code"] in (0, *REJOIN, *NO_COORDINATOR_YET), answer
+        assert answer["error_code"] in (0, *REJOIN), answer
         self.is_in = answer["error_code"] == 0
         return int(answer["error_code"])
 

@@ -7,7 +7,6 @@ import asyncio
 import time
 from collections.abc import AsyncIterator, Iterator
 from contextlib import AsyncExitStack, asynccontextmanager
-from pathlib import Path
 from typing import Final
 from uuid import uuid4
 
@@ -18,10 +17,10 @@ from tests.brokers import running_broker
 from tests.brokers.broker import HOST, lasting_ports
 from tests.clients.probe import coordinator_of
 from tests.clients.through_sidecar.holding_proxy import HoldingProxy
-from tests.clients.through_sidecar.member import ASK_AGAIN_S, NO_COORDINATOR_YET, Member, commit_error, settle
+from tests.clients.through_sidecar.member import Member, commit_error, settle
 from tests.clients.through_sidecar.sidecar import assert_is_owned, new_topic, offsets_at, running_sidecar
 from tests.conformance.wire import Connection
-from tests.muster_process import TEST_CONFIG, running_muster, sqlite_log
+from tests.muster_process import TEST_CONFIG
 
 pytestmark = pytest.mark.broker
 
@@ -31,15 +30,12 @@ ROUNDS: Final = 3
 TRY_AGAIN: Final = 14
 FENCED: Final = 82
 OFFSET_COMMIT: Final = 8
-BRIEF_MS: Final = 4_000
-EMPTY_WITHIN_S: Final = 60
 
 
 class Front(msgspec.Struct, frozen=True, kw_only=True):
     """Where the broker, the proxy and the sidecar are; each has an initial delay of its own."""
 
     direct: str
-    proxied: str
     proxy: HoldingProxy
     through: str
     topic: str
@@ -60,10 +56,7 @@ def front() -> Iterator[Front]:
             ) as muster:
                 # What groups' coordinators keep is made when the first one is looked for.
                 coordinator_of(muster.bootstrap, "any")
-                proxied = f"{HOST}:{port}"
-                yield Front(
-                    direct=broker.bootstrap, proxied=proxied, proxy=proxy, through=muster.bootstrap, topic=topic
-                )
+                yield Front(direct=broker.bootstrap, proxy=proxy, through=muster.bootstrap, topic=topic)
 
 
 @asynccontextmanager
@@ -116,41 +109,6 @@ async def test_a_commit_of_a_process_that_was_replaced_never_lands_on_its_succes
         assert await commit_error(held) == TRY_AGAIN
         assert await before.commit(0, 7) == FENCED
     assert await asyncio.to_thread(offsets_at, front.direct, group_id, front.topic) == {0: 9}
-
-
-async def test_sessions_wait_while_a_coordinator_is_out_of_reach(front: Front, tmp_path: Path) -> None:
-    """Nobody can heartbeat then; on a Kafka that fails over everybody has a full session again (LD5)."""
-    group_id, watched = uuid4().hex, uuid4().hex
-    (port,) = lasting_ports(1)
-    options = ["--upstream", front.proxied, "--listener-map", f"1={port}"]
-    with running_muster(log=sqlite_log(tmp_path), options=options) as muster:
-        async with connections(muster.bootstrap, 1) as (first,), connections(front.direct, 1) as (direct,):
-            cut_off, silent = (
-                Member(each, name, front.topic, session_ms=BRIEF_MS)
-                for each, name in ((first, group_id), (direct, watched))
-            )
-            await settle(cut_off)
-            await settle(silent)
-            with front.proxy.cut_off():
-                await until_empty(front.direct, watched)  # so as much time has passed as a session lasts
-        async with connections(muster.bootstrap, 1) as (again,):
-            cut_off.connection = again
-            error = await cut_off.heartbeat()
-            while error in NO_COORDINATOR_YET:
-                await asyncio.sleep(ASK_AGAIN_S)
-                error = await cut_off.heartbeat()
-            assert error == 0
-            await until_empty(muster.bootstrap, group_id)  # and they end again
-
-
-async def until_empty(bootstrap: str, group_id: str) -> None:
-    """Return when the group's last member has expired."""
-    async with connections(bootstrap, 1) as (asker,), asyncio.timeout(EMPTY_WITHIN_S):
-        state = ""
-        while state != "Empty":
-            await asyncio.sleep(ASK_AGAIN_S)
-            answer = await asker.ask("DescribeGroups", 5, groups=[group_id], include_authorized_operations=False)
-            state = answer["groups"][0]["group_state"]
 
 
 async def time_to_form(bootstrap: str, group_id: str, topic: str) -> float:

@@ -34,12 +34,10 @@ class Process:
     def __init__(self, bootstrap: str, **settings: int) -> None:
         self.lost: list[tuple[GroupId, str]] = []
         self.failures: list[Exception] = []
-        self.reached: list[tuple[GroupId, bool]] = []
         self.link = UpstreamLink(bootstrap, give_up=self.failures.append)
         self.shadows = Shadows(
             self.link,
             lost=lambda group_id, reason: self.lost.append((group_id, reason)),
-            reach=lambda group_id, is_out: self.reached.append((group_id, is_out)),
             give_up=self.failures.append,
             **settings,
         )

@@ -11,7 +11,6 @@ from kio.schema.join_group.v9.response import JoinGroupResponse
 from kio.schema.leave_group.v5.response import LeaveGroupResponse
 from kio.schema.sync_group.v5.response import SyncGroupResponse
 
-from coordinator.upstream.connections import UpstreamUnavailable
 from coordinator.upstream.shadows import Identity, Shadows
 from events.ids import GroupId
 from tests.coordinator.kio_client import filled
@@ -26,21 +25,13 @@ class Upstream:
     def __init__(self) -> None:
         self.asked: list[str] = []
         self.generation_id = 0
-        self.is_gone = False
-        self.lose: Callable[[GroupId], None] = lambda _: None
-        """Tell that the coordinator has hung up."""
         self.error = ErrorCode.none
-
-    def on_coordinator_lost(self, tell: Callable[[GroupId], None]) -> None:
-        self.lose = tell
 
     async def ask_coordinator(
         self, _group_id: GroupId, request: Any, _response: Any, *, sent: Callable[[], None], **_limits: Any
     ) -> Any:
         """The answer to a step."""
         await asyncio.sleep(0)
-        if self.is_gone:
-            raise UpstreamUnavailable("nobody coordinates it")
         sent()
         self.asked.append(type(request).__name__.removesuffix("Request"))
         match self.asked[-1]:
@@ -73,7 +64,7 @@ async def _raised(shadows: Shadows) -> Identity | None:
 async def test_a_shadow_in_doubt_is_asked_after_at_once() -> None:
     """Found to be gone, it joins again: commits need not wait for its next heartbeat, minutes later."""
     upstream: Any = Upstream()
-    shadows = Shadows(upstream, lost=lambda *_: None, reach=lambda *_: None, give_up=unexpected)
+    shadows = Shadows(upstream, lost=lambda *_: None, give_up=unexpected)
     first = await _raised(shadows)
     assert upstream.asked == ["JoinGroup", "SyncGroup"]
     shadows.doubt(GROUP)
@@ -89,7 +80,7 @@ async def test_a_shadow_in_doubt_is_asked_after_at_once() -> None:
 
 async def test_a_shadow_that_is_out_or_not_there_is_not_asked_after() -> None:
     upstream: Any = Upstream()
-    shadows = Shadows(upstream, lost=lambda *_: None, reach=lambda *_: None, give_up=unexpected)
+    shadows = Shadows(upstream, lost=lambda *_: None, give_up=unexpected)
     shadows.doubt(GROUP)
     await _raised(shadows)
     async with shadows.stepped_out(GROUP):
@@ -97,24 +88,4 @@ async def test_a_shadow_that_is_out_or_not_there_is_not_asked_after() -> None:
         assert upstream.asked[2:] == ["LeaveGroup"]
     await shadows.raised(GROUP, 1)
     assert "Heartbeat" not in upstream.asked
-    await shadows.close()
-
-
-async def test_who_has_no_coordinator_upstream_is_out_of_reach_until_one_answers() -> None:
-    """Its members have lost their connections, too: whatever counts on hearing of them is told."""
-    upstream: Any = Upstream()
-    told: list[tuple[GroupId, bool]] = []
-    shadows = Shadows(upstream, lost=lambda *_: None, reach=lambda *each: told.append(each), give_up=unexpected)
-    await _raised(shadows)
-    assert told == []
-    upstream.is_gone = True
-    upstream.lose(GROUP)
-    assert told == [(GROUP, True)]
-    await until(lambda: len(told) > 3)  # again with each attempt
-    assert set(told) == {(GROUP, True)}
-    upstream.is_gone = False
-    await until(lambda: (GROUP, False) in told)
-    assert told.index((GROUP, False)) == len(told) - 1
-    upstream.lose(GroupId("nobody's"))
-    assert told[-1] == (GROUP, False)
     await shadows.close()
