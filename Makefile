@@ -51,8 +51,8 @@ fuzz: $(VENV)/.all ## 500 random schedules on a real Kafka and on Muster: every 
 model: $(VENV)/.all ## Explore all interleavings of small worlds, two minutes each
 	$(BIN)/python -m tests.model --seconds 120 --jobs 2
 
-conformance-long: $(VENV)/.all ## The conformance scripts that need minutes, on a real Kafka and on Muster
-	$(BIN)/python -m pytest tests/conformance/long_conformance.py
+conformance-long: $(VENV)/.all ## The conformance scripts that need minutes, and all of them through a sidecar
+	$(BIN)/python -m pytest tests/conformance/long_conformance.py tests/conformance/long_through_sidecar.py
 
 bench: $(VENV)/.all ## Measure beside a real Kafka; writes benchmarks/results/
 	PYTHONPATH=. $(BIN)/python -m benchmarks

@@ -23,7 +23,7 @@ MB = 1_048_576  # as the tools count
 WITHIN_S = 600
 # Not those of short-lived tools: what is measured should not be a client that compiles too little.
 JVM_OPTIONS = ("-Xmx512m", "-XX:+UseSerialGC")
-_PRODUCED = re.compile(r"\(([\d.]+) MB/sec\), ([\d.]+) ms avg latency")
+_PRODUCED = re.compile(r"\(([\d.]+) MB/sec\)")
 
 
 class Way(msgspec.Struct, frozen=True, kw_only=True):
@@ -60,15 +60,15 @@ def topic(bootstrap: str, name: str) -> Iterator[str]:
 def flood(way: Way, to: str, *, records: int) -> Moved:
     """Produce as fast as it goes."""
     before = _spent(way)
-    mb_per_s, _ = _produce(way, to, records=records, per_second=-1, warming=0)
-    return _moved(way, mb_per_s, records, before)
-
-
-def mean_latency_ms(way: Way, to: str, *, per_second: int, seconds: float) -> float:
-    """From a send until its acknowledgement, at a fixed rate; what comes first warms the tool up and does not count."""
-    warming = int(per_second * min(3.0, seconds))
-    records = warming + int(per_second * seconds)
-    return _produce(way, to, records=records, per_second=per_second, warming=warming)[1]
+    lines = _run(
+        JavaTool.PRODUCER_PERF_TEST,
+        *("--bootstrap-server", way.bootstrap, "--topic", to, "--record-size", str(RECORD_BYTES)),
+        *("--num-records", str(records), "--throughput", "-1"),
+    )
+    told = [found for line in lines if (found := _PRODUCED.search(line))]
+    if not told:
+        raise Failed(f"{way.name}: the producer told nothing: {lines}")
+    return _moved(way, float(told[-1][1]), records, before)
 
 
 def drain(way: Way, of: str, *, records: int, group_id: str) -> Moved:
@@ -84,19 +84,6 @@ def drain(way: Way, of: str, *, records: int, group_id: str) -> Moved:
     if int(told["data.consumed.in.nMsg"]) < records:
         raise Failed(f"{way.name}: {told['data.consumed.in.nMsg']} of {records} records came")
     return _moved(way, float(told["fetch.MB.sec"]), records, before)
-
-
-def _produce(way: Way, to: str, *, records: int, per_second: int, warming: int) -> tuple[float, float]:
-    """MB a second, and the mean latency in ms."""
-    lines = _run(
-        JavaTool.PRODUCER_PERF_TEST,
-        *("--bootstrap-server", way.bootstrap, "--topic", to, "--record-size", str(RECORD_BYTES)),
-        *("--num-records", str(records), "--throughput", str(per_second), "--warmup-records", str(warming)),
-    )
-    told = [found for line in lines if (found := _PRODUCED.search(line))]
-    if not told:
-        raise Failed(f"{way.name}: the producer told nothing: {lines}")
-    return float(told[-1][1]), float(told[-1][2])
 
 
 def _run(tool: JavaTool, *arguments: str) -> list[str]:

@@ -16,10 +16,11 @@ from benchmarks.groups import Member
 from benchmarks.heartbeats import flood as heartbeats
 from benchmarks.heartbeats import form_groups
 from benchmarks.joins import JoiningGroup
+from benchmarks.pings import FETCH, PRODUCE, mean_ms
 from benchmarks.populous import idle_connections, populate
 from benchmarks.processes import resident_bytes
-from benchmarks.proxies import PROXIES, NotToBeHad
-from benchmarks.relaying import MB, Moved, Way, drain, flood, mean_latency_ms, topic
+from benchmarks.proxies import NotToBeHad, kafka_proxy
+from benchmarks.relaying import MB, Moved, Way, drain, flood, topic
 from benchmarks.results import KAFKA, SIDECAR, Figure, Goal, Results
 from tests.brokers import running_broker
 from tests.brokers.broker import lasting_ports
@@ -28,8 +29,8 @@ from tests.muster_process import MusterProcess, running_muster
 CONFIG = {"group.initial.rebalance.delay.ms": "50"}
 GATHERING = {"group.initial.rebalance.delay.ms": "500"}
 """For the many members: a group of a hundred is formed by one rebalance."""
-RECORDS_PER_S = 3_000
-LATENCY_S = 10.0
+PING_TURNS = 60
+PINGS = 200
 UNCOUNTED_ROUNDS = 3
 
 T = TypeVar("T")
@@ -84,16 +85,14 @@ def running_sidecar(broker: str, config: Mapping[str, str]) -> Iterator[MusterPr
 
 
 def others(broker: str, stack: ExitStack, left_out: dict[str, str], console: Console) -> list[Way]:
-    """The other proxies, as far as they can be had; what is left out is said aloud, and in the results."""
-    ways = []
-    for name, proxy in PROXIES.items():
-        try:
-            with console.status(f"getting {name}"):
-                ways.append(stack.enter_context(proxy(broker)))
-        except NotToBeHad as error:
-            left_out[name] = str(error)
-            console.print(f"[bold red]{name} is left out:[/] {error}", highlight=False)
-    return ways
+    """The other proxy, if it can be had; that it is left out is said aloud, and in the results."""
+    try:
+        with console.status("getting kafka-proxy"):
+            return [stack.enter_context(kafka_proxy(broker))]
+    except NotToBeHad as error:
+        left_out["kafka-proxy"] = str(error)
+        console.print(f"[bold red]kafka-proxy is left out:[/] {error}", highlight=False)
+        return []
 
 
 class _Run:
@@ -105,13 +104,11 @@ class _Run:
     # ---- bytes ---------------------------------------------------------------------------------------
 
     def relay_figures(self, ways: Sequence[Way]) -> list[Figure]:
-        """Kafka's own tools, on each way in turn."""
-        with topic(self._broker, "bench-latency") as slow:
-            latencies = self._in_turn(
-                ways,
-                "producing at a fixed rate",
-                lambda way, _: mean_latency_ms(way, slow, per_second=RECORDS_PER_S, seconds=LATENCY_S),
-            )
+        """One request at a time, then floods by Kafka's own tools, on each way in turn."""
+        with topic(self._broker, "bench-pings") as pinged, self._console.status("one request at a time"):
+            latencies = {request: _pings(ways, request, pinged) for request in (PRODUCE, FETCH)}
+        for (name, _), each in latencies.items():
+            self._tell(f"{name}, one at a time, median of {PING_TURNS} turns", 0, each)
         produced = self._in_turn(ways, "producing", self._flood)
         with topic(self._broker, "bench-consumed") as full:
             flood(ways[0], full, records=self._load.records)
@@ -123,11 +120,14 @@ class _Run:
                 ),
             )
         return [
-            Figure(
-                name=f"produce, {RECORDS_PER_S:,} records of 1 KB a second, mean latency",
-                unit="ms",
-                values=_medians(latencies),
-                goal=Goal(over_kafka=0.1),
+            *(
+                Figure(
+                    name=f"{name.lower()} 1 KB, one request at a time, mean latency",
+                    unit="ms",
+                    values=each,
+                    goal=Goal(over_kafka=0.1),
+                )
+                for (name, _), each in latencies.items()
             ),
             *_rates("produce", produced),
             *_rates("consume", consumed),
@@ -233,6 +233,15 @@ async def _with_idle_connections(sidecar: MusterProcess, count: int) -> int:
     for link in links:
         link.close()
     return resident
+
+
+def _pings(ways: Sequence[Way], request: tuple[str, int], topic: str) -> dict[str, float]:
+    """Short turns, and many: what else the machine does changes from one second to the next."""
+    taken: Measurements = {way.name: [] for way in ways}
+    for _ in range(PING_TURNS):
+        for way in ways:
+            taken[way.name].append(mean_ms(way, request, topic, count=PINGS))
+    return _medians(taken)
 
 
 def _rates(what: str, moved: Mapping[str, Sequence[Moved]]) -> list[Figure]:

@@ -40,7 +40,7 @@ class Child:
 
     @property
     def exit_code(self) -> int | None:
-        """None while it runs; 128 and the signal's number if a signal ended it."""
+        """None while its leash runs; 128 and the signal's number if a signal ended the child."""
         return self._process.returncode
 
     def signal(self, number: signal.Signals) -> None:

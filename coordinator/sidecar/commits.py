@@ -65,7 +65,9 @@ class Commits:
     def handle(self, request: Request) -> Cancel | None:
         group_id = request.body.group_id
         command = _command(request, self._service)
-        if self._ownerships.of(group_id) is Whose.THEIRS or (command.is_transactional and names_nobody(command)):
+        whose = self._ownerships.of(group_id)
+        is_brokers = names_nobody(command) and (command.is_transactional or whose is not Whose.OURS)
+        if whose is Whose.THEIRS or is_brokers:
             if self._shadows.is_leaving(group_id):
                 return request.work(self._relay_when_left(request))
             request.relay()
@@ -137,7 +139,9 @@ class Commits:
             request.answer(_refused(request.body, ErrorCode.coordinator_not_available))
             return
         if not self._relay(request, command, generation_id):  # another generation has begun meanwhile
-            request.answer(_refused(request.body, ErrorCode.illegal_generation))
+            is_members = command.generation_id >= 0
+            error = ErrorCode.illegal_generation if is_members else ErrorCode.unknown_member_id
+            request.answer(_refused(request.body, error))
 
 
 def _command(request: Request, service: Service) -> AuthorizeCommit:

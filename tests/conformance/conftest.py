@@ -2,7 +2,7 @@
 
 import asyncio
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import pytest
 
@@ -11,6 +11,7 @@ from tests.brokers.fixtures import OPT_OUT_VARIABLE, OPTED_OUT
 from tests.brokers.restartable import RestartableBroker, restartable_broker
 from tests.conformance.playbook import SCRIPTS
 from tests.conformance.playing import Plays, play_all
+from tests.conformance.script import Script
 from tests.conformance.servers import EXPIRING, NARROW, Pair, pair_with
 
 
@@ -45,10 +46,16 @@ def restartable_kafka() -> Iterator[RestartableBroker]:
 
 
 @pytest.fixture(scope="module")
-def played(request: pytest.FixtureRequest) -> Plays:
+def scripts() -> Sequence[Script]:
+    """All there are; a module may have its own."""
+    return SCRIPTS
+
+
+@pytest.fixture(scope="module")
+def played(request: pytest.FixtureRequest, scripts: Sequence[Script]) -> Plays:
     """All scripts that this module is asked for, many at a time."""
     items = [item for item in request.session.items if item.path == request.path]
     asked_for = {item.name.partition("[")[2].removesuffix("]") for item in items}
-    scripts = [script for script in SCRIPTS if script.name in asked_for]
-    setups = sorted({script.setup for script in scripts})
-    return asyncio.run(play_all(scripts, {setup: request.getfixturevalue(setup) for setup in setups}))
+    wanted = [script for script in scripts if script.name in asked_for]
+    setups = sorted({script.setup for script in wanted})
+    return asyncio.run(play_all(wanted, {setup: request.getfixturevalue(setup) for setup in setups}))

@@ -16,7 +16,7 @@ from uuid import UUID, uuid4
 
 from tests.conformance.fuzz.account import Account, Exchange
 from tests.conformance.fuzz.actor import Actor, Request
-from tests.conformance.fuzz.example import LIMIT_S, Example, Seen, seen
+from tests.conformance.fuzz.example import LIMIT_S, Astray, Example, Seen, seen
 from tests.conformance.fuzz.fuse import Fuse
 from tests.conformance.fuzz.leadership import DEAD, Leadership, View
 from tests.conformance.fuzz.schedule import Schedule
@@ -186,9 +186,8 @@ class Player:
         deadline = time.monotonic() + LIMIT_S
         while wanted is not None and not wanted.is_followed_by(self._now()):
             if time.monotonic() > deadline:
-                assert self._example is not None
-                self._example.lost()
-                break
+                await self._write_down()
+                raise Astray(f"it should be {wanted}, it is {self._now()}")
             await asyncio.sleep(AT_ONCE_S)
             await self._look()
         self.run.append(self._now())

@@ -11,7 +11,7 @@ from typing import Final
 
 import msgspec
 
-from tests.conformance.fuzz.example import Example
+from tests.conformance.fuzz.example import Astray, Example
 from tests.conformance.fuzz.fuse import Slipped
 from tests.conformance.fuzz.player import Player
 from tests.conformance.fuzz.schedule import Schedule
@@ -27,6 +27,9 @@ SCHEDULES_AT_A_TIME: Final = 80
 TRIES: Final = 30
 
 Tally = Counter[tuple[str, int]]
+
+TIMES_ASTRAY: Final = 3
+"""A run that follows another is repeated so often before it is taken for different."""
 
 STUCK: Final = "It went no further"
 
@@ -96,6 +99,7 @@ class Runs:
         return again if again.text else compared
 
     async def _play(self, schedule: Schedule, server: Server, example: Player | None = None) -> Player:
+        times_astray = 0
         for _ in range(TRIES):
             player = Player(schedule, server, self._turns, None if example is None else Example(example.run))
             await player.open()
@@ -104,6 +108,11 @@ class Runs:
             except Slipped:
                 self.repeated += 1
                 continue
+            except Astray as error:
+                times_astray += 1
+                if times_astray < TIMES_ASTRAY:
+                    continue
+                player.account.remark(f"{STUCK} on Muster: {error}")
             except (AssertionError, OSError) as error:
                 player.account.remark(f"{STUCK} on {'Kafka' if server.is_kafka else 'Muster'}: {error!r}")
             finally:

@@ -18,7 +18,7 @@ from tests.conformance.servers import Pair
 # The first test waits for all schedules: a minute, on a machine that does nothing else.
 pytestmark = [pytest.mark.broker, pytest.mark.timeout(600)]
 
-SEEDS = 16
+SEEDS = 10
 STEPS = 60
 
 

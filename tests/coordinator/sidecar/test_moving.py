@@ -40,7 +40,13 @@ MEANWHILE = (
     kafka.errors.CommitFailedError,
     kafka.errors.RebalanceInProgressError,
 )
-"""What a commit raises while the group rebalances."""
+"""What a commit raises while the group rebalances; confluent-kafka has one exception for everything."""
+MEANWHILE_CODES = (
+    confluent_kafka.KafkaError.REBALANCE_IN_PROGRESS,
+    confluent_kafka.KafkaError.ILLEGAL_GENERATION,
+    confluent_kafka.KafkaError.UNKNOWN_MEMBER_ID,
+    confluent_kafka.KafkaError._ASSIGNMENT_LOST,
+)
 PAGE = (Path(__file__).parents[3] / "docs" / "moving-groups.md").read_text(encoding="utf-8")
 
 
@@ -108,6 +114,8 @@ class Group:
                         each.commit(partition, offset)
                         assert each.committed(partition) == offset
             except MEANWHILE as error:
+                if isinstance(error, confluent_kafka.KafkaException) and error.args[0].code() not in MEANWHILE_CODES:
+                    raise
                 refused.append(error)
                 return False
             return all(each.assigned for each in self.consumers)
