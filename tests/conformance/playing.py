@@ -4,6 +4,7 @@ What belongs here: running what was asked for. What it must not know: what a scr
 """
 
 import asyncio
+import warnings
 from collections.abc import Mapping, Sequence
 from traceback import format_exception
 from typing import Final
@@ -17,6 +18,8 @@ from tests.conformance.stage import Stage
 from tests.conformance.transcript import Transcript, difference
 
 AT_A_TIME: Final = 24
+SERVERS: Final = 2
+AGAIN_MAX: Final = 5
 
 
 class Played(msgspec.Struct, frozen=True):
@@ -31,17 +34,31 @@ Plays = Mapping[tuple[str, Era], Sequence[Played]]
 
 
 async def play_all(scripts: Sequence[Script], pairs: Mapping[Setup, Pair]) -> Plays:
-    """Each script in each of its eras: most of them wait for something, most of the time."""
-    places = asyncio.Semaphore(AT_A_TIME)
+    """Each script in each of its eras: most of them wait for something, most of the time.
+
+    One that went wrong is played once more, with nothing beside it: sessions of a second end on a machine that has no
+    time for them. What is different is different again. That it was is told as a warning.
+    """
+    plays = await _play(scripts, pairs, at_a_time=AT_A_TIME)
+    wrong = [script for script in scripts if differences(script, plays)]
+    if not 0 < len(wrong) <= AGAIN_MAX:
+        return plays
+    alone = await _play(wrong, pairs, at_a_time=SERVERS)
+    warnings.warn(f"played once more: {', '.join(script.name for script in wrong)}", stacklevel=2)
+    return {**plays, **alone}
+
+
+async def _play(scripts: Sequence[Script], pairs: Mapping[Setup, Pair], *, at_a_time: int) -> Plays:
+    places = asyncio.Semaphore(at_a_time)
 
     async def on_both(script: Script, era: Era) -> tuple[tuple[str, Era], Sequence[Played]]:
         servers = pairs[script.setup]
-        return (script.name, era), await asyncio.gather(*(_play(script, server, era, places) for server in servers))
+        return (script.name, era), await asyncio.gather(*(_played(script, server, era, places) for server in servers))
 
     return dict(await asyncio.gather(*(on_both(script, era) for script in scripts for era in script.eras)))
 
 
-async def _play(script: Script, server: Server, era: Era, places: asyncio.Semaphore) -> Played:
+async def _played(script: Script, server: Server, era: Era, places: asyncio.Semaphore) -> Played:
     failure = ""
     async with places:
         stage = Stage(server, era)
