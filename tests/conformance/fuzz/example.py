@@ -42,14 +42,3 @@ def seen(described: Fields, answered: Sequence[bool]) -> Seen:
         for each in described["members"]
     )
     return Seen((described["group_state"], tuple(members)), tuple(answered))
-
-
-class Example:
-    """A run on Kafka, request by request."""
-
-    def __init__(self, run: Sequence[Seen]) -> None:
-        self._left = list(reversed(run))
-
-    def next(self) -> Seen | None:
-        """What the run that follows has to come to after its next request; None: Kafka's has ended before."""
-        return self._left.pop() if self._left else None

@@ -10,13 +10,14 @@ of the group. The end of all waiting is a condition, never a time that seems lon
 
 import asyncio
 import time
+from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any, Final
 from uuid import UUID, uuid4
 
 from tests.conformance.fuzz.account import Account, Exchange
 from tests.conformance.fuzz.actor import Actor, Request
-from tests.conformance.fuzz.example import LIMIT_S, Astray, Example, Seen, seen
+from tests.conformance.fuzz.example import LIMIT_S, Astray, Seen, seen
 from tests.conformance.fuzz.fuse import Fuse
 from tests.conformance.fuzz.leadership import DEAD, Leadership, View
 from tests.conformance.fuzz.schedule import Schedule
@@ -39,15 +40,15 @@ SYNC_OF_A_LEAVER: Final = "(no member any more: QK2)"
 
 
 class Player:
-    """One run, written down in `run` as an example for others; it may have one to follow itself.
+    """One run, written down in `run` as an example for others; it may have another's to follow itself.
 
     `turns` is held while requests follow one another, so that few runs do so at a time.
     """
 
-    def __init__(self, schedule: Schedule, server: Server, turns: Turns, example: Example | None = None) -> None:
+    def __init__(self, schedule: Schedule, server: Server, turns: Turns, example: Sequence[Seen] = ()) -> None:
         self.schedule, self.server = schedule, server
         self.run: list[Seen] = []
-        self._example = example
+        self._example = iter(example)
         run = uuid4().hex[:12]
         self.group_id, self.other_group_id = f"fuzz-{run}", f"fuzz-{run}-other"
         words = {topic_id: f"(id of {topic})" for topic, topic_id in server.topic_ids.items()}
@@ -182,7 +183,7 @@ class Player:
 
     async def _follow(self) -> None:
         """Wait until this run is as far as its example, if it has one."""
-        wanted = self._example.next() if self._example is not None else None
+        wanted = next(self._example, None)
         deadline = time.monotonic() + LIMIT_S
         while wanted is not None and not wanted.is_followed_by(self._now()):
             if time.monotonic() > deadline:

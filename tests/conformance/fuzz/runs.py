@@ -7,11 +7,13 @@ What it must not know: what a schedule is made of, which server is right.
 import asyncio
 import re
 from collections import Counter
-from typing import Final
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Final, TypeVar
 
 import msgspec
+import uvloop
 
-from tests.conformance.fuzz.example import Astray, Example
+from tests.conformance.fuzz.example import Astray, Seen
 from tests.conformance.fuzz.fuse import Slipped
 from tests.conformance.fuzz.player import Player
 from tests.conformance.fuzz.schedule import Schedule
@@ -25,6 +27,8 @@ SCHEDULES_AT_A_TIME: Final = 80
 """Most of them wait for time to pass, most of the time."""
 
 TRIES: Final = 30
+
+T = TypeVar("T")
 
 Tally = Counter[tuple[str, int]]
 
@@ -85,8 +89,8 @@ class Runs:
         if not self._in_front:
             both = await asyncio.gather(self._play(schedule, kafka), self._play(schedule, muster))
             return both[0], both[1]
-        example = await self._play(schedule, kafka)
-        return example, await self._play(schedule, muster, example)
+        of_kafka = await self._play(schedule, kafka)
+        return of_kafka, await self._play(schedule, muster, of_kafka.run)
 
     async def shrink(self, compared: Compared) -> Compared:
         """The shortest schedule that was found to differ, too."""
@@ -98,10 +102,10 @@ class Runs:
         again = await self.compare(schedule)
         return again if again.text else compared
 
-    async def _play(self, schedule: Schedule, server: Server, example: Player | None = None) -> Player:
+    async def _play(self, schedule: Schedule, server: Server, example: Sequence[Seen] = ()) -> Player:
         times_astray = 0
         for _ in range(TRIES):
-            player = Player(schedule, server, self._turns, None if example is None else Example(example.run))
+            player = Player(schedule, server, self._turns, example)
             await player.open()
             try:
                 await Play(player).all_steps()
@@ -119,6 +123,30 @@ class Runs:
                 player.close()
             return player
         raise Slipped(f"{TRIES} times in a row: this machine is too busy to tell anything")
+
+
+def run(pair: Pair, play: Callable[[Runs], Awaitable[T]], *, in_front: bool = False) -> T:
+    """What is played on the pair, on a loop of its own."""
+
+    async def playing() -> T:
+        return await play(Runs(pair, in_front=in_front))
+
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        return runner.run(playing())
+
+
+def compare_all(pair: Pair, schedules: Mapping[str, Schedule], *, in_front: bool = False) -> Mapping[str, Compared]:
+    """All of them, many at a time, by their names."""
+
+    async def all_of_them(runs: Runs) -> list[Compared]:
+        return await asyncio.gather(*(runs.compare(schedule) for schedule in schedules.values()))
+
+    return dict(zip(schedules, run(pair, all_of_them, in_front=in_front), strict=True))
+
+
+def differences(results: Mapping[str, Compared]) -> list[str]:
+    """Where servers differ, in words."""
+    return [f"{name}, step {each.step}\n{each.text}" for name, each in results.items() if each.text]
 
 
 def _differing_step(kafka: Transcript, muster: Transcript) -> int:

@@ -3,18 +3,16 @@
 import asyncio
 import os
 from collections import Counter
-from collections.abc import Awaitable, Callable, Iterator, Sequence
-from typing import TypeVar
+from collections.abc import Iterator
 
 import pytest
-import uvloop
 
 from tests.brokers import Broker
 from tests.brokers.fixtures import OPT_OUT_VARIABLE, OPTED_OUT
 from tests.conformance.fuzz.__main__ import FOUND
 from tests.conformance.fuzz.generator import generate
-from tests.conformance.fuzz.runs import Compared, Runs, Tally
-from tests.conformance.fuzz.schedule import Schedule, from_text, read, to_text
+from tests.conformance.fuzz.runs import Compared, Runs, Tally, compare_all, differences, run
+from tests.conformance.fuzz.schedule import from_text, read, to_text
 from tests.conformance.fuzz.servers import SETTINGS, SIZE_MAX, running_kafka
 from tests.conformance.servers import Pair, pair_with
 
@@ -24,8 +22,6 @@ pytestmark = [pytest.mark.broker, pytest.mark.timeout(900)]
 SEEDS = 100
 STEPS = 60
 FEW_STEPS = 12
-
-T = TypeVar("T")
 
 
 @pytest.fixture(scope="module")
@@ -44,32 +40,12 @@ def pair(broker: Broker) -> Iterator[Pair]:
         yield pair
 
 
-def run(pair: Pair, play: Callable[[Runs], Awaitable[T]]) -> T:
-    """What is played on the pair."""
-
-    async def playing() -> T:
-        return await play(Runs(pair))
-
-    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        return runner.run(playing())
-
-
-def compared(pair: Pair, schedules: Sequence[Schedule]) -> Sequence[Compared]:
-    """All of them, many at a time."""
-
-    async def all_of_them(runs: Runs) -> Sequence[Compared]:
-        return await asyncio.gather(*(runs.compare(schedule) for schedule in schedules))
-
-    return run(pair, all_of_them)
-
-
 def test_random_schedules_are_answered_alike(pair: Pair) -> None:
     """A hundred schedules of sixty steps show no difference, and they do more than ask for strangers."""
-    results = compared(pair, [generate(seed, steps=STEPS) for seed in range(SEEDS)])
-    differing = [f"seed {each.schedule.seed}, step {each.step}\n{each.text}" for each in results if each.text]
-    if differing:
-        pytest.fail("\n\n".join(differing), pytrace=False)
-    tally: Tally = sum((each.tally for each in results), Counter())
+    results = compare_all(pair, {f"seed {seed}": generate(seed, steps=STEPS) for seed in range(SEEDS)})
+    if wrong := differences(results):
+        pytest.fail("\n\n".join(wrong), pytrace=False)
+    tally: Tally = sum((each.tally for each in results.values()), Counter())
     scarce = {key: tally[key] for key, least in ENOUGH.items() if tally[key] < least}
     assert not scarce
 
@@ -122,11 +98,9 @@ ENOUGH: Tally = Counter(
 
 def test_what_was_found_once_is_answered_alike(pair: Pair) -> None:
     """Each schedule that differed, in its shortest form."""
-    schedules = {path.name: read(path) for path in sorted(FOUND.glob("*.json"))}
-    results = zip(schedules, compared(pair, list(schedules.values())), strict=True)
-    differing = [f"{name}\n{each.text}" for name, each in results if each.text]
-    if differing:
-        pytest.fail("\n\n".join(differing), pytrace=False)
+    results = compare_all(pair, {path.name: read(path) for path in sorted(FOUND.glob("*.json"))})
+    if wrong := differences(results):
+        pytest.fail("\n\n".join(wrong), pytrace=False)
 
 
 def test_a_limit_that_differs_is_found_and_shrunk(broker: Broker) -> None:

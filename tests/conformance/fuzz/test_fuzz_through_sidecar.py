@@ -1,17 +1,15 @@
 """Random schedules on a real Kafka and through a sidecar in front of another one: every answer is the same."""
 
-import asyncio
 import os
 from collections.abc import Iterator
 
 import pytest
-import uvloop
 
 from tests.brokers.fixtures import OPT_OUT_VARIABLE, OPTED_OUT
 from tests.conformance.fuzz.__main__ import FOUND
 from tests.conformance.fuzz.generator import generate
-from tests.conformance.fuzz.runs import Compared, Runs
-from tests.conformance.fuzz.schedule import Schedule, read
+from tests.conformance.fuzz.runs import compare_all, differences
+from tests.conformance.fuzz.schedule import read
 from tests.conformance.fuzz.servers import running_pair
 from tests.conformance.servers import Pair
 
@@ -31,29 +29,15 @@ def pair() -> Iterator[Pair]:
         yield pair
 
 
-def differences(pair: Pair, schedules: dict[str, Schedule]) -> list[str]:
-    """What is different, in words."""
-
-    async def play() -> list[Compared]:
-        runs = Runs(pair, in_front=True)
-        return await asyncio.gather(*(runs.compare(schedule) for schedule in schedules.values()))
-
-    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        results = runner.run(play())
-    return [
-        f"{name}, step {each.step}\n{each.text}" for name, each in zip(schedules, results, strict=True) if each.text
-    ]
-
-
 def test_random_schedules_are_answered_alike(pair: Pair) -> None:
     """Some; `python -m tests.conformance.fuzz --sidecar` plays more."""
-    differing = differences(pair, {f"seed {seed}": generate(seed, steps=STEPS) for seed in range(SEEDS)})
-    if differing:
-        pytest.fail("\n\n".join(differing), pytrace=False)
+    schedules = {f"seed {seed}": generate(seed, steps=STEPS) for seed in range(SEEDS)}
+    if wrong := differences(compare_all(pair, schedules, in_front=True)):
+        pytest.fail("\n\n".join(wrong), pytrace=False)
 
 
 def test_what_was_found_once_is_answered_alike(pair: Pair) -> None:
     """Each schedule that differed, in its shortest form."""
-    differing = differences(pair, {path.name: read(path) for path in sorted(FOUND.glob("*.json"))})
-    if differing:
-        pytest.fail("\n\n".join(differing), pytrace=False)
+    schedules = {path.name: read(path) for path in sorted(FOUND.glob("*.json"))}
+    if wrong := differences(compare_all(pair, schedules, in_front=True)):
+        pytest.fail("\n\n".join(wrong), pytrace=False)
