@@ -4,7 +4,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 UV := $(BIN)/python -m uv
 
-.PHONY: help demo test lint unit rules fuzz model conformance-long bench clean
+.PHONY: help demo test lint unit rules fuzz frames model conformance-long bench clean
 
 help: ## Show what can be made
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 26
@@ -47,6 +47,9 @@ rules: $(VENV)/.all ## Every rule of Kafka's coordinator, and the tests that sho
 
 fuzz: $(VENV)/.all ## 500 random schedules on a real Kafka and on Muster: every answer is the same
 	$(BIN)/python -m tests.conformance.fuzz --seeds 500
+
+frames: $(VENV)/.all ## A million frames, valid and hostile: each is answered or refused, and leaves nothing
+	$(BIN)/python -m tests.frames --frames 1000000
 
 model: $(VENV)/.all ## Explore all interleavings of small worlds, two minutes each
 	$(BIN)/python -m tests.model --seconds 120 --jobs 2

@@ -1,7 +1,9 @@
-"""What all tests share: the broker, and how long Hypothesis may look."""
+"""What all tests share: the broker, how long Hypothesis may look, and from which seed."""
 
 import os
+import secrets
 
+import pytest
 from hypothesis import HealthCheck, settings
 
 pytest_plugins = ("tests.brokers.fixtures",)
@@ -9,3 +11,15 @@ pytest_plugins = ("tests.brokers.fixtures",)
 settings.register_profile("ci", deadline=None, max_examples=50, suppress_health_check=[HealthCheck.too_slow])
 settings.register_profile("deep", deadline=None, max_examples=2_000, suppress_health_check=list(HealthCheck))
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci"))
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_configure(config: pytest.Config) -> None:
+    """Give each run a seed of its own, which is printed: so a red run can be played again."""
+    if config.getoption("hypothesis_seed") is None:
+        config.option.hypothesis_seed = str(secrets.randbelow(2**32))
+
+
+def pytest_report_header(config: pytest.Config) -> str:
+    """Name the seed (`pytest --hypothesis-seed=...` plays it again)."""
+    return f"hypothesis seed: {config.getoption('hypothesis_seed')}"

@@ -3,8 +3,10 @@
 import typer
 
 from coordinator import cli as coordinator_cli
+from coordinator import log_cli
 from coordinator.members import cli as members_cli
 from coordinator.members import moving as moving_cli
+from coordinator.members import repairing as repairing_cli
 from replay import cli as replay_cli
 from replay.fleet import cli as fleet_cli
 
@@ -21,6 +23,8 @@ app.command("serve", epilog=coordinator_cli.CONFIG_HELP)(coordinator_cli.serve)
 app.command("adopt")(moving_cli.adopt)
 app.command("release")(moving_cli.release)
 app.add_typer(members_cli.app, name="members")
+app.add_typer(repairing_cli.app, name="groups")
+app.add_typer(log_cli.app, name="log")
 app.add_typer(replay_cli.app, name="replay")
 app.add_typer(fleet_cli.app, name="fleet")
 

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from benchmarks import sidecar, standalone
+from benchmarks import crowds, hostile, sidecar, standalone
 
 RESULTS = Path(__file__).parent / "results"
 
@@ -15,6 +15,8 @@ RESULTS = Path(__file__).parent / "results"
 class Part(StrEnum):
     STANDALONE = "standalone"
     SIDECAR = "sidecar"
+    CROWDS = "crowds"
+    HOSTILE = "hostile"
 
 
 def main(
@@ -27,8 +29,10 @@ def main(
     kafka_log: Annotated[bool, typer.Option(help="Measure Muster on a Kafka log, too.")] = True,
     turns: Annotated[int, typer.Option(help="Through the sidecar: turns of each way, of which the median counts.")] = 5,
     records: Annotated[int, typer.Option(help="Records of 1 KB in a flood through the sidecar.")] = 1_000_000,
+    restarts: Annotated[int, typer.Option(help="Restarts of static members in a large group.")] = 200,
     members: Annotated[int, typer.Option(help="Members whose memory is measured, in groups of 100.")] = 100_000,
     connections: Annotated[int, typer.Option(help="Idle connections whose memory is measured.")] = 2_000,
+    sends: Annotated[int, typer.Option(help="How often each hostile request is sent; the longest wait counts.")] = 3,
     out: Annotated[Path, typer.Option(help="The directory for JSON and Markdown.")] = RESULTS,
 ) -> None:
     """Measure Muster beside a real Kafka, in one run."""
@@ -53,6 +57,14 @@ def main(
         results = sidecar.measure(through, console)
         results.show(console)
         results.write(out, Part.SIDECAR)
+    if not parts or Part.CROWDS in parts:
+        results = crowds.measure(crowds.Load(restarts=restarts, kafka_log=kafka_log), console)
+        results.show(console)
+        results.write(out, Part.CROWDS)
+    if not parts or Part.HOSTILE in parts:
+        results = hostile.measure(sends, console)
+        results.show(console)
+        results.write(out, Part.HOSTILE)
     console.print(f"[dim]written to {out}[/]")
 
 

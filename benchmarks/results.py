@@ -74,17 +74,21 @@ class Goal(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Figure(msgspec.Struct, frozen=True, kw_only=True):
-    """One measurement. `values` by server, as in the columns; without a goal it only helps to read the others."""
+    """One measurement. `values` by server, as in the columns; without a goal it only helps to read the others.
+
+    `notes`, by server, too: why there is no value, or not one of all that it is the worst of. The goal is missed then.
+    """
 
     name: str
     unit: str
     values: dict[str, float]
     goal: Goal | None = None
+    notes: Mapping[str, str] = msgspec.field(default_factory=dict)
 
     def verdict(self, server: str) -> bool | None:
         if self.goal is None or server not in MUSTER:
             return None
-        return self.goal.met(self.values[server], self.values)
+        return server not in self.notes and self.goal.met(self.values[server], self.values)
 
     @property
     def goal_text(self) -> str:
@@ -131,7 +135,10 @@ class Results(msgspec.Struct, frozen=True, kw_only=True):
             "kafka": self.kafka,
             "left_out": dict(self.left_out),
             "figures": [
-                {**msgspec.to_builtins(figure), "met": {server: figure.verdict(server) for server in figure.values}}
+                {
+                    **msgspec.to_builtins(figure),
+                    "met": {server: figure.verdict(server) for server in {**figure.values, **figure.notes}},
+                }
                 for figure in self.figures
             ],
         }
@@ -141,7 +148,16 @@ class Results(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def _cell(figure: Figure, server: str, *, ok: str, short: str) -> str:
-    value = figure.values.get(server)
+    value, note = figure.values.get(server), figure.notes.get(server)
+    if value is None and note is None:
+        return ""
+    text = ", ".join(part for part in (_compared(figure, server, value), note) if part)
+    verdict = figure.verdict(server)
+    return text if verdict is None else f"{text} {ok if verdict else short}".rstrip()
+
+
+def _compared(figure: Figure, server: str, value: float | None) -> str:
+    """The value, and beside what Kafka's is."""
     if value is None:
         return ""
     text = f"{value:,.0f}" if value >= 100 or value == int(value) else f"{value:.3g}"
@@ -149,5 +165,4 @@ def _cell(figure: Figure, server: str, *, ok: str, short: str) -> str:
     if server != KAFKA and kafka:
         is_above = figure.goal is not None and figure.goal.over_kafka is not None
         text += f" ({value - kafka:+.2g})" if is_above else f" ({value / kafka:.2f}x)"
-    verdict = figure.verdict(server)
-    return text if verdict is None else f"{text} {ok if verdict else short}".rstrip()
+    return text

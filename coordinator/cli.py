@@ -52,8 +52,11 @@ def serve(
         ),
     ] = None,
     frame_bytes_max: Annotated[int | None, typer.Option(help=_help("frame_bytes_max"))] = None,
+    queued_max_request_bytes: Annotated[int | None, typer.Option(help=_help("queued_max_request_bytes"))] = None,
     connections_max: Annotated[int | None, typer.Option(help=_help("connections_max"))] = None,
     connections_max_idle_ms: Annotated[int | None, typer.Option(help=_help("connections_max_idle_ms"))] = None,
+    max_connections_per_ip: Annotated[int | None, typer.Option(help=_help("max_connections_per_ip"))] = None,
+    waiting_per_principal: Annotated[int | None, typer.Option(help=_help("waiting_per_principal"))] = None,
     topic: Annotated[
         list[str] | None,
         typer.Option(metavar="NAME:PARTITIONS", help=_help("topic"), rich_help_panel=STANDALONE),
@@ -78,6 +81,9 @@ def serve(
     authorization_cache_ms: Annotated[
         int | None, typer.Option(help=_help("authorization_cache_ms"), rich_help_panel=SIDECAR)
     ] = None,
+    connections_per_principal: Annotated[
+        int | None, typer.Option(help=_help("connections_per_principal"), rich_help_panel=SIDECAR)
+    ] = None,
     tls_certificate: Annotated[
         Path | None, typer.Option(metavar="FILE", help=_help("tls_certificate"), rich_help_panel=TLS)
     ] = None,
@@ -87,6 +93,12 @@ def serve(
     ] = None,
     single_identity: Annotated[
         bool | None, typer.Option("--single-identity", help=_help("single_identity"), rich_help_panel=TLS)
+    ] = None,
+    single_identity_certificate: Annotated[
+        Path | None, typer.Option(metavar="FILE", help=_help("single_identity_certificate"), rich_help_panel=TLS)
+    ] = None,
+    single_identity_key: Annotated[
+        Path | None, typer.Option(metavar="FILE", help=_help("single_identity_key"), rich_help_panel=TLS)
     ] = None,
     log: Annotated[str | None, typer.Option(metavar="URL", help=_help("log"), rich_help_panel=EVENT_LOG)] = None,
     kafka_config: Annotated[
@@ -121,7 +133,8 @@ def serve(
     MUSTER_GROUP_MAX_SIZE) or in a file (--config-file); a flag wins over the environment, that over the file.
     Stops in good order on SIGTERM and SIGINT.
 
-    Exit codes: 0 stopped as asked; 1 the event log was lost to another process; 2 something given cannot be used.
+    Exit codes: 0 stopped as asked; 1 the event log was lost while serving (another process took it, or it is damaged,
+    gone or another one), or an error in Muster itself; 2 something given cannot be used, at the start the log too.
     """
     flags = {name: value for name, value in locals().items() if name not in {"config", "config_file"}}
     import uvloop  # noqa: PLC0415 -- only this command needs these, and the others are to start fast

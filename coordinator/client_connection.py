@@ -15,12 +15,16 @@ from typing import cast
 import structlog
 
 from coordinator.connection import Connection
+from coordinator.current_work import RequestWork, noted
 from coordinator.heartbeats import HeartbeatCache
+from coordinator.memory import FREE_BYTES, Claim, Memory
+from coordinator.memory_share import Share, unsent_bytes
 from coordinator.metrics import ServerMetrics
 from coordinator.service import Cancel
 from coordinator.wire import heartbeat
 from coordinator.wire.api import KeepTicket, ProtocolError, keep_no_ticket
-from coordinator.wire.dispatch import Answered, Peer
+from coordinator.wire.dispatch import Peer
+from coordinator.wire.under_way import Answered
 
 log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
 
@@ -33,9 +37,12 @@ _KEY_VERSION = Struct(">hh")
 OUTPUT_BYTES_MAX = 256 * 1024
 """Of slow answers at a time: then they are sent, it is seen whether the client reads, and others have their turn."""
 
+REQUESTS_AT_ONCE = 64
+"""That are not answered by the fast path; then others have their turn."""
+
 
 class ClientConnection(asyncio.Protocol):
-    """`seen_ms` is when bytes came or a request was answered last (monotonic)."""
+    """`seen_ms` is when a request began, was whole or was answered last (monotonic)."""
 
     def __init__(
         self,
@@ -45,6 +52,7 @@ class ClientConnection(asyncio.Protocol):
         monotonic_ms: Callable[[], int],
         frame_bytes_max: int,
         waiting_bytes_max: int,
+        memory: Memory,
         made: Callable[["ClientConnection"], bool],
         lost: Callable[["ClientConnection"], None],
     ) -> None:
@@ -52,6 +60,7 @@ class ClientConnection(asyncio.Protocol):
         self._dispatch = dispatch
         self._metrics = metrics
         self._monotonic_ms = monotonic_ms
+        self._share = Share(memory, claim=self._claim, abort=self.abort)
         self._made = made
         self._lost = lost
         self._heartbeats = HeartbeatCache()
@@ -60,28 +69,43 @@ class ClientConnection(asyncio.Protocol):
         )
         self._transport: asyncio.Transport | None = None
         self._peer = Peer(client_host="", principal=_PRINCIPAL)
+        self._address = ""
         self._cancel: Cancel | None = None
         self._is_working = False
         self._is_writable = True
         self._is_reading = True
 
     @property
+    def client_host(self) -> str:
+        return self._peer.client_host
+
+    @property
     def is_parked(self) -> bool:
         """Whether the client waits for us, which does not count as idle (P17)."""
-        return self._connection.is_deciding
+        return self._connection.is_deciding and self._is_writable
+
+    def _claim(self) -> Claim:
+        return Claim.WAITS if self.is_parked else Claim.WAITED_FOR
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         address = transport.get_extra_info("peername")
-        if address is None or not self._made(self):  # gone already, or one too many
+        if address is None:  # gone already
+            transport.close()
+            return
+        self._peer = Peer(client_host=java_host(address[0]), principal=_PRINCIPAL)
+        self._address = f"{address[0]}:{address[1]}"
+        self._share.client_host = self._peer.client_host
+        if not self._made(self):  # one too many
             transport.close()
             return
         self._transport = cast("asyncio.Transport", transport)  # uvloop's is none by class
-        self._peer = Peer(client_host=java_host(address[0]), principal=_PRINCIPAL)
 
     def connection_lost(self, exc: Exception | None) -> None:
         if self._transport is None:
             return
         self._transport = None
+        self._share.end()
+        self._connection.forget()
         if self._cancel is not None:
             self._cancel()
             self._cancel = None
@@ -121,22 +145,26 @@ class ClientConnection(asyncio.Protocol):
 
     def _work(self) -> None:
         """Take requests until one is parked, or there is none, or the client does not read, or others have waited."""
-        self.seen_ms = now_ms = self._monotonic_ms()
+        now_ms = self._monotonic_ms()
         fault: ProtocolError | None = None
         self._is_working = True
+        was_half_sent, begun = self._connection.is_half_sent, 0
         try:
             while self._is_writable and self._is_open():
                 frame = self._connection.next_request(now_ms)
                 if frame is None:
                     break
                 self._begin(frame)
-                if self._connection.output_bytes > OUTPUT_BYTES_MAX:
+                begun += 1
+                if self._connection.output_bytes > OUTPUT_BYTES_MAX or begun >= REQUESTS_AT_ONCE:
                     asyncio.get_running_loop().call_soon(self._work)
                     break
         except ProtocolError as error:
             fault = error
         finally:
             self._is_working = False
+        if begun or self._heartbeats.hits or not was_half_sent:
+            self.seen_ms = now_ms
         self._flush()
         if fault is not None:
             self._refuse(fault)
@@ -145,9 +173,19 @@ class ClientConnection(asyncio.Protocol):
         api_key, api_version = _KEY_VERSION.unpack_from(frame)
         self._metrics.count_request(api_key, api_version)
         keep_ticket = partial(self._heartbeats.keep, frame) if api_key == heartbeat.KEY else keep_no_ticket
-        cancel = self._dispatch(frame, self._peer, self._answered, keep_ticket)
+        with noted(self._work_on(api_key, api_version, frame)):
+            cancel = self._dispatch(frame, self._peer, self._answered, keep_ticket)
         if self._connection.is_deciding:
             self._cancel = cancel
+
+    def _work_on(self, api_key: int, api_version: int, frame: bytes) -> RequestWork:
+        return RequestWork(
+            api=self._metrics.api_name(api_key),
+            api_version=api_version,
+            size_bytes=len(frame),
+            connection=self._address,
+            principal=self._peer.principal,
+        )
 
     def _answered(self, answered: Answered) -> None:
         if not self._is_open():
@@ -156,7 +194,7 @@ class ClientConnection(asyncio.Protocol):
         if isinstance(answered, ProtocolError):
             self._refuse(answered)
             return
-        self._connection.answer(answered)
+        self._connection.answer(*answered)
         if self._is_working:
             return
         self.seen_ms = self._monotonic_ms()
@@ -167,14 +205,26 @@ class ClientConnection(asyncio.Protocol):
     def _flush(self) -> None:
         self._metrics.fast_heartbeats += self._heartbeats.hits
         self._heartbeats.hits = 0
-        output = self._connection.take_output()
-        if output and self._transport is not None:
-            self._metrics.bytes_sent += len(output)
-            self._transport.write(output)
+        if self._connection.output_bytes > OUTPUT_BYTES_MAX:
+            self._flush_chunks()
+        else:
+            output = self._connection.take_output()
+            if output and self._transport is not None:
+                self._metrics.bytes_sent += len(output)
+                self._transport.write(output)
         self._mind_reading()
+
+    def _flush_chunks(self) -> None:
+        chunks = self._connection.take_chunks()
+        if self._transport is not None:
+            self._metrics.bytes_sent += sum(map(len, chunks))
+            self._transport.writelines(chunks)
 
     def _mind_reading(self) -> None:
         """Read while the client reads, and while not too much waits: back-pressure, in both directions."""
+        if self._connection.held_bytes > FREE_BYTES or self._share.is_counted or not self._is_writable:
+            unread = 0 if self._is_writable else unsent_bytes(self._transport)
+            self._share.count(self._connection.held_bytes + unread)
         should_read = self._is_writable and not self._connection.is_full
         if should_read is self._is_reading or self._transport is None or self._transport.is_closing():
             return

@@ -13,6 +13,7 @@ from struct import Struct
 
 from coordinator.wire import heartbeat
 from coordinator.wire.api import Fault, ProtocolError
+from coordinator.wire.bounds import bound_of
 from coordinator.wire.messages import HEADER_START_BYTES
 
 Fast = Callable[[int, bytes, int], bytes | None]
@@ -34,6 +35,9 @@ class Connection:
         self._at = 0  # ... from here on
         self._tail = bytearray()  # what arrived after `_data`, joined with it only when it completes a frame
         self._correlation_id: bytes | None = None  # of the request that is not answered yet
+        self._deciding_bytes = 0  # of that request
+        self.is_half_sent = False
+        """Whether, when a request was asked for last, there was but the beginning of one."""
         self._output: list[bytes] = []
         self.output_bytes = 0
         """How much of `_output` was given to `answer`: what the fast path adds is small."""
@@ -47,6 +51,11 @@ class Connection:
     def waiting_bytes(self) -> int:
         """How much has arrived and was not taken."""
         return len(self._data) - self._at + len(self._tail)
+
+    @property
+    def held_bytes(self) -> int:
+        """How much the request that is being decided has, and what has arrived behind it."""
+        return self._deciding_bytes + len(self._data) - self._at + len(self._tail)
 
     @property
     def is_full(self) -> bool:
@@ -68,6 +77,9 @@ class Connection:
         while self._correlation_id is None:
             data, at = self._data, self._at
             if len(data) - at < _START.size:
+                if at == len(data) and not self._tail:  # as nearly always: nothing is left
+                    self._data, self._at, self.is_half_sent = b"", 0, False
+                    return None
                 if not self._refill(_START.size):
                     self._check_length_so_far()
                     return None
@@ -78,6 +90,7 @@ class Connection:
             end = at + _LENGTH.size + length
             if end > len(data):
                 if not self._refill(end - at):
+                    self._check_bound(api_key, api_version, length)
                     return None
                 continue
             self._at = end
@@ -88,15 +101,19 @@ class Connection:
                     self._output += (_LENGTH.pack(len(payload) + _CORRELATION_ID_BYTES), correlation_id, payload)
                     continue
             self._correlation_id = correlation_id
+            self._deciding_bytes = end - at
+            self.is_half_sent = False
             return data[at + _LENGTH.size : end]
         return None
 
-    def answer(self, payload: bytes) -> None:
-        """The answer to the request that was taken: what follows the correlation id."""
+    def answer(self, *payload: bytes) -> None:
+        """The answer to the request that was taken: what follows the correlation id, in chunks."""
         assert self._correlation_id is not None
-        self._output += (_LENGTH.pack(len(payload) + _CORRELATION_ID_BYTES), self._correlation_id, payload)
-        self.output_bytes += len(payload)
+        size = sum(map(len, payload))
+        self._output += (_LENGTH.pack(size + _CORRELATION_ID_BYTES), self._correlation_id, *payload)
+        self.output_bytes += size
         self._correlation_id = None
+        self._deciding_bytes = 0
 
     def take_output(self) -> bytes:
         """The bytes that are to be sent now."""
@@ -104,6 +121,17 @@ class Connection:
         self._output.clear()
         self.output_bytes = 0
         return output
+
+    def take_chunks(self) -> list[bytes]:
+        """The same as they are: where they are so many that joining them would take a while."""
+        output, self._output = self._output, []
+        self.output_bytes = 0
+        return output
+
+    def forget(self) -> None:
+        """Keep no bytes: the client is gone, even if somebody has its request yet."""
+        self._data, self._at, self._tail = b"", 0, bytearray()
+        self._output.clear()
 
     def _refill(self, size: int) -> bool:
         """Join what has arrived if that makes `size` bytes from `_at` on; else keep no more than is needed."""
@@ -115,6 +143,7 @@ class Connection:
         if self._at:
             self._data = self._data[self._at :]
             self._at = 0
+        self.is_half_sent = bool(self._data or self._tail)
         return False
 
     def _check_length_so_far(self) -> None:
@@ -124,6 +153,16 @@ class Connection:
             length: int = _LENGTH.unpack_from(first)[0]
             if not HEADER_START_BYTES <= length <= self._frame_bytes_max:
                 raise self._bad_length(length)
+
+    def _check_bound(self, api_key: int, api_version: int, length: int) -> None:
+        """Refuse a frame that is longer than its API may have before it is there."""
+        bytes_max = bound_of(api_key).bytes_max
+        if length > bytes_max:
+            raise ProtocolError(
+                Fault.OVERSIZED_FRAME,
+                f"a request of API key {api_key} v{api_version} was said to have {length} bytes, {bytes_max} are"
+                " allowed",
+            )
 
     def _bad_length(self, length: int) -> ProtocolError:
         if length < 0:

@@ -11,10 +11,14 @@ import math
 from collections.abc import Callable
 
 from coordinator.clock import Clock
+from coordinator.current_work import OtherWork, noted
 from events.ids import GroupId
 
 PAUSE_MS = 1_000
 """A timer later than this means that the machine stood still: nobody is blamed for its silence."""
+
+SLICE_MS = 5
+"""How long deadlines of many groups are worked on before others have their turn."""
 
 GRACE_S = 0.005
 """What has arrived is handled before anybody is expired: one more round of reading lies between."""
@@ -23,7 +27,7 @@ GRACE_S = 0.005
 class Deadlines:
     """See the module."""
 
-    def __init__(self, clock: Clock, *, due: Callable[[GroupId, int], None], paused: Callable[[int], None]) -> None:
+    def __init__(self, clock: Clock, *, due: Callable[[GroupId], None], paused: Callable[[int], None]) -> None:
         self._clock = clock
         self._due = due
         self._paused = paused
@@ -56,8 +60,10 @@ class Deadlines:
     def _set_timer(self, due_ms: float) -> None:
         if self._timer is not None:
             self._timer.cancel()
-        self._timer_due_ms = due_ms
-        delay_s = max(0.0, (due_ms - self._clock.monotonic_ms()) / 1000)
+        # What is overdue when it is scheduled is not late because of the machine.
+        now_ms = self._clock.monotonic_ms()
+        self._timer_due_ms = max(due_ms, now_ms)
+        delay_s = (self._timer_due_ms - now_ms) / 1000
         self._timer = asyncio.get_running_loop().call_later(delay_s, self._fired)
 
     def _fired(self) -> None:
@@ -70,11 +76,13 @@ class Deadlines:
     def _run(self) -> None:
         now_ms = self._clock.monotonic_ms()
         try:
-            while self._heap and self._heap[0][0] <= now_ms:
+            # For a slice: what is due then still, comes after what others wait for.
+            while self._heap and self._heap[0][0] <= now_ms and self._clock.monotonic_ms() < now_ms + SLICE_MS:
                 deadline_ms, group_id = heapq.heappop(self._heap)
                 if self._scheduled.get(group_id) == deadline_ms:
                     del self._scheduled[group_id]
-                    self._due(group_id, now_ms)
+                    with noted(OtherWork(work=f"a deadline of group {group_id}")):
+                        self._due(group_id)
         finally:  # whatever becomes of one group, the others have deadlines too
             self._timer, self._timer_due_ms = None, math.inf
             if self._heap:

@@ -7,20 +7,32 @@ import asyncio
 import socket
 import ssl
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Generic, Protocol, TypeVar
 
+import msgspec
 import structlog
 
-from coordinator.metrics import ServerMetrics
+from coordinator.group.settings import INT32_MAX
+from coordinator.memory import Memory
+from coordinator.metrics import RefusedConnection, ServerMetrics
+from coordinator.quotas import Quota
 from coordinator.service import Cancel
 
 log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
 
 
 class Served(Protocol):
-    """A connection as its listener sees it. `seen_ms`: when something happened on it last (monotonic)."""
+    """A connection as its listener sees it. `seen_ms`: when something came to its end on it last, or began (monotonic).
+
+    The rest of a request that has begun does not count, so that nobody is let stay for a byte now and then.
+    """
 
     seen_ms: int
+
+    @property
+    def client_host(self) -> str:
+        """Its address, known before `Listening.made` is asked."""
 
     @property
     def is_parked(self) -> bool:
@@ -35,6 +47,16 @@ class Served(Protocol):
     def abort(self) -> None: ...
 
 
+class ConnectionLimits(msgspec.Struct, frozen=True, kw_only=True):
+    """Kafka's names in the comments; a limit for each principal it has not."""
+
+    connections_max: int  # max.connections
+    connections_max_idle_ms: int  # connections.max.idle.ms
+    per_ip_max: int = INT32_MAX  # max.connections.per.ip
+    per_principal_max: int = INT32_MAX
+    held_bytes_max: int = 268_435_456  # queued.max.request.bytes
+
+
 C = TypeVar("C", bound=Served)
 
 BACKLOG = 1024
@@ -47,14 +69,19 @@ class Listening(Generic[C]):
     def __init__(
         self,
         *,
-        connections_max: int,
-        connections_max_idle_ms: int,
+        limits: ConnectionLimits,
         metrics: ServerMetrics,
         monotonic_ms: Callable[[], int],
         call_later: Callable[[int, Callable[[], None]], Cancel],
     ) -> None:
-        self._connections_max = connections_max
-        self._idle_ms = connections_max_idle_ms
+        self._connections_max = limits.connections_max
+        self._idle_ms = limits.connections_max_idle_ms
+        self._addresses = Quota[str](limits.per_ip_max, partial(_tell_full, "address", "--max-connections-per-ip"))
+        self._principals = Quota[str](
+            limits.per_principal_max, partial(_tell_full, "principal", "--connections-per-principal")
+        )
+        self._principal_of: dict[C, str] = {}
+        self.memory = Memory(limits.held_bytes_max, metrics)
         self._metrics = metrics
         self._monotonic_ms = monotonic_ms
         self._call_later = call_later
@@ -125,16 +152,35 @@ class Listening(Generic[C]):
     def made(self, connection: C) -> bool:
         """Whether the connection may stay."""
         if self._is_stopping or len(self._connections) >= self._connections_max:
-            self._metrics.connections_refused += 1
+            self._metrics.connections_refused[RefusedConnection.ALL] += 1
+            return False
+        if not self._addresses.take(connection.client_host):
+            self._metrics.connections_refused[RefusedConnection.ADDRESS] += 1
             return False
         self._connections.add(connection)
         self._metrics.connections_accepted += 1
         self._metrics.connections = len(self._connections)
         return True
 
+    def authenticated(self, connection: C, principal: str) -> bool:
+        """Whether the connection may stay, now that it is known whose it is."""
+        self._forget_principal(connection)
+        if not self._principals.take(principal):
+            self._metrics.connections_refused[RefusedConnection.PRINCIPAL] += 1
+            return False
+        self._principal_of[connection] = principal
+        return True
+
+    def _forget_principal(self, connection: C) -> None:
+        principal = self._principal_of.pop(connection, None)
+        if principal is not None:
+            self._principals.give_back(principal)
+
     def lost(self, connection: C) -> None:
         """The connection is closed."""
         self._connections.discard(connection)
+        self._addresses.give_back(connection.client_host)
+        self._forget_principal(connection)
         self._leaving.discard(connection)
         self._metrics.connections = len(self._connections)
         if not self._connections:
@@ -164,3 +210,7 @@ class Listening(Generic[C]):
                 connection.close()
                 self._leaving.add(connection)
         self._cancel_sweep = self._call_later(max(1, self._idle_ms // 10), self._sweep)
+
+
+def _tell_full(kind: str, setting: str, whose: str) -> None:
+    log.warning("connections refused over a limit", limit=setting, **{kind: whose})

@@ -6,6 +6,7 @@ own counters take a lock and look up labels each time. What comes with appends a
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
+from enum import StrEnum, unique
 
 import msgspec
 from prometheus_client import CollectorRegistry, Histogram
@@ -36,8 +37,36 @@ INSTANCE_FENCES = PrometheusCounter(
 INSTANCE_DUELS = PrometheusCounter(
     "muster_instance_duels", "Times an instance id went back and forth between two live processes", registry=REGISTRY
 )
+STRANGERS_RECORDS = PrometheusCounter(
+    "muster_strangers_records",
+    "Records in the event log that Muster did not write: they are skipped",
+    registry=REGISTRY,
+)
+ENTITIES_REWRITTEN = PrometheusCounter(
+    "muster_entities_rewritten",
+    "Entities written to the event log again, as a record that Muster did not write stood in their place",
+    registry=REGISTRY,
+)
 OFFSETS_EXPIRED = PrometheusCounter("muster_offsets_expired", "Offsets deleted by their age", registry=REGISTRY)
 GROUPS_EXPIRED = PrometheusCounter("muster_groups_expired", "Empty groups deleted by the sweep", registry=REGISTRY)
+LOOP_LATE_SECONDS = Histogram(
+    "muster_loop_late_seconds",
+    "How late the event loop came to a timer, asked ten times a second",
+    buckets=(0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.25, 0.5, 1, 2, 5, 10, 30),
+    registry=REGISTRY,
+)
+LOOP_HOLDS = PrometheusCounter(
+    "muster_loop_holds", "Times the event loop was held for a second or longer", registry=REGISTRY
+)
+
+
+@unique
+class RefusedConnection(StrEnum):
+    """The limit that a client's connection was over. The values are labels of a metric."""
+
+    ALL = "all"
+    ADDRESS = "address"
+    PRINCIPAL = "principal"
 
 
 class GroupFigures(msgspec.Struct, frozen=True, kw_only=True):
@@ -84,12 +113,20 @@ class ServerMetrics(Collector):
         self.bytes_rejected = 0
         self.connections = 0
         self.connections_accepted = 0
-        self.connections_refused = 0
+        self.connections_refused: Counter[RefusedConnection] = Counter()
         self.connections_idle_closed = 0
+        self.waiting_refused = 0
+        self.held_bytes = 0
+        self.connections_closed_for_memory = 0
 
     def offer(self, apis: Mapping[int, Offered]) -> None:
         """These are offered from here on."""
         self._apis = apis
+
+    def api_name(self, api_key: int) -> str:
+        """Kafka's name of an API, or its key where it is not offered."""
+        api = self._apis.get(api_key)
+        return f"API key {api_key}" if api is None else api.name
 
     def count_request(self, api_key: int, api_version: int) -> None:
         """A client may send any numbers: those that are not offered are counted as faults."""
@@ -103,10 +140,23 @@ class ServerMetrics(Collector):
         for (key, version), count in list(self.requests.items()):  # asked for in another thread
             requests.add_metric((self._apis[key].name, str(version)), count)
         yield requests
-        errors = CounterMetricFamily("muster_protocol_errors", "Connections closed for bad bytes", labels=("fault",))
+        errors = CounterMetricFamily(
+            "muster_protocol_errors", "Connections closed for a request or an answer", labels=("fault",)
+        )
         for fault in Fault:
             errors.add_metric((fault.value,), self.protocol_errors[fault])
         yield errors
+        refused = CounterMetricFamily(
+            "muster_connections_refused", "Client connections closed at once, as one over a limit", labels=("limit",)
+        )
+        for limit in RefusedConnection:
+            refused.add_metric((limit.value,), self.connections_refused[limit])
+        yield refused
+        yield GaugeMetricFamily(
+            "muster_held_bytes",
+            "Bytes that requests and answers hold, of connections that hold over 16 KiB",
+            value=self.held_bytes,
+        )
         yield GaugeMetricFamily("muster_connections", "Client connections that are open", value=self.connections)
         for name, text, count in (
             ("muster_fast_heartbeats", "Heartbeats answered without being decoded", self.fast_heartbeats),
@@ -114,7 +164,16 @@ class ServerMetrics(Collector):
             ("muster_sent_bytes", "Bytes sent to clients", self.bytes_sent),
             ("muster_rejected_bytes", "Bytes thrown away with closed connections", self.bytes_rejected),
             ("muster_connections_accepted", "Client connections accepted", self.connections_accepted),
-            ("muster_connections_refused", "Client connections over the limit", self.connections_refused),
+            (
+                "muster_connections_closed_for_memory",
+                "Client connections closed as requests and answers held more than queued.max.request.bytes",
+                self.connections_closed_for_memory,
+            ),
+            (
+                "muster_waiting_refused",
+                "Joins and syncs told to try again: too many of one principal or group wait",
+                self.waiting_refused,
+            ),
             ("muster_connections_idle_closed", "Client connections closed as idle", self.connections_idle_closed),
         ):
             yield CounterMetricFamily(name, text, value=count)

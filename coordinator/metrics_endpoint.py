@@ -1,6 +1,6 @@
-"""The HTTP side door: /metrics for Prometheus, /healthz (the process runs), /readyz (every partition is served).
+"""The HTTP side door: /metrics for Prometheus, /healthz (the event loop turns), /readyz (every partition is served).
 
-In a thread of its own, so that it answers while the loop is busy; it reads counters and one flag, nothing else.
+In a thread of its own, so that it answers while the loop is busy; it reads counters and two flags, nothing else.
 """
 
 import threading
@@ -28,7 +28,15 @@ class _Quiet(WSGIRequestHandler):
 class MetricsEndpoint:
     """Listens from the start on. Raises OSError when the address is taken."""
 
-    def __init__(self, host: str, port: int, registry: CollectorRegistry, not_ready: Callable[[], str | None]) -> None:
+    def __init__(
+        self,
+        host: str,
+        port: int,
+        registry: CollectorRegistry,
+        *,
+        not_ready: Callable[[], str | None],
+        not_well: Callable[[], str | None],
+    ) -> None:
         metrics = make_wsgi_app(registry)
 
         def app(environ: dict[str, Any], start_response: StartResponse) -> Iterable[bytes]:
@@ -37,12 +45,9 @@ class MetricsEndpoint:
                     answer: Iterable[bytes] = metrics(environ, start_response)
                     return answer
                 case "/healthz":
-                    return _answer(start_response, "200 OK", "ok\n")
+                    return _verdict(start_response, "ok", not_well())
                 case "/readyz":
-                    reason = not_ready()
-                    if reason is None:
-                        return _answer(start_response, "200 OK", "ready\n")
-                    return _answer(start_response, "503 Service Unavailable", f"{reason}\n")
+                    return _verdict(start_response, "ready", not_ready())
                 case _:
                     return _answer(start_response, "404 Not Found", "there is /metrics, /healthz and /readyz\n")
 
@@ -55,6 +60,13 @@ class MetricsEndpoint:
         self._server.shutdown()
         self._server.server_close()
         self._thread.join()
+
+
+def _verdict(start_response: StartResponse, good: str, reason: str | None) -> Iterable[bytes]:
+    """`good`, or why not."""
+    if reason is None:
+        return _answer(start_response, "200 OK", f"{good}\n")
+    return _answer(start_response, "503 Service Unavailable", f"{reason}\n")
 
 
 def _answer(start_response: StartResponse, status: str, text: str) -> Iterable[bytes]:

@@ -3,7 +3,7 @@
 A *unit* is what one group decided in one go: events of one or more decisions, perhaps a change of its offsets, and the
 replies that wait for them. Units of many groups that come while an append is under way go together in the next one.
 A unit's offsets are written after its events, so that no offset is ever durable for a group that is not.
-Between two appends the writer may be renewed: the same owner claims again.
+Between two appends a step may be run: the same owner goes on with another writer.
 
     submit(unit) -> events appended -> offsets written -> unit.settled(None | AppendRefused)
                  -> Deposed, LogUnavailable: lost(error), and nothing is settled any more
@@ -12,6 +12,7 @@ The outbox knows nothing of groups: it moves records, and tells when they are sa
 """
 
 import asyncio
+import time
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Protocol
 
@@ -25,6 +26,9 @@ from events.log.base import AppendRefused, LogError, LogUnavailable, LogWriter
 from events.records import Transition
 
 UNITS_PER_APPEND_MAX = 1_000
+
+SLICE_S = 0.005
+"""How long groups go on with what has become durable, before others have their turn."""
 
 
 class Unit(msgspec.Struct, kw_only=True, eq=False):
@@ -46,8 +50,10 @@ class Outbox:
         self._writer = writer
         self._offsets = offsets
         self._lost = lost
+        self.strangers_noticed: Callable[[range], None] | None = None
+        """Told of offsets among which somebody else has appended."""
         self._waiting: list[Unit] = []
-        self._claim_again: Callable[[], Awaitable[LogWriter]] | None = None
+        self._steps: list[tuple[Callable[[], Awaitable[None]], asyncio.Future[None]]] = []
         self._wake = asyncio.Event()
         self._idle = asyncio.Event()
         self._idle.set()
@@ -60,11 +66,30 @@ class Outbox:
         self._idle.clear()
         self._wake.set()
 
-    def renew(self, claim_again: Callable[[], Awaitable[LogWriter]]) -> None:
-        """Go on with another writer, once what is under way is durable. It is lost if there is none to be had."""
-        self._claim_again = claim_again
+    async def appended(self, transition: Transition) -> None:
+        """Append this with whatever else is waiting; returns when it is durable. Raises LogUnavailable."""
+        settled: asyncio.Future[AppendRefused | None] = asyncio.get_running_loop().create_future()
+
+        def note(refused: AppendRefused | None) -> None:
+            if not settled.done():  # who waited may have been cancelled
+                settled.set_result(refused)
+
+        self.submit(Unit(transition=transition, offsets=(), settled=note))
+        if (refused := await settled) is not None:
+            raise refused_alone(self._writer, refused)
+
+    async def between_writes(self, step: Callable[[], Awaitable[None]]) -> None:
+        """Run a step while nothing is being written. When it raises LogError, the outbox is lost."""
+        done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._steps.append((step, done))
         self._idle.clear()
         self._wake.set()
+        await done
+
+    def go_on_with(self, writer: LogWriter) -> None:
+        """Append with another writer from now on, which has written its fence record; call it in a step."""
+        self._look_for_gap(self._writer.next_offset, writer.next_offset, 1)
+        self._writer = writer
 
     async def drained(self) -> None:
         """Wait until nothing is under way, or the outbox is lost."""
@@ -88,11 +113,19 @@ class Outbox:
                 return
             self._idle.set()
 
+    def _look_for_gap(self, before: int | None, after: int | None, appended: int) -> None:
+        """Between these offsets we have appended so many records: more than that are somebody else's."""
+        noticed = self.strangers_noticed
+        if noticed is not None and before is not None and after is not None and after - before > appended:
+            noticed(range(before, after))
+
     async def _write_all(self) -> None:
-        while self._waiting or self._claim_again:
-            if self._claim_again:
-                claim_again, self._claim_again = self._claim_again, None
-                self._writer = await claim_again()
+        while self._waiting or self._steps:
+            if self._steps:
+                step, done = self._steps.pop(0)
+                await step()
+                if not done.cancelled():
+                    done.set_result(None)
             units = self._waiting[:UNITS_PER_APPEND_MAX]
             del self._waiting[:UNITS_PER_APPEND_MAX]
             await self._write(units)
@@ -101,9 +134,14 @@ class Outbox:
         with_events = [unit for unit in units if unit.transition]
         verdicts: dict[int, AppendRefused | None] = {}
         if with_events:
+            before = self._writer.next_offset
             with APPEND_SECONDS.time():
                 answers = await self._writer.append([unit.transition for unit in with_events])
             TRANSITIONS_APPENDED.inc(answers.count(None))
+            appended = sum(
+                len(unit.transition) for unit, answer in zip(with_events, answers, strict=True) if not answer
+            )
+            self._look_for_gap(before, self._writer.next_offset, appended)
             verdicts = {id(unit): answer for unit, answer in zip(with_events, answers, strict=True)}
         stored = [(unit, change) for unit in units if verdicts.get(id(unit)) is None for change in unit.offsets]
         if stored:
@@ -113,5 +151,17 @@ class Outbox:
                     # Its events are there and its offsets never will be: what is stored has to be read again.
                     raise LogUnavailable(f"a commit of {answer.size_bytes} bytes was refused, its events are stored")
                 verdicts[id(unit)] = verdicts.get(id(unit)) or answer
+        ends_s = time.monotonic() + SLICE_S
         for unit in units:
             unit.settled(verdicts.get(id(unit)))
+            if time.monotonic() >= ends_s:
+                await asyncio.sleep(0)
+                ends_s = time.monotonic() + SLICE_S
+
+
+def refused_alone(writer: LogWriter, refused: AppendRefused) -> LogUnavailable:
+    """What a partition's own record that is too large comes to: without it the partition cannot be owned."""
+    return LogUnavailable(
+        f"partition {writer.partition}: a record of the partition itself, of {refused.size_bytes} bytes, was refused;"
+        f" the limit is {refused.limit_bytes} bytes"
+    )

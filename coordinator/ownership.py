@@ -5,26 +5,38 @@ event log's contract); only what was read up to the fence record is complete.
 """
 
 import asyncio
+import shlex
 from collections.abc import Mapping
 
 import msgspec
 import structlog
+from tenacity import AsyncRetrying, RetryCallState, retry_if_exception_type, wait_fixed
 
 from coordinator.clock import Clock
 from coordinator.group.offsets import OffsetsChange
 from coordinator.group.settings import GroupSettings
 from coordinator.offsets.base import OffsetStore
-from coordinator.outbox import Lost, Outbox
+from coordinator.outbox import Lost, Outbox, refused_alone
 from coordinator.partition import Partition
+from coordinator.slices import Slices
 from coordinator.slot import Watch, nobody_watches
-from events.codec import decode, records_of
+from coordinator.strangers import StrangersSeen, StrangersWatch
+from coordinator.tasks import on_failure
+from events.codec import records_of
+from events.damage import Damage, DamageSurvey
 from events.events import CoordinatorElected, CoordinatorReady, CoordinatorStopped
+from events.ids import GroupId
 from events.loading import Loading
 from events.log.base import AppendRefused, EventLog, LogUnavailable, LogWriter
+from events.log.succession import check_nobody_else_wrote
 from events.partitioner import partition_for
-from events.projector import FORMAT_LEVEL, Projector
+from events.projector import Projector
+from events.records import FORMAT_LEVEL, Transition
 
 log = structlog.get_logger(__name__)
+
+RENEWAL_PAUSE_S = 60.0
+"""Between two tries to claim again; there are hours for it."""
 
 
 class Owner(msgspec.Struct, frozen=True, kw_only=True, eq=False):
@@ -40,23 +52,42 @@ class Owner(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     """By Kafka's names, for the fence record."""
     clock: Clock
     watch: Watch = nobody_watches
+    strangers: StrangersSeen = msgspec.field(default_factory=StrangersSeen)
+    slices: Slices = msgspec.field(default_factory=Slices)
+    """Of the process."""
 
 
 class Ownership:
     """One partition, owned: its writer, its groups, and how it was given up."""
 
-    def __init__(self, owner: Owner, partition: Partition, outbox: Outbox, writer: LogWriter) -> None:
+    def __init__(
+        self,
+        owner: Owner,
+        partition: Partition,
+        outbox: Outbox,
+        writer: LogWriter,
+        *,
+        strangers: StrangersWatch,
+        lost: Lost,
+    ) -> None:
         self.partition = partition
+        self._strangers = strangers
         self._owner = owner
         self._outbox = outbox
         self._writer = writer
+        self._lost = lost
+        self._renewing: asyncio.Task[None] | None = None
 
     def renew(self) -> None:
-        """Claim the partition again, lest the log forget this claim. Nobody is kept waiting for longer than that."""
-        self._outbox.renew(self._claim_again)
+        """Claim the partition again in the background, lest the log forget this claim; nothing waits for it."""
+        if self._renewing is None or self._renewing.done():
+            self._renewing = asyncio.create_task(self._renew(), name=f"renew-{self.partition.number}")
+            self._renewing.add_done_callback(on_failure(self._lost))
 
     async def stop(self) -> None:
         """Let what is under way become durable, and say goodbye in the log."""
+        await self._strangers.close()
+        await self._end_renewal()
         await self._outbox.drained()
         await self._outbox.close()
         stopped = CoordinatorStopped(
@@ -69,20 +100,44 @@ class Ownership:
 
     async def abandon(self) -> None:
         """End it without a word: the log is lost to us."""
+        await self._strangers.close()
+        await self._end_renewal()
         await self._outbox.close()
 
-    async def _claim_again(self) -> LogWriter:
+    async def _end_renewal(self) -> None:
+        if self._renewing is not None:
+            self._renewing.cancel()
+            await asyncio.gather(self._renewing, return_exceptions=True)
+
+    async def _renew(self) -> None:
         # Whoever has claimed it since deposes this owner for good: an append tells, where a claim would take it back.
-        # Who claims it between this append and the next one has written something, which is not known here.
-        owner, number = self._owner, self._writer.partition
-        start = await owner.event_log.end_offset(number)
-        await fence(owner, self._writer)
-        self._writer = await claim_and_fence(owner, number)
-        await check_nobody_else_wrote(owner, number, start)
-        await owner.offsets.claim(number)
-        self.partition.epoch = self._writer.epoch
-        log.debug("claim renewed", partition=self._writer.partition, epoch=self._writer.epoch)
-        return self._writer
+        # Who claims it between that append and the switch has written something, which is not known here.
+        owner, number = self._owner, self.partition.number
+        await self._outbox.appended(fence_record(owner, self._writer))
+        writer, before = await self._claim_patiently(), self._writer
+
+        async def switch() -> None:
+            await fence(owner, writer)
+            await check_nobody_else_wrote(owner.event_log, before, writer)
+            self._outbox.go_on_with(writer)
+            self._writer = writer
+            self.partition.epoch = writer.epoch
+
+        await self._outbox.between_writes(switch)
+        await owner.offsets.renew(number, self._outbox.between_writes)
+        log.debug("claim renewed", partition=number, epoch=writer.epoch)
+
+    async def _claim_patiently(self) -> LogWriter:
+        """A newer writer. Until it has appended, the one before goes on; so a broker that is away is waited for."""
+
+        def report(state: RetryCallState) -> None:
+            error = state.outcome.exception() if state.outcome else None
+            log.warning("claim not renewed yet, trying again", partition=self.partition.number, error=str(error))
+
+        attempts = AsyncRetrying(
+            retry=retry_if_exception_type(LogUnavailable), wait=wait_fixed(RENEWAL_PAUSE_S), before_sleep=report
+        )
+        return await attempts(self._owner.event_log.claim, self.partition.number)
 
 
 async def take_over(owner: Owner, number: int, *, lost: Lost) -> Ownership:
@@ -90,7 +145,8 @@ async def take_over(owner: Owner, number: int, *, lost: Lost) -> Ownership:
     clock = owner.clock
     started_ms = clock.monotonic_ms()
     writer = await claim_and_fence(owner, number)
-    projector = await _project(owner.event_log, writer)
+    loading = await _load(owner, writer)
+    projector = loading.projector
     await owner.offsets.claim(number)
     await _finish_deletions(owner, number, projector)
     took_ms = clock.monotonic_ms() - started_ms
@@ -106,7 +162,7 @@ async def take_over(owner: Owner, number: int, *, lost: Lost) -> Ownership:
         members=members,
         incarnation_max=projector.incarnation_max,
     )
-    await _append_one(writer, ready)
+    await _append_one(writer, records_of([ready]))
     log.info(
         "partition ready",
         partition=number,
@@ -116,15 +172,8 @@ async def take_over(owner: Owner, number: int, *, lost: Lost) -> Ownership:
         groups=len(projector.groups),
         members=members,
     )
-    for broken in projector.quarantined.values():
-        log.error(
-            "group quarantined: a record of it cannot be read",
-            group_id=broken.group_id,
-            log=owner.event_log.location,
-            partition=broken.partition,
-            offset=broken.offset,
-            reason=broken.reason,
-        )
+    damages = await _damages(owner.event_log, writer, projector)
+    _name_quarantined(owner, projector)
     outbox = Outbox(writer, owner.offsets, lost)
     partition = Partition(
         number,
@@ -134,12 +183,33 @@ async def take_over(owner: Owner, number: int, *, lost: Lost) -> Ownership:
         settings=owner.settings,
         clock=clock,
         incarnation_max=projector.incarnation_max,
-        quarantined=projector.quarantined,
+        quarantined=damages,
         committed=owner.offsets.committed,
         watch=owner.watch,
+        slices=owner.slices,
+        lost=lost,
     )
     partition.adopt(group for group_id, group in projector.groups.items() if group_id not in projector.quarantined)
-    return Ownership(owner, partition, outbox, writer)
+    partition.rewrite(loading.overwritten)
+    strangers = StrangersWatch(owner.event_log, number, owner.strangers, rewrite=partition.rewrite, failed=lost)
+    outbox.strangers_noticed = strangers.notice
+    if writer.next_offset is not None and writer.next_offset - 1 > projector.next_offset:
+        # Between the end of the reading and the event that says we are ready.
+        strangers.notice(range(projector.next_offset, writer.next_offset - 1))
+    return Ownership(owner, partition, outbox, writer, strangers=strangers, lost=lost)
+
+
+def _name_quarantined(owner: Owner, projector: Projector) -> None:
+    for broken in projector.quarantined.values():
+        log.error(
+            "group quarantined: a record of it cannot be read",
+            group_id=broken.group_id,
+            log=owner.event_log.location,
+            partition=broken.partition,
+            offset=broken.offset,
+            reason=broken.reason,
+            way_out=f"muster groups repair {shlex.quote(broken.group_id)}",
+        )
 
 
 async def claim_and_fence(owner: Owner, number: int) -> LogWriter:
@@ -149,17 +219,8 @@ async def claim_and_fence(owner: Owner, number: int) -> LogWriter:
     return writer
 
 
-async def check_nobody_else_wrote(owner: Owner, number: int, start: int) -> None:
-    """Raises LogUnavailable when the log has more from `start` on than this owner's fence records: read it again."""
-    async for chunk in owner.event_log.read(number, start=start):
-        for record in chunk:
-            event = None if record.value is None else decode(record.value)
-            if not isinstance(event, CoordinatorElected) or event.owner != owner.name:
-                raise LogUnavailable(f"partition {number}: somebody else wrote while the claim was renewed")
-
-
-async def fence(owner: Owner, writer: LogWriter) -> None:
-    """Write the fence record: from here on no older writer appends. Raises LogError."""
+def fence_record(owner: Owner, writer: LogWriter) -> Transition:
+    """The record from which on no writer older than this one appends."""
     elected = CoordinatorElected(
         partition=writer.partition,
         owner_epoch=writer.epoch,
@@ -169,17 +230,19 @@ async def fence(owner: Owner, writer: LogWriter) -> None:
         format_level=FORMAT_LEVEL,
         settings=dict(owner.effective_settings),
     )
-    await _append_one(writer, elected)
+    return records_of([elected])
 
 
-async def _append_one(writer: LogWriter, event: CoordinatorElected | CoordinatorReady) -> None:
-    """Append one event of the partition itself."""
-    (verdict,) = await writer.append([records_of([event])])
+async def fence(owner: Owner, writer: LogWriter) -> None:
+    """Write the fence record. Raises LogError."""
+    await _append_one(writer, fence_record(owner, writer))
+
+
+async def _append_one(writer: LogWriter, transition: Transition) -> None:
+    """Append what is about the partition itself."""
+    (verdict,) = await writer.append([transition])
     if isinstance(verdict, AppendRefused):
-        raise LogUnavailable(
-            f"partition {writer.partition}: {type(event).__name__} of {verdict.size_bytes} bytes was refused, "
-            f"the limit is {verdict.limit_bytes} bytes"
-        )
+        raise refused_alone(writer, verdict)
 
 
 async def _finish_deletions(owner: Owner, number: int, projector: Projector) -> None:
@@ -196,14 +259,25 @@ async def _finish_deletions(owner: Owner, number: int, projector: Projector) -> 
         await owner.offsets.write([OffsetsChange(group_id=group_id, all_deleted=True) for group_id in orphans])
 
 
-async def _project(log_: EventLog, writer: LogWriter) -> Projector:
-    """The groups up to the writer's fence record. Raises LogUnavailable when the reading ends before it (L6)."""
-    loading = Loading()
+async def _damages(log_: EventLog, writer: LogWriter, projector: Projector) -> dict[GroupId, Damage]:
+    """What is left of the groups that are quarantined, which is another reading where there are any."""
+    if not projector.quarantined:
+        return {}
+    survey = DamageSurvey(projector)
     async for chunk in log_.read(writer.partition):
+        survey.read(chunk)
+    return survey.damages()
+
+
+async def _load(owner: Owner, writer: LogWriter) -> Loading:
+    """The groups up to the writer's fence record. Raises LogUnavailable when the reading ends before it (L6)."""
+    loading = Loading(owner.strangers.reading(writer.partition))
+    async for chunk in owner.event_log.read(writer.partition):
         loading.read(chunk)
     for _ in loading.fold():
         await asyncio.sleep(0)
     last = loading.projector.last_partition_event
     if last is None or last.owner_epoch < writer.epoch:
         raise LogUnavailable(f"partition {writer.partition}: the reading ended before the owner's own fence record")
-    return loading.projector
+    owner.strangers.tell(loading.strangers, owner.event_log.location)
+    return loading

@@ -1,33 +1,41 @@
 """All partitions of this process: taking them over, finding the one of a group, giving them up.
 
-`Runtime` is what the handlers of `wire/` know as `Groups`. A partition whose log is lost is closed at once; if the log
-may come back (LogUnavailable) it is taken over anew, with back-off; if another process has it (Deposed), or its
-history cannot be served, `give_up` is told, and the process ends. Claims are renewed as often as the log wants it.
+`Runtime` is what the handlers of `wire/` know as `Groups`. A partition whose log is lost is closed at once. If the log
+may come back (LogUnavailable) it is taken over anew, for as long as it takes, also at the start; if another process has
+it (Deposed), if it is another log (LogMismatch), or if a newer version wrote it, `give_up` is told, and the process
+ends. A partition with an owner's record that cannot be read stays closed; the others are served. Claims are renewed as
+often as the log wants it.
 """
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping
+from functools import partial
 
 import structlog
 from kio.schema.errors import ErrorCode
-from tenacity import AsyncRetrying, RetryCallState, retry_if_exception_type, wait_exponential_jitter
 
 from coordinator.group.commands import AnyRequest, Heartbeat, JoinGroup
 from coordinator.group.decide import failed
+from coordinator.log_outage import LogOutage
 from coordinator.metrics import GroupFigures
 from coordinator.not_served import loading_reply
 from coordinator.ownership import Owner, Ownership, take_over
-from coordinator.service import CommittedOffset, ListedGroup
-from coordinator.slot import ReplyTo, Ticket
+from coordinator.service import CommittedOffset, ListedGroup, ReplyTo
+from coordinator.slices import Slices
+from coordinator.slot import Ticket
 from coordinator.tasks import on_failure
+from coordinator.wire.steps import Each
 from events.ids import GroupId
-from events.log.base import Deposed, LogError, LogUnavailable
+from events.log.base import Deposed, LogDenied, LogError, LogUnavailable
 from events.partitioner import partition_for
-from events.records import EventsError
-from events.state import NOT_CONFIGURED, GroupConfig, GroupState
+from events.records import BrokenRecord, EventsError, UndecodableKey
+from events.state import NOT_CONFIGURED, Group, GroupConfig, GroupState
 
 log = structlog.get_logger(__name__)
+
+NO_REPAIR = "a newer version of Muster, if that wrote it; else a backup of the log, or another --log"
+"""The way out where a whole batch, a record of the partition itself or a committed offset cannot be read."""
 
 STOPS_WITHIN_S = 10.0
 """For all partitions together; what is cut short is as safe as after a crash."""
@@ -45,26 +53,53 @@ class Runtime:
         self._retaking: dict[int, asyncio.Task[None]] = {}
         self._renewing: asyncio.Task[None] | None = None
         self._read: set[int] = set()
+        self._unreadable: dict[int, str] = {}
+        """Why partitions are not served that hold a record of an owner which cannot be read."""
+        self._outage = LogOutage(owner.event_log.location, owner.clock.monotonic_ms)
         self._stopping = False
+
+    @property
+    def slices(self) -> Slices:
+        """Whose turn it is in this process."""
+        return self._owner.slices
 
     # ---- ownership -----------------------------------------------------------------------------------
 
     async def start(self) -> None:
-        """Take all partitions over. Raises LogError and EventsError."""
+        """Take all partitions over; those whose log is away are waited for beside it (`all_owned`).
+
+        Raises Deposed, LogMismatch, LogDenied and EventsError.
+        """
         for number in range(self._log.partitions):
-            self._owned[number] = await self._take_over(number)
+            if self._retaking:
+                self._retake_later(number)  # one after another they would wait for each other's limits
+                continue
+            try:
+                await self._take_over(number)
+            except LogDenied:
+                raise
+            except LogUnavailable as error:
+                self._outage.failed(number, error)
+                self._retake_later(number)
         if self._log.claim_renewal_ms is not None:
             self._renewing = asyncio.create_task(self._renew(self._log.claim_renewal_ms), name="renew-claims")
             self._renewing.add_done_callback(on_failure(self._give_up))
 
+    async def all_owned(self) -> None:
+        """Return when every partition that was waited for is owned, or has been given up."""
+        while self._retaking:
+            await asyncio.wait(self._retaking.values())
+
     async def stop(self) -> None:
         """Give everything up in good order; parked requests are answered NOT_COORDINATOR and come back elsewhere."""
         self._stopping = True
+        owned, self._owned = self._owned, {}  # what is lost from here on is not taken over again
         tasks = [*self._retaking.values(), *([self._renewing] if self._renewing else [])]
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-        owned, self._owned = self._owned, {}
+        owned |= self._owned
+        self._owned = {}
         for ownership in owned.values():
             ownership.partition.close(ErrorCode.not_coordinator)
         goodbyes = [asyncio.create_task(_say_goodbye(*item), name=f"stop-{item[0]}") for item in owned.items()]
@@ -95,9 +130,13 @@ class Runtime:
     @property
     def not_ready(self) -> str | None:
         """Why not, for people; None when it is."""
+        if self._log.trouble is not None:
+            return self._log.trouble
         if self.ready:
             return None
-        return "stopping" if self._stopping else "partitions are being read"
+        if self._stopping:
+            return "stopping"
+        return "; ".join(self._unreadable.values()) or self._outage.reason or "partitions are being read"
 
     def has_read(self, group_id: GroupId) -> bool:
         """Whether the group's partition was read by this process, so that the watch was told which groups there are."""
@@ -118,48 +157,60 @@ class Runtime:
         ownership = self._owned.get(partition_for(group_id, self._log.partitions))
         return NOT_CONFIGURED if ownership is None else ownership.partition.config_of(group_id)
 
-    async def _take_over(self, number: int) -> Ownership:
-        ownership = await take_over(self._owner, number, lost=lambda error: self._lost(number, error))
-        self._read.add(number)
-        return ownership
+    async def _take_over(self, number: int) -> None:
+        try:
+            self._owned[number] = await take_over(self._owner, number, lost=lambda error: self._lost(number, error))
+        except BrokenRecord as broken:
+            way_out = "muster log repair" if isinstance(broken, UndecodableKey) else NO_REPAIR
+            why = f"partition {number} of {self._log.location} is not served: {broken}; what helps: {way_out}"
+            self._unreadable[number] = why
+            log.error(
+                "partition not served: a record in the event log cannot be read",
+                log=self._log.location,
+                partition=number,
+                offset=broken.offset,
+                reason=broken.reason,
+                way_out=way_out,
+            )
+        else:
+            self._read.add(number)
 
     async def _renew(self, every_ms: int) -> None:
         while True:
             await asyncio.sleep(every_ms / 1000)
             for ownership in self._owned.values():
-                ownership.renew()  # awaits nothing
+                ownership.renew()  # in the background
 
     def _lost(self, number: int, error: Exception) -> None:
         ownership = self._owned.pop(number, None)
         if ownership is None:
             return  # it was given up already
         ownership.partition.close(ErrorCode.not_coordinator)
+        log.error("partition lost", partition=number, error=repr(error))
         if isinstance(error, LogUnavailable):
-            retaking = asyncio.create_task(self._retake(number, ownership), name=f"retake-{number}")
-            retaking.add_done_callback(on_failure(self._give_up))
-            self._retaking[number] = retaking
+            self._outage.failed(number, error)
+            self._retake_later(number, ownership)
         else:
             self._give_up(error)
-        log.error("partition lost", partition=number, error=repr(error))
 
-    async def _retake(self, number: int, lost: Ownership) -> None:
-        await lost.abandon()
+    def _retake_later(self, number: int, lost: Ownership | None = None) -> None:
+        retaking = asyncio.create_task(self._retake(number, lost), name=f"retake-{number}")
+        retaking.add_done_callback(on_failure(self._give_up))
+        retaking.add_done_callback(partial(self._retook, number))
+        self._retaking[number] = retaking
 
-        def report(state: RetryCallState) -> None:
-            error = state.outcome.exception() if state.outcome else None
-            log.warning("event log unavailable, trying again", partition=number, error=str(error))
+    def _retook(self, number: int, retaking: asyncio.Task[None]) -> None:
+        if self._retaking.get(number) is retaking:
+            del self._retaking[number]
 
-        attempts = AsyncRetrying(
-            retry=retry_if_exception_type(LogUnavailable),
-            wait=wait_exponential_jitter(multiplier=0.1, max=5),
-            before_sleep=report,
-        )
+    async def _retake(self, number: int, lost: Ownership | None) -> None:
+        if lost is not None:
+            await lost.abandon()
+
         try:
-            self._owned[number] = await attempts(self._take_over, number)
+            await self._outage.waited_for(partial(self._take_over, number), number, was_served=lost is not None)
         except (Deposed, LogError, EventsError) as error:
             self._give_up(error)
-        finally:
-            self._retaking.pop(number, None)
 
     # ---- the Groups of the handlers ------------------------------------------------------------------
 
@@ -178,28 +229,26 @@ class Runtime:
         ownership = self._owned.get(partition_for(command.group_id, self._log.partitions))
         return ownership.partition.ticket(command) if ownership else None
 
-    def list_groups(self) -> Sequence[ListedGroup] | ErrorCode:
+    def list_groups(self) -> Collection[ListedGroup] | ErrorCode:
         """Every durable group; loading as long as one partition is (G22)."""
         if not self.ready:
             return self._not_ready()
-        return [
-            ListedGroup(group_id=group.group_id, protocol_type=group.image.protocol_type or "", state=group.image.state)
-            for ownership in self._owned.values()
-            for group in ownership.partition.groups()
-        ]
+        return Each(_listed, [group for ownership in self._owned.values() for group in ownership.partition.groups()])
 
     def committed_offsets(self, group_id: GroupId) -> Mapping[tuple[str, int], CommittedOffset] | ErrorCode:
         """The durable offsets of a group."""
         if partition_for(group_id, self._log.partitions) not in self._owned:
             return self._not_ready()
-        return {
-            partition: CommittedOffset(offset=stored.offset, leader_epoch=stored.leader_epoch, metadata=stored.metadata)
-            for partition, stored in self._offsets.committed(group_id).items()
-        }
+        return dict(self._offsets.committed(group_id))
 
     def _not_ready(self) -> ErrorCode:
         stopping = self._stopping
         return ErrorCode.coordinator_not_available if stopping else ErrorCode.coordinator_load_in_progress
+
+
+def _listed(group: Group) -> ListedGroup:
+    image = group.image
+    return ListedGroup(group_id=group.group_id, protocol_type=image.protocol_type or "", state=image.state)
 
 
 async def _say_goodbye(number: int, ownership: Ownership) -> None:

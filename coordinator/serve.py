@@ -1,7 +1,9 @@
 """`muster serve`: the process from its start to its end, and how a coordinator is put together that stands alone.
 
-The address is bound before the log is claimed, so that a port that is taken harms nobody; while the log is read,
-clients are answered as Kafka answers while it loads. In front of a cluster another assembly is used: sidecar/serve.py.
+A log that is away is waited for, as a broker waits for its controllers: /readyz and the log lines say why, and nothing
+listens yet. The address is bound before the log is claimed, so that a port that is taken harms nobody; while the log is
+read, clients are answered as Kafka answers while it loads. In front of a cluster another assembly is used:
+sidecar/serve.py.
 """
 
 import asyncio
@@ -15,14 +17,28 @@ from coordinator.addresses import Address
 from coordinator.clock import SystemClock
 from coordinator.cluster import BadTopic, Cluster, new_cluster
 from coordinator.logs import configure_logs
+from coordinator.loop_watch import LoopWatch
 from coordinator.metrics import GroupMetrics, ServerMetrics
 from coordinator.offsets.open import offset_store_for
-from coordinator.parts import CannotServe, keep_trimmed, new_owner, new_service, open_side_door, opened_log, take_over
+from coordinator.parts import (
+    CannotServe,
+    Readiness,
+    collect,
+    keep_certificates,
+    keep_trimmed,
+    new_owner,
+    new_service,
+    open_side_door,
+    opened_log,
+    take_over,
+    watch_loop,
+)
 from coordinator.runtime import Runtime
 from coordinator.server import Server, ServerSettings
 from coordinator.service import Service
 from coordinator.settings import Settings
 from coordinator.slot import nobody_watches
+from coordinator.waiting_limit import WaitingLimit
 from coordinator.wire.registry import APIS
 from events.log.base import LogError
 from events.records import EventsError
@@ -31,7 +47,7 @@ log = structlog.get_logger(__name__)
 
 
 class LogLost(Exception):
-    """Another process has the event log now, or what is in it cannot be served."""
+    """Another process has the event log now, what is in it cannot be served, or a bug of ours ended the process."""
 
 
 async def run(settings: Settings) -> None:
@@ -46,7 +62,8 @@ async def run(settings: Settings) -> None:
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, end)
     async with AsyncExitStack() as stack:
-        starting = asyncio.create_task(_assembled(settings, stack, lost=end), name="start")
+        watch = watch_loop(stack)
+        starting = asyncio.create_task(_assembled(settings, stack, watch, lost=end), name="start")
         ended.add_done_callback(lambda _: starting.cancel())
         try:
             await starting
@@ -58,40 +75,54 @@ async def run(settings: Settings) -> None:
         loss = await ended
         log.info("stopping", reason=str(loss) if loss else "asked to")
     if loss is not None:
-        raise LogLost(f"{settings.log}: {loss}") from loss
+        raise LogLost(_told(loss, settings)) from loss
 
 
-async def _assembled(settings: Settings, stack: AsyncExitStack, *, lost: Callable[[Exception], None]) -> None:
+def _told(loss: Exception, settings: Settings) -> str:
+    """Nobody is to look for a bug of ours in the log."""
+    if isinstance(loss, LogError | EventsError):
+        return f"{settings.log}: {loss}"
+    return f"ended by an error in Muster itself, please report it: {loss!r}"
+
+
+async def _assembled(
+    settings: Settings, stack: AsyncExitStack, watch: LoopWatch, *, lost: Callable[[Exception], None]
+) -> None:
     if settings.upstream is None:
-        await _start(settings, stack, lost=lost)
+        await _start(settings, stack, watch, lost=lost)
     else:
         from coordinator.sidecar.serve import start  # noqa: PLC0415 -- who stands alone needs none of it
 
-        await start(settings, stack, lost=lost)
+        await start(settings, stack, watch, lost=lost)
 
 
-async def _start(settings: Settings, stack: AsyncExitStack, *, lost: Callable[[Exception], None]) -> None:
+async def _start(
+    settings: Settings, stack: AsyncExitStack, watch: LoopWatch, *, lost: Callable[[Exception], None]
+) -> None:
     """Start all parts; the stack stops them the other way round."""
     clock = SystemClock()
     cluster = _cluster(settings)
-    event_log = await opened_log(settings, stack)
+    readiness, metrics = Readiness(clock), ServerMetrics(APIS)
+    if settings.metrics is not None:
+        open_side_door(settings.metrics, (metrics,), readiness, stack, watch=watch)
+    event_log = await opened_log(settings, stack, readiness, lost=lost)
     offsets = offset_store_for(
         event_log, settings.log, replication=settings.log_replication, security=settings.log_security()
     )
     runtime = Runtime(new_owner(settings, event_log, offsets, clock, nobody_watches), give_up=lost)
-    service = new_service(runtime, cluster, clock)
-    metrics = ServerMetrics(APIS)
+    groups = WaitingLimit(runtime, each_max=settings.waiting_requests_each_max, metrics=metrics)
+    service = new_service(groups, cluster, clock, runtime.slices)
     server = Server(settings=_server_settings(settings), service=service, apis=APIS, metrics=metrics)
     await _listen(server, settings)
     stack.push_async_callback(server.close)
     _advertise(service, server, settings)
-    if settings.metrics is not None:
-        collectors = (metrics, GroupMetrics(runtime.figures))
-        open_side_door(settings.metrics, collectors, lambda: runtime.not_ready, stack)
-    await offsets.open()
+    collect(GroupMetrics(runtime.figures), stack)
+    await readiness.waited_for(offsets.open, settings.log, lambda: event_log.trouble)
     stack.push_async_callback(offsets.close)
+    readiness.reason = lambda: runtime.not_ready
     await take_over(runtime, stack)
     stack.callback(server.stop_listening)
+    keep_certificates(stack, lost=lost)
     keep_trimmed(event_log, clock, stack, lost=lost)
     log.info("serving", listen=f"{service.cluster.host}:{service.cluster.port}", log=settings.log)
 
@@ -114,6 +145,8 @@ def _server_settings(settings: Settings) -> ServerSettings:
         port=listen.port,
         connections_max=settings.connections_max,
         connections_max_idle_ms=settings.connections_max_idle_ms,
+        max_connections_per_ip=settings.max_connections_per_ip,
+        queued_max_request_bytes=settings.queued_max_request_bytes,
         frame_bytes_max=settings.frame_bytes_max,
     )
 

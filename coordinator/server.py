@@ -9,11 +9,12 @@ from collections.abc import Callable, Mapping
 import msgspec
 
 from coordinator.client_connection import ClientConnection
-from coordinator.listening import Listening
+from coordinator.listening import ConnectionLimits, Listening
 from coordinator.metrics import ServerMetrics
 from coordinator.service import Cancel, Service
 from coordinator.wire.api import Api, KeepTicket
-from coordinator.wire.dispatch import Answered, Peer, dispatch
+from coordinator.wire.dispatch import Peer, dispatch
+from coordinator.wire.under_way import Answered
 
 
 class ServerSettings(msgspec.Struct, frozen=True, kw_only=True):
@@ -23,7 +24,9 @@ class ServerSettings(msgspec.Struct, frozen=True, kw_only=True):
     port: int = 9092  # 0 takes any that is free
     connections_max: int = 2**31 - 1  # max.connections
     connections_max_idle_ms: int = 600_000  # connections.max.idle.ms
+    max_connections_per_ip: int = 2**31 - 1  # max.connections.per.ip
     frame_bytes_max: int = 104_857_600  # socket.request.max.bytes
+    queued_max_request_bytes: int = 268_435_456  # queued.max.request.bytes, of which Kafka has no default
     waiting_bytes_max: int = 1_048_576
 
 
@@ -39,8 +42,12 @@ class Server:
         self._metrics = metrics
         self._port = settings.port
         self._listening = Listening[ClientConnection](
-            connections_max=settings.connections_max,
-            connections_max_idle_ms=settings.connections_max_idle_ms,
+            limits=ConnectionLimits(
+                connections_max=settings.connections_max,
+                connections_max_idle_ms=settings.connections_max_idle_ms,
+                per_ip_max=settings.max_connections_per_ip,
+                held_bytes_max=settings.queued_max_request_bytes,
+            ),
             metrics=metrics,
             monotonic_ms=service.monotonic_ms,
             call_later=service.call_later,
@@ -77,6 +84,7 @@ class Server:
             monotonic_ms=self._service.monotonic_ms,
             frame_bytes_max=self._settings.frame_bytes_max,
             waiting_bytes_max=self._settings.waiting_bytes_max,
+            memory=self._listening.memory,
             made=self._listening.made,
             lost=self._listening.lost,
         )

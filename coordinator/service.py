@@ -5,7 +5,7 @@ a handler gets: the groups, the cluster as clients see it, clocks, randomness an
 so that a simulation can give its own. Nothing here is asynchronous: an answer is a call of `reply`, at once or later.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping
 from typing import Protocol
 
 import msgspec
@@ -14,6 +14,7 @@ from kio.schema.errors import ErrorCode
 from coordinator.cluster import Cluster
 from coordinator.group.commands import AnyRequest, Heartbeat
 from coordinator.group.outcomes import Outcome
+from coordinator.slices import Slices
 from events.ids import GroupId
 from events.state import GroupState
 
@@ -64,11 +65,13 @@ class Groups(Protocol):
         Called from within the `reply` of a heartbeat that was answered with NONE.
         """
 
-    def list_groups(self) -> Sequence[ListedGroup] | ErrorCode:
+    def list_groups(self) -> Collection[ListedGroup] | ErrorCode:
         """Every group served here, durable ones only (LS6); or the error that stands for all (G22: 14)."""
 
     def committed_offsets(self, group_id: GroupId) -> Mapping[tuple[str, int], CommittedOffset] | ErrorCode:
-        """The durable offsets by (topic, partition); empty for an unknown group (OF1); or the gate's error."""
+        """The durable offsets by (topic, partition), as they are at this moment, whatever comes later; empty for an
+        unknown group (OF1); or the gate's error.
+        """
 
 
 class Service(msgspec.Struct, kw_only=True):
@@ -82,3 +85,5 @@ class Service(msgspec.Struct, kw_only=True):
     new_request_id: Callable[[], int]
     call_later: Callable[[int, Callable[[], None]], Cancel]
     """`call_later(delay_ms, callback)` gives a function that cancels the timer."""
+    slices: Slices = msgspec.field(default_factory=Slices)
+    """Whose turn it is, among all requests of the process that have many entries."""

@@ -78,9 +78,34 @@ class Settings(SidecarSettings):
     node_id: int = Field(1, ge=0, le=INT32_MAX, description="The node id that clients see.")
     cluster_id: str = Field("muster", min_length=1, max_length=256, description="The cluster id that clients see.")
     metrics: HostPort | None = Field(None, description="Where Prometheus finds /metrics, /healthz and /readyz.")
-    frame_bytes_max: int = Field(FRAME_BYTES_MAX, ge=1024, le=INT32_MAX, description="The largest request taken.")
+    frame_bytes_max: int = Field(
+        FRAME_BYTES_MAX, ge=1024, le=INT32_MAX, description="The largest request of any API; most have lower bounds."
+    )
+    queued_max_request_bytes: int = Field(
+        268_435_456,
+        ge=1024,
+        description="Bytes that requests and answers may hold in memory; beyond that connections that hold much are "
+        "closed.",
+    )
     connections_max: int = Field(10_000, ge=1, description="Connections served at a time.")
-    connections_max_idle_ms: int = Field(600_000, ge=1_000, description="A connection silent for longer is closed.")
+    connections_max_idle_ms: int = Field(
+        600_000,
+        ge=1_000,
+        description="A connection on which no request begins or ends for longer is closed, unless it waits for an "
+        "answer.",
+    )
+    max_connections_per_ip: int = Field(
+        INT32_MAX,
+        ge=1,
+        le=INT32_MAX,
+        description="Connections of one address served at a time; clients behind one gateway share its address.",
+    )
+    waiting_per_principal: int | None = Field(
+        None,
+        ge=1,
+        description="Joins and syncs of one principal that may wait at a time, or of one group where clients do not "
+        "authenticate; more are told to try again. [default: nine tenths of --connections-max]",
+    )
     log_partitions: int | None = Field(None, ge=1, le=10_000, description="Partitions of an event log that is made.")
     log_replication: int | None = Field(None, ge=1, le=100, description="Replicas of an event topic that is made.")
     audit_window_ms: int | None = Field(
@@ -140,6 +165,21 @@ class Settings(SidecarSettings):
     def _log_is_upstream(self) -> bool:
         servers = self.log.removeprefix("kafka://").partition("/")[0].split(",")
         return not set(servers).isdisjoint((self.upstream or "").split(","))
+
+    @property
+    def waiting_requests_each_max(self) -> int:
+        """How many joins and syncs of one principal, or group, may wait at a time."""
+        return self.waiting_per_principal or self._most_connections
+
+    @property
+    def principal_connections_max(self) -> int:
+        """How many connections one principal may have."""
+        return self.connections_per_principal or self._most_connections
+
+    @property
+    def _most_connections(self) -> int:
+        """What one may have, with some left for others: nine tenths."""
+        return self.connections_max - self.connections_max // 10
 
     def group_settings(self) -> GroupSettings:
         """What the rules need."""
@@ -226,6 +266,11 @@ def _contradictions(settings: Settings) -> Iterator[str]:
         yield (
             f"group.min.session.timeout.ms={settings.group_min_session_timeout_ms} is above "
             f"group.max.session.timeout.ms={settings.group_max_session_timeout_ms}"
+        )
+    if settings.queued_max_request_bytes < settings.frame_bytes_max:
+        yield (
+            f"--queued-max-request-bytes={settings.queued_max_request_bytes} is below "
+            f"--frame-bytes-max={settings.frame_bytes_max}: the largest request could not be taken"
         )
     if settings.kafka_config and not settings.log.startswith("kafka:"):
         yield f"--kafka-config is for an event log in Kafka, and --log is {settings.log}: leave it out"

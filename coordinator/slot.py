@@ -1,4 +1,4 @@
-"""A group's place in its partition, who waits for an answer there, and the right to a heartbeat's answer.
+"""A group's place in its partition, what it has decided and not stored, and the right to a heartbeat's answer.
 
 What belongs here: what a partition keeps for each of its groups beside the group itself. What it must not know: how a
 command is decided, and how events become durable.
@@ -8,17 +8,15 @@ from collections import deque
 from collections.abc import Callable
 
 import msgspec
-import structlog
 
-from coordinator.group.commands import AnyCommand, AnyRequest
-from coordinator.group.outcomes import Outcome
+from coordinator.group.commands import AnyCommand, Command
+from coordinator.group.decide import Decision
+from coordinator.group.outcomes import Reply
 from coordinator.group.soft import Session, Soft
+from events.events import AnyEvent
 from events.ids import GroupId
+from events.records import Record
 from events.state import Group, GroupState
-
-log = structlog.get_logger(__name__)
-
-ReplyTo = Callable[[Outcome], None]
 
 Watch = Callable[[GroupId, int, bool], None]
 """Told of a group's generation, and whether it is wanted: by a member, who is to become one, or a join phase.
@@ -31,16 +29,37 @@ def nobody_watches(_group_id: GroupId, _generation_id: int, _is_wanted: bool) ->
     """The default: groups that no other cluster has to know of."""
 
 
-class Waiting(msgspec.Struct, frozen=True, eq=False):
-    """A request that has not been answered, and where its answer goes."""
+class LookAtDeadlines(Command, frozen=True, kw_only=True):
+    """A place in a group's queue: what came before it is answered, then the deadlines passed at `at_ms` are decided."""
 
-    command: AnyRequest
-    reply_to: ReplyTo
+    at_ms: int
+    """When the place was taken (monotonic). Who is due only since then may have asked further behind."""
+
+
+class Batch(msgspec.Struct, kw_only=True, eq=False):
+    """What a group has decided and not stored; all of it takes effect together, or none.
+
+    `group` and `soft` are as decided so far. `began_ms` (monotonic) is when the first of `commands` was decided.
+    `is_alone`: no further command may share it.
+    """
+
+    group: Group | None
+    soft: Soft
+    began_ms: int
+    commands: list[AnyCommand] = []
+    decisions: list[Decision] = []
+    is_alone: bool = False
+    events: deque[AnyEvent]
+    """Those that are not among `records` yet."""
+    records: list[Record] = []
 
 
 class Slot(msgspec.Struct, kw_only=True, eq=False):
     """A group's place. `version` grows whenever its state may have changed: prepared answers end with it.
 
+    `busy`: the group is worked on, or its batch is being stored; what comes queues. `replies` are to leave next.
+    `one_by_one`: how many of the next commands have a batch of their own.
+    `looks_at_deadlines`: the queue has a place where they are looked at.
     `expiry_due`: the sweep has come by, and the rules have not been asked yet what has expired.
     `told`: what the watch was told last, generation and whether the group is wanted; None: nothing yet.
     """
@@ -48,11 +67,14 @@ class Slot(msgspec.Struct, kw_only=True, eq=False):
     group_id: GroupId
     group: Group | None
     soft: Soft
-    queue: deque[AnyCommand]
+    queue: deque[AnyCommand | LookAtDeadlines]
+    replies: deque[Reply]
+    batch: Batch | None = None
     busy: bool = False
     version: int = 0
     one_by_one: int = 0
     no_deadline_before_ms: int = 0
+    looks_at_deadlines: bool = False
     expiry_due: bool = False
     told: tuple[int, bool] | None = None
 
@@ -71,6 +93,11 @@ class Slot(msgspec.Struct, kw_only=True, eq=False):
             watch(self.group_id, *stands)
 
 
+def new_slot(group_id: GroupId, group: Group | None = None, soft: Soft | None = None) -> Slot:
+    """A place where nothing waits."""
+    return Slot(group_id=group_id, group=group, soft=soft or Soft(), queue=deque(), replies=deque())
+
+
 class Ticket(msgspec.Struct, frozen=True, eq=False):
     """One member's right to have the same heartbeat answered again (see service.HeartbeatTicket)."""
 
@@ -83,11 +110,3 @@ class Ticket(msgspec.Struct, frozen=True, eq=False):
             return False
         self.session.touch(now_ms)
         return True
-
-
-def tell(waiting: Waiting, outcome: Outcome) -> None:
-    """Give somebody the answer. A bug in what makes an answer of an outcome is that client's alone."""
-    try:
-        waiting.reply_to(outcome)
-    except Exception:
-        log.exception("an answer could not be given", command=type(waiting.command).__name__)

@@ -2,6 +2,7 @@
 
     causes.py             why things happen: a closed enumeration
     events.py, state.py   the facts, and the hard state they build
+    tables.py             the collections of a group: many versions that share what has not changed
     evolve.py             the only way to change state: one event applied to one group
     projector.py          many records folded into the groups of a partition
     keys.py, codec.py     records as bytes: keys, Avro single-object encoding (avro_decoder.py makes the decoders)

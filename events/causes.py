@@ -68,6 +68,7 @@ class Cause(StrEnum):
     GROUP_CREATED = "group-created"
     GROUP_DELETED = "group-deleted"
     GROUP_EXPIRED = "group-expired"
+    GROUP_REPAIRED = "group-repaired"
 
     # What was refused.
     GROUP_FULL = "group-full"
@@ -75,6 +76,9 @@ class Cause(StrEnum):
     UNKNOWN_MEMBER = "unknown-member"
     INSTANCE_FENCED = "instance-fenced"
     INSTANCE_DUEL = "instance-duel"
+
+    # What the log asked for.
+    RECORD_OVERWRITTEN = "record-overwritten"
 
     UNKNOWN = "unknown"
     """Read from a log that a newer version wrote. Never written."""
@@ -167,10 +171,12 @@ TEXTS = {
     Cause.GROUP_CREATED: "the group was created",
     Cause.GROUP_DELETED: "the group was deleted",
     Cause.GROUP_EXPIRED: "the empty group expired",
+    Cause.GROUP_REPAIRED: "a record of the group could not be read, and an administrator had it made anew",
     Cause.GROUP_FULL: "{member} was refused, the group has group.max.size members",
     Cause.PROTOCOL_MISMATCH: "{member} was refused, it has no protocol in common with the group",
     Cause.UNKNOWN_MEMBER: "{member} was refused, its member id is not known here",
     Cause.INSTANCE_FENCED: "{member} was fenced, another process has its instance id",
+    Cause.RECORD_OVERWRITTEN: "a record that no owner wrote stood in its place in the event log: it was written again",
     Cause.INSTANCE_DUEL: "{member} and another live process take one instance id from each other in turn",
     Cause.UNKNOWN: "a cause that this version does not know",
 }

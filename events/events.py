@@ -137,7 +137,10 @@ class MemberAssigned(MemberEvent, frozen=True, kw_only=True):
 
 
 class MemberRoleChanged(MemberEvent, frozen=True, kw_only=True):
-    """What the member is there for is another thing now; see `MemberRole`, and `Member.retiring`."""
+    """What the member is there for is another thing now; see `MemberRole`, and `Member.retiring`.
+
+    Or nothing is, and the member is written again (Cause.RECORD_OVERWRITTEN).
+    """
 
     last_seen_ms: int
     longest_silence_ms: int

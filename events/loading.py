@@ -12,6 +12,9 @@ to decode. Three things are kept that a compaction may drop, so that nothing is 
 
 A value of a known type that is broken further in and was replaced is not noticed: nothing of it would be left.
 
+Records of strangers say nothing. But compaction keeps the last record of a key, whoever wrote it: of an entity whose
+last record is a stranger's, it may drop the owner's. `overwritten` says which those are; they must be written again.
+
     loading = Loading()
     for chunk in chunks:
         loading.read(chunk)
@@ -25,9 +28,10 @@ from operator import attrgetter
 
 from events.codec import decode, event_type_of
 from events.events import PartitionEvent
-from events.keys import EntityKind
+from events.keys import EntityKind, RecordKey
 from events.projector import Projector, entity_of
-from events.records import BrokenRecord, StoredRecord
+from events.records import BrokenRecord, StoredRecord, UndecodableKey
+from events.strangers import Strangers
 
 RECORDS_PER_STEP = 2_000
 """Some 40 ms, in which nobody else is served."""
@@ -36,36 +40,56 @@ RECORDS_PER_STEP = 2_000
 class Loading:
     """One load. `projector` is complete when `fold` has come to its end. Raises what the projector raises."""
 
-    def __init__(self) -> None:
+    def __init__(self, strangers: Strangers | None = None) -> None:
         self.projector = Projector()
+        self.strangers = Strangers() if strangers is None else strangers
+        self._overwritten: set[bytes] = set()
+        """Keys of values behind whose last record a stranger's stands."""
         self._values: dict[bytes, StoredRecord] = {}
         """The last one of each key."""
+        self._undecodable: dict[bytes, UndecodableKey] = {}
+        """Keys whose last record is no tombstone: `muster log repair` writes one."""
         self._tombstones: dict[bytes, StoredRecord] = {}
         """Of each group that was deleted and is not there again."""
         self._events_read = 0
         self._next_offset = 0
 
     def read(self, chunk: Iterable[StoredRecord]) -> None:
-        """Take in the next records, in offset order. Raises UndecodableKey, LogTooNew and BrokenRecord."""
+        """Take in the next records, in offset order. Raises LogTooNew and BrokenRecord."""
         values, tombstones = self._values, self._tombstones
         for record in chunk:
             self._next_offset = record.offset + 1
             key = record.key
-            if record.value is None:
-                self._bury(record)
+            if record.stranger:
+                self.strangers.note(record)
+                if key in values:
+                    self._overwritten.add(key)
                 continue
-            self._events_read += 1
-            if tombstones:
-                tombstones.pop(key, None)
-            if event_type_of(record.value) is None or (
-                key not in values and entity_of(record).kind is EntityKind.PARTITION
-            ):
-                self.projector.feed(record)
-            else:
-                values[key] = record
+            if self._overwritten:
+                self._overwritten.discard(key)
+            try:
+                if record.value is None:
+                    self._bury(record)
+                    continue
+                self._events_read += 1
+                if tombstones:
+                    tombstones.pop(key, None)
+                if event_type_of(record.value) is None or (
+                    key not in values and entity_of(record).kind is EntityKind.PARTITION
+                ):
+                    self.projector.feed(record)
+                else:
+                    values[key] = record
+            except UndecodableKey as broken:
+                if record.value is None:
+                    self._undecodable.pop(key, None)
+                else:
+                    self._undecodable.setdefault(key, broken)
 
     def fold(self) -> Iterator[None]:
-        """Feed what is left to the projector, a little at a time."""
+        """Feed what is left to the projector, a little at a time. Raises UndecodableKey."""
+        for broken in self._undecodable.values():
+            raise broken
         left = sorted([*self._values.values(), *self._tombstones.values()], key=attrgetter("offset"))
         for number, record in enumerate(left, start=1):
             self.projector.feed(record)
@@ -73,6 +97,11 @@ class Loading:
                 yield
         self.projector.events_read = self._events_read
         self.projector.next_offset = self._next_offset
+
+    @property
+    def overwritten(self) -> list[RecordKey]:
+        """The entities that are there, but whose last record is a stranger's."""
+        return [entity_of(self._values[key]) for key in self._overwritten]
 
     def _bury(self, record: StoredRecord) -> None:
         """Of a member its incarnation is left alone. Of a group all is: nothing older than its deletion counts."""

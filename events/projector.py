@@ -25,11 +25,8 @@ from events.events import (
 from events.evolve import apply, first, is_gone, remove_member
 from events.ids import GroupId, GroupInstanceId, MemberId
 from events.keys import EntityKind, RecordKey, decode_key
-from events.records import BrokenRecord, LogTooNew, StoredRecord, UndecodableKey
+from events.records import FORMAT_LEVEL, BrokenRecord, LogTooNew, StoredRecord, UndecodableKey
 from events.state import NOT_CONFIGURED, Group
-
-FORMAT_LEVEL = 2
-"""The highest level of `schemas/` that this version writes and reads."""
 
 
 class Quarantined(msgspec.Struct, frozen=True, kw_only=True):
@@ -64,6 +61,8 @@ class Projector:
     def feed(self, record: StoredRecord) -> None:
         """Take in the next record. Raises UndecodableKey and LogTooNew."""
         self.next_offset = record.offset + 1
+        if record.stranger:
+            return
         key = entity_of(record)
         if record.value is None:
             self._bury(key)

@@ -9,6 +9,13 @@ EventsError
 
 import msgspec
 
+FORMAT_LEVEL = 3
+"""The highest format level that this version writes and reads.
+
+Levels 1 and 2 are the folders of `schemas/`. Level 3 has no schemas of its own: its records carry the header `muster`
+in a Kafka topic (see log/kafka_marks.py), which an older version would neither write nor ask for.
+"""
+
 
 class Record(msgspec.Struct, frozen=True):
     """A key and a value as bytes; a value of None is a tombstone."""
@@ -22,13 +29,18 @@ Transition = tuple[Record, ...]
 
 
 class StoredRecord(msgspec.Struct, frozen=True):
-    """A record where it stands in a log. `timestamp_ms` is the wall clock of its append."""
+    """A record where it stands in a log. `timestamp_ms` is the wall clock of its append.
+
+    `stranger`: no owner wrote it, so it says nothing and is skipped. Its value is not kept, nor is a key of which it is
+    known that it is none of ours. The log decides that as it reads, and nobody else has to.
+    """
 
     partition: int
     offset: int
     timestamp_ms: int
     key: bytes
     value: bytes | None
+    stranger: bool = False
 
 
 class EventsError(Exception):

@@ -20,6 +20,7 @@ from events.log.base import EventLog, LogError
 from events.log.kafka_security import KAFKA_CONFIG, KAFKA_CONFIG_HELP, KafkaSecurity, security_given
 from events.log.url import open_log
 from events.records import EventsError
+from events.strangers import Strangers
 from replay.groups import Groups, Overview
 from replay.history import History
 from replay.progress import watched
@@ -191,9 +192,11 @@ def _overview(source: _Source) -> Groups:
 
 
 async def _read_all(source: _Source, take: Take) -> str:
+    strangers = Strangers()
     async with _opened(source) as log:
         with watched(f"reading {log.location}") as watch:
-            await read_log(log, take, watch=watch)
+            await read_log(log, take, watch=watch, strangers=strangers)
+        _tell_of(strangers, log.location)
         return log.location
 
 
@@ -212,10 +215,17 @@ def _unknown(group: str, groups: Groups) -> str:
 
 
 async def _read_one(source: _Source, group: GroupId) -> History | None:
+    strangers = Strangers()
     async with _opened(source) as log:
         with watched(f"reading {log.location}") as watch:
-            histories = await read_histories(log, group=group, watch=watch)
+            histories = await read_histories(log, group=group, watch=watch, strangers=strangers)
+        _tell_of(strangers, log.location)
         return histories.get(group)
+
+
+def _tell_of(strangers: Strangers, location: str) -> None:
+    if strangers.records:
+        typer.echo(f"muster replay: {strangers.told(location)}", err=True)
 
 
 @asynccontextmanager
@@ -226,6 +236,8 @@ async def _opened(source: _Source) -> AsyncIterator[EventLog]:
         yield log
     finally:
         await log.close()
+    for warning in log.warnings:
+        typer.echo(f"muster replay: {warning}", err=True)
 
 
 def _run(reading: Coroutine[None, None, T]) -> T:

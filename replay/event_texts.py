@@ -2,7 +2,7 @@
 
 from typing import assert_never
 
-from events.causes import Cause
+from events.causes import TEXTS, Cause
 from events.events import (
     AnyGroupEvent,
     AnyMemberEvent,
@@ -45,6 +45,8 @@ def event_text(event: AnyRecordedEvent, config: GroupConfig | None = None) -> st
     """What the event says. `config` is what was set for the group before it; None: not known."""
     if isinstance(event, PartitionEvent):
         return _partition_text(event)
+    if event.why.cause is Cause.RECORD_OVERWRITTEN:
+        return cause_text(event.why, [])
     if isinstance(event, GroupConfigured):
         return configured_text(event, config)
     if isinstance(event, InstanceRegistered | RegistrationEnded):
@@ -136,6 +138,8 @@ def _assignment(event: MemberAssigned) -> str:
 
 def _group_text(event: AnyGroupEvent) -> str:
     match event:
+        case GroupCreated() if event.why.cause is Cause.GROUP_REPAIRED:
+            return f"{TEXTS[event.why.cause]}{asked_by(event.why)}"
         case GroupCreated():
             return "the group was created"
         case GroupAdvanced():

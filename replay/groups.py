@@ -99,6 +99,8 @@ class _Group:
             self._feed(gap)
         if isinstance(read, Happened):
             self._events += 1
+            if read.event.why.cause is Cause.GROUP_REPAIRED:
+                self._quarantined.clear()
             self._last_event_ms = read.at_ms
         elif isinstance(read, Broken) and read.kind.quarantines:
             self._quarantined.append(missing_text(read))

@@ -24,9 +24,10 @@ from coordinator.group.commands import (
     JoinGroup,
     LeaveGroup,
     RejectAssignment,
+    RewriteEntities,
     SyncGroup,
 )
-from coordinator.group.soft import InitialDelay
+from coordinator.group.soft import InitialDelay, Sessions
 from events.causes import Cause
 from events.events import (
     AnyEvent,
@@ -49,7 +50,9 @@ from events.events import (
     Why,
 )
 from events.ids import UNKNOWN_MEMBER_ID, GroupInstanceId, MemberId
+from events.keys import key_of
 from events.state import Group, Member, Protocol
+from events.tables import TableSet
 from replay.claims import add_claim, set_claims
 from replay.leavers import leave, pending_leaver
 from replay.membership_inputs import derive_planned, last_arrival, put_arrivals_back
@@ -64,6 +67,9 @@ _PHASE_ENDS = (JoinPhaseCompleted, GroupEmptied)
 def derive(situation: Situation) -> AnyCommand | None:
     """The command that led to the first of the events, with the soft state made ready; None: there is none we know."""
     event = situation.event
+    if event.why.cause is Cause.RECORD_OVERWRITTEN:
+        again = tuple(map(key_of, situation.until_group_event()))
+        return RewriteEntities(group_id=situation.group_id, entities=again)
     put_arrivals_back(situation)
     planned = derive_planned(situation)
     if planned is not None:
@@ -71,10 +77,10 @@ def derive(situation: Situation) -> AnyCommand | None:
     if isinstance(event, MemberEvent):
         return _of_member(situation, event)
     if isinstance(event, GroupCreated):
-        return _creation(situation)
+        return None if event.why.cause is Cause.GROUP_REPAIRED else _creation(situation)
     if isinstance(event, GroupDeleted):
         if event.why.cause is Cause.GROUP_EXPIRED:
-            situation.soft.pending = {}
+            situation.soft.pending.clear()
             return ExpireOffsets(group_id=situation.group_id, offsets={})
         return DeleteGroup(group_id=situation.group_id, caller=caller(event.why))
     if isinstance(event, JoinRefused):
@@ -254,7 +260,7 @@ def _removal(situation: Situation, event: MemberRemoved) -> AnyCommand | None:
         case Cause.SYNC_TIMED_OUT:
             soft.sync_deadline_ms = why.arrived_ms
             silent = (event for event in situation.until_group_event() if isinstance(event, MemberRemoved))
-            soft.unsynced = {event.member.member_id for event in silent}
+            soft.unsynced = TableSet(event.member.member_id for event in silent)
             return EndSyncPhase(group_id=situation.group_id, due_ms=why.arrived_ms)
         case Cause.NOT_REJOINED:
             return _end_join_phase(situation, situation.until_group_event()[-1].why)
@@ -304,7 +310,8 @@ def _end_of_join_phase(situation: Situation, why: Why) -> AnyCommand:
     if is_leave(why):
         entry = pending_leaver(situation, why)
         return LeaveGroup(group_id=situation.group_id, caller=caller(why), members=(entry,))
-    situation.soft.pending = {PHANTOM: msgspec.structs.replace(session_of(why), deadline_ms=why.arrived_ms)}
+    phantom = msgspec.structs.replace(session_of(why), deadline_ms=why.arrived_ms)
+    situation.soft.pending = Sessions({PHANTOM: phantom})
     return ExpirePendingMember(group_id=situation.group_id, member_id=PHANTOM, due_ms=why.arrived_ms)
 
 

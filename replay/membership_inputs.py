@@ -27,7 +27,7 @@ from coordinator.group.commands import (
 from coordinator.group.configs import GROUP_CONFIGS, LEARNERS, REBALANCE, REGISTERED, RETIRED
 from coordinator.group.departures import retiring_members
 from coordinator.group.roles import learners
-from coordinator.group.soft import Arrival
+from coordinator.group.soft import Arrival, Arrivals
 from events.causes import Cause
 from events.events import (
     AnyEvent,
@@ -182,7 +182,7 @@ def put_arrivals_back(situation: Situation) -> None:
     if started is None:
         return
     ended = {event.registration.group_instance_id for event in situation.events if _ends_before(event, started)}
-    soft.arrivals = {event.member.member_id: _arrival(situation, event) for event in admitted}
+    soft.arrivals = Arrivals({event.member.member_id: _arrival(situation, event) for event in admitted})
     if any(event.member.group_instance_id not in group.registrations for event in admitted):
         soft.expansion_deadline_ms = situation.why.decided_ms + PATIENCE_MS
     if started.why.cause is Cause.REGISTRATION_COMPLETE:

@@ -70,9 +70,12 @@ def configured_text(event: GroupConfigured, before: GroupConfig | None) -> str:
 # ---- announcements ------------------------------------------------------------------------------
 
 
+_ASKED_BY_NOBODY = frozenset({Cause.GROUP_DELETED, Cause.RECORD_OVERWRITTEN})
+
+
 def announcements(parts: Iterable[Part], before: GroupConfig) -> Iterator[tuple[Why, int, str]]:
     """What was asked for in a transition, or ran out: why, the first event's number, and what it says."""
-    asked = (part for part in parts if part.why.cause is not Cause.GROUP_DELETED)
+    asked = (part for part in parts if part.why.cause not in _ASKED_BY_NOBODY)
     for (kind, cause), (*same,) in groupby(asked, key=lambda part: (type(part), part.why.cause)):
         first = same[0]
         if isinstance(first, GroupConfigured):

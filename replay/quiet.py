@@ -36,6 +36,7 @@ from replay.standbys import Call, called
 _Key = tuple[object, ...]
 _TOLD_WITH_THE_REBALANCE = frozenset({Cause.NOT_REJOINED, Cause.GROUP_RELEASED})
 _MOVED_NOTHING = frozenset({Cause.LEARNER_ADMITTED, Cause.STANDBY_ADMITTED, Cause.HELD_MEMBER_REJOINED})
+_CHANGED_NOTHING = frozenset({Cause.MEMBERS_RETIRED, Cause.RECORD_OVERWRITTEN})
 
 
 def starts_nothing(part: Part) -> bool:
@@ -45,7 +46,7 @@ def starts_nothing(part: Part) -> bool:
     if isinstance(part, MemberJoined | MemberRejoined):
         return part.why.cause in _MOVED_NOTHING
     if isinstance(part, MemberRoleChanged):
-        return part.why.cause is Cause.MEMBERS_RETIRED
+        return part.why.cause in _CHANGED_NOTHING
     return not isinstance(part, MemberEvent)
 
 

@@ -15,7 +15,7 @@ import msgspec
 from coordinator.group.commands import AnyCommand
 from coordinator.group.decide import decide
 from coordinator.group.settings import INT32_MAX, GroupSettings
-from coordinator.group.soft import NEVER, Refusals, Session, Soft
+from coordinator.group.soft import NEVER, Refusals, Session, Sessions, Soft
 from coordinator.group.takeover import resume
 from coordinator.group.turn import Moment
 from events.events import (
@@ -152,7 +152,7 @@ class _Rerun:
         yield self._fresh()
         if self._group is not None and self._group.state is not GroupState.EMPTY:
             soft = self._fresh()
-            soft.pending = {PHANTOM: Session(timeout_ms=INT32_MAX, deadline_ms=NEVER, heard_ms=0)}
+            soft.pending[PHANTOM] = Session(timeout_ms=INT32_MAX, deadline_ms=NEVER, heard_ms=0)
             yield soft
         if self._soft.initial_delay is not None:
             soft = self._fresh()
@@ -162,10 +162,11 @@ class _Rerun:
     def _fresh(self) -> Soft:
         """A copy for one attempt: `derive` changes it, and the rules share its sessions."""
         soft = self._soft.copy()
-        soft.sessions = {id_: msgspec.structs.replace(session) for id_, session in soft.sessions.items()}
+        soft.sessions = Sessions((id_, msgspec.structs.replace(session)) for id_, session in soft.sessions.items())
         soft.refusals = Refusals()
-        soft.pending = {}
-        soft.arrivals, soft.expansion_deadline_ms = {}, None  # until it is seen whom they were
+        soft.pending.clear()
+        soft.arrivals.clear()
+        soft.expansion_deadline_ms = None  # until it is seen whom they were
         return soft
 
     def _decide(self, command: AnyCommand, situation: Situation) -> int:

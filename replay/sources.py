@@ -5,7 +5,8 @@ read, and only the values whose key names the group are decoded.
 
 A reader is lenient where an owner must not be: an event type that is not known here is skipped and counted, a value
 that cannot be read becomes a `Broken` marker in its group's history. Tombstones are skipped: the event before each
-says all. What is not ours to read at all is an error: LogTooNew, and any LogError.
+says all. So are records that no owner wrote (`events.strangers`). What is not ours to read at all is an error:
+LogTooNew, and any LogError.
 """
 
 from collections import defaultdict
@@ -17,8 +18,8 @@ from events.ids import GroupId
 from events.keys import EntityKind, RecordKey, decode_key
 from events.log.base import EventLog
 from events.partitioner import partition_for
-from events.projector import FORMAT_LEVEL
-from events.records import BrokenRecord, LogTooNew, StoredRecord, UndecodableKey, UnknownEventType
+from events.records import FORMAT_LEVEL, BrokenRecord, LogTooNew, StoredRecord, UndecodableKey, UnknownEventType
+from events.strangers import Strangers
 from replay.history import Broken, Coordinated, Happened, History, Place, Prelude, Read, Unreadable, with_gaps
 
 Take = Callable[[GroupId | None, Read], None]
@@ -32,17 +33,25 @@ def unwatched(done: int, total: int) -> None:
     """Nobody looks."""
 
 
-async def read_log(log: EventLog, take: Take, *, group: GroupId | None = None, watch: Watch = unwatched) -> None:
+async def read_log(
+    log: EventLog,
+    take: Take,
+    *,
+    group: GroupId | None = None,
+    watch: Watch = unwatched,
+    strangers: Strangers | None = None,
+) -> None:
     """Give everything in the log to `take`, partition by partition; for one group, what concerns it.
 
-    Raises LogTooNew, and what the log raises.
+    What no owner wrote is skipped, and counted in `strangers`. Raises LogTooNew, and what the log raises.
     """
+    strangers = Strangers() if strangers is None else strangers
     partitions = range(log.partitions) if group is None else [partition_for(group, log.partitions)]
     ends = {partition: await log.end_offset(partition) for partition in partitions}
     total, done = sum(ends.values()), 0
     for partition, end in ends.items():
         async for chunk in log.read(partition, end=end):
-            for record in chunk:
+            for record in strangers.without(chunk):
                 found = read_record(record, group)
                 if found is not None:
                     take(*found)
@@ -51,7 +60,11 @@ async def read_log(log: EventLog, take: Take, *, group: GroupId | None = None, w
 
 
 async def read_histories(
-    log: EventLog, *, group: GroupId | None = None, watch: Watch = unwatched
+    log: EventLog,
+    *,
+    group: GroupId | None = None,
+    watch: Watch = unwatched,
+    strangers: Strangers | None = None,
 ) -> dict[GroupId, History]:
     """The history of each group of which anything can be read, or of the one group, if there is anything."""
     reads: dict[GroupId, list[Read]] = {}
@@ -70,7 +83,7 @@ async def read_histories(
             homes[partition].append(group_id)
         reads[group_id].append(read)
 
-    await read_log(log, take, group=group, watch=watch)
+    await read_log(log, take, group=group, watch=watch, strangers=strangers)
     return {
         group_id: History(group_id=group_id, log=log.location, items=tuple(with_gaps(of_group)))
         for group_id, of_group in reads.items()

@@ -22,7 +22,7 @@ from tempfile import TemporaryDirectory
 from typing import Any, Final
 
 from tests.brokers.broker import HOST, log_tail
-from tests.brokers.child import leashed, signal_group
+from tests.brokers.child import leashed, only_child_of, signal_group
 
 COMMAND: Final = (sys.executable, "-m", "muster", "serve")
 SERVES_WITHIN_S: Final = 90
@@ -69,7 +69,7 @@ class MusterProcess:
     def pid(self) -> int:
         """Of the process that serves now: the leash's only child. Linux alone tells."""
         assert self._leash is not None
-        return int(Path(f"/proc/{self._leash.pid}/task/{self._leash.pid}/children").read_text(encoding="ascii"))
+        return only_child_of(self._leash.pid)
 
     def start(self) -> None:
         """Start a process and wait until it serves. Raises `MusterEnded`."""

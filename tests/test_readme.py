@@ -91,8 +91,9 @@ def test_targets_and_files_that_the_readme_names_are_there() -> None:
         assert re.search(rf"^{target}:", MAKEFILE, re.MULTILINE), target
     for path in re.findall(r"\]\(([\w./-]+)\)", README) + re.findall(r"^\| `([\w/]+/)`", README, re.MULTILINE):
         assert (root / path).exists(), path
-    done = subprocess.run(
-        [sys.executable, "-m", "muster", "serve", "--help"], capture_output=True, text=True, timeout=60, check=True
-    )
+    said = ""
+    for command in ("serve", "groups repair", "log repair"):
+        asked = [sys.executable, "-m", "muster", *command.split(), "--help"]
+        said += subprocess.run(asked, capture_output=True, text=True, timeout=60, check=True).stdout
     for option in re.findall(r"`(--[a-z-]+)", README):
-        assert option in done.stdout, option
+        assert option in said, option

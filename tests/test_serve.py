@@ -1,11 +1,15 @@
 """`muster serve` as a process: what it says of things it cannot use, its side door, and how it ends."""
 
 import asyncio
+import json
+import signal
 import socket
 import sqlite3
 import subprocess
 import sys
+import time
 import urllib.error
+import urllib.request
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
@@ -13,10 +17,11 @@ from pathlib import Path
 import pytest
 
 from coordinator.settings import KAFKA_SETTINGS, Settings
-from tests.brokers.broker import HOST
+from tests.brokers.broker import HOST, lasting_ports
+from tests.brokers.child import leashed, signal_group
 from tests.clients.consumers import Confluent
 from tests.clients.probe import described
-from tests.muster_process import MusterProcess, running_muster, sqlite_log
+from tests.muster_process import COMMAND, MusterProcess, running_muster, sqlite_log
 from tests.replay import written
 
 ENDS_WITHIN_S = 60
@@ -159,6 +164,15 @@ def test_who_is_deposed_ends(serving: MusterProcess, tmp_path: Path) -> None:
     assert "deposed" in serving.output.splitlines()[-1]
 
 
+def test_whose_file_was_moved_away_ends(serving: MusterProcess, tmp_path: Path) -> None:
+    """By itself, and with the path and the way out in its last line; exit code 1."""
+    (tmp_path / "muster.db").rename(tmp_path / "elsewhere.db")
+    assert serving.wait() == 1
+    last = serving.output.splitlines()[-1]
+    assert f"{tmp_path / 'muster.db'} is gone" in last
+    assert "and start again" in last
+
+
 def test_help_documents_every_option() -> None:
     """Each option has a sentence, and each setting that --config takes is named."""
     printed = " ".join(muster("serve", "--help").stdout.replace("│", " ").split())
@@ -166,3 +180,32 @@ def test_help_documents_every_option() -> None:
         assert f"--{name.replace('_', '-')}" in printed
     for name in KAFKA_SETTINGS:
         assert name in printed
+
+
+def test_a_log_that_is_away_is_waited_for(tmp_path: Path) -> None:
+    """/healthz is well meanwhile, /readyz and one line of the log say what is waited for; asked to stop, it does."""
+    (port,) = lasting_ports(1)
+    log, output = f"kafka://{HOST}:{port}/events", tmp_path / "output"
+    command = [*COMMAND, "--listen", f"{HOST}:0", "--log-format", "json", "--log", log, "--metrics", f"{HOST}:0"]
+
+    def events(name: str) -> list[dict[str, str]]:
+        lines = [json.loads(line) for line in output.read_text().splitlines() if line.startswith("{")]
+        return [line for line in lines if line["event"] == name]
+
+    with output.open("wb") as written_to, leashed(command, stdout=written_to) as leash:
+        deadline = time.monotonic() + ENDS_WITHIN_S
+        while not events("event log unavailable, trying again"):
+            assert time.monotonic() < deadline, output.read_text()
+            time.sleep(0.05)
+        (metrics,) = events("metrics")
+        with urllib.request.urlopen(f"http://{metrics['listen']}/healthz", timeout=ENDS_WITHIN_S) as well:
+            assert well.status == 200
+        with pytest.raises(urllib.error.HTTPError) as not_ready:
+            urllib.request.urlopen(f"http://{metrics['listen']}/readyz", timeout=ENDS_WITHIN_S)
+        reason = not_ready.value.read().decode()
+        assert f"the event log {log} has been unavailable for " in reason
+        assert f"no broker answers at {HOST}:{port}: " in reason
+        signal_group(leash, signal.SIGTERM)
+        assert leash.wait(timeout=ENDS_WITHIN_S) == 0
+    (away,) = events("event log unavailable, trying again")
+    assert away["log"] == log

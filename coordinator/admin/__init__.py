@@ -40,7 +40,6 @@ from kio.schema.types import GroupId
 from kio.static.primitive import i8
 
 from coordinator.admin.link import AdminError, CoordinatorLink, Refused, WrongUse, error_text
-from coordinator.exchange import Exchange
 from coordinator.group.commands import ConfigChange, ConfigOperation
 from coordinator.group.configs import (
     EXPANSION_DELAY,
@@ -55,6 +54,7 @@ from coordinator.group.configs import (
     TARGET_GROUP_SIZE,
 )
 from coordinator.group.outcomes import AlterGroupConfigOutcome, ListedMember
+from events.log.kafka_exchange import Exchange
 from events.log.kafka_security import NOT_SECURED, KafkaSecurity
 
 LIMIT_MS = 30_000

@@ -3,7 +3,8 @@
     commands.py, outcomes.py   what comes in (requests, timers), what goes out
     decide.py                  decide(command, group, soft, moment, settings) -> Decision; the table of commands
     turn.py                    one decision in the making: events recorded so far, replies, changes of soft state
-    soft.py                    parked requests, sessions, deadlines: what is never written
+    soft.py timed.py           parked requests, sessions, deadlines: what is never written
+    census.py                  what is known of all members together, counted on with each change
     join.py static.py          JoinGroup: new and known members; static replacement (KIP-345)
     rebalance.py               starting a rebalance, finishing the join phase, choosing leader and protocol
     sync.py heartbeat.py leave.py offsets.py admin.py   the other requests

@@ -24,6 +24,7 @@ from coordinator.group.configs import (
     LIST_LENGTH_MAX,
     REBALANCE,
     REGISTERED,
+    REPAIR,
     RETIRED,
     TARGET_GROUP_SIZE,
     BadConfig,
@@ -76,6 +77,9 @@ def _plan(turn: Turn, changes: Sequence[ConfigChange]) -> Plan:
     group = turn.group
     names: set[str] = set()
     for name in (change.name for change in changes):
+        if name == REPAIR:
+            text = f"{REPAIR}: group {turn.group.group_id!r} is not quarantined, there is nothing to repair"
+            raise Refused(ErrorCode.invalid_request, text)
         if name not in GROUP_CONFIGS:
             raise Refused(ErrorCode.invalid_config, f"{name[:NAME_SHOWN]}: there is no such setting of a group here")
         if name in names:
@@ -96,7 +100,7 @@ def _plan(turn: Turn, changes: Sequence[ConfigChange]) -> Plan:
                 plan, config=msgspec.structs.replace(plan.config, **{definition.field: _value(change)})
             )
     for name in (TARGET_GROUP_SIZE, LEARNER_TIMEOUT):
-        if name in names and group.members and not knows_roles(group):
+        if name in names and group.members and not knows_roles(turn):
             kind = f"protocol type {group.image.protocol_type!r}"
             raise Refused(
                 ErrorCode.inconsistent_group_protocol,

@@ -10,7 +10,7 @@ or is about to get one, and leave the group alone meanwhile. An arrival is no me
     admit       as soon as a join phase begins, for whatever reason: those who are parked become members
 """
 
-from collections.abc import Iterable
+from collections.abc import Collection
 
 import msgspec
 from kio.schema.errors import ErrorCode
@@ -19,7 +19,7 @@ from coordinator.group.commands import JoinGroup
 from coordinator.group.members import add_parked_member, supports_protocols
 from coordinator.group.outcomes import JoinGroupOutcome
 from coordinator.group.roles import role_of_new_member
-from coordinator.group.soft import Arrival, Session, Soft
+from coordinator.group.soft import Arrival, Arrivals, Session, Soft
 from coordinator.group.turn import Turn
 from events.ids import UNKNOWN_MEMBER_ID, GroupInstanceId, MemberId
 from events.state import GroupState
@@ -39,8 +39,7 @@ def is_held(turn: Turn, command: JoinGroup) -> bool:
 def is_waited_for(turn: Turn, command: JoinGroup) -> bool:
     """Whether it was registered, and others that were are here and wait for it."""
     registered = command.group_instance_id in turn.group.registrations
-    held = (arrival.join.group_instance_id for arrival in turn.soft.arrivals.values())
-    return registered and any(instance in turn.group.registrations for instance in held)
+    return registered and any(instance in turn.group.registrations for instance in turn.soft.arrivals.instances)
 
 
 def hold(turn: Turn, command: JoinGroup, member_id: MemberId) -> None:
@@ -87,8 +86,7 @@ def arrival_of(soft: Soft, group_instance_id: GroupInstanceId | None) -> MemberI
     """The member id of the arrival with this instance id."""
     if group_instance_id is None:
         return None
-    held = soft.arrivals.items()
-    return next((member_id for member_id, each in held if each.join.group_instance_id == group_instance_id), None)
+    return soft.arrivals.instances.get(group_instance_id)
 
 
 def end_hold(turn: Turn, member_id: MemberId) -> None:
@@ -110,16 +108,16 @@ def give_up(turn: Turn, member_id: MemberId) -> None:
     _answer(turn, turn.soft.arrivals.pop(member_id), ErrorCode.unknown_member_id, UNKNOWN_MEMBER_ID)
 
 
-def all_arrived(turn: Turn, instances: Iterable[GroupInstanceId]) -> bool:
+def all_arrived(turn: Turn, instances: Collection[GroupInstanceId]) -> bool:
     """Whether each of these instances is held; one that was sent back a moment ago counts."""
-    held = {arrival.join.group_instance_id for arrival in turn.soft.arrivals.values()}
-    return held.issuperset(instances)
+    held = turn.soft.arrivals.instances
+    return len(held) >= len(instances) and all(instance in held for instance in instances)
 
 
 def admit_arrivals(turn: Turn) -> None:
     """A join phase has begun: who is parked takes part in it, as a new member; the others come when they come."""
     why = turn.why
-    arrivals, turn.soft.arrivals = turn.soft.arrivals, {}
+    arrivals, turn.soft.arrivals = turn.soft.arrivals, Arrivals()
     turn.soft.expansion_deadline_ms = None
     for member_id, arrival in arrivals.items():
         if not arrival.parked:

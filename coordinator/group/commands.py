@@ -12,6 +12,7 @@ import msgspec
 from kio.schema.errors import ErrorCode
 
 from events.ids import GroupId, GroupInstanceId, MemberId
+from events.keys import RecordKey
 from events.state import Protocol
 
 
@@ -220,6 +221,15 @@ class CheckCapacity(Command, frozen=True, kw_only=True):
     """After a takeover: a group over group.max.size rebalances, so that the surplus can be refused (X8)."""
 
 
+class RewriteEntities(Command, frozen=True, kw_only=True):
+    """Write what is there of these entities again: the last records under their keys are not ours.
+
+    Compaction keeps the last record of a key, whoever wrote it, and would drop the owner's.
+    """
+
+    entities: tuple[RecordKey, ...]
+
+
 class CommittedAt(typing.Protocol):
     """When an offset was committed, and when it expires if the commit said so (v2 to v4); wall clock ms."""
 
@@ -253,4 +263,6 @@ AnyRequest = (
 AnyMemberDeadline = ExpireSession | ExpirePendingMember | EndHold | EndCatchUp
 AnyGroupDeadline = EndJoinPhase | EndSyncPhase | EndRegistration | EndExpansion | EndRetirement | PromoteLearners
 AnyDeadline = AnyMemberDeadline | AnyGroupDeadline
-AnyCommand = AnyRequest | AnyDeadline | RejectAssignment | CheckCapacity | ExpireOffsets
+AnyUpkeep = RejectAssignment | CheckCapacity | RewriteEntities
+"""What the shell finds to be done, and nobody asked for."""
+AnyCommand = AnyRequest | AnyDeadline | AnyUpkeep | ExpireOffsets

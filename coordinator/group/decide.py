@@ -16,6 +16,7 @@ from coordinator.group.commands import (
     AlterGroupConfig,
     AnyCommand,
     AnyDeadline,
+    AnyUpkeep,
     AuthorizeCommit,
     CheckCapacity,
     CommitOffsets,
@@ -31,12 +32,13 @@ from coordinator.group.commands import (
     RejectAssignment,
     ReleaseGroup,
     Request,
+    RewriteEntities,
     SyncGroup,
 )
 from coordinator.group.duels import note_if_fenced
 from coordinator.group.expiry import expire_group, expired_offsets, may_have_offsets_upstream, outlives_its_offsets
 from coordinator.group.heartbeat import heartbeat_error
-from coordinator.group.join import join_group, refuse_before_lookup
+from coordinator.group.join import error_before_lookup, join_error, join_group
 from coordinator.group.leave import leave_group, leave_unknown_group
 from coordinator.group.listing import describe_config
 from coordinator.group.offsets import OffsetsChange, is_transactional, judge_commit, judge_deletion
@@ -58,6 +60,7 @@ from coordinator.group.outcomes import (
 from coordinator.group.plan_deadlines import keep_deadlines
 from coordinator.group.rebalance import prepare_rebalance
 from coordinator.group.release import release_group
+from coordinator.group.rewriting import rewrite_entities
 from coordinator.group.settings import GroupSettings
 from coordinator.group.soft import Session, Soft
 from coordinator.group.sync import reject_assignment, sync_group
@@ -110,7 +113,7 @@ def decide(command: AnyCommand, group: Group | None, soft: Soft, moment: Moment,
         case SyncGroup() | LeaveGroup() | DeleteGroup() | ReleaseGroup() | AlterGroupConfig():
             if group is None or not (command.group_id or isinstance(command, DeleteGroup)):
                 return _answer(command, _without_group(command), group, soft)
-        case Deadline() | RejectAssignment() | CheckCapacity():
+        case Deadline() | RejectAssignment() | CheckCapacity() | RewriteEntities():
             pass
         case _:
             assert_never(command)
@@ -123,7 +126,7 @@ def decide(command: AnyCommand, group: Group | None, soft: Soft, moment: Moment,
 
 def _take(
     turn: Turn,
-    command: AnyChange | AnyDeadline | RejectAssignment | CheckCapacity,
+    command: AnyChange | AnyDeadline | AnyUpkeep,
 ) -> None:
     """The commands that need a group and may change it."""
     match command:
@@ -141,6 +144,8 @@ def _take(
             reject_assignment(turn, command.sync, command.error)
         case CheckCapacity():
             _check_capacity(turn)
+        case RewriteEntities():
+            rewrite_entities(turn, command)
         case _:
             run_deadline(turn, command)
 
@@ -148,6 +153,7 @@ def _take(
 def _decision(turn: Turn) -> Decision:
     keep_deadlines(turn)
     turn.finish()
+    turn.forget_census()
     gone = is_gone(turn.group)
     return Decision(
         events=tuple(turn.events),
@@ -167,20 +173,40 @@ def _answer(
 def _decide_join(
     command: JoinGroup, group: Group | None, soft: Soft, moment: Moment, settings: GroupSettings
 ) -> Decision:
-    refused = refuse_before_lookup(command, settings)
-    if refused is None and group is None and command.member_id != UNKNOWN_MEMBER_ID:
-        refused = JoinGroupOutcome(error=ErrorCode.unknown_member_id, member_id=command.member_id)  # J1
-    elif refused is None and settings.offsets_are_upstream and group is not None and group.config.coordinator:
-        # Released: it is to be joined upstream, where the client comes when it asks again.
-        refused = JoinGroupOutcome(error=ErrorCode.coordinator_load_in_progress, member_id=command.member_id)
-    if refused is not None:
-        return _answer(command, refused, group, soft)
-    if group is None:
-        turn = _turn_of_new_group(command, soft, moment, settings)
-    else:
-        turn = Turn(group.copy(), soft.copy(), moment, settings)
+    error = _error_without_turn(command, group, settings)
+    if error is not ErrorCode.none:
+        return _answer(command, JoinGroupOutcome(error=error, member_id=command.member_id), group, soft)
+    turn = _turn_of_join(command, group, soft, moment, settings)
     join_group(turn, command)
     return _decision(turn)
+
+
+def would_refuse(
+    command: JoinGroup, group: Group | None, soft: Soft, moment: Moment, settings: GroupSettings
+) -> ErrorCode:
+    """The error that `decide` would have the join answered with at once; NONE: it would be taken, or told its id."""
+    error = _error_without_turn(command, group, settings)
+    if error is not ErrorCode.none:
+        return error
+    return join_error(_turn_of_join(command, group, soft, moment, settings), command)
+
+
+def _error_without_turn(command: JoinGroup, group: Group | None, settings: GroupSettings) -> ErrorCode:
+    error = error_before_lookup(command, settings)
+    if error is not ErrorCode.none:
+        return error
+    if group is None:
+        return ErrorCode.none if command.member_id == UNKNOWN_MEMBER_ID else ErrorCode.unknown_member_id  # J1
+    if settings.offsets_are_upstream and group.config.coordinator:
+        # Released: it is to be joined upstream, where the client comes when it asks again.
+        return ErrorCode.coordinator_load_in_progress
+    return ErrorCode.none
+
+
+def _turn_of_join(command: JoinGroup, group: Group | None, soft: Soft, moment: Moment, settings: GroupSettings) -> Turn:
+    if group is None:
+        return _turn_of_new_group(command, soft, moment, settings)
+    return Turn(group.copy(), soft.copy(), moment, settings)
 
 
 def _turn_of_new_group(command: Request, soft: Soft, moment: Moment, settings: GroupSettings) -> Turn:
@@ -308,7 +334,7 @@ def failed(command: AnyCommand, error: ErrorCode) -> tuple[Reply, ...]:
             outcome = msgspec.structs.replace(describe(None), error=error)
         case Request():
             outcome = _ERROR_ALONE[type(command)](error=error)
-        case Deadline() | RejectAssignment() | CheckCapacity() | ExpireOffsets():
+        case Deadline() | RejectAssignment() | CheckCapacity() | RewriteEntities() | ExpireOffsets():
             return ()
         case _:
             assert_never(command)

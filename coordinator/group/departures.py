@@ -7,7 +7,6 @@ waited for together with the others that do; else the group rebalances, once for
 from collections.abc import Sequence
 
 from coordinator.group.rebalance import complete_join_phase_if_all_joined, prepare_rebalance
-from coordinator.group.roles import active_members
 from coordinator.group.standbys import call_standbys
 from coordinator.group.turn import Turn
 from events.causes import Cause
@@ -31,7 +30,7 @@ def after_departures(turn: Turn, departed: Sequence[Member], led_before: MemberI
     if missed and all(each.retiring for each in missed) and turn.image.state is GroupState.STABLE:
         turn.change(departures_gathered=True)
         missed = []
-    if missed or not active_members(turn.group):
+    if missed or not turn.census.active:
         prepare_rebalance(turn)
     else:
         rebalance_if_all_gone(turn)
@@ -39,7 +38,7 @@ def after_departures(turn: Turn, departed: Sequence[Member], led_before: MemberI
 
 def rebalance_if_all_gone(turn: Turn) -> None:
     """Nobody who retires is here any more: the departures that were gathered make their rebalance."""
-    if turn.image.departures_gathered and not retiring_members(turn.group):
+    if turn.image.departures_gathered and not turn.census.retiring:
         if turn.why.cause not in (Cause.RETIREMENT_TIMED_OUT, Cause.RETIREMENT_WITHDRAWN):
             turn.and_so(Cause.RETIREMENT_COMPLETE)
         prepare_rebalance(turn)

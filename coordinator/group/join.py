@@ -14,7 +14,7 @@ from coordinator.group.identity import validate_member
 from coordinator.group.members import add_parked_member, park_join, supports_protocols
 from coordinator.group.outcomes import JoinGroupOutcome
 from coordinator.group.plan_deadlines import rebalance_if_complete
-from coordinator.group.rebalance import joined, prepare_rebalance, subscriptions
+from coordinator.group.rebalance import joined, note_subscription, prepare_rebalance
 from coordinator.group.roles import admit_held_member, role_of_new_member
 from coordinator.group.settings import GroupSettings
 from coordinator.group.soft import Session
@@ -27,39 +27,56 @@ from events.ids import UNKNOWN_MEMBER_ID, MemberId
 from events.state import HELD, GroupState, Member, MemberRole
 
 
-def refuse_before_lookup(command: JoinGroup, settings: GroupSettings) -> JoinGroupOutcome | None:
+def error_before_lookup(command: JoinGroup, settings: GroupSettings) -> ErrorCode:
     """What is refused before the group is looked up (G15, K1)."""
     if not command.group_id:
-        return JoinGroupOutcome(error=ErrorCode.invalid_group_id, member_id=command.member_id)
+        return ErrorCode.invalid_group_id
     if not settings.min_session_timeout_ms <= command.session_timeout_ms <= settings.max_session_timeout_ms:
-        return JoinGroupOutcome(error=ErrorCode.invalid_session_timeout, member_id=command.member_id)
-    return None
+        return ErrorCode.invalid_session_timeout
+    return ErrorCode.none
+
+
+def join_error(turn: Turn, command: JoinGroup) -> ErrorCode:
+    """With which error a join is answered at once; NONE: with none (or 79, KIP-394), or later. Changes nothing."""
+    member_id = _sender(turn, command)
+    if not _has_room(turn, command, member_id):
+        return ErrorCode.group_max_size_reached
+    if not supports_protocols(turn, command):
+        return ErrorCode.inconsistent_group_protocol
+    if member_id == UNKNOWN_MEMBER_ID:
+        return ErrorCode.none
+    if member_id in turn.soft.pending:
+        # An id is pending only if it was asked for without an instance id (P3).
+        return ErrorCode.none if command.group_instance_id is None else ErrorCode.unknown_server_error
+    if member_id in turn.soft.arrivals:
+        return arrival_error(turn, member_id, command.group_instance_id)
+    return validate_member(turn.group, member_id, command.group_instance_id)
 
 
 def join_group(turn: Turn, command: JoinGroup) -> None:
     """A join in a group that exists."""
-    if command.member_id == UNKNOWN_MEMBER_ID and _is_known(turn, command.proposed_member_id):
-        # The same request sent again by an edge that did not hear the answer: it is that member's retry.
-        command = msgspec.structs.replace(command, member_id=command.proposed_member_id)
-    if not _has_room(turn, command):
-        _refuse_full(turn, command)
-    elif not supports_protocols(turn, command):
-        turn.because(
-            Cause.PROTOCOL_MISMATCH,
-            command.caller,
-            command.member_id,
-            command.group_instance_id,
-            command.reason,
-        )
-        refuse(turn, command, ErrorCode.inconsistent_group_protocol, command.member_id)
+    error, sender = join_error(turn, command), _sender(turn, command)
+    if sender != command.member_id:
+        command = msgspec.structs.replace(command, member_id=sender)
+    if error is not ErrorCode.none:
+        _refuse(turn, command, error)
     elif command.member_id == UNKNOWN_MEMBER_ID:
         _join_without_member_id(turn, command)
     elif command.member_id in turn.soft.pending:
-        _join_with_pending_id(turn, command)
+        del turn.soft.pending[command.member_id]
+        _add_member(turn, command, command.member_id)
     elif command.member_id in turn.soft.arrivals:
-        _join_as_arrival(turn, command)
+        # It was held, and asks again.
+        own = turn.soft.arrivals[command.member_id].join.group_instance_id
+        _add_member(turn, msgspec.structs.replace(command, group_instance_id=own), command.member_id)
     else:
         _join_with_member_id(turn, command)
+
+
+def _sender(turn: Turn, command: JoinGroup) -> MemberId:
+    """The same request sent again by an edge that did not hear the answer: it is that member's retry."""
+    is_repetition = command.member_id == UNKNOWN_MEMBER_ID and _is_known(turn, command.proposed_member_id)
+    return command.proposed_member_id if is_repetition else command.member_id
 
 
 def _is_known(turn: Turn, member_id: MemberId) -> bool:
@@ -68,23 +85,49 @@ def _is_known(turn: Turn, member_id: MemberId) -> bool:
     return member_id in turn.group.members or member_id in soft.arrivals or member_id in soft.claims
 
 
-def refuse(turn: Turn, command: JoinGroup, error: ErrorCode, echo: MemberId) -> None:
-    """Answer with an error, and record the refusal."""
+# ---- refusals ----------------------------------------------------------------------------------
+
+
+def _refuse(turn: Turn, command: JoinGroup, error: ErrorCode) -> None:
+    """Answer with the error, and record the refusal, or who is fenced."""
+    member_id, instance = command.member_id, command.group_instance_id
+    echo = member_id
+    match error:
+        case ErrorCode.unknown_server_error:
+            turn.reply(command.caller, JoinGroupOutcome(error=error, member_id=UNKNOWN_MEMBER_ID))
+            return
+        case ErrorCode.group_max_size_reached:
+            _leave_full_group(turn, command)
+            echo = UNKNOWN_MEMBER_ID
+        case ErrorCode.inconsistent_group_protocol:
+            turn.because(Cause.PROTOCOL_MISMATCH, command.caller, member_id, instance, command.reason)
+        case _ if member_id not in turn.soft.arrivals and (
+            error is ErrorCode.fenced_instance_id or member_id in turn.soft.claims
+        ):
+            note_if_fenced(turn, error, command.caller, member_id, instance, reason=command.reason)
+            turn.reply(command.caller, JoinGroupOutcome(error=error, member_id=member_id))
+            return
+        case _:
+            turn.because(Cause.UNKNOWN_MEMBER, command.caller, member_id, instance, command.reason)
     turn.note_refused_join(error)
     turn.reply(command.caller, JoinGroupOutcome(error=error, member_id=echo))
 
 
-# ---- the gates ---------------------------------------------------------------------------------
+def _leave_full_group(turn: Turn, command: JoinGroup) -> None:
+    """X1: whoever asks and finds no room is out, at once."""
+    turn.because(Cause.GROUP_FULL, command.caller, command.member_id, command.group_instance_id, command.reason)
+    turn.soft.pending.pop(command.member_id, None)
+    member = turn.group.members.get(command.member_id)
+    if member is not None:
+        turn.remove(member)
 
 
-def _has_room(turn: Turn, command: JoinGroup) -> bool:
+def _has_room(turn: Turn, command: JoinGroup, member_id: MemberId) -> bool:
     """KIP-389 (X2 to X5). A static member that restarts takes its own place (fixes QK4)."""
     group, joins = turn.group, turn.soft.joins
-    member_id = command.member_id
-    if command.member_id == UNKNOWN_MEMBER_ID and command.group_instance_id in group.instances:
-        member_id = group.instances[command.group_instance_id]
-    elif command.member_id == UNKNOWN_MEMBER_ID:
-        member_id = arrival_of(turn.soft, command.group_instance_id) or member_id
+    if member_id == UNKNOWN_MEMBER_ID and command.group_instance_id is not None:
+        holder = group.instances.get(command.group_instance_id)
+        member_id = holder or arrival_of(turn.soft, command.group_instance_id) or member_id
     match turn.image.state:
         case GroupState.EMPTY | GroupState.DEAD:
             return True
@@ -93,16 +136,6 @@ def _has_room(turn: Turn, command: JoinGroup) -> bool:
         case GroupState.COMPLETING_REBALANCE | GroupState.STABLE:
             size = len(group.members) + len(turn.soft.arrivals)
             return member_id in group.members or member_id in turn.soft.arrivals or size < turn.settings.max_size
-
-
-def _refuse_full(turn: Turn, command: JoinGroup) -> None:
-    """X1: whoever asks and finds no room is out, at once."""
-    turn.because(Cause.GROUP_FULL, command.caller, command.member_id, command.group_instance_id, command.reason)
-    turn.soft.pending.pop(command.member_id, None)
-    member = turn.group.members.get(command.member_id)
-    if member is not None:
-        turn.remove(member)
-    refuse(turn, command, ErrorCode.group_max_size_reached, UNKNOWN_MEMBER_ID)
 
 
 # ---- who joins ---------------------------------------------------------------------------------
@@ -125,39 +158,7 @@ def _join_without_member_id(turn: Turn, command: JoinGroup) -> None:
         _add_member(turn, command, command.proposed_member_id)
 
 
-def _join_with_pending_id(turn: Turn, command: JoinGroup) -> None:
-    if command.group_instance_id is not None:
-        # An id is pending only if it was asked for without an instance id (P3).
-        turn.reply(
-            command.caller,
-            JoinGroupOutcome(error=ErrorCode.unknown_server_error, member_id=UNKNOWN_MEMBER_ID),
-        )
-        return
-    del turn.soft.pending[command.member_id]
-    _add_member(turn, command, command.member_id)
-
-
-def _join_as_arrival(turn: Turn, command: JoinGroup) -> None:
-    """It was held, and asks again."""
-    error = arrival_error(turn, command.member_id, command.group_instance_id)
-    if error is not ErrorCode.none:
-        turn.because(Cause.UNKNOWN_MEMBER, command.caller, command.member_id, command.group_instance_id, command.reason)
-        refuse(turn, command, error, command.member_id)
-        return
-    own = turn.soft.arrivals[command.member_id].join.group_instance_id
-    _add_member(turn, msgspec.structs.replace(command, group_instance_id=own), command.member_id)
-
-
 def _join_with_member_id(turn: Turn, command: JoinGroup) -> None:
-    error = validate_member(turn.group, command.member_id, command.group_instance_id)
-    if error is ErrorCode.fenced_instance_id or command.member_id in turn.soft.claims:
-        note_if_fenced(turn, error, command.caller, command.member_id, command.group_instance_id, reason=command.reason)
-        turn.reply(command.caller, JoinGroupOutcome(error=error, member_id=command.member_id))
-        return
-    if error is not ErrorCode.none:
-        turn.because(Cause.UNKNOWN_MEMBER, command.caller, command.member_id, command.group_instance_id, command.reason)
-        refuse(turn, command, error, command.member_id)
-        return
     member = turn.group.members[command.member_id]
     if _was_absorbed(turn, command, member):
         answer_absorbed(turn, command, member, leader_before=None)
@@ -171,7 +172,7 @@ def _join_with_member_id(turn: Turn, command: JoinGroup) -> None:
     turn.because(rejoin_cause, command.caller, member.member_id, member.group_instance_id, command.reason)
     _update_member(turn, command, member)
     if rejoin_cause is Cause.HELD_MEMBER_REJOINED:
-        turn.soft.subscribed_topics = subscriptions(turn.group)
+        note_subscription(turn, command)
         turn.reply(command.caller, joined(turn.group, member.member_id, skip_assignment=skips))
         return
     park_join(turn, member.member_id, command.caller)
@@ -235,7 +236,7 @@ def _add_member(turn: Turn, command: JoinGroup, member_id: MemberId) -> None:
     if role in HELD and turn.image.state is not GroupState.PREPARING_REBALANCE and not is_waited_for(turn, command):
         take_back(turn, command, member_id)
         admit_held_member(turn, command, member_id, role)
-        turn.soft.subscribed_topics = subscriptions(turn.group)
+        note_subscription(turn, command)
     elif is_held(turn, command):
         hold(turn, command, member_id)
         rebalance_if_complete(turn)

@@ -11,8 +11,8 @@ from coordinator.group.outcomes import LeaveGroupOutcome, LeftMember
 from coordinator.group.rebalance import complete_join_phase_if_all_joined, prepare_rebalance
 from coordinator.group.turn import Turn
 from events.causes import Cause
-from events.ids import UNKNOWN_MEMBER_ID, MemberId
-from events.state import GroupState
+from events.ids import UNKNOWN_MEMBER_ID
+from events.state import GroupState, Member
 
 
 def leave_unknown_group(command: LeaveGroup) -> LeaveGroupOutcome:
@@ -23,16 +23,16 @@ def leave_unknown_group(command: LeaveGroup) -> LeaveGroupOutcome:
 def leave_group(turn: Turn, command: LeaveGroup) -> None:
     """Entries in order, each for itself (L2); then one rebalance for all of them (L9)."""
     trigger, left = None, []
-    members_before, led_before = turn.group.members.copy(), turn.image.leader_id
+    departed: list[Member] = []
+    led_before = turn.image.leader_id
     for entry in command.members:
         why = turn.why
-        error = _leave(turn, command, entry)
+        error = _leave(turn, command, entry, departed)
         left.append(_left(entry, error))
         if error is ErrorCode.none and turn.why is not why and trigger is None:
             trigger = turn.why
     if trigger is not None:
         turn.why = trigger
-        departed = [member for each, member in members_before.items() if each not in turn.group.members]
         if turn.image.state not in (GroupState.STABLE, GroupState.COMPLETING_REBALANCE):
             complete_join_phase_if_all_joined(turn)
         elif departed:
@@ -42,11 +42,13 @@ def leave_group(turn: Turn, command: LeaveGroup) -> None:
     turn.reply(command.caller, LeaveGroupOutcome(members=tuple(left)))
 
 
-def _leave(turn: Turn, command: LeaveGroup, entry: LeavingMember) -> ErrorCode:
-    """L3 to L7."""
+def _leave(turn: Turn, command: LeaveGroup, entry: LeavingMember, departed: list[Member]) -> ErrorCode:
+    """L3 to L7. Who was a member is added to `departed`."""
     member_id, cause = entry.member_id, Cause.MEMBER_LEFT
     arrival = member_id or arrival_of(turn.soft, entry.group_instance_id)
-    if arrival in turn.soft.arrivals:  # no member yet, so that its going means nothing to anybody
+    if (
+        arrival is not None and arrival in turn.soft.arrivals
+    ):  # no member yet, so that its going means nothing to anybody
         error = arrival_error(turn, arrival, entry.group_instance_id)
         if error is ErrorCode.none:
             give_up(turn, arrival)
@@ -64,14 +66,11 @@ def _leave(turn: Turn, command: LeaveGroup, entry: LeavingMember) -> ErrorCode:
         if error is not ErrorCode.none:
             note_if_fenced(turn, error, command.caller, member_id, entry.group_instance_id)
             return error
-    _remove(turn, command, entry, member_id, cause)
-    return ErrorCode.none
-
-
-def _remove(turn: Turn, command: LeaveGroup, entry: LeavingMember, member_id: MemberId, cause: Cause) -> None:
     member = turn.group.members[member_id]
     turn.because(cause, command.caller, member_id, member.group_instance_id, entry.reason)
     turn.remove(member)
+    departed.append(member)
+    return ErrorCode.none
 
 
 def _left(entry: LeavingMember, error: ErrorCode) -> LeftMember:

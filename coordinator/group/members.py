@@ -70,9 +70,7 @@ def supports_protocols(turn: Turn, command: JoinGroup) -> bool:
         return bool(command.protocol_type) and bool(command.protocols)
     if command.protocol_type != turn.image.protocol_type:
         return False
-    offered = {protocol.name for protocol in command.protocols}
-    members = turn.group.members.values()
-    return not offered.isdisjoint(supported_by_all(members)) if members else bool(offered)
+    return any(turn.census.is_offered_by_all(protocol.name) for protocol in command.protocols)
 
 
 def supported_by_all(members: Iterable[Member]) -> set[str]:

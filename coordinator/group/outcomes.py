@@ -188,16 +188,41 @@ class GroupMove(msgspec.Struct, frozen=True, kw_only=True):
     reason: str | None = None
 
 
+class UnreadableRecord(msgspec.Struct, frozen=True, kw_only=True):
+    """The last record of an entity of a group, which cannot be read. `entity_id`: of a member or instance, or empty."""
+
+    kind: str
+    entity_id: str
+    offset: int
+    reason: str
+
+
+class GroupDamage(msgspec.Struct, frozen=True, kw_only=True):
+    """What a repair of a quarantined group would lose, and keep.
+
+    `generation_id`: None when it cannot be read. `members`: those that can be read, and have to join again like the
+    others. `registered` and `settings` are kept.
+    """
+
+    partition: int
+    unreadable: tuple[UnreadableRecord, ...]
+    generation_id: int | None
+    members: int
+    registered: tuple[str, ...]
+    settings: dict[str, str]
+
+
 class DescribeGroupConfigOutcome(msgspec.Struct, frozen=True, kw_only=True):
     """`values` has what is set for this group, by name; what is not there has its default (`configs.py`).
 
-    `move`: the last one to or from the cluster upstream; the rules know of none.
+    `move`: the last one to or from the cluster upstream; the rules know of none. `damage`: of a quarantined group.
     """
 
     error: ErrorCode = ErrorCode.none
     values: dict[str, str] = {}
     members: tuple[ListedMember, ...] = ()
     move: GroupMove | None = None
+    damage: GroupDamage | None = None
 
 
 Outcome = (

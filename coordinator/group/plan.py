@@ -9,7 +9,7 @@ from coordinator.group.outcomes import ReleasedMember
 from coordinator.group.plan_deadlines import admit_unheld, rebalance_if_complete, rebalance_with_all_learners
 from coordinator.group.rebalance import prepare_rebalance
 from coordinator.group.release import release_members
-from coordinator.group.roles import active_members, change_role, knows_roles, learners, promote
+from coordinator.group.roles import change_role, knows_roles, promote
 from coordinator.group.turn import Turn
 from events.causes import Cause
 from events.events import InstanceRegistered, Why
@@ -64,7 +64,7 @@ def _rebalance(turn: Turn) -> None:
 
 
 def _after_configured(turn: Turn, before: GroupConfig) -> None:
-    group, soft, config = turn.group, turn.soft, turn.group.config
+    soft, config = turn.soft, turn.group.config
     if config.registration_timeout_ms != before.registration_timeout_ms:
         soft.registration_deadline_ms = None  # armed anew, as are the others, if there is anything to wait for
     if config.learner_timeout_ms != before.learner_timeout_ms:
@@ -76,7 +76,7 @@ def _after_configured(turn: Turn, before: GroupConfig) -> None:
         if config.expansion_delay_ms:
             soft.expansion_deadline_ms = turn.now_ms + config.expansion_delay_ms
         admit_unheld(turn)
-    if learners(group) and config.learner_timeout_ms is None:
+    if turn.census.number_of(MemberRole.LEARNER) and config.learner_timeout_ms is None:
         rebalance_with_all_learners(turn)
     if config.target_group_size != before.target_group_size and _target_is_missed(turn):
         _rebalance(turn)
@@ -85,11 +85,11 @@ def _after_configured(turn: Turn, before: GroupConfig) -> None:
 def _target_is_missed(turn: Turn) -> bool:
     """Whether another number of members would be active after a rebalance."""
     group = turn.group
-    if not knows_roles(group):
+    if not knows_roles(turn):
         return False
     target = group.config.target_group_size
-    active = len(active_members(group))
-    standing_by = any(member.role is MemberRole.STANDBY for member in group.members.values())
+    active = turn.census.active
+    standing_by = turn.census.number_of(MemberRole.STANDBY) > 0
     return standing_by if target is None else active > target or (active < target and standing_by)
 
 

@@ -6,13 +6,12 @@ assignment waits for it, and for no longer.
 
 from coordinator.group.arrivals import all_arrived
 from coordinator.group.configs import registration_timeout_ms
-from coordinator.group.departures import retiring_members
 from coordinator.group.members import end_registration_of
 from coordinator.group.rebalance import prepare_rebalance
 from coordinator.group.roles import learners, promote
 from coordinator.group.turn import Turn
 from events.causes import Cause
-from events.state import GroupState
+from events.state import GroupState, MemberRole
 
 
 def keep_deadlines(turn: Turn) -> None:
@@ -23,11 +22,11 @@ def keep_deadlines(turn: Turn) -> None:
     elif soft.registration_deadline_ms is None:
         soft.registration_deadline_ms = turn.now_ms + registration_timeout_ms(group.config)
     learner_timeout_ms = group.config.learner_timeout_ms
-    if learner_timeout_ms is None or not learners(group):
+    if learner_timeout_ms is None or not turn.census.number_of(MemberRole.LEARNER):
         soft.promotion_deadline_ms = None
     elif soft.promotion_deadline_ms is None:
         soft.promotion_deadline_ms = turn.now_ms + learner_timeout_ms
-    if soft.retirement_deadline_ms is not None and not retiring_members(group):
+    if soft.retirement_deadline_ms is not None and not turn.census.retiring:
         soft.retirement_deadline_ms = None
 
 

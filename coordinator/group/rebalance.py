@@ -7,6 +7,8 @@ import msgspec
 from kio.schema.errors import ErrorCode
 
 from coordinator.group.arrivals import admit_arrivals
+from coordinator.group.census import rank_of
+from coordinator.group.commands import JoinGroup
 from coordinator.group.members import supported_by_all
 from coordinator.group.outcomes import JoinedMember, JoinGroupOutcome, SyncGroupOutcome
 from coordinator.group.roles import active_members, assign_roles, current_generation
@@ -41,7 +43,7 @@ def prepare_rebalance(turn: Turn) -> None:
     if state is GroupState.EMPTY:
         _start_initial_delay(turn)
     else:
-        timeout_ms = rebalance_timeout_ms(turn.group)
+        timeout_ms = turn.census.rebalance_timeout_ms
         turn.record(RebalanceStarted, timeout_ms=timeout_ms)
         turn.soft.join_deadline_ms = turn.now_ms + timeout_ms
         admit_arrivals(turn)
@@ -60,7 +62,7 @@ def _start_initial_delay(turn: Turn) -> None:
     """KIP-134: wait for more members before the first generation (I1)."""
     delay_ms = turn.settings.initial_rebalance_delay_ms
     turn.record(RebalanceStarted, timeout_ms=delay_ms)
-    remaining_ms = max(rebalance_timeout_ms(turn.group) - delay_ms, 0)
+    remaining_ms = max(turn.census.rebalance_timeout_ms - delay_ms, 0)
     turn.soft.initial_delay = InitialDelay(delay_ms=delay_ms, remaining_ms=remaining_ms)
     turn.soft.join_deadline_ms = turn.now_ms + delay_ms
 
@@ -99,7 +101,7 @@ def complete_join_phase(turn: Turn, cause: Cause) -> None:
         # Only static members are left and none of them came: wait on, in the same generation (RB7). After a takeover
         # this may be an initial rebalance: its delay is over, and it ends as soon as all are back.
         soft.initial_delay = None
-        soft.join_deadline_ms = turn.now_ms + max(rebalance_timeout_ms(turn.group), MIN_WAIT_MS)
+        soft.join_deadline_ms = turn.now_ms + max(turn.census.rebalance_timeout_ms, MIN_WAIT_MS)
         return
     soft.initial_delay = None
     turn.change(generation_id=turn.image.generation_id + 1)
@@ -132,7 +134,7 @@ def _begin_sync_phase(turn: Turn, *, timed_out: bool) -> None:
     assign_roles(turn)
     leader = group.members.get(turn.image.leader_id) if turn.image.leader_id else None
     if leader is None or leader.is_held or leader.member_id not in soft.joins:
-        turn.change(leader_id=turn.oldest_member(joined=True))  # RB13
+        turn.change(leader_id=min(rank_of(group.members[member_id]) for member_id in soft.joins)[-1])  # RB13
     turn.enter(GroupState.COMPLETING_REBALANCE, protocol_name=select_protocol(group.members.values()))
     absent = tuple(sorted(member_id for member_id in group.members if member_id not in soft.joins))
     turn.record(JoinPhaseCompleted, absent=absent, timed_out=timed_out)
@@ -143,7 +145,7 @@ def _begin_sync_phase(turn: Turn, *, timed_out: bool) -> None:
     for member_id, caller in soft.joins.items():
         turn.reply(caller, joined(group, member_id))
     soft.joins.clear()
-    soft.sync_deadline_ms = turn.now_ms + rebalance_timeout_ms(group)
+    soft.sync_deadline_ms = turn.now_ms + turn.census.rebalance_timeout_ms
 
 
 def joined(group: Group, member_id: MemberId, *, skip_assignment: bool = False) -> JoinGroupOutcome:
@@ -200,3 +202,14 @@ def subscriptions(group: Group) -> frozenset[str] | None:
             return None
         topics |= subscribed
     return frozenset(topics)
+
+
+def note_subscription(turn: Turn, command: JoinGroup) -> None:
+    """Who is let in beside an assignment subscribes, too; what it gave up counts until the next join phase ends."""
+    known = turn.soft.subscribed_topics
+    metadata = next((each.metadata for each in command.protocols if each.name == turn.image.protocol_name), b"")
+    topics = subscribed_topics(metadata)
+    if known is None or topics is None:
+        turn.soft.subscribed_topics = None
+    elif not topics <= known:
+        turn.soft.subscribed_topics = known | topics

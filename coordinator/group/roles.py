@@ -11,6 +11,7 @@ from typing import Final
 
 import msgspec
 
+from coordinator.group.census import rank_of
 from coordinator.group.commands import JoinGroup
 from coordinator.group.members import end_registration_of, new_member
 from coordinator.group.outcomes import JoinGroupOutcome
@@ -26,10 +27,10 @@ STREAMS_PROTOCOL: Final = "stream"
 EMPTY_ASSIGNMENT: Final = encode_assignment({})
 
 
-def knows_roles(group: Group) -> bool:
+def knows_roles(turn: Turn) -> bool:
     """Whether members of this group can be held."""
-    names = {protocol.name for member in group.members.values() for protocol in member.protocols}
-    return group.image.protocol_type == CONSUMER_PROTOCOL_TYPE and STREAMS_PROTOCOL not in names
+    is_consumers = turn.group.image.protocol_type == CONSUMER_PROTOCOL_TYPE
+    return is_consumers and not turn.census.is_offered(STREAMS_PROTOCOL)
 
 
 def active_members(group: Group) -> list[Member]:
@@ -43,17 +44,17 @@ def learners(group: Group) -> list[Member]:
 
 def role_of_new_member(turn: Turn, command: JoinGroup) -> MemberRole:
     """What a new member is there for, as far as it can be known when it joins (see `assign_roles`)."""
-    group, config, state = turn.group, turn.group.config, turn.image.state
+    config, state = turn.group.config, turn.image.state
     if config.learner_timeout_ms is None and config.target_group_size is None:
         return MemberRole.ACTIVE
-    if not active_members(group) or not knows_roles(group):
+    if not turn.census.active or not knows_roles(turn):
         return MemberRole.ACTIVE
     offered = {protocol.name for protocol in command.protocols}
     if state is not GroupState.PREPARING_REBALANCE and turn.image.protocol_name not in offered:
         return MemberRole.ACTIVE  # the group has to agree on a protocol anew, and that is a rebalance
     if config.learner_timeout_ms is not None and turn.soft.initial_delay is None:
         return MemberRole.LEARNER
-    if config.target_group_size is not None and len(active_members(group)) >= config.target_group_size:
+    if config.target_group_size is not None and turn.census.active >= config.target_group_size:
         return MemberRole.STANDBY
     return MemberRole.ACTIVE
 
@@ -105,8 +106,8 @@ def assign_roles(turn: Turn) -> None:
     Who was active stays so, the oldest first, up to `target.group.size`; then standbys in the order in which they
     joined. Learners stay learners until they are promoted. At least one of those who joined is active, to lead.
     """
-    config, members = turn.group.config, turn.group.members.values()
-    if config.target_group_size is None and all(member.role is MemberRole.ACTIVE for member in members):
+    is_all_active = turn.census.number_of(MemberRole.ACTIVE) == turn.census.size
+    if turn.group.config.target_group_size is None and is_all_active:
         return
     why = turn.why
     turn.and_so(Cause.ROLES_ASSIGNED)
@@ -118,8 +119,8 @@ def assign_roles(turn: Turn) -> None:
 
 def _roles(turn: Turn) -> Iterable[tuple[Member, MemberRole]]:
     group, joins = turn.group, turn.soft.joins
-    members = sorted(group.members.values(), key=lambda m: (m.is_held, m.joined_ms, m.member_id))
-    if not knows_roles(group):
+    members = sorted(group.members.values(), key=rank_of)
+    if not knows_roles(turn):
         return [(member, MemberRole.ACTIVE) for member in members]
     teaches = group.config.learner_timeout_ms is not None
     learning = [member for member in members if teaches and member.role is MemberRole.LEARNER]
@@ -138,7 +139,7 @@ def _roles(turn: Turn) -> Iterable[tuple[Member, MemberRole]]:
 
 
 def change_role(turn: Turn, member: Member, **fields: object) -> None:
-    """Give a member another role, or have it retire, or stay (`Member.retiring`)."""
+    """Give a member another role, or have it retire, or stay (`Member.retiring`); without fields, all stays."""
     turn.record_member(MemberRoleChanged, msgspec.structs.replace(member, **fields))
 
 

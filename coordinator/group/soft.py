@@ -8,11 +8,16 @@ that comes while an append is in flight is not lost: it is *touched* in place by
 """
 
 import math
+from collections.abc import Iterable, Mapping
+from typing import Self
 
 import msgspec
 
+from coordinator.group.census import Census
 from coordinator.group.commands import Caller, JoinGroup
+from coordinator.group.timed import Timed
 from events.ids import GroupInstanceId, MemberId
+from events.tables import Table, TableSet
 
 NEVER = math.inf
 """The deadline of a session whose expiry was ignored because its member is parked (SE3)."""
@@ -27,15 +32,24 @@ class Session(msgspec.Struct, kw_only=True):
     longest_silence_ms: int = 0
     awaits_first_join: bool = False
 
-    def touch(self, now_ms: int) -> None:
-        """The member was heard from: full time again."""
-        self.hear(now_ms)
+    def touch(self, heard_ms: int, *, answered_ms: int | None = None) -> None:
+        """Give the member its full time again, because of a request that came at `heard_ms`.
+
+        Its time runs from when the request is answered, if that is later: it may not send another one before.
+        """
+        self.hear(heard_ms)
+        self.deadline_ms = (heard_ms if answered_ms is None else answered_ms) + self.timeout_ms
+
+    def arm(self, now_ms: int) -> None:
+        """Give the member its full time again, without a sign of life. Of a session that is this decision's own."""
         self.deadline_ms = now_ms + self.timeout_ms
+        self.awaits_first_join = False
 
     def hear(self, now_ms: int) -> None:
         """The member was heard from in a way that does not feed the session (SE2)."""
         silence_ms = now_ms - self.heard_ms
-        self.longest_silence_ms = max(self.longest_silence_ms, silence_ms)
+        if silence_ms > self.longest_silence_ms:  # noqa: PLR1730 -- every heartbeat comes by, and a call takes longer
+            self.longest_silence_ms = silence_ms
         self.heard_ms = now_ms
 
 
@@ -74,23 +88,95 @@ class Claim(msgspec.Struct, frozen=True, kw_only=True):
     heard_again_ms: int | None = None
 
 
+class Sessions(Timed[Session]):
+    """By member id."""
+
+    __slots__ = ()
+
+    @staticmethod
+    def deadline_ms(value: Session) -> float:
+        return value.deadline_ms
+
+    @staticmethod
+    def earliest_ms(value: Session, heard_ms: float = -NEVER) -> float:
+        heard_ms = value.heard_ms if value.heard_ms > heard_ms else heard_ms
+        moved_ms = heard_ms + value.timeout_ms
+        return moved_ms if moved_ms < value.deadline_ms else value.deadline_ms
+
+
+class Arrivals(Timed[Arrival]):
+    """By the member id that each will have, in the order in which they came. `instances`: member ids by instance id."""
+
+    __slots__ = ("instances",)
+
+    def __init__(self, entries: Mapping[MemberId, Arrival] | Iterable[tuple[MemberId, Arrival]] = ()) -> None:
+        super().__init__(entries)
+        self.instances: Table[GroupInstanceId, MemberId] = Table()
+        for member_id, arrival in self.items():
+            if arrival.join.group_instance_id is not None:
+                self.instances[arrival.join.group_instance_id] = member_id
+
+    @staticmethod
+    def deadline_ms(value: Arrival) -> float:
+        return value.deadline_ms
+
+    @staticmethod
+    def earliest_ms(value: Arrival, heard_ms: float = -NEVER) -> float:
+        return value.deadline_ms
+
+    def copy(self) -> Self:
+        twin = super().copy()
+        twin.instances = self.instances.copy()
+        return twin
+
+    def __setitem__(self, member_id: MemberId, arrival: Arrival) -> None:
+        super().__setitem__(member_id, arrival)
+        if arrival.join.group_instance_id is not None:
+            self.instances[arrival.join.group_instance_id] = member_id
+
+    def __delitem__(self, member_id: MemberId) -> None:
+        instance = self[member_id].join.group_instance_id
+        super().__delitem__(member_id)
+        if instance is not None:
+            del self.instances[instance]
+
+    def clear(self) -> None:
+        super().clear()
+        self.instances.clear()
+
+
+class CatchUps(Timed[int]):
+    """Deadlines, by member id."""
+
+    __slots__ = ()
+
+    @staticmethod
+    def deadline_ms(value: int) -> float:
+        return value
+
+    @staticmethod
+    def earliest_ms(value: int, heard_ms: float = -NEVER) -> float:
+        return value
+
+
 class Soft(msgspec.Struct, kw_only=True):
     """`joins` and `syncs`: the parked request of each member. `unsynced`: who has not synced in this generation.
 
     `catching_up`: until when a member has to sync that got its assignment outside a rebalance (see `roles.py`).
     `arrivals`: who waits to become a member. `claims`: by the member id that lost its instance id, latest last.
 
-    `subscribed_topics`: as of the last join phase that ended (OD6); None: not known, or there was none yet.
+    `subscribed_topics`: as of the last join phase that ended (OD6), and of those who were let in since; None: not
+    known, or there was none yet. `census`: None while nobody has asked for it (see `census.py`).
     """
 
-    sessions: dict[MemberId, Session] = {}
-    pending: dict[MemberId, Session] = {}
-    joins: dict[MemberId, Caller] = {}
-    syncs: dict[MemberId, Caller] = {}
-    unsynced: set[MemberId] = set()
-    catching_up: dict[MemberId, int] = {}
-    arrivals: dict[MemberId, Arrival] = {}
-    claims: dict[MemberId, Claim] = {}
+    sessions: Sessions = msgspec.field(default_factory=Sessions)
+    pending: Sessions = msgspec.field(default_factory=Sessions)
+    joins: Table[MemberId, Caller] = msgspec.field(default_factory=Table)
+    syncs: Table[MemberId, Caller] = msgspec.field(default_factory=Table)
+    unsynced: TableSet[MemberId] = msgspec.field(default_factory=TableSet)
+    catching_up: CatchUps = msgspec.field(default_factory=CatchUps)
+    arrivals: Arrivals = msgspec.field(default_factory=Arrivals)
+    claims: Table[MemberId, Claim] = msgspec.field(default_factory=Table)
     registration_deadline_ms: int | None = None
     expansion_deadline_ms: int | None = None
     retirement_deadline_ms: int | None = None
@@ -101,9 +187,10 @@ class Soft(msgspec.Struct, kw_only=True):
     subscribed_topics: frozenset[str] | None = None
     refusals: Refusals = Refusals()
     duels: Refusals = Refusals()
+    census: Census | None = None
 
     def copy(self) -> "Soft":
-        """A copy whose collections are its own; the sessions in them are shared."""
+        """Another version, which changes on its own from here on; the sessions in it are shared."""
         return Soft(
             sessions=self.sessions.copy(),
             pending=self.pending.copy(),
@@ -123,15 +210,11 @@ class Soft(msgspec.Struct, kw_only=True):
             subscribed_topics=self.subscribed_topics,
             refusals=self.refusals,
             duels=self.duels,
+            census=None if self.census is None else self.census.copy(),
         )
 
     def next_deadline_ms(self) -> float:
-        """The earliest deadline of the group; NEVER when there is none."""
-        deadlines = [NEVER]
-        deadlines.extend(session.deadline_ms for session in self.sessions.values())
-        deadlines.extend(session.deadline_ms for session in self.pending.values())
-        deadlines.extend(arrival.deadline_ms for arrival in self.arrivals.values())
-        deadlines.extend(self.catching_up.values())
+        """No deadline of the group is earlier; NEVER when there is none. Nothing need be due then (`timed.py`)."""
         phases = (
             self.join_deadline_ms,
             self.sync_deadline_ms,
@@ -140,5 +223,10 @@ class Soft(msgspec.Struct, kw_only=True):
             self.retirement_deadline_ms,
             self.promotion_deadline_ms,
         )
-        deadlines.extend(deadline_ms for deadline_ms in phases if deadline_ms is not None)
-        return min(deadlines)
+        return min(
+            self.sessions.next_ms(),
+            self.pending.next_ms(),
+            self.arrivals.next_ms(),
+            self.catching_up.next_ms(),
+            *(deadline_ms for deadline_ms in phases if deadline_ms is not None),
+        )

@@ -26,6 +26,8 @@ from events.state import Member, MemberRole
 def call_standbys(turn: Turn, lost: Sequence[Member], led_before: MemberId | None) -> list[Member]:
     """Have standbys take over from members that are gone; returns those that no standby could replace."""
     image = turn.image
+    if not turn.census.number_of(MemberRole.STANDBY):
+        return list(lost)
     standbys = [each for each in turn.group.members.values() if each.role is MemberRole.STANDBY and not each.retiring]
     standbys.sort(key=lambda member: (member.joined_ms, member.member_id))
     missed = []

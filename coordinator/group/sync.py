@@ -72,22 +72,20 @@ def _store_assignments(turn: Turn, command: SyncGroup) -> None:
     turn.because(Cause.ASSIGNMENT_RECEIVED, command.caller, command.member_id, command.group_instance_id)
     turn.and_so(Cause.ASSIGNMENT_RECEIVED, parked=turn.soft.syncs)
     assignments = dict(command.assignments)
-    generation_id = turn.image.generation_id
-    for member in list(turn.group.members.values()):
+    generation_id, syncs = turn.image.generation_id, turn.soft.syncs
+    for member_id, member in list(turn.group.members.items()):
+        assignment = EMPTY_ASSIGNMENT if member.is_held else assignments.get(member_id, b"")
         turn.record_member(
             MemberAssigned,
-            msgspec.structs.replace(
-                member,
-                assignment=EMPTY_ASSIGNMENT if member.is_held else assignments.get(member.member_id, b""),
-                assigned_generation_id=generation_id,
-            ),
+            msgspec.structs.replace(member, assignment=assignment, assigned_generation_id=generation_id),
+            counts_anew=False,
+            is_armed=member_id in syncs,
         )
     turn.enter(GroupState.STABLE, assigned_generation_id=generation_id)
     turn.record(GroupStabilized)
-    for member_id, caller in turn.soft.syncs.items():
-        turn.arm(member_id)
+    for member_id, caller in syncs.items():
         turn.reply(caller, assigned(turn.group, member_id))
-    turn.soft.syncs.clear()
+    syncs.clear()
     rebalance_if_complete(turn)
 
 

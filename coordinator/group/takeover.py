@@ -9,9 +9,10 @@ from coordinator.group.outcomes import JoinGroupOutcome, Reply, SyncGroupOutcome
 from coordinator.group.rebalance import rebalance_timeout_ms, subscriptions
 from coordinator.group.roles import learners
 from coordinator.group.settings import GroupSettings
-from coordinator.group.soft import InitialDelay, Session, Soft
+from coordinator.group.soft import InitialDelay, Session, Sessions, Soft
 from events.ids import MemberId
 from events.state import Group, GroupState, MemberRole
+from events.tables import TableSet
 
 
 def resume(group: Group, now_ms: int, settings: GroupSettings) -> Soft:
@@ -21,25 +22,28 @@ def resume(group: Group, now_ms: int, settings: GroupSettings) -> Soft:
     its request is parked here; one that joined and never asks again falls to the sync timer.
     """
     soft = Soft(
-        sessions={
-            member.member_id: Session(
-                timeout_ms=member.session_timeout_ms,
-                deadline_ms=now_ms + member.session_timeout_ms,
-                heard_ms=now_ms,
-            )
-            for member in group.members.values()
-        },
+        sessions=Sessions(
+            {
+                member.member_id: Session(
+                    timeout_ms=member.session_timeout_ms,
+                    deadline_ms=now_ms + member.session_timeout_ms,
+                    heard_ms=now_ms,
+                )
+                for member in group.members.values()
+            }
+        ),
         subscribed_topics=subscriptions(group),
     )
     match group.state:
         case GroupState.PREPARING_REBALANCE:
             _resume_join_phase(group, soft, now_ms, settings)
         case GroupState.COMPLETING_REBALANCE:
-            soft.unsynced = set(group.members)
+            soft.unsynced = TableSet(group.members)
             soft.sync_deadline_ms = now_ms + rebalance_timeout_ms(group)
         case GroupState.STABLE:
-            called = [member for member in group.members.values() if member.role is MemberRole.CALLED]
-            soft.catching_up = {member.member_id: now_ms + max(member.rebalance_timeout_ms, 0) for member in called}
+            for member in group.members.values():
+                if member.role is MemberRole.CALLED:
+                    soft.catching_up[member.member_id] = now_ms + max(member.rebalance_timeout_ms, 0)
         case GroupState.EMPTY | GroupState.DEAD:
             pass
     _resume_plans(group, soft, now_ms)
@@ -65,13 +69,6 @@ def _resume_join_phase(group: Group, soft: Soft, now_ms: int, settings: GroupSet
         soft.join_deadline_ms = now_ms + delay_ms
     else:
         soft.join_deadline_ms = now_ms + rebalance_timeout_ms(group)
-
-
-def rearm_sessions(soft: Soft, now_ms: int) -> int:
-    """After the machine stood still nobody is blamed for its silence; returns how many sessions there are."""
-    for session in (*soft.sessions.values(), *soft.pending.values()):
-        session.deadline_ms = max(session.deadline_ms, now_ms + session.timeout_ms)
-    return len(soft.sessions)
 
 
 def give_up(soft: Soft, error: ErrorCode) -> tuple[Reply, ...]:

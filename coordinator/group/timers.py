@@ -37,18 +37,14 @@ def due(group_id: GroupId, soft: Soft, now_ms: int) -> list[AnyDeadline]:
 
 
 def _due(group_id: GroupId, soft: Soft, now_ms: int) -> Iterator[AnyDeadline]:
-    for member_id, session in soft.sessions.items():
-        if session.deadline_ms <= now_ms:
-            yield ExpireSession(group_id=group_id, member_id=member_id, due_ms=int(session.deadline_ms))
-    for member_id, session in soft.pending.items():
-        if session.deadline_ms <= now_ms:
-            yield ExpirePendingMember(group_id=group_id, member_id=member_id, due_ms=int(session.deadline_ms))
-    for member_id, deadline_ms in soft.catching_up.items():
-        if deadline_ms <= now_ms:
-            yield EndCatchUp(group_id=group_id, member_id=member_id, due_ms=deadline_ms)
-    for member_id, arrival in soft.arrivals.items():
-        if arrival.deadline_ms <= now_ms:
-            yield EndHold(group_id=group_id, member_id=member_id, due_ms=arrival.deadline_ms)
+    for due_ms, member_id in soft.sessions.due(now_ms):
+        yield ExpireSession(group_id=group_id, member_id=member_id, due_ms=due_ms)
+    for due_ms, member_id in soft.pending.due(now_ms):
+        yield ExpirePendingMember(group_id=group_id, member_id=member_id, due_ms=due_ms)
+    for due_ms, member_id in soft.catching_up.due(now_ms):
+        yield EndCatchUp(group_id=group_id, member_id=member_id, due_ms=due_ms)
+    for due_ms, member_id in soft.arrivals.due(now_ms):
+        yield EndHold(group_id=group_id, member_id=member_id, due_ms=due_ms)
     of_the_group: tuple[tuple[type[AnyGroupDeadline], int | None], ...] = (
         (EndJoinPhase, soft.join_deadline_ms),
         (EndSyncPhase, soft.sync_deadline_ms),
@@ -57,9 +53,9 @@ def _due(group_id: GroupId, soft: Soft, now_ms: int) -> Iterator[AnyDeadline]:
         (EndRetirement, soft.retirement_deadline_ms),
         (PromoteLearners, soft.promotion_deadline_ms),
     )
-    for deadline, due_ms in of_the_group:
-        if due_ms is not None and due_ms <= now_ms:
-            yield deadline(group_id=group_id, due_ms=due_ms)
+    for deadline, deadline_ms in of_the_group:
+        if deadline_ms is not None and deadline_ms <= now_ms:
+            yield deadline(group_id=group_id, due_ms=deadline_ms)
 
 
 def expire_session(turn: Turn, member_id: MemberId) -> None:
@@ -132,7 +128,7 @@ def end_sync_phase(turn: Turn) -> None:
     if deadline_ms is None or deadline_ms > turn.now_ms:
         return
     soft.sync_deadline_ms = None
-    silent = [member for member in turn.group.members.values() if member.member_id in soft.unsynced]
+    silent = [turn.group.members[member_id] for member_id in soft.unsynced]
     trigger, led_before = None, turn.image.leader_id
     for member in silent:
         turn.because_time_passed(Cause.SYNC_TIMED_OUT, deadline_ms, member)

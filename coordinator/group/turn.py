@@ -8,11 +8,13 @@ soft state. Nothing of it is visible outside until the shell has made the events
 a `GroupAdvanced` if members changed and no group event followed.
 """
 
+from collections.abc import Mapping
 from typing import Any
 
 import msgspec
 from kio.schema.errors import ErrorCode
 
+from coordinator.group.census import Census, count
 from coordinator.group.commands import Caller
 from coordinator.group.outcomes import JoinGroupOutcome, Outcome, Reply, SyncGroupOutcome
 from coordinator.group.settings import GroupSettings
@@ -110,7 +112,7 @@ class Turn:
             decided_ms=self.moment.wall_ms,
         )
 
-    def and_so(self, cause: Cause, *, parked: dict[MemberId, Caller] | None = None) -> None:
+    def and_so(self, cause: Cause, *, parked: Mapping[MemberId, Caller] | None = None) -> None:
         """What follows comes of what went before: the same who, another cause, and how long the answered waited."""
         oldest_ms = min((caller.arrived_ms for caller in (parked or {}).values()), default=self.now_ms)
         self.why = msgspec.structs.replace(self.why, cause=cause, parked_ms=max(0, self.now_ms - oldest_ms))
@@ -129,13 +131,30 @@ class Turn:
         """Record an event on the group's own key, with `image` as it now is."""
         self._append(event_type(**self._head(), group=self.image, why=self.why, **fields))
 
-    def record_member(self, event_type: type[AnyMemberEvent], member: Member, **fields: Any) -> None:  # noqa: ANN401
-        """Record an event on a member's key; its signs of life are counted anew from here."""
+    def record_member(
+        self,
+        event_type: type[AnyMemberEvent],
+        member: Member,
+        *,
+        counts_anew: bool = True,
+        is_armed: bool = False,
+        **fields: Any,  # noqa: ANN401 -- the event's own fields
+    ) -> None:
+        """Record an event on a member's key; its signs of life are counted anew from here.
+
+        `counts_anew`: it may be another one to the census. `is_armed`: its session has its full time.
+        """
+        if counts_anew and self.soft.census is not None:
+            self.soft.census.change(self._known_as(member), None if event_type is MemberRemoved else member)
         session = self.soft.sessions.get(member.member_id)
         heard_ms = session.heard_ms if session else self.now_ms
+        group = self.group
         self._append(
-            event_type(
-                **self._head(),
+            event_type(  # its head is spelt out: all members of a group are told of at once
+                group_id=group.group_id,
+                incarnation=group.incarnation,
+                seq=group.seq + 1,
+                owner_epoch=self.moment.owner_epoch,
                 member=member,
                 last_seen_ms=self.moment.wall_of(heard_ms),
                 longest_silence_ms=session.longest_silence_ms if session else 0,
@@ -143,8 +162,17 @@ class Turn:
                 **fields,
             )
         )
-        if session is not None:
-            self.soft.sessions[member.member_id] = msgspec.structs.replace(session, longest_silence_ms=0)
+        if session is not None and event_type is not MemberRemoved:
+            renewed: Session = msgspec.structs.replace(session, longest_silence_ms=0)
+            if is_armed:
+                renewed.arm(self.now_ms)
+            self.soft.sessions[member.member_id] = renewed
+
+    def _known_as(self, member: Member) -> Member | None:
+        """What a member event replaces: the member as it was, or its instance's until now."""
+        members, instance = self.group.members, member.group_instance_id
+        holder = self.group.instances.get(instance) if instance is not None else None
+        return members.get(member.member_id if holder is None else holder)
 
     def record_registration(self, event_type: type[AnyRegistrationEvent], registration: Registration) -> None:
         """Record an event on the key of an instance that is expected."""
@@ -167,10 +195,23 @@ class Turn:
         self.events.append(event)
         self._last_is_group_event = isinstance(event, GroupEvent)
 
+    @property
+    def census(self) -> Census:
+        """What is known of all members together, as they stand within this decision."""
+        if self.soft.census is None:
+            self.soft.census = count(self.group.members.values())
+        return self.soft.census
+
     def finish(self) -> None:
         """Write the group's own record if members or `image` changed after its last writing."""
         if not self._last_is_group_event or self.image is not self.group.image:
             self.record(GroupAdvanced)
+
+    def forget_census(self) -> None:
+        """Keep it where it is worth its memory: in large groups, and in rebalances."""
+        census, settled = self.soft.census, self.image.state in (GroupState.STABLE, GroupState.EMPTY)
+        if census is not None and settled and not census.is_worth_keeping:
+            self.soft.census = None
 
     # ---- members and their sessions -------------------------------------------------------------
 
@@ -184,22 +225,13 @@ class Turn:
             self.soft.sync_deadline_ms = None
         self.answer_parked(member.member_id, ErrorCode.unknown_member_id)
         if self.image.leader_id == member.member_id:
-            self.change(leader_id=self.oldest_member())
-
-    def oldest_member(self, *, joined: bool = False) -> MemberId | None:
-        """Who joined first, of all or of those whose join is parked, active ones before held ones.
-
-        Kafka's choice is random (S12).
-        """
-        candidates = [m for m in self.group.members.values() if not joined or m.member_id in self.soft.joins]
-        return min(candidates, key=lambda m: (m.is_held, m.joined_ms, m.member_id)).member_id if candidates else None
+            self.change(leader_id=self.census.oldest(self.group.members))
 
     def arm(self, member_id: MemberId) -> None:
         """Give the session its full time, without a sign of life."""
-        session = self.soft.sessions[member_id]
-        self.soft.sessions[member_id] = msgspec.structs.replace(
-            session, deadline_ms=self.now_ms + session.timeout_ms, awaits_first_join=False
-        )
+        session: Session = msgspec.structs.replace(self.soft.sessions[member_id])
+        session.arm(self.now_ms)
+        self.soft.sessions[member_id] = session
 
     def hear(self, member_id: MemberId) -> None:
         """Note a sign of life that does not feed the session (SE2)."""

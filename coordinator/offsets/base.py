@@ -1,28 +1,30 @@
 """The contract of an offset store: changes are durable when `write` returns; reads come from memory."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Protocol
 
-import msgspec
-
 from coordinator.group.offsets import OffsetsChange
+from coordinator.service import CommittedOffset
 from events.ids import GroupId
 from events.log.base import AppendRefused
 
 TopicPartition = tuple[str, int]
 
 
-class StoredOffset(msgspec.Struct, frozen=True, kw_only=True):
-    """The last committed offset of one partition. `leader_epoch` is -1 when the commit named none (OC19).
+class StoredOffset(CommittedOffset, frozen=True, kw_only=True):
+    """The last committed offset of one partition.
 
     Times: wall clock ms; `expire_ms` is None unless the commit gave a retention (v2 to v4).
     """
 
-    offset: int
-    leader_epoch: int
-    metadata: str
     commit_ms: int
     expire_ms: int | None
+
+
+class BetweenWrites(Protocol):
+    """Runs a step while no `write` of this owner is under way, and returns when it is done."""
+
+    async def __call__(self, step: Callable[[], Awaitable[None]]) -> None: ...
 
 
 class OffsetStore(Protocol):
@@ -36,6 +38,10 @@ class OffsetStore(Protocol):
 
     async def claim(self, partition: int) -> None:
         """Own the offsets of a partition's groups, again if need be, and know what is stored. Raises LogError."""
+        ...
+
+    async def renew(self, partition: int, between_writes: BetweenWrites) -> None:
+        """Claim a partition again that is owned; what others have not changed is not read again. Raises LogError."""
         ...
 
     async def write(self, changes: Sequence[OffsetsChange]) -> Sequence[AppendRefused | None]:

@@ -5,7 +5,7 @@ from types import MappingProxyType
 
 from coordinator.group.commands import OffsetToCommit
 from coordinator.group.offsets import OffsetsChange
-from coordinator.offsets.base import StoredOffset, TopicPartition
+from coordinator.offsets.base import BetweenWrites, StoredOffset, TopicPartition
 from events.ids import GroupId
 from events.log.base import AppendRefused
 
@@ -69,6 +69,9 @@ class MemoryOffsetStore(OffsetCache):
         """There is nothing to close."""
 
     async def claim(self, partition: int) -> None:
+        """There is nobody else."""
+
+    async def renew(self, partition: int, between_writes: BetweenWrites) -> None:
         """There is nobody else."""
 
     async def write(self, changes: Sequence[OffsetsChange]) -> Sequence[AppendRefused | None]:

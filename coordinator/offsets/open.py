@@ -5,11 +5,10 @@ from coordinator.offsets.memory import MemoryOffsetStore
 from coordinator.offsets.sqlite import SqliteOffsetStore
 from coordinator.offsets.topic import TopicOffsetStore
 from events.log.base import EventLog
+from events.log.kafka_names import OFFSETS_SUFFIX
 from events.log.kafka_security import NOT_SECURED, KafkaSecurity
 from events.log.sqlite import SqliteEventLog
 from events.log.url import open_log
-
-TOPIC_SUFFIX = "_offsets"
 
 
 def offset_store_for(
@@ -21,7 +20,7 @@ def offset_store_for(
     if url.startswith("kafka:"):
         # Of an offset only the last commit counts, so this topic keeps no history.
         offsets_log = open_log(
-            url + TOPIC_SUFFIX,
+            url + OFFSETS_SUFFIX,
             partitions=event_log.partitions,
             replication=replication,
             audit_window_ms=0,

@@ -4,7 +4,7 @@ import sqlite3
 from collections.abc import Sequence
 
 from coordinator.group.offsets import OffsetsChange
-from coordinator.offsets.base import StoredOffset
+from coordinator.offsets.base import BetweenWrites, StoredOffset
 from coordinator.offsets.memory import OffsetCache, stored
 from events.ids import GroupId
 from events.log.base import AppendRefused
@@ -49,6 +49,9 @@ class SqliteOffsetStore(OffsetCache):
 
     async def claim(self, partition: int) -> None:
         """The file is claimed with the event log; a write that failed was taken back wholly."""
+
+    async def renew(self, partition: int, between_writes: BetweenWrites) -> None:
+        """The claim of a file stands for ever."""
 
     async def write(self, changes: Sequence[OffsetsChange]) -> Sequence[AppendRefused | None]:
         await self._file.write(lambda connection: _write(connection, changes))

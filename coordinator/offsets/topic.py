@@ -5,18 +5,21 @@ partition a commit is for, its value the commit, both JSON with a version, so th
 is a deleted offset.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from typing import Any
 
 import msgspec
 
 from coordinator.group.offsets import OffsetsChange
-from coordinator.offsets.base import StoredOffset, TopicPartition
+from coordinator.offsets.base import BetweenWrites, StoredOffset, TopicPartition
 from coordinator.offsets.memory import OffsetCache, stored
+from coordinator.strangers import StrangersSeen
 from events.ids import GroupId
-from events.log.base import AppendRefused, EventLog, LogMismatch, LogWriter
+from events.log.base import AppendRefused, EventLog, LogWriter
+from events.log.succession import check_nobody_else_wrote
 from events.partitioner import partition_for
-from events.records import Record, Transition
+from events.records import BrokenRecord, Record, StoredRecord, Transition
 
 VERSION = 1
 
@@ -48,6 +51,7 @@ class TopicOffsetStore(OffsetCache):
         super().__init__()
         self._log = log
         self._writers: dict[int, LogWriter] = {}
+        self._strangers = StrangersSeen()
 
     async def open(self) -> None:
         await self._log.open()
@@ -58,15 +62,32 @@ class TopicOffsetStore(OffsetCache):
     async def claim(self, partition: int) -> None:
         """A new writer, its fence, and all that is stored. Until that is read, what was known before is told."""
         writer = await self._log.claim(partition)
-        fence = _Fence(owner=partition)
-        await writer.append([(Record(msgspec.json.encode(fence), msgspec.json.encode(fence)),)])
+        await writer.append([(_fence(partition),)])
         self._writers[partition] = writer
-        read = OffsetCache()
+        read, strangers, overwritten = OffsetCache(), self._strangers.reading(partition), set[bytes]()
         async for chunk in self._log.read(partition):
             for record in chunk:
-                _take(read, record.key, record.value, where=f"{self._log.location}, offset {record.offset}")
+                if record.stranger:
+                    strangers.note(record)
+                    overwritten.add(record.key)
+                else:
+                    overwritten.discard(record.key)
+                    self._take(read, record)
+        self._strangers.tell(strangers, self._log.location)
+        await _write_again(writer, read, overwritten)
         known = self.group_ids()
         self.replace([each for each in known if partition_for(each, self._log.partitions) == partition], read)
+
+    async def renew(self, partition: int, between_writes: BetweenWrites) -> None:
+        """A new writer, whose fence must come right behind the last record of the one before."""
+        writer, before = await self._log.claim(partition), self._writers[partition]
+
+        async def switch() -> None:
+            await writer.append([(_fence(partition),)])
+            await check_nobody_else_wrote(self._log, before, writer)
+            self._writers[partition] = writer
+
+        await between_writes(switch)
 
     async def write(self, changes: Sequence[OffsetsChange]) -> Sequence[AppendRefused | None]:
         transitions = list(self._transitions(changes))
@@ -76,6 +97,24 @@ class TopicOffsetStore(OffsetCache):
             if verdict is None:
                 self.apply(change)
         return verdicts
+
+    def _take(self, cache: OffsetCache, record: StoredRecord) -> None:
+        """Raises BrokenRecord, which names the topic too: it is not the event topic."""
+        try:
+            decoded = msgspec.json.decode(record.key, type=dict[str, Any])
+            if "owner" in decoded:
+                return
+            name = msgspec.convert(decoded, _Key)
+            partition = (name.topic, name.partition)
+            if record.value is None:
+                cache.remove(GroupId(name.group), partition)
+            else:
+                kept = msgspec.structs.asdict(msgspec.json.decode(record.value, type=_Value))
+                del kept["version"]
+                cache.put(GroupId(name.group), partition, StoredOffset(**kept))
+        except msgspec.MsgspecError as error:
+            reason = f"this is no committed offset, in {self._log.location}: {error}"
+            raise BrokenRecord(reason, partition=record.partition, offset=record.offset) from error
 
     def _transitions(self, changes: Sequence[OffsetsChange]) -> Iterator[Transition]:
         """Records for each change; deleting all of a group's offsets includes those of the changes before it."""
@@ -88,29 +127,33 @@ class TopicOffsetStore(OffsetCache):
             yield tuple(_records(change, sorted(deleted)))
 
 
-def _take(cache: OffsetCache, key: bytes, value: bytes | None, *, where: str) -> None:
-    try:
-        decoded = msgspec.json.decode(key, type=dict[str, Any])
-        if "owner" in decoded:
-            return
-        name = msgspec.convert(decoded, _Key)
-        partition = (name.topic, name.partition)
-        if value is None:
-            cache.remove(GroupId(name.group), partition)
-        else:
-            kept = msgspec.structs.asdict(msgspec.json.decode(value, type=_Value))
-            del kept["version"]
-            cache.put(GroupId(name.group), partition, StoredOffset(**kept))
-    except msgspec.MsgspecError as error:
-        raise LogMismatch(f"{where}: this is no committed offset: {error}") from error
+def _fence(partition: int) -> Record:
+    fence = msgspec.json.encode(_Fence(owner=partition))
+    return Record(fence, fence)
+
+
+async def _write_again(writer: LogWriter, cache: OffsetCache, keys: Iterable[bytes]) -> None:
+    """The offsets whose last records are strangers': compaction would keep those, and drop ours."""
+    again = []
+    for key in keys:
+        with suppress(msgspec.MsgspecError):
+            name = msgspec.json.decode(key, type=_Key)
+            kept = cache.committed(GroupId(name.group)).get((name.topic, name.partition))
+            if kept is not None and key == _key(GroupId(name.group), name.topic, name.partition):
+                again.append((Record(key, _value(kept)),))
+    if again:
+        await writer.append(again)
 
 
 def _records(change: OffsetsChange, deleted: Sequence[TopicPartition]) -> Iterator[Record]:
     for topic, partition in deleted:
         yield Record(_key(change.group_id, topic, partition), None)
     for commit in change.committed:
-        value = _Value(**msgspec.structs.asdict(stored(commit)))
-        yield Record(_key(change.group_id, commit.topic, commit.partition), msgspec.json.encode(value))
+        yield Record(_key(change.group_id, commit.topic, commit.partition), _value(stored(commit)))
+
+
+def _value(kept: StoredOffset) -> bytes:
+    return msgspec.json.encode(_Value(**msgspec.structs.asdict(kept)))
 
 
 def _key(group_id: GroupId, topic: str, partition: int) -> bytes:

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 
 from coordinator.group.offsets import OffsetsChange
-from coordinator.offsets.base import StoredOffset, TopicPartition
+from coordinator.offsets.base import BetweenWrites, StoredOffset, TopicPartition
 from events.ids import GroupId
 from events.log.base import AppendRefused
 
@@ -18,6 +18,9 @@ class UpstreamOffsetStore:
         """There is nothing to close."""
 
     async def claim(self, partition: int) -> None:
+        """Upstream has its own fencing: the shadow's."""
+
+    async def renew(self, partition: int, between_writes: BetweenWrites) -> None:
         """Upstream has its own fencing: the shadow's."""
 
     async def write(self, changes: Sequence[OffsetsChange]) -> Sequence[AppendRefused | None]:

@@ -16,7 +16,8 @@ from kio.schema.errors import ErrorCode
 from coordinator.sidecar.client_side import ClientSide
 from coordinator.sidecar.intercept import Request, SidecarApi
 from coordinator.sidecar.limits import SASL_AUTHENTICATE, SASL_HANDSHAKE
-from coordinator.sidecar.questions import read_answer
+from coordinator.sidecar.questions import read_answer_in_steps
+from coordinator.wire.steps import Steps
 
 
 def apis() -> tuple[SidecarApi, ...]:
@@ -38,9 +39,9 @@ def _authenticate(request: Request) -> None:
     client.relay(rewrite=partial(_look, client, request.context.api_version))
 
 
-def _look(client: ClientSide, api_version: int, payload: bytes) -> bytes:
+def _look(client: ClientSide, api_version: int, payload: bytes) -> Steps[bytes]:
     """The answer, unchanged. Raises ProtocolError when it is none."""
-    answer: Any = read_answer(load_response_schema(SASL_AUTHENTICATE, api_version), payload)
+    answer: Any = yield from read_answer_in_steps(load_response_schema(SASL_AUTHENTICATE, api_version), payload)
     if answer.error_code is ErrorCode.none:
         client.authenticated(client.sasl.accepted(answer.auth_bytes))
     return payload

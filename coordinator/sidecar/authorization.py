@@ -12,11 +12,14 @@ import msgspec
 from kio.schema.describe_groups.v5.request import DescribeGroupsRequest
 from kio.schema.describe_groups.v5.response import DescribeGroupsResponse
 from kio.schema.errors import ErrorCode
+from kio.schema.heartbeat.v4.request import HeartbeatRequest
+from kio.schema.heartbeat.v4.response import HeartbeatResponse
 from kio.schema.types import GroupId as KioGroupId
 from kio.static.primitive import i32
 
 from coordinator.sidecar.metrics import RelayMetrics
 from coordinator.sidecar.questions import Asked, ask
+from coordinator.wire.operations import DESCRIBE
 from events.ids import GroupId
 
 GROUPS_MAX = 4_096
@@ -60,6 +63,22 @@ class Verdicts:
         """The verdict, asked for if need be. Raises ProtocolError."""
         known = self.known(group_id, self._monotonic_ms())
         return known or (await self.ask((group_id,)))[group_id]
+
+    async def refusal_at_any_broker(self, group_id: GroupId, operation: int) -> ErrorCode:
+        """NONE if the operation (READ or DESCRIBE) is allowed; also where another broker coordinates the group.
+
+        There a broker says no more than who may not describe it, and to a heartbeat who may not read: both are asked
+        before whose the group is. Raises ProtocolError.
+        """
+        verdict = await self.of(group_id)
+        if verdict.error is not ErrorCode.not_coordinator:
+            return verdict.refusal(operation)
+        if operation == DESCRIBE:
+            return ErrorCode.none
+        nobody = HeartbeatRequest(group_id=KioGroupId(group_id), generation_id=i32(-1), member_id="")
+        answer = await ask(self._client, nobody, HeartbeatResponse)
+        denied = answer.error_code is ErrorCode.group_authorization_failed
+        return answer.error_code if denied else ErrorCode.none
 
     async def ask(self, group_ids: tuple[GroupId, ...]) -> dict[GroupId, Verdict]:
         """Fresh verdicts. Raises ProtocolError."""

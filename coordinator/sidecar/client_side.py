@@ -1,34 +1,43 @@
 """A client's socket and the one of its broker: each client connection has one upstream of its own.
 
 So who the client is, is known to the broker alone: SASL passes through, and what it may do is asked there. No more than
-a first piece is read from a client before its broker is reached. When the broker is gone the client's side is closed;
-when the client is gone what it has sent is still worked off, as Kafka does, and its answers dropped (CC6).
-Back-pressure goes both ways: who does not read is not read for.
+a first piece is read from a client before its broker is reached, and nothing is connected to for a client that says
+nothing (a port scan, a load balancer's check). When the broker is gone the client's side is closed; when the client is
+gone what it has sent is still worked off, as Kafka does, and its answers dropped (CC6). Back-pressure goes both ways:
+who does not read is not read for.
 
 What belongs here: sockets, and the order of the day of one connection. What a request means is `handle`'s.
 """
 
 import asyncio
+import os
 from collections.abc import Callable
+from functools import partial
 from typing import cast
 
 import structlog
 
-from coordinator.client_connection import java_host
+from coordinator.client_connection import REQUESTS_AT_ONCE, java_host
 from coordinator.heartbeats import HeartbeatCache
+from coordinator.listening import Listening
+from coordinator.memory import FREE_BYTES, Claim
+from coordinator.memory_share import Share, unsent_bytes
 from coordinator.metrics import ServerMetrics
 from coordinator.service import Cancel
 from coordinator.sidecar.authorization import Verdicts
 from coordinator.sidecar.broker_side import Door, reach
-from coordinator.sidecar.conversation import Conversation, PlanOf, Rewrite
+from coordinator.sidecar.conversation import Conversation
 from coordinator.sidecar.flow import Flow, send_all
 from coordinator.sidecar.limits import Limits
 from coordinator.sidecar.metrics import RelayMetrics
+from coordinator.sidecar.plan import PlanOf, Rewrite
 from coordinator.sidecar.questions import OpenQuestions
-from coordinator.sidecar.sasl import ANONYMOUS, Exchange
+from coordinator.sidecar.sasl import ANONYMOUS, NOT_KNOWN, Exchange
+from coordinator.slices import Slices
 from coordinator.tasks import on_failure
 from coordinator.wire.api import ProtocolError
-from coordinator.wire.dispatch import Answered, Peer
+from coordinator.wire.dispatch import Peer
+from coordinator.wire.under_way import Answered
 
 log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
 
@@ -38,7 +47,9 @@ LINGERS_S = 10.0
 
 
 class ClientSide(asyncio.Protocol):
-    """See the module. `seen_ms` is when bytes came last, from either side (monotonic)."""
+    """See the module. `seen_ms` is when a request began or went on, or an answer came, last (monotonic); of who has to
+    authenticate and has not, when he came.
+    """
 
     def __init__(
         self,
@@ -50,11 +61,12 @@ class ClientSide(asyncio.Protocol):
         relayed: RelayMetrics,
         monotonic_ms: Callable[[], int],
         limits: Limits,
-        made: Callable[["ClientSide"], bool],
-        lost: Callable[["ClientSide"], None],
+        listening: Listening["ClientSide"],
+        slices: Slices,
     ) -> None:
         self.seen_ms = monotonic_ms()
         self.peer = Peer(client_host="", principal=ANONYMOUS)
+        self.address = ""
         self.sasl = Exchange()
         self.heartbeats = HeartbeatCache()
         self.is_broker_lost: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -64,28 +76,44 @@ class ClientSide(asyncio.Protocol):
         self._metrics = metrics
         self._relayed = relayed
         self._monotonic_ms = monotonic_ms
-        self._made = made
-        self._lost = lost
+        self._listening = listening
+        self.slices = slices
         self._questions = OpenQuestions()
-        self._conversation = Conversation(plan_of=plan_of, fast=self.heartbeats.answer, limits=limits)
+        self._conversation = Conversation(
+            plan_of=plan_of, fast=self.heartbeats.answer, limits=limits, new_id=partial(os.urandom, 4)
+        )
         self._transport: asyncio.Transport | None = None
         self._broker: asyncio.Transport | None = None
         self._from_client: Flow | None = None
         self._from_broker: Flow | None = None
         self._connecting: asyncio.Task[None] | None = None
         self._cancel: Cancel | None = None
+        self._cancel_rewriting: Cancel | None = None
         self._lingering: asyncio.TimerHandle | None = None
+        self._delay: asyncio.TimerHandle | None = None
+        self._delay_s = limits.delay_ms / 1000
         self._is_working = False
         self._client_reads = True
         self._broker_reads = True
         self._is_draining = False
+        self._is_let_in = not limits.authenticates
+        self._share = Share(listening.memory, claim=self._claim, abort=self.abort)
 
     # ---- what the listener asks ----------------------------------------------------------------------
+
+    @property
+    def client_host(self) -> str:
+        return self.peer.client_host
 
     @property
     def is_parked(self) -> bool:
         """Whether the client waits for an answer, which does not count as idle (P17); unless a side does not read."""
         return self._conversation.is_owed and self._client_reads and self._broker_reads
+
+    def _claim(self) -> Claim:
+        if not self._is_let_in:
+            return Claim.STRANGER
+        return Claim.WAITS if self._conversation.is_handling and self._client_reads else Claim.WAITED_FOR
 
     @property
     def is_closing(self) -> bool:
@@ -100,7 +128,7 @@ class ClientSide(asyncio.Protocol):
     def drain(self) -> None:
         """Take no more requests; close when the last answer is out."""
         self._is_draining = True
-        self._conversation.end()
+        self._answer(self._conversation.end)
         self._close_if_done()
 
     def abort(self) -> None:
@@ -115,14 +143,17 @@ class ClientSide(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         address = transport.get_extra_info("peername")
-        if address is None or not self._made(self):  # gone already, or one too many
+        if address is None:  # gone already
+            transport.close()
+            return
+        self.peer = Peer(client_host=java_host(address[0]), principal=self.peer.principal)
+        self.address = f"{address[0]}:{address[1]}"
+        self._share.client_host = self.peer.client_host
+        if not self._listening.made(self):  # one too many
             transport.close()
             return
         self._transport = cast("asyncio.Transport", transport)  # uvloop's is none by class
         self._from_client = Flow(self._transport)
-        self.peer = Peer(client_host=java_host(address[0]), principal=self.peer.principal)
-        self._connecting = asyncio.get_running_loop().create_task(self._connect(), name="connect-upstream")
-        self._connecting.add_done_callback(on_failure(self._failed))
 
     def _failed(self, error: Exception) -> None:
         """A bug of ours is this client's alone, as in Kafka (G24)."""
@@ -136,7 +167,7 @@ class ClientSide(asyncio.Protocol):
         self._client_reads = True  # whatever there is for it
         if self._connecting is not None:
             self._connecting.cancel()
-        self._lost(self)
+        self._listening.lost(self)
         if self._broker is not None and self._conversation.is_of_interest:
             self._lingering = asyncio.get_running_loop().call_later(LINGERS_S, self._end)
             self._work()
@@ -145,11 +176,15 @@ class ClientSide(asyncio.Protocol):
 
     def _end(self) -> None:
         """The client is gone, and nothing is to be done for it any more."""
-        if self._lingering is not None:
-            self._lingering.cancel()
-        if self._cancel is not None:
-            self._cancel()
-            self._cancel = None
+        self._share.end()
+        self._conversation.forget()
+        for timer in (self._lingering, self._delay):
+            if timer is not None:
+                timer.cancel()
+        for cancel in (self._cancel, self._cancel_rewriting):
+            if cancel is not None:
+                cancel()
+        self._cancel = self._cancel_rewriting = None
         self._let_broker_go()
 
     def pause_writing(self) -> None:
@@ -163,8 +198,12 @@ class ClientSide(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         self._metrics.bytes_received += len(data)
         self._conversation.receive(data)
+        if self._connecting is None:
+            self._connecting = asyncio.get_running_loop().create_task(self._connect(), name="connect-upstream")
+            self._connecting.add_done_callback(on_failure(self._failed))
         if self._broker is None and self._from_client is not None:
             self._from_client.turn(on=False)  # until the broker is reached
+            self._mind_memory()
         self._work()
 
     # ---- the broker's socket -------------------------------------------------------------------------
@@ -183,16 +222,52 @@ class ClientSide(asyncio.Protocol):
     def answers_received(self, data: bytes) -> None:
         """Bytes from the broker."""
         self._relayed.bytes_from_brokers += len(data)
-        self.seen_ms = self._monotonic_ms()
+        if self._is_let_in:
+            self.seen_ms = self._monotonic_ms()
+        self._answer(partial(self._conversation.receive_answers, data))
+
+    def _answer(self, step: Callable[[], None]) -> None:
+        """Have the conversation go on with answers of the broker. One that is delayed is let go after a while."""
         try:
-            self._conversation.receive_answers(data)
+            step()
+            self._rewrite()
         except ProtocolError as error:
-            log.error("the broker makes no sense, connection closed", node_id=self._door.node_id, cause=str(error))
-            self._metrics.protocol_errors[error.fault] += 1
-            self._send()
-            self.close()
+            self._makes_no_sense(error)
             return
+        if self._conversation.is_served and (principal := self.sasl.proved()) is not None:
+            self.authenticated(principal)
+        if self._conversation.is_delaying and self._delay is None:
+            self._delay = asyncio.get_running_loop().call_later(self._delay_s, self._let_go)
         self._work()
+
+    def _let_go(self) -> None:
+        self._delay = None
+        self._answer(self._conversation.let_go)
+
+    def _rewrite(self) -> None:
+        """Go on with an answer that takes long to be rewritten; what comes behind it waits."""
+        steps = self._conversation.take_rewriting()
+        if steps is not None:
+            self._cancel_rewriting = self.slices.later(steps, self._rewritten, self._cannot_rewrite)
+
+    def _rewritten(self, _: None) -> None:
+        if self._broker is not None:
+            self.answers_received(b"")
+        elif self._transport is not None:  # the broker has gone meanwhile
+            self._send()
+            self._transport.close()
+
+    def _cannot_rewrite(self, error: Exception) -> None:
+        if isinstance(error, ProtocolError):
+            self._makes_no_sense(error)
+        else:
+            self._failed(error)
+
+    def _makes_no_sense(self, error: ProtocolError) -> None:
+        log.error("connection closed: the broker's answer cannot be used", node_id=self._door.node_id, cause=str(error))
+        self._metrics.protocol_errors[error.fault] += 1
+        self._send()
+        self.close()
 
     def broker_lost(self, error: Exception | None) -> None:
         """The broker has closed, or we have: what it said is still sent."""
@@ -204,8 +279,10 @@ class ClientSide(asyncio.Protocol):
             self._end()
         elif not self._transport.is_closing():
             log.info("broker closed the connection", node_id=self._door.node_id, cause=str(error or "closed"))
+            self._answer(self._conversation.end)
             self._send()
-            self._transport.close()
+            if not self._conversation.is_rewriting:
+                self._transport.close()
 
     def broker_reads(self, *, reads: bool) -> None:
         """Whether the broker takes more."""
@@ -241,7 +318,7 @@ class ClientSide(asyncio.Protocol):
         if isinstance(answered, ProtocolError):
             self._refuse(answered)
             return
-        self._conversation.answer(answered)
+        self._conversation.answer(*answered)
         self._go_on()
 
     def relay(self, frame: bytes | None = None, rewrite: Rewrite | None = None) -> None:
@@ -257,7 +334,10 @@ class ClientSide(asyncio.Protocol):
         self.heartbeats.clear()
         if principal is not None:
             self._conversation.trust()
+            self._is_let_in = True
             self.peer = Peer(client_host=self.peer.client_host, principal=principal)
+            if principal != NOT_KNOWN and not self._listening.authenticated(self, principal):
+                self.close()  # which clients take for a broker that is gone, and come again later
 
     def ask(self, api_key: int, api_version: int, rest: bytes) -> asyncio.Future[bytes]:
         """Ask the broker something on the client's own connection; `rest` and the answer are what follows the
@@ -275,7 +355,8 @@ class ClientSide(asyncio.Protocol):
     def _go_on(self) -> None:
         if self._is_working:
             return
-        self.seen_ms = self._monotonic_ms()
+        if self._is_let_in:
+            self.seen_ms = self._monotonic_ms()
         self._send()
         if self._conversation.waiting_bytes:
             asyncio.get_running_loop().call_soon(self._work)
@@ -286,7 +367,7 @@ class ClientSide(asyncio.Protocol):
         """Relay what is to be relayed, take requests until one waits; one write to each side for all of it."""
         if not self.is_open():
             return
-        self.seen_ms = now_ms = self._monotonic_ms()
+        now_ms = self._monotonic_ms()
         fault: ProtocolError | None = None
         has_failed, self._is_working = True, True
         try:
@@ -298,6 +379,8 @@ class ClientSide(asyncio.Protocol):
             self._is_working = False
             if has_failed:  # a bug of ours is this client's alone, as in Kafka (G24)
                 self.abort()
+        if self._conversation.went_on() and self._is_let_in:
+            self.seen_ms = now_ms
         self._metrics.fast_heartbeats += self.heartbeats.hits
         self.heartbeats.hits = 0
         self._send()
@@ -306,6 +389,7 @@ class ClientSide(asyncio.Protocol):
         self._close_if_done()
 
     def _take_requests(self, now_ms: int) -> None:
+        taken = 0
         while self._client_reads and self._broker_reads and self.is_open():
             frame = self._conversation.next_request(now_ms)
             if frame is None:
@@ -313,6 +397,10 @@ class ClientSide(asyncio.Protocol):
             cancel = self._handle(self, frame)
             if self._conversation.is_handling:
                 self._cancel = cancel
+            taken += 1
+            if taken >= REQUESTS_AT_ONCE:
+                asyncio.get_running_loop().call_soon(self._work)
+                return
 
     def _send(self) -> None:
         for_broker, for_client = self._conversation.for_broker, self._conversation.for_client
@@ -325,10 +413,19 @@ class ClientSide(asyncio.Protocol):
         self._mind_reading()
 
     def _mind_reading(self) -> None:
+        self._mind_memory()
         if self._broker is None or self._from_client is None or self._from_broker is None:
             return
         self._from_client.turn(on=self._broker_reads and self._client_reads and not self._conversation.is_full)
-        self._from_broker.turn(on=self._client_reads)
+        is_held = self._conversation.is_rewriting or self._conversation.has_many_answers
+        self._from_broker.turn(on=self._client_reads and not is_held)
+
+    def _mind_memory(self) -> None:
+        held = self._conversation.held_bytes
+        if held > FREE_BYTES or self._share.is_counted or not (self._client_reads and self._broker_reads):
+            for_client = 0 if self._client_reads else unsent_bytes(self._transport)
+            for_broker = 0 if self._broker_reads else unsent_bytes(self._broker)
+            self._share.count(held + for_client + for_broker)
 
     def _refuse(self, error: ProtocolError) -> None:
         self._metrics.protocol_errors[error.fault] += 1
@@ -337,9 +434,10 @@ class ClientSide(asyncio.Protocol):
         self.close()
 
     def _close_if_done(self) -> None:
-        if self._conversation.is_under_way:
+        is_gone = self._transport is None
+        if not (is_gone or self._is_draining) or self._conversation.is_under_way:
             return
-        if self._transport is None:
+        if is_gone:
             self._end()
-        elif self._is_draining:
+        else:
             self.close()

@@ -10,10 +10,12 @@ which the broker would not, since there is a shadow already.
 """
 
 from collections.abc import Callable
+from functools import partial
+from typing import Any
 
 from kio.schema.errors import ErrorCode
 from kio.schema.metadata.v12.request import MetadataRequest, MetadataRequestTopic
-from kio.schema.metadata.v12.response import MetadataResponse
+from kio.schema.metadata.v12.response import MetadataResponse, MetadataResponseTopic
 
 from coordinator.group.commands import AuthorizeCommit
 from coordinator.group.offsets import names_nobody
@@ -23,16 +25,20 @@ from coordinator.sidecar.intercept import Request, SidecarApi
 from coordinator.sidecar.metrics import RelayMetrics
 from coordinator.sidecar.moves import Moves
 from coordinator.sidecar.questions import ask
+from coordinator.sidecar.reserved import Reserved
 from coordinator.sidecar.under_shadow import OFFSET_COMMIT, TXN_OFFSET_COMMIT, not_of_shadow, under_shadow
 from coordinator.sidecar.under_way import CommitsUnderWay
 from coordinator.sidecar.whose import Ownerships, Whose
 from coordinator.upstream.shadows import Shadows, ShadowUnavailable
 from coordinator.wire.api import Body, Fields
 from coordinator.wire.operations import READ
+from coordinator.wire.steps import Each, collected
 from events.ids import MemberId
 
 _KNOWS_UNKNOWN_GROUPS_FROM = 9
 _NO_GENERATION = -1
+_ASKED_AT_ONCE = 1_000
+"""Topics in one question."""
 
 
 class Commits:
@@ -44,8 +50,9 @@ class Commits:
         ownerships: Ownerships,
         moves: Moves,
         shadows: Shadows,
-        under_way: CommitsUnderWay,
         *,
+        under_way: CommitsUnderWay,
+        reserved: Reserved,
         metrics: RelayMetrics,
     ) -> None:
         self._service = service
@@ -53,6 +60,7 @@ class Commits:
         self._moves = moves
         self._shadows = shadows
         self._under_way = under_way
+        self._reserved = reserved
         self._metrics = metrics
 
     def apis(self) -> tuple[SidecarApi, ...]:
@@ -63,6 +71,9 @@ class Commits:
         )
 
     def handle(self, request: Request) -> Cancel | None:
+        if self._reserved.is_transactional_id(getattr(request.body, "transactional_id", "").encode()):
+            request.answer(_refused(request.body, ErrorCode.transactional_id_authorization_failed))
+            return None
         group_id = request.body.group_id
         command = _command(request, self._service)
         whose = self._ownerships.of(group_id)
@@ -164,26 +175,41 @@ async def _refuse_what_exists(request: Request, error: ErrorCode) -> None:
     """The group's error, for what it would have been asked about: the broker sorts out first what does not exist, and
     what this client may not read (G4, G6).
     """
-    topics = tuple(
-        MetadataRequestTopic(topic_id=getattr(topic, "topic_id", None), name=getattr(topic, "name", None))
-        for topic in request.body.topics
-    )
-    question = MetadataRequest(topics=topics, allow_auto_topic_creation=False, include_topic_authorized_operations=True)
-    told = {
-        topic.topic_id if topics[0].name is None else topic.name: topic
-        for topic in (await ask(request.client, question, MetadataResponse)).topics
-    }
+    slices = request.client.slices
+    keys = tuple(dict.fromkeys(await slices.result(collected(map(_key, request.body.topics)))))
+    told: dict[Any, MetadataResponseTopic] = {}
+    for first in range(0, len(keys), _ASKED_AT_ONCE):
+        question = MetadataRequest(
+            topics=tuple(map(_asked, keys[first : first + _ASKED_AT_ONCE])),
+            allow_auto_topic_creation=False,
+            include_topic_authorized_operations=True,
+        )
+        answer = await ask(request.client, question, MetadataResponse)
+        told |= {topic.name if isinstance(keys[0], str) else topic.topic_id: topic for topic in answer.topics}
+    found = ((key, each.partition_index) for key, topic in told.items() for each in topic.partitions)
+    exist = set(await slices.result(collected(found)))
 
     def error_of(topic: Body, partition: int) -> ErrorCode:
-        known = told[topic.topic_id if topics[0].name is None else topic.name]
+        key = _key(topic)
+        known = told.get(key)
+        if known is None:  # no name, or an id of zeros, which is nobody's
+            return ErrorCode.unknown_topic_or_partition if isinstance(key, str) else ErrorCode.unknown_topic_id
         if known.error_code is not ErrorCode.none:
             return known.error_code
         if not known.topic_authorized_operations & READ:
             return ErrorCode.topic_authorization_failed
-        exists = any(each.partition_index == partition for each in known.partitions)
-        return error if exists else ErrorCode.unknown_topic_or_partition
+        return error if (key, partition) in exist else ErrorCode.unknown_topic_or_partition
 
     request.answer(_answers(request.body, error_of))
+
+
+def _key(topic: Body) -> Any:  # noqa: ANN401 -- a topic's name, or its id where names are no longer sent
+    return getattr(topic, "name", None) or getattr(topic, "topic_id", "")
+
+
+def _asked(key: Any) -> MetadataRequestTopic:  # noqa: ANN401 -- as above
+    by_name = isinstance(key, str)
+    return MetadataRequestTopic(topic_id=None if by_name else key, name=key if by_name else None)
 
 
 def _refused(body: Body, error: ErrorCode) -> Fields:
@@ -193,16 +219,15 @@ def _refused(body: Body, error: ErrorCode) -> Fields:
 
 def _answers(body: Body, error_of: Callable[[Body, int], ErrorCode]) -> Fields:
     """In the form of both APIs."""
-    return {
-        "topics": [
-            {
-                "name": getattr(topic, "name", None),
-                "topic_id": getattr(topic, "topic_id", None),
-                "partitions": [
-                    {"partition_index": each.partition_index, "error_code": error_of(topic, each.partition_index)}
-                    for each in topic.partitions
-                ],
-            }
-            for topic in body.topics
-        ]
-    }
+
+    def partition(topic: Body, asked: Body) -> Fields:
+        return {"partition_index": asked.partition_index, "error_code": error_of(topic, asked.partition_index)}
+
+    def topic_of(topic: Body) -> Fields:
+        return {
+            "name": getattr(topic, "name", None),
+            "topic_id": getattr(topic, "topic_id", None),
+            "partitions": Each(partial(partition, topic), topic.partitions),
+        }
+
+    return {"topics": Each(topic_of, body.topics)}

@@ -1,7 +1,7 @@
 """What goes back and forth between one client and its broker, without their sockets.
 
 What belongs here: frames, the order of answers, correlation ids, how much may wait. What it must not know: sockets,
-time, what a request means (but for the acks of a Produce, which say whether there will be an answer).
+time, what a request means. Its `Plan` says what is done with it.
 
     bytes of the client -> relayed frames flow to the broker as they come, never whole in memory
                         -> a request that is handled here is *taken* by `next_request`, whole, once all that was
@@ -21,63 +21,56 @@ from collections.abc import Callable
 from struct import Struct
 
 import msgspec
-from kio.serial.errors import SerialError
 
-from coordinator.group.settings import INT32_MAX
 from coordinator.sidecar.buffer import Incoming
 from coordinator.sidecar.limits import Limits
-from coordinator.sidecar.produce import PREFIX_BYTES_MAX, PRODUCE, acks_of
+from coordinator.sidecar.plan import Look, Plan, PlanOf, Rewrite, Walk
 from coordinator.wire import heartbeat
 from coordinator.wire.api import Fault, ProtocolError
 from coordinator.wire.messages import HEADER_START_BYTES
+from coordinator.wire.steps import ENTRIES_AT_ONCE, Steps
 
 Fast = Callable[[int, bytes, int], bytes | None]
 """As in connection.py: a heartbeat's version, what follows its correlation id, and when it came."""
 
-Rewrite = Callable[[bytes], bytes]
-"""From what follows the correlation id of an answer to what the client gets instead. Raises ProtocolError."""
-
 IN_FLIGHT_MAX = 1_000
 """Relayed requests that may wait for their answers; then no more is read until one has come."""
 
-_USUAL_PREFIX_BYTES = 256
+BEGINNING_BYTES_MAX = 128 * 1024
+"""What is looked for stands within so many bytes, or the request makes no sense: three strings come before it."""
+
+_USUAL_BEGINNING_BYTES = 256
 _LENGTH = Struct(">i")
 _START = Struct(">ihh4s")
 _ANSWER_START = Struct(">i4s")
 _TLS_HANDSHAKE = 0x1603  # how a client that speaks TLS begins, read as the upper half of a length
 _TLS_ALERT = re.compile(rb"\x15\x03[\x00-\x04]\x00\x02[\x01\x02].", re.DOTALL)
-_OWN_CORRELATION_ID = b"must"  # ours are told from the client's by their place, not by this
-
-
-class Plan(msgspec.Struct, frozen=True):
-    """What is done with a request: handled here, or relayed, and its answer perhaps rewritten.
-
-    `taken_bytes_max`: of one that is handled here, whatever others may have.
-    """
-
-    is_taken: bool = False
-    rewrite: Rewrite | None = None
-    taken_bytes_max: int = INT32_MAX
-
-
-RELAY = Plan()
-
-PlanOf = Callable[[int, int], Plan]
-"""By API key and version. Raises ProtocolError for what can be neither relayed nor handled."""
+_ANSWERED_TO_STRANGERS = frozenset({17, 18, 36})  # SaslHandshake, ApiVersions, SaslAuthenticate
 
 
 class Expected(msgspec.Struct, frozen=True):
-    """An answer that the broker owes. `own`: it is to a question of ours, and goes nowhere else."""
+    """An answer that the broker owes. `own`: it is to a question of ours, and goes nowhere else. `is_for_anybody`: the
+    broker gives it to who has not authenticated, too.
+    """
 
     correlation_id: bytes
     rewrite: Rewrite | None = None
+    delays_changed: bool = False
+    is_for_anybody: bool = False
     own: Callable[[bytes], None] | None = None
 
 
 class Conversation:
-    """See the module. `for_broker` and `for_client` are the bytes to be sent now; whoever sends them clears them."""
+    """See the module. `for_broker` and `for_client` are the bytes to be sent now; whoever sends them clears them.
 
-    def __init__(self, *, plan_of: PlanOf, fast: Fast, limits: Limits) -> None:
+    `new_id`: four bytes that nobody can guess, for each question of ours: or a client that has the broker give one
+    answer more than it seems to could have it taken for that to our question. `is_served`: the broker has answered
+    something that it answers to nobody who has not authenticated.
+    """
+
+    def __init__(self, *, plan_of: PlanOf, fast: Fast, limits: Limits, new_id: Callable[[], bytes]) -> None:
+        self.is_served = False
+        self._new_id = new_id
         self._plan_of = plan_of
         self._fast = fast
         self._frame_bytes_max = limits.frame_bytes_max
@@ -87,11 +80,18 @@ class Conversation:
         self._answers = Incoming()
         self._passing_request = 0  # bytes of a relayed request that are still to come
         self._is_answer_to_passing_due = False
+        self._walk: Walk | None = None
         self._passing_answer = 0
+        self._rewriting: Steps[None] | None = None  # of an answer, until it is in `for_client`
+        self.is_rewriting = False
+        """Whether an answer is being rewritten (see `take_rewriting`)."""
         self._expected: deque[Expected] = deque()
+        self._delayed: tuple[bytes, bytes] | None = None  # the correlation id of an answer that is held, and the rest
         self._taken: bytes | None = None  # the correlation id of the request that is handled here
         self._frame = b""
         self._is_ending = False
+        self._has_begun = False  # a request, since `went_on` was asked
+        self._was_half_sent = False
         self.for_broker: list[bytes] = []
         self.for_client: list[bytes] = []
 
@@ -106,7 +106,8 @@ class Conversation:
     def is_owed(self) -> bool:
         """Whether the client waits for an answer, and has sent all of the request."""
         half_sent = 1 if self._passing_request and self._is_answer_to_passing_due else 0
-        return self._taken is not None or len(self._expected) > half_sent or self._passing_answer > 0
+        is_sent = self._taken is not None or len(self._expected) > half_sent
+        return is_sent or self._passing_answer > 0 or self.is_rewriting or self._delayed is not None
 
     @property
     def is_under_way(self) -> bool:
@@ -123,17 +124,34 @@ class Conversation:
         return self._requests.waiting_bytes
 
     @property
+    def held_bytes(self) -> int:
+        """How much is in memory of requests, and of answers that are not passed on as they come."""
+        return len(self._frame) + self._requests.waiting_bytes + self._answers.waiting_bytes
+
+    @property
     def is_full(self) -> bool:
         """Whether so much waits that no more should be read from the client."""
         return self._requests.waiting_bytes >= self._waiting_bytes_max and self.is_under_way
+
+    def went_on(self) -> bool:
+        """Whether more has come since this was asked last than the rest of a request that has to be whole here."""
+        went_on = self._has_begun or not self._was_half_sent
+        self._has_begun = False
+        self._was_half_sent = self._requests.waiting_bytes > 0 and not self.is_under_way
+        return went_on
 
     def receive(self, data: bytes) -> None:
         """Bytes from the client, cut anywhere."""
         self._requests.add(data)
 
     def end(self) -> None:
-        """Begin nothing any more; what has begun goes on to its end."""
+        """Begin nothing any more; what has begun goes on to its end. Raises ProtocolError as `receive_answers` does."""
         self._is_ending = True
+        self.let_go()
+
+    def forget(self) -> None:
+        """Keep no bytes: both sides are gone, even if somebody has the request yet."""
+        self._requests, self._answers, self._frame = Incoming(), Incoming(), b""
 
     def trust(self) -> None:
         """The client has authenticated: its requests may be as long as any."""
@@ -147,13 +165,11 @@ class Conversation:
         """
         requests = self._requests
         while self._taken is None:
-            if self._passing_request:
-                self._passing_request -= requests.pass_on(self._passing_request, self.for_broker)
-                if self._passing_request:
-                    return None
+            if self._passing_request and not self._pass_on():
+                return None
             if self._is_ending or len(self._expected) >= IN_FLIGHT_MAX:
                 return None
-            if not self._expected and not self._passing_answer:
+            if self._is_all_answered:
                 self._answer_heartbeats(now_ms)
             start = requests.look(_START.size)
             if len(start) < _START.size:
@@ -162,22 +178,35 @@ class Conversation:
             length, api_key, api_version, correlation_id = _START.unpack(start)
             self._check_length(length, self._frame_bytes_max)
             plan = self._plan_of(api_key, api_version)
-            if not plan.is_taken:
-                if not self._relay_from_here(length, api_key, api_version, correlation_id, plan):
+            if plan.look is not None:
+                looked = self._looked(plan.look, length, api_key, api_version)
+                if looked is None:
                     return None
+                plan = looked
+            if not plan.is_taken:
+                self._relay_from_here(length, api_key, correlation_id, plan)
                 continue
             self._check_length(length, min(plan.taken_bytes_max, self._taken_bytes_max))
-            if self._expected or self._passing_answer or not requests.has(_LENGTH.size + length):
+            if not self._is_all_answered:
                 return None
+            if not requests.has(_LENGTH.size + length):
+                return None
+            if api_key == heartbeat.KEY and self._answer_heartbeats(now_ms):
+                continue  # it came in pieces, which are joined only now
             frame = requests.take(_LENGTH.size + length)
             self._taken = correlation_id
             self._frame = frame
+            self._has_begun = True
             return frame[_LENGTH.size :]
         return None
 
-    def _answer_heartbeats(self, now_ms: int) -> None:
-        """Those that come next and that the fast path knows, where they lie: most of what members send."""
-        data, at = self._requests.in_place
+    def _answer_heartbeats(self, now_ms: int) -> bool:
+        """Answer the heartbeats that come next and that the fast path knows, where they lie; whether there was one.
+
+        They are most of what members send.
+        """
+        data, begins_at = self._requests.in_place
+        at = begins_at
         size, out = len(data), self.for_client
         while size - at >= _START.size:
             length, api_key, api_version, correlation_id = _START.unpack_from(data, at)
@@ -189,12 +218,16 @@ class Conversation:
                 break
             out += (_LENGTH.pack(len(payload) + len(correlation_id)), correlation_id, payload)
             at = end
+        if at == begins_at:
+            return False
+        self._has_begun = True
         self._requests.skip_to(at)
+        return True
 
-    def answer(self, payload: bytes) -> None:
-        """The answer to the request that was taken: what follows the correlation id."""
+    def answer(self, *payload: bytes) -> None:
+        """The answer to the request that was taken: what follows the correlation id, in chunks."""
         assert self._taken is not None
-        self._put(self._taken, payload)
+        self._put(self._taken, *payload)
         self._taken = None
         self._frame = b""
 
@@ -202,7 +235,8 @@ class Conversation:
         """The request that was taken goes to the broker: as it came, or `frame` (without its length) instead."""
         assert self._taken is not None
         self.for_broker.append(self._frame if frame is None else _LENGTH.pack(len(frame)) + frame)
-        self._expected.append(Expected(self._taken, rewrite))
+        _, api_key, _, _ = _START.unpack_from(self._frame)
+        self._expected.append(Expected(self._taken, rewrite, is_for_anybody=api_key in _ANSWERED_TO_STRANGERS))
         self._taken = None
         self._frame = b""
 
@@ -212,17 +246,25 @@ class Conversation:
         follows it in the answer.
         """
         assert self._taken is not None
-        frame_start = _START.pack(HEADER_START_BYTES + len(rest), api_key, api_version, _OWN_CORRELATION_ID)
+        correlation_id = self._new_id()
+        while correlation_id == self._taken:  # the client's own, by chance
+            correlation_id = self._new_id()
+        frame_start = _START.pack(HEADER_START_BYTES + len(rest), api_key, api_version, correlation_id)
         self.for_broker += (frame_start, rest)
-        self._expected.append(Expected(_OWN_CORRELATION_ID, own=told))
+        self._expected.append(Expected(correlation_id, own=told))
 
     # ---- the broker's side ---------------------------------------------------------------------------
 
     def receive_answers(self, data: bytes) -> None:
-        """Bytes from the broker, cut anywhere. Raises ProtocolError when they make no sense; nothing may follow."""
+        """Bytes from the broker, cut anywhere. Raises ProtocolError when they make no sense; nothing may follow.
+
+        A long answer that is to be rewritten is so by whoever takes its steps (`take_rewriting`); until they are done
+        nothing is made of what comes behind it. Then this is to be called again.
+        """
+        if data:
+            self._answers.add(data)
         answers = self._answers
-        answers.add(data)
-        while True:
+        while not self.is_rewriting and self._delayed is None:
             if self._passing_answer:
                 self._passing_answer -= answers.pass_on(self._passing_answer, self.for_client)
                 if self._passing_answer:
@@ -249,7 +291,57 @@ class Conversation:
             if expected.own is not None:
                 expected.own(payload)
             elif expected.rewrite is not None:
-                self._put(correlation_id, expected.rewrite(payload))
+                self._rewrite(expected, payload, expected.rewrite(payload))
+
+    @property
+    def is_delaying(self) -> bool:
+        """Whether an answer is held, until `let_go`."""
+        return self._delayed is not None
+
+    @property
+    def has_many_answers(self) -> bool:
+        """Whether so much waits behind one that is held that no more should be read from the broker."""
+        return self._delayed is not None and self._answers.waiting_bytes >= self._waiting_bytes_max
+
+    def let_go(self) -> None:
+        """Send the answer that is held, if there is one, and what came behind it. Raises as `receive_answers` does."""
+        if self._delayed is not None:
+            delayed, self._delayed = self._delayed, None
+            self._put(*delayed)
+            self.receive_answers(b"")
+
+    @property
+    def _is_all_answered(self) -> bool:
+        is_passing = self._passing_answer > 0 or self.is_rewriting or self._delayed is not None
+        return not self._expected and not is_passing
+
+    def take_rewriting(self) -> Steps[None] | None:
+        """What is left of rewriting an answer, to be taken once; None when there is none. Raises ProtocolError."""
+        steps, self._rewriting = self._rewriting, None
+        return steps
+
+    def _rewrite(self, expected: Expected, payload: bytes, steps: Steps[bytes]) -> None:
+        """As good as all answers are short, and rewritten at once."""
+        entries = 0
+        try:
+            while entries < ENTRIES_AT_ONCE:
+                entries += next(steps)
+        except StopIteration as end:
+            self._put_rewritten(expected, payload, end.value)
+        else:
+            self.is_rewriting = True
+            self._rewriting = self._rewritten(expected, payload, steps)
+
+    def _rewritten(self, expected: Expected, payload: bytes, steps: Steps[bytes]) -> Steps[None]:
+        told = yield from steps
+        self._put_rewritten(expected, payload, told)
+        self.is_rewriting = False
+
+    def _put_rewritten(self, expected: Expected, payload: bytes, told: bytes) -> None:
+        if expected.delays_changed and told != payload and not self._is_ending:
+            self._delayed = expected.correlation_id, told
+        else:
+            self._put(expected.correlation_id, told)
 
     def _due(self, length: int, correlation_id: bytes) -> Expected:
         if not self._expected or length < len(correlation_id):
@@ -262,6 +354,7 @@ class Conversation:
                 Fault.BROKER_ANSWER,
                 f"the broker answered {correlation_id.hex()}, next is {expected.correlation_id.hex()}",
             )
+        self.is_served = self.is_served or not expected.is_for_anybody
         return expected
 
     def _check_no_alert(self) -> None:
@@ -271,30 +364,45 @@ class Conversation:
 
     # ---- frames --------------------------------------------------------------------------------------
 
-    def _relay_from_here(self, length: int, api_key: int, api_version: int, correlation_id: bytes, plan: Plan) -> bool:
-        """Begin to pass a request on. False when more of it has to come before it is known what to expect."""
-        acks = self._acks(length, api_version) if api_key == PRODUCE else 1
-        if acks is None:
-            return False
-        self._is_answer_to_passing_due = acks != 0  # a Produce with acks=0 is never answered (P9)
-        if acks:
-            self._expected.append(Expected(correlation_id, plan.rewrite))
+    def _relay_from_here(self, length: int, api_key: int, correlation_id: bytes, plan: Plan) -> None:
+        """Begin to pass a request on."""
+        self._is_answer_to_passing_due = plan.is_answered
+        if plan.is_answered:
+            is_for_anybody = api_key in _ANSWERED_TO_STRANGERS
+            self._expected.append(Expected(correlation_id, plan.rewrite, plan.delays_changed, is_for_anybody))
         self._passing_request = _LENGTH.size + length
-        return True
+        self._walk = plan.walk
+        self._has_begun = True
 
-    def _acks(self, length: int, api_version: int) -> int | None:
-        """The acks of the Produce that comes next; None when they have not come yet."""
-        for size in (_USUAL_PREFIX_BYTES, PREFIX_BYTES_MAX):
-            prefix = self._requests.look(_LENGTH.size + min(size, length))
+    def _pass_on(self) -> bool:
+        """What has come of the request that is being relayed; whether that was its end."""
+        begins = len(self.for_broker)
+        self._passing_request -= self._requests.pass_on(self._passing_request, self.for_broker)
+        if self._walk is not None:
             try:
-                return acks_of(prefix[_LENGTH.size :], api_version)
-            except (SerialError, struct.error, IndexError) as error:
-                if len(prefix) == _LENGTH.size + min(PREFIX_BYTES_MAX, length):
-                    raise ProtocolError(Fault.MALFORMED_REQUEST, f"a Produce v{api_version} without acks") from error
+                for chunk in self.for_broker[begins:]:
+                    self._walk(chunk)
+            except ProtocolError:
+                del self.for_broker[begins:]  # the broker gets no end of it, and so does nothing
+                raise
+        return not self._passing_request
+
+    def _looked(self, look: Look, length: int, api_key: int, api_version: int) -> Plan | None:
+        """The plan for the request that comes next, by its beginning; None when that has not come yet."""
+        for size in (_USUAL_BEGINNING_BYTES, BEGINNING_BYTES_MAX):
+            beginning = self._requests.look(_LENGTH.size + min(size, length))
+            try:
+                return look(beginning[_LENGTH.size :])
+            except (struct.error, IndexError) as error:
+                if len(beginning) == _LENGTH.size + min(BEGINNING_BYTES_MAX, length):
+                    raise ProtocolError(
+                        Fault.MALFORMED_REQUEST, f"a request of API key {api_key} v{api_version} cannot be read"
+                    ) from error
         return None
 
-    def _put(self, correlation_id: bytes, payload: bytes) -> None:
-        self.for_client += (_LENGTH.pack(len(payload) + len(correlation_id)), correlation_id, payload)
+    def _put(self, correlation_id: bytes, *payload: bytes) -> None:
+        size = sum(map(len, payload))
+        self.for_client += (_LENGTH.pack(size + len(correlation_id)), correlation_id, *payload)
 
     def _check_length_so_far(self, start: bytes) -> None:
         if len(start) >= _LENGTH.size:

@@ -3,14 +3,16 @@
 A group with members of ours is refused by the rules. An Empty one is deleted here first, with an event, and then
 upstream, with its offsets: were it the other way round, a member that joins between the two would find its offsets gone
 and its group still there. Its shadow is out by then. All that is not ours, or not known here, the broker deletes or
-refuses. A group in which somebody is upstream is theirs, whatever is known of it here: that is not lost.
+refuses. A group in which somebody is upstream is theirs, or one that is of another type there, whatever is known of it
+here: that is not lost.
 """
 
 import asyncio
-from collections.abc import Sequence, Set
+from collections.abc import Mapping, Sequence, Set
 from contextlib import AsyncExitStack
 from dataclasses import replace
 
+from kio.schema.describe_groups.v5.response import DescribedGroup
 from kio.schema.errors import ErrorCode
 
 from coordinator.group.commands import DeleteGroup
@@ -23,12 +25,15 @@ from coordinator.sidecar.merging import (
     decided,
     describe_upstream,
     has_others,
+    is_unknown,
+    of_newer_types,
     refusal,
 )
 from coordinator.sidecar.whose import Ownerships
 from coordinator.upstream.shadows import Shadows, ShadowUnavailable
 from coordinator.wire import delete_groups
 from coordinator.wire.operations import DELETE
+from coordinator.wire.steps import Each
 from events.ids import GroupId
 
 Errors = dict[GroupId, ErrorCode]
@@ -56,14 +61,18 @@ class DeletingGroups:
         return SidecarApi(key=api.key, name=api.name, versions=api.versions, handle=self.handle)
 
     def handle(self, request: Request) -> Cancel | None:
-        if any(self._ownerships.is_for(group_id) for group_id in request.body.groups_names):
-            return request.work(self._delete(request))
-        request.relay()
-        return None
+        return request.work(self._delete(request))
 
     async def _delete(self, request: Request) -> None:
         group_ids = list(dict.fromkeys(request.body.groups_names))  # one result for each (G12)
-        ours = [group_id for group_id in group_ids if self._ownerships.is_for(group_id)]
+        pace, ours = request.pace(), []
+        for group_id in group_ids:
+            if self._ownerships.is_for(group_id):
+                ours.append(group_id)
+            await pace.kept()
+        if not ours:
+            request.relay()
+            return
         here = await self._delete_here(request, ours)
         decided_here = {group_id for group_id, error in here.items() if error not in _GOES_ON}
         deleted_here = {group_id for group_id, error in here.items() if error is ErrorCode.none}
@@ -71,17 +80,24 @@ class DeletingGroups:
         for group_id, error in (await self._delete_upstream(request, rest, deleted_here)).items():
             is_done = error is ErrorCode.group_id_not_found and group_id in deleted_here
             here[group_id] = ErrorCode.none if is_done else error
-        request.answer({"results": [{"group_id": each, "error_code": here[each]} for each in group_ids]})
+        request.answer({"results": Each(lambda each: {"group_id": each, "error_code": here[each]}, group_ids)})
 
     async def _delete_here(self, request: Request, group_ids: Sequence[GroupId]) -> Errors:
         """NONE for a group that was deleted, 69 for one that the broker is to decide about."""
         errors = {}
         deciding = {}
-        for group_id, told in (await describe_upstream(request.client, group_ids)).items():
+        pace = request.pace()
+        described = await describe_upstream(request.client, group_ids)
+        newer = await self._of_newer_types(request, described)
+        for group_id, told in described.items():
+            await pace.kept()
             errors[group_id] = refusal(told, DELETE)
             if errors[group_id] is not ErrorCode.none:
                 continue
-            if has_others(told):
+            if group_id in newer and newer[group_id] is not ErrorCode.none:
+                errors[group_id] = newer[group_id]
+                continue
+            if has_others(told, self._shadows.name) or group_id in newer:
                 errors[group_id] = ErrorCode.group_id_not_found
                 continue
             command = DeleteGroup(caller=request.context.caller(self._service), group_id=group_id)
@@ -92,12 +108,22 @@ class DeletingGroups:
             errors[group_id] = told_here.error
         return errors
 
+    async def _of_newer_types(self, request: Request, described: Mapping[GroupId, DescribedGroup]) -> Errors:
+        asked = [
+            group_id
+            for group_id, told in described.items()
+            if is_unknown(told) and refusal(told, DELETE) is ErrorCode.none and not self._shadows.holds(group_id)
+        ]
+        return dict(await of_newer_types(request.client, asked))
+
     async def _delete_upstream(
         self, request: Request, group_ids: Sequence[GroupId], deleted_here: Set[GroupId]
     ) -> Errors:
         errors: Errors = {}
+        pace = request.pace()
         async with AsyncExitStack() as shadows_out:
             for group_id in group_ids:
+                await pace.kept()
                 if self._shadows.holds(group_id):
                     continue  # somebody has come meanwhile: the broker finds the shadow, and refuses
                 try:

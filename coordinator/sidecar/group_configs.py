@@ -6,6 +6,9 @@ is asked first whether all of its part could be made, so it says who may (ALTER_
 the resource. What is ours is made then, unless the resource has settings of both: there ours are tried, the broker's
 made, and ours made at last, so that all of a resource are made or none, as long as nobody comes between.
 
+Beyond what the broker asks for (ALTER_CONFIGS, DESCRIBE_CONFIGS), ours need READ on the group, as whoever takes part in
+it does: they decide who takes part. Who its members are is told to whom may DESCRIBE it. Both is asked of the broker.
+
 What names nothing of ours is relayed as it came.
 """
 
@@ -17,15 +20,18 @@ import msgspec
 from kio.schema.errors import ErrorCode
 
 from coordinator.group.commands import DescribeGroupConfig
-from coordinator.group.configs import COORDINATOR, GROUP_CONFIGS, MEMBERS
+from coordinator.group.configs import COORDINATOR, GROUP_CONFIGS, MEMBERS, MOVE
 from coordinator.group.outcomes import AlterGroupConfigOutcome, DescribeGroupConfigOutcome
 from coordinator.service import Cancel, Service
 from coordinator.sidecar.intercept import Request, SidecarApi
 from coordinator.sidecar.merging import as_fields, ask_broker, decided
 from coordinator.sidecar.whose import Ownerships
+from coordinator.slices import Pace
 from coordinator.wire import describe_configs, incremental_alter_configs
 from coordinator.wire.api import Body, Fields
+from coordinator.wire.operations import DESCRIBE, READ
 from coordinator.wire.resources import ResourceType
+from coordinator.wire.steps import Each
 
 Key = tuple[int, str]
 """A resource, by type and name."""
@@ -50,24 +56,33 @@ class GroupConfigs:
 
     def describe(self, request: Request) -> Cancel | None:
         """Handle a DescribeConfigs."""
-        ours = {
-            key_of(resource): resource
-            for resource in request.body.resources
-            if self._may_be_ours(resource) and _names_ours(resource.configuration_keys)
-        }
-        if ours:
-            return request.work(self._describe(request, ours))
-        request.relay()
-        return None
+        return request.work(self._describe(request))
 
-    async def _describe(self, request: Request, ours: dict[Key, Body]) -> None:
+    async def _describe(self, request: Request) -> None:
+        pace = request.pace()
+        ours: dict[Key, Body] = {}
+        for resource in request.body.resources:
+            if self._may_be_ours(resource) and _names_ours(resource.configuration_keys):
+                ours.setdefault(key_of(resource), resource)
+            await pace.kept()
+        if not ours:
+            request.relay()
+            return
         answer = await ask_broker(request)
-        results = [await self._with_ours(request, ours.get(key_of(told)), told) for told in answer.results]
+        results = []
+        for told in answer.results:  # of a resource that is named many times all is told once, its members may be many
+            results.append(await self._with_ours(request, ours.pop(key_of(told), None), told))
+            await pace.kept()
         request.answer({**as_fields(replace(answer, results=())), "results": results})
 
     async def _with_ours(self, request: Request, resource: Body | None, told: Body) -> Fields:
         if resource is None or told.error_code is not ErrorCode.none:
             return as_fields(told)
+        if not {MEMBERS, MOVE}.isdisjoint(resource.configuration_keys or ()):
+            refused = await request.client.verdicts.refusal_at_any_broker(resource.resource_name, DESCRIBE)
+            if refused is not ErrorCode.none:
+                message = f"{MEMBERS} and {MOVE} tell who is in the group, for which DESCRIBE on it is needed"
+                return {**as_fields(told), "error_code": refused, "error_message": message, "configs": []}
         caller = request.context.caller(self._service)
         outcome = await decided(self._service, DescribeGroupConfig(caller=caller, group_id=resource.resource_name))
         assert isinstance(outcome, DescribeGroupConfigOutcome)
@@ -81,35 +96,42 @@ class GroupConfigs:
 
     def alter(self, request: Request) -> Cancel | None:
         """Handle an IncrementalAlterConfigs."""
-        ours = {
-            key_of(resource)
-            for resource in request.body.resources
-            if (self._may_be_ours(resource) and any(is_ours(change.name) for change in resource.configs))
-            or _steers(resource)
-        }
-        if ours:
-            return request.work(self._alter(request, ours))
-        request.relay()
-        return None
+        return request.work(self._alter(request))
 
-    async def _alter(self, request: Request, ours: set[Key]) -> None:
-        body = request.body
-        parts = [_Part.of(resource) for resource in body.resources if key_of(resource) in ours]
+    async def _alter(self, request: Request) -> None:
+        pace, body = request.pace(), request.body
+        parts: list[_Part] = []
+        others: list[Body] = []
+        for resource in body.resources:
+            if self._has_ours(resource):
+                parts.append(_Part.of(resource))
+            else:
+                others.append(resource)
+            await pace.kept(1 + len(resource.configs))
+        if not parts:
+            request.relay()
+            return
         asked = replace(body, resources=tuple(part.theirs for part in parts), validate_only=True)
-        results = _results(await ask_broker(request, asked))
+        results = await _results(await ask_broker(request, asked), pace)
         for part in parts:
+            await pace.kept()
             if not results[part.key]["error_code"]:
+                refused = await request.client.verdicts.refusal_at_any_broker(part.ours.resource_name, READ)
+                if refused is not ErrorCode.none:
+                    message = "Muster's own settings of a group need READ on it, beside ALTER_CONFIGS"
+                    results[part.key] = incremental_alter_configs.encode(part.ours, refused, message)
+                    continue
                 only_try = body.validate_only or part.is_mixed
                 results[part.key] = await self._alter_ours(request, part, validate_only=only_try)
         mixed = [part for part in parts if part.is_mixed and not results[part.key]["error_code"]]
-        others = [resource for resource in body.resources if key_of(resource) not in ours]
         rest = (*others, *(part.theirs for part in mixed))
         if rest:
-            results |= _results(await ask_broker(request, replace(body, resources=rest)))
+            results |= await _results(await ask_broker(request, replace(body, resources=rest)), pace)
         for part in mixed:
+            await pace.kept()
             if not results[part.key]["error_code"] and not body.validate_only:
                 results[part.key] = await self._alter_ours(request, part, validate_only=False)
-        request.answer({"responses": [results[key_of(resource)] for resource in body.resources]})
+        request.answer({"responses": Each(lambda resource: results[key_of(resource)], body.resources)})
 
     async def _alter_ours(self, request: Request, part: "_Part", *, validate_only: bool) -> Fields:
         refused = incremental_alter_configs.refusal(part.ours)
@@ -120,6 +142,10 @@ class GroupConfigs:
         outcome = await decided(self._service, command)
         assert isinstance(outcome, AlterGroupConfigOutcome)
         return incremental_alter_configs.encode(part.ours, outcome.error, outcome.message)
+
+    def _has_ours(self, resource: Body) -> bool:
+        names_ours = self._may_be_ours(resource) and any(is_ours(change.name) for change in resource.configs)
+        return names_ours or _steers(resource)
 
     def _may_be_ours(self, resource: Body) -> bool:
         return resource.resource_type == ResourceType.GROUP and self._ownerships.is_for(resource.resource_name)
@@ -166,5 +192,9 @@ def _names_ours(names: Iterable[str] | None) -> bool:
     return not names or any(map(is_ours, names))
 
 
-def _results(answer: Body) -> dict[Key, Fields]:
-    return {key_of(told): as_fields(told) for told in answer.responses}
+async def _results(answer: Body, pace: Pace) -> dict[Key, Fields]:
+    results = {}
+    for told in answer.responses:
+        results[key_of(told)] = as_fields(told)
+        await pace.kept()
+    return results

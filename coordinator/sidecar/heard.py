@@ -12,8 +12,9 @@ from kio.index import load_response_schema
 from kio.schema.errors import ErrorCode
 
 from coordinator.sidecar.intercept import Request
-from coordinator.sidecar.questions import read_answer
+from coordinator.sidecar.questions import read_answer_in_steps
 from coordinator.wire import heartbeat, sync_group
+from coordinator.wire.steps import Steps
 from events.ids import GroupId, MemberId
 
 MEMBERS_MAX = 100_000
@@ -44,9 +45,9 @@ class Heard:
         else:
             request.relay()
 
-    def _listen(self, schema: type[Any], group_id: GroupId, member_id: MemberId, payload: bytes) -> bytes:
+    def _listen(self, schema: type[Any], group_id: GroupId, member_id: MemberId, payload: bytes) -> Steps[bytes]:
         """The answer, unchanged. Raises ProtocolError when it is none."""
-        if read_answer(schema, payload).error_code in _TOLD_TO_MEMBERS:
+        if (yield from read_answer_in_steps(schema, payload)).error_code in _TOLD_TO_MEMBERS:
             self.note(group_id, member_id, self._monotonic_ms())
         return payload
 

@@ -4,7 +4,7 @@ What belongs here: handing on, and tasks that end with the layer. What it must n
 """
 
 import asyncio
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Collection, Coroutine, Mapping
 from typing import Any
 
 from kio.schema.errors import ErrorCode
@@ -29,7 +29,7 @@ class GroupsInFront(Groups):
     def heartbeat_ticket(self, command: Heartbeat) -> HeartbeatTicket | None:
         return self._groups.heartbeat_ticket(command)
 
-    def list_groups(self) -> Sequence[ListedGroup] | ErrorCode:
+    def list_groups(self) -> Collection[ListedGroup] | ErrorCode:
         return self._groups.list_groups()
 
     def committed_offsets(self, group_id: GroupId) -> Mapping[tuple[str, int], CommittedOffset] | ErrorCode:

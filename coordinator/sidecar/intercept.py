@@ -11,20 +11,20 @@ from struct import Struct
 from typing import Any
 
 import msgspec
-import structlog
 
+from coordinator.current_work import RequestWork, noted, noted_steps
 from coordinator.metrics import ServerMetrics
 from coordinator.service import Cancel, HeartbeatTicket
 from coordinator.sidecar.client_side import ClientSide
-from coordinator.sidecar.conversation import RELAY, Plan
 from coordinator.sidecar.limits import taken_bytes_max
+from coordinator.sidecar.plan import RELAY, Look, Plan, Rewrite
 from coordinator.sidecar.rewriting import Rewriting
+from coordinator.slices import Pace
 from coordinator.wire import api_versions, heartbeat
 from coordinator.wire.api import Body, Fault, Fields, Offered, ProtocolError, RequestContext, keep_no_ticket
 from coordinator.wire.messages import Message, message
+from coordinator.wire.under_way import UnderWay
 from events.ids import GroupId, MemberId
-
-log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
 
 _HEADER_START = Struct(">hhi")
 _PLANS_KEPT = 1_000
@@ -38,15 +38,16 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
     form: Message
     body: Body
     context: RequestContext
+    under_way: UnderWay
+    note: RequestWork
 
     def answer(self, fields: Fields) -> None:
         """The fields of the response, by kio's names."""
-        try:
-            written = self.form.write(fields)
-        except ProtocolError as error:
-            self.client.answered(error)
-        else:
-            self.client.answered(written)
+        self.under_way.write(fields)
+
+    def pace(self) -> Pace:
+        """For what goes through many entries (see slices.py)."""
+        return self.client.slices.pace()
 
     def relay(self) -> None:
         """The group is not ours: the request goes to the broker as it came."""
@@ -54,15 +55,14 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
 
     def work(self, steps: Coroutine[Any, Any, None]) -> Cancel:
         """Work on it beside the loop. What the broker or the client did wrong closes the connection."""
-        task = asyncio.get_running_loop().create_task(steps, name=f"request-{self.context.api_key}")
+        task = asyncio.get_running_loop().create_task(
+            noted_steps(self.note, steps), name=f"request-{self.context.api_key}"
+        )
 
         def ended(task: asyncio.Task[None]) -> None:
             error = None if task.cancelled() else task.exception()
-            if isinstance(error, ProtocolError):
-                self.client.answered(error)
-            elif error is not None:  # a bug of ours is this client's alone, as in Kafka (G24)
-                log.error("a request failed", api_key=self.context.api_key, exc_info=error)
-                self.client.abort()
+            if isinstance(error, Exception):
+                self.under_way.failed(error)
 
         task.add_done_callback(ended)
 
@@ -73,9 +73,14 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SidecarApi(Offered, frozen=True, kw_only=True):
-    """An API that is handled here. `versions` is what can be decoded; brokers may offer less."""
+    """An API that is handled here. `versions` is what can be decoded; brokers may offer less.
 
-    handle: Callable[[Request], Cancel | None]
+    `look`: some of its requests are, as what they begin with decides; by the version, and how the answers to those
+    that are relayed are rewritten. Without `handle` none is, and only looked at.
+    """
+
+    handle: Callable[[Request], Cancel | None] | None = None
+    look: Callable[[int, Rewrite | None], Look] | None = None
 
 
 class Interceptor:
@@ -107,9 +112,12 @@ class Interceptor:
         return plan
 
     def _make_plan(self, api_key: int, api_version: int) -> Plan:
-        if api_key in self._handled:
-            _check(self._handled[api_key].name, self._handled[api_key].versions, api_version)
-            return _take(api_key)
+        api = self._handled.get(api_key)
+        if api is not None:
+            _check(api.name, api.versions, api_version)
+            if api.look is None:
+                return _take(api_key)
+            return Plan(look=api.look(api_version, self._rewriting.of(api_key, api_version)))
         if api_key == api_versions.KEY and api_version not in api_versions.VERSIONS:
             return _take(api_key)  # and answered so that the client asks again with one that is known (KIP-511)
         versions = self._rewriting.versions(api_key)
@@ -120,26 +128,50 @@ class Interceptor:
 
     def handle(self, client: ClientSide, frame: bytes) -> Cancel | None:
         """Work on a request that was taken. Raises ProtocolError."""
-        api_key, api_version, correlation_id = _HEADER_START.unpack_from(frame)
+        api_key, api_version, _ = _HEADER_START.unpack_from(frame)
         if api_key == api_versions.KEY:
-            client.answered(message(api_key, 0).write(api_versions.unsupported_version()))
+            client.answered([message(api_key, 0).write(api_versions.unsupported_version())])
             return None
         self._metrics.count_request(api_key, api_version)
-        form = message(api_key, api_version)
-        client_id, body = form.read(frame)
-        context = RequestContext(
-            api_key=api_key,
+        note = RequestWork(
+            api=self._metrics.api_name(api_key),
             api_version=api_version,
-            correlation_id=correlation_id,
-            client_id=client_id,
-            client_host=client.peer.client_host,
+            size_bytes=len(frame),
+            connection=client.address,
             principal=client.peer.principal,
-            arrived_ms=self._monotonic_ms(),
-            arrived_wall_ms=self._wall_ms(),
-            keep_ticket=partial(_keep, client, frame) if api_key == heartbeat.KEY else keep_no_ticket,
         )
-        request = Request(client=client, frame=frame, form=form, body=body, context=context)
-        return self._handled[api_key].handle(request)
+        with noted(note):
+            return self._handle(client, frame, note)
+
+    def _handle(self, client: ClientSide, frame: bytes, note: RequestWork) -> Cancel | None:
+        api_key, api_version, correlation_id = _HEADER_START.unpack_from(frame)
+        form = message(api_key, api_version)
+        under_way = UnderWay(form, client.slices, client.answered)
+        arrived_ms, arrived_wall_ms = self._monotonic_ms(), self._wall_ms()
+
+        def handle(read: tuple[str, Body]) -> None:
+            client_id, body = read
+            context = RequestContext(
+                api_key=api_key,
+                api_version=api_version,
+                correlation_id=correlation_id,
+                client_id=client_id,
+                client_host=client.peer.client_host,
+                principal=client.peer.principal,
+                arrived_ms=arrived_ms,
+                arrived_wall_ms=arrived_wall_ms,
+                keep_ticket=partial(_keep, client, frame) if api_key == heartbeat.KEY else keep_no_ticket,
+                work=under_way.work,
+            )
+            request = Request(
+                client=client, frame=frame, form=form, body=body, context=context, under_way=under_way, note=note
+            )
+            api = self._handled[api_key]
+            assert api.handle is not None
+            under_way.drops(api.handle(request))
+
+        under_way.run(form.read(frame), handle)
+        return under_way.cancel
 
 
 class _ConsentedTicket(msgspec.Struct, frozen=True):

@@ -5,33 +5,23 @@ in yet. So what never has to be long is not taken longer, and where clients have
 have, as in Kafka (sasl.server.max.receive.size). What is relayed is never whole here: it is the broker's to judge.
 """
 
-from collections.abc import Mapping
-from typing import Final
-
 import msgspec
 
-from coordinator.group.settings import INT32_MAX
 from coordinator.sidecar.sasl import MESSAGE_BYTES_MAX
-from coordinator.wire import api_versions, heartbeat, leave_group
+from coordinator.wire.bounds import bound_of
 
 SASL_HANDSHAKE, SASL_AUTHENTICATE = 17, 36
 
-_LEAVE_BYTES_MAX: Final = 4_194_304  # an administrator may remove all members of a group at once
-_BYTES_MAX: Final[Mapping[int, int]] = {
-    SASL_HANDSHAKE: MESSAGE_BYTES_MAX,
-    SASL_AUTHENTICATE: MESSAGE_BYTES_MAX,
-    api_versions.KEY: MESSAGE_BYTES_MAX,
-    heartbeat.KEY: MESSAGE_BYTES_MAX,
-    leave_group.API.key: _LEAVE_BYTES_MAX,
-}
-
 
 class Limits(msgspec.Struct, frozen=True, kw_only=True):
-    """The sizes as in ServerSettings. `verdict_keep_ms`: how long a broker's consent is good."""
+    """The sizes as in ServerSettings. `verdict_keep_ms`: how long a broker's consent is good. `delay_ms`: for how long
+    an answer is held that would be asked for again at once.
+    """
 
     frame_bytes_max: int
     waiting_bytes_max: int
     verdict_keep_ms: int
+    delay_ms: int = 1_000
     authenticates: bool
     """Whether the broker wants clients to authenticate with SASL."""
 
@@ -43,4 +33,4 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
 
 def taken_bytes_max(api_key: int) -> int:
     """Of a request of this API that is handled here, whatever others may have."""
-    return _BYTES_MAX.get(api_key, INT32_MAX)
+    return bound_of(api_key).bytes_max

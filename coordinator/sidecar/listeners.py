@@ -156,8 +156,8 @@ class Listeners:
                 relayed=self._relayed,
                 monotonic_ms=self._service.monotonic_ms,
                 limits=self._limits,
-                made=self._listening.made,
-                lost=self._listening.lost,
+                listening=self._listening,
+                slices=self._service.slices,
             )
 
         return new_connection

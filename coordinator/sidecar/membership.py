@@ -18,6 +18,7 @@ from coordinator.sidecar.intercept import Request, SidecarApi
 from coordinator.sidecar.moves import Moves
 from coordinator.sidecar.whose import Ownerships, Whose
 from coordinator.upstream.shadows import ShadowUnavailable
+from coordinator.upstream.whose import ForeignShadow
 from coordinator.wire import heartbeat, join_group, leave_group, sync_group
 from coordinator.wire.api import Api, Fields
 from coordinator.wire.operations import READ
@@ -69,13 +70,18 @@ class Membership:
             refusal = moved
         elif refusal is ErrorCode.none and whose is Whose.TO_BE_ASKED:
             try:
-                reason = await self._ownerships.take(group_id, is_in_vain=lambda: self._is_in_vain(api, request))
+                theirs = await self._ownerships.take(group_id, is_in_vain=lambda: self._is_in_vain(api, request))
             except ShadowUnavailable as error:
                 log.warning("a join is refused: upstream does not say whose group it is", error=str(error))
                 refusal = ErrorCode.coordinator_not_available
             else:
-                if reason is not None:
-                    log.info("group left to upstream", group_id=group_id, reason=reason)
+                if isinstance(theirs, ForeignShadow) and api is join_group.API:
+                    # As the broker refuses it. Relayed, it could leave a member id upstream that is never used, for
+                    # which that Muster's shadow would have to wait (P4, P7).
+                    log.warning("group left to another Muster", group_id=group_id, reason=theirs.reason)
+                    refusal = ErrorCode.inconsistent_group_protocol
+                elif theirs is not None:
+                    log.info("group left to upstream", group_id=group_id, reason=theirs.reason)
                     request.relay()
                     return
         self._handle(api, request, refusal)

@@ -15,6 +15,7 @@ class RelayMetrics(Collector):
         self.brokers_not_reached = 0
         self.commits_relayed = 0
         self.authorizations_asked = 0
+        self.newcomers_put_off = 0
 
     def collect(self) -> Iterable[Metric]:
         """All counters as Prometheus wants them."""
@@ -23,6 +24,11 @@ class RelayMetrics(Collector):
             ("muster_relayed_bytes_from_brokers", "Bytes read from brokers for clients", self.bytes_from_brokers),
             ("muster_brokers_not_reached", "Connections whose broker could not be reached", self.brokers_not_reached),
             ("muster_commits_relayed", "Commits of owned groups given to the broker", self.commits_relayed),
+            (
+                "muster_newcomers_put_off",
+                "Heartbeats of group.protocol=consumer told to try again, as the group has classic members here",
+                self.newcomers_put_off,
+            ),
             ("muster_authorizations_asked", "Times a broker was asked what a client may do", self.authorizations_asked),
         ):
             yield CounterMetricFamily(name, text, value=count)

@@ -32,7 +32,7 @@ from coordinator.tasks import on_failure
 from coordinator.upstream.connections import UpstreamError
 from coordinator.upstream.inhabitants import Inhabitant, NotMovable, inhabitants, remove
 from coordinator.upstream.link import UpstreamLink
-from coordinator.upstream.shadows import ShadowUnavailable
+from coordinator.upstream.shadows import ShadowName, ShadowUnavailable
 from coordinator.wire import join_group, leave_group
 from events.ids import UNKNOWN_MEMBER_ID, GroupId, MemberId
 
@@ -50,6 +50,9 @@ _GONE_UPSTREAM = frozenset({ErrorCode.none, ErrorCode.unknown_member_id, ErrorCo
 
 class LeavingShadows(Protocol):
     """Our members in the groups upstream, that leave (see upstream/shadows.py)."""
+
+    @property
+    def name(self) -> ShadowName: ...
 
     def holds(self, group_id: GroupId) -> bool: ...
 
@@ -221,7 +224,7 @@ class Moves:
         if self.is_moving(group_id):
             return "it is moving already"
         try:
-            members = await inhabitants(self._link, group_id)
+            members = await inhabitants(self._link, group_id, self._shadows.name)
         except NotMovable as error:
             return str(error)
         except UpstreamError as error:
@@ -250,7 +253,7 @@ class Moves:
             if not move.waits_for(now_ms) or now_ms - listed_ms >= LIST_EVERY_MS:
                 listed_ms = now_ms
                 with contextlib.suppress(UpstreamError, NotMovable):  # asked again, until the limit
-                    left = _note(move, await inhabitants(self._link, group_id))
+                    left = _note(move, await inhabitants(self._link, group_id, self._shadows.name))
             if not left and not move.waits_for(now_ms):
                 break
             await asyncio.sleep(LOOK_EVERY_S)

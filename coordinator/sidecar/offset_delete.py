@@ -12,6 +12,7 @@ not asked to delete what is subscribed, so the first two are learnt from Metadat
 import asyncio
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from kio.schema.errors import ErrorCode
@@ -31,6 +32,7 @@ from coordinator.upstream.shadows import Shadows, ShadowUnavailable
 from coordinator.wire import offset_delete
 from coordinator.wire.api import Body, Fields
 from coordinator.wire.operations import DELETE, READ
+from coordinator.wire.steps import Each, Steps, collected
 
 Errors = Mapping[tuple[str, int], ErrorCode]
 """By topic and partition."""
@@ -82,7 +84,9 @@ class DeletingOffsets:
         refusal = (await request.client.verdicts.of(body.group_id)).refusal(DELETE)
         if refusal is not ErrorCode.none:
             return _refused(refusal)
-        partitions = tuple((topic.name, each.partition_index) for topic in body.topics for each in topic.partitions)
+        slices = request.client.slices
+        named = ((topic.name, each.partition_index) for topic in body.topics for each in topic.partitions)
+        partitions = tuple(dict.fromkeys(await slices.result(collected(named))))
         command = DeleteOffsets(
             caller=request.context.caller(self._service), group_id=body.group_id, partitions=partitions
         )
@@ -91,28 +95,32 @@ class DeletingOffsets:
         if outcome.error is not ErrorCode.none:
             return _refused(outcome.error)
         errors = await _seen_by_broker(request.client, outcome.refused)
-        allowed = _without(body, outcome.refused)
+        allowed = await slices.result(_without(body, outcome.refused))
         if allowed.topics:
             async with self._under_way.held_back(body.group_id), self._shadows.stepped_out(body.group_id):
                 async with asyncio.timeout(self._answers_within_s):
                     answer = await ask_broker(request, allowed)
             if answer.error_code is not ErrorCode.none:
                 return _refused(answer.error_code)
-            errors |= {
-                (topic.name, each.partition_index): each.error_code
+            told = (
+                ((topic.name, each.partition_index), each.error_code)
                 for topic in answer.topics
                 for each in topic.partitions
-            }
+            )
+            errors.update(await slices.result(collected(told)))
         return _told(body, errors)
 
 
-def _without(body: Body, refused: Errors) -> Any:  # noqa: ANN401 -- the request, as kio knows it
+def _without(body: Body, refused: Errors) -> Steps[Any]:
     """The request without those partitions, and without topics of which nothing is left."""
     left = []
     for topic in body.topics:
-        partitions = tuple(each for each in topic.partitions if (topic.name, each.partition_index) not in refused)
+        name = topic.name
+        kept = (None if (name, each.partition_index) in refused else each for each in topic.partitions)
+        partitions = yield from collected(kept)
         if partitions:
-            left.append(replace(topic, partitions=partitions))
+            left.append(replace(topic, partitions=tuple(partitions)))
+        yield 1
     return replace(body, topics=tuple(left))
 
 
@@ -128,15 +136,16 @@ async def _seen_by_broker(client: Asked, refused: Errors) -> dict[tuple[str, int
         include_topic_authorized_operations=True,
     )
     topics = {topic.name: topic for topic in (await ask(client, request, MetadataResponse)).topics}
+    found = ((topic.name, each.partition_index) for topic in topics.values() for each in topic.partitions)
+    exist = set(await client.slices.result(collected(found)))
 
     def error(name: str, partition: int, error: ErrorCode) -> ErrorCode:
         topic = topics[TopicName(name)]
         if topic.error_code is ErrorCode.topic_authorization_failed or not topic.topic_authorized_operations & READ:
             return ErrorCode.topic_authorization_failed
-        exists = any(each.partition_index == partition for each in topic.partitions)
-        return error if exists else ErrorCode.unknown_topic_or_partition
+        return error if (name, partition) in exist else ErrorCode.unknown_topic_or_partition
 
-    return {key: error(*key, refused[key]) for key in refused}
+    return dict(await client.slices.result(collected((key, error(*key, refused[key])) for key in refused)))
 
 
 def _refused(error: ErrorCode) -> Fields:
@@ -144,19 +153,11 @@ def _refused(error: ErrorCode) -> Fields:
 
 
 def _told(body: Body, errors: Errors) -> Fields:
-    return {
-        "error_code": ErrorCode.none,
-        "topics": [
-            {
-                "name": topic.name,
-                "partitions": [
-                    {
-                        "partition_index": each.partition_index,
-                        "error_code": errors.get((topic.name, each.partition_index), ErrorCode.none),
-                    }
-                    for each in topic.partitions
-                ],
-            }
-            for topic in body.topics
-        ],
-    }
+    def partition(topic: Body, asked: Body) -> Fields:
+        error = errors.get((topic.name, asked.partition_index), ErrorCode.none)
+        return {"partition_index": asked.partition_index, "error_code": error}
+
+    def topic_of(topic: Body) -> Fields:
+        return {"name": topic.name, "partitions": Each(partial(partition, topic), topic.partitions)}
+
+    return {"error_code": ErrorCode.none, "topics": Each(topic_of, body.topics)}

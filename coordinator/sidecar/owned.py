@@ -15,8 +15,8 @@ from coordinator.group.commands import AnyRequest, JoinGroup, SyncGroup
 from coordinator.group.outcomes import JoinGroupOutcome, Outcome, SyncGroupOutcome
 from coordinator.service import Groups, ReplyTo
 from coordinator.sidecar.in_front import GroupsInFront
-from coordinator.slot import Waiting, tell
 from coordinator.upstream.shadows import Shadows, ShadowUnavailable
+from coordinator.waiting import Waiting, tell
 
 log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
 

@@ -9,9 +9,13 @@ from typing import Any, Protocol, TypeVar, cast
 from kio.serial import entity_writer
 from kio.serial.errors import SerialError
 
-from coordinator.wire.api import Fault, ProtocolError
+from coordinator.group.settings import INT32_MAX
+from coordinator.slices import Slices
+from coordinator.wire.api import Fault, Fields, ProtocolError
 from coordinator.wire.messages import HEADER_START_BYTES
-from coordinator.wire.reading import lenient_reader, tagged_fields_size
+from coordinator.wire.reading import reader_in_steps, tagged_fields_size
+from coordinator.wire.steps import Allowance, Steps, finished
+from coordinator.wire.writing import Output, response_writer_in_steps
 
 R = TypeVar("R")
 
@@ -21,6 +25,10 @@ CLIENT_ID = "muster"
 
 class Asked(Protocol):
     """A connection on which something can be asked (see `ClientSide.ask`)."""
+
+    @property
+    def slices(self) -> Slices:
+        """Whose turn it is, where an answer is long."""
 
     def ask(self, api_key: int, api_version: int, rest: bytes) -> asyncio.Future[bytes]: ...
 
@@ -52,7 +60,7 @@ class OpenQuestions:
 async def ask(client: Asked, request: Any, response: type[R]) -> R:  # noqa: ANN401 -- any of kio's requests
     """The broker's answer to a kio request, asked on the client's connection. Raises ProtocolError."""
     payload = await client.ask(request.__api_key__, request.__version__, request_bytes(request, CLIENT_ID))
-    return read_answer(response, payload)
+    return await client.slices.result(read_answer_in_steps(response, payload))
 
 
 def request_bytes(request: Any, client_id: str | None) -> bytes:  # noqa: ANN401 -- any of kio's requests
@@ -69,14 +77,35 @@ def request_bytes(request: Any, client_id: str | None) -> bytes:  # noqa: ANN401
     return out.getvalue()[HEADER_START_BYTES:]
 
 
+def request_bytes_in_steps(request: Any, values: Fields, client_id: str | None) -> Steps[bytes]:  # noqa: ANN401 -- as above
+    """The same for a request that may be long; `values` are its fields, without durations."""
+    header = request.__header_schema__(
+        request_api_key=request.__api_key__,
+        request_api_version=request.__version__,
+        correlation_id=0,
+        client_id=client_id,
+    )
+    start = BytesIO()
+    _writer(cast("Hashable", type(header)))(start, header)
+    output = Output(start.getvalue()[HEADER_START_BYTES:], answer_bytes_max=INT32_MAX)
+    yield from response_writer_in_steps(cast("Hashable", type(request)))(output, values)
+    return b"".join(output.chunks())
+
+
 def read_answer(response: type[R], payload: bytes) -> R:
+    """`read_answer_in_steps`, of an answer that is known to be short."""
+    return finished(read_answer_in_steps(response, payload))
+
+
+def read_answer_in_steps(response: type[R], payload: bytes) -> Steps[R]:
     """What follows the correlation id, as kio knows it, but durations in ms; tagged fields that a newer broker adds are
     stepped over. Raises ProtocolError.
     """
     kind: Any = response
     try:
         at = tagged_fields_size(payload, 0) if kind.__header_schema__.__flexible__ else 0
-        body, _ = lenient_reader(kind)(payload, at)
+        allowance = Allowance(len(payload))  # of what the broker says, its bytes are the bound
+        body, _ = yield from reader_in_steps(kind)(payload, at, allowance)
     except (SerialError, ValueError) as error:
         raise ProtocolError(
             Fault.BROKER_ANSWER, f"{kind.__name__} v{kind.__version__} cannot be read: {error}"

@@ -4,12 +4,16 @@
     Produce v10+, ShareFetch, ShareAcknowledge     the new leaders' node endpoints (KIP-951)
     ApiVersions                                    less, where something must be decoded here
 
+Metadata and DescribeCluster tell which cluster answers. If it is another one, as where a broker's address was given to
+somebody else, the connection ends before the client hears of that one's brokers.
+
 Fetch is offered up to v15: from v16 on its answers carry addresses, and they are too large to be decoded for that. An
 address is found by its node id; the client finds the same broker behind it. Everything else of an answer stays.
 """
 
 import struct
 from collections.abc import Callable, Mapping
+from dataclasses import fields
 from struct import Struct
 from typing import Any
 
@@ -17,12 +21,22 @@ from kio.index import load_response_schema
 from kio.schema.errors import ErrorCode
 from kio.serial.errors import SerialError
 
-from coordinator.sidecar.conversation import Rewrite
+from coordinator.sidecar.plan import Rewrite
 from coordinator.sidecar.produce import PRODUCE
-from coordinator.sidecar.splicing import Change, Pieces, change_fields, change_items, text_of, text_piece
+from coordinator.sidecar.splicing import (
+    Change,
+    Pieces,
+    Splice,
+    change_fields,
+    change_items,
+    field_of,
+    text_of,
+    text_piece,
+)
 from coordinator.wire import api_versions
 from coordinator.wire.api import Fault, ProtocolError
 from coordinator.wire.reading import tagged_fields_size
+from coordinator.wire.steps import Steps
 
 AddressOf = Callable[[int, str, int], tuple[str, int] | None]
 """Of a broker: from its node id and its own host and port to the host and port of its listener here, if it has one."""
@@ -41,6 +55,7 @@ _ENTRIES: Mapping[int, tuple[str, str]] = {  # the array that holds addresses, a
     SHARE_ACKNOWLEDGE: _ENDPOINTS,
 }
 _MANY_COORDINATORS_FROM = 4
+_TELL_CLUSTER = frozenset({METADATA, DESCRIBE_CLUSTER})
 _DECODED: Mapping[int, range] = {
     PRODUCE: range(14),
     METADATA: range(14),
@@ -57,10 +72,13 @@ _UNSUPPORTED_VERSION = _INT16.pack(ErrorCode.unsupported_version)
 
 
 class Rewriting:
-    """`handled` are the versions of what is handled here, by API key: more is not offered of them."""
+    """`handled` are the versions of what is handled here, by API key: more is not offered of them. `cluster_id`: of the
+    cluster behind; "" where it is not known.
+    """
 
-    def __init__(self, address_of: AddressOf, handled: Mapping[int, range]) -> None:
+    def __init__(self, address_of: AddressOf, handled: Mapping[int, range], cluster_id: str = "") -> None:
         self._address_of = address_of
+        self._cluster_id = cluster_id
         self._offered = {
             **_DECODED,
             **handled,
@@ -82,7 +100,24 @@ class Rewriting:
         change = self._moves(node_id, flexible=bool(response.__flexible__))
         if api_key == FIND_COORDINATOR and api_version < _MANY_COORDINATORS_FROM:
             return rewrite_of(response, change_fields(response, change))
-        return rewrite_of(response, change_items(response, name, change))
+        changed = change_items(response, name, change)
+        return rewrite_of(response, self._of_this_cluster(response, changed) if api_key in _TELL_CLUSTER else changed)
+
+    def _of_this_cluster(self, response: Any, changed: Splice) -> Splice:  # noqa: ANN401 -- any of kio's
+        """Changed, if the answer is from the cluster behind us."""
+        if not self._cluster_id or not any(field.name == "cluster_id" for field in fields(response)):
+            return changed  # Metadata below v2 does not tell
+        piece, flexible = field_of(response, "cluster_id"), bool(response.__flexible__)
+
+        def checked(data: bytes, start: int) -> Steps[bytes]:
+            told = text_of((yield from piece(data, start)), flexible=flexible)
+            if told and told != self._cluster_id:
+                raise ProtocolError(
+                    Fault.BROKER_ANSWER, f"a broker of cluster {told}, where one of {self._cluster_id} was expected"
+                )
+            return (yield from changed(data, start))
+
+        return checked
 
     def _moves(self, node_id: str, *, flexible: bool) -> Change:
         """The same broker at its listener here. One without a listener is left out, as if it were down."""
@@ -129,14 +164,14 @@ def _found_none(pieces: Pieces, *, flexible: bool) -> Pieces:
     }
 
 
-def rewrite_of(response: Any, changed: Callable[[bytes, int], bytes]) -> Rewrite:  # noqa: ANN401 -- any of kio's
+def rewrite_of(response: Any, changed: Splice) -> Rewrite:  # noqa: ANN401 -- any of kio's
     """Of an answer whose body is changed; `changed` is told where that begins. What is broken is the broker's fault."""
     flexible = bool(response.__header_schema__.__flexible__)
 
-    def rewrite(payload: bytes) -> bytes:
+    def rewrite(payload: bytes) -> Steps[bytes]:
         try:
             start = tagged_fields_size(payload, 0) if flexible else 0
-            return payload[:start] + changed(payload, start)
+            return payload[:start] + (yield from changed(payload, start))
         except (SerialError, struct.error, IndexError, UnicodeDecodeError) as error:
             raise ProtocolError(
                 Fault.BROKER_ANSWER, f"{response.__name__} v{response.__version__} cannot be read: {error}"

@@ -8,6 +8,10 @@ is kept, and nothing is ever logged. Pure: no sockets, no requests.
     PLAIN            authcid (RFC 4616)                                  says nothing
     SCRAM-SHA-*      the client's first message, escaped (RFC 5802)      the server's signature
     OAUTHBEARER      authzid (RFC 7628), or the token's claim `sub`      says nothing (else the token was refused)
+    any other        is not known                                        is not known
+
+Where the last answer is not known, what proves the end is that the broker answers something else: until a client has
+authenticated it answers nothing but ApiVersions and the steps themselves.
 
 So Kafka names principals, unless its broker has a principal builder of its own. Of other mechanisms, and of delegation
 tokens, whose owner only the broker knows, the name is not known.
@@ -32,11 +36,13 @@ class Exchange:
     def __init__(self) -> None:
         self._mechanism = ""
         self._name: str | None = None
+        self._is_unproven = False
 
     def begin(self, mechanism: str) -> None:
         """SaslHandshake: an exchange begins, the first one or a later one (KIP-368)."""
         self._mechanism = mechanism.upper()
         self._name = None
+        self._is_unproven = self._mechanism not in _NAMES
 
     def said(self, message: bytes) -> None:
         """SaslAuthenticate: what the client sends."""
@@ -47,12 +53,19 @@ class Exchange:
     def accepted(self, answer: bytes) -> str | None:
         """The principal, when the broker's answer, which has no error, ends the exchange; None: it goes on."""
         if self._mechanism not in _NAMES:
-            return NOT_KNOWN
+            return None
         is_last = answer.startswith(b"v=") if self._mechanism.startswith("SCRAM-") else not answer
         if not is_last:
             return None
         name, self._name = self._name, None
         return f"User:{name}" if name else NOT_KNOWN
+
+    def proved(self) -> str | None:
+        """The principal, when this is the proof that an exchange has ended: the broker has answered something that it
+        answers nobody who has not authenticated. None: it proves nothing that was not known.
+        """
+        is_proof, self._is_unproven = self._is_unproven, False
+        return NOT_KNOWN if is_proof else None
 
 
 def _plain(message: bytes) -> str | None:

@@ -1,14 +1,15 @@
 """How a sidecar is put together, started and stopped.
 
-First the cluster is found, for as long as it takes: /readyz says what is amiss. Then the event log is opened, and the
-listeners are bound before it is claimed, so that a port that is taken harms nobody. Requests of groups are answered as
-Kafka answers while it loads, until the log is read; everything else is relayed from the start.
+First the cluster is found, for as long as it takes: /readyz says what is amiss. Then the event log is opened, which is
+waited for as well, and the listeners are bound before it is claimed, so that a port that is taken harms nobody. From
+then on requests of groups are answered as Kafka answers while it loads, until the log is read, and whenever it is away
+again; everything else is relayed.
 
 To stop: no more is taken, the groups are given up, which answers what is parked, and what brokers still owe is waited
 for. The shadows stay: whoever takes the groups over finds them.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import AsyncExitStack
 
 import structlog
@@ -19,12 +20,15 @@ from coordinator.clock import SystemClock
 from coordinator.cluster import new_cluster
 from coordinator.group.commands import Caller, ReleaseGroup
 from coordinator.group.outcomes import Outcome, ReleaseGroupOutcome
-from coordinator.listening import Listening
+from coordinator.listening import ConnectionLimits, Listening
+from coordinator.loop_watch import LoopWatch
 from coordinator.metrics import GroupMetrics, ServerMetrics
 from coordinator.offsets.upstream import UpstreamOffsetStore
 from coordinator.parts import (
     CannotServe,
+    Readiness,
     collect,
+    keep_certificates,
     keep_trimmed,
     new_owner,
     new_service,
@@ -44,14 +48,18 @@ from coordinator.sidecar.metrics import RelayMetrics
 from coordinator.sidecar.moves import Moves
 from coordinator.sidecar.owned import OwnedGroups
 from coordinator.sidecar.ports import NoPort
+from coordinator.sidecar.reserved import NOTHING_RESERVED, Reserved
 from coordinator.sidecar.rewriting import Rewriting
 from coordinator.sidecar.steered import SteeredGroups
 from coordinator.sidecar.under_way import CommitsUnderWay
 from coordinator.sidecar.whose import Ownerships
 from coordinator.upstream.connections import UpstreamRefused, UpstreamUnavailable
 from coordinator.upstream.link import UpstreamLink
-from coordinator.upstream.shadows import Shadows, ShadowUnavailable
+from coordinator.upstream.shadows import ShadowName, Shadows, ShadowUnavailable
+from coordinator.waiting_limit import WaitingLimit
 from events.ids import GroupId
+from events.log.base import EventLog
+from events.log.kafka import KafkaEventLog
 
 log = structlog.get_logger(__name__)
 
@@ -59,13 +67,15 @@ STOPS_WITHIN_S = 10.0
 WAITING_BYTES_MAX = 1_048_576
 
 
-async def start(settings: Settings, stack: AsyncExitStack, *, lost: Callable[[Exception], None]) -> None:
+async def start(
+    settings: Settings, stack: AsyncExitStack, watch: LoopWatch, *, lost: Callable[[Exception], None]
+) -> None:
     """Start all parts; the stack stops them the other way round. Raises CannotServe, LogError, EventsError."""
-    await _Sidecar(settings, stack, lost).start()
+    await _Sidecar(settings, stack, lost).start(watch)
 
 
 class _Sidecar:
-    """The parts, as they come into being. `not_ready` is why the process is not ready, for /readyz."""
+    """The parts, as they come into being."""
 
     def __init__(self, settings: Settings, stack: AsyncExitStack, lost: Callable[[Exception], None]) -> None:
         self.settings = settings
@@ -74,18 +84,22 @@ class _Sidecar:
         self.clock = SystemClock()
         self.metrics = ServerMetrics({})
         self.relayed = RelayMetrics()
-        self.not_ready: Callable[[], str | None] = lambda: "starting"
+        self.readiness = Readiness(self.clock)
         self.link = UpstreamLink(settings.upstream or "", settings.upstream_security(), give_up=lost)
 
-    async def start(self) -> None:
+    async def start(self, watch: LoopWatch) -> None:
         settings, stack = self.settings, self.stack
         stack.push_async_callback(self.link.close)
         if settings.metrics is not None:
-            open_side_door(settings.metrics, (self.metrics, self.relayed), self._reason, stack)
+            open_side_door(settings.metrics, (self.metrics, self.relayed), self.readiness, stack, watch=watch)
         await self._find_upstream()
-        event_log = await opened_log(settings, stack)
+        event_log = await opened_log(settings, stack, self.readiness, lost=self.lost)
+        reserved = await self._reserved(event_log)
         shadows = Shadows(
-            self.link, lost=lambda group_id, reason: self._release(service, group_id, reason), give_up=self.lost
+            self.link,
+            ShadowName.of(event_log.identity),
+            lost=lambda group_id, reason: self._release(service, group_id, reason),
+            give_up=self.lost,
         )
         stack.push_async_callback(shadows.close)
         owner = new_owner(settings, event_log, UpstreamOffsetStore(), self.clock, shadows.follow)
@@ -98,27 +112,48 @@ class _Sidecar:
         listening = self._listening(service)
         stack.push_async_callback(_stop_listening, listening)
         handled = handled_apis(
-            service, ownerships, moves, shadows, self.relayed, under_way=under_way, would_refuse=runtime.would_refuse
+            service,
+            ownerships,
+            moves,
+            shadows,
+            self.relayed,
+            reserved=reserved,
+            under_way=under_way,
+            would_refuse=runtime.would_refuse,
         )
         port = await self._listen(listening, service, handled)
-        self.not_ready = lambda: runtime.not_ready
+        self.readiness.reason = lambda: runtime.not_ready
         await take_over(runtime, stack)
         moves.begin()
         await _release_strays(shadows, lambda group_id: runtime.has_group(group_id) and not moves.is_released(group_id))
         stack.callback(_drain, listening)
+        keep_certificates(stack, lost=self.lost)
         keep_trimmed(event_log, self.clock, stack, lost=self.lost)
         log.info("serving", listen=f"{self._listen_at.host}:{port}", upstream=settings.upstream, log=settings.log)
 
-    def _reason(self) -> str | None:
-        return self.not_ready()
-
     async def _find_upstream(self) -> None:
         """Wait for the cluster. Raises CannotServe if waiting makes no sense."""
+        try:
+            await self._until_answered(self.link.open)
+        except UpstreamRefused as error:
+            raise CannotServe(f"--upstream {self.settings.upstream}: {error}") from error
+
+    async def _reserved(self, event_log: EventLog) -> Reserved:
+        """What no client may touch, if the log is in the cluster behind; which is told by ids, not by addresses."""
+        if not isinstance(event_log, KafkaEventLog) or (event_log.cluster_id or "") != self.link.cluster_id:
+            return NOTHING_RESERVED
+        reserved = Reserved(event_log.location)
+        self.link.on_topic_ids(reserved.topics, reserved.have_ids)
+        await self._until_answered(self.link.refresh)
+        return reserved
+
+    async def _until_answered(self, ask: Callable[[], Awaitable[None]]) -> None:
+        """Ask the cluster until somebody answers."""
         upstream = self.settings.upstream
 
         def report(state: RetryCallState) -> None:
             error = state.outcome.exception() if state.outcome else None
-            self.not_ready = lambda: f"--upstream {upstream}: {error}"
+            self.readiness.reason = lambda: f"--upstream {upstream}: {error}"
             log.warning("upstream not reached, trying again", upstream=upstream, error=str(error))
 
         attempts = AsyncRetrying(
@@ -126,10 +161,7 @@ class _Sidecar:
             wait=wait_exponential_jitter(initial=0.2, max=5),
             before_sleep=report,
         )
-        try:
-            await attempts(self.link.open)
-        except UpstreamRefused as error:
-            raise CannotServe(f"--upstream {upstream}: {error}") from error
+        await attempts(ask)
 
     def _moves(self, runtime: Runtime, shadows: Shadows) -> Moves:
         moves = Moves(
@@ -145,16 +177,22 @@ class _Sidecar:
     def _service(self, runtime: Runtime, shadows: Shadows, moves: Moves, under_way: CommitsUnderWay) -> Service:
         owned = OwnedGroups(runtime, shadows, give_up=self.lost)
         self.stack.push_async_callback(owned.close)
-        groups = SteeredGroups(owned, moves, under_way, may_own=self.settings.may_own, give_up=self.lost)
-        self.stack.push_async_callback(groups.close)
+        steered = SteeredGroups(owned, moves, under_way, may_own=self.settings.may_own, give_up=self.lost)
+        self.stack.push_async_callback(steered.close)
+        groups = WaitingLimit(steered, each_max=self.settings.waiting_requests_each_max, metrics=self.metrics)
         # What Metadata says here is the cluster's own; no handler of a sidecar asks this one.
         cluster = new_cluster(cluster_id=self.link.cluster_id, node_id=-1, host="", port=-1, topics=())
-        return new_service(groups, cluster, self.clock)
+        return new_service(groups, cluster, self.clock, runtime.slices)
 
     def _listening(self, service: Service) -> Listening[ClientSide]:
         return Listening[ClientSide](
-            connections_max=self.settings.connections_max,
-            connections_max_idle_ms=self.settings.connections_max_idle_ms,
+            limits=ConnectionLimits(
+                connections_max=self.settings.connections_max,
+                connections_max_idle_ms=self.settings.connections_max_idle_ms,
+                per_ip_max=self.settings.max_connections_per_ip,
+                per_principal_max=self.settings.principal_connections_max,
+                held_bytes_max=self.settings.queued_max_request_bytes,
+            ),
             metrics=self.metrics,
             monotonic_ms=self.clock.monotonic_ms,
             call_later=service.call_later,
@@ -171,7 +209,7 @@ class _Sidecar:
             versions = {key: api.versions for key, api in handled.items()}
             return Interceptor(
                 handled=handled,
-                rewriting=Rewriting(listeners.address_of, versions),
+                rewriting=Rewriting(listeners.address_of, versions, self.link.cluster_id),
                 metrics=self.metrics,
                 monotonic_ms=self.clock.monotonic_ms,
                 wall_ms=self.clock.wall_ms,

@@ -17,7 +17,7 @@ from coordinator.addresses import PORT_MAX, Address, Servers
 from coordinator.group.settings import INT32_MAX
 from coordinator.sidecar.ports import BrokerPorts
 from coordinator.sidecar.tls import client_context
-from coordinator.upstream.security import UpstreamSecurity
+from coordinator.upstream.security import ClientsCertificate, UpstreamSecurity
 from events.log.kafka_security import PROPERTIES
 
 EVENT_TOPIC = "__muster_events"
@@ -81,10 +81,20 @@ class SidecarSettings(BaseSettings):
     authorization_cache_ms: int = Field(
         5_000, ge=0, le=60_000, description="For how long what the broker permits a client is not asked again."
     )
+    connections_per_principal: int | None = Field(
+        None,
+        ge=1,
+        description="Connections of one principal served at a time, where clients authenticate with SASL. "
+        "[default: nine tenths of --connections-max]",
+    )
     single_identity: bool = Field(
         default=False,
-        description="Upstream all clients are one principal, that of the certificate in --upstream-config.",
+        description="Upstream all clients are one principal, that of --single-identity-certificate.",
     )
+    single_identity_certificate: Path | None = Field(
+        None, description="What is shown to brokers for every client: a certificate, PEM, which is not Muster's own."
+    )
+    single_identity_key: Path | None = Field(None, description="That certificate's key, PEM, not encrypted.")
     tls_certificate: Path | None = Field(
         None, description="Serve clients with TLS: the certificate, PEM, its chain behind it."
     )
@@ -95,7 +105,9 @@ class SidecarSettings(BaseSettings):
 
     def upstream_security(self) -> UpstreamSecurity:
         """How the cluster is reached. Raises BadSecurity."""
-        return UpstreamSecurity.of(self.upstream_config, where="--upstream-config")
+        certificate, key = self.single_identity_certificate, self.single_identity_key
+        for_clients = None if certificate is None or key is None else ClientsCertificate(certificate, key)
+        return UpstreamSecurity.of(self.upstream_config, where="--upstream-config", for_clients=for_clients)
 
     def client_tls(self) -> ssl.SSLContext | None:
         """For the listeners; None: clients come in plain text. Raises BadTls."""
@@ -150,14 +162,29 @@ def _tls_refusals(settings: SidecarSettings) -> Iterator[str]:
     ):
         if getattr(settings, name) is not None and getattr(settings, other) is None:
             yield f"{flag(name)} needs {flag(other)} beside it"
+    yield from _identity_refusals(settings)
+
+
+def _identity_refusals(settings: SidecarSettings) -> Iterator[str]:
+    """Clients' certificates end here. So there is one for all of them, or they authenticate by other means."""
     upstream = settings.upstream_security().kafka_security()
-    # With SASL_SSL the certificate opens the connection, and the principal is who authenticates on it.
-    by_certificate = upstream.presents_certificate and upstream.security_protocol == "SSL"
-    if by_certificate and not settings.single_identity:
+    files = settings.single_identity_certificate, settings.single_identity_key
+    if settings.single_identity and None in files:
         yield (
-            "--upstream-config ssl.certificate.location makes all clients one principal upstream, whoever they are, "
-            "since their own certificates end here: say --single-identity if that is wanted, or have clients "
-            "authenticate with SASL, which is passed through"
+            "--single-identity needs --single-identity-certificate and --single-identity-key, as whom all clients are "
+            "known upstream; Muster's own is never shown for them, since it may do what no client should"
+        )
+    elif not settings.single_identity and any(files):
+        yield "--single-identity-certificate and --single-identity-key need --single-identity beside them"
+    elif any(files) and upstream.ssl_context is None:
+        yield "--single-identity shows a certificate to brokers: it needs --upstream-config security.protocol=SSL"
+    # With SASL_SSL the certificate opens the connection, and the principal is who authenticates on it.
+    elif upstream.presents_certificate and upstream.security_protocol == "SSL" and not settings.single_identity:
+        yield (
+            "--upstream-config ssl.certificate.location: where brokers know clients by certificates, all clients are "
+            "one principal upstream, whoever they are, since their own certificates end here: say --single-identity "
+            "and give a certificate for them if that is wanted, or have clients authenticate with SASL, which is "
+            "passed through"
         )
 
 

@@ -4,6 +4,7 @@ What belongs here: sizes. What it must not know: what the fields mean. Nothing i
 puts into a version that is known (error codes, tagged fields, KIP-482) is passed on with the rest, and what comes
 behind the fields that are asked for is not looked at. A function that skips something is called with the bytes and an
 offset, and gives the offset behind it. Bytes that end too early raise IndexError, struct.error or SerialError.
+Arrays are gone through in steps (wire/steps.py): an answer may have as many entries as a client has asked for.
 """
 
 from collections.abc import Callable, Hashable, Sequence
@@ -14,14 +15,20 @@ from types import NoneType
 from typing import Any, cast, get_args, get_origin
 
 from coordinator.wire.reading import tagged_fields_size
+from coordinator.wire.steps import ENTRIES_PER_STEP, Steps
 from coordinator.wire.writing import write_uvarint
 
-Skip = Callable[[bytes, int], int]
+SkipAtOnce = Callable[[bytes, int], int]
+Splice = Callable[[bytes, int], Steps[bytes]]
+"""From bytes and an offset in them to all that is there from the offset on, changed."""
+
 Pieces = dict[str, bytes]
 """The fields of a struct in their order, by kio's names, each as its bytes; behind them the tagged ones as one."""
 
 Change = Callable[[Pieces], Pieces | None]
 """From an item to the one that is there instead, which may be the same, changed; None drops the item."""
+
+_ChangeInSteps = Callable[[Pieces], Steps[Pieces | None]]
 
 _INT16, _INT32 = Struct(">h"), Struct(">i")
 
@@ -40,11 +47,34 @@ _SIZES = {
     "float64": 8,
     "uuid": 16,
 }
+_VARINT_BITS_MAX = 28
 _NULL_STRUCT = 0xFF  # -1, where a struct that may be null is
 
 
-def change_items(entity: Any, name: str, change: Change) -> Callable[[bytes, int], bytes]:  # noqa: ANN401 -- kio's classes are told apart by their attributes; so below
+def change_items(entity: Any, name: str, change: Change) -> Splice:  # noqa: ANN401 -- kio's classes are told apart by their attributes; so below
     """For a kio class, and an array of structs in it: all from the offset on, with each of its items changed."""
+
+    def change_in_steps(pieces: Pieces) -> Steps[Pieces | None]:
+        yield 1
+        return change(pieces)
+
+    return _change_items(entity, name, change_in_steps)
+
+
+def field_of(entity: Any, name: str) -> Callable[[bytes, int], Steps[bytes]]:  # noqa: ANN401
+    """For a kio class, and a field that has no tag: its bytes, of what begins at the offset."""
+    (at,) = (at for at, field in enumerate(fields(entity)) if field.name == name)
+    skip_those_before = _in_turn([_skip_field(entity, each) for each in fields(entity)[:at]])
+    skip = _skip_field(entity, fields(entity)[at])
+
+    def piece(data: bytes, start: int) -> Steps[bytes]:
+        begins = yield from _skipped(skip_those_before, data, start)
+        return data[begins : (yield from _skipped(skip, data, begins))]
+
+    return piece
+
+
+def _change_items(entity: Any, name: str, change: _ChangeInSteps) -> Splice:  # noqa: ANN401
     (at,) = (at for at, field in enumerate(fields(entity)) if field.name == name)
     field = fields(entity)[at]
     array = _Array(_item(field), flexible=bool(entity.__flexible__), change=change)
@@ -52,27 +82,31 @@ def change_items(entity: Any, name: str, change: Change) -> Callable[[bytes, int
         return _changes_tagged(entity, field.metadata["tag"], array)
     skip_those_before = _in_turn([_skip_field(entity, each) for each in fields(entity)[:at]])
 
-    def changed(data: bytes, start: int) -> bytes:
-        begins = skip_those_before(data, start)
-        written, ends = array.write(data, begins)
+    def changed(data: bytes, start: int) -> Steps[bytes]:
+        begins = yield from _skipped(skip_those_before, data, start)
+        written, ends = yield from array.write(data, begins)
         return b"".join((data[start:begins], written, data[ends:]))
 
     return changed
 
 
-def change_inner_items(entity: Any, outer: str, inner: str, change: Change) -> Callable[[bytes, int], bytes]:  # noqa: ANN401
+def change_inner_items(entity: Any, outer: str, inner: str, change: Change) -> Splice:  # noqa: ANN401
     """The same for an array in each struct of another."""
     (field,) = (each for each in fields(entity) if each.name == outer)
     changed = change_items(_item(field), inner, change)
-    return change_items(entity, outer, lambda pieces: {outer: changed(b"".join(pieces.values()), 0)})
+
+    def change_inner(pieces: Pieces) -> Steps[Pieces | None]:
+        return {outer: (yield from changed(b"".join(pieces.values()), 0))}
+
+    return _change_items(entity, outer, change_inner)
 
 
-def change_fields(entity: Any, change: Change) -> Callable[[bytes, int], bytes]:  # noqa: ANN401
+def change_fields(entity: Any, change: Change) -> Splice:  # noqa: ANN401
     """For a kio class: all from the offset on, with its own fields changed; it cannot be dropped."""
     cut = _cutter(entity)
 
-    def changed(data: bytes, start: int) -> bytes:
-        pieces, ends = cut(data, start)
+    def changed(data: bytes, start: int) -> Steps[bytes]:
+        pieces, ends = yield from cut(data, start)
         return b"".join((*(change(pieces) or pieces).values(), data[ends:]))
 
     return changed
@@ -97,18 +131,18 @@ def text_piece(text: str, *, flexible: bool) -> bytes:
 class _Array:
     """An array whose items are changed."""
 
-    def __init__(self, item: Any, *, flexible: bool, change: Change) -> None:  # noqa: ANN401
+    def __init__(self, item: Any, *, flexible: bool, change: _ChangeInSteps) -> None:  # noqa: ANN401
         self._cut = _cutter(item)
         self._flexible = flexible
         self._change = change
 
-    def write(self, data: bytes, begins: int) -> tuple[bytes, int]:
+    def write(self, data: bytes, begins: int) -> Steps[tuple[bytes, int]]:
         """The changed array that begins there, and the offset behind the one that there was."""
         count, at = _count(data, begins, flexible=self._flexible)
         kept = []
         for _ in range(count):
-            pieces, at = self._cut(data, at)
-            changed = self._change(pieces)
+            pieces, at = yield from self._cut(data, at)
+            changed = yield from self._change(pieces)
             if changed is not None:
                 kept.append(b"".join(changed.values()))
         if not count:
@@ -121,18 +155,18 @@ class _Array:
         return b"".join((length, *kept)), at
 
 
-def _changes_tagged(entity: Any, tag: int, array: _Array) -> Callable[[bytes, int], bytes]:  # noqa: ANN401
+def _changes_tagged(entity: Any, tag: int, array: _Array) -> Splice:  # noqa: ANN401
     skip_untagged = _in_turn([_skip_field(entity, each) for each in fields(entity) if "tag" not in each.metadata])
 
-    def changed(data: bytes, start: int) -> bytes:
-        at = skip_untagged(data, start)
+    def changed(data: bytes, start: int) -> Steps[bytes]:
+        at = yield from _skipped(skip_untagged, data, start)
         count, at = _varint(data, at)
         for _ in range(count):
             begins = at
             number, at = _varint(data, at)
             size, at = _varint(data, at)
             if number == tag:
-                written, _ = array.write(data, at)
+                written, _ = yield from array.write(data, at)
                 length = bytearray()
                 write_uvarint(length, tag)
                 write_uvarint(length, len(written))
@@ -144,16 +178,18 @@ def _changes_tagged(entity: Any, tag: int, array: _Array) -> Callable[[bytes, in
 
 
 @cache
-def _cutter(entity: Any) -> Callable[[bytes, int], tuple[Pieces, int]]:  # noqa: ANN401
+def _cutter(entity: Any) -> Callable[[bytes, int], Steps[tuple[Pieces, int]]]:  # noqa: ANN401
     """A struct's fields, and the offset behind the struct."""
-    skips = [(field.name, _skip_field(entity, field)) for field in fields(entity) if "tag" not in field.metadata]
+    skips: list[tuple[str, Skip]] = [
+        (field.name, _skip_field(entity, field)) for field in fields(entity) if "tag" not in field.metadata
+    ]
     if entity.__flexible__:
         skips.append(("", _skip_tagged))
 
-    def cut(data: bytes, at: int) -> tuple[Pieces, int]:
+    def cut(data: bytes, at: int) -> Steps[tuple[Pieces, int]]:
         pieces = {}
         for name, skip in skips:
-            ends = skip(data, at)
+            ends = (yield from skip.steps(data, at)) if isinstance(skip, _InSteps) else skip(data, at)
             if ends > len(data):
                 raise IndexError(f"the bytes end at {len(data)}, in a field that ends at {ends}")
             pieces[name] = data[at:ends]
@@ -164,6 +200,24 @@ def _cutter(entity: Any) -> Callable[[bytes, int], tuple[Pieces, int]]:  # noqa:
 
 
 # ---- sizes ---------------------------------------------------------------------------------------------
+
+
+class _InSteps:
+    """Skips what has arrays of things that have to be looked at."""
+
+    __slots__ = ("steps",)
+
+    def __init__(self, steps: Callable[[bytes, int], Steps[int]]) -> None:
+        self.steps = steps
+
+
+Skip = SkipAtOnce | _InSteps
+
+
+def _skipped(skip: Skip, data: bytes, at: int) -> Steps[int]:
+    if isinstance(skip, _InSteps):
+        return (yield from skip.steps(data, at))
+    return skip(data, at)
 
 
 @cache
@@ -184,10 +238,16 @@ def _skip_field(entity: Any, field: Field[Any]) -> Skip:  # noqa: ANN401
     skip = _skip_struct(cast("Hashable", kind))
     if NoneType not in get_args(field.type):
         return skip
-    return lambda data, at: at + 1 if data[at] == _NULL_STRUCT else skip(data, at + 1)
+
+    def skip_if_there(data: bytes, at: int) -> Steps[int]:
+        if data[at] == _NULL_STRUCT:
+            return at + 1
+        return (yield from _skipped(skip, data, at + 1))
+
+    return _InSteps(skip_if_there)
 
 
-def _skip_plain(field: Field[Any], flexible: bool) -> Skip:
+def _skip_plain(field: Field[Any], flexible: bool) -> SkipAtOnce:
     kind = field.metadata["kafka_type"]
     size = _SIZES.get(kind)
     if size is not None:
@@ -216,13 +276,19 @@ def _in_turn(skips: Sequence[Skip]) -> Skip:
             merged.append(skip)
     if len(merged) == 1:
         return merged[0]
+    plain = [skip for skip in merged if not isinstance(skip, _InSteps)]
 
     def skip_all(data: bytes, at: int) -> int:
-        for skip in merged:
+        for skip in plain:
             at = skip(data, at)
         return at
 
-    return skip_all
+    def skip_all_in_steps(data: bytes, at: int) -> Steps[int]:
+        for skip in merged:
+            at = (yield from skip.steps(data, at)) if isinstance(skip, _InSteps) else skip(data, at)
+        return at
+
+    return skip_all if len(plain) == len(merged) else _InSteps(skip_all_in_steps)
 
 
 def _skip_array(skip_item: Skip, flexible: bool) -> Skip:
@@ -235,13 +301,30 @@ def _skip_array(skip_item: Skip, flexible: bool) -> Skip:
 
         return skip_fixed
 
-    def skip(data: bytes, at: int) -> int:
+    if isinstance(skip_item, _InSteps):
+        skip_in_steps = skip_item.steps
+
+        def skip_large(data: bytes, at: int) -> Steps[int]:
+            count, at = _count(data, at, flexible=flexible)
+            for _ in range(count):  # no item is empty, so this ends with the bytes
+                at = yield from skip_in_steps(data, at)
+                yield 1
+            return at
+
+        return _InSteps(skip_large)
+
+    skip_at_once = skip_item
+
+    def skip(data: bytes, at: int) -> Steps[int]:
         count, at = _count(data, at, flexible=flexible)
-        for _ in range(count):  # no item is empty, so this ends with the bytes
-            at = skip_item(data, at)
+        for done in range(1, count + 1):  # as above
+            at = skip_at_once(data, at)
+            if not done % ENTRIES_PER_STEP:
+                yield ENTRIES_PER_STEP
+        yield count % ENTRIES_PER_STEP
         return at
 
-    return skip
+    return _InSteps(skip)
 
 
 def _item(field: Field[Any]) -> Any:  # noqa: ANN401
@@ -281,6 +364,8 @@ def _varint(data: bytes, at: int) -> tuple[int, int]:
     byte = data[at]
     value, shift = byte & 0x7F, 7
     while byte & 0x80:
+        if shift > _VARINT_BITS_MAX:
+            raise IndexError("a length has more than 5 bytes")
         at += 1
         byte = data[at]
         value |= (byte & 0x7F) << shift

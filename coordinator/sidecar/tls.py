@@ -13,7 +13,7 @@ from pathlib import Path
 
 import structlog
 
-from events.log.tls_files import BadTlsFile, present, trust
+from events.log.tls_files import BadTlsFile, FilesContext, present, trust
 
 log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
 
@@ -61,7 +61,7 @@ class _Telling(ssl.SSLObject):
 
 
 def _serving(certificate: Path, key: Path) -> ssl.SSLContext:
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context = FilesContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     present(
         context,

@@ -16,12 +16,13 @@ from kio.index import load_response_schema
 from kio.schema.errors import ErrorCode
 from kio.serial import readers
 
-from coordinator.sidecar.conversation import Rewrite
+from coordinator.sidecar.plan import Rewrite
 from coordinator.sidecar.rewriting import rewrite_of
 from coordinator.sidecar.splicing import Pieces, change_inner_items
-from coordinator.upstream.shadow import INSTANCE_ID, Identity
+from coordinator.upstream.shadow import Identity
 from coordinator.wire.messages import HEADER_START_BYTES
 from coordinator.wire.reading import tagged_fields_size
+from coordinator.wire.steps import Steps
 from coordinator.wire.writing import write_uvarint
 
 OFFSET_COMMIT, TXN_OFFSET_COMMIT = 8, 28
@@ -57,7 +58,7 @@ def under_shadow(frame: bytes, identity: Identity) -> bytes:
     _write_string(out, identity.member_id, flexible=flexible)
     if api_version >= _INSTANCE_FROM[api_key]:
         at += _string_size(frame, at, flexible=flexible)
-        _write_string(out, INSTANCE_ID, flexible=flexible)
+        _write_string(out, identity.group_instance_id, flexible=flexible)
     out += frame[at:]
     return bytes(out)
 
@@ -66,10 +67,10 @@ def not_of_shadow(api_key: int, api_version: int, doubted: Callable[[], None]) -
     """For the answer to such a commit. `doubted` is called when the broker has not known the shadow by its identity."""
     changed = _without_shadow(api_key, api_version)
 
-    def rewrite(payload: bytes) -> bytes:
+    def rewrite(payload: bytes) -> Steps[bytes]:
         if not any(code in payload for code in _ABOUT_SHADOW):  # as good as always
             return payload
-        told = changed(payload)
+        told = yield from changed(payload)
         if told != payload:
             doubted()
         return told

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from enum import Enum, auto, unique
 from typing import Protocol
 
+from coordinator.upstream.whose import ForeignShadow, Theirs
 from events.ids import GroupId
 
 
@@ -27,9 +28,9 @@ class Taking(Protocol):
 
     def holds(self, group_id: GroupId) -> bool: ...
 
-    async def look(self, group_id: GroupId) -> str | None: ...
+    async def look(self, group_id: GroupId) -> Theirs | None: ...
 
-    async def take(self, group_id: GroupId) -> str | None: ...
+    async def take(self, group_id: GroupId) -> Theirs | None: ...
 
 
 class Moving(Protocol):
@@ -75,11 +76,15 @@ class Ownerships:
         """Whether the group is, or could be, ours: something may be known of it here."""
         return self._shadows.holds(group_id) or (bool(group_id) and self._may_own(group_id))
 
-    async def take(self, group_id: GroupId, *, is_in_vain: Callable[[], bool]) -> str | None:
+    async def take(self, group_id: GroupId, *, is_in_vain: Callable[[], bool]) -> Theirs | None:
         """Make the group ours if nobody is in it upstream; else why not. Raises ShadowUnavailable.
 
-        `is_in_vain`: nothing would come of the join, so that no trace of it is to be left upstream.
+        `is_in_vain`: nothing would come of the join, so that no trace of it is to be left upstream. The shadow of an
+        earlier version is nobody's as long as the log, which says whether the group was ours, is not read.
         """
-        if is_in_vain():
-            return await self._shadows.look(group_id)
-        return await self._shadows.take(group_id)
+        if not is_in_vain():
+            return await self._shadows.take(group_id)
+        was_read = self._is_read(group_id)
+        theirs = await self._shadows.look(group_id)
+        is_unnamed = isinstance(theirs, ForeignShadow) and theirs.is_unnamed
+        return None if is_unnamed and not was_read else theirs

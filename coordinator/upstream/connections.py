@@ -3,10 +3,12 @@
 What belongs here: sockets, their security, and what it means when one is lost. What it must not know: which broker
 there is where, and what is asked.
 
-How it works: aiokafka keeps each connection (security, correlation ids), kio has the messages (`exchange.py`). A *lane*
-is one connection to a broker: a broker answers the requests of one connection one after another, so what must not wait
-for each other goes in different lanes. aiokafka's own client of a cluster is not used: it asks for all topics when it
-needs none, opens one connection after another, and keeps to itself why one could not be opened.
+How it works: aiokafka keeps each connection (security, correlation ids), kio has the messages (`kafka_exchange.py`).
+A *lane* is one connection to a broker: a broker answers the requests of one connection one after another, so what must
+not wait for each other goes in different lanes. What is known of a place is forgotten when nothing is open there and
+the cluster names it no more: brokers may come back under new addresses for ever. aiokafka's own client of a cluster is
+not used: it asks for all topics when it needs none, opens one connection after another, and keeps to itself why one
+could not be opened.
 
     UpstreamError             one clear line
       UpstreamUnavailable     nobody answers; nothing was sent, or it had no effect. The same may succeed later
@@ -17,10 +19,11 @@ needs none, opens one connection after another, and keeps to itself why one coul
 import asyncio
 import ssl
 import time
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Collection, Hashable
 from typing import Any, Final, TypeVar
 
 import msgspec
+import structlog
 from aiokafka.conn import AIOKafkaConnection, create_conn
 from aiokafka.errors import (
     AuthenticationFailedError,
@@ -31,11 +34,14 @@ from aiokafka.errors import (
     UnsupportedSaslMechanismError,
 )
 from kio.schema.errors import ErrorCode
+from kio.schema.metadata.v12.request import MetadataRequest
+from kio.schema.metadata.v12.response import MetadataResponse
 
-from coordinator.exchange import Exchange, NotOffered
+from events.log.kafka_exchange import Exchange, NotOffered
 from events.log.kafka_security import KafkaSecurity
 
 R = TypeVar("R")
+log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
 
 CLIENT_ID: Final = "muster"
 IDLE_MS: Final = 540_000
@@ -89,6 +95,21 @@ def _place(text: str) -> Place:
     return Place(host.strip("[]"), int(port))
 
 
+class _Known(msgspec.Struct, kw_only=True, eq=False):
+    """What is known of a place. `shut`: until when it is not tried again, and why."""
+
+    lanes: dict[Hashable, AIOKafkaConnection] = msgspec.field(default_factory=dict)
+    opening: dict[Hashable, asyncio.Lock] = msgspec.field(default_factory=dict)
+    slots: asyncio.Semaphore = msgspec.field(default_factory=lambda: asyncio.Semaphore(OPENING_MAX))
+    shut: tuple[float, UpstreamError] | None = None
+    foreign: str = ""
+    askers: int = 0
+
+    def is_in_use(self) -> bool:
+        """Whether a connection is open there, or wanted."""
+        return bool(self.askers) or any(connection.connected() for connection in self.lanes.values())
+
+
 def nobody_asks() -> None:
     """For who does not want to know that a request was sent."""
 
@@ -99,19 +120,25 @@ class Connections:
     def __init__(self, security: KafkaSecurity, *, opens_within_ms: int) -> None:
         self._security = security
         self._opens_within_ms = opens_within_ms
-        self._open: dict[tuple[Place, Hashable], AIOKafkaConnection] = {}
-        self._opening: dict[tuple[Place, Hashable], asyncio.Lock] = {}
-        self._slots: dict[Place, asyncio.Semaphore] = {}
-        self._shut: dict[Place, tuple[float, UpstreamError]] = {}
+        self._known: dict[Place, _Known] = {}
         self._is_closed = False
+        self.cluster_id = ""
+        """Whose brokers these are; who is of another cluster is hung up on. "" while that is not known."""
 
     async def close(self) -> None:
         """Hang up; what is under way ends with AnswerLost."""
         self._is_closed = True
-        connections, self._open = self._open, {}
-        for closed in [connection.close() for connection in connections.values()]:
+        connections = [each for known in self._known.values() for each in known.lanes.values()]
+        self._known.clear()
+        for closed in [connection.close() for connection in connections]:
             if closed is not None:
                 await closed
+
+    def forget_others(self, named: Collection[Place]) -> None:
+        """Keep what is in use, and what the cluster names now."""
+        gone = [place for place, known in self._known.items() if place not in named and not known.is_in_use()]
+        for place in gone:
+            del self._known[place]
 
     async def ask(
         self,
@@ -143,30 +170,61 @@ class Connections:
         return received
 
     async def _connection(self, place: Place, lane: Hashable, limit_ms: int) -> AIOKafkaConnection:
-        key = place, lane
-        async with self._opening.setdefault(key, asyncio.Lock()):
-            connection = self._open.get(key)
-            if connection is not None and connection.connected():
-                return connection
-            opened = await self._opened(place, limit_ms)
-            if self._is_closed:
-                opened.close()
-                raise UpstreamUnavailable("the connections to the upstream cluster are closed")
-            self._open[key] = opened
-            return opened
+        known = self._known.get(place) or self._known.setdefault(place, _Known())
+        known.askers += 1
+        try:
+            async with known.opening.setdefault(lane, asyncio.Lock()):
+                connection = known.lanes.get(lane)
+                if connection is not None and connection.connected():
+                    return connection
+                opened = await self._opened(place, known, limit_ms)
+                if self._is_closed:
+                    opened.close()
+                    raise UpstreamUnavailable("the connections to the upstream cluster are closed")
+                known.lanes[lane] = opened
+                return opened
+        finally:
+            known.askers -= 1
 
-    async def _opened(self, place: Place, limit_ms: int) -> AIOKafkaConnection:
-        async with self._slots.setdefault(place, asyncio.Semaphore(OPENING_MAX)):
-            until, error = self._shut.get(place, (0.0, None))
+    async def _opened(self, place: Place, known: _Known, limit_ms: int) -> AIOKafkaConnection:
+        async with known.slots:
+            until, error = known.shut or (0.0, None)
             if error is not None and time.monotonic() < until:
                 raise type(error)(str(error))
             try:
                 connection = await self._connected(place, limit_ms)
+                await self._check_cluster(place, known, connection)
             except UpstreamError as refusal:
-                self._shut[place] = time.monotonic() + SHUT_FOR_S, refusal
+                known.shut = time.monotonic() + SHUT_FOR_S, refusal
                 raise
-            self._shut.pop(place, None)
+            known.shut = None
             return connection
+
+    async def _check_cluster(self, place: Place, known: _Known, opened: AIOKafkaConnection) -> None:
+        """An address may have been given to a broker of another cluster. Raises UpstreamUnavailable."""
+        if not self.cluster_id:
+            return
+        request = MetadataRequest(topics=(), allow_auto_topic_creation=False, include_topic_authorized_operations=False)
+        try:
+            answer: MetadataResponse = await opened.send(Exchange(request, MetadataResponse))
+        except (KafkaError, TimeoutError) as error:
+            opened.close()
+            raise UpstreamUnavailable(f"{place} does not tell which cluster it is of: {_said(error)}") from error
+        told = answer.cluster_id or self.cluster_id
+        if told == self.cluster_id:
+            known.foreign = ""
+            return
+        opened.close()
+        reason = f"there is a broker of cluster {told}, where one of {self.cluster_id} was expected"
+        if known.foreign != told:
+            log.error(
+                "a broker of another cluster is not spoken to",
+                address=str(place),
+                reason=reason,
+                way_out="correct the address; if the cluster was made anew under it, restart",
+            )
+            known.foreign = told
+        raise UpstreamUnavailable(f"{place}: {reason}")
 
     async def _connected(self, place: Place, limit_ms: int) -> AIOKafkaConnection:
         try:

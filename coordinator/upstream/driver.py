@@ -7,6 +7,9 @@ How it works: a Join without a member id may be parked, for as long as upstream'
 nothing behind it on its connection is answered meanwhile. So each of these has a lane to itself, and their number is
 bounded. All other steps are answered at once and share a few lanes. A step is repeated as long as it is wanted, after
 pauses that grow; what is wanted may change at any time, and the newest counts.
+
+A join that is refused for the group's protocol (23) has met somebody, so it is asked who that is. A shadow of an
+earlier version gives way in a group that was taken over from a former process, since our own log says that it was ours.
 """
 
 import asyncio
@@ -23,12 +26,14 @@ from kio.schema.errors import ErrorCode
 from coordinator.upstream.connections import AnswerLost, UpstreamRefused, UpstreamUnavailable, nobody_asks
 from coordinator.upstream.link import UpstreamLink
 from coordinator.upstream.shadow import (
+    UNNAMED,
     Heartbeat,
     Identity,
     Join,
     Leave,
     Refused,
     Shadow,
+    ShadowName,
     Step,
     Sync,
     Where,
@@ -41,6 +46,7 @@ from coordinator.upstream.shadow import (
     synced,
 )
 from coordinator.upstream.steps import question
+from coordinator.upstream.whose import ForeignShadow, Theirs, whose_is
 from events.ids import GroupId
 
 log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
@@ -113,9 +119,10 @@ class Held:
 class Driver:
     """See the module. `session_timeout_ms` is what is asked for; where upstream allows less, it is less."""
 
-    def __init__(self, link: UpstreamLink, *, session_timeout_ms: int) -> None:
+    def __init__(self, link: UpstreamLink, name: ShadowName, *, session_timeout_ms: int) -> None:
         self.session_timeout_ms = session_timeout_ms
         self._link = link
+        self._name = name
         self._parked = _Lanes(PARKED_JOINS_MAX)
         self._retakes = asyncio.Semaphore(RETAKES_MAX)
         self._steps = asyncio.Semaphore(STEPS_MAX)
@@ -129,6 +136,10 @@ class Driver:
             asked_ms = self.session_timeout_ms
             try:
                 error = await self._take(held, step)
+                if error is ErrorCode.none:
+                    failures = 0
+                    continue
+                outcome = await self._refused(held, step, error, asked_ms)
             except UpstreamUnavailable as lost:
                 held.trouble = str(lost)
                 if isinstance(lost, AnswerLost):
@@ -138,10 +149,6 @@ class Driver:
                     return Refused(reason_of(refusal.error))
                 held.trouble = str(refusal)  # credentials may be mended while we run
             else:
-                if error is ErrorCode.none:
-                    failures = 0
-                    continue
-                outcome = self._refused(held.shadow, step, error, asked_ms)
                 if isinstance(outcome, Refused):
                     return outcome
                 held.trouble = f"{type(step).__name__} was answered {error.name.upper()}"
@@ -166,7 +173,7 @@ class Driver:
         is_heartbeat = isinstance(step, Heartbeat)
         lane = "heartbeats" if is_heartbeat else _step_lane(held.group_id)
         async with self._heartbeats if is_heartbeat else self._steps:
-            return _note(held, step, await self._ask(held, step, lane=lane))
+            return _note(held, step, await self._ask(held, step, lane=lane), self._name.group_instance_id)
 
     async def _join_anew(self, held: Held, step: Step) -> ErrorCode:
         async with self._retakes if held.is_retake else contextlib.nullcontext(), self._parked.one() as lane:
@@ -177,7 +184,7 @@ class Driver:
             )
             try:
                 await self._watch(held, asking)
-                return _note(held, step, await asking)
+                return _note(held, step, await asking, self._name.group_instance_id)
             finally:
                 asking.cancel()
 
@@ -194,8 +201,10 @@ class Driver:
             with contextlib.suppress(UpstreamUnavailable, UpstreamRefused):
                 await self._ask(held, Leave(""), lane=_step_lane(held.group_id))
 
-    async def _ask(self, held: Held, step: Step, *, lane: Hashable, limit_ms: int | None = None) -> Answer:
-        asked = question(held.group_id, step, session_timeout_ms=self.session_timeout_ms)
+    async def _ask(
+        self, held: Held, step: Step, *, lane: Hashable, limit_ms: int | None = None, name: ShadowName | None = None
+    ) -> Answer:
+        asked = question(held.group_id, step, name or self._name, session_timeout_ms=self.session_timeout_ms)
         answer = await self._link.ask_coordinator(
             held.group_id,
             asked.request,
@@ -208,13 +217,26 @@ class Driver:
         )
         return asked.error_of(answer), answer
 
-    def _refused(self, shadow: Shadow, step: Step, error: ErrorCode, asked_ms: int) -> Shadow | Refused:
+    async def _refused(self, held: Held, step: Step, error: ErrorCode, asked_ms: int) -> Shadow | Refused:
+        """What the error changes. Raises as UpstreamLink does."""
+        shadow = held.shadow
+        if error is ErrorCode.inconsistent_group_protocol:
+            return await self._who_is_there(held) or held.shadow
         if error is not ErrorCode.invalid_session_timeout or asked_ms // 2 < SESSION_MIN_MS:
             return refused(shadow, step, error)
         # group.max.session.timeout.ms is shorter. Reading it would need one more right, and this happens but once.
         self.session_timeout_ms = min(self.session_timeout_ms, asked_ms // 2)
         log.warning("upstream allows no session as long as a shadow's", shorter_ms=self.session_timeout_ms)
         return shadow
+
+    async def _who_is_there(self, held: Held) -> Refused | None:
+        """Why the group is theirs; None when nobody is in our shadow's way any more. Raises as UpstreamLink does."""
+        verdict = await whose_is(self._link, held.group_id, self._name)
+        if isinstance(verdict, ForeignShadow) and verdict.is_unnamed and held.is_retake:
+            log.info("the shadow of an earlier version is replaced", group_id=held.group_id)
+            await self._ask(held, Leave(""), lane=_step_lane(held.group_id), name=UNNAMED)
+            return None
+        return Refused(verdict.reason) if isinstance(verdict, Theirs) else None
 
 
 class _Lanes:
@@ -238,7 +260,7 @@ def _step_lane(group_id: GroupId) -> Hashable:
     return "steps", crc32(group_id.encode()) % STEP_LANES
 
 
-def _note(held: Held, step: Step, answered: Answer) -> ErrorCode:
+def _note(held: Held, step: Step, answered: Answer, instance_id: str) -> ErrorCode:
     error, answer = answered
     if error is not ErrorCode.none:
         return error
@@ -247,7 +269,9 @@ def _note(held: Held, step: Step, answered: Answer) -> ErrorCode:
             if answer.leader != answer.member_id or len(answer.members) > 1:
                 return ErrorCode.inconsistent_group_protocol  # somebody takes part who is not to be there
             held.is_retake = False
-            identity = Identity(member_id=answer.member_id, generation_id=int(answer.generation_id))
+            identity = Identity(
+                member_id=answer.member_id, generation_id=int(answer.generation_id), group_instance_id=instance_id
+            )
             held.set(joined(held.shadow, identity))
         case Sync():
             held.is_heartbeat_due = False

@@ -15,7 +15,8 @@ from kio.schema.types import GroupId as KafkaGroupId
 
 from coordinator.upstream.connections import AnswerLost
 from coordinator.upstream.link import UpstreamLink
-from coordinator.upstream.whose import LANE, Ours, whose_by, whose_is
+from coordinator.upstream.shadow import ShadowName
+from coordinator.upstream.whose import LANE, ForeignShadow, Ours, whose_by, whose_is
 from coordinator.wire.operations import READ
 from events.ids import GroupId, GroupInstanceId, MemberId
 
@@ -35,16 +36,17 @@ class Inhabitant(msgspec.Struct, frozen=True, kw_only=True):
     client_host: str
 
 
-async def inhabitants(link: UpstreamLink, group_id: GroupId) -> tuple[Inhabitant, ...]:
-    """The members of a classic group, but for a shadow of ours. Raises NotMovable, UpstreamError."""
-    verdict = await whose_is(link, group_id)
+async def inhabitants(link: UpstreamLink, group_id: GroupId, name: ShadowName) -> tuple[Inhabitant, ...]:
+    """The members of a classic group, but for a shadow of ours, of this name. Raises NotMovable, UpstreamError."""
+    verdict = await whose_is(link, group_id, name)
     if isinstance(verdict, Ours):
         return ()
     request = DescribeGroupsRequest(groups=(KafkaGroupId(group_id),), include_authorized_operations=True)
     answer = await link.ask_coordinator(group_id, request, DescribeGroupsResponse, error_of=_described_error, lane=LANE)
     (described,) = answer.groups
-    is_ours = isinstance(whose_by(described), Ours)  # also when it is of another type, or the last one has just left
-    if is_ours or not described.members or not _may_read(described):
+    now = whose_by(described, name)
+    is_somebody = not isinstance(now, Ours | ForeignShadow)  # of another type, or just left, or another Muster's
+    if not is_somebody or not described.members or not _may_read(described):
         raise NotMovable(verdict.reason)
     return tuple(
         Inhabitant(

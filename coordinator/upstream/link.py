@@ -6,8 +6,9 @@ the error in an answer. How a broker is spoken to, and the errors, are in `conne
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Any, Final, TypeVar
+from uuid import UUID
 
 import structlog
 from kio.schema.api_versions.v3.request import ApiVersionsRequest
@@ -15,8 +16,9 @@ from kio.schema.api_versions.v3.response import ApiVersionsResponse
 from kio.schema.errors import ErrorCode
 from kio.schema.find_coordinator.v4.request import FindCoordinatorRequest
 from kio.schema.find_coordinator.v4.response import FindCoordinatorResponse
-from kio.schema.metadata.v12.request import MetadataRequest
+from kio.schema.metadata.v12.request import MetadataRequest, MetadataRequestTopic
 from kio.schema.metadata.v12.response import MetadataResponse
+from kio.schema.types import TopicName
 from kio.static.primitive import i8
 from tenacity import AsyncRetrying, retry_if_exception, stop_after_delay, wait_random_exponential
 
@@ -85,6 +87,8 @@ class UpstreamLink:
         self._refresh_every_ms = refresh_every_ms
         self._brokers: dict[int, Place] = {}
         self._watchers: list[Callable[[Brokers], None]] = []
+        self._topics: tuple[str, ...] = ()
+        self._tell_ids: Callable[[Mapping[str, UUID]], None] = nobody_asks_for_ids
         self._coordinators: dict[str, int] = {}
         self._wants_refresh = asyncio.Event()
         self._refreshed = asyncio.Event()
@@ -127,6 +131,11 @@ class UpstreamLink:
         """Have the brokers told whenever they have changed."""
         self._watchers.append(tell)
 
+    def on_topic_ids(self, topics: Sequence[str], tell: Callable[[Mapping[str, UUID]], None]) -> None:
+        """Have the ids of these topics told, as far as they are there, each time that the brokers are asked for."""
+        self._topics = tuple(topics)
+        self._tell_ids = tell
+
     async def refresh(self) -> None:
         """Ask for the brokers now; returns when they were told. Raises UpstreamUnavailable."""
         self._refreshed.clear()
@@ -158,7 +167,11 @@ class UpstreamLink:
 
     async def _look_around(self) -> None:
         """Ask the first broker that answers: of those that are known, then of those that we begin with."""
-        request = MetadataRequest(topics=(), allow_auto_topic_creation=False, include_topic_authorized_operations=False)
+        request = MetadataRequest(
+            topics=tuple(MetadataRequestTopic(topic_id=None, name=TopicName(name)) for name in self._topics),
+            allow_auto_topic_creation=False,
+            include_topic_authorized_operations=False,
+        )
         reasons: list[str] = []
         for place in dict.fromkeys([*self._brokers.values(), *self._bootstrap]):
             try:
@@ -180,11 +193,15 @@ class UpstreamLink:
         self.api_versions = {int(api.api_key): (api.min_version, api.max_version) for api in offered.api_keys}
 
     def _learn(self, metadata: MetadataResponse) -> None:
-        self.cluster_id = metadata.cluster_id or ""
+        if not self.cluster_id:  # for good: who is of another one is not spoken to
+            self.cluster_id = self._connections.cluster_id = metadata.cluster_id or ""
         brokers = {int(broker.node_id): Place(broker.host, int(broker.port)) for broker in metadata.brokers}
         has_changed = bool(brokers) and brokers != self._brokers
         if has_changed:
             self._brokers = brokers
+        self._connections.forget_others(self._brokers.values())
+        ids = {topic.name: topic.topic_id for topic in metadata.topics if topic.name and topic.topic_id}
+        self._tell_ids({name: topic_id for name, topic_id in ids.items() if name in self._topics})
         self._refreshed.set()
         if has_changed:
             for tell in self._watchers:
@@ -290,6 +307,10 @@ class UpstreamLink:
 
     def _asked_at(self) -> str:
         return ",".join(map(str, self._bootstrap))
+
+
+def nobody_asks_for_ids(_ids: Mapping[str, UUID]) -> None:
+    """While no topic is followed."""
 
 
 def _had_no_effect(error: BaseException) -> bool:

@@ -3,27 +3,53 @@
 What belongs here: what of Kafka's client properties each of the two needs. What it must not know: how the properties
 are read and checked, which is one thing for every cluster (`events/log/kafka_security.py`).
 
-How it works: our own connections authenticate as Muster. A relayed connection is encrypted as ours are, with our
-certificate if there is one, and whoever speaks through it authenticates there as itself.
+How it works: our own connections authenticate as Muster. A relayed connection is encrypted as ours are, and whoever
+speaks through it authenticates there as itself. Where certificates say who somebody is, relayed connections show one
+that was given for all clients, and never ours, which may do what no client should. Where SASL does, ours opens them.
 """
 
 import ssl
 from collections.abc import Mapping
+from pathlib import Path
 
 import msgspec
 
-from events.log.kafka_security import NOT_SECURED, KafkaSecurity, kafka_security
+from events.log.kafka_security import NOT_SECURED, BadSecurity, KafkaSecurity, kafka_security
+from events.log.tls_files import BadTlsFile, is_same_certificate, present
+
+_OURS_ALONE = ("ssl.certificate.location", "ssl.key.location", "ssl.key.password")
+
+
+class ClientsCertificate(msgspec.Struct, frozen=True):
+    """The files of the certificate that is shown for all clients, and of its key."""
+
+    certificate: Path
+    key: Path
 
 
 class UpstreamSecurity(msgspec.Struct, frozen=True):
     """Neither encrypted nor authenticated, unless it was made `of` properties."""
 
     own: KafkaSecurity = NOT_SECURED
+    relayed: KafkaSecurity = NOT_SECURED
 
     @classmethod
-    def of(cls, properties: Mapping[str, str], *, where: str = "upstream:") -> "UpstreamSecurity":
+    def of(
+        cls,
+        properties: Mapping[str, str],
+        *,
+        where: str = "upstream:",
+        for_clients: ClientsCertificate | None = None,
+    ) -> "UpstreamSecurity":
         """From Kafka's client properties. Raises BadSecurity, with one clear line that begins with `where`."""
-        return cls(kafka_security(properties, where))
+        own = kafka_security(properties, where)
+        if own.ssl_context is None or (for_clients is None and own.security_protocol != "SSL"):
+            return cls(own, own)
+        without = {name: value for name, value in properties.items() if name not in _OURS_ALONE}
+        relayed = kafka_security(without, where)
+        if for_clients is not None:
+            _show(relayed, for_clients, properties)
+        return cls(own, relayed)
 
     def kafka_security(self) -> KafkaSecurity:
         """For our own connections."""
@@ -36,4 +62,25 @@ class UpstreamSecurity(msgspec.Struct, frozen=True):
 
     def relay_context(self) -> ssl.SSLContext | None:
         """For relayed connections; None where the broker is not reached through TLS."""
-        return self.own.ssl_context
+        return self.relayed.ssl_context
+
+
+def _show(relayed: KafkaSecurity, files: ClientsCertificate, properties: Mapping[str, str]) -> None:
+    """Have it shown for clients. Raises BadSecurity."""
+    context = relayed.ssl_context
+    assert context is not None
+    try:
+        present(
+            context,
+            ("--single-identity-certificate", files.certificate),
+            ("--single-identity-key", files.key),
+            pass_phrase=("give one without a pass phrase", None),
+        )
+    except BadTlsFile as bad:
+        raise BadSecurity(str(bad)) from bad
+    own = properties.get("ssl.certificate.location")
+    if own is not None and is_same_certificate(Path(own), files.certificate):
+        raise BadSecurity(
+            f"--single-identity-certificate={files.certificate} is Muster's own (ssl.certificate.location): clients "
+            "would have its rights; give them one of their own"
+        )

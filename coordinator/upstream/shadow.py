@@ -30,19 +30,41 @@ from typing import Final
 import msgspec
 from kio.schema.errors import ErrorCode
 
-INSTANCE_ID: Final = "muster"
-"""The shadow's group.instance.id. A commit must carry it too, or the broker cannot answer a deposed owner with 82."""
 PROTOCOL_TYPE: Final = "muster"
 """Not `consumer`: a direct member of the newer protocol (KIP-848) would convert such a group."""
 NOT_TOLD: Final = -1
 """Taken for a group whose generation is not told yet."""
 
 
+class ShadowName(msgspec.Struct, frozen=True, kw_only=True):
+    """The group.instance.id and the protocol of all shadows of one service, which is: of one event log.
+
+    A member joins only with a protocol that all members have, so the broker keeps the shadow of a second service out
+    (23), also when both come at once. By its instance id a shadow is known again after a restart.
+    """
+
+    group_instance_id: str
+    protocol_name: str
+
+    @classmethod
+    def of(cls, log_identity: str) -> "ShadowName":
+        """For the service whose event log has this identity (`EventLog.identity`)."""
+        return cls(group_instance_id=f"muster-{log_identity}", protocol_name=log_identity)
+
+
+UNNAMED: Final = ShadowName(group_instance_id="muster", protocol_name="shadow")
+"""How earlier versions called the shadows of every service."""
+
+
 class Identity(msgspec.Struct, frozen=True, kw_only=True):
-    """Under which commits of one generation of ours are relayed: upstream's member id and generation."""
+    """Under which commits of one generation of ours are relayed: the shadow's member id, generation and instance id.
+
+    Without the instance id the broker cannot answer a deposed owner with 82.
+    """
 
     member_id: str
     generation_id: int
+    group_instance_id: str
 
 
 class Where(Enum):
@@ -205,7 +227,6 @@ _NO_EFFECT: Final = frozenset(
     {ErrorCode.coordinator_load_in_progress, ErrorCode.coordinator_not_available, ErrorCode.not_coordinator}
 )
 _REASONS: Final = {
-    ErrorCode.inconsistent_group_protocol: "the group has members upstream that did not come through Muster",
     ErrorCode.group_id_not_found: "upstream the group is of another type",
     ErrorCode.fenced_instance_id: "another process has taken the group's shadow upstream",
     ErrorCode.group_authorization_failed: "Muster's own principal lacks the ACL Allow READ on this GROUP upstream",

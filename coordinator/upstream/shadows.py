@@ -18,11 +18,11 @@ from coordinator.upstream.connections import UpstreamError
 from coordinator.upstream.driver import Driver, Held
 from coordinator.upstream.link import UpstreamLink
 from coordinator.upstream.shadow import (
-    INSTANCE_ID,
     NOT_TOLD,
     Identity,
     Refused,
     Shadow,
+    ShadowName,
     Where,
     follow,
     identity_for,
@@ -33,7 +33,7 @@ from coordinator.upstream.shadow import (
 from coordinator.upstream.whose import Theirs, shadowed_groups, whose_is
 from events.ids import GroupId
 
-__all__ = ["INSTANCE_ID", "Identity", "Lost", "ShadowUnavailable", "Shadows"]
+__all__ = ["Identity", "Lost", "ShadowName", "ShadowUnavailable", "Shadows"]
 
 Lost = Callable[[GroupId, str], None]
 """Told when upstream refuses a group's shadow for good: the group is theirs. The reason is for people."""
@@ -49,11 +49,15 @@ class ShadowUnavailable(Exception):
 
 
 class Shadows:
-    """See the module. `give_up` is told of a bug of ours in what goes on beside the requests."""
+    """See the module. `name` tells our shadows from those of other services.
+
+    `give_up` is told of a bug of ours in what goes on beside the requests.
+    """
 
     def __init__(
         self,
         link: UpstreamLink,
+        name: ShadowName,
         *,
         lost: Lost,
         give_up: Callable[[Exception], None],
@@ -61,14 +65,15 @@ class Shadows:
         heartbeat_every_ms: int = HEARTBEAT_EVERY_MS,
         wait_limit_ms: int = WAIT_LIMIT_MS,
     ) -> None:
+        self.name = name
         self._link = link
         self._lost = lost
         self._give_up = give_up
-        self._driver = Driver(link, session_timeout_ms=session_timeout_ms)
+        self._driver = Driver(link, name, session_timeout_ms=session_timeout_ms)
         self._heartbeat_every_ms = heartbeat_every_ms
         self._wait_limit_ms = wait_limit_ms
         self._held: dict[GroupId, Held] = {}
-        self._taking: dict[GroupId, asyncio.Task[str | None]] = {}
+        self._taking: dict[GroupId, asyncio.Task[Theirs | None]] = {}
         self._refused: set[GroupId] = set()
         """Lost, and still followed: they are not retaken, or two processes would take a shadow from each other."""
         self._is_closed = False
@@ -77,7 +82,7 @@ class Shadows:
         """Stop. The shadows stay upstream, where a restart retakes them."""
         self._is_closed = True
         held, self._held = list(self._held.values()), {}
-        tasks: list[asyncio.Task[None] | asyncio.Task[str | None]] = list(self._taking.values())
+        tasks: list[asyncio.Task[None] | asyncio.Task[Theirs | None]] = list(self._taking.values())
         for each in held:
             _stop_timer(each)
             each.ended = "Muster is stopping"
@@ -95,25 +100,33 @@ class Shadows:
         held = self._held.get(group_id)
         return held is not None and held.shadow.wanted is not None
 
+    def follows(self, group_id: GroupId) -> bool:
+        """Whether there is a shadow of ours in the group, or on its way in or out."""
+        return group_id in self._held
+
     def is_in(self, group_id: GroupId) -> bool:
         """Whether upstream has the group's shadow now, so that it is listed there; it may be about to leave."""
         held = self._held.get(group_id)
         return held is not None and held.shadow.where in {Where.JOINED, Where.IN}
 
-    async def look(self, group_id: GroupId) -> str | None:
-        """Why the group is theirs, for people; None when nobody is in it upstream. Raises ShadowUnavailable."""
+    def knows(self, group_id: GroupId) -> bool:
+        """Whether upstream may have the group's shadow: it is in, or on its way in or out."""
+        return group_id in self._held
+
+    async def look(self, group_id: GroupId) -> Theirs | None:
+        """Why the group is theirs; None when nobody is in it upstream. Raises ShadowUnavailable."""
         try:
-            verdict = await whose_is(self._link, group_id)
+            verdict = await whose_is(self._link, group_id, self.name)
         except UpstreamError as error:
             raise ShadowUnavailable(f"upstream does not tell whose group {group_id} is: {error}") from error
-        return verdict.reason if isinstance(verdict, Theirs) else None
+        return verdict if isinstance(verdict, Theirs) else None
 
     def is_leaving(self, group_id: GroupId) -> bool:
         """Whether upstream still has a shadow that nobody wants any more."""
         return group_id in self._held and not self.holds(group_id)
 
-    async def take(self, group_id: GroupId) -> str | None:
-        """None: the group is ours now, and its shadow's join is under way or done. Else why it is theirs, for people.
+    async def take(self, group_id: GroupId) -> Theirs | None:
+        """None: the group is ours now, and its shadow's join is under way or done. Else why it is theirs.
 
         Returns once the join was sent. Concurrent calls share one attempt. Raises ShadowUnavailable when upstream does
         not tell.
@@ -133,20 +146,20 @@ class Shadows:
                 raise  # who asked has gone
             raise ShadowUnavailable("Muster is stopping") from None
 
-    def _took(self, group_id: GroupId, taking: asyncio.Task[str | None]) -> None:
+    def _took(self, group_id: GroupId, taking: asyncio.Task[Theirs | None]) -> None:
         del self._taking[group_id]
         error = None if taking.cancelled() else taking.exception()
         if isinstance(error, Exception) and not isinstance(error, ShadowUnavailable):
             self._give_up(error)
 
-    async def _take(self, group_id: GroupId) -> str | None:
+    async def _take(self, group_id: GroupId) -> Theirs | None:
         if group_id not in self._held:
             try:
-                verdict = await whose_is(self._link, group_id)
+                verdict = await whose_is(self._link, group_id, self.name)
             except UpstreamError as error:
                 raise ShadowUnavailable(f"upstream does not tell whose group {group_id} is: {error}") from error
             if isinstance(verdict, Theirs):
-                return verdict.reason
+                return verdict
             self._refused.discard(group_id)
             if group_id not in self._held:  # else it was retaken meanwhile
                 where = Where.UNSURE if verdict.has_shadow else Where.OUT
@@ -159,7 +172,7 @@ class Shadows:
             await self._until(held, lambda: held.is_join_sent)
         except ShadowUnavailable:
             if held.refusal is not None:
-                return held.refusal
+                return Theirs(held.refusal)
             if held.shadow.wanted == NOT_TOLD:  # else others have got in meanwhile
                 self._change(held, follow(held.shadow, None))
             raise
@@ -201,10 +214,7 @@ class Shadows:
         await self._until(held, lambda: is_raised(held.shadow, generation_id))
 
     def identity(self, group_id: GroupId, generation_id: int) -> Identity | None:
-        """Under which commits of exactly this generation of ours are relayed; None while it is not raised for it.
-
-        A commit must also carry the shadow's group.instance.id, INSTANCE_ID.
-        """
+        """Under which commits of exactly this generation of ours are relayed; None while it is not raised for it."""
         held = self._held.get(group_id)
         return identity_for(held.shadow, generation_id) if held is not None else None
 
@@ -247,6 +257,8 @@ class Shadows:
 
     async def release_strays(self, is_ours: Callable[[GroupId], bool]) -> list[GroupId]:
         """Have those shadows leave that a former process has left behind in groups of ours which need none now.
+
+        Shadows of other services, and of earlier versions, stay: they leave by the name of ours.
 
         To be called when all groups of ours were followed, or what they need is taken from them for a moment. Returns
         which groups these are. Raises ShadowUnavailable when upstream does not tell.

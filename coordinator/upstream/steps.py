@@ -20,9 +20,8 @@ from kio.schema.sync_group.v5.response import SyncGroupResponse
 from kio.schema.types import GroupId as KafkaGroupId
 from kio.static.primitive import i32, i32Timedelta
 
-from coordinator.upstream.shadow import INSTANCE_ID, PROTOCOL_TYPE, Heartbeat, Join, Leave, Step, Sync
+from coordinator.upstream.shadow import PROTOCOL_TYPE, Heartbeat, Join, Leave, ShadowName, Step, Sync
 
-_PROTOCOL_NAME: Final = "shadow"
 _REASON: Final = "Muster coordinates this group"
 
 
@@ -34,51 +33,53 @@ class Question(msgspec.Struct, frozen=True):
     error_of: Callable[[Any], ErrorCode]
 
 
-def question(group_id: str, step: Step, *, session_timeout_ms: int) -> Question:
+def question(group_id: str, step: Step, name: ShadowName, *, session_timeout_ms: int) -> Question:
     """What a step asks the coordinator. Its session is its rebalance timeout too: nobody may be faster than it."""
     group = KafkaGroupId(group_id)
     match step:
         case Join():
-            return Question(_join(group, step, session_timeout_ms), JoinGroupResponse, _error_of)
+            return Question(_join(group, step, name, session_timeout_ms), JoinGroupResponse, _error_of)
         case Sync():
-            return Question(_sync(group, step), SyncGroupResponse, _error_of)
+            return Question(_sync(group, step, name), SyncGroupResponse, _error_of)
         case Heartbeat():
             heartbeat = HeartbeatRequest(
                 group_id=group,
                 generation_id=i32(step.identity.generation_id),
                 member_id=step.identity.member_id,
-                group_instance_id=INSTANCE_ID,
+                group_instance_id=name.group_instance_id,
             )
             return Question(heartbeat, HeartbeatResponse, _error_of)
         case Leave():
             member = MemberIdentity(
-                member_id=step.member_id, group_instance_id=INSTANCE_ID, reason="nobody is left in this group"
+                member_id=step.member_id,
+                group_instance_id=name.group_instance_id,
+                reason="nobody is left in this group",
             )
             return Question(LeaveGroupRequest(group_id=group, members=(member,)), LeaveGroupResponse, _leave_error_of)
 
 
-def _join(group: KafkaGroupId, step: Join, session_timeout_ms: int) -> JoinGroupRequest:
+def _join(group: KafkaGroupId, step: Join, name: ShadowName, session_timeout_ms: int) -> JoinGroupRequest:
     timeout = i32Timedelta.parse(timedelta(milliseconds=session_timeout_ms))
     return JoinGroupRequest(
         group_id=group,
         session_timeout=timeout,
         rebalance_timeout=timeout,
         member_id=step.member_id,
-        group_instance_id=INSTANCE_ID,
+        group_instance_id=name.group_instance_id,
         protocol_type=PROTOCOL_TYPE,
-        protocols=(JoinGroupRequestProtocol(name=_PROTOCOL_NAME, metadata=b""),),
+        protocols=(JoinGroupRequestProtocol(name=name.protocol_name, metadata=b""),),
         reason=_REASON,
     )
 
 
-def _sync(group: KafkaGroupId, step: Sync) -> SyncGroupRequest:
+def _sync(group: KafkaGroupId, step: Sync, name: ShadowName) -> SyncGroupRequest:
     return SyncGroupRequest(
         group_id=group,
         generation_id=i32(step.identity.generation_id),
         member_id=step.identity.member_id,
-        group_instance_id=INSTANCE_ID,
+        group_instance_id=name.group_instance_id,
         protocol_type=PROTOCOL_TYPE,
-        protocol_name=_PROTOCOL_NAME,
+        protocol_name=name.protocol_name,
         assignments=(SyncGroupRequestAssignment(member_id=step.identity.member_id, assignment=b""),),
     )
 

@@ -1,5 +1,8 @@
 """Whose group is it? Asked upstream on first contact: ours if nobody is in it there, or our own shadow alone.
 
+The shadow of another service is somebody else, as any member is. So is one of an earlier version, whose shadows all had
+one name: it may be another service's. It is ours only where our own log says so, which the driver of a shadow knows.
+
 What belongs here: the questions to upstream's coordinator, and what their answers say. What it must not know: what
 becomes of the group then. Asking and joining are two steps: who gets in between is found by the shadow's join (23).
 
@@ -8,6 +11,7 @@ does not exist). It calls groups of the newer types Dead, so these are asked for
 """
 
 import asyncio
+import shlex
 from collections.abc import Sequence
 from typing import Any, Final, Protocol
 
@@ -27,7 +31,7 @@ from kio.schema.types import GroupId as KafkaGroupId
 
 from coordinator.upstream.connections import UpstreamRefused, UpstreamUnavailable
 from coordinator.upstream.link import UpstreamLink
-from coordinator.upstream.shadow import INSTANCE_ID, PROTOCOL_TYPE, reason_of
+from coordinator.upstream.shadow import PROTOCOL_TYPE, UNNAMED, ShadowName, reason_of
 from coordinator.wire.operations import READ
 from events.ids import GroupId
 
@@ -38,6 +42,12 @@ class Theirs(msgspec.Struct, frozen=True):
     """The group stays upstream's. `reason` is for people."""
 
     reason: str
+
+
+class ForeignShadow(Theirs, frozen=True):
+    """A Muster with another event log has its shadow in the group, or one of an earlier version has (`is_unnamed`)."""
+
+    is_unnamed: bool
 
 
 class Ours(msgspec.Struct, frozen=True):
@@ -69,12 +79,12 @@ _NEWER_TYPES: Final = (
 )
 
 
-async def whose_is(link: UpstreamLink, group_id: str) -> Ours | Theirs:
-    """Whom upstream has in this group. Raises UpstreamUnavailable."""
+async def whose_is(link: UpstreamLink, group_id: str, name: ShadowName) -> Ours | Theirs:
+    """Whom upstream has in this group; `name` is that of our shadows. Raises UpstreamError."""
     request = DescribeGroupsRequest(groups=(KafkaGroupId(group_id),), include_authorized_operations=True)
     try:
         answer = await link.ask_coordinator(group_id, request, DescribeGroupsResponse, error_of=_first_error, lane=LANE)
-        verdict = whose_by(answer.groups[0])
+        verdict = whose_by(answer.groups[0], name)
         if isinstance(verdict, Ours) and answer.groups[0].group_state == "Dead":
             return await _newer_type(link, group_id) or verdict
     except UpstreamRefused as refusal:
@@ -96,7 +106,7 @@ async def shadowed_groups(link: UpstreamLink) -> list[GroupId]:
     return [GroupId(group.group_id) for group in listed if group.protocol_type == PROTOCOL_TYPE]
 
 
-def whose_by(described: DescribedGroup) -> Ours | Theirs:
+def whose_by(described: DescribedGroup, name: ShadowName) -> Ours | Theirs:
     """What DescribeGroups says of a classic group, or of one that is not there."""
     if described.error_code is not ErrorCode.none:
         return Theirs(reason_of(described.error_code))
@@ -104,10 +114,35 @@ def whose_by(described: DescribedGroup) -> Ours | Theirs:
         return Theirs(reason_of(ErrorCode.group_authorization_failed))
     if not described.members:
         return Ours(has_shadow=False)
-    is_shadow = [member.group_instance_id == INSTANCE_ID for member in described.members]
-    if described.protocol_type == PROTOCOL_TYPE and is_shadow == [True]:
+    if has_shadow(described, name):
         return Ours(has_shadow=True)
+    if described.protocol_type == PROTOCOL_TYPE:
+        return _foreign(described, name)
     return Theirs(_inhabited(described.protocol_type or "classic", described.members))
+
+
+def has_shadow(described: Any, name: ShadowName) -> bool:  # noqa: ANN401 -- kio's DescribedGroup of any version
+    """Whether a shadow of this name is in the group, and nobody else."""
+    if described.protocol_type != PROTOCOL_TYPE or len(described.members) != 1:
+        return False
+    (member,) = described.members
+    if hasattr(member, "group_instance_id"):
+        return bool(member.group_instance_id == name.group_instance_id)
+    return described.protocol_data in {"", name.protocol_name}  # below v4; there is none while a group rebalances
+
+
+def _foreign(described: DescribedGroup, name: ShadowName) -> ForeignShadow:
+    shadow = described.members[0]
+    instance_id = shadow.group_instance_id
+    is_unnamed = instance_id == UNNAMED.group_instance_id
+    whose = "one of an earlier version, or what it has left" if is_unnamed else "which keeps another event log"
+    return ForeignShadow(
+        f"another Muster coordinates it ({whose}): upstream it has the shadow {instance_id}, client {shadow.client_id}"
+        f" at {shadow.client_host}, and this Muster's would be {name.group_instance_id}. Connect its clients to that"
+        " Muster. If there is none any more, its shadow leaves within 30 minutes, or at once with: muster members"
+        f" remove {shlex.quote(described.group_id)} {instance_id} --bootstrap BROKER",
+        is_unnamed=is_unnamed,
+    )
 
 
 async def _newer_type(link: UpstreamLink, group_id: str) -> Theirs | None:

@@ -5,6 +5,7 @@
 
 A handler is called as `handle(body, context, service, answer)`. It calls `answer` once, at once or later, with the
 fields of the response; it may give back a function that drops what it holds (a timer) should the client go away first.
+What it does with each of many entries it does in steps (`context.work`), or leaves to the answer's writer (`Each`).
 """
 
 from collections.abc import Callable, Mapping
@@ -15,6 +16,7 @@ import msgspec
 
 from coordinator.group.commands import Caller
 from coordinator.service import Cancel, HeartbeatTicket, Service
+from coordinator.wire.steps import Steps, finished
 from events.ids import GroupId, MemberId
 
 Fields = Mapping[str, Any]
@@ -33,11 +35,14 @@ class Fault(StrEnum):
     NEGATIVE_LENGTH = "negative-length"
     OVERSIZED_FRAME = "oversized-frame"
     SHORT_FRAME = "short-frame"
+    TOO_MANY_ENTRIES = "too-many-entries"
     UNKNOWN_API = "unknown-api"
     UNSUPPORTED_VERSION = "unsupported-version"
     MALFORMED_REQUEST = "malformed-request"
     REFUSED_PRODUCE = "refused-produce"
     UNWRITABLE_RESPONSE = "unwritable-response"
+    OVERSIZED_ANSWER = "oversized-answer"
+    FAILED_REQUEST = "failed-request"
     BROKER_ANSWER = "broker-answer"
 
 
@@ -57,6 +62,17 @@ def keep_no_ticket(_group_id: GroupId, _member_id: MemberId, _ticket: HeartbeatT
     """Where there is no fast path."""
 
 
+Work = Callable[[Steps[Cancel | None]], Cancel | None]
+"""Has a handler's steps done, with others in between when they are many. What the steps return is what a handler may
+give back; what is returned here drops them as long as they are not done.
+"""
+
+
+def work_at_once(steps: Steps[Cancel | None]) -> Cancel | None:
+    """Where nobody else waits."""
+    return finished(steps)
+
+
 class RequestContext(msgspec.Struct, frozen=True, kw_only=True):
     """The facts about a request that are not in its body. `client_id` is "" when the client sent null, as in Kafka.
 
@@ -72,6 +88,7 @@ class RequestContext(msgspec.Struct, frozen=True, kw_only=True):
     arrived_ms: int
     arrived_wall_ms: int
     keep_ticket: KeepTicket = keep_no_ticket
+    work: Work = work_at_once
 
     def caller(self, service: Service) -> Caller:
         """The caller of one command; a request that becomes many commands asks once for each."""

@@ -1,27 +1,42 @@
 """DeleteGroups (key 42). v2 is flexible. A group named twice is deleted, and answered, once (G12)."""
 
+from collections.abc import Sequence
+
+from kio.schema.errors import ErrorCode
+
 from coordinator.group.commands import DeleteGroup
 from coordinator.group.outcomes import DeleteGroupOutcome, Outcome
-from coordinator.service import ReplyTo, Service
+from coordinator.service import Cancel, ReplyTo, Service
 from coordinator.wire.api import Answer, Api, Body, Fields, RequestContext
 from coordinator.wire.gather import Gather
-from events.ids import GroupId
+from coordinator.wire.steps import Each, Steps
 
 
-def handle(body: Body, context: RequestContext, service: Service, answer: Answer) -> None:
+def handle(body: Body, context: RequestContext, service: Service, answer: Answer) -> Cancel | None:
     group_ids = list(dict.fromkeys(body.groups_names))
-    gathered = Gather[Fields](len(group_ids), lambda results: answer({"results": results}))
 
-    def reply_to(place: int, group_id: GroupId) -> ReplyTo:
+    def tell(errors: Sequence[ErrorCode]) -> None:
+        def result(place: int) -> Fields:
+            return {"group_id": group_ids[place], "error_code": errors[place]}
+
+        answer({"results": Each(result, range(len(group_ids)))})
+
+    gathered = Gather[ErrorCode](len(group_ids), tell)
+
+    def reply_to(place: int) -> ReplyTo:
         def reply(outcome: Outcome) -> None:
             assert isinstance(outcome, DeleteGroupOutcome)
-            gathered.put(place, {"group_id": group_id, "error_code": outcome.error})
+            gathered.put(place, outcome.error)
 
         return reply
 
-    for place, group_id in enumerate(group_ids):
-        command = DeleteGroup(caller=context.caller(service), group_id=group_id)
-        service.groups.submit(command, reply_to(place, group_id))
+    def submit() -> Steps[None]:
+        for place, group_id in enumerate(group_ids):
+            command = DeleteGroup(caller=context.caller(service), group_id=group_id)
+            service.groups.submit(command, reply_to(place))
+            yield 1
+
+    return context.work(submit())
 
 
 API = Api(key=42, name="DeleteGroups", versions=range(3), handle=handle)

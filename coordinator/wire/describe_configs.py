@@ -5,9 +5,11 @@ is flexible.
 
 A group has the settings of the table, each with what is set or the default, whether the group exists or not, as in
 Kafka. `members` is read only, and told to those alone who ask for it by name: a JSON array with an object for each
-member and each instance that is expected. So is, in a sidecar, `members.move` (`outcomes.GroupMove`). A declared topic
-and this node have no settings that could be told; that they are asked about is no mistake, since Kafka's tools ask
-along with what they describe.
+member and each instance that is expected. So is, in a sidecar, `members.move` (`outcomes.GroupMove`); and of a
+quarantined group nothing but `members.repair` (`outcomes.GroupDamage`). A declared topic and this node have no settings
+that could be told; that they are asked about is no mistake, since Kafka's tools ask along with what they describe. What
+is asked for twice in the same words is told once, in others refused: the members of a group may be a thousand times as
+long as its name.
 """
 
 import msgspec
@@ -15,12 +17,13 @@ from kio.schema.errors import ErrorCode
 
 from coordinator.cluster import Cluster, is_topic_name
 from coordinator.group.commands import DescribeGroupConfig
-from coordinator.group.configs import GROUP_CONFIGS, MEMBERS, MOVE, ConfigType, GroupConfigDef
+from coordinator.group.configs import GROUP_CONFIGS, MEMBERS, MOVE, REPAIR, ConfigType, GroupConfigDef
 from coordinator.group.outcomes import DescribeGroupConfigOutcome, Outcome
-from coordinator.service import ReplyTo, Service
+from coordinator.service import Cancel, ReplyTo, Service
 from coordinator.wire.api import Answer, Api, Body, Fields, RequestContext
 from coordinator.wire.gather import Gather
 from coordinator.wire.resources import ResourceType, named
+from coordinator.wire.steps import Steps
 
 DEFAULT_CONFIG, DYNAMIC_GROUP_CONFIG = 5, 8
 """Where a value comes from, as Kafka numbers it."""
@@ -28,7 +31,9 @@ DEFAULT_CONFIG, DYNAMIC_GROUP_CONFIG = 5, 8
 _LEGACY_MAX = 32_767
 """Bytes of a string below v4: more than all lists have, but not than the members of a large group."""
 
+_TWICE = "Each resource must appear at most once."
 _MEMBERS_DOCUMENTATION = "The group's members, and the instances that are expected, as JSON."
+_REPAIR_DOCUMENTATION = "What a repair of the quarantined group would lose and keep, as JSON."
 _MOVE_DOCUMENTATION = "How far the group's move to or from the cluster upstream is, as JSON."
 
 
@@ -39,8 +44,9 @@ class Wishes(msgspec.Struct, frozen=True, kw_only=True):
     documentation: bool
 
 
-def handle(body: Body, context: RequestContext, service: Service, answer: Answer) -> None:
-    gathered = Gather[Fields](len(body.resources), lambda results: answer({"results": results}))
+def handle(body: Body, context: RequestContext, service: Service, answer: Answer) -> Cancel | None:
+    resources = tuple(dict.fromkeys(body.resources))
+    gathered = Gather[Fields](len(resources), lambda results: answer({"results": results}))
 
     def reply_to(place: int, resource: Body) -> ReplyTo:
         def reply(outcome: Outcome) -> None:
@@ -49,17 +55,27 @@ def handle(body: Body, context: RequestContext, service: Service, answer: Answer
 
         return reply
 
-    for place, resource in enumerate(body.resources):
-        if resource.resource_type == ResourceType.GROUP and resource.resource_name:
-            command = DescribeGroupConfig(caller=context.caller(service), group_id=resource.resource_name)
-            service.groups.submit(command, reply_to(place, resource))
-        else:
-            gathered.put(place, encode(resource, *_without_group(resource, service.cluster)))
+    def submit() -> Steps[None]:
+        first: dict[tuple[int, str], Body] = {}
+        for place, resource in enumerate(resources):
+            if first.setdefault((resource.resource_type, resource.resource_name), resource) is not resource:
+                gathered.put(place, encode(resource, ErrorCode.invalid_request, _TWICE))
+            elif resource.resource_type == ResourceType.GROUP and resource.resource_name:
+                command = DescribeGroupConfig(caller=context.caller(service), group_id=resource.resource_name)
+                service.groups.submit(command, reply_to(place, resource))
+            else:
+                gathered.put(place, encode(resource, *_without_group(resource, service.cluster)))
+            yield 1
+
+    return context.work(submit())
 
 
 def encode_group(resource: Body, outcome: DescribeGroupConfigOutcome, body: Body, api_version: int) -> Fields:
     """What is told of a group to whom `body` asks for it with `resource`."""
     wishes = Wishes(synonyms=body.include_synonyms, documentation=getattr(body, "include_documentation", False))
+    if outcome.damage is not None and REPAIR in (resource.configuration_keys or ()):
+        told = _told_by_name(REPAIR, outcome.damage, _REPAIR_DOCUMENTATION, wishes)
+        return encode(resource, ErrorCode.none, entries=(told,))
     entries = () if outcome.error else _entries(outcome, resource.configuration_keys, wishes)
     if api_version < 4 and any(len((each["value"] or "").encode()) > _LEGACY_MAX for each in entries):
         text = "a value is too long for this version; ask with DescribeConfigs v4"

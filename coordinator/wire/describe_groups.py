@@ -2,35 +2,51 @@
 
 v1 adds the throttle time. v3 can tell what the caller may do with a group. v4 tells each member's group instance id.
 v5 is flexible. v6 answers 69 for a group that does not exist, with a message; below, it is a group in state Dead
-without an error (DG1).
+without an error (DG1). A group that is named many times is described once: its members may be a thousand times as long
+as its name.
 """
+
+from collections.abc import Sequence
 
 from kio.schema.errors import ErrorCode
 
 from coordinator.group.commands import DescribeGroup
-from coordinator.group.outcomes import DescribeGroupOutcome, Outcome
-from coordinator.service import ReplyTo, Service
+from coordinator.group.outcomes import DescribedMember, DescribeGroupOutcome, Outcome
+from coordinator.service import Cancel, ReplyTo, Service
 from coordinator.wire.api import Answer, Api, Body, Fields, RequestContext
 from coordinator.wire.gather import Gather
 from coordinator.wire.operations import GROUP_OPERATIONS, NOT_TOLD
+from coordinator.wire.steps import Each, Steps
 from events.ids import GroupId
 from events.state import GroupState
 
 
-def handle(body: Body, context: RequestContext, service: Service, answer: Answer) -> None:
+def handle(body: Body, context: RequestContext, service: Service, answer: Answer) -> Cancel | None:
     operations = GROUP_OPERATIONS if getattr(body, "include_authorized_operations", False) else NOT_TOLD
-    gathered = Gather[Fields](len(body.groups), lambda groups: answer({"groups": groups}))
+    group_ids = tuple(dict.fromkeys(body.groups))
 
-    def reply_to(place: int, group_id: GroupId) -> ReplyTo:
+    def tell(outcomes: Sequence[DescribeGroupOutcome]) -> None:
+        def group(place: int) -> Fields:
+            return encode(group_ids[place], outcomes[place], context.api_version, operations)
+
+        answer({"groups": Each(group, range(len(group_ids)))})
+
+    gathered = Gather[DescribeGroupOutcome](len(group_ids), tell)
+
+    def reply_to(place: int) -> ReplyTo:
         def reply(outcome: Outcome) -> None:
             assert isinstance(outcome, DescribeGroupOutcome)
-            gathered.put(place, encode(group_id, outcome, context.api_version, operations))
+            gathered.put(place, outcome)
 
         return reply
 
-    for place, group_id in enumerate(body.groups):
-        command = DescribeGroup(caller=context.caller(service), group_id=group_id)
-        service.groups.submit(command, reply_to(place, group_id))
+    def submit() -> Steps[None]:
+        for place, group_id in enumerate(group_ids):
+            command = DescribeGroup(caller=context.caller(service), group_id=group_id)
+            service.groups.submit(command, reply_to(place))
+            yield 1
+
+    return context.work(submit())
 
 
 def encode(group_id: GroupId, outcome: DescribeGroupOutcome, api_version: int, operations: int) -> Fields:
@@ -49,18 +65,19 @@ def encode(group_id: GroupId, outcome: DescribeGroupOutcome, api_version: int, o
         "group_state": state,
         "protocol_type": outcome.protocol_type,
         "protocol_data": outcome.protocol_name,
-        "members": [
-            {
-                "member_id": member.member_id,
-                "group_instance_id": member.group_instance_id,
-                "client_id": member.client_id,
-                "client_host": member.client_host,
-                "member_metadata": member.metadata,
-                "member_assignment": member.assignment,
-            }
-            for member in outcome.members
-        ],
+        "members": Each(_member, outcome.members),
         "authorized_operations": operations if error is ErrorCode.none else NOT_TOLD,
+    }
+
+
+def _member(member: DescribedMember) -> Fields:
+    return {
+        "member_id": member.member_id,
+        "group_instance_id": member.group_instance_id,
+        "client_id": member.client_id,
+        "client_host": member.client_host,
+        "member_metadata": member.metadata,
+        "member_assignment": member.assignment,
     }
 
 

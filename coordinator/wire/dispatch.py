@@ -1,4 +1,8 @@
-"""A frame on its way to the handler of its API, and the handler's fields on their way back as bytes."""
+"""A frame on its way to the handler of its API, and the handler's fields on their way back as bytes.
+
+Both ways are gone in slices (coordinator/slices.py), so that others have their turns while a large request is read, and
+a large answer written.
+"""
 
 from collections.abc import Callable, Mapping
 from struct import Struct
@@ -7,13 +11,11 @@ import msgspec
 
 from coordinator.service import Cancel, Service
 from coordinator.wire import api_versions
-from coordinator.wire.api import Api, Fault, Fields, KeepTicket, ProtocolError, RequestContext, keep_no_ticket
+from coordinator.wire.api import Api, Body, Fault, KeepTicket, ProtocolError, RequestContext, keep_no_ticket
 from coordinator.wire.messages import message
+from coordinator.wire.under_way import Answered, UnderWay
 
 _HEADER_START = Struct(">hhi")  # API key, version, correlation id
-
-Answered = bytes | ProtocolError
-"""What follows the correlation id, or why it cannot be written: a reply must not fail in the one who replies."""
 
 
 class Peer(msgspec.Struct, frozen=True, kw_only=True):
@@ -32,10 +34,12 @@ def dispatch(
     answer: Callable[[Answered], None],
     keep_ticket: KeepTicket = keep_no_ticket,
 ) -> Cancel | None:
-    """Have one request handled; `frame` is without its length.
+    """Have one request handled; `frame` is without its length. The answer comes at once or later, as what it gives back
+    drops what is still to be done.
 
     Raises ProtocolError for what Kafka answers by closing the connection: an unknown API or version (but for
-    ApiVersions, KIP-511), a body that cannot be read.
+    ApiVersions, KIP-511), a body that cannot be read, or has more in it than it may have. What is found late is given
+    to `answer`.
     """
     api_key, api_version, correlation_id = _HEADER_START.unpack_from(frame)
     api = apis.get(api_key)
@@ -43,32 +47,31 @@ def dispatch(
         raise ProtocolError(Fault.UNKNOWN_API, f"API key {api_key} is not offered here")
     if api_version not in api.versions:
         if api_key == api_versions.KEY:
-            answer(message(api_key, 0).write(api_versions.unsupported_version()))
+            answer([message(api_key, 0).write(api_versions.unsupported_version())])
             return None
         raise ProtocolError(
             Fault.UNSUPPORTED_VERSION,
             f"{api.name} v{api_version} is not offered here, v{api.versions[0]} to v{api.versions[-1]} are",
         )
     form = message(api_key, api_version)
-    client_id, body = form.read(frame)
-    context = RequestContext(
-        api_key=api_key,
-        api_version=api_version,
-        correlation_id=correlation_id,
-        client_id=client_id,
-        client_host=peer.client_host,
-        principal=peer.principal,
-        arrived_ms=service.monotonic_ms(),
-        arrived_wall_ms=service.wall_ms(),
-        keep_ticket=keep_ticket,
-    )
+    under_way = UnderWay(form, service.slices, answer)
+    arrived_ms, arrived_wall_ms = service.monotonic_ms(), service.wall_ms()
 
-    def write(response: Fields) -> None:
-        try:
-            written = form.write(response)
-        except ProtocolError as error:
-            answer(error)
-        else:
-            answer(written)
+    def handle(read: tuple[str, Body]) -> None:
+        client_id, body = read
+        context = RequestContext(
+            api_key=api_key,
+            api_version=api_version,
+            correlation_id=correlation_id,
+            client_id=client_id,
+            client_host=peer.client_host,
+            principal=peer.principal,
+            arrived_ms=arrived_ms,
+            arrived_wall_ms=arrived_wall_ms,
+            keep_ticket=keep_ticket,
+            work=under_way.work,
+        )
+        under_way.drops(api.handle(body, context, service, under_way.write))
 
-    return api.handle(body, context, service, write)
+    under_way.run(form.read(frame), handle)
+    return under_way.cancel

@@ -13,21 +13,37 @@ from kio.schema.errors import ErrorCode
 from coordinator.cluster import Cluster
 from coordinator.service import Cancel, Service
 from coordinator.wire.api import Answer, Api, Body, Fields, RequestContext
+from coordinator.wire.steps import Each, Steps
 
 _NO_RECORDS = b""
 
 
-def handle(body: Body, _context: RequestContext, service: Service, answer: Answer) -> Cancel | None:
+def handle(body: Body, context: RequestContext, service: Service, answer: Answer) -> Cancel | None:
     if getattr(body, "session_id", 0) != 0 or getattr(body, "session_epoch", -1) > 0:
         answer({"error_code": ErrorCode.fetch_session_id_not_found, "session_id": 0, "responses": ()})
         return None
-    topics = [_topic(topic, service.cluster) for topic in body.topics]
+    topics = Each(lambda topic: _topic(topic, service.cluster), body.topics)
     response = {"error_code": ErrorCode.none, "session_id": 0, "responses": topics}
-    failed = any(each["error_code"] is not ErrorCode.none for topic in topics for each in topic["partitions"])
-    if failed or not topics or body.min_bytes <= 0 or body.max_wait <= 0:
+
+    def wait() -> Steps[Cancel | None]:
+        all_exist = yield from _all_exist(body, service.cluster)
+        if all_exist and topics and body.min_bytes > 0 and body.max_wait > 0:
+            return service.call_later(body.max_wait, lambda: answer(response))
         answer(response)
         return None
-    return service.call_later(body.max_wait, lambda: answer(response))
+
+    return context.work(wait())
+
+
+def _all_exist(body: Body, cluster: Cluster) -> Steps[bool]:
+    for topic in body.topics:
+        name, _ = cluster.name_and_error(getattr(topic, "topic", None), getattr(topic, "topic_id", None))
+        for asked in topic.partitions:
+            if not cluster.has_partition(name, asked.partition):
+                return False
+            yield 1
+        yield 1
+    return True
 
 
 def _topic(topic: Body, cluster: Cluster) -> Fields:
@@ -35,7 +51,7 @@ def _topic(topic: Body, cluster: Cluster) -> Fields:
     return {
         "topic": name,
         "topic_id": getattr(topic, "topic_id", None),
-        "partitions": [_partition(name, each, cluster, unknown) for each in topic.partitions],
+        "partitions": Each(lambda asked: _partition(name, asked, cluster, unknown), topic.partitions),
     }
 
 

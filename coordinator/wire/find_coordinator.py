@@ -4,13 +4,15 @@ v1 adds the key type, an error message and the throttle time. v3 is flexible. v4
 share groups.
 
 The coordinator of every group is this node, and Metadata names it under the same id. There are no transactions here:
-their coordinator is never available. Share groups, and types nobody knows, are an invalid request (FC4).
+their coordinator is never available. Share groups, and types nobody knows, are an invalid request (FC4). A key that is
+named many times is answered once.
 """
 
 from kio.schema.errors import ErrorCode
 
 from coordinator.service import Service
 from coordinator.wire.api import Answer, Api, Body, Fields, RequestContext
+from coordinator.wire.steps import Each
 
 _GROUP, _TRANSACTION = 0, 1
 _NO_NODE = {"node_id": -1, "host": "", "port": -1}
@@ -21,7 +23,7 @@ def handle(body: Body, context: RequestContext, service: Service, answer: Answer
     if context.api_version < 4:
         answer({**found, "error_message": found["error_message"] or "NONE"})  # Kafka's word, in v1 to v3
     else:
-        answer({"coordinators": [{"key": key, **found} for key in body.coordinator_keys]})
+        answer({"coordinators": Each(lambda key: {"key": key, **found}, dict.fromkeys(body.coordinator_keys))})
 
 
 def _coordinator(key_type: int, service: Service) -> Fields:

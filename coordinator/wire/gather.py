@@ -1,4 +1,7 @@
-"""One request that becomes many commands: each group's outcome is waited for, then all are answered together."""
+"""One request that becomes many commands: each group's outcome is waited for, then all are answered together.
+
+What is kept of an outcome should be the outcome: what is written of it is made when it is written (`Each`).
+"""
 
 from collections.abc import Callable, Sequence
 from typing import Generic, TypeVar

@@ -12,19 +12,23 @@ from kio.schema.errors import ErrorCode
 from coordinator.group.commands import AlterGroupConfig, Caller, ConfigChange, ConfigOperation
 from coordinator.group.configs import COORDINATOR
 from coordinator.group.outcomes import AlterGroupConfigOutcome, Outcome
-from coordinator.service import ReplyTo, Service
+from coordinator.service import Cancel, ReplyTo, Service
 from coordinator.wire.api import Answer, Api, Body, Fields, RequestContext
 from coordinator.wire.gather import Gather
 from coordinator.wire.resources import ResourceType, named
+from coordinator.wire.steps import Steps
 
 _NO_CLUSTER = (
     f"{COORDINATOR}: there is no cluster upstream that a group could be moved to or from; this Muster stands alone "
     "(muster serve --upstream)"
 )
+CHANGES_MAX = 1_000
+"""Of one resource: more than there are settings, as each may be changed once."""
+
 _OPERATIONS = frozenset(each.value for each in ConfigOperation)
 
 
-def handle(body: Body, context: RequestContext, service: Service, answer: Answer) -> None:
+def handle(body: Body, context: RequestContext, service: Service, answer: Answer) -> Cancel | None:
     gathered = Gather[Fields](len(body.resources), lambda responses: answer({"responses": responses}))
     times = Counter((resource.resource_type, resource.resource_name) for resource in body.resources)
 
@@ -35,7 +39,7 @@ def handle(body: Body, context: RequestContext, service: Service, answer: Answer
 
         return reply
 
-    for place, resource in enumerate(body.resources):
+    def take(place: int, resource: Body) -> None:
         refused = refusal(resource)
         if times[resource.resource_type, resource.resource_name] > 1:
             refused = "Each resource must appear at most once."
@@ -47,9 +51,18 @@ def handle(body: Body, context: RequestContext, service: Service, answer: Answer
             command = decode(resource, context.caller(service), validate_only=body.validate_only)
             service.groups.submit(command, reply_to(place, resource))
 
+    def submit() -> Steps[None]:
+        for place, resource in enumerate(body.resources):
+            take(place, resource)
+            yield 1 + len(resource.configs)
+
+    return context.work(submit())
+
 
 def refusal(resource: Body) -> str | None:
     """Why no group is asked about this resource; None when one is."""
+    if len(resource.configs) > CHANGES_MAX:
+        return f"{len(resource.configs)} changes of one resource, {CHANGES_MAX} are taken at once."
     if resource.resource_type != ResourceType.GROUP:
         return f"The settings of {named(resource)} cannot be altered here, only those of groups can."
     if not resource.resource_name:

@@ -7,9 +7,10 @@ protocol name may be null (W11). v8 has a reason (KIP-800). v9 can tell a leader
 """
 
 from coordinator.group.commands import Caller, JoinGroup
-from coordinator.group.outcomes import JoinGroupOutcome, Outcome
+from coordinator.group.outcomes import JoinedMember, JoinGroupOutcome, Outcome
 from coordinator.service import Service
 from coordinator.wire.api import Answer, Api, Body, Fields, RequestContext, stated_reason
+from coordinator.wire.steps import Each
 from events.ids import MemberId
 from events.state import Protocol
 
@@ -51,14 +52,15 @@ def encode(outcome: JoinGroupOutcome, api_version: int) -> Fields:
         "leader": outcome.leader_id,
         "skip_assignment": outcome.skip_assignment,
         "member_id": outcome.member_id,
-        "members": [
-            {
-                "member_id": member.member_id,
-                "group_instance_id": member.group_instance_id,
-                "metadata": member.metadata,
-            }
-            for member in outcome.members
-        ],
+        "members": Each(_member, outcome.members),
+    }
+
+
+def _member(member: JoinedMember) -> Fields:
+    return {
+        "member_id": member.member_id,
+        "group_instance_id": member.group_instance_id,
+        "metadata": member.metadata,
     }
 
 

@@ -8,26 +8,30 @@ each by member id, instance id or both, with an error for each (KIP-345). v4 is 
 from kio.schema.errors import ErrorCode
 
 from coordinator.group.commands import Caller, LeaveGroup, LeavingMember
-from coordinator.group.outcomes import LeaveGroupOutcome, Outcome
-from coordinator.service import Service
+from coordinator.group.outcomes import LeaveGroupOutcome, LeftMember, Outcome
+from coordinator.service import Cancel, Service
 from coordinator.wire.api import Answer, Api, Body, Fields, RequestContext, stated_reason
+from coordinator.wire.steps import Each, Steps, collected
 from events.ids import MemberId
 
 
-def handle(body: Body, context: RequestContext, service: Service, answer: Answer) -> None:
+def handle(body: Body, context: RequestContext, service: Service, answer: Answer) -> Cancel | None:
     def reply(outcome: Outcome) -> None:
         assert isinstance(outcome, LeaveGroupOutcome)
         answer(encode(outcome, context.api_version))
 
-    service.groups.submit(decode(body, context, context.caller(service)), reply)
+    def submit() -> Steps[None]:
+        command = yield from decode(body, context, context.caller(service))
+        service.groups.submit(command, reply)
+
+    return context.work(submit())
 
 
-def decode(body: Body, context: RequestContext, caller: Caller) -> LeaveGroup:
-    members: tuple[LeavingMember, ...]
+def decode(body: Body, context: RequestContext, caller: Caller) -> Steps[LeaveGroup]:
     if context.api_version < 3:
-        members = (LeavingMember(member_id=MemberId(body.member_id), group_instance_id=None, reason=None),)
+        members = [LeavingMember(member_id=MemberId(body.member_id), group_instance_id=None, reason=None)]
     else:
-        members = tuple(
+        members = yield from collected(
             LeavingMember(
                 member_id=MemberId(each.member_id),
                 group_instance_id=each.group_instance_id,
@@ -35,7 +39,7 @@ def decode(body: Body, context: RequestContext, caller: Caller) -> LeaveGroup:
             )
             for each in body.members
         )
-    return LeaveGroup(caller=caller, group_id=body.group_id, members=members)
+    return LeaveGroup(caller=caller, group_id=body.group_id, members=tuple(members))
 
 
 def encode(outcome: LeaveGroupOutcome, api_version: int) -> Fields:
@@ -44,14 +48,15 @@ def encode(outcome: LeaveGroupOutcome, api_version: int) -> Fields:
         error = outcome.members[0].error
     return {
         "error_code": error,
-        "members": [
-            {
-                "member_id": member.member_id,
-                "group_instance_id": member.group_instance_id,
-                "error_code": member.error,
-            }
-            for member in outcome.members
-        ],
+        "members": Each(_left, outcome.members),
+    }
+
+
+def _left(member: LeftMember) -> Fields:
+    return {
+        "member_id": member.member_id,
+        "group_instance_id": member.group_instance_id,
+        "error_code": member.error,
     }
 
 

@@ -7,34 +7,41 @@ blanks around them; a name nobody knows matches nothing (LS3, LS4).
 
 from kio.schema.errors import ErrorCode
 
-from coordinator.service import Service
-from coordinator.wire.api import Answer, Api, Body, RequestContext
+from coordinator.service import Cancel, ListedGroup, Service
+from coordinator.wire.api import Answer, Api, Body, Fields, RequestContext
+from coordinator.wire.steps import Each, Steps, collected
 
 _TYPE = "classic"
 
 
-def handle(body: Body, _context: RequestContext, service: Service, answer: Answer) -> None:
+def handle(body: Body, context: RequestContext, service: Service, answer: Answer) -> Cancel | None:
     groups = service.groups.list_groups()
     if isinstance(groups, ErrorCode):
         answer({"error_code": groups, "groups": []})
-        return
+        return None
     states = {state.strip().lower() for state in getattr(body, "states_filter", ())}
     types = {each.lower() for each in getattr(body, "types_filter", ())}
-    answer(
-        {
-            "error_code": ErrorCode.none,
-            "groups": [
-                {
-                    "group_id": group.group_id,
-                    "protocol_type": group.protocol_type,
-                    "group_state": group.state.value,
-                    "group_type": _TYPE,
-                }
-                for group in groups
-                if (not states or group.state.value.lower() in states) and (not types or _TYPE in types)
-            ],
-        }
-    )
+    if types and _TYPE not in types:
+        answer({"error_code": ErrorCode.none, "groups": ()})
+        return None
+
+    def pick() -> Steps[None]:
+        picked = yield from collected(group if group.state.value.lower() in states else None for group in groups)
+        answer({"error_code": ErrorCode.none, "groups": Each(_listed, picked)})
+
+    if states:
+        return context.work(pick())
+    answer({"error_code": ErrorCode.none, "groups": Each(_listed, groups)})
+    return None
+
+
+def _listed(group: ListedGroup) -> Fields:
+    return {
+        "group_id": group.group_id,
+        "protocol_type": group.protocol_type,
+        "group_state": group.state.value,
+        "group_type": _TYPE,
+    }
 
 
 API = Api(key=16, name="ListGroups", versions=range(6), handle=handle)

@@ -13,6 +13,7 @@ from kio.schema.errors import ErrorCode
 from coordinator.cluster import Cluster
 from coordinator.service import Service
 from coordinator.wire.api import Answer, Api, Body, Fields, RequestContext
+from coordinator.wire.steps import Each
 
 _LATEST, _EARLIEST, _GREATEST, _EARLIEST_LOCAL, _LATEST_TIERED, _EARLIEST_PENDING = range(-1, -7, -1)
 _SINCE_VERSION = {
@@ -27,19 +28,13 @@ _NEVER = 2**15
 
 
 def handle(body: Body, context: RequestContext, service: Service, answer: Answer) -> None:
-    answer(
-        {
-            "topics": [
-                {
-                    "name": topic.name,
-                    "partitions": [
-                        _partition(topic.name, each, service.cluster, context.api_version) for each in topic.partitions
-                    ],
-                }
-                for topic in body.topics
-            ]
-        }
-    )
+    cluster, version = service.cluster, context.api_version
+
+    def topic_of(topic: Body) -> Fields:
+        partitions = Each(lambda asked: _partition(topic.name, asked, cluster, version), topic.partitions)
+        return {"name": topic.name, "partitions": partitions}
+
+    answer({"topics": Each(topic_of, body.topics)})
 
 
 def _partition(topic: str, asked: Body, cluster: Cluster, api_version: int) -> Fields:

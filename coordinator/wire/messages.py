@@ -12,8 +12,10 @@ from kio.serial import readers
 from kio.serial.errors import SerialError
 
 from coordinator.wire.api import Body, Fault, Fields, ProtocolError
-from coordinator.wire.reading import lenient_reader, tagged_fields_size
-from coordinator.wire.writing import Unwritable, response_writer
+from coordinator.wire.bounds import ANSWER_BYTES_MAX, bound_of
+from coordinator.wire.reading import reader_in_steps, tagged_fields_size
+from coordinator.wire.steps import Allowance, Steps, TooManyEntries, finished
+from coordinator.wire.writing import AnswerTooLarge, Output, Unwritable, response_writer_in_steps
 
 HEADER_START_BYTES = 8
 """The API key, the version and the correlation id come first, in every version of the header."""
@@ -27,40 +29,53 @@ class Message:
     def __init__(self, api_key: int, api_version: int) -> None:
         request: Any = load_request_schema(api_key, api_version)
         response: Any = load_response_schema(api_key, api_version)
-        self._name = f"{request.__name__} v{api_version}"
+        self.name = f"{request.__name__} v{api_version}"
         self._has_flexible_header = bool(request.__header_schema__.__flexible__)
-        self._read_body = lenient_reader(request)
-        self._write_body = response_writer(response)
+        self._bound = bound_of(api_key)
+        self._read_body = reader_in_steps(request)
+        self._write_body = response_writer_in_steps(response)
         self._header_rest = _NO_TAGGED_FIELDS if response.__header_schema__.__flexible__ else b""
 
-    def read(self, frame: bytes) -> tuple[str, Body]:
+    def read(self, frame: bytes) -> Steps[tuple[str, Body]]:
         """The client id ("" for null, as in Kafka) and the body of a frame without its length.
 
-        Bytes behind the body are left alone, as Kafka 4.3.1 does. Raises ProtocolError.
+        Bytes behind the body are left alone, as Kafka 4.3.1 does. Raises ProtocolError, also for a frame that is longer
+        or has more entries than this API may have: that is found before any of them is read.
         """
+        if len(frame) > self._bound.bytes_max:
+            text = f"{self.name} of {len(frame)} bytes, {self._bound.bytes_max} are allowed"
+            raise ProtocolError(Fault.OVERSIZED_FRAME, text)
         try:
             # The client id is written in the old form in every version of the header.
             client_id, size = readers.read_nullable_legacy_string(frame, HEADER_START_BYTES)
             at = HEADER_START_BYTES + size
             if self._has_flexible_header:
                 at += tagged_fields_size(frame, at)
-            body, _ = self._read_body(frame, at)
+            body, _ = yield from self._read_body(frame, at, Allowance(self._bound.entries_max))
+        except TooManyEntries as error:
+            raise ProtocolError(Fault.TOO_MANY_ENTRIES, f"{self.name} is refused: {error}") from error
         except (SerialError, ValueError) as error:
-            raise ProtocolError(Fault.MALFORMED_REQUEST, f"{self._name} cannot be read: {error}") from error
+            raise ProtocolError(Fault.MALFORMED_REQUEST, f"{self.name} cannot be read: {error}") from error
         return client_id or "", body
 
     def write(self, response: Fields) -> bytes:
-        """All that follows the correlation id: the rest of the header, and the body.
+        """All that follows the correlation id, of an answer that is known to be short. Raises ProtocolError."""
+        return b"".join(finished(self.write_in_steps(response)))
+
+    def write_in_steps(self, response: Fields) -> Steps[list[bytes]]:
+        """All that follows the correlation id: the rest of the header, and the body; in chunks.
 
         Raises ProtocolError when a value does not fit into this version, as a string of 40,000 bytes into one that
-        counts with 16 bits.
+        counts with 16 bits, and when the answer is longer than any may be.
         """
-        out = bytearray(self._header_rest)
+        output = Output(self._header_rest, answer_bytes_max=ANSWER_BYTES_MAX)
         try:
-            self._write_body(out, response)
+            yield from self._write_body(output, response)
+        except AnswerTooLarge as error:
+            raise ProtocolError(Fault.OVERSIZED_ANSWER, f"the answer to {self.name} is not given: {error}") from error
         except Unwritable as error:
-            raise ProtocolError(Fault.UNWRITABLE_RESPONSE, f"{self._name} cannot be answered: {error}") from error
-        return bytes(out)
+            raise ProtocolError(Fault.UNWRITABLE_RESPONSE, f"{self.name} cannot be answered: {error}") from error
+        return output.chunks()
 
 
 @cache

@@ -12,17 +12,18 @@ from coordinator.cluster import Cluster, Topic, is_topic_name
 from coordinator.service import Service
 from coordinator.wire.api import Answer, Api, Body, Fields, RequestContext
 from coordinator.wire.operations import CLUSTER_OPERATIONS, NOT_TOLD, TOPIC_OPERATIONS
+from coordinator.wire.steps import Each
 
 
 def handle(body: Body, context: RequestContext, service: Service, answer: Answer) -> None:
     cluster, version = service.cluster, context.api_version
     operations = TOPIC_OPERATIONS if getattr(body, "include_topic_authorized_operations", False) else NOT_TOLD
     if body.topics is None or (version == 0 and not body.topics):
-        topics = [_declared(topic, cluster, operations) for topic in cluster.topics.values()]
+        topics = Each(lambda topic: _declared(topic, cluster, operations), cluster.topics.values())
     else:
         # A topic that is named many times is answered once: its answer is a hundred times as long as its name.
         once = {(topic.name, getattr(topic, "topic_id", None)): topic for topic in body.topics}
-        topics = [_asked(topic, cluster, version, operations) for topic in once.values()]
+        topics = Each(lambda topic: _asked(topic, cluster, version, operations), once.values())
     answer(
         {
             "brokers": [{"node_id": cluster.node_id, "host": cluster.host, "port": cluster.port, "rack": None}],
@@ -58,23 +59,24 @@ def _asked(asked: Body, cluster: Cluster, version: int, operations: int) -> Fiel
 
 def _declared(topic: Topic, cluster: Cluster, operations: int) -> Fields:
     here = (cluster.node_id,)
+
+    def partition(index: int) -> Fields:
+        return {
+            "error_code": ErrorCode.none,
+            "partition_index": index,
+            "leader_id": cluster.node_id,
+            "leader_epoch": 0,
+            "replica_nodes": here,
+            "isr_nodes": here,
+            "offline_replicas": (),
+        }
+
     return {
         "error_code": ErrorCode.none,
         "name": topic.name,
         "topic_id": topic.topic_id,
         "is_internal": False,
-        "partitions": [
-            {
-                "error_code": ErrorCode.none,
-                "partition_index": index,
-                "leader_id": cluster.node_id,
-                "leader_epoch": 0,
-                "replica_nodes": here,
-                "isr_nodes": here,
-                "offline_replicas": (),
-            }
-            for index in range(topic.partitions)
-        ],
+        "partitions": Each(partition, range(topic.partitions)),
         "topic_authorized_operations": operations,
     }
 

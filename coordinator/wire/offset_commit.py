@@ -5,7 +5,7 @@ leader epoch. v7 adds the group instance id (KIP-345). v8 is flexible. From v9 o
 answered 69 (OC2). v10 names topics by id alone.
 
 Topics and partitions that do not exist are sorted out before the group is asked (G4); with nothing left it is not
-asked at all (G5).
+asked at all (G5). Of a partition that is named many times the last offset is kept, as in Kafka.
 """
 
 from kio.schema.errors import ErrorCode
@@ -13,33 +13,51 @@ from kio.schema.errors import ErrorCode
 from coordinator.cluster import Cluster
 from coordinator.group.commands import Caller, CommitOffsets, OffsetToCommit
 from coordinator.group.outcomes import CommitOffsetsOutcome, Outcome
-from coordinator.service import Service
+from coordinator.service import Cancel, Service
 from coordinator.wire.api import Answer, Api, Body, Fields, RequestContext
+from coordinator.wire.steps import Each, Steps, collected
 from events.ids import MemberId
 
 _NO_RETENTION = -1
 _EXPIRE_MS_MAX = 2**63 - 1
 
 
-def handle(body: Body, context: RequestContext, service: Service, answer: Answer) -> None:
-    names = [_name(topic, service.cluster) for topic in body.topics]
-    command = decode(body, context, context.caller(service), service.cluster)
-    if not command.offsets:
-        answer(_encode(body, names, service.cluster, CommitOffsetsOutcome(error=ErrorCode.none)))
-        return
-
+def handle(body: Body, context: RequestContext, service: Service, answer: Answer) -> Cancel | None:
     def reply(outcome: Outcome) -> None:
         assert isinstance(outcome, CommitOffsetsOutcome)
-        answer(_encode(body, names, service.cluster, outcome))
+        answer(_encode(body, service.cluster, outcome))
 
-    service.groups.submit(command, reply)
+    def submit() -> Steps[None]:
+        command = yield from decode(body, context, context.caller(service), service.cluster)
+        if command.offsets:
+            service.groups.submit(command, reply)
+        else:
+            reply(CommitOffsetsOutcome(error=ErrorCode.none))
+
+    return context.work(submit())
 
 
-def decode(body: Body, context: RequestContext, caller: Caller, cluster: Cluster) -> CommitOffsets:
+def decode(body: Body, context: RequestContext, caller: Caller, cluster: Cluster) -> Steps[CommitOffsets]:
     """The command, with those partitions alone that exist."""
     now_ms = context.arrived_wall_ms
     retention_ms = getattr(body, "retention_time", _NO_RETENTION)
     expire_ms = None if retention_ms == _NO_RETENTION else min(now_ms + retention_ms, _EXPIRE_MS_MAX)
+
+    def kept(name: str | None, partition: Body) -> OffsetToCommit | None:
+        if name is None or not cluster.has_partition(name, partition.partition_index):
+            return None
+        return OffsetToCommit(
+            topic=name,
+            partition=partition.partition_index,
+            offset=partition.committed_offset,
+            leader_epoch=getattr(partition, "committed_leader_epoch", -1),
+            metadata=partition.committed_metadata or "",
+            commit_ms=now_ms,
+            expire_ms=expire_ms,
+        )
+
+    partitions = ((_name(topic, cluster), each) for topic in body.topics for each in topic.partitions)
+    offsets = yield from collected(kept(name, each) for name, each in partitions)
     return CommitOffsets(
         caller=caller,
         group_id=body.group_id,
@@ -49,21 +67,7 @@ def decode(body: Body, context: RequestContext, caller: Caller, cluster: Cluster
         unknown_group_error=(
             ErrorCode.group_id_not_found if context.api_version >= 9 else ErrorCode.illegal_generation
         ),
-        offsets=tuple(
-            OffsetToCommit(
-                topic=name,
-                partition=partition.partition_index,
-                offset=partition.committed_offset,
-                leader_epoch=getattr(partition, "committed_leader_epoch", -1),
-                metadata=partition.committed_metadata or "",
-                commit_ms=now_ms,
-                expire_ms=expire_ms,
-            )
-            for topic in body.topics
-            if (name := _name(topic, cluster)) is not None
-            for partition in topic.partitions
-            if cluster.has_partition(name, partition.partition_index)
-        ),
+        offsets=tuple({(each.topic, each.partition): each for each in offsets}.values()),
     )
 
 
@@ -76,7 +80,7 @@ def _name(topic: Body, cluster: Cluster) -> str | None:
     return None if declared is None else declared.name
 
 
-def _encode(body: Body, names: list[str | None], cluster: Cluster, outcome: CommitOffsetsOutcome) -> Fields:
+def _encode(body: Body, cluster: Cluster, outcome: CommitOffsetsOutcome) -> Fields:
     def error(name: str | None, partition: int) -> ErrorCode:
         if name is None:
             return ErrorCode.unknown_topic_id
@@ -86,19 +90,21 @@ def _encode(body: Body, names: list[str | None], cluster: Cluster, outcome: Comm
             return outcome.error
         return outcome.refused.get((name, partition), ErrorCode.none)
 
-    return {
-        "topics": [
-            {
-                "name": name,
-                "topic_id": getattr(topic, "topic_id", None),
-                "partitions": [
-                    {"partition_index": each.partition_index, "error_code": error(name, each.partition_index)}
-                    for each in topic.partitions
-                ],
-            }
-            for topic, name in zip(body.topics, names, strict=True)
-        ]
-    }
+    def topic_of(topic: Body) -> Fields:
+        name = _name(topic, cluster)
+        return {
+            "name": name,
+            "topic_id": getattr(topic, "topic_id", None),
+            "partitions": Each(
+                lambda each: {
+                    "partition_index": each.partition_index,
+                    "error_code": error(name, each.partition_index),
+                },
+                topic.partitions,
+            ),
+        }
+
+    return {"topics": Each(topic_of, body.topics)}
 
 
 API = Api(key=8, name="OffsetCommit", versions=range(2, 11), handle=handle)

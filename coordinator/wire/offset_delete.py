@@ -8,30 +8,33 @@ from kio.schema.errors import ErrorCode
 from coordinator.cluster import Cluster
 from coordinator.group.commands import Caller, DeleteOffsets
 from coordinator.group.outcomes import DeleteOffsetsOutcome, Outcome
-from coordinator.service import Service
+from coordinator.service import Cancel, Service
 from coordinator.wire.api import Answer, Api, Body, Fields, RequestContext
+from coordinator.wire.steps import Each, Steps, collected
 
 
-def handle(body: Body, context: RequestContext, service: Service, answer: Answer) -> None:
+def handle(body: Body, context: RequestContext, service: Service, answer: Answer) -> Cancel | None:
     def reply(outcome: Outcome) -> None:
         assert isinstance(outcome, DeleteOffsetsOutcome)
         answer(encode(body, service.cluster, outcome))
 
-    service.groups.submit(decode(body, context.caller(service), service.cluster), reply)
+    def submit() -> Steps[None]:
+        command = yield from decode(body, context.caller(service), service.cluster)
+        service.groups.submit(command, reply)
+
+    return context.work(submit())
 
 
-def decode(body: Body, caller: Caller, cluster: Cluster) -> DeleteOffsets:
-    """The command, with those partitions alone that exist."""
-    return DeleteOffsets(
-        caller=caller,
-        group_id=body.group_id,
-        partitions=tuple(
-            (topic.name, partition.partition_index)
-            for topic in body.topics
-            for partition in topic.partitions
-            if cluster.has_partition(topic.name, partition.partition_index)
-        ),
+def decode(body: Body, caller: Caller, cluster: Cluster) -> Steps[DeleteOffsets]:
+    """The command, with those partitions alone that exist, each once."""
+    partitions = yield from collected(
+        (topic.name, partition.partition_index)
+        if cluster.has_partition(topic.name, partition.partition_index)
+        else None
+        for topic in body.topics
+        for partition in topic.partitions
     )
+    return DeleteOffsets(caller=caller, group_id=body.group_id, partitions=tuple(dict.fromkeys(partitions)))
 
 
 def encode(body: Body, cluster: Cluster, outcome: DeleteOffsetsOutcome) -> Fields:
@@ -43,19 +46,19 @@ def encode(body: Body, cluster: Cluster, outcome: DeleteOffsetsOutcome) -> Field
             return ErrorCode.unknown_topic_or_partition
         return outcome.refused.get((topic, partition), ErrorCode.none)
 
-    return {
-        "error_code": ErrorCode.none,
-        "topics": [
-            {
-                "name": topic.name,
-                "partitions": [
-                    {"partition_index": each.partition_index, "error_code": error(topic.name, each.partition_index)}
-                    for each in topic.partitions
-                ],
-            }
-            for topic in body.topics
-        ],
-    }
+    def topic_of(topic: Body) -> Fields:
+        return {
+            "name": topic.name,
+            "partitions": Each(
+                lambda each: {
+                    "partition_index": each.partition_index,
+                    "error_code": error(topic.name, each.partition_index),
+                },
+                topic.partitions,
+            ),
+        }
+
+    return {"error_code": ErrorCode.none, "topics": Each(topic_of, body.topics)}
 
 
 API = Api(key=47, name="OffsetDelete", versions=range(1), handle=handle)

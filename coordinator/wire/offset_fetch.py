@@ -7,13 +7,16 @@ groups. v9 adds the member id and epoch of the newer protocol, which mean nothin
 topics by id alone.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import Any
+from uuid import UUID
 
 from kio.schema.errors import ErrorCode
 
 from coordinator.cluster import Cluster
-from coordinator.service import CommittedOffset, Service
+from coordinator.service import Cancel, CommittedOffset, Service
 from coordinator.wire.api import Answer, Api, Body, Fields, RequestContext
+from coordinator.wire.steps import Each, Steps
 from events.ids import GroupId
 
 Committed = Mapping[tuple[str, int], CommittedOffset]
@@ -21,67 +24,100 @@ Committed = Mapping[tuple[str, int], CommittedOffset]
 _NOTHING = CommittedOffset(offset=-1, leader_epoch=-1, metadata="")
 
 
-def handle(body: Body, context: RequestContext, service: Service, answer: Answer) -> None:
+_Asked = dict[Any, dict[int, None]]
+"""Partitions by topic, each once: the topic's name, or its id from v10 on."""
+
+
+def handle(body: Body, context: RequestContext, service: Service, answer: Answer) -> Cancel | None:
     version = context.api_version
 
-    def asked(group_id: GroupId, topics: Body | None) -> Fields:
-        committed = service.groups.committed_offsets(group_id)
-        return {"group_id": group_id, **_group(topics, committed, version, service.cluster)}
+    def fetch() -> Steps[None]:
+        if version < 8:
+            topics = yield from _each_once(body.topics, version)
+            answer((yield from _group(body.group_id, topics, version, service)))
+            return
+        asked: dict[GroupId, list[Body] | None] = {}
+        for group in body.groups:
+            named = asked.setdefault(group.group_id, [])
+            if group.topics is None:
+                asked[group.group_id] = None
+            elif named is not None:
+                named.extend(group.topics)
+            yield 1
+        groups = []
+        for group_id, named in asked.items():
+            topics = yield from _each_once(named, version)
+            groups.append((yield from _group(group_id, topics, version, service)))
+            yield 1
+        answer({"groups": groups})
 
-    if version < 8:
-        answer(asked(body.group_id, body.topics))
-    else:
-        answer({"groups": [asked(group.group_id, group.topics) for group in body.groups]})
+    return context.work(fetch())
 
 
-def _group(topics: Body | None, committed: Committed | ErrorCode, version: int, cluster: Cluster) -> Fields:
-    """One group's fields; `topics` of None asks for all that is committed (OF8)."""
-    if isinstance(committed, ErrorCode):
-        named = _named(topics, _failed(committed)) if version < 2 else []
-        return {"error_code": committed, "topics": named}
+def _each_once(topics: Sequence[Body] | None, version: int) -> Steps[_Asked | None]:
+    """None asks for all that is committed (OF8)."""
     if topics is None:
-        found = _all(committed, cluster, by_id=version >= 10)
+        return None
+    asked: _Asked = {}
+    for topic in topics:
+        indexes = asked.setdefault(topic.topic_id if version >= 10 else topic.name, {})
+        indexes.update(dict.fromkeys(topic.partition_indexes))
+        yield 1
+    return asked
+
+
+def _group(group_id: GroupId, topics: _Asked | None, version: int, service: Service) -> Steps[Fields]:
+    """One group's fields."""
+    committed, cluster = service.groups.committed_offsets(group_id), service.cluster
+    if isinstance(committed, ErrorCode):
+        named = _named(topics, _failed(committed)) if version < 2 and topics is not None else ()
+        return {"group_id": group_id, "error_code": committed, "topics": named}
+    if topics is None:
+        found = yield from _all(committed, cluster, by_id=version >= 10)
     elif version >= 10:
-        found = [_by_id(topic, committed, cluster) for topic in topics]
+        found = Each(lambda asked: _by_id(asked[0], asked[1], committed, cluster), topics.items())
     else:
         found = _named(topics, lambda name, index: _partition(index, committed.get((name, index), _NOTHING)))
-    return {"error_code": ErrorCode.none, "topics": found}
+    return {"group_id": group_id, "error_code": ErrorCode.none, "topics": found}
 
 
-def _named(topics: Body, partition: Callable[[str, int], Fields]) -> Sequence[Fields]:
-    return [
-        {"name": topic.name, "partitions": [partition(topic.name, index) for index in topic.partition_indexes]}
-        for topic in topics
-    ]
+def _named(topics: _Asked, partition: Callable[[str, int], Fields]) -> Collection[Fields]:
+    def topic_of(asked: tuple[str, dict[int, None]]) -> Fields:
+        name, indexes = asked
+        return {"name": name, "partitions": Each(lambda index: partition(name, index), indexes)}
+
+    return Each(topic_of, topics.items())
 
 
-def _by_id(topic: Body, committed: Committed, cluster: Cluster) -> Fields:
-    declared = cluster.topics_by_id.get(topic.topic_id)
+def _by_id(topic_id: UUID, indexes: dict[int, None], committed: Committed, cluster: Cluster) -> Fields:
+    declared = cluster.topics_by_id.get(topic_id)
     if declared is None:
         failed = _failed(ErrorCode.unknown_topic_id)
-        return {"topic_id": topic.topic_id, "partitions": [failed("", index) for index in topic.partition_indexes]}
+        return {"topic_id": topic_id, "partitions": Each(lambda index: failed("", index), indexes)}
+    name = declared.name
     return {
-        "topic_id": topic.topic_id,
-        "partitions": [
-            _partition(index, committed.get((declared.name, index), _NOTHING)) for index in topic.partition_indexes
-        ],
+        "topic_id": topic_id,
+        "partitions": Each(lambda index: _partition(index, committed.get((name, index), _NOTHING)), indexes),
     }
 
 
-def _all(committed: Committed, cluster: Cluster, *, by_id: bool) -> Sequence[Fields]:
+def _all(committed: Committed, cluster: Cluster, *, by_id: bool) -> Steps[Collection[Fields]]:
     """Everything that is committed; asked for by id, without the topics that are no longer declared."""
-    partitions: dict[str, list[Fields]] = {}
+    partitions: dict[str, list[tuple[int, CommittedOffset]]] = {}
     for (name, index), offset in committed.items():
         if not by_id or name in cluster.topics:
-            partitions.setdefault(name, []).append(_partition(index, offset))
-    return [
-        {
+            partitions.setdefault(name, []).append((index, offset))
+        yield 1
+
+    def topic_of(found: tuple[str, list[tuple[int, CommittedOffset]]]) -> Fields:
+        name, offsets = found
+        return {
             "name": name,
             "topic_id": cluster.topics[name].topic_id if by_id else None,
-            "partitions": each,
+            "partitions": Each(lambda each: _partition(*each), offsets),
         }
-        for name, each in partitions.items()
-    ]
+
+    return Each(topic_of, partitions.items())
 
 
 def _partition(index: int, committed: CommittedOffset) -> Fields:

@@ -14,6 +14,7 @@ from kio.schema.errors import ErrorCode
 from coordinator.cluster import Cluster
 from coordinator.service import Service
 from coordinator.wire.api import Answer, Api, Body, Fault, Fields, ProtocolError, RequestContext
+from coordinator.wire.steps import Each
 
 _REFUSED = "topics declared with --topic hold no data: they are there to be subscribed to"
 
@@ -21,7 +22,7 @@ _REFUSED = "topics declared with --topic hold no data: they are there to be subs
 def handle(body: Body, _context: RequestContext, service: Service, answer: Answer) -> None:
     if body.acks == 0:
         raise ProtocolError(Fault.REFUSED_PRODUCE, f"records were produced without asking for an answer: {_REFUSED}")
-    answer({"responses": [_topic(topic, service.cluster) for topic in body.topic_data]})
+    answer({"responses": Each(lambda topic: _topic(topic, service.cluster), body.topic_data)})
 
 
 def _topic(topic: Body, cluster: Cluster) -> Fields:
@@ -29,7 +30,7 @@ def _topic(topic: Body, cluster: Cluster) -> Fields:
     return {
         "name": name,
         "topic_id": getattr(topic, "topic_id", None),
-        "partition_responses": [_partition(name, each, cluster, unknown) for each in topic.partition_data],
+        "partition_responses": Each(lambda asked: _partition(name, asked, cluster, unknown), topic.partition_data),
     }
 
 

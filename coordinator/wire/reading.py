@@ -7,6 +7,9 @@ reads the fields, and what can hold neither. Each array's length is held against
 readers do. Durations are read as the ms they are, since a timedelta cannot hold every int64; an error that kio does not
 know yet as UNKNOWN_SERVER_ERROR, which is what clients make of one that they do not know.
 
+Whoever sends a message can make it of as many entries as its bytes can hold, so they are counted while it is read,
+before the first of an array is; and a message that may have many is read in steps (see steps.py).
+
 A reader is called with the buffer and an offset, and gives the value and how many bytes it took, as in kio. It raises
 kio's DecodeError or ValueError.
 """
@@ -17,12 +20,37 @@ from functools import cache
 from types import NoneType
 from typing import Any, cast, get_args, get_origin
 
+import msgspec
 from kio.schema.errors import ErrorCode
 from kio.serial import entity_reader, readers
 from kio.serial.errors import BufferUnderflow, UnexpectedNull
 from kio.static.protocol import Entity
 
+from coordinator.wire.steps import ENTRIES_PER_STEP, Allowance, Steps, finished
+
 Read = Callable[[bytes, int], tuple[Any, int]]
+ReadInSteps = Callable[[bytes, int, Allowance], Steps[tuple[Any, int]]]
+
+TAGGED_FIELDS_MAX = 100
+"""In one struct; Kafka's own have five at most."""
+
+_ENTRIES_MAX = 2**31
+"""Of an array where they are not counted: a broker's answer, of which the length is held against its bytes."""
+
+
+class _AtOnce(msgspec.Struct, frozen=True):
+    """What has no arrays is read in one call."""
+
+    read: Read
+
+
+class _InSteps(msgspec.Struct, frozen=True):
+    """What has arrays."""
+
+    read: ReadInSteps
+
+
+_Reader = _AtOnce | _InSteps
 
 _ERRORS = {error.value: error for error in ErrorCode}
 
@@ -59,19 +87,64 @@ _OF_ANY_LENGTH: dict[tuple[str, bool, bool], Read] = {  # by kind, flexible, nul
 }
 
 
-@cache
 def lenient_reader(entity: type[Entity]) -> Read:
-    """A reader of this kio class."""
+    """A reader of this kio class, for messages that are known to be short."""
+    read_in_steps = reader_in_steps(entity)
+    return lambda buffer, offset: finished(read_in_steps(buffer, offset, Allowance(_ENTRIES_MAX)))
+
+
+@cache
+def reader_in_steps(entity: type[Entity]) -> ReadInSteps:
+    """A reader of this kio class that counts entries; it raises TooManyEntries, too."""
+    reader = _entity_reader(entity)
+    if isinstance(reader, _InSteps):
+        return reader.read
+    read_at_once = reader.read
+
+    def read(buffer: bytes, offset: int, _allowance: Allowance) -> Steps[tuple[Any, int]]:
+        yield 1
+        return read_at_once(buffer, offset)
+
+    return read
+
+
+@cache
+def _entity_reader(entity: type[Entity]) -> _Reader:
     flexible = bool(entity.__flexible__)
     if not flexible and not _is_read_otherwise(entity):
-        return entity_reader(entity)
+        return _AtOnce(entity_reader(entity))
     steps = tuple((field.name, _field_reader(entity, field)) for field in fields(entity) if "tag" not in field.metadata)
+    plain = tuple((name, reader.read) for name, reader in steps if isinstance(reader, _AtOnce))
+    if len(plain) == len(steps):
+        return _AtOnce(_struct_reader(entity, plain, flexible=flexible))
+    return _InSteps(_struct_reader_in_steps(entity, steps, flexible=flexible))
 
+
+def _struct_reader(entity: type[Entity], steps: tuple[tuple[str, Read], ...], *, flexible: bool) -> Read:
     def read(buffer: bytes, offset: int) -> tuple[Any, int]:
         at = offset
         values = {}
         for name, step in steps:
             values[name], size = step(buffer, at)
+            at += size
+        if flexible:
+            at += tagged_fields_size(buffer, at)
+        return entity(**values), at - offset
+
+    return read
+
+
+def _struct_reader_in_steps(
+    entity: type[Entity], steps: tuple[tuple[str, _Reader], ...], *, flexible: bool
+) -> ReadInSteps:
+    def read(buffer: bytes, offset: int, allowance: Allowance) -> Steps[tuple[Any, int]]:
+        at = offset
+        values = {}
+        for name, step in steps:
+            if isinstance(step, _AtOnce):
+                values[name], size = step.read(buffer, at)
+            else:
+                values[name], size = yield from step.read(buffer, at, allowance)
             at += size
         if flexible:
             at += tagged_fields_size(buffer, at)
@@ -97,27 +170,28 @@ def _item_type(field: Field[Any]) -> type[Entity] | type[object] | None:
     return None
 
 
-def _field_reader(entity: type[Entity], field: Field[Any]) -> Read:
+def _field_reader(entity: type[Entity], field: Field[Any]) -> _Reader:
     flexible = bool(entity.__flexible__)
     nullable = NoneType in get_args(field.type)
     item = _item_type(field)
     if item is None:
-        return _primitive_reader(field.metadata["kafka_type"], flexible=flexible, nullable=nullable)
+        return _AtOnce(_primitive_reader(field.metadata["kafka_type"], flexible=flexible, nullable=nullable))
     if is_dataclass(item):
-        read_item = lenient_reader(cast("type[Entity]", item))
+        item_reader = _entity_reader(cast("type[Entity]", item))
     else:
-        read_item = _primitive_reader(field.metadata["kafka_type"], flexible=flexible, nullable=False)
-    return _array_reader(read_item, flexible=flexible, nullable=nullable, name=field.name)
+        item_reader = _AtOnce(_primitive_reader(field.metadata["kafka_type"], flexible=flexible, nullable=False))
+    return _InSteps(_array_reader(item_reader, flexible=flexible, nullable=nullable, name=field.name))
 
 
 def _primitive_reader(kind: str, *, flexible: bool, nullable: bool) -> Read:
     return _PRIMITIVES.get(kind) or _OF_ANY_LENGTH[kind, flexible, nullable]
 
 
-def _array_reader(read_item: Read, *, flexible: bool, nullable: bool, name: str) -> Read:
+def _array_reader(item_reader: _Reader, *, flexible: bool, nullable: bool, name: str) -> ReadInSteps:
     read_length: Read = readers.read_compact_array_length if flexible else readers.read_legacy_array_length
+    read_items = _items_at_once(item_reader.read) if isinstance(item_reader, _AtOnce) else _items(item_reader.read)
 
-    def read(buffer: bytes, offset: int) -> tuple[Any, int]:
+    def read(buffer: bytes, offset: int, allowance: Allowance) -> Steps[tuple[Any, int]]:
         length, size = read_length(buffer, offset)
         at = offset + size
         if length is None or length == -1:
@@ -126,12 +200,40 @@ def _array_reader(read_item: Read, *, flexible: bool, nullable: bool, name: str)
             raise UnexpectedNull(f"{name} was null")
         if not 0 <= length <= len(buffer) - at:  # every item takes a byte at least
             raise BufferUnderflow(f"{name} was said to have {length} items, with {len(buffer) - at} bytes left")
-        items = []
+        allowance.take(length)
+        items, at = yield from read_items(buffer, at, length, allowance)
+        return tuple(items), at - offset
+
+    return read
+
+
+_ReadItems = Callable[[bytes, int, int, Allowance], Steps[tuple[list[Any], int]]]
+
+
+def _items_at_once(read_item: Read) -> _ReadItems:
+    def read(buffer: bytes, at: int, length: int, _allowance: Allowance) -> Steps[tuple[list[Any], int]]:
+        items: list[Any] = []
+        while len(items) < length:
+            count = min(ENTRIES_PER_STEP, length - len(items))
+            for _ in range(count):
+                item, size = read_item(buffer, at)
+                items.append(item)
+                at += size
+            yield count
+        return items, at
+
+    return read
+
+
+def _items(read_item: ReadInSteps) -> _ReadItems:
+    def read(buffer: bytes, at: int, length: int, allowance: Allowance) -> Steps[tuple[list[Any], int]]:
+        items: list[Any] = []
         for _ in range(length):
-            item, size = read_item(buffer, at)
+            item, size = yield from read_item(buffer, at, allowance)
             items.append(item)
             at += size
-        return tuple(items), at - offset
+            yield 1
+        return items, at
 
     return read
 
@@ -140,6 +242,8 @@ def tagged_fields_size(buffer: bytes, offset: int) -> int:
     """How many bytes the tagged fields take. None of those that are stepped over says anything that is used here."""
     count, size = readers.read_unsigned_varint(buffer, offset)
     at = offset + size
+    if count > TAGGED_FIELDS_MAX:
+        raise BufferUnderflow(f"a struct was said to have {count} tagged fields, {TAGGED_FIELDS_MAX} are read")
     for _ in range(count):
         _, size = readers.read_unsigned_varint(buffer, at)
         at += size

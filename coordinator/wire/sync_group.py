@@ -8,24 +8,30 @@ from kio.schema.errors import ErrorCode
 
 from coordinator.group.commands import Caller, SyncGroup
 from coordinator.group.outcomes import Outcome, SyncGroupOutcome
-from coordinator.service import Service
+from coordinator.service import Cancel, Service
 from coordinator.wire.api import Answer, Api, Body, Fields, RequestContext
+from coordinator.wire.steps import Steps, collected
 from events.ids import MemberId
 
 
-def handle(body: Body, context: RequestContext, service: Service, answer: Answer) -> None:
+def handle(body: Body, context: RequestContext, service: Service, answer: Answer) -> Cancel | None:
     if context.api_version >= 5 and (body.protocol_type is None or body.protocol_name is None):
         answer(encode(SyncGroupOutcome(error=ErrorCode.inconsistent_group_protocol)))
-        return
+        return None
 
     def reply(outcome: Outcome) -> None:
         assert isinstance(outcome, SyncGroupOutcome)
         answer(encode(outcome))
 
-    service.groups.submit(decode(body, context.caller(service)), reply)
+    def submit() -> Steps[None]:
+        command = yield from decode(body, context.caller(service))
+        service.groups.submit(command, reply)
+
+    return context.work(submit())
 
 
-def decode(body: Body, caller: Caller) -> SyncGroup:
+def decode(body: Body, caller: Caller) -> Steps[SyncGroup]:
+    assignments = yield from collected((MemberId(each.member_id), each.assignment) for each in body.assignments)
     return SyncGroup(
         caller=caller,
         group_id=body.group_id,
@@ -34,7 +40,7 @@ def decode(body: Body, caller: Caller) -> SyncGroup:
         generation_id=body.generation_id,
         protocol_type=getattr(body, "protocol_type", None),
         protocol_name=getattr(body, "protocol_name", None),
-        assignments=tuple((MemberId(each.member_id), each.assignment) for each in body.assignments),
+        assignments=tuple(assignments),
     )
 
 

@@ -1,9 +1,10 @@
-"""Writers for responses: from a mapping of fields straight to bytes.
+"""Writers for responses: from a mapping of fields straight to bytes, in steps where there are arrays (see steps.py).
 
 What belongs here: Kafka's primitive types and arrays, in both their forms (KIP-482). kio's classes say which fields a
 version has, in which order and of which type; its own writer, in Python, takes five times as long. Fields that a
 version lacks are left out; one that is missing from the mapping has its default. Times and durations are ints, in
 ms, and throttling is never asked for. Tagged fields are never written, since none says anything that is told here.
+An array is whatever has a length and can be gone through once; `Each` makes its items on the way.
 """
 
 from collections.abc import Callable, Mapping
@@ -13,9 +14,47 @@ from struct import Struct
 from types import NoneType
 from typing import Any, cast, get_args, get_origin
 
+import msgspec
 from kio.static.protocol import Entity
 
+from coordinator.wire.steps import ENTRIES_PER_STEP, Steps
+
 Write = Callable[[bytearray, Any], None]
+
+
+class Output:
+    """What was written: whole chunks, and the one that is being written, so that nothing large is ever copied.
+
+    `answer_bytes_max` bounds all of it.
+    """
+
+    def __init__(self, start: bytes = b"", *, answer_bytes_max: int) -> None:
+        self.chunk = bytearray(start)
+        self._chunks: list[bytes] = []
+        self._size = 0
+        self._answer_bytes_max = answer_bytes_max
+
+    def cut(self) -> None:
+        """Begin a new chunk, if this one is long enough. Raises AnswerTooLarge."""
+        if len(self.chunk) < CHUNK_BYTES:
+            return
+        self._size += len(self.chunk)
+        if self._size > self._answer_bytes_max:
+            raise AnswerTooLarge(f"it has more than {self._answer_bytes_max} bytes")
+        self._chunks.append(bytes(self.chunk))
+        self.chunk.clear()
+
+    def chunks(self) -> list[bytes]:
+        """All of it, in its order."""
+        if self.chunk or not self._chunks:
+            self._chunks.append(bytes(self.chunk))
+            self.chunk.clear()
+        return self._chunks
+
+
+WriteInSteps = Callable[[Output, Any], Steps[None]]
+
+CHUNK_BYTES = 65_536
 
 _INT8, _INT16, _INT32, _INT64 = Struct(">b"), Struct(">h"), Struct(">i"), Struct(">q")
 _LEGACY_STRING_MAX = 2**15 - 1
@@ -27,38 +66,88 @@ class Unwritable(ValueError):
     """A value does not fit into this version."""
 
 
+class AnswerTooLarge(Unwritable):
+    """The answer is longer than any may be."""
+
+
+class _AtOnce(msgspec.Struct, frozen=True):
+    """What has no arrays is written in one call."""
+
+    write: Write
+
+
+class _InSteps(msgspec.Struct, frozen=True):
+    """What has arrays."""
+
+    write: WriteInSteps
+
+
+_Writer = _AtOnce | _InSteps
+
+
 @cache
-def response_writer(entity: type[Entity]) -> Write:
-    """A writer of this kio class; called with the bytes so far and a mapping. Raises Unwritable."""
+def response_writer_in_steps(entity: type[Entity]) -> WriteInSteps:
+    """A writer of this kio class; called with the output so far and a mapping. Raises Unwritable."""
+    writer = _entity_writer(entity)
+    if isinstance(writer, _InSteps):
+        return writer.write
+    write_at_once = writer.write
+
+    def write(output: Output, values: Mapping[str, Any]) -> Steps[None]:
+        yield 1
+        write_at_once(output.chunk, values)
+
+    return write
+
+
+@cache
+def _entity_writer(entity: type[Entity]) -> _Writer:
     flexible = bool(entity.__flexible__)
     steps = tuple(
         (field.name, _DEFAULTS.get(field.name, field.default), _field_writer(field, flexible=flexible))
         for field in fields(entity)
         if "tag" not in field.metadata
     )
+    plain = tuple((name, default, writer.write) for name, default, writer in steps if isinstance(writer, _AtOnce))
+    if len(plain) < len(steps):
+        return _InSteps(_entity_writer_in_steps(steps, flexible=flexible))
 
     def write(out: bytearray, values: Mapping[str, Any]) -> None:
-        for name, default, put in steps:
+        for name, default, put in plain:
             put(out, values[name] if default is MISSING else values.get(name, default))
         if flexible:
             out.append(0)
 
+    return _AtOnce(write)
+
+
+def _entity_writer_in_steps(steps: tuple[tuple[str, object, _Writer], ...], *, flexible: bool) -> WriteInSteps:
+    def write(output: Output, values: Mapping[str, Any]) -> Steps[None]:
+        for name, default, writer in steps:
+            value = values[name] if default is MISSING else values.get(name, default)
+            if isinstance(writer, _AtOnce):
+                writer.write(output.chunk, value)
+            else:
+                yield from writer.write(output, value)
+        if flexible:
+            output.chunk.append(0)
+
     return write
 
 
-def _field_writer(field: Field[Any], *, flexible: bool) -> Write:
+def _field_writer(field: Field[Any], *, flexible: bool) -> _Writer:
     item = None
     for candidate in (field.type, *get_args(field.type)):
         if get_origin(candidate) is tuple:
             item = get_args(candidate)[0]
     if item is not None and is_dataclass(item):
-        return _array_writer(response_writer(cast("type[Entity]", item)), flexible=flexible)
+        return _InSteps(_array_writer(_entity_writer(cast("type[Entity]", item)), flexible=flexible))
     primitive = _primitive_writer(field.metadata["kafka_type"], flexible=flexible)
     if item is not None:
-        return _array_writer(primitive, flexible=flexible)
+        return _InSteps(_array_writer(_AtOnce(primitive), flexible=flexible))
     if NoneType in get_args(field.type) and field.metadata["kafka_type"] in _NULLABLE:
-        return _nullable_writer(primitive, field.metadata["kafka_type"], flexible=flexible)
-    return primitive
+        return _AtOnce(_nullable_writer(primitive, field.metadata["kafka_type"], flexible=flexible))
+    return _AtOnce(primitive)
 
 
 def _struct_writer(form: Struct) -> Write:
@@ -149,13 +238,30 @@ def _nullable_writer(write_value: Write, kind: str, *, flexible: bool) -> Write:
     return write
 
 
-def _array_writer(write_item: Write, *, flexible: bool) -> Write:
-    def write(out: bytearray, items: Any) -> None:  # noqa: ANN401 -- a sequence of whatever the item's writer takes
+def _array_writer(item_writer: _Writer, *, flexible: bool) -> WriteInSteps:
+    null = b"\x00" if flexible else _INT32.pack(-1)
+
+    def write(output: Output, items: Any) -> Steps[None]:  # noqa: ANN401 -- a collection of what the item's writer takes
+        if items is None:
+            output.chunk += null
+            return
         if flexible:
-            write_uvarint(out, len(items) + 1)
+            write_uvarint(output.chunk, len(items) + 1)
         else:
-            out += _INT32.pack(len(items))
-        for item in items:
-            write_item(out, item)
+            output.chunk += _INT32.pack(len(items))
+        if isinstance(item_writer, _InSteps):
+            for item in items:
+                yield from item_writer.write(output, item)
+                output.cut()
+                yield 1
+            return
+        written = 0
+        for written, item in enumerate(items, 1):
+            item_writer.write(output.chunk, item)
+            if not written % ENTRIES_PER_STEP:
+                output.cut()
+                yield ENTRIES_PER_STEP
+        output.cut()
+        yield written % ENTRIES_PER_STEP
 
     return write

@@ -6,8 +6,10 @@ read. An append is durable when it returns, and each transition in it is there w
 Errors, by who is at fault:
 
     LogError
-      LogMismatch     the log is not what its settings say, or not ours: refuse to start
+      LogMismatch     the log is not what its settings say, or not ours: refuse to start, or give it up
+        LogDamaged    ... because what keeps it has been damaged: waiting does not mend it
       LogUnavailable  the log cannot be reached, or an append's outcome stayed unknown until the limit
+        LogDenied     our own principal lacks a right: refuse to start, and wait for it when it is taken away later
       Deposed         another writer has claimed the partition: give it up at once
 
 A transition that is refused for good (too large) is no exception, since its neighbours in the same append are well:
@@ -30,8 +32,16 @@ class LogMismatch(LogError):
     """The log contradicts its settings; the message names the setting, both values and the way out."""
 
 
+class LogDamaged(LogMismatch):
+    """What keeps the log has been damaged; the message names it and the way out."""
+
+
 class LogUnavailable(LogError):
     """The log cannot be reached. What was being appended may or may not be there."""
+
+
+class LogDenied(LogUnavailable):
+    """Our own principal lacks a right, which somebody may give it later."""
 
 
 class Deposed(LogError):
@@ -61,6 +71,14 @@ class LogWriter(Protocol):
         """Grows with each claim of the partition."""
         ...
 
+    @property
+    def next_offset(self) -> int | None:
+        """One past the last record that this writer has appended; None when it does not know.
+
+        Where it grows by more than was appended, somebody else has appended between.
+        """
+        ...
+
     async def append(self, transitions: Sequence[Transition]) -> Sequence[AppendRefused | None]:
         """Append in order; return when durable, with a verdict for each transition (None: it is there).
 
@@ -76,11 +94,24 @@ class EventLog(Protocol):
     def location(self) -> str: ...
 
     @property
+    def identity(self) -> str:
+        """What tells this log from every other: the same at each opening, another one if the log is made anew.
+
+        Known when the log is open. Letters, digits, `.`, `_` and `-`, so that it can be part of a name in Kafka.
+        """
+        ...
+
+    @property
     def partitions(self) -> int: ...
 
     @property
     def warnings(self) -> Sequence[str]:
         """What was found at opening that weakens the guarantee, in words for the operator."""
+        ...
+
+    @property
+    def trouble(self) -> str | None:
+        """Why nothing can be stored for the moment, in words for the operator; None: nothing is known to be wrong."""
         ...
 
     @property
@@ -108,6 +139,7 @@ class EventLog(Protocol):
     def read(self, partition: int, *, start: int = 0, end: int | None = None) -> AsyncIterator[Sequence[StoredRecord]]:
         """Chunks of records in offset order, from `start` up to `end` (exclusive; default: the end at the call).
 
+        Records that no owner wrote are among them, and say so (`StoredRecord.stranger`): `events.strangers` skips them.
         Offsets may have gaps where compaction removed records. Reading disturbs no writer.
         """
         ...

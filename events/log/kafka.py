@@ -2,13 +2,21 @@
 
 What belongs here: opening and closing, and what each partition offers. The parts are beside it:
 
-    kafka_link.py      connections, leaders, what is tried again
+    kafka_link.py      each request to the right broker
+    kafka_metadata.py  which brokers there are, and who leads what (pure)
+    kafka_connections.py  connections, opened when they are needed, and their time limits
+    kafka_errors.py    what may be tried again
+    kafka_exchange.py  requests of kio's on connections of aiokafka's
     kafka_settings.py  which settings the guarantees rest upon (pure)
     kafka_topic.py     the topic: found, made, checked
+    kafka_contents.py  whose records a topic holds that was there before us
+    kafka_names.py     the names it takes in its cluster (pure)
     kafka_origin.py    of which cluster it is, and which version wrote it
     kafka_versions.py  which requests the brokers must know (pure)
     kafka_security.py  credentials and certificates, by Kafka's names
-    kafka_batches.py   transitions as record batches, and back (pure)
+    kafka_batches.py   transitions as record batches (pure)
+    kafka_decoding.py  fetched batches as records, unpacked by kafka_inflate.py (pure)
+    kafka_marks.py     which records an owner wrote (pure)
     kafka_producer.py  the fenced writer
     kafka_reader.py    offsets and records
 
@@ -16,26 +24,30 @@ That a stale epoch is refused is what the broker does rather than what its docum
 writing proves it on this cluster, in some milliseconds, on the scratch topic `<topic>_fencing_probe`.
 """
 
+import re
 import uuid
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack
 
 from events.log.base import Deposed, LogMismatch, LogWriter
-from events.log.kafka_link import KafkaLink, retried
-from events.log.kafka_origin import check_origin, origin_of
+from events.log.kafka_connections import Timeouts
+from events.log.kafka_contents import Contents, refuse_somebody_elses
+from events.log.kafka_errors import retried
+from events.log.kafka_link import KafkaLink
+from events.log.kafka_marks import Marks
+from events.log.kafka_names import PROBE_SUFFIX
+from events.log.kafka_origin import check_origin, is_elsewhere, origin_of
 from events.log.kafka_producer import Place, claim
-from events.log.kafka_reader import end_offset, read
+from events.log.kafka_reader import end_offset, newest_stamp, read
 from events.log.kafka_security import NOT_SECURED, KafkaSecurity
 from events.log.kafka_settings import AUDIT_WINDOW_MS, BATCH_BYTES_MAX, Guarantees, TopicFacts, TopicPlan
 from events.log.kafka_topic import check_topic, ensure_topic, topic_facts
 from events.log.kafka_versions import READING, WRITING, Needed, check_versions
 from events.records import Record, StoredRecord
 
-APPEND_LIMIT_MS = 30_000
-REQUEST_TIMEOUT_MS = 10_000
-_READ_TIMEOUT_MS = 60_000
-"""A fetch may carry a batch of 64 MiB over a slow link."""
+_NOT_IN_NAMES = re.compile(r"[^A-Za-z0-9._-]")
 
+DEFAULT_TIMEOUTS = Timeouts()
 _PROBE_CONFIGS = {"cleanup.policy": "delete", "retention.ms": "3600000"}
 
 
@@ -51,12 +63,10 @@ class KafkaEventLog:
         replication: int | None = None,
         audit_window_ms: int = AUDIT_WINDOW_MS,
         batch_bytes_max: int = BATCH_BYTES_MAX,
-        append_limit_ms: int = APPEND_LIMIT_MS,
-        request_timeout_ms: int = REQUEST_TIMEOUT_MS,
+        timeouts: Timeouts = DEFAULT_TIMEOUTS,
         security: KafkaSecurity = NOT_SECURED,
         read_only: bool = False,
     ) -> None:
-        """`append_limit_ms`: until an append, a claim or a request whose outcome is unknown is given up."""
         self._plan = TopicPlan(
             name=topic,
             partitions=partitions,
@@ -64,18 +74,23 @@ class KafkaEventLog:
             audit_window_ms=audit_window_ms,
             batch_bytes_max=batch_bytes_max,
         )
-        self._limit_ms = append_limit_ms
+        self._limit_ms = timeouts.delivery_timeout_ms
         self._read_only = read_only
-        # A fetch of 64 MiB may take its time; an append must be known to have failed long before its limit.
-        self._writing = KafkaLink(bootstrap_servers, security, request_timeout_ms=request_timeout_ms)
-        self._reading = KafkaLink(bootstrap_servers, security, request_timeout_ms=_READ_TIMEOUT_MS)
+        self._link = KafkaLink(bootstrap_servers, security, timeouts)
         self._facts = TopicFacts(partitions=0, replication=0)
         self._guarantees: Guarantees | None = None
         self._origin = origin_of(None)
+        self._known_marks: dict[int, int] = {}
 
     @property
     def location(self) -> str:
         return self._plan.name
+
+    @property
+    def identity(self) -> str:
+        """The ids of cluster and topic; brokers that know no id of a topic (before 2.8) have its name stand for it."""
+        known = f"{self._facts.cluster_id or ''}.{self._facts.topic_id or self._plan.name}"
+        return _NOT_IN_NAMES.sub("_", known)
 
     @property
     def partitions(self) -> int:
@@ -83,8 +98,18 @@ class KafkaEventLog:
         return self._facts.partitions
 
     @property
+    def cluster_id(self) -> str | None:
+        """Of the cluster that the topic is in; None before the log is open, and where brokers do not tell."""
+        return self._facts.cluster_id
+
+    @property
     def warnings(self) -> Sequence[str]:
         return self._guarantees.warnings if self._guarantees else ()
+
+    @property
+    def trouble(self) -> str | None:
+        """An append that is not answered ends by itself, and says so."""
+        return None
 
     @property
     def claim_renewal_ms(self) -> int | None:
@@ -95,27 +120,24 @@ class KafkaEventLog:
         """See EventLog. What was opened before an error is closed again."""
         async with AsyncExitStack() as undo:
             undo.push_async_callback(self.close)
-            await self._reading.open()
+            await self._link.open()
             if self._read_only:
                 self._facts = await self._existing_topic()
             else:
-                await self._writing.open()
                 self._facts = await self._open_for_writing()
-            await self._reading.follow([self._plan.name])
             undo.pop_all()
 
     async def close(self) -> None:
-        await self._writing.close()
-        await self._reading.close()
+        await self._link.close()
 
     async def claim(self, partition: int) -> LogWriter:
         """See EventLog. Raises LogUnavailable."""
         if self._guarantees is None:
             raise LogMismatch(f"topic {self._plan.name} is not open for writing: nothing can be claimed")
-        return await claim(self._writing, self._place(self._plan.name, partition))
+        return await claim(self._link, self._place(self._plan.name, partition))
 
     async def end_offset(self, partition: int) -> int:
-        return await end_offset(self._reading, self._plan.name, partition, limit_ms=self._limit_ms)
+        return await end_offset(self._link, self._plan.name, partition, limit_ms=self._limit_ms)
 
     async def read(
         self, partition: int, *, start: int = 0, end: int | None = None
@@ -123,25 +145,56 @@ class KafkaEventLog:
         """See EventLog. The default end is the end when the first chunk is asked for. Raises LogUnavailable."""
         known_end = await self.end_offset(partition)
         until = known_end if end is None else min(end, known_end)
-        chunks = read(self._reading, self._plan.name, partition, start=start, end=until, limit_ms=self._limit_ms)
+        marks = Marks(since=await self._marked_from(partition))
+        chunks = read(
+            self._link,
+            self._plan.name,
+            partition,
+            start=start,
+            end=until,
+            limit_ms=self._limit_ms,
+            marks=marks,
+        )
         async for chunk in chunks:
             yield chunk
 
-    async def _check_versions(self, link: KafkaLink, needed: Sequence[Needed]) -> None:
+    async def _marked_from(self, partition: int) -> int | None:
+        """From which offset on what has no mark is a stranger's; None while nobody has noted that here."""
+        if partition not in self._known_marks:
+            newest = await newest_stamp(self._link, self._plan.name, partition, limit_ms=self._limit_ms)
+            if newest is None or newest.marked_from is None or is_elsewhere(newest.origin, self._facts.cluster_id):
+                return None
+            self._known_marks[partition] = newest.marked_from
+        return self._known_marks[partition]
+
+    async def _follow(self, *topics: str) -> None:
+        await retried(lambda: self._link.follow(topics), limit_ms=self._limit_ms)
+
+    async def _check_versions(self, needed: Sequence[Needed]) -> None:
+        link = self._link
         for node_id in link.brokers():
             offered = await retried(lambda: link.versions(node_id), limit_ms=self._limit_ms)  # noqa: B023 -- awaited
             check_versions(node_id, offered, needed)
 
     async def _existing_topic(self) -> TopicFacts:
-        await self._check_versions(self._reading, READING)
-        facts = await topic_facts(self._reading, self._plan.name, limit_ms=self._limit_ms)
+        await self._check_versions(READING)
+        facts = await topic_facts(self._link, self._plan.name, limit_ms=self._limit_ms)
         if facts is None:
             raise LogMismatch(f"there is no topic {self._plan.name}, and a log opened for reading makes none")
+        await self._look_into(facts)
         return facts
 
+    async def _look_into(self, facts: TopicFacts) -> Contents:
+        """What the topic holds that was found. Raises LogMismatch when it is somebody else's."""
+        name = self._plan.name
+        await self._follow(name)
+        return await refuse_somebody_elses(self._link, name, facts.partitions, limit_ms=self._limit_ms)
+
     async def _open_for_writing(self) -> TopicFacts:
-        link, plan, probe = self._writing, self._plan, f"{self._plan.name}_fencing_probe"
-        await self._check_versions(link, WRITING)
+        link, plan, probe = self._link, self._plan, self._plan.name + PROBE_SUFFIX
+        await self._check_versions(WRITING)
+        found = await topic_facts(link, plan.name, limit_ms=self._limit_ms)
+        contents = Contents.NOTHING if found is None else await self._look_into(found)
         facts = await ensure_topic(
             link,
             plan.name,
@@ -150,23 +203,25 @@ class KafkaEventLog:
             replication=plan.replication,
             limit_ms=self._limit_ms,
         )
-        self._guarantees = await check_topic(link, plan, facts, limit_ms=self._limit_ms)
-        await link.follow([plan.name])
+        self._guarantees = await check_topic(
+            link, plan, facts, is_ours=contents is Contents.OURS, limit_ms=self._limit_ms
+        )
+        await self._follow(plan.name)
         self._origin = origin_of(facts.cluster_id)
         await check_origin(link, plan.name, facts.partitions, self._origin, limit_ms=self._limit_ms)
         await ensure_topic(
             link, probe, _PROBE_CONFIGS, partitions=1, replication=plan.replication, limit_ms=self._limit_ms
         )
-        await link.follow([plan.name, probe])
+        await self._follow(plan.name, probe)
         await self._prove_fencing(self._place(probe, 0))
-        await link.follow([plan.name])
+        await self._follow(plan.name)
         return facts
 
     async def _prove_fencing(self, place: Place) -> None:
         # A transactional.id of its own, or two processes that start at the same time would depose each other.
         transactional_id = f"{place.transactional_id}-{uuid.uuid4()}"
-        stale = await claim(self._writing, place, transactional_id=transactional_id)
-        newer = await claim(self._writing, place, transactional_id=transactional_id)
+        stale = await claim(self._link, place, transactional_id=transactional_id)
+        newer = await claim(self._link, place, transactional_id=transactional_id)
         transition = (Record(b"probe", None),)
         await newer.append([transition])
         try:
@@ -174,8 +229,9 @@ class KafkaEventLog:
         except Deposed:
             return
         raise LogMismatch(
-            f"the cluster at {','.join(self._writing.bootstrap_servers)} accepts the append of a deposed"
-            f" writer (tried on topic {place.topic}), so it cannot keep an event log"
+            f"the cluster at {','.join(self._link.bootstrap_servers)} accepts the append of a deposed"
+            f" writer (tried on topic {place.topic}), so it cannot keep an event log; give --log another"
+            " cluster, or a file"
         )
 
     def _place(self, topic: str, partition: int) -> Place:

@@ -1,7 +1,8 @@
-"""Transitions as Kafka's record batches (message format 2), and back.
+"""Transitions as Kafka's record batches (message format 2).
 
-What belongs here: which transitions share a batch, a batch as bytes, the records in fetched bytes. What it must not
-know: connections, topics, brokers. Pure, but for the clock that the caller reads.
+What belongs here: which transitions share a batch, a batch as bytes, the headers of records. What it must not know:
+connections, topics, brokers, and how batches are read (kafka_decoding.py). Pure, but for the clock that the caller
+reads.
 
 A batch is appended whole or not at all, so a transition never spans two. The limit is on the batch as it is sent,
 compressed; what fits uncompressed is packed together, and a transition that may only fit compressed stands alone.
@@ -11,9 +12,8 @@ from collections.abc import Iterator, Sequence
 
 import msgspec
 from aiokafka.record.default_records import DefaultRecordBatchBuilder
-from aiokafka.record.memory_records import MemoryRecords
 
-from events.records import BrokenRecord, StoredRecord, Transition
+from events.records import FORMAT_LEVEL, Transition
 
 _MAGIC = 2
 _NO_COMPRESSION = 0
@@ -21,14 +21,23 @@ _ZSTD = 4
 _COMPRESSED_FROM_BYTES = 4096
 """Below this a batch is sent as it is: compressing would cost more time than the bytes do."""
 
-BATCH_OVERHEAD_BYTES = 61 + 64
-"""The header of the batch, and what `origin` takes in the last record."""
-_RECORD_OVERHEAD_BYTES = 48
-"""At most: seven variable-length numbers of 5 to 10 bytes, and the header that `epoch_base` takes."""
+BATCH_OVERHEAD_BYTES = 61 + 64 + 40
+"""The header of the batch, and what `origin` and `marked_from` take in the last record."""
+_RECORD_OVERHEAD_BYTES = 60
+"""At most: seven variable-length numbers of 5 to 10 bytes, the mark, and the header that `epoch_base` takes."""
+
+UNCOMPRESSED_BYTES_MAX = 256 * 1024 * 1024
+"""On the records of one batch. Compressed, any number of bytes may be one; an owner writes no more, a reader unpacks
+no more."""
 
 _ANY_SIZE = 2**31 - 1
-_EPOCH_BASE = "muster.epoch-base"
-_ORIGIN = "muster.origin"
+
+MARK = "muster"
+"""The header that every record of an owner carries, first of all; its value is the format level in decimal."""
+EPOCH_BASE = "muster.epoch-base"
+ORIGIN = "muster.origin"
+MARKED_FROM = "muster.marked-from"
+_MARK_OF_RECORD = (MARK, str(FORMAT_LEVEL).encode())
 
 
 class Stamp(msgspec.Struct, frozen=True, kw_only=True):
@@ -39,6 +48,8 @@ class Stamp(msgspec.Struct, frozen=True, kw_only=True):
     epoch_base: int
     origin: bytes = b""
     """Where the batch was written (see kafka_origin.py)."""
+    marked_from: int | None = None
+    """The first offset of the partition from which all owners mark; None: not known, it may be this batch's own."""
 
 
 def uncompressed_bytes(transition: Transition) -> int:
@@ -71,51 +82,17 @@ def encode_batch(transitions: Sequence[Transition], stamp: Stamp, *, base_sequen
         base_sequence=base_sequence,
         batch_size=_ANY_SIZE,
     )
-    headers = [(_EPOCH_BASE, str(stamp.epoch_base).encode())] if stamp.epoch_base else []
-    last_headers = [*headers, (_ORIGIN, stamp.origin)] if stamp.origin else headers
+    headers = [_MARK_OF_RECORD]
+    if stamp.epoch_base:
+        headers.append((EPOCH_BASE, str(stamp.epoch_base).encode()))
+    last_headers = headers.copy()
+    if stamp.origin:
+        last_headers.append((ORIGIN, stamp.origin))
+    if stamp.marked_from is not None:
+        last_headers.append((MARKED_FROM, str(stamp.marked_from).encode()))
     records = [record for transition in transitions for record in transition]
     last = len(records) - 1
     for offset, record in enumerate(records):
         of_record = last_headers if offset == last else headers
         builder.append(offset, timestamp_ms, record.key, record.value, of_record)
     return bytes(builder.build())
-
-
-def decode_batches(fetched: bytes, partition: int, *, start: int, end: int) -> Iterator[tuple[list[StoredRecord], int]]:
-    """For each whole batch its records at offsets from `start` up to `end` (exclusive), and the offset after it.
-
-    A broker sends whole batches, but the first may begin before `start`, and the last may be cut off by the size of
-    the fetch: it is left for the next one. Raises BrokenRecord for a batch whose checksum is wrong.
-    """
-    batches = MemoryRecords(fetched)
-    position = start
-    while batches.has_next() and position < end:
-        batch = batches.next_batch()
-        if not batch.validate_crc():
-            raise BrokenRecord("the checksum of the batch is wrong", partition=partition, offset=batch.base_offset)
-        position = batch.next_offset
-        records = () if batch.is_control_batch else batch
-        yield (
-            [
-                StoredRecord(partition, record.offset, record.timestamp, record.key or b"", record.value)
-                for record in records
-                if start <= record.offset < end
-            ],
-            position,
-        )
-
-
-def last_stamp(fetched: bytes) -> Stamp | None:
-    """Who wrote the last whole batch in fetched bytes; None when there is none."""
-    batches = MemoryRecords(fetched)
-    stamp = None
-    while batches.has_next():
-        batch = batches.next_batch()
-        headers = {name: value for record in batch for name, value in record.headers}
-        stamp = Stamp(
-            producer_id=batch.producer_id,
-            producer_epoch=batch.producer_epoch,
-            epoch_base=int(headers.get(_EPOCH_BASE, 0)),
-            origin=headers.get(_ORIGIN, b""),
-        )
-    return stamp

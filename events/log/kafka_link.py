@@ -1,132 +1,101 @@
-"""The connections to a Kafka cluster: requests to the right broker, and what may be tried again.
+"""The way to the brokers of the log's cluster: each request to the right broker.
 
-What belongs here: one aiokafka client, its security, who leads a partition, and the loop that repeats an attempt until
-a limit ends. What it must not know: what the requests are for.
+What belongs here: who is asked, and keeping the leaders of the followed topics known. What it must not know: what the
+requests are for. The connections are in kafka_connections.py, what the cluster says of itself is read in
+kafka_metadata.py, and what is tried again is in kafka_errors.py.
 
 How it works: aiokafka's public producer cannot be given a producer id and epoch, so the log speaks to the cluster one
-layer below: aiokafka keeps the connections, the metadata and the request structures, and the modules beside this one
-fill those in. A *lane* is one connection to each broker: a broker answers the requests of one connection one after
-another, so what must not wait for each other goes in different lanes.
+layer below, with aiokafka's request structures. One task asks for Metadata: every few seconds, and at once when a
+request has failed. When it learns that a leader has moved, the connections to the old one that were for that partition
+are closed, so whoever waits there for an answer goes on at the new leader. A question that any broker can answer is put
+to another one too when the first is silent.
 """
 
 import asyncio
 import contextlib
-from collections.abc import Awaitable, Callable, Hashable, Iterable, Sequence
-from typing import TypeVar
+import random
+from collections.abc import Collection, Hashable, Iterable, Sequence
+from typing import Any, Final, NamedTuple
 
-from aiokafka.client import AIOKafkaClient
-from aiokafka.conn import create_conn
-from aiokafka.errors import KafkaError
 from aiokafka.protocol.admin import ApiVersionRequest
-from aiokafka.protocol.api import Request, Response
-from aiokafka.structs import TopicPartition
+from aiokafka.protocol.coordination import FindCoordinatorRequest
 from kio.schema.errors import ErrorCode
-from tenacity import AsyncRetrying, retry_if_exception_type, wait_random_exponential
 
-from events.log.base import LogUnavailable
+from events.log.base import LogError, LogMismatch, LogUnavailable
+from events.log.kafka_connections import BrokerAddress, KafkaConnections, NotLetIn, Timeouts
+from events.log.kafka_errors import TryAgain, final_error, refused
+from events.log.kafka_metadata import ClusterView, MetadataQuestion
 from events.log.kafka_security import KafkaSecurity
 
-T = TypeVar("T")
-
-CLIENT_ID = "muster"
-_TRANSACTION = 1
+ASK_ANOTHER_AFTER_S: Final = 0.5
+"""A broker that hangs delays a question to any broker by this much."""
+METADATA_BACKOFF_S: Final = 0.1
+QUESTIONS: Final = "questions"
+"""The lane of what any broker may answer."""
+_TRANSACTION: Final = 1
 """The kind of coordinator that FindCoordinator is asked for."""
 
-TRY_AGAIN = frozenset(
-    {
-        ErrorCode.unknown_server_error,
-        ErrorCode.corrupt_message,
-        ErrorCode.unknown_topic_or_partition,
-        ErrorCode.leader_not_available,
-        ErrorCode.not_leader_or_follower,
-        ErrorCode.request_timed_out,
-        ErrorCode.replica_not_available,
-        ErrorCode.network_exception,
-        ErrorCode.coordinator_load_in_progress,
-        ErrorCode.coordinator_not_available,
-        ErrorCode.not_coordinator,
-        ErrorCode.not_enough_replicas,
-        ErrorCode.not_enough_replicas_after_append,
-        ErrorCode.not_controller,
-        ErrorCode.concurrent_transactions,
-        ErrorCode.kafka_storage_error,
-        ErrorCode.fenced_leader_epoch,
-        ErrorCode.unknown_leader_epoch,
-        ErrorCode.offset_not_available,
-        ErrorCode.throttling_quota_exceeded,
-    }
-)
-"""Answers after which the same request may succeed. Some leave open whether the first one did."""
 
-_TOO_FEW = "fewer replicas are in sync than the topic's min.insync.replicas asks for; are all brokers up?"
-_MEANINGS = {ErrorCode.not_enough_replicas: _TOO_FEW, ErrorCode.not_enough_replicas_after_append: _TOO_FEW}
-"""What to look for, where Kafka's name of the error does not say it."""
+class PartitionLane(NamedTuple):
+    """A lane for one kind of requests to the leader of one partition: they wait for each other, for nothing else."""
 
-_GUARDED = {
-    ErrorCode.topic_authorization_failed: "TOPIC",
-    ErrorCode.transactional_id_authorization_failed: "TRANSACTIONAL_ID",
-    ErrorCode.cluster_authorization_failed: "CLUSTER",
-}
-
-
-class TryAgain(Exception):
-    """An attempt came to nothing, or its outcome is not known; the same again may succeed."""
+    kind: str
+    topic: str
+    partition: int
 
 
 class KafkaLink:
-    """One client of the cluster. Every method but `open` and `close` raises TryAgain when the cluster is not there."""
+    """One way to the cluster. Every method but `open` and `close` raises TryAgain when the cluster is not there.
 
-    def __init__(self, bootstrap_servers: Sequence[str], security: KafkaSecurity, *, request_timeout_ms: int) -> None:
+    They raise LogUnavailable too when a broker does not let us in, and LogMismatch for a topic that is no longer the
+    one that was followed, or a broker that lacks a request.
+    """
+
+    def __init__(self, bootstrap_servers: Sequence[str], security: KafkaSecurity, timeouts: Timeouts) -> None:
         self.bootstrap_servers = [server.strip() for server in bootstrap_servers]
-        self.request_timeout_ms = request_timeout_ms
+        self.timeouts = timeouts
         self._security = security
-        self._opened: AIOKafkaClient | None = None
+        self._connections = self._new_connections()
+        self._view = ClusterView()
+        self._metadata_wanted = asyncio.Event()
+        self._keeping_fresh: asyncio.Task[None] | None = None
 
     async def open(self) -> None:
-        """Find the cluster. Raises LogUnavailable."""
-        self._opened = AIOKafkaClient(
-            bootstrap_servers=self.bootstrap_servers,
-            client_id=CLIENT_ID,
-            request_timeout_ms=self.request_timeout_ms,
-            **self._security.client_arguments(),
-        )
+        """Find the cluster. Raises LogUnavailable; LogMismatch when our credentials or certificates are refused."""
+        self._connections = self._new_connections()
+        self._view = ClusterView()
         try:
-            await self._client.bootstrap()
-        except KafkaError as error:
-            await self.close()
-            reason = await self._why_not() or str(error)
-            raise LogUnavailable(f"no broker answers at {','.join(self.bootstrap_servers)}: {reason}") from error
-
-    async def _why_not(self) -> str | None:
-        """What is wrong with the first server, which aiokafka's client keeps to itself; None: nothing any more."""
-        host, _, port = self.bootstrap_servers[0].rpartition(":")
-        try:
-            connection = await create_conn(
-                host.strip("[]"),
-                int(port),
-                client_id=CLIENT_ID,
-                request_timeout_ms=self.request_timeout_ms,
-                **self._security.client_arguments(),
-            )
-        except (KafkaError, OSError) as error:  # OSError: time-outs and whatever is wrong with certificates, too
-            return str(error) or repr(error)
-        connection.close()
-        return None
+            await self.refresh()
+        except NotLetIn as error:
+            raise LogMismatch(f"no connection to {','.join(self.bootstrap_servers)}: {error}") from error
+        except TryAgain as error:
+            raise LogUnavailable(f"no broker answers at {','.join(self.bootstrap_servers)}: {error}") from error
+        self._keeping_fresh = asyncio.create_task(self._keep_fresh(), name="kafka-metadata")
 
     async def close(self) -> None:
-        client, self._opened = self._opened, None
-        if client is not None:
-            await client.close()
+        keeping_fresh, self._keeping_fresh = self._keeping_fresh, None
+        if keeping_fresh is not None:
+            keeping_fresh.cancel()
+            await asyncio.gather(keeping_fresh, return_exceptions=True)
+        await self._connections.close()
+
+    def _new_connections(self) -> KafkaConnections:
+        return KafkaConnections(self._security, connect_timeout_ms=self.timeouts.connect_timeout_ms)
+
+    # ---- what is known of the cluster ------------------------------------------------------------------
 
     @property
-    def _client(self) -> AIOKafkaClient:
-        if self._opened is None:
-            raise LogUnavailable("the log is closed")
-        return self._opened
+    def cluster_id(self) -> str | None:
+        """As the cluster tells it."""
+        return self._view.cluster_id
 
     def brokers(self) -> list[int]:
         """The node ids of the live brokers, in order."""
-        return sorted(broker.nodeId for broker in self._client.cluster.brokers())
+        return sorted(self._view.brokers)
+
+    def refusal(self, topic: str) -> LogMismatch | None:
+        """Why a followed topic can no longer be used."""
+        return self._view.refusals.get(topic)
 
     async def versions(self, node_id: int) -> dict[int, tuple[int, int]]:
         """The first and the last version of each API that the broker offers, by API key."""
@@ -134,90 +103,138 @@ class KafkaLink:
         return {key: (first, last) for key, first, last in response.api_versions}
 
     async def follow(self, topics: Iterable[str]) -> None:
-        """Keep the leaders of these topics' partitions known.
+        """Keep the leaders of these topics' partitions known, and of no others. Raises TryAgain."""
+        self._view.follow(list(topics))
+        await self.refresh()
 
-        The topics must exist: asking for a missing one would create it on a cluster that creates topics by itself.
-        """
-        await self._client.set_topics(topics)
+    async def metadata(self, topics: Collection[str]) -> Any:  # noqa: ANN401 -- MetadataResponse, in a version
+        """What one broker says of these topics now; it creates none of them."""
+        return await self.ask_any(MetadataQuestion(topics))
 
-    async def ask(self, node_id: int, request: Request, *, lane: Hashable = 0) -> Response:
-        """One request to one broker, and its response as aiokafka decodes it."""
+    async def refresh(self) -> None:
+        """Ask for the brokers and leaders now."""
+        answer = await self.metadata(self._view.topics)
+        for moved in self._view.learn(answer, asyncio.get_running_loop().time()):
+            if moved.was_at is not None:
+                self._leave_leader(moved.topic, moved.partition, moved.was_at)
+
+    def _leave_leader(self, topic: str, partition: int, was_at: BrokerAddress) -> None:
+        def is_of_partition(lane: Hashable) -> bool:
+            return isinstance(lane, PartitionLane) and (lane.topic, lane.partition) == (topic, partition)
+
+        self._connections.drop(was_at, is_of_partition)
+
+    async def _keep_fresh(self) -> None:
+        while True:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(self.timeouts.metadata_max_age_ms / 1000):
+                    await self._metadata_wanted.wait()
+            self._metadata_wanted.clear()
+            # Whoever needs what is asked for here hears of the failure by an attempt of its own.
+            with contextlib.suppress(TryAgain, LogError):
+                await self.refresh()
+            await asyncio.sleep(METADATA_BACKOFF_S)
+
+    # ---- asking ----------------------------------------------------------------------------------------
+
+    async def ask(
+        self,
+        node_id: int,
+        request: Any,  # noqa: ANN401 -- one of aiokafka's requests, or an Exchange
+        *,
+        lane: Hashable = 0,
+        timeout_ms: int | None = None,
+    ) -> Any:  # noqa: ANN401 -- the response that belongs to it
+        """One request to one broker. `timeout_ms`: other than the link's for a request."""
+        address = self._view.brokers.get(node_id)
+        if address is None:
+            self._metadata_wanted.set()
+            raise TryAgain(f"broker {node_id} is not there")
         try:
-            return await self._client.send(node_id, request, group=lane)
-        except KafkaError as error:
-            self._client.force_metadata_update()
-            raise TryAgain(f"broker {node_id}: {error!r}") from error
+            return await self._connections.ask(
+                address, request, lane=lane, timeout_ms=timeout_ms or self.timeouts.request_timeout_ms
+            )
+        except TryAgain as error:
+            self._metadata_wanted.set()
+            raise TryAgain(f"broker {node_id}: {error}") from error
 
-    async def ask_any(self, request: Request) -> Response:
-        """One request to whichever broker is there."""
-        node_id = self._client.get_random_node()
-        if node_id is None:
-            raise TryAgain("no broker is known")
-        return await self.ask(node_id, request)
-
-    async def ask_leader(self, topic: str, partition: int, request: Request, *, lane: Hashable) -> Response:
-        """One request to the partition's leader."""
-        leader = self._client.cluster.leader_for_partition(TopicPartition(topic, partition))
-        if leader is None or leader < 0:
-            self._client.force_metadata_update()
+    async def ask_leader(
+        self,
+        topic: str,
+        partition: int,
+        request: Any,  # noqa: ANN401 -- one of aiokafka's requests, or an Exchange
+        *,
+        lane: PartitionLane,
+        timeout_ms: int | None = None,
+    ) -> Any:  # noqa: ANN401 -- the response that belongs to it
+        """One request to the partition's leader. `timeout_ms`: other than the link's for a request."""
+        if self._keeping_fresh is None:
+            raise LogUnavailable("the log is closed")
+        if self._keeping_fresh.done():
+            self._keeping_fresh.result()  # it ends by a bug of ours alone, which must not go by unheard
+        if topic in self._view.refusals:
+            raise LogMismatch(str(self._view.refusals[topic]))
+        leader = self._view.leader(topic, partition)
+        if leader is None:
+            self._metadata_wanted.set()
             raise TryAgain(f"partition {partition} of {topic} has no leader")
-        return await self.ask(leader, request, lane=lane)
+        return await self.ask(leader, request, lane=lane, timeout_ms=timeout_ms)
 
-    async def ask_transaction_coordinator(self, transactional_id: str, request: Request) -> Response:
-        """One request to the coordinator of a transactional.id. Raises LogUnavailable when it may not be looked up."""
+    async def ask_any(self, request: Any) -> Any:  # noqa: ANN401 -- a request and its response
+        """One request that may be made twice, to whichever broker answers first."""
+        known = list(self._view.brokers.values())
+        random.shuffle(known)
+        reasons: list[str] = []
+        asked: set[asyncio.Task[Any]] = set()
+        timeout_ms = self.timeouts.request_timeout_ms
         try:
-            node_id = await self._client.coordinator_lookup(_TRANSACTION, transactional_id)
-        except KafkaError as error:
-            if error.errno is not None and (code := self.settled(error.errno, f"looking up {transactional_id}")):
-                raise LogUnavailable(f"the coordinator of {transactional_id}: {named(code, 'WRITE')}") from error
-            raise TryAgain(f"the coordinator of {transactional_id}: {error!r}") from error
-        return await self.ask(node_id, request)
+            for address in dict.fromkeys([*known, *self._bootstrap()]):
+                asking = self._connections.ask(address, request, lane=QUESTIONS, timeout_ms=timeout_ms)
+                asked.add(asyncio.create_task(asking, name=f"ask-{address}"))
+                if (answer := await _first_answer(asked, reasons, within_s=ASK_ANOTHER_AFTER_S)) is not None:
+                    return answer
+            while asked:
+                if (answer := await _first_answer(asked, reasons, within_s=None)) is not None:
+                    return answer
+        finally:
+            for task in asked:
+                task.cancel()
+        raise TryAgain("; ".join(dict.fromkeys(reasons)))
+
+    async def ask_transaction_coordinator(self, transactional_id: str, request: Any) -> Any:  # noqa: ANN401 -- as above
+        """One request to the coordinator of a transactional.id. Raises LogUnavailable when it may not be looked up."""
+        found = await self.ask_any(FindCoordinatorRequest(transactional_id, _TRANSACTION))
+        error = self.settled(found.error_code, f"looking up {transactional_id}")
+        if error is not ErrorCode.none:
+            raise refused(f"the coordinator of {transactional_id}", error, "WRITE")
+        return await self.ask(found.coordinator_id, request)
 
     def settled(self, code: int, what: str) -> ErrorCode:
-        """The error of an answer that will not change by itself; TryAgain is raised for the others."""
+        """The error of an answer that will not change by itself. Raises TryAgain for the others."""
         try:
-            error = ErrorCode(code)
-        except ValueError:  # from a newer broker; its meaning is not known, and so neither is the outcome
-            error = ErrorCode.unknown_server_error
-        if error in TRY_AGAIN:
-            self._client.force_metadata_update()
-            meaning = f": {_MEANINGS[error]}" if error in _MEANINGS else ""
-            raise TryAgain(f"{what}: {error.name.upper()} ({code}){meaning}")
-        return error
-
-
-def named(error: ErrorCode, operation: str) -> str:
-    """Kafka's name of an error, and the missing right, if that is what it says of `operation`."""
-    name, resource = error.name.upper(), _GUARDED.get(error)
-    if resource is None:
-        return name
-    return f"{name}: Muster's own principal lacks the ACL Allow {operation} on this {resource}"
-
-
-async def retried(attempt: Callable[[], Awaitable[T]], *, limit_ms: int) -> T:
-    """What `attempt` returns, once it does so without TryAgain. Raises LogUnavailable when the limit ends first.
-
-    The pauses are random, up to 20 ms at first and 1 s later: a new leader is there within tens of milliseconds, or
-    not for long.
-    """
-    reason = "no answer"
-
-    async def attempt_again() -> T:
-        nonlocal reason
-        try:
-            return await attempt()
-        except TryAgain as error:
-            reason = str(error)
+            return final_error(code, what)
+        except TryAgain:
+            self._metadata_wanted.set()
             raise
 
-    try:
-        async with asyncio.timeout(limit_ms / 1000):
-            # Nearly every first attempt succeeds, and the machinery for more would take a fifth of an append's time.
-            with contextlib.suppress(TryAgain):
-                return await attempt_again()
-            return await AsyncRetrying(
-                retry=retry_if_exception_type(TryAgain),
-                wait=wait_random_exponential(multiplier=0.02, max=1.0),
-            )(attempt_again)
-    except TimeoutError as error:
-        raise LogUnavailable(f"given up after {limit_ms} ms: {reason}") from error
+    def _bootstrap(self) -> list[BrokerAddress]:
+        addresses = []
+        for server in self.bootstrap_servers:
+            host, _, port = server.rpartition(":")
+            addresses.append(BrokerAddress(host.strip("[]"), int(port)))
+        return addresses
+
+
+async def _first_answer(asked: set[asyncio.Task[Any]], reasons: list[str], *, within_s: float | None) -> Any:  # noqa: ANN401 -- a response
+    """The first answer, or None when none has come in time. Ended tasks leave the set. Raises LogError."""
+    done, _ = await asyncio.wait(asked, timeout=within_s, return_when=asyncio.FIRST_COMPLETED)
+    asked -= done
+    errors = [error for task in done if (error := task.exception()) is not None]
+    answers = [task.result() for task in done if task.exception() is None]
+    if answers:
+        return answers[0]
+    for error in errors:
+        if not isinstance(error, TryAgain):
+            raise error
+        reasons.append(str(error))
+    return None

@@ -5,19 +5,17 @@ the same events there, but nobody there fences its writers against those of the 
 an owner of it would make a second truth. And an owner of an older version must not depose one of a newer version, only
 to find out that it cannot read what that one wrote. Both are to be known before anything is claimed or written, and
 before all of the log is read; so each batch says it, in a header of its last record, where copies of the topic have it
-too.
+too. What strangers appended behind it is passed over.
 
-What is not ideal: a topic that was written before there was a note says nothing and is taken as ours, and so is a
-partition of which compaction has removed the last record.
+What is not ideal: a topic that was written before there was a note says nothing and is taken as ours.
 """
 
 import msgspec
 
-import schemas
 from events.log.base import LogMismatch
 from events.log.kafka_link import KafkaLink
 from events.log.kafka_reader import newest_stamp
-from events.records import LogTooNew
+from events.records import FORMAT_LEVEL, LogTooNew
 
 
 class Origin(msgspec.Struct, frozen=True, kw_only=True):
@@ -33,7 +31,7 @@ class Origin(msgspec.Struct, frozen=True, kw_only=True):
 
 def origin_of(cluster_id: str | None) -> Origin:
     """What we write on that cluster."""
-    return Origin(cluster_id=cluster_id or "", format_level=max(schemas.levels()))
+    return Origin(cluster_id=cluster_id or "", format_level=FORMAT_LEVEL)
 
 
 def decode_origin(noted: bytes) -> Origin | None:
@@ -42,6 +40,12 @@ def decode_origin(noted: bytes) -> Origin | None:
     if not space or not (level.isascii() and level.isdecimal()):
         return None
     return Origin(cluster_id=cluster_id, format_level=int(level))
+
+
+def is_elsewhere(noted: bytes, cluster_id: str | None) -> bool:
+    """Whether what notes this was written on another cluster than that, as far as both are known."""
+    origin = decode_origin(noted)
+    return bool(origin and origin.cluster_id and cluster_id and origin.cluster_id != cluster_id)
 
 
 async def check_origin(link: KafkaLink, topic: str, partitions: int, ours: Origin, *, limit_ms: int) -> None:

@@ -18,24 +18,29 @@ another producer id, when it is used up or when `transactional.id.expiration.ms`
 counted from a base: 0 at first, and after each such turn the epoch after the last one in the partition. A base other
 than 0 is written as a header of every record, where the next claimer finds it.
 
+Strangers may append between two batches (kafka_marks.py); `next_offset` tells where the last one stands, so that a gap
+is noticed.
+
 What is not ideal: the broker forgets a producer id, and with it the fence, `producer.id.expiration.ms` after its last
 batch, and after a turn to another id the fence does not hold against the old one. An owner claims anew well inside
 both times (`claim_renewal_ms` of the log); a deposed owner that slept longer is stopped by its lease alone.
 """
 
+import contextlib
 import time
 from collections.abc import Sequence
-from enum import Enum, auto
 
 import msgspec
 from aiokafka.protocol.produce import ProduceRequest
 from aiokafka.protocol.transaction import InitProducerIdRequest
 from kio.schema.errors import ErrorCode
 
-from events.log.base import AppendRefused, Deposed, LogError, LogUnavailable
-from events.log.kafka_batches import Stamp, encode_batch, packed
-from events.log.kafka_link import KafkaLink, named, retried
-from events.log.kafka_reader import newest_stamp
+from events.log.base import AppendRefused, Deposed, LogError, LogMismatch, LogUnavailable
+from events.log.kafka_batches import UNCOMPRESSED_BYTES_MAX, Stamp, encode_batch, packed, uncompressed_bytes
+from events.log.kafka_errors import TryAgain, refused, retried
+from events.log.kafka_link import KafkaLink, PartitionLane
+from events.log.kafka_names import owner_id
+from events.log.kafka_reader import end_offset, newest_stamp
 from events.records import Transition
 
 _TRANSACTION_TIMEOUT_MS = 60_000
@@ -43,11 +48,6 @@ _TRANSACTION_TIMEOUT_MS = 60_000
 
 _SEQUENCES = 2**31
 _ALL_IN_SYNC = -1
-
-
-class _Sent(Enum):
-    APPENDED = auto()
-    TOO_LARGE = auto()
 
 
 class Place(msgspec.Struct, frozen=True, kw_only=True):
@@ -64,24 +64,27 @@ class Place(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def transactional_id(self) -> str:
-        return f"muster-{self.topic}-{self.partition}"
+        return owner_id(self.topic, self.partition)
 
     @property
-    def lane(self) -> str:
-        return f"append-{self.topic}-{self.partition}"
+    def lane(self) -> PartitionLane:
+        return PartitionLane("append", self.topic, self.partition)
 
 
 async def claim(link: KafkaLink, place: Place, *, transactional_id: str | None = None) -> "KafkaWriter":
     """A writer with the partition's next epoch. Raises LogUnavailable."""
     producer_id, producer_epoch = await _next_producer_epoch(link, place, transactional_id or place.transactional_id)
-    newest = await newest_stamp(link, place.topic, place.partition, limit_ms=place.append_limit_ms)
+    end = await end_offset(link, place.topic, place.partition, limit_ms=place.append_limit_ms)
+    newest = await newest_stamp(link, place.topic, place.partition, limit_ms=place.append_limit_ms, end=end)
     stamp = Stamp(
         producer_id=producer_id,
         producer_epoch=producer_epoch,
         epoch_base=_epoch_base(producer_id, newest),
         origin=place.origin,
+        # Where no owner ever wrote, all that has no mark is a stranger's.
+        marked_from=0 if newest is None else newest.marked_from,
     )
-    return KafkaWriter(link, place, stamp)
+    return KafkaWriter(link, place, stamp, end_offset=end)
 
 
 def _epoch_base(producer_id: int, newest: Stamp | None) -> int:
@@ -98,7 +101,7 @@ async def _next_producer_epoch(link: KafkaLink, place: Place, transactional_id: 
         response = await link.ask_transaction_coordinator(transactional_id, request)
         error = link.settled(response.error_code, f"InitProducerId of {transactional_id}")
         if error is not ErrorCode.none:
-            raise LogUnavailable(f"InitProducerId of {transactional_id}: {named(error, 'WRITE')}")
+            raise refused(f"InitProducerId of {transactional_id}", error, "WRITE")
         return response.producer_id, response.producer_epoch
 
     return await retried(attempt, limit_ms=place.append_limit_ms)
@@ -107,11 +110,15 @@ async def _next_producer_epoch(link: KafkaLink, place: Place, transactional_id: 
 class KafkaWriter:
     """Appends to one partition until a newer writer has; a LogWriter."""
 
-    def __init__(self, link: KafkaLink, place: Place, stamp: Stamp) -> None:
+    def __init__(self, link: KafkaLink, place: Place, stamp: Stamp, *, end_offset: int = 0) -> None:
+        """`end_offset`: one past a record that is known to be in the partition."""
         self._link = link
         self._place = place
+        self._lane = place.lane
         self._stamp = stamp
         self._sequence = 0
+        self._end_offset = end_offset
+        self._next_offset: int | None = None
         self._fate: LogError | None = None
 
     @property
@@ -121,6 +128,10 @@ class KafkaWriter:
     @property
     def epoch(self) -> int:
         return self._stamp.epoch_base + self._stamp.producer_epoch
+
+    @property
+    def next_offset(self) -> int | None:
+        return self._next_offset
 
     async def append(self, transitions: Sequence[Transition]) -> Sequence[AppendRefused | None]:
         """See LogWriter. After Deposed or LogUnavailable, or an append that was cancelled, every append raises."""
@@ -143,11 +154,17 @@ class KafkaWriter:
         records = sum(map(len, transitions))
         if not records:
             return [None] * len(transitions)
+        size_bytes = sum(map(uncompressed_bytes, transitions))
+        if size_bytes > UNCOMPRESSED_BYTES_MAX and len(transitions) == 1:
+            return [AppendRefused(size_bytes=size_bytes, limit_bytes=UNCOMPRESSED_BYTES_MAX)]
         batch = encode_batch(
             transitions, self._stamp, base_sequence=self._sequence, timestamp_ms=time.time_ns() // 1_000_000
         )
-        if len(batch) <= self._place.limit_bytes and await self._send(batch) is _Sent.APPENDED:
+        if len(batch) <= self._place.limit_bytes and (base_offset := await self._send(batch)) is not None:
             self._sequence = (self._sequence + records) % _SEQUENCES
+            if 0 <= base_offset < self._end_offset:
+                raise await self._lost_its_end(base_offset)
+            self._note_place(base_offset, records)
             return [None] * len(transitions)
         if len(transitions) == 1:
             # When the broker refused it, its limit was lowered after the log was opened.
@@ -159,43 +176,58 @@ class KafkaWriter:
             *await self._append_together(transitions[middle:]),
         ]
 
-    async def _send(self, batch: bytes) -> _Sent:
+    def _note_place(self, base_offset: int, records: int) -> None:
+        """Where a batch stands; -1: the broker does not tell. Strangers' records may stand before it."""
+        if self._stamp.marked_from is None and base_offset >= 0:
+            self._stamp = msgspec.structs.replace(self._stamp, marked_from=base_offset)
+        self._end_offset = max(self._end_offset, base_offset) + records
+        self._next_offset = self._end_offset if base_offset >= 0 else None
+
+    async def _lost_its_end(self, base_offset: int) -> LogMismatch:
+        with contextlib.suppress(TryAgain):
+            await self._link.refresh()
+        return self._link.refusal(self._place.topic) or LogMismatch(
+            f"{self._named()} ended at offset {self._end_offset} and has taken an append at {base_offset}: it has lost"
+            " what was acknowledged, or the topic was deleted and made anew. Start again to use it as it is now, or"
+            " restore it"
+        )
+
+    async def _send(self, batch: bytes) -> int | None:
+        """The offset of its first record, -1 when the broker does not tell; None when the batch is too large."""
         sent_before = False
 
-        async def attempt() -> _Sent:
+        async def attempt() -> int | None:
             nonlocal sent_before
             again, sent_before = sent_before, True
-            return self._outcome(await self._produce(batch), again=again)
+            code, base_offset = await self._produce(batch)
+            return self._outcome(code, base_offset, again=again)
 
         try:
             return await retried(attempt, limit_ms=self._place.append_limit_ms)
         except LogUnavailable as error:
-            raise LogUnavailable(f"{self._named()}: {error}") from error
+            raise type(error)(f"{self._named()}: {error}") from error
 
-    async def _produce(self, batch: bytes) -> int:
-        place = self._place
-        # Half of the client's own limit, so that the broker's REQUEST_TIMED_OUT is heard before the link is cut.
-        request = ProduceRequest(
-            None,
-            _ALL_IN_SYNC,
-            self._link.request_timeout_ms // 2,
-            [(place.topic, [(place.partition, batch)])],
+    async def _produce(self, batch: bytes) -> tuple[int, int]:
+        place, timeout_ms = self._place, self._link.timeouts.produce_timeout_ms
+        # Half of our own limit, so that the broker's REQUEST_TIMED_OUT is heard before the connection is closed.
+        request = ProduceRequest(None, _ALL_IN_SYNC, timeout_ms // 2, [(place.topic, [(place.partition, batch)])])
+        response = await self._link.ask_leader(
+            place.topic, place.partition, request, lane=self._lane, timeout_ms=timeout_ms
         )
-        response = await self._link.ask_leader(place.topic, place.partition, request, lane=place.lane)
-        ((_, ((_, code, *_),)),) = response.topics
-        return int(code)
+        ((_, ((_, code, base_offset, *_),)),) = response.topics
+        return code, base_offset
 
-    def _outcome(self, code: int, *, again: bool) -> _Sent:
+    def _outcome(self, code: int, base_offset: int, *, again: bool) -> int | None:
         match self._link.settled(code, "Produce"):
             case ErrorCode.none | ErrorCode.duplicate_sequence_number:
-                return _Sent.APPENDED
+                return base_offset
             case ErrorCode.invalid_producer_epoch | ErrorCode.producer_fenced:
                 raise Deposed(self.partition, self.epoch)
             case ErrorCode.message_too_large | ErrorCode.record_list_too_large if not again:
-                return _Sent.TOO_LARGE
+                return None
             case error:
                 # OUT_OF_ORDER_SEQUENCE_NUMBER too: the partition does not end with what we appended last.
-                raise LogUnavailable(f"the broker refuses the batch: {named(error, 'WRITE')}")
+                raise refused("the broker refuses the batch", error, "WRITE")
 
     def _named(self) -> str:
         return f"partition {self.partition} of {self._place.topic}"

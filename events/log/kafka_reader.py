@@ -1,6 +1,6 @@
-"""Reading a partition of the event topic: offsets, and the records between two of them.
+"""Reading a partition of the event topic: offsets, the records between two of them, and who wrote last.
 
-What belongs here: ListOffsets and Fetch. What it must not know: who writes, what the records say.
+What belongs here: ListOffsets and Fetch. What it must not know: what the records say.
 
 How it works: no consumer and no group, just Fetch requests to the partition's leader, one after another, up to an end
 that is known before. aiokafka's own consumer makes every record a Python object of its own, three times slower. A
@@ -10,16 +10,19 @@ behind a gap that compaction left: an empty answer from a leader that knows of t
 
 import asyncio
 from collections.abc import AsyncIterator, Sequence
+from typing import Any
 
 import msgspec
-from aiokafka.protocol.api import Response
 from aiokafka.protocol.fetch import FetchRequest
 from aiokafka.protocol.offset import OffsetRequest
 from kio.schema.errors import ErrorCode
 
 from events.log.base import LogUnavailable
-from events.log.kafka_batches import Stamp, decode_batches, last_stamp
-from events.log.kafka_link import KafkaLink, TryAgain, named, retried
+from events.log.kafka_batches import Stamp
+from events.log.kafka_decoding import decode_batches, writers_of
+from events.log.kafka_errors import TryAgain, refused, retried
+from events.log.kafka_link import KafkaLink, PartitionLane
+from events.log.kafka_marks import Marks, Newest, Written
 from events.log.limits import CHUNK_RECORDS_MAX
 from events.records import StoredRecord
 
@@ -31,6 +34,12 @@ _LOOK_AGAIN_AFTER_MS = 200
 
 FETCH_BYTES = 1024 * 1024
 """What one fetch asks for: large enough that requests do not count."""
+
+_LOOK_BACK_TIMES = 8
+_LOOK_BACK_OFFSETS_MAX = 50_000
+"""Looking for the last owner's batch, so many offsets more are gone back each time, and so many at most."""
+
+_RECENT_RECORDS = 500
 
 
 class _Fetched(msgspec.Struct, frozen=True, kw_only=True):
@@ -45,12 +54,14 @@ async def end_offset(link: KafkaLink, topic: str, partition: int, *, limit_ms: i
 
 
 async def read(
-    link: KafkaLink, topic: str, partition: int, *, start: int, end: int, limit_ms: int
+    link: KafkaLink, topic: str, partition: int, *, start: int, end: int, limit_ms: int, marks: Marks | None = None
 ) -> AsyncIterator[Sequence[StoredRecord]]:
     """Chunks of the records at offsets from `start` up to `end` (exclusive).
 
-    Raises LogUnavailable when the leader cannot be reached for `limit_ms`, or its log is shorter than `end`.
+    `marks`: from where on owners mark, if that is known. Raises LogUnavailable when the leader cannot be reached for
+    `limit_ms`, or its log is shorter than `end`; BrokenRecord for a batch that cannot be read.
     """
+    marks = marks or Marks()
     position = start
     while position < end:
         fetched = await retried(
@@ -63,7 +74,7 @@ async def read(
         if not fetched.batches:
             return
         before, chunk = position, list[StoredRecord]()
-        for records, after in decode_batches(fetched.batches, partition, start=before, end=end):
+        for records, after in decode_batches(fetched.batches, partition, start=before, end=end, marks=marks):
             position = after
             chunk += records
             if len(chunk) >= CHUNK_RECORDS_MAX:
@@ -77,13 +88,56 @@ async def read(
             raise LogUnavailable(f"no whole batch came for offset {position} of partition {partition} of {topic}")
 
 
-async def newest_stamp(link: KafkaLink, topic: str, partition: int, *, limit_ms: int) -> Stamp | None:
-    """Who wrote the last batch of the partition; None when there is none."""
+async def newest_stamp(
+    link: KafkaLink, topic: str, partition: int, *, limit_ms: int, end: int | None = None
+) -> Stamp | None:
+    """Who wrote the last batch of an owner before `end` (default: of the partition), past strangers'; None: nobody."""
+    stop = await end_offset(link, topic, partition, limit_ms=limit_ms) if end is None else end
+    newest, first, width = Newest(), 0, 1
+    while stop > first and not newest.found:
+        begin = max(first, stop - width)
+        batches, first = await _writers(link, topic, partition, start=begin, end=stop, limit_ms=limit_ms)
+        newest.look_back(batches)
+        stop, width = begin, min(width * _LOOK_BACK_TIMES, _LOOK_BACK_OFFSETS_MAX)
+    return newest.stamp
+
+
+async def _writers(
+    link: KafkaLink, topic: str, partition: int, *, start: int, end: int, limit_ms: int
+) -> tuple[list[Written], int]:
+    """The writers of the batches between two offsets, and the first offset there is where that is after `start`."""
+    batches: list[Written] = []
+    position, first = start, 0
+    while position < end:
+        fetched = await retried(
+            lambda position=position: _fetch(link, topic, partition, position, end),  # type: ignore[misc]
+            limit_ms=limit_ms,
+        )
+        if fetched.error is ErrorCode.offset_out_of_range:
+            position = first = await _position_in_range(link, topic, partition, position, limit_ms)
+            continue
+        before = position
+        for written, position in writers_of(fetched.batches, end=end):  # noqa: B007 -- the last one's is used
+            if written is not None:
+                batches.append(written)
+        if position == before:
+            break  # compaction has left nothing more
+        await asyncio.sleep(0)
+    return batches, first
+
+
+async def glimpses(link: KafkaLink, topic: str, partition: int, *, limit_ms: int) -> AsyncIterator[bytes]:
+    """Batches as they are stored: the newest one, some before it, and the oldest. Nothing for an empty partition."""
     end = await end_offset(link, topic, partition, limit_ms=limit_ms)
-    if end == 0:
-        return None
-    fetched = await retried(lambda: _fetch(link, topic, partition, end - 1, end), limit_ms=limit_ms)
-    return last_stamp(fetched.batches)
+    start = await retried(lambda: _offset(link, topic, partition, _EARLIEST), limit_ms=limit_ms)
+    if start >= end:
+        return
+    for position in sorted({end - 1, max(start, end - _RECENT_RECORDS), start}, reverse=True):
+        fetched = await retried(
+            lambda position=position: _fetch(link, topic, partition, position, end),  # type: ignore[misc]
+            limit_ms=limit_ms,
+        )
+        yield fetched.batches
 
 
 async def _position_in_range(link: KafkaLink, topic: str, partition: int, position: int, limit_ms: int) -> int:
@@ -99,7 +153,7 @@ async def _offset(link: KafkaLink, topic: str, partition: int, timestamp: int) -
     response = await link.ask_leader(topic, partition, request, lane=_lane(topic, partition))
     ((_, ((_, code, _, offset, *_),)),) = response.topics
     if (error := link.settled(code, "ListOffsets")) is not ErrorCode.none:
-        raise LogUnavailable(f"the offsets of partition {partition} of {topic}: {named(error, 'DESCRIBE')}")
+        raise refused(f"the offsets of partition {partition} of {topic}", error, "DESCRIBE")
     return int(offset)
 
 
@@ -108,17 +162,19 @@ async def _fetch(link: KafkaLink, topic: str, partition: int, position: int, end
     # time, and answers with nothing.
     wanted = [(topic, [(partition, position, FETCH_BYTES)])]
     request = FetchRequest(_LOOK_AGAIN_AFTER_MS, 1, FETCH_BYTES, _READ_UNCOMMITTED, wanted)
-    response = await link.ask_leader(topic, partition, request, lane=_lane(topic, partition))
+    response = await link.ask_leader(
+        topic, partition, request, lane=_lane(topic, partition), timeout_ms=link.timeouts.fetch_timeout_ms
+    )
     fetched = _unpacked(link, response)
     if fetched.error not in {ErrorCode.none, ErrorCode.offset_out_of_range}:
-        raise LogUnavailable(f"reading partition {partition} of {topic}: {named(fetched.error, 'READ')}")
+        raise refused(f"reading partition {partition} of {topic}", fetched.error, "READ")
     if not fetched.batches and fetched.high_watermark < end and fetched.error is ErrorCode.none:
         # A new leader learns the high watermark shortly after it was elected; or records were lost.
         raise TryAgain(f"partition {partition} of {topic} ends at {fetched.high_watermark}, before {end}")
     return fetched
 
 
-def _unpacked(link: KafkaLink, response: Response) -> _Fetched:
+def _unpacked(link: KafkaLink, response: Any) -> _Fetched:  # noqa: ANN401 -- aiokafka's FetchResponse
     if not response.topics:
         raise TryAgain("Fetch: throttled by a quota")
     link.settled(response.error_code, "Fetch")
@@ -126,5 +182,5 @@ def _unpacked(link: KafkaLink, response: Response) -> _Fetched:
     return _Fetched(error=link.settled(code, "Fetch"), high_watermark=high_watermark, batches=batches or b"")
 
 
-def _lane(topic: str, partition: int) -> str:
-    return f"read-{topic}-{partition}"
+def _lane(topic: str, partition: int) -> PartitionLane:
+    return PartitionLane("read", topic, partition)

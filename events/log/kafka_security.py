@@ -23,7 +23,7 @@ from typing import Any
 import msgspec
 
 from events.log.base import LogError
-from events.log.tls_files import BadTlsFile, present, trust
+from events.log.tls_files import BadTlsFile, FilesContext, present, trust
 
 SECRETS = frozenset({"sasl.password", "ssl.key.password"})
 PROPERTIES = (
@@ -164,7 +164,7 @@ def _refuse_idle(properties: Mapping[str, str], prefix: str, protocol: str, *, i
 
 def _tls_context(properties: Mapping[str, str]) -> ssl.SSLContext:
     """For connections to brokers. TLS 1.2 or newer; the broker's certificate is always checked."""
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context = FilesContext(ssl.PROTOCOL_TLS_CLIENT)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     identification = properties.get("ssl.endpoint.identification.algorithm", "https")
     if identification.lower() not in {"https", "none", ""}:

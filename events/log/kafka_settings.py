@@ -56,6 +56,8 @@ class TopicFacts(msgspec.Struct, frozen=True, kw_only=True):
     partitions: int
     replication: int
     cluster_id: str | None = None
+    topic_id: str | None = None
+    """Another one for each topic of this name that was ever made; None where the brokers know no such ids."""
 
 
 class Guarantees(msgspec.Struct, frozen=True, kw_only=True):
@@ -68,13 +70,23 @@ class Guarantees(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def guarantees(
-    plan: TopicPlan, facts: TopicFacts, topic: Configs, brokers: Sequence[Configs], *, bootstrap: str
+    plan: TopicPlan,
+    facts: TopicFacts,
+    topic: Configs,
+    brokers: Sequence[Configs],
+    *,
+    bootstrap: str,
+    is_ours: bool,
 ) -> Guarantees:
-    """What may be relied on. Raises LogMismatch for what contradicts `plan` or breaks the guarantee."""
+    """What may be relied on. Raises LogMismatch for what contradicts `plan` or breaks the guarantee.
+
+    `is_ours`: the topic holds events, so the way out is to change its settings. An empty one may be meant for somebody
+    else's records: then the way out is another topic.
+    """
     refusals = [
         *_partition_refusals(plan, facts),
         *_replica_refusals(plan, facts, topic, bootstrap),
-        *_topic_refusals(plan, topic, bootstrap),
+        *_topic_refusals(plan, topic, bootstrap, is_ours=is_ours),
         *_expiration_refusals(brokers),
     ]
     if refusals:
@@ -90,9 +102,10 @@ def guarantees(
 def _partition_refusals(plan: TopicPlan, facts: TopicFacts) -> Iterator[str]:
     if plan.partitions not in {None, facts.partitions}:
         yield (
-            f"topic {plan.name} has {facts.partitions} partitions, the settings say {plan.partitions}: start with"
-            f" {facts.partitions}, or with another topic (a group's partition follows from their number, so it is"
-            " never changed)"
+            f"topic {plan.name} has {facts.partitions} partitions, and {plan.partitions} are wanted (--log-partitions,"
+            " or the event topic's number): a group's partition follows from it, so it is never changed. If the topic"
+            f" was made with {facts.partitions}, start with --log-partitions {facts.partitions}; if partitions were"
+            " added since, restore it, or start with another --log"
         )
 
 
@@ -107,7 +120,7 @@ def _replica_refusals(plan: TopicPlan, facts: TopicFacts, topic: Configs, bootst
         )
 
 
-def _topic_refusals(plan: TopicPlan, topic: Configs, bootstrap: str) -> Iterator[str]:
+def _topic_refusals(plan: TopicPlan, topic: Configs, bootstrap: str, *, is_ours: bool) -> Iterator[str]:
     wanted = plan.configs()
     ways_out = {
         "cleanup.policy": "or start with another topic",
@@ -115,11 +128,18 @@ def _topic_refusals(plan: TopicPlan, topic: Configs, bootstrap: str) -> Iterator
         "unclean.leader.election.enable": "since such an election loses events that were acknowledged",
     }
     for setting, way_out in ways_out.items():
-        if setting in topic and topic[setting] != wanted[setting]:
+        if topic.get(setting, wanted[setting]) == wanted[setting]:
+            continue
+        contradiction = f"topic {plan.name} has {setting}={topic[setting]}, the settings say {wanted[setting]}"
+        if is_ours:
             yield (
-                f"topic {plan.name} has {setting}={topic[setting]}, the settings say {wanted[setting]}: run"
-                f" `kafka-configs.sh --bootstrap-server {bootstrap} --alter --entity-type topics"
+                f"{contradiction}: run `kafka-configs.sh --bootstrap-server {bootstrap} --alter --entity-type topics"
                 f" --entity-name {plan.name} --add-config {setting}={wanted[setting]}`, {way_out}"
+            )
+        else:
+            yield (
+                f"{contradiction}, and it holds no events: give --log another name (a topic that does not exist yet is"
+                " made with the right settings)"
             )
 
 

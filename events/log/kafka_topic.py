@@ -5,11 +5,12 @@ What belongs here: the requests about topics and configs. What it must not know:
 """
 
 from aiokafka.protocol.admin import CreateTopicsRequest, DescribeConfigsRequest
-from aiokafka.protocol.metadata import MetadataRequest
 from kio.schema.errors import ErrorCode
 
 from events.log.base import LogMismatch, LogUnavailable
-from events.log.kafka_link import KafkaLink, TryAgain, named, retried
+from events.log.kafka_errors import TryAgain, named, retried
+from events.log.kafka_link import KafkaLink
+from events.log.kafka_metadata import topic_id_of, topic_id_text
 from events.log.kafka_settings import BROKER_CONFIGS, Configs, Guarantees, TopicFacts, TopicPlan, guarantees
 
 PARTITIONS_DEFAULT = 8
@@ -24,16 +25,22 @@ async def topic_facts(link: KafkaLink, name: str, *, limit_ms: int) -> TopicFact
     """The topic, or None when there is none. Asks in the way that never creates it. Raises LogUnavailable."""
 
     async def attempt() -> TopicFacts | None:
-        response = await link.ask_any(MetadataRequest([name], allow_auto_topic_creation=False))
-        ((code, _, _, partitions),) = response.topics
-        if code == ErrorCode.unknown_topic_or_partition:
+        response = await link.metadata([name])
+        (topic,) = response.topics
+        if topic.error_code is ErrorCode.unknown_topic_or_partition:
             return None
-        if (error := link.settled(code, f"looking up topic {name}")) is not ErrorCode.none:
+        if (error := link.settled(topic.error_code.value, f"looking up topic {name}")) is not ErrorCode.none:
             raise LogMismatch(f"topic {name} cannot be looked up: {named(error, 'DESCRIBE')}")
-        if any(leader < 0 for _, _, leader, *_ in partitions):
+        if any(partition.leader_id < 0 for partition in topic.partitions):
             raise TryAgain(f"a partition of topic {name} has no leader")
-        replication = min(len(replicas) for _, _, _, replicas, *_ in partitions)
-        return TopicFacts(partitions=len(partitions), replication=replication, cluster_id=response.cluster_id)
+        replication = min(len(partition.replica_nodes) for partition in topic.partitions)
+        topic_id = topic_id_of(topic)
+        return TopicFacts(
+            partitions=len(topic.partitions),
+            replication=replication,
+            cluster_id=response.cluster_id,
+            topic_id=None if topic_id is None else topic_id_text(topic_id),
+        )
 
     return await retried(attempt, limit_ms=limit_ms)
 
@@ -67,11 +74,14 @@ async def ensure_topic(
     return await retried(known, limit_ms=limit_ms)
 
 
-async def check_topic(link: KafkaLink, plan: TopicPlan, facts: TopicFacts, *, limit_ms: int) -> Guarantees:
-    """What the settings of topic and brokers promise. Raises LogMismatch, LogUnavailable."""
+async def check_topic(
+    link: KafkaLink, plan: TopicPlan, facts: TopicFacts, *, is_ours: bool, limit_ms: int
+) -> Guarantees:
+    """What the settings of topic and brokers promise; `is_ours` as there. Raises LogMismatch, LogUnavailable."""
     topic = await _configs(link, _TOPIC, plan.name, link.brokers()[0], limit_ms)
     brokers = [await _configs(link, _BROKER, str(node), node, limit_ms) for node in link.brokers()]
-    return guarantees(plan, facts, topic, brokers, bootstrap=",".join(link.bootstrap_servers))
+    bootstrap = ",".join(link.bootstrap_servers)
+    return guarantees(plan, facts, topic, brokers, bootstrap=bootstrap, is_ours=is_ours)
 
 
 async def _configs(link: KafkaLink, kind: int, name: str, node_id: int, limit_ms: int) -> dict[str, str]:

@@ -23,7 +23,7 @@ class Needed(msgspec.Struct, frozen=True):
 READING: Sequence[Needed] = (
     Needed("Fetch", 1, 7, 11),  # an error of the whole answer since v7
     Needed("ListOffsets", 2, 1, 3),  # one offset for a timestamp since v1
-    Needed("Metadata", 3, 4, 5),  # never makes a topic since v4
+    Needed("Metadata", 3, 4, 10),  # never makes a topic since v4, tells its id since v10
 )
 WRITING: Sequence[Needed] = (
     *READING,

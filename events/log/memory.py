@@ -1,10 +1,12 @@
 """The event log in memory: a real implementation, for tests and simulations, that can be made to fail.
 
 What it keeps is in a `MemoryStorage`. Logs opened on the same storage see the same records and depose each other's
-writers, as two processes do. Nothing in it depends on a clock or on chance but the clock that it is given.
+writers, as two processes do. Nothing in it depends on a clock but the one that it is given, or on chance but its
+identity.
 """
 
 import asyncio
+import uuid
 from bisect import bisect_left
 from collections.abc import AsyncIterator, Callable, Sequence
 
@@ -18,8 +20,12 @@ class MemoryStorage:
     """What outlives the logs that are opened on it: records and epochs, by partition."""
 
     def __init__(self, partitions: int = 8) -> None:
+        self.identity = str(uuid.uuid4())
         self.records: list[list[StoredRecord]] = [[] for _ in range(partitions)]
         self.epochs = [0] * partitions
+        """Of the last claim."""
+        self.fences = [0] * partitions
+        """Of the last writer that has appended: from then on no older one can."""
 
     def end_offset(self, partition: int) -> int:
         records = self.records[partition]
@@ -53,8 +59,11 @@ class MemoryEventLog:
     ) -> None:
         self.storage = MemoryStorage() if storage is None else storage
         self.claim_renewal_ms = claim_renewal_ms
+        self.trouble: str | None = None
         self._batch_bytes_max = batch_bytes_max
         self._wall_ms = wall_ms
+        self.next_offsets: dict[tuple[int, int], int] = {}
+        """Where the last append of each of this log's writers ended, by partition and epoch."""
         self._is_open = False
         self._fails = False
         self._loses_acknowledgement = False
@@ -81,6 +90,10 @@ class MemoryEventLog:
     @property
     def location(self) -> str:
         return "memory"
+
+    @property
+    def identity(self) -> str:
+        return self.storage.identity
 
     @property
     def partitions(self) -> int:
@@ -124,9 +137,11 @@ class MemoryEventLog:
         if self._fails:
             self._fails = False
             raise LogUnavailable("the append failed, as asked for")
-        if self.storage.epochs[partition] != epoch:
+        if epoch < self.storage.fences[partition]:
             raise Deposed(partition, epoch)
+        self.storage.fences[partition] = epoch
         verdicts = self._store(partition, transitions)
+        self.next_offsets[partition, epoch] = self.storage.end_offset(partition)
         if self._released is not None:
             await self._released.wait()
         if self._loses_acknowledgement:
@@ -177,3 +192,7 @@ class MemoryLogWriter:
 
     async def append(self, transitions: Sequence[Transition]) -> Sequence[AppendRefused | None]:
         return await self._log.append(self._partition, self._epoch, transitions)
+
+    @property
+    def next_offset(self) -> int | None:
+        return self._log.next_offsets.get((self._partition, self._epoch))

@@ -16,9 +16,10 @@ from functools import partial
 from pathlib import Path
 
 from events.log import sqlite_schema, sqlite_trim
-from events.log.base import AppendRefused, Deposed, LogUnavailable
+from events.log.base import AppendRefused, Deposed, LogDamaged, LogUnavailable
 from events.log.limits import BATCH_BYTES_MAX, CHUNK_BYTES_MAX, CHUNK_RECORDS_MAX, verdict_on
 from events.log.sqlite_file import SqliteFile
+from events.log.sqlite_salvage import UNKNOWN_END, read_around
 from events.log.sqlite_schema import Meta
 from events.log.sqlite_trim import Trimmed
 from events.log.wall_clock import wall_clock_ms
@@ -62,10 +63,16 @@ class SqliteEventLog:
         self._batch_bytes_max = batch_bytes_max
         self._wall_ms = wall_ms
         self._meta: Meta | None = None
+        self._damage: LogDamaged | None = None
 
     @property
     def location(self) -> str:
         return str(self.file.path)
+
+    @property
+    def identity(self) -> str:
+        """The file's own, made with it; a copy of the file has it, too."""
+        return self.meta.log_id
 
     @property
     def partitions(self) -> int:
@@ -73,7 +80,13 @@ class SqliteEventLog:
 
     @property
     def warnings(self) -> Sequence[str]:
-        return ()
+        """Of a damaged file that is opened for reading, once it was read."""
+        return () if self._damage is None else (f"{self._damage}. What cannot be read was left out",)
+
+    @property
+    def trouble(self) -> str | None:
+        """The disk does not answer."""
+        return self.file.trouble
 
     @property
     def claim_renewal_ms(self) -> int | None:
@@ -98,7 +111,8 @@ class SqliteEventLog:
                 partitions=self._partitions_asked_for,
                 audit_window_ms=self._audit_window_ms,
             )
-        self._meta = await self.file.open(prepare)
+        look = partial(sqlite_schema.refuse_somebody_elses, location=self.location)
+        self._meta = await self.file.open(prepare, look=look)
 
     async def close(self) -> None:
         await self.file.close()
@@ -110,21 +124,44 @@ class SqliteEventLog:
 
     async def end_offset(self, partition: int) -> int:
         self._check_partition(partition)
-        return await self.file.read(partial(_end_offset, partition))
+        try:
+            return await self.file.read(partial(_end_offset, partition))
+        except LogDamaged as damage:
+            self._note(damage)
+            return UNKNOWN_END
 
     async def read(
         self, partition: int, *, start: int = 0, end: int | None = None
     ) -> AsyncIterator[Sequence[StoredRecord]]:
-        """As in the contract; each chunk is a read transaction of its own."""
+        """As in the contract; each chunk is a read transaction of its own.
+
+        Opened for reading, a damaged file is read as far as that can be done; `warnings` tells of it afterwards.
+        """
         stop = await self.end_offset(partition)
         if end is not None:
             stop = min(stop, end)
+        read_range = partial(self._read_range, partition)
         while start < stop:
-            chunk = await self.file.read(partial(_read_chunk, partition, start, stop))
+            try:
+                chunk = await read_range(start, stop)
+            except LogDamaged as damage:
+                self._note(damage)
+                break
             if not chunk:
                 return
             yield chunk
             start = chunk[-1].offset + 1
+        async for chunk in read_around(read_range, start, stop):
+            yield chunk
+
+    async def _read_range(self, partition: int, start: int, end: int) -> Sequence[StoredRecord]:
+        return await self.file.read(partial(_read_chunk, partition, start, end))
+
+    def _note(self, damage: LogDamaged) -> None:
+        """Who only looks is told what can be read; an owner must not go on with a part of what was written."""
+        if not self._read_only:
+            raise damage
+        self._damage = damage
 
     async def trim(self, now_ms: int) -> Trimmed:
         """Compact a bounded part of what is older than the audit window; see `sqlite_trim.py`. `now_ms`: wall clock.
@@ -149,6 +186,7 @@ class SqliteLogWriter:
         self._epoch = epoch
         self._batch_bytes_max = batch_bytes_max
         self._wall_ms = wall_ms
+        self._next_offset: int | None = None
 
     @property
     def partition(self) -> int:
@@ -158,10 +196,15 @@ class SqliteLogWriter:
     def epoch(self) -> int:
         return self._epoch
 
+    @property
+    def next_offset(self) -> int | None:
+        return self._next_offset
+
     async def append(self, transitions: Sequence[Transition]) -> Sequence[AppendRefused | None]:
         verdicts = [verdict_on(transition, self._batch_bytes_max) for transition in transitions]
         accepted = [transition for transition, verdict in zip(transitions, verdicts, strict=True) if verdict is None]
-        await self._file.write(partial(_append, self._partition, self._epoch, self._wall_ms(), accepted))
+        append = partial(_append, self._partition, self._epoch, self._wall_ms(), accepted)
+        self._next_offset = await self._file.write(append)
         return verdicts
 
 
@@ -176,16 +219,18 @@ def _append(
     timestamp_ms: int,
     transitions: Iterable[Transition],
     connection: sqlite3.Connection,
-) -> None:
+) -> int:
+    """Returns one past the last offset."""
     owner = connection.execute(_EPOCH, (partition,)).fetchone()
     if owner is None or owner[0] != epoch:
         raise Deposed(partition, epoch)
     offset = _end_offset(partition, connection)
-    records = (record for transition in transitions for record in transition)
+    records = [record for transition in transitions for record in transition]
     connection.executemany(
         _INSERT,
         ((partition, offset, timestamp_ms, record.key, record.value) for offset, record in enumerate(records, offset)),
     )
+    return offset + len(records)
 
 
 def _end_offset(partition: int, connection: sqlite3.Connection) -> int:

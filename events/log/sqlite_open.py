@@ -9,11 +9,12 @@ import fcntl
 import os
 import sqlite3
 from collections.abc import Callable
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import TypeVar
 
-from events.log.base import LogMismatch
+from events.log.base import LogDamaged, LogMismatch
+from events.log.sqlite_failures import damaged, is_damage
 
 T = TypeVar("T")
 
@@ -24,7 +25,7 @@ def connected(
     path: Path, connect: Callable[[Path], sqlite3.Connection], prepare: Callable[[sqlite3.Connection], T]
 ) -> tuple[sqlite3.Connection, T]:
     """A connection, and what `prepare` made of it. Raises LogMismatch when the file is none of SQLite's, or cannot be
-    used, and what `prepare` raises.
+    used, LogDamaged, and what `prepare` raises.
     """
     try:
         with ExitStack() as on_failure:
@@ -32,11 +33,29 @@ def connected(
             on_failure.callback(connection.close)
             prepared = prepare(connection)
             on_failure.pop_all()
-    except sqlite3.OperationalError as error:
+    except sqlite3.Error as error:
+        if error.sqlite_errorcode == sqlite3.SQLITE_NOTADB:
+            raise LogMismatch(f"{path} is not an event log: {error}") from error
+        if is_damage(error):
+            raise damaged(error, path) from error
         raise LogMismatch(f"the event log {path} cannot be opened: {error}") from error
-    except sqlite3.DatabaseError as error:
-        raise LogMismatch(f"{path} is not an event log: {error}") from error
     return connection, prepared
+
+
+def look_at(path: Path, look: Callable[[sqlite3.Connection], None]) -> None:
+    """Run `look` on what stands at the path already, if anything does, without making so much as a file beside it.
+
+    The write-ahead log is left out, so of a file that was just made nothing may be seen, and one that is being written
+    may look damaged: opening it will tell. Raises as `connected`.
+    """
+    if path.is_file() and path.stat().st_size > 0:
+        with suppress(LogDamaged):
+            connection, _ = connected(path, _connect_for_looking, look)
+            connection.close()
+
+
+def _connect_for_looking(path: Path) -> sqlite3.Connection:
+    return _connect(path, "mode=ro&immutable=1")
 
 
 def connect_for_writing(path: Path) -> sqlite3.Connection:
@@ -64,6 +83,13 @@ def connect_for_reading(path: Path) -> sqlite3.Connection:
         )
     # Without a write-ahead log the file itself is complete, and nothing but itself is needed to read it.
     return _connect(path, "mode=ro&immutable=1")
+
+
+def connect_to_salvage(path: Path) -> sqlite3.Connection:
+    """As `connect_for_reading`, also to a file that was cut off, which SQLite would not open otherwise."""
+    connection = connect_for_reading(path)
+    connection.execute("PRAGMA writable_schema = ON")  # it cannot be written all the same, so this is harmless
+    return connection
 
 
 def _connect(path: Path, options: str) -> sqlite3.Connection:

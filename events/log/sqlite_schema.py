@@ -15,9 +15,8 @@ import uuid
 
 import msgspec
 
-import schemas
 from events.log.base import LogMismatch
-from events.records import LogTooNew
+from events.records import FORMAT_LEVEL, LogTooNew
 
 APPLICATION_ID = 0x4D555354  # "MUST"
 TABLES_VERSION = 1
@@ -73,8 +72,7 @@ def check(connection: sqlite3.Connection, location: str, *, partitions: int | No
     """
     if _is_empty(connection):
         raise LogMismatch(f"there is no event log in {location}, it is empty")
-    if _pragma(connection, "application_id") != APPLICATION_ID:
-        raise LogMismatch(f"{location} is a SQLite file, but not an event log of Muster")
+    refuse_somebody_elses(connection, location)
     tables_version = _pragma(connection, "user_version")
     if tables_version > TABLES_VERSION:
         raise LogTooNew(
@@ -82,10 +80,9 @@ def check(connection: sqlite3.Connection, location: str, *, partitions: int | No
             "use a newer Muster"
         )
     meta = msgspec.convert(dict(connection.execute("SELECT name, value FROM meta")), Meta)
-    known_level = max(schemas.levels())
-    if meta.format_level > known_level:
+    if meta.format_level > FORMAT_LEVEL:
         raise LogTooNew(
-            f"{location} has format level {meta.format_level}, this version of Muster knows {known_level}; "
+            f"{location} has format level {meta.format_level}, this version of Muster knows {FORMAT_LEVEL}; "
             "use a newer Muster"
         )
     if partitions is not None and partitions != meta.partitions:
@@ -94,6 +91,15 @@ def check(connection: sqlite3.Connection, location: str, *, partitions: int | No
             "the log is made: leave the setting out, or use another file"
         )
     return meta
+
+
+def refuse_somebody_elses(connection: sqlite3.Connection, location: str) -> None:
+    """Raises LogMismatch when another program has made the file."""
+    if not _is_empty(connection) and _pragma(connection, "application_id") != APPLICATION_ID:
+        raise LogMismatch(
+            f"{location} is a SQLite file of another program, not an event log of Muster. It was left as it is; give"
+            " --log another name (muster serve makes what does not exist yet)"
+        )
 
 
 def _is_empty(connection: sqlite3.Connection) -> bool:
@@ -113,7 +119,7 @@ def _make(connection: sqlite3.Connection, partitions: int) -> None:
     meta = Meta(
         log_id=str(uuid.uuid4()),
         partitions=partitions,
-        format_level=max(schemas.levels()),
+        format_level=FORMAT_LEVEL,
         audit_window_ms=DEFAULT_AUDIT_WINDOW_MS,
     )
     connection.executemany("INSERT INTO meta VALUES (?, ?)", msgspec.to_builtins(meta).items())

@@ -5,10 +5,17 @@ the files come from (the caller's `name` says that), and what the connection is 
 
 OpenSSL tells neither the file nor, often, the fault. So each file is looked at before OpenSSL is, and a pass phrase is
 never asked for on the terminal.
+
+Certificates are renewed while a process runs. A `FilesContext` knows what it was made of, and reads it again when that
+has changed: connections that are opened from then on have it. An authority that was taken out of its file is trusted
+until the process ends, since a context forgets none.
 """
 
 import ssl
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
+from weakref import WeakSet
 
 
 class BadTlsFile(Exception):
@@ -19,8 +26,67 @@ class _PassPhraseWanted(Exception):
     """The key is encrypted, and nobody gave a pass phrase."""
 
 
+class FilesContext(ssl.SSLContext):
+    """See the module."""
+
+    def __init__(self, *_: Any) -> None:  # noqa: ANN401 -- the protocol is taken when it is made
+        self._steps: list[Callable[[ssl.SSLContext], None]] = []
+        self._contents: dict[Path, bytes] = {}
+        _CONTEXTS.add(self)
+
+    @property
+    def files(self) -> tuple[str, ...]:
+        """What it was made of."""
+        return tuple(map(str, self._contents))
+
+    def make(self, step: Callable[[ssl.SSLContext], None], *files: Path) -> None:
+        """Have a context made of these files by this step: now, and when they have changed. Raises BadTlsFile."""
+        step(self)
+        self._steps.append(step)
+        self._contents |= {file: file.read_bytes() for file in files}
+
+    def read_again(self) -> bool:
+        """Whether something has changed, and is in use now. Raises BadTlsFile, as for a file that is being written:
+        then all stays as it was.
+        """
+        try:
+            contents = {file: file.read_bytes() for file in self._contents}
+        except OSError as error:
+            raise BadTlsFile(f"{error.filename}: it cannot be read: {error.strerror}") from error
+        if contents == self._contents:
+            return False
+        for context in (ssl.SSLContext(self.protocol), self):  # what is wrong is found on one that nobody uses
+            for step in self._steps:
+                step(context)
+        self._contents = contents
+        return True
+
+
+_CONTEXTS: WeakSet[FilesContext] = WeakSet()
+
+
+def contexts_of_files() -> tuple[FilesContext, ...]:
+    """All of this process that are in use."""
+    return tuple(_CONTEXTS)
+
+
 def trust(context: ssl.SSLContext, name: str, file: Path) -> None:
     """Accept what the authorities in the file have signed. Raises BadTlsFile."""
+
+    def step(made: ssl.SSLContext) -> None:
+        _trust(made, name, file)
+
+    _make(context, step, file)
+
+
+def _make(context: ssl.SSLContext, step: Callable[[ssl.SSLContext], None], *files: Path) -> None:
+    if isinstance(context, FilesContext):
+        context.make(step, *files)
+    else:
+        step(context)
+
+
+def _trust(context: ssl.SSLContext, name: str, file: Path) -> None:
     _look_at(name, file, "CERTIFICATE")
     try:
         context.load_verify_locations(cafile=str(file))
@@ -39,8 +105,17 @@ def present(
 
     Without `key` the key is in the certificate's file. Raises BadTlsFile.
     """
+
+    def step(made: ssl.SSLContext) -> None:
+        _present(made, certificate, key or certificate, pass_phrase)
+
+    _make(context, step, certificate[1], (key or certificate)[1])
+
+
+def _present(
+    context: ssl.SSLContext, certificate: tuple[str, Path], key: tuple[str, Path], pass_phrase: tuple[str, str | None]
+) -> None:
     _look_at(*certificate, "CERTIFICATE")
-    key = key or certificate
     _look_at(*key, "PRIVATE KEY")
     name, phrase = pass_phrase
 
@@ -60,6 +135,16 @@ def present(
         if phrase is not None and b"ENCRYPTED" in key[1].read_bytes():
             raise BadTlsFile(f"{key[0]}={key[1]}: it cannot be decrypted with {name}") from error
         raise BadTlsFile(f"{both}: a certificate and its key cannot be read from them ({error.reason})") from error
+
+
+def is_same_certificate(one: Path, other: Path) -> bool:
+    """Whether two files, which were read before, begin with the same certificate."""
+    begins, ends = "-----BEGIN CERTIFICATE-----", "-----END CERTIFICATE-----"
+    first, second = (
+        "".join(file.read_text(encoding="utf-8").partition(begins)[2].partition(ends)[0].split())
+        for file in (one, other)
+    )
+    return first == second
 
 
 def _look_at(name: str, file: Path, label: str) -> None:

@@ -60,6 +60,8 @@ def build_command(
             location, staged = asyncio.run(_stage(log, security, Path(directory)))
         except (LogError, EventsError) as error:
             _fail(str(error))
+        if staged.strangers.records:
+            typer.echo(f"muster fleet: {staged.strangers.told(location)}", err=True)
         rows = build(spark_session(master), staged, location, to)
     typer.echo(f"{rows} rebalances from {staged.records} events in {to / 'rebalances'}")
 
@@ -79,9 +81,12 @@ async def _stage(url: str, security: KafkaSecurity, directory: Path) -> tuple[st
     await log.open()
     try:
         with watched(f"reading {log.location}") as watch:
-            return log.location, await stage(log, directory, watch=watch)
+            staged = await stage(log, directory, watch=watch)
     finally:
         await log.close()
+    for warning in log.warnings:
+        typer.echo(f"muster fleet: {warning}", err=True)
+    return log.location, staged
 
 
 def _fail(message: str) -> NoReturn:

@@ -12,6 +12,7 @@ import msgspec
 from events.keys import EntityKind, decode_key
 from events.log.base import EventLog
 from events.records import StoredRecord, UndecodableKey
+from events.strangers import Strangers
 from replay.fleet.fold import partition_reads
 from replay.history import Read
 
@@ -19,11 +20,12 @@ ROWS_PER_FILE = 250_000
 
 
 class Staged(msgspec.Struct, frozen=True, kw_only=True):
-    """What was copied: where to, how many records, and what concerns whole partitions."""
+    """What was copied: where to, how many records, what concerns whole partitions, and what no owner wrote."""
 
     directory: Path
     records: int
     shared: dict[int, list[Read]]
+    strangers: Strangers
 
 
 async def stage(log: EventLog, directory: Path, *, watch: Callable[[int, int], None]) -> Staged:
@@ -31,12 +33,13 @@ async def stage(log: EventLog, directory: Path, *, watch: Callable[[int, int], N
     ends = [await log.end_offset(partition) for partition in range(log.partitions)]
     total, done, count = sum(ends), 0, 0
     shared: dict[int, list[Read]] = {}
+    strangers = Strangers()
     for partition, end in enumerate(ends):
         of_partition: list[StoredRecord] = []
         rows: list[StoredRecord] = []
         groups: list[str] = []
         async for chunk in log.read(partition, end=end):
-            for record in chunk:
+            for record in strangers.without(chunk):
                 group_id = _group_of(record)
                 if group_id is None:
                     of_partition.append(record)
@@ -51,7 +54,7 @@ async def stage(log: EventLog, directory: Path, *, watch: Callable[[int, int], N
             count += _write(directory / f"{partition}-{rows[0].offset}.parquet", groups, rows)
         shared[partition] = partition_reads(of_partition)
         done += end
-    return Staged(directory=directory, records=count, shared=shared)
+    return Staged(directory=directory, records=count, shared=shared, strangers=strangers)
 
 
 def _group_of(record: StoredRecord) -> str | None:

@@ -14,6 +14,7 @@ would bring nothing that a process does not.
         cluster.start(2)
 """
 
+import os
 import signal
 import subprocess
 import tempfile
@@ -25,7 +26,7 @@ from pathlib import Path
 from typing import Final
 
 from tests.brokers.broker import BrokerFailed, Node, PortTaken, lasting_ports
-from tests.brokers.child import signal_group
+from tests.brokers.child import only_child_of, signal_group
 from tests.brokers.process import (
     NO_SECURITY,
     PreparedBroker,
@@ -122,6 +123,16 @@ class Cluster:
         """End it as `kill -9` does, and wait until it is gone; the others have not noticed yet."""
         running, _ = self._held.pop(node)
         running.__exit__(None, None, None)
+
+    def pause(self, node: int) -> None:
+        """Have it hang: the system takes connections and requests for it, and it answers nothing. Linux alone."""
+        _, leash = self._held[node]
+        os.kill(only_child_of(leash.pid), signal.SIGSTOP)
+
+    def resume(self, node: int) -> None:
+        """Have it go on where it was paused."""
+        _, leash = self._held[node]
+        os.kill(only_child_of(leash.pid), signal.SIGCONT)
 
     def stop(self, node: int) -> None:
         """Have it leave in good order: it gives up what it leads first. Waits until it is gone."""

@@ -132,7 +132,7 @@ class Confluent(RunningConsumer):
     """confluent-kafka: librdkafka, whose own threads speak to the coordinator."""
 
     OTHER_CONFIG: ClassVar[Mapping[str, Any]] = {}
-    """What a test wants otherwise."""
+    """What a test wants otherwise; None leaves a setting out."""
 
     def _open(self) -> None:
         config: dict[str, Any] = {
@@ -150,7 +150,7 @@ class Confluent(RunningConsumer):
         if self.instance is not None:
             config["group.instance.id"] = self.instance
         config |= self.OTHER_CONFIG
-        self._consumer = confluent_kafka.Consumer(config)
+        self._consumer = confluent_kafka.Consumer({name: value for name, value in config.items() if value is not None})
         self._consumer.subscribe(
             [self.topic],
             on_assign=lambda _, partitions: self._assigned_now(partitions),

@@ -158,12 +158,13 @@ def values(properties: Mapping[str, Any], topic: str, *, isolation_level: str = 
     )
     try:
         partitions = sorted(reader.list_topics(topic, DONE_WITHIN_S).topics[topic].partitions)
-        return [value for partition in partitions for value in _read(reader, topic, partition)]
+        read = (value for partition in partitions for value in _read(reader, topic, partition))
+        return [value for value in read if value is not None]
     finally:
         reader.close()
 
 
-def _read(reader: Consumer, topic: str, partition: int) -> Iterator[bytes]:
+def _read(reader: Consumer, topic: str, partition: int) -> Iterator[bytes | None]:
     reader.assign([TopicPartition(topic, partition, OFFSET_BEGINNING)])
     deadline = time.monotonic() + DONE_WITHIN_S
     while True:
@@ -176,7 +177,7 @@ def _read(reader: Consumer, topic: str, partition: int) -> Iterator[bytes]:
             return
         if error is not None:
             raise KafkaException(error)
-        yield _value(message)
+        yield message.value()
 
 
 def _place(message: Message) -> tuple[int, int]:

@@ -20,6 +20,7 @@ from kio.serial import entity_reader, entity_writer
 from tests.coordinator.kio_client import filled
 
 API_KEYS: Final[Mapping[str, int]] = {
+    "Produce": 0,
     "Metadata": 3,
     "OffsetCommit": 8,
     "OffsetFetch": 9,
@@ -34,12 +35,16 @@ API_KEYS: Final[Mapping[str, int]] = {
     "ApiVersions": 18,
     "CreateTopics": 19,
     "InitProducerId": 22,
+    "AddPartitionsToTxn": 24,
+    "AddOffsetsToTxn": 25,
+    "EndTxn": 26,
     "TxnOffsetCommit": 28,
     "DescribeConfigs": 32,
     "SaslAuthenticate": 36,
     "DeleteGroups": 42,
     "IncrementalAlterConfigs": 44,
     "OffsetDelete": 47,
+    "ConsumerGroupHeartbeat": 68,
 }
 ANSWER_WITHIN_S: Final = 20.0
 CONDITION_WITHIN_S: Final = 20.0

@@ -10,8 +10,9 @@ from kio.serial import entity_reader, entity_writer
 
 from coordinator.service import Cancel, Service
 from coordinator.wire.api import Api, KeepTicket, ProtocolError, keep_no_ticket
-from coordinator.wire.dispatch import Answered, Peer, dispatch
+from coordinator.wire.dispatch import Peer, dispatch
 from coordinator.wire.registry import APIS
+from coordinator.wire.under_way import Answered
 
 PEER = Peer(client_host="/10.0.0.7", principal="User:ANONYMOUS")
 CLIENT_ID = "shop"
@@ -68,11 +69,10 @@ class Exchange:
         **body: Any,
     ) -> None:
         self.name, self.version = name, version
-        self.answers: list[Answered] = []
+        self.answers: list[bytes | ProtocolError] = []
         self.frame = frame(name, version, **body)
-        answer: Callable[[Answered], None] = self.answers.append
         self.cancel: Cancel | None = dispatch(
-            self.frame, apis=apis, service=service, peer=PEER, answer=answer, keep_ticket=keep_ticket
+            self.frame, apis=apis, service=service, peer=PEER, answer=told(self.answers), keep_ticket=keep_ticket
         )
 
     @property
@@ -80,6 +80,11 @@ class Exchange:
         (answered,) = self.answers
         assert not isinstance(answered, ProtocolError)
         return parse(self.name, self.version, answered)
+
+
+def told(answers: list[bytes | ProtocolError]) -> Callable[[Answered], None]:
+    """Keeps each answer in one piece."""
+    return lambda answered: answers.append(b"".join(answered) if isinstance(answered, list) else answered)
 
 
 def filled(entity: Any, values: Mapping[str, Any]) -> Any:

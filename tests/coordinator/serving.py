@@ -16,6 +16,7 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 from coordinator.clock import SystemClock
+from coordinator.cluster import Cluster
 from coordinator.group.settings import GroupSettings
 from coordinator.metrics import ServerMetrics
 from coordinator.offsets.memory import MemoryOffsetStore
@@ -38,7 +39,7 @@ SETTINGS = GroupSettings(initial_rebalance_delay_ms=50, min_session_timeout_ms=1
 class Serving:
     """One process, so to speak: its log, its runtime, its listener."""
 
-    def __init__(self, settings: GroupSettings, storage: MemoryStorage) -> None:
+    def __init__(self, settings: GroupSettings, storage: MemoryStorage, cluster: Cluster) -> None:
         clock = SystemClock()
         self.storage = storage
         self.log = MemoryEventLog(storage)
@@ -56,7 +57,7 @@ class Serving:
         self.metrics = ServerMetrics(APIS)
         service = Service(
             groups=self.runtime,
-            cluster=CLUSTER,
+            cluster=cluster,
             monotonic_ms=clock.monotonic_ms,
             wall_ms=clock.wall_ms,
             new_uuid=lambda: str(uuid.uuid4()),
@@ -80,10 +81,14 @@ def _call_later(delay_ms: int, callback: Any) -> Cancel:
 
 @asynccontextmanager
 async def serving(
-    *, settings: GroupSettings = SETTINGS, storage: MemoryStorage | None = None, load: bool = True
+    *,
+    settings: GroupSettings = SETTINGS,
+    storage: MemoryStorage | None = None,
+    load: bool = True,
+    cluster: Cluster = CLUSTER,
 ) -> AsyncIterator[Serving]:
     """Listening; with `load` the log is read already, without it `runtime.start` is left to the test."""
-    muster = Serving(settings, MemoryStorage(partitions=2) if storage is None else storage)
+    muster = Serving(settings, MemoryStorage(partitions=2) if storage is None else storage, cluster)
     await muster.log.open()
     await muster.server.start()
     if load:

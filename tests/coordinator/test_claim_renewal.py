@@ -1,15 +1,18 @@
 """A log that forgets claims is claimed again in time, and nobody notices."""
 
 import asyncio
+from collections.abc import AsyncIterator, Sequence
+from typing import Any
 
 from kio.schema.errors import ErrorCode
 
 from events.codec import decode
-from events.events import CoordinatorElected, MemberRemoved, PartitionEvent
+from events.events import CoordinatorElected, GroupEvent, MemberEvent, MemberRemoved, PartitionEvent
 from events.log.base import Deposed
-from events.log.memory import MemoryStorage
+from events.log.memory import MemoryLogWriter, MemoryStorage
 from events.partitioner import partition_for
-from tests.simulation.process import GROUP, SimulatedProcess
+from events.records import StoredRecord
+from tests.simulation.process import GROUP, SimulatedProcess, until
 from tests.simulation.virtual_time import simulate
 
 RENEWAL_MS = 3_000
@@ -77,5 +80,67 @@ def test_who_was_deposed_finds_out_when_it_renews() -> None:
         assert isinstance(first.lost[0], Deposed)
         assert second.lost == []
         await second.runtime.stop()
+
+    simulate(story())
+
+
+def test_a_process_that_stops_while_it_renews_loses_nothing_that_was_under_way() -> None:
+    """The renewal is left where it is; what others wait for becomes durable and is answered."""
+
+    async def story() -> None:
+        storage = MemoryStorage()
+        process = await SimulatedProcess(storage, claim_renewal_ms=RENEWAL_MS).start()
+        told = await process.stable_group("a", "b")
+        release = process.log.hold_acknowledgements()
+        await asyncio.sleep(1.5 * RENEWAL_MS / 1000)
+        leaving = process.leave(told["a"].member_id)
+        stopping = asyncio.create_task(process.runtime.stop())
+        await asyncio.sleep(0.1)
+        release.set()
+        await stopping
+        assert leaving.done()
+        assert process.lost == []
+        events = [decode(record.value) for record in storage.records[PARTITION] if record.value is not None]
+        assert [event.member.group_instance_id for event in events if isinstance(event, MemberRemoved)] == ["a"]
+
+    simulate(story())
+
+
+def test_nothing_is_decided_on_what_was_before_somebody_else_served() -> None:
+    """Who wrote between the last append and the new claim is known before the new claim is used."""
+
+    async def story() -> None:
+        storage = MemoryStorage()
+        first = await SimulatedProcess(storage, claim_renewal_ms=60_000).start()
+        told = await first.stable_group("a", "b")
+        claim, read = first.log.claim, first.log.read
+
+        async def claim_late(number: int) -> MemoryLogWriter:
+            """Meanwhile another one takes over, serves, and is gone."""
+            first.log.claim = claim  # type: ignore[method-assign]
+            second = await SimulatedProcess(storage).start()
+            assert (await second.leave(told["a"].member_id)).members[0].error is ErrorCode.none
+            await second.runtime.stop()
+            return await claim(number)
+
+        async def read_slowly(*args: Any, **given: Any) -> AsyncIterator[Sequence[StoredRecord]]:
+            await asyncio.sleep(0.5)
+            async for chunk in read(*args, **given):
+                yield chunk
+
+        first.log.claim, first.log.read = claim_late, read_slowly  # type: ignore[method-assign, assignment]
+        ownership = first.runtime._owned[PARTITION]
+        epoch, leaving = ownership.partition.epoch, None
+        ownership.renew()
+        while first.runtime._owned.get(PARTITION) is ownership:
+            if ownership.partition.epoch != epoch and leaving is None:
+                leaving = first.leave(told["b"].member_id)
+            await asyncio.sleep(0.05)
+        await until(lambda: first.runtime.ready, "the partition is served again")
+        await (leaving or first.leave(told["b"].member_id))
+        events = [decode(record.value) for record in storage.records[PARTITION] if record.value is not None]
+        numbers = [event.seq for event in events if isinstance(event, GroupEvent | MemberEvent)]
+        assert numbers == sorted(set(numbers)), "two events of one number"
+        await first.runtime.stop()
 
     simulate(story())

@@ -3,7 +3,7 @@
 from itertools import pairwise
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from coordinator.connection import Connection
@@ -57,6 +57,7 @@ def test_a_stream_cut_in_two_gives_the_same_requests(cut: int) -> None:
     assert subject.take_output() == ANSWERS
 
 
+@settings(max_examples=500)
 @given(cuts=st.lists(st.integers(0, len(STREAM))))
 def test_a_stream_cut_anywhere_gives_the_same_requests(cuts: list[int]) -> None:
     subject = connection()

@@ -19,18 +19,56 @@ RENEWAL_MS = 3_000
 
 
 class FailingOffsets(MemoryOffsetStore):
-    """Fails the next write as it is told to."""
+    """Fails the next write, or the next that deletes a group's offsets, as told to. None is made before `goes_on`."""
 
     fails_with: Exception | None = None
+    fails_deletion_with: Exception | None = None
     refuses = False
 
+    def __init__(self) -> None:
+        super().__init__()
+        self.goes_on = asyncio.Event()
+        self.goes_on.set()
+
     async def write(self, changes: Sequence[OffsetsChange]) -> Sequence[AppendRefused | None]:
+        await self.goes_on.wait()
+        if self.fails_deletion_with is not None and any(change.all_deleted for change in changes):
+            error, self.fails_deletion_with = self.fails_deletion_with, None
+            raise error
         if self.fails_with is not None:
             error, self.fails_with = self.fails_with, None
             raise error
         if self.refuses:
             return [AppendRefused(size_bytes=2, limit_bytes=1) for _ in changes]
         return await super().write(changes)
+
+
+def test_a_group_made_anew_inherits_no_offsets() -> None:
+    """Deleted and committed to in one go, with a crash after the events and before the offsets of the former group."""
+
+    async def story() -> None:
+        offsets = FailingOffsets()
+        process = await SimulatedProcess(MemoryStorage(partitions=1), offsets=offsets).start()
+        assert (await process.commit(5)).error is ErrorCode.none
+        offsets.goes_on.clear()
+        commit = process.commit(6)
+        await asyncio.sleep(0.01)
+        delete, commit_anew = process.delete(), process.commit(1, topic="other")  # they wait for the commit, together
+        offsets.fails_deletion_with = LogUnavailable("the disk is gone for a moment")
+        offsets.goes_on.set()
+        assert (await commit).error is ErrorCode.none
+        assert (await delete).error is ErrorCode.not_coordinator
+        assert (await commit_anew).error is ErrorCode.not_coordinator
+
+        await until(lambda: process.runtime.ready, "the partition is served again")
+
+        assert (await process.commit(1, topic="other")).error is ErrorCode.none
+        found = process.runtime.committed_offsets(GROUP)
+        assert not isinstance(found, ErrorCode)
+        assert {partition: stored.offset for partition, stored in found.items()} == {("other", 0): 1}
+        await process.runtime.stop()
+
+    simulate(story())
 
 
 def test_an_owner_that_slept_while_it_renewed_reads_what_others_wrote() -> None:
@@ -202,7 +240,7 @@ def test_a_log_that_fails_while_it_stops() -> None:
         storage = MemoryStorage()
         process = await SimulatedProcess(storage).start()
         told = await process.stable_group("a")
-        storage.epochs[:] = [epoch + 1 for epoch in storage.epochs]
+        storage.fences[:] = [epoch + 1 for epoch in storage.epochs]
         leaving = process.leave(told["a"].member_id)
         await process.runtime.stop()
         assert (await leaving).error is ErrorCode.not_coordinator

@@ -7,6 +7,7 @@ from coordinator.heartbeats import FRAME_BYTES_MAX, MEMBERS_MAX, HeartbeatCache
 from events.ids import GroupId, MemberId
 from tests.coordinator.kio_client import frame, parse, versions
 from tests.coordinator.scripted import ScriptedTicket
+from tests.coordinator.serving import enter, heartbeat_body, serving, sync_body
 
 GROUP = GroupId("orders")
 
@@ -80,3 +81,14 @@ def test_long_heartbeats_are_not_kept() -> None:
     content = heartbeat(member_id="m" * FRAME_BYTES_MAX)
     keep(cache, content, "m" * FRAME_BYTES_MAX)
     assert cache.answer(4, content[8:], 0) is None
+
+
+async def test_the_heartbeats_of_a_group_that_is_stable_are_answered_without_being_decoded() -> None:
+    """With the real groups behind it: from the second one on, which has the same bytes."""
+    async with serving() as muster:
+        connection = await muster.connect("app")
+        joined = await enter(connection, 9)
+        await connection.ask("SyncGroup", 5, **sync_body(joined))
+        for _ in range(3):
+            assert (await connection.ask("Heartbeat", 4, **heartbeat_body(joined)))["error_code"] == 0
+        assert muster.metrics.fast_heartbeats == 2

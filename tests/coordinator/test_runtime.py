@@ -10,7 +10,7 @@ from coordinator.group.settings import GroupSettings
 from events.codec import decode
 from events.events import CoordinatorElected, CoordinatorPaused, CoordinatorReady, CoordinatorStopped, MemberAssigned
 from events.ids import GroupId
-from events.log.base import Deposed
+from events.log.base import Deposed, LogUnavailable
 from events.log.memory import MemoryStorage
 from events.partitioner import partition_for
 from events.records import StoredRecord
@@ -346,3 +346,18 @@ async def test_a_group_made_anew_has_a_higher_incarnation() -> None:
     assert len(set(numbers)) == len(numbers)
     assert len({incarnation for incarnation, _ in numbers}) == 3
     await process.runtime.stop()
+
+
+@story
+async def test_a_partition_that_is_lost_while_the_process_stops_is_not_claimed_again() -> None:
+    """It would depose whoever has come after."""
+    storage = MemoryStorage()
+    process = await SimulatedProcess(storage, claim_renewal_ms=3_600_000).start()
+    number = partition_for(GROUP, len(storage.records))
+    lost = process.runtime._lost
+    stopping = asyncio.create_task(process.runtime.stop())
+    await asyncio.sleep(0)
+    lost(number, LogUnavailable("an append came to nothing"))
+    await stopping
+    await asyncio.sleep(60)
+    assert storage.epochs == [1] * len(storage.epochs)

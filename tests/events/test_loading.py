@@ -10,6 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from events.codec import records_of
+from events.keys import EntityKind, RecordKey, encode_key
 from events.loading import Loading
 from events.projector import Projector
 from events.records import LogTooNew, Record, StoredRecord, UndecodableKey
@@ -87,3 +88,52 @@ def test_a_key_that_cannot_be_read_is_named() -> None:
     with pytest.raises(UndecodableKey) as raised:
         loaded([StoredRecord(3, 17, 0, b"no key", b"x")])
     assert (raised.value.partition, raised.value.offset) == (3, 17)
+
+
+# ---- strangers -----------------------------------------------------------------------------------
+
+
+@settings(max_examples=100, deadline=None, suppress_health_check=list(HealthCheck))
+@given(histories=st.lists(HISTORIES, min_size=1, max_size=2), seed=st.integers(min_value=0, max_value=2**32))
+def test_strangers_among_the_records_change_nothing(histories: list[list[Step]], seed: int) -> None:
+    """Under keys of ours, and under others; in whole logs, and in what any compaction of both left of them."""
+    streams = [history(f"group-{n}", steps).records for n, steps in enumerate(histories)]
+    owners = list(heapq.merge(*streams, key=lambda record: record.timestamp_ms))
+    dice = random.Random(seed)
+    keys = [b"", b"foreign", *{record.key for record in owners}]
+    mixed: list[StoredRecord] = []
+    for record in owners:
+        mixed.append(record)
+        if dice.random() < 0.2:
+            mixed.append(StoredRecord(0, 0, 0, dice.choice(keys), None, stranger=True))
+    mixed = [msgspec.structs.replace(record, offset=offset) for offset, record in enumerate(mixed)]
+    alone = [record for record in mixed if not record.stranger]
+
+    assert loaded(mixed).groups == fed(mixed).groups == fed(alone).groups
+    assert facts(loaded(mixed))[:4] == facts(loaded(alone))[:4]
+
+
+def test_an_entity_whose_last_record_is_a_strangers_is_told() -> None:
+    """Compaction keeps that one and drops ours; not what was written again since, nor what is gone, nor their own."""
+    h = history("orders", [])
+    h.stable_group(h.static("a"), h.static("b"), h.static("c"))
+    h.leave_instance("c")
+    member = {
+        instance: encode_key(RecordKey("orders", EntityKind.STATIC_MEMBER, instance)) for instance in ("a", "b", "c")
+    }
+    group = encode_key(RecordKey("orders", EntityKind.GROUP, ""))
+    strangers = [
+        StoredRecord(0, 0, 0, key, None, stranger=True)
+        for key in (b"", b"foreign", member["a"], member["b"], member["c"], group)
+    ]
+    again = [record for record in h.records if record.key == member["b"]][-1]
+    loading = Loading()
+    loading.read([*h.records, *strangers, again])
+    for _ in loading.fold():
+        pass
+
+    assert {(key.kind, key.entity_id) for key in loading.overwritten} == {
+        (EntityKind.STATIC_MEMBER, "a"),
+        (EntityKind.GROUP, ""),
+    }
+    assert (loading.strangers.records, loading.strangers.first) == (6, {0: 0})

@@ -15,8 +15,8 @@ from events.events import (
 )
 from events.ids import GroupId
 from events.keys import EntityKind, RecordKey, encode_key
-from events.projector import FORMAT_LEVEL, Projector, Quarantined
-from events.records import BrokenRecord, LogTooNew, StoredRecord, UndecodableKey
+from events.projector import Projector, Quarantined
+from events.records import FORMAT_LEVEL, BrokenRecord, LogTooNew, StoredRecord, UndecodableKey
 from tests.coordinator.group.harness import Harness
 
 UNKNOWN_TYPE = bytes.fromhex("c301 0123456789abcdef") + b"body"

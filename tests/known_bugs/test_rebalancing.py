@@ -179,7 +179,7 @@ def test_r7_a_join_phase_whose_members_are_all_gone_ends(comes_back: bool) -> No
         c.join()
     h.leave_instance("c")
     h.sleep(10_000)
-    assert (h.live.state, h.soft.sessions) == (GroupState.EMPTY, {})
+    assert (h.live.state, dict(h.soft.sessions)) == (GroupState.EMPTY, {})
     call = h.static("a").join()
     h.sleep(DELAY_MS)
     assert call.outcome.generation_id == h.live.generation_id

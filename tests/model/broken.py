@@ -213,7 +213,8 @@ def keeps_the_old_id_in_unsynced(_c: AnyCommand, _g: Group | None, soft: Soft, d
     changed = decision.soft.copy()
     for event in decision.events:
         if isinstance(event, StaticMemberReplaced) and event.replaced_member_id in soft.unsynced:
-            changed.unsynced = changed.unsynced - {event.member.member_id} | {event.replaced_member_id}
+            changed.unsynced.discard(event.member.member_id)
+            changed.unsynced.add(event.replaced_member_id)
     return replace(decision, soft=changed)
 
 

@@ -1,9 +1,10 @@
 """Two states that differ in names and offsets alone are one: what is left of a state when those are taken away.
 
 Left out, since no answer depends on it: numbers of requests and events, when somebody was heard, how many refusals were
-written, the incarnation, what the absolute generation is. Taken relative: deadlines to now, generations to the
-group's. By what they refer to: member ids ("the instance's", "a pending one", "one that was fenced", "gone"). By
-their order: which member id is the lowest (`oldest_member`). Exchangeable: the two instances, their processes.
+written, the incarnation, what the absolute generation is, and the census, which says what the members say. Taken
+relative: deadlines to now, generations to the group's. By what they refer to: member ids ("the instance's", "a pending
+one", "one that was fenced", "gone"). By their order: which member id is the lowest (`census.rank_of`). Exchangeable:
+the two instances, their processes.
 
 What a feature adds to the state has to be added here; a field that is not known here, and is not as it is by default,
 is an error. The key is the whole of what is left, as bytes; no two different states share one.
@@ -50,7 +51,7 @@ KNOWN: dict[type[Any], frozenset[str]] = {
     Soft: frozenset({
         "sessions", "pending", "joins", "syncs", "unsynced", "catching_up", "arrivals", "claims", "join_deadline_ms",
         "sync_deadline_ms", "registration_deadline_ms", "expansion_deadline_ms", "retirement_deadline_ms",
-        "promotion_deadline_ms", "initial_delay", "subscribed_topics", "refusals", "duels",
+        "promotion_deadline_ms", "initial_delay", "subscribed_topics", "refusals", "duels", "census",
     }),
     Session: frozenset({"timeout_ms", "deadline_ms", "heard_ms", "longest_silence_ms", "awaits_first_join"}),
 }  # fmt: skip

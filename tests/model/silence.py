@@ -15,13 +15,13 @@ from collections.abc import Sequence
 from coordinator.group.arrivals import HOLD_MS_MAX
 from coordinator.group.commands import AnyCommand
 from coordinator.group.decide import Decision
-from coordinator.group.soft import Soft
-from coordinator.group.timers import due
+from coordinator.group.soft import Sessions, Soft
 from events.codec import records_of
 from events.ids import MemberId
 from events.projector import Projector
 from events.records import StoredRecord
 from events.state import GroupState
+from tests.coordinator.group.deadlines import all_due, next_deadline_ms
 from tests.model.invariants import Violation
 from tests.model.state import State
 from tests.model.world import GROUP_ID, REBALANCE_MS, STATIC_SESSION_MS, Rules, World, touched
@@ -46,13 +46,13 @@ def check_silence(world: World, state: State, *, to_the_end: bool = False) -> No
         waiting = _waiting(soft)
         if group is None or (not waiting and (not to_the_end or group.state is GroupState.EMPTY)):
             break
-        next_ms = soft.next_deadline_ms()
+        next_ms = next_deadline_ms(soft)
         if next_ms == math.inf:
             break
         now_ms = max(now_ms, int(next_ms))
         if waiting and now_ms - state.now_ms > longest_ms:
             raise Violation(5, f"{waiting} not answered for {now_ms - state.now_ms} ms")
-        command = due(GROUP_ID, soft, now_ms)[0]
+        command = all_due(GROUP_ID, soft, now_ms)[0]
         decision = world.rules.decide(command, group, soft, world.moment(state, now_ms), world.settings)
         group, soft = decision.group, decision.soft
     else:
@@ -95,8 +95,8 @@ class Again(World):
 
 def _deep_copy(soft: Soft) -> Soft:
     copied = soft.copy()
-    copied.sessions = {member_id: copy.copy(session) for member_id, session in soft.sessions.items()}
-    copied.pending = {member_id: copy.copy(session) for member_id, session in soft.pending.items()}
+    copied.sessions = Sessions((member_id, copy.copy(session)) for member_id, session in soft.sessions.items())
+    copied.pending = Sessions((member_id, copy.copy(session)) for member_id, session in soft.pending.items())
     return copied
 
 

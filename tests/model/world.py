@@ -24,14 +24,14 @@ from coordinator.group.commands import (
 from coordinator.group.decide import Decision
 from coordinator.group.outcomes import HeartbeatOutcome, JoinGroupOutcome, Outcome, SyncGroupOutcome
 from coordinator.group.settings import GroupSettings
-from coordinator.group.soft import Soft
+from coordinator.group.soft import Sessions, Soft
 from coordinator.group.takeover import resume
-from coordinator.group.timers import due
 from coordinator.group.turn import Moment
 from events.events import StaticMemberReplaced
 from events.ids import UNKNOWN_MEMBER_ID, GroupId, GroupInstanceId, MemberId
 from events.state import Group, Protocol
 from tests.coordinator.group.client import subscription
+from tests.coordinator.group.deadlines import all_due, next_deadline_ms
 from tests.model.invariants import Violation, assignment_by, check_answer, check_state, check_step
 from tests.model.state import Open, Process, State
 
@@ -154,11 +154,11 @@ class World:
 
     def due(self, state: State) -> tuple[int, list[AnyDeadline]]:
         """When the next deadline is due, and all that are due by then; none if nothing will ever happen."""
-        next_ms = state.soft.next_deadline_ms()
+        next_ms = next_deadline_ms(state.soft)
         if state.group is None or next_ms == math.inf:
             return state.now_ms, []
         now_ms = max(state.now_ms, int(next_ms))
-        return now_ms, due(GROUP_ID, state.soft, now_ms)
+        return now_ms, all_due(GROUP_ID, state.soft, now_ms)
 
     def take_over(self, state: State) -> State:
         """Another owner: what was parked is lost, the group is what its events make of it."""
@@ -255,7 +255,7 @@ def touched(decision: Decision, now_ms: int) -> Decision:
     fed = msgspec.structs.replace(heard)
     fed.touch(now_ms)
     soft = decision.soft.copy()
-    soft.sessions = {key: fed if session is heard else session for key, session in soft.sessions.items()}
+    soft.sessions = Sessions((key, fed if session is heard else session) for key, session in soft.sessions.items())
     return msgspec.structs.replace(decision, soft=soft)
 
 

@@ -12,6 +12,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from events.codec import records_of
+from events.keys import EntityKind, RecordKey, encode_key
 from events.log.url import open_log
 from events.records import Record
 from replay.cli import app
@@ -151,6 +152,20 @@ def test_a_broken_record_is_shown_where_it_stands(tmp_path: Path) -> None:
     assert "the group was created" in result.stdout
     assert f"the record at partition {told.partition}, offset" in result.stdout
     assert "orders is quarantined" in run("groups", log=url).stdout.replace("\n", " ")
+
+
+def test_of_a_damaged_file_is_told_what_can_be_read(tmp_path: Path) -> None:
+    """With a warning: the answer may lack something."""
+    told = script("orders").created()
+    filler = [(Record(encode_key(RecordKey(f"g{n}", EntityKind.SETTINGS, "")), b"x" * 1000),) for n in range(100)]
+    url = asyncio.run(_append(tmp_path, told.partition, *told.stored_transitions(), *filler))
+    file = tmp_path / "muster.db"
+    content = file.read_bytes()
+    file.write_bytes(content[: len(content) - 10 * 4096])
+    result = run("history", "orders", log=url)
+    assert result.exit_code == 0, result.output
+    assert "the group was created" in result.stdout
+    assert f"muster replay: the event log {file} is damaged" in result.stderr
 
 
 async def _append(tmp_path: Path, partition: int, *transitions: tuple[Record, ...]) -> str:

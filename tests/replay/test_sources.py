@@ -8,6 +8,7 @@ from events.events import CoordinatorElected
 from events.ids import GroupId
 from events.log.memory import MemoryEventLog
 from events.records import LogTooNew, Record, StoredRecord
+from events.strangers import Strangers
 from replay.groups import Groups, Overview
 from replay.history import Broken, Coordinated, Gap, Happened, Unreadable
 from replay.rebalance import Outcome
@@ -103,6 +104,27 @@ async def test_an_undecodable_key_is_noted_in_every_group_of_its_partition() -> 
     groups = await overview(log)
     assert len(groups.unreadable_keys) == 1
     assert groups.groups[0].quarantined == ()
+
+
+async def test_what_no_owner_wrote_is_skipped_and_counted() -> None:
+    """Whatever its key, one of ours too; the first of them is named, and the histories are as without them."""
+    night = orders()
+    owners = stored(night)
+    mixed: list[StoredRecord] = []
+    for record in owners:
+        mixed.append(msgspec.structs.replace(record, offset=len(mixed)))
+        for key in (record.key, BROKEN_KEY.key, b""):
+            mixed.append(StoredRecord(night.partition, len(mixed), 0, key, None, stranger=True))
+    alone = [record for record in mixed if not record.stranger]
+    strangers = Strangers()
+    assert strangers.told("memory") is None
+    assert await read_histories(await memory_log(mixed), strangers=strangers) == await read_histories(
+        await memory_log(alone)
+    )
+    assert strangers.told("memory") == (
+        f"memory: records that no owner wrote were skipped ({3 * len(owners)}); the first stands in partition"
+        f" {night.partition} at offset 1"
+    )
 
 
 async def test_what_was_compacted_away_is_a_gap() -> None:

@@ -62,8 +62,9 @@ class SimulatedProcess:
         batch_bytes_max: int | None = None,
         claim_renewal_ms: int | None = None,
         watch: Watch = nobody_watches,
+        clock: VirtualClock | None = None,
     ) -> None:
-        self.clock = VirtualClock()
+        self.clock = VirtualClock() if clock is None else clock
         limit = {} if batch_bytes_max is None else {"batch_bytes_max": batch_bytes_max}
         self.log = MemoryEventLog(storage, wall_ms=self.clock.wall_ms, claim_renewal_ms=claim_renewal_ms, **limit)
         self.offsets: OffsetStore = MemoryOffsetStore() if offsets is None else offsets

@@ -5,7 +5,7 @@ Nothing in it may wait for a socket, a thread or a process.
 
 import asyncio
 import selectors
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar
 
 T = TypeVar("T")
@@ -51,14 +51,14 @@ class VirtualClock:
         return self.WALL_START_MS + self.monotonic_ms()
 
 
-def simulate(main: Coroutine[Any, Any, T]) -> T:
+def simulate(main: Coroutine[Any, Any, T], loop_factory: Callable[[], VirtualTimeLoop] = VirtualTimeLoop) -> T:
     """Run to the end in virtual time; an exception that nobody took is raised."""
     failures: list[BaseException] = []
 
     def note(_loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
         failures.append(context.get("exception") or AssertionError(context["message"]))
 
-    with asyncio.Runner(loop_factory=VirtualTimeLoop) as runner:
+    with asyncio.Runner(loop_factory=loop_factory) as runner:
         runner.get_loop().set_exception_handler(note)
         result = runner.run(main)
     if failures:

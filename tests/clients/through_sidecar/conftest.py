@@ -12,7 +12,8 @@ from tests.muster_process import MusterProcess
 @pytest.fixture(scope="package")
 def sidecar(kafka_cluster: Cluster) -> Iterator[MusterProcess]:
     """For tests that end neither it nor a broker."""
-    with running_sidecar(kafka_cluster.bootstrap, nodes=kafka_cluster.nodes) as running:
+    options = ["--metrics", "127.0.0.1:0"]
+    with running_sidecar(kafka_cluster.bootstrap, nodes=kafka_cluster.nodes, options=options) as running:
         yield running
 
 

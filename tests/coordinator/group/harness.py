@@ -22,18 +22,16 @@ from coordinator.group.commands import (
     AnyCommand,
     AnyRequest,
     CheckCapacity,
+    JoinGroup,
     RejectAssignment,
     Request,
     SyncGroup,
 )
-from coordinator.group.decide import Decision, decide
-from coordinator.group.outcomes import (
-    SyncGroupOutcome,
-)
+from coordinator.group.decide import Decision, decide, would_refuse
+from coordinator.group.outcomes import JoinGroupOutcome, SyncGroupOutcome
 from coordinator.group.settings import GroupSettings
 from coordinator.group.soft import Soft
 from coordinator.group.takeover import resume
-from coordinator.group.timers import due
 from coordinator.group.turn import Moment
 from events.causes import Cause
 from events.codec import records_of
@@ -45,6 +43,7 @@ from events.records import StoredRecord
 from events.state import Group, GroupState, new_group
 from tests.coordinator.group.administrator import Administrator
 from tests.coordinator.group.client import Call, Client, O
+from tests.coordinator.group.deadlines import all_due, next_deadline_ms
 from tests.coordinator.group.invariants import check_hard, check_soft, check_transition, is_superseded_by
 from tests.coordinator.group.promises import check_answer, check_heard, check_promises
 
@@ -167,18 +166,18 @@ class Harness(Administrator):
         until_ms = self.now_ms + duration_ms
         seen = len(self.events)
         fired_at_once = 0
-        while (deadline_ms := self.soft.next_deadline_ms()) <= until_ms and self.group is not None:
+        while (deadline_ms := next_deadline_ms(self.soft)) <= until_ms and self.group is not None:
             fired_at_once = fired_at_once + 1 if deadline_ms <= self.now_ms else 0
             assert fired_at_once < 100, "a deadline comes again and again"
             self.now_ms = max(self.now_ms, int(deadline_ms))
-            for command in due(self.group_id, self.soft, self.now_ms):
+            for command in all_due(self.group_id, self.soft, self.now_ms):
                 self.send(command)
         self.now_ms = until_ms
         return tuple(self.events[seen:])
 
     def sleep_until_next(self) -> tuple[AnyEvent, ...]:
         """Let time pass until the next deadline is due."""
-        deadline_ms = self.soft.next_deadline_ms()
+        deadline_ms = next_deadline_ms(self.soft)
         assert deadline_ms != float("inf"), "nothing will ever happen"
         return self.sleep(max(0, int(deadline_ms) - self.now_ms))
 
@@ -225,6 +224,8 @@ class Harness(Administrator):
             decision.heard.touch(command.caller.arrived_ms)
         self._check(group, decision)
         check_promises(command, group, soft, decision, self.now_ms)
+        if isinstance(command, JoinGroup):
+            self._check_refusal(command, group, soft, decision)
         for reply in decision.replies:
             asked = self.calls[reply.request_id].command
             check_answer(asked, reply.outcome, decision.group, decision.soft)
@@ -246,6 +247,12 @@ class Harness(Administrator):
         if before is None:
             before = new_group(self.group_id, incarnation=decision.group.incarnation, wall_ms=self.wall_ms)
         assert evolve(before, decision.events) == decision.group
+
+    def _check_refusal(self, command: JoinGroup, group: Group | None, soft: Soft, decision: Decision) -> None:
+        refused = would_refuse(command, group, soft, self._moment(), self.settings)
+        answers = [reply.outcome for reply in decision.replies if reply.request_id == command.caller.request_id]
+        errors = {answer.error for answer in answers if isinstance(answer, JoinGroupOutcome)}
+        assert errors == {refused} or (refused is ErrorCode.none and errors <= {refused, ErrorCode.member_id_required})
 
     def _store(self, events: tuple[AnyEvent, ...]) -> None:
         for record in records_of(events):

@@ -7,9 +7,10 @@ catalogue, and what `events/events.py` promises. The harness calls `check` with 
 import math
 from collections.abc import Sequence
 
+from coordinator.group.census import count
 from coordinator.group.commands import JoinGroup, SyncGroup
 from coordinator.group.roles import active_members
-from coordinator.group.soft import Soft
+from coordinator.group.soft import Arrivals, Soft
 from events.causes import TRIGGERS, Cause
 from events.events import (
     AnyEvent,
@@ -104,6 +105,8 @@ def check_soft(group: Group | None, soft: Soft) -> None:
         parked = member_id in soft.joins or member_id in soft.syncs
         assert session.deadline_ms < math.inf or parked, "m: only who is parked has no deadline"
         assert parked or not session.awaits_first_join, "n: who awaits its first join is parked"
+    assert soft.census in (None, count(group.members.values())), "y: the census is that of the members"
+    assert soft.arrivals.instances == Arrivals(soft.arrivals.copy()).instances, "z: arrivals are known by instance id"
     _check_plans(group, soft)
 
 

@@ -240,7 +240,7 @@ def _configured(group: Group) -> None:
 
 def _registered(group: Group) -> None:
     instance = GroupInstanceId("a")
-    group.registrations = {instance: Registration(group_instance_id=instance, registered_ms=0)}
+    group.registrations[instance] = Registration(group_instance_id=instance, registered_ms=0)
 
 
 @pytest.mark.parametrize("prepare", [_configured, _registered])

@@ -56,7 +56,7 @@ def test_a_stable_group_is_empty_in_one_transition() -> None:
     assert story(call.events) == [REMOVED, REMOVED, *GONE]
     assert [event.why.member_id for event in call.events] == [b.member_id, a.member_id, None, None]
     assert {(event.why.client_id, event.why.client_host) for event in call.events} == {("admin", "/10.0.0.9")}
-    assert (h.state, h.live.generation_id, h.live.members) == (GroupState.EMPTY, 2, {})
+    assert (h.state, h.live.generation_id, dict(h.live.members)) == (GroupState.EMPTY, 2, {})
     for client in (a, b):
         assert client.heartbeat().error is ErrorCode.unknown_member_id
 

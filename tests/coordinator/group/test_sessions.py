@@ -3,8 +3,8 @@
 from kio.schema.errors import ErrorCode
 
 from coordinator.group.commands import EndJoinPhase, EndSyncPhase, ExpirePendingMember, ExpireSession
+from coordinator.group.excuses import rearm
 from coordinator.group.outcomes import JoinGroupOutcome
-from coordinator.group.takeover import rearm_sessions
 from events.causes import Cause
 from events.events import GroupEmptied, JoinPhaseCompleted, MemberRemoved, RebalanceStarted
 from events.ids import MemberId
@@ -165,7 +165,7 @@ def test_nobody_is_blamed_for_the_machines_pause() -> None:
     h.dynamic("c", session_timeout_ms=7_000).join()
     b.heartbeat()
     h.now_ms += 60_000
-    assert rearm_sessions(h.soft, h.now_ms) == 2
+    assert rearm(h.group, h.soft, h.now_ms) == 2
     assert h.soft.sessions[a.member_id].deadline_ms == h.now_ms + 10_000
     assert h.soft.sessions[b.member_id].deadline_ms == h.now_ms + 20_000
     assert [p.deadline_ms for p in h.soft.pending.values()] == [h.now_ms + 7_000]

@@ -27,6 +27,7 @@ from events.events import StaticMemberReplaced
 from events.ids import UNKNOWN_MEMBER_ID, GroupInstanceId, MemberId
 from events.state import GroupState
 from tests.coordinator.group.client import Call, Client, protocols, subscription
+from tests.coordinator.group.deadlines import next_deadline_ms
 from tests.coordinator.group.harness import DELAY_MS, GROUP_ID, Harness
 from tests.coordinator.group.promises import check_shares
 
@@ -198,7 +199,7 @@ class World:
 
     def wait(self, _i: int, _j: int) -> None:
         """Until the next deadline."""
-        if self.harness.soft.next_deadline_ms() != float("inf"):
+        if next_deadline_ms(self.harness.soft) != float("inf"):
             self.harness.sleep_until_next()
 
     def take_over(self, i: int, _j: int) -> None:

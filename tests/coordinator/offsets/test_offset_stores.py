@@ -13,10 +13,10 @@ from coordinator.offsets.memory import MemoryOffsetStore
 from coordinator.offsets.sqlite import SqliteOffsetStore
 from coordinator.offsets.topic import TopicOffsetStore
 from events.ids import GroupId
-from events.log.base import AppendRefused, Deposed, LogMismatch, LogUnavailable
+from events.log.base import AppendRefused, Deposed, LogUnavailable
 from events.log.memory import MemoryEventLog, MemoryStorage
 from events.log.sqlite import SqliteEventLog
-from events.records import Record, StoredRecord
+from events.records import BrokenRecord, Record, StoredRecord
 
 ORDERS, PAYMENTS = GroupId("orders"), GroupId("payments")
 PARTITION = 0
@@ -185,8 +185,31 @@ class TestTopicOffsetStore(OffsetStoreContract):
         await log.open()
         writer = await log.claim(PARTITION)
         await writer.append([(Record(b"garbage", b"x"),)])
-        with pytest.raises(LogMismatch, match="offset 0: this is no committed offset"):
+        with pytest.raises(BrokenRecord, match="partition 0, offset 0: this is no committed offset, in memory: "):
             await claimed(TopicOffsetStore(log))
+
+    async def test_what_a_stranger_wrote_is_skipped_and_what_it_overwrote_written_again(
+        self, storage: MemoryStorage
+    ) -> None:
+        """Its tombstone takes no offset away; behind it stands ours again, which compaction keeps."""
+        store = TopicOffsetStore(MemoryEventLog(storage))
+        await claimed(store)
+        await store.write([OffsetsChange(group_id=ORDERS, committed=(commit("t", 0, 1), commit("t", 1, 2)))])
+        key = storage.records[PARTITION][-2].key
+        for foreign in (b"garbage", key, key.replace(b"orders", b"nobody"), b""):
+            end = storage.end_offset(PARTITION)
+            storage.records[PARTITION].append(StoredRecord(PARTITION, end, 0, foreign, None, stranger=True))
+
+        again = TopicOffsetStore(MemoryEventLog(storage))
+        await claimed(again)
+
+        assert again.committed(ORDERS) == {("t", 0): kept(1), ("t", 1): kept(2)}
+        last = [record for record in storage.records[PARTITION] if record.key == key][-1]
+        assert not last.stranger
+        assert [record.stranger for record in storage.records[PARTITION]][-6:] == [True] * 4 + [False] * 2
+        end = storage.end_offset(PARTITION)
+        await claimed(TopicOffsetStore(MemoryEventLog(storage)))
+        assert storage.end_offset(PARTITION) == end + 1, "nothing but the fence: it stands in its place"
 
     async def test_a_partition_is_written_again_after_it_was_claimed_again(self, storage: MemoryStorage) -> None:
         """An append whose outcome is unknown ends its writer, not the store; what was stored is read back."""

@@ -41,13 +41,13 @@ def front_of(broker: Broker) -> Iterator[Front]:
     topic = new_name("topic")
     admin = AdminClient({"bootstrap.servers": broker.bootstrap})
     admin.create_topics([NewTopic(topic, PARTITIONS, 1)])[topic].result(WITHIN_S)
-    asyncio.run(_until_coordinated(broker.bootstrap))
+    asyncio.run(until_coordinated(broker.bootstrap))
     options = ["--upstream", broker.bootstrap, "--broker-base-port", str(lasting_ports(1)[0])]
     with running_muster(log="memory:", options=options) as muster:
         yield Front(broker=broker, muster=muster, topic=topic)
 
 
-async def _until_coordinated(bootstrap: str) -> None:
+async def until_coordinated(bootstrap: str) -> None:
     """Wait until the broker coordinates groups: the topic that it keeps them in is made when it is first needed."""
     async with talking(bootstrap) as connection, asyncio.timeout(WITHIN_S):
         while True:

@@ -19,10 +19,10 @@ from kio.schema.errors import ErrorCode
 
 from coordinator.group.commands import AnyRequest, Heartbeat, JoinGroup, SyncGroup
 from coordinator.group.outcomes import HeartbeatOutcome, Outcome
-from coordinator.listening import Listening
+from coordinator.listening import ConnectionLimits, Listening
 from coordinator.metrics import ServerMetrics
 from coordinator.service import Service
-from coordinator.sidecar import authentication
+from coordinator.sidecar import authentication, refused
 from coordinator.sidecar.client_side import ClientSide
 from coordinator.sidecar.intercept import Interceptor, SidecarApi
 from coordinator.sidecar.limits import Limits
@@ -31,9 +31,12 @@ from coordinator.sidecar.membership import Membership
 from coordinator.sidecar.metrics import RelayMetrics
 from coordinator.sidecar.moves import Moves
 from coordinator.sidecar.ports import BrokerPorts
+from coordinator.sidecar.reserved import NOTHING_RESERVED
 from coordinator.sidecar.rewriting import Rewriting
 from coordinator.sidecar.whose import Ownerships
 from coordinator.upstream.link import UpstreamLink
+from coordinator.upstream.shadow import ShadowName
+from coordinator.upstream.whose import Theirs
 from events.ids import GroupId
 from tests.brokers.broker import lasting_ports
 from tests.coordinator.scripted import ManualTimers, ScriptedGroups, new_service
@@ -49,14 +52,16 @@ BASE_PORTS = 8
 class Held:
     """Every group is ours, but those whose ids begin with `theirs`."""
 
+    name = ShadowName.of("log")
+
     def holds(self, group_id: GroupId) -> bool:
         return not group_id.startswith("theirs")
 
-    async def look(self, _group_id: GroupId) -> str | None:
-        return "somebody is in it"
+    async def look(self, _group_id: GroupId) -> Theirs | None:
+        return Theirs("somebody is in it")
 
-    async def take(self, _group_id: GroupId) -> str | None:
-        return "somebody is in it"
+    async def take(self, _group_id: GroupId) -> Theirs | None:
+        return Theirs("somebody is in it")
 
     def follow(self, group_id: GroupId, generation_id: int, is_wanted: bool) -> None:
         raise NotImplementedError
@@ -86,8 +91,7 @@ class Relay:
     def __init__(
         self,
         *,
-        connections_max: int,
-        connections_max_idle_ms: int,
+        connection_limits: ConnectionLimits,
         limits: Limits,
         broker_context: ssl.SSLContext | None,
         more: "Callable[[Relay], Iterable[SidecarApi]]",
@@ -99,8 +103,7 @@ class Relay:
         self.service: Service = new_service(self.groups, self.timers)
         self.service.monotonic_ms = lambda: self.now_ms
         self.listening = Listening[ClientSide](
-            connections_max=connections_max,
-            connections_max_idle_ms=connections_max_idle_ms,
+            limits=connection_limits,
             metrics=self.metrics,
             monotonic_ms=self.service.monotonic_ms,
             call_later=self.service.call_later,
@@ -121,7 +124,15 @@ class Relay:
 
     def _listeners(self, more: Iterable[SidecarApi]) -> Listeners:
         membership = Membership(self.service, self.ownerships, self.moves, lambda _: False)
-        handled = {api.key: api for api in (*authentication.apis(), *membership.apis(), *more)}
+        handled = {
+            api.key: api
+            for api in (
+                *authentication.apis(),
+                *refused.apis(NOTHING_RESERVED),
+                *membership.apis(),
+                *more,
+            )
+        }
         self.metrics.offer(handled)
 
         def interceptor(listeners: Listeners) -> Interceptor:
@@ -221,17 +232,24 @@ async def relaying(
     base_port: int = 0,
     connections_max: int = 1_000,
     connections_max_idle_ms: int = 600_000,
+    per_principal_max: int = 1_000,
+    held_bytes_max: int = 268_435_456,
     frame_bytes_max: int = 1_048_576,
     waiting_bytes_max: int = 65_536,
     verdict_keep_ms: int = 5_000,
     authenticates: bool = False,
+    delay_ms: int = 1,
     broker_context: ssl.SSLContext | None = None,
     more: Callable[[Relay], Iterable[SidecarApi]] = lambda _: (),
 ) -> AsyncIterator[Relay]:
     """Listening for these brokers, by node id; closed at the end, with nothing left open. `more`: what is handled."""
     relay = Relay(
-        connections_max=connections_max,
-        connections_max_idle_ms=connections_max_idle_ms,
+        connection_limits=ConnectionLimits(
+            connections_max=connections_max,
+            connections_max_idle_ms=connections_max_idle_ms,
+            per_principal_max=per_principal_max,
+            held_bytes_max=held_bytes_max,
+        ),
         broker_context=broker_context,
         more=more,
         limits=Limits(
@@ -239,6 +257,7 @@ async def relaying(
             waiting_bytes_max=waiting_bytes_max,
             verdict_keep_ms=verdict_keep_ms,
             authenticates=authenticates,
+            delay_ms=delay_ms,
         ),
     )
     places = {node_id: (HOST, broker.port) for node_id, broker in brokers.items()}

@@ -26,7 +26,7 @@ from tests.coordinator.kio_client import filled
 
 WITHIN_S = 20
 
-API_VERSIONS, DESCRIBE_GROUPS, SASL_HANDSHAKE, SASL_AUTHENTICATE = 18, 15, 17, 36
+API_VERSIONS, DESCRIBE_GROUPS, LIST_GROUPS, SASL_HANDSHAKE, SASL_AUTHENTICATE = 18, 15, 16, 17, 36
 OFFERED: Mapping[int, tuple[int, int]] = {
     0: (0, 13),
     1: (4, 18),
@@ -38,7 +38,7 @@ OFFERED: Mapping[int, tuple[int, int]] = {
     13: (0, 5),
     14: (0, 5),
     DESCRIBE_GROUPS: (0, 6),
-    16: (0, 5),
+    LIST_GROUPS: (0, 5),
     SASL_HANDSHAKE: (0, 1),
     API_VERSIONS: (0, 4),
     28: (0, 5),
@@ -47,7 +47,7 @@ OFFERED: Mapping[int, tuple[int, int]] = {
 }
 ALL_OPERATIONS = 0x7FFF_FFF8
 
-_HEADER = Struct(">hhi")
+_HEADER = Struct(">hhI")
 
 
 @dataclass(frozen=True, eq=False)
@@ -122,6 +122,8 @@ class ScriptedBroker:
             asked.tell(offering(asked.api_version, self.offered))
         elif asked.api_key == DESCRIBE_GROUPS:
             asked.tell(allowing(asked, ALL_OPERATIONS))
+        elif asked.api_key == LIST_GROUPS:
+            asked.tell(response(LIST_GROUPS, asked.api_version, error_code=ErrorCode.none, groups=[]))
         else:
             asked.answer(b"")
 

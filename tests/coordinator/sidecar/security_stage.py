@@ -183,6 +183,20 @@ async def formed(connection: Connection, group_id: str) -> Member:
     return member
 
 
+async def producing(connection: Connection, transactional_id: str) -> dict[str, int]:
+    """The id and the epoch of a transactional producer."""
+    asked = {"transactional_id": transactional_id, "producer_id": -1, "producer_epoch": -1}
+    answer: Fields = {}
+
+    async def initialized() -> bool:
+        await connection.ask("FindCoordinator", 4, key_type=1, coordinator_keys=[transactional_id])
+        answer.update(await connection.ask("InitProducerId", 4, **asked, transaction_timeout=ms(60_000)))
+        return bool(answer["error_code"] == 0)
+
+    await until(initialized)  # whoever asks first has the broker make its topic of transactions
+    return {name: answer[name] for name in ("producer_id", "producer_epoch")}
+
+
 async def until(condition: Callable[[], Any], *, every_s: float = 0.02) -> None:
     """Wait for a condition that may have to be asked for. Raises TimeoutError."""
     async with asyncio.timeout(WITHIN_S):
@@ -193,7 +207,7 @@ async def until(condition: Callable[[], Any], *, every_s: float = 0.02) -> None:
 def errors_of(answer: Any) -> list[int]:
     """All error codes of an answer, in their order."""
     if isinstance(answer, Mapping):
-        here = [answer["error_code"]] if "error_code" in answer else []
+        here = [answer[name] for name in ("error_code", "partition_error_code") if name in answer]
         return here + [code for value in answer.values() for code in errors_of(value)]
     if isinstance(answer, Sequence) and not isinstance(answer, str | bytes):
         return [code for each in answer for code in errors_of(each)]

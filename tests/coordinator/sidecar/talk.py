@@ -6,8 +6,12 @@ broker answers each request with its own bytes, so that an answer that went astr
 
 from collections.abc import Callable, Sequence
 
-from coordinator.sidecar.conversation import RELAY, Conversation, Plan
+from coordinator.sidecar.conversation import Conversation
 from coordinator.sidecar.limits import Limits
+from coordinator.sidecar.plan import RELAY, Plan
+from coordinator.sidecar.produce import look_at
+from coordinator.sidecar.reserved import NOTHING_RESERVED
+from coordinator.wire.steps import Steps
 from tests.coordinator.sidecar.scripted_broker import framed, request
 
 PRODUCE, FETCH, METADATA, COMMIT, JOIN, HEARTBEAT, SYNC, QUESTION, UNKNOWN = 0, 1, 3, 8, 11, 12, 14, 15, 999
@@ -15,13 +19,16 @@ KNOWN = b"known"
 FRAME_BYTES_MAX, WAITING_BYTES_MAX = 5_000, 300
 
 
-def rewritten(payload: bytes) -> bytes:
+def rewritten(payload: bytes) -> Steps[bytes]:
     """As the plan for Metadata says."""
+    yield 1
     return b"moved " + payload
 
 
-def plan_of(api_key: int, _api_version: int) -> Plan:
+def plan_of(api_key: int, api_version: int) -> Plan:
     """One way for each of them."""
+    if api_key == PRODUCE:
+        return Plan(look=lambda frame: look_at(frame, api_version, None, NOTHING_RESERVED))
     if api_key == METADATA:
         return Plan(rewrite=rewritten)
     return Plan(is_taken=True) if api_key in {COMMIT, JOIN, HEARTBEAT, SYNC} else RELAY
@@ -32,12 +39,17 @@ def fast(_api_version: int, rest: bytes, _now_ms: int) -> bytes | None:
     return b"fast" if rest == KNOWN else None
 
 
-def new_conversation() -> Conversation:
+def must() -> bytes:
+    """The correlation id of each question of ours, which is random elsewhere."""
+    return b"must"
+
+
+def new_conversation(new_id: Callable[[], bytes] = must) -> Conversation:
     """With small limits."""
     limits = Limits(
         frame_bytes_max=FRAME_BYTES_MAX, waiting_bytes_max=WAITING_BYTES_MAX, verdict_keep_ms=0, authenticates=False
     )
-    return Conversation(plan_of=plan_of, fast=fast, limits=limits)
+    return Conversation(plan_of=plan_of, fast=fast, limits=limits, new_id=new_id)
 
 
 def produce(correlation_id: int, acks: int, content: bytes = b"") -> bytes:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.brokers.acls import Acl, add_acls
+from tests.brokers.acls import Acl, add_acls, remove_acls
 from tests.brokers.secured import SUPER_USER, SecuredBroker
 from tests.conformance.wire import Connection, Fields
 from tests.coordinator.sidecar.security_stage import (
@@ -132,6 +132,46 @@ async def test_a_user_alters_settings_that_he_may_alter(broker: SecuredBroker, m
             assert await _altered(alice, mine, hidden, unknown) == [0, 30, 30]
             assert await _described(alice, mine, hidden) == [{"target.group.size": "3"}, 30]
         assert await _described(admin, mine, hidden) == [{"target.group.size": "3"}, {"target.group.size": None}]
+
+
+@pytest.mark.parametrize(
+    ("rights", "altered", "described"),
+    [
+        (("ALTER_CONFIGS",), 30, 30),
+        (("ALTER_CONFIGS", "DESCRIBE"), 30, 0),
+        (("ALTER_CONFIGS", "READ"), 0, 0),
+        (("READ",), 30, 30),
+        (("DESCRIBE_CONFIGS",), 30, 30),
+        (("DESCRIBE_CONFIGS", "DESCRIBE"), 30, 0),
+        (("DESCRIBE_CONFIGS", "READ"), 30, 0),
+        (("DESCRIBE_CONFIGS", "ALTER_CONFIGS", "READ"), 0, 0),
+    ],
+    ids=lambda value: "+".join(value) if isinstance(value, tuple) else None,
+)
+async def test_who_moves_a_group_may_read_it_and_who_sees_its_members_may_describe_it(
+    broker: SecuredBroker, muster: MusterProcess, rights: tuple[str, ...], altered: int, described: int
+) -> None:
+    """Beside what the broker asks for; a setting of ours that names nobody is told as Kafka's own are."""
+    group_id = new_group()
+    acls = [Acl("bob", "group", group_id, right) for right in rights]
+    add_acls(broker.admin(), *acls)
+    async with speaking(muster.bootstrap, SUPER_USER) as admin, speaking(muster.bootstrap, "bob") as bob:
+        await formed(admin, group_id)
+        for name, value in (("members.coordinator", "upstream"), ("target.group.size", "3")):
+            change = {"name": name, "config_operation": 0, "value": value}
+            resource = {"resource_type": 32, "resource_name": group_id, "configs": [change]}
+            answer = await bob.ask("IncrementalAlterConfigs", 1, resources=[resource], validate_only=True)
+            assert [each["error_code"] for each in answer["responses"]] == [altered], name
+        may_see = 30 if rights == ("READ",) else 0  # ALTER_CONFIGS implies DESCRIBE_CONFIGS
+        for name, expected in (("members", described), ("members.move", described), ("target.group.size", may_see)):
+            asked = {"resource_type": 32, "resource_name": group_id, "configuration_keys": [name]}
+            answer = await bob.ask(
+                "DescribeConfigs", 4, resources=[asked], include_synonyms=False, include_documentation=False
+            )
+            (told,) = answer["results"]
+            assert told["error_code"] == expected, name
+            assert not (expected and told["configs"])
+    remove_acls(broker.admin(), *acls)
 
 
 async def _listed(connection: Connection, scene: Scene) -> list[str]:

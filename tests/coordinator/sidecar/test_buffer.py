@@ -1,6 +1,6 @@
 """Bytes of a socket, cut anywhere: the same ones come out, and none is copied without need."""
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from coordinator.sidecar.buffer import Incoming
@@ -17,6 +17,7 @@ steps = st.lists(
 )
 
 
+@settings(max_examples=500)
 @given(steps)
 def test_what_goes_in_comes_out_in_whatever_steps(taken: list[tuple[str, int]]) -> None:
     subject = Incoming()

@@ -15,8 +15,9 @@ from coordinator.sidecar.commits import Commits
 from coordinator.sidecar.delete_groups import DeletingGroups
 from coordinator.sidecar.intercept import SidecarApi
 from coordinator.sidecar.offset_delete import DeletingOffsets
+from coordinator.sidecar.reserved import NOTHING_RESERVED
 from coordinator.sidecar.under_way import CommitsUnderWay
-from coordinator.upstream.shadows import Identity
+from coordinator.upstream.shadows import Identity, ShadowName
 from events.ids import GroupId
 from tests.coordinator.kio_client import filled
 from tests.coordinator.sidecar.relaying import Client, Relay, relaying, until
@@ -39,6 +40,8 @@ REFUSED = AuthorizeCommitOutcome(error=ErrorCode.unknown_member_id)
 class SteadyShadows:
     """Every group has one, which goes out and in at once. `steps` and `doubted` are what it was told."""
 
+    name = ShadowName.of("log")
+
     def __init__(self) -> None:
         self.is_held = True
         self.steps: list[str] = []
@@ -51,7 +54,7 @@ class SteadyShadows:
         return False
 
     def identity(self, _group_id: GroupId, _generation_id: int) -> Identity:
-        return Identity(member_id="muster-4b1c", generation_id=77)
+        return Identity(member_id="muster-log-4b1c", generation_id=77, group_instance_id="muster-log")
 
     async def raised(self, _group_id: GroupId, _generation_id: int) -> None:
         return
@@ -85,7 +88,14 @@ class Stage:
     def apis(self, relay: Relay) -> Iterable[SidecarApi]:
         relay.groups.outcome = decides
         common = relay.service, relay.ownerships
-        commits = Commits(*common, relay.moves, self.shadows, self.under_way, metrics=relay.relayed)
+        commits = Commits(
+            *common,
+            relay.moves,
+            self.shadows,
+            under_way=self.under_way,
+            reserved=NOTHING_RESERVED,
+            metrics=relay.relayed,
+        )
         offsets = DeletingOffsets(*common, self.shadows, self.under_way, answers_within_s=0)
         groups = DeletingGroups(*common, self.shadows, answers_within_s=0)
         return (*commits.apis(), offsets.api(), groups.api())
@@ -148,6 +158,22 @@ async def test_what_the_broker_says_of_the_shadow_has_the_client_try_again() -> 
         answering(broker, ErrorCode.none)
         assert committed(await client.ask(commit(0))) == [ErrorCode.none]
         assert stage.shadows.doubted == [GROUP]
+
+
+async def test_a_commit_for_a_topic_id_of_zeros_is_refused() -> None:
+    """It is nobody's, so that the broker is not asked about it."""
+    async with staged() as (_, _, relay, client):
+        relay.groups.outcome = lambda _: REFUSED
+        partition = {"partition_index": 0, "committed_offset": 7, "committed_metadata": None}
+        body = {
+            "group_id": GROUP,
+            "generation_id_or_member_epoch": 1,
+            "member_id": "m",
+            "topics": [{"topic_id": None, "partitions": [partition]}],
+        }
+        told = await client.ask(asking(filled(load_request_schema(OFFSET_COMMIT, 10), body)))
+        answer = read_response(OFFSET_COMMIT, 10, told)
+        assert answer.topics[0].partitions[0].error_code is ErrorCode.unknown_topic_id
 
 
 # ---- who goes ------------------------------------------------------------------------------------------

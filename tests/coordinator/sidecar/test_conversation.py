@@ -3,7 +3,7 @@
 import itertools
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from coordinator.sidecar.conversation import IN_FLIGHT_MAX
@@ -56,6 +56,8 @@ def numbered(number: int, kind: str, content: bytes) -> tuple[bytes, list[bytes]
     return frame, [frame[4:]], [correlation_id + (b"moved to " if kind == "metadata" else b"to ") + rest]
 
 
+@settings(max_examples=500)
+@example(requests=[("acks=0", b""), ("known", b"")], cuts=[("client", 19)])
 @given(
     requests=st.lists(st.tuples(kinds, contents), max_size=12),
     cuts=st.lists(st.tuples(st.sampled_from(["client", "broker", "handler"]), st.integers(1, 60)), max_size=120),
@@ -160,7 +162,7 @@ def test_a_produce_without_acks_is_refused(rest: bytes) -> None:
     """Whether there will be an answer could not be known."""
     subject = new_conversation()
     subject.receive(request(0, 3, 1, rest))
-    with pytest.raises(ProtocolError, match="Produce v3 without acks") as raised:
+    with pytest.raises(ProtocolError, match="API key 0 v3 cannot be read") as raised:
         subject.next_request(0)
     assert raised.value.fault is Fault.MALFORMED_REQUEST
     assert subject.for_broker == []
@@ -245,6 +247,34 @@ def test_at_the_end_what_is_half_sent_goes_on_and_nothing_begins(acks: int) -> N
     assert subject.next_request(0) is None
     assert b"".join(subject.for_broker) == frame
     assert subject.is_under_way is (acks == 1)
+
+
+@pytest.mark.parametrize("taken", [b"must", b"have"])
+def test_each_question_of_ours_has_an_id_of_its_own(taken: bytes) -> None:
+    """That of the request which is handled meanwhile is not taken for it, should it be drawn by chance."""
+    drawn = iter([b"must", b"have", b"need"])
+    subject = new_conversation(lambda: next(drawn))
+    subject.receive(request(SYNC, 7, int.from_bytes(taken, "big")))
+    assert subject.next_request(0) is not None
+    asked = []
+    for _ in range(2):
+        subject.ask(QUESTION, 5, b"?", lambda _: None)
+        asked.append(b"".join(subject.for_broker)[8:12])
+        subject.for_broker.clear()
+        subject.receive_answers(framed(int.from_bytes(asked[-1], "big"), b"!"))
+    assert asked == [each for each in (b"must", b"have", b"need") if each != taken][:2]
+
+
+def test_an_answer_too_many_is_never_taken_for_that_to_a_question_of_ours() -> None:
+    """A client that gets the broker to answer twice would have to guess the id."""
+    subject = new_conversation(lambda: b"\x9e\x11\x07\xc4")
+    subject.receive(request(SYNC, 7, 1))
+    assert subject.next_request(0) is not None
+    told: list[bytes] = []
+    subject.ask(QUESTION, 5, b"?", told.append)
+    with pytest.raises(ProtocolError, match="next is 9e1107c4"):
+        subject.receive_answers(framed(int.from_bytes(b"must", "big"), b"all is allowed"))
+    assert told == []
 
 
 def test_a_question_of_ours_is_told_to_nobody_else() -> None:

@@ -4,14 +4,17 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 import pytest
+from kio.schema.api_versions.v3.request import ApiVersionsRequest
 from kio.schema.errors import ErrorCode
 from kio.schema.sasl_authenticate.v2.request import SaslAuthenticateRequest
 from kio.schema.sasl_handshake.v1.request import SaslHandshakeRequest
 
+from coordinator.metrics import RefusedConnection
 from coordinator.sidecar.limits import SASL_AUTHENTICATE, SASL_HANDSHAKE
-from coordinator.sidecar.sasl import MESSAGE_BYTES_MAX
+from coordinator.sidecar.sasl import MESSAGE_BYTES_MAX, NOT_KNOWN
 from coordinator.upstream.security import UpstreamSecurity
 from coordinator.wire.api import Fault
+from coordinator.wire.bounds import bound_of
 from tests.coordinator.kio_client import frame, with_length
 from tests.coordinator.running_server import JOIN
 from tests.coordinator.sidecar.relaying import Client, Relay, relaying, until
@@ -26,7 +29,6 @@ from tests.coordinator.sidecar.scripted_broker import (
 )
 
 HEARTBEAT, LEAVE_GROUP, SYNC_GROUP, NOBODYS = 12, 13, 14, 9_999
-LEAVE_BYTES_MAX = 4_194_304
 
 
 @asynccontextmanager
@@ -81,17 +83,18 @@ async def is_refused(relay: Relay, client: Client, frame: bytes) -> bool:
 
 
 @pytest.mark.parametrize(
-    ("api_key", "api_version", "bytes_max"),
+    ("api_key", "api_version"),
     [
-        (SASL_HANDSHAKE, 1, MESSAGE_BYTES_MAX),
-        (SASL_AUTHENTICATE, 2, MESSAGE_BYTES_MAX),
-        (API_VERSIONS, 99, MESSAGE_BYTES_MAX),
-        (HEARTBEAT, 4, MESSAGE_BYTES_MAX),
-        (LEAVE_GROUP, 5, LEAVE_BYTES_MAX),
-        (SYNC_GROUP, 5, 104_857_600),
+        (SASL_HANDSHAKE, 1),
+        (SASL_AUTHENTICATE, 2),
+        (API_VERSIONS, 99),
+        (HEARTBEAT, 4),
+        (LEAVE_GROUP, 5),
+        (SYNC_GROUP, 5),
     ],
 )
-async def test_what_never_has_to_be_long_is_not_taken_longer(api_key: int, api_version: int, bytes_max: int) -> None:
+async def test_what_never_has_to_be_long_is_not_taken_longer(api_key: int, api_version: int) -> None:
+    bytes_max = bound_of(api_key).bytes_max
     async with listening(authenticates=False) as (_, relay, client):
         other = await relay.connect(1)
         whole = begun(api_key, api_version, bytes_max)
@@ -127,11 +130,48 @@ async def test_who_has_authenticated_may_send_what_is_long() -> None:
         await until(lambda: relay.groups.parked)
 
 
+async def test_an_unknown_mechanism_is_trusted_when_the_broker_answers_something_else() -> None:
+    """Not after its first step, nor its second: nobody here knows which is the last. ApiVersions proves nothing."""
+    async with listening(authenticates=True) as (broker, relay, client):
+        lets_in(broker, *[b"go on", b""] * 2)
+        await authenticate(client, "GSSAPI", b"first", b"last")
+        await client.ask(asking(ApiVersionsRequest(client_software_name="a", client_software_version="1")))
+        assert await is_refused(relay, client, join_of(MESSAGE_BYTES_MAX))
+        other = await relay.connect(1)
+        await authenticate(other, "GSSAPI", b"first", b"last")
+        await other.ask(request(NOBODYS, 0, 1))
+        other.send(join_of(MESSAGE_BYTES_MAX))
+        await until(lambda: relay.groups.parked)
+        (connection,) = relay.listening.connections
+        assert connection.peer.principal == NOT_KNOWN
+
+
 async def test_who_was_not_let_in_may_not() -> None:
     async with listening(authenticates=True) as (broker, relay, client):
         lets_in(broker, b"", error=ErrorCode.sasl_authentication_failed)
         await authenticate(client, "PLAIN", b"\0alice\0guessed")
         assert await is_refused(relay, client, join_of(MESSAGE_BYTES_MAX))
+
+
+async def test_connections_of_one_principal_are_limited() -> None:
+    """One too many is closed when it is known whose it is; others, and those that free a place, are served."""
+    async with scripted_broker() as broker, relaying({1: broker}, authenticates=True, per_principal_max=2) as relay:
+        lets_in(broker, *[b""] * 6)
+        alices = [await relay.connect(1) for _ in range(3)]
+        for client in alices[:2]:
+            await authenticate(client, "PLAIN", b"\0alice\0secret")
+            await authenticate(client, "PLAIN", b"\0alice\0secret")  # anew (KIP-368), which is no other connection
+        alices[2].send(asking(SaslHandshakeRequest(mechanism="PLAIN")))
+        await alices[2].answer()
+        alices[2].send(asking(SaslAuthenticateRequest(auth_bytes=b"\0alice\0secret")))
+        assert await alices[2].rest() == b""
+        assert relay.metrics.connections_refused == {RefusedConnection.PRINCIPAL: 1}
+        lets_in(broker, *[b""] * 2)
+        bob, another = await relay.connect(1), await relay.connect(1)
+        await authenticate(bob, "PLAIN", b"\0bob\0secret")
+        alices[0].close()
+        await until(lambda: len(relay.listening.connections) == 3)
+        await authenticate(another, "PLAIN", b"\0alice\0secret")
 
 
 @pytest.mark.parametrize(

@@ -248,12 +248,13 @@ def test_a_released_group_is_upstreams_after_a_restart(front: Front, group: Grou
     """Also when a former process has left its shadow in it, which refuses whoever joins."""
     consumer = group.add(front.muster.bootstrap)
     group.until_shared(SHADOW)
+    name = asyncio.run(_name_of_the_shadow(front.broker.bootstrap, group.group_id))
     assert group.run("release")[0] == 0
     group.until_shared("consumer")
     group.consumers.remove(consumer)
     consumer.close()
     front.muster.kill()
-    asyncio.run(_leave_a_shadow(front.broker.bootstrap, group.group_id))
+    asyncio.run(_leave_a_shadow(front.broker.bootstrap, group.group_id, name))
     assert group.protocol_type_upstream == SHADOW
     front.muster.start()
     group.add(front.muster.bootstrap)
@@ -263,19 +264,32 @@ def test_a_released_group_is_upstreams_after_a_restart(front: Front, group: Grou
     group.until_shared(SHADOW)
 
 
-async def _leave_a_shadow(bootstrap: str, group_id: str) -> None:
+async def _name_of_the_shadow(bootstrap: str, group_id: str) -> tuple[str, str]:
+    """Its instance id and its protocol's name upstream."""
     async with talking(bootstrap) as connection:
-        await _joined(connection, group_id, protocol_type=SHADOW, group_instance_id=SHADOW, metadata=b"")
+        body = {"groups": [group_id], "include_authorized_operations": False}
+        (described,) = (await connection.ask("DescribeGroups", 5, **body))["groups"]
+    ((name,),) = {(member["group_instance_id"],) for member in described["members"]}
+    return name, described["protocol_data"]
 
 
-async def _joined(connection: Connection, group_id: str, *, metadata: bytes, **who: Any) -> Fields:
+async def _leave_a_shadow(bootstrap: str, group_id: str, name: tuple[str, str]) -> None:
+    async with talking(bootstrap) as connection:
+        instance_id, protocol_name = name
+        who = {"protocol_type": SHADOW, "group_instance_id": instance_id}
+        await _joined(connection, group_id, metadata=b"", protocol_name=protocol_name, **who)
+
+
+async def _joined(
+    connection: Connection, group_id: str, *, metadata: bytes, protocol_name: str = "range", **who: Any
+) -> Fields:
     """A member that never says anything again, once it has joined; what it was told."""
     body = {
         "group_id": group_id,
         "session_timeout": ms(300_000),
         "rebalance_timeout": ms(300_000),
         "member_id": "",
-        "protocols": [{"name": "range", "metadata": metadata}],
+        "protocols": [{"name": protocol_name, "metadata": metadata}],
         "reason": None,
         **who,
     }

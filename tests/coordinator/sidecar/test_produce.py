@@ -1,73 +1,201 @@
-"""The acks of a Produce: read from its first bytes in every version."""
+"""A Produce on its way through: its acks, and topics that nobody may write, wherever they stand in it."""
 
 import itertools
 import struct
-from datetime import timedelta
+from collections.abc import Sequence
+from typing import Final
+from uuid import UUID
 
 import pytest
-from kio.index import load_request_schema
-from kio.serial.errors import SerialError
+from hypothesis import given
+from hypothesis import strategies as st
 
-from coordinator.sidecar.produce import PREFIX_BYTES_MAX, PRODUCE, acks_of
-from coordinator.wire.writing import write_uvarint
-from tests.coordinator.kio_client import filled
-from tests.coordinator.sidecar.scripted_broker import asking
+from coordinator.sidecar.conversation import BEGINNING_BYTES_MAX
+from coordinator.sidecar.produce import ENTRIES_MAX, look_at
+from coordinator.sidecar.reserved import NOTHING_RESERVED, Reserved
+from coordinator.wire.api import Fault, ProtocolError
+from tests.coordinator.sidecar.produced import FLEXIBLE_FROM, IDS_FROM, Topic, produced, varint
 
-TOPICS = [
-    {"name": "orders", "topic_id": None, "partition_data": [{"index": 3, "records": b"r" * 70}]},
-]
+EVENTS, EVENTS_ID = "__muster_events", UUID("00000000-0000-4000-8000-0000000e7e27")
 VERSIONS = range(14)
-KIO_KNOWS_FROM = 3
-FLEXIBLE = [version for version in VERSIONS if version >= 9]
+FLEXIBLE = [version for version in VERSIONS if version >= FLEXIBLE_FROM]
+OURS: Final = Topic(name=EVENTS, topic_id=EVENTS_ID, records=(b"forged",))
+OTHERS: Final = Topic(name="orders", topic_id=UUID(int=7), records=(b"r" * 70,))
 
 
-def produce(version: int, *, acks: int, client_id: str | None = "shop", transactional_id: str | None = None) -> bytes:
-    """A whole request, without its length."""
-    fields = {"transactional_id": transactional_id, "acks": acks, "timeout": timedelta(seconds=3), "topic_data": TOPICS}
-    if version >= KIO_KNOWS_FROM:
-        return asking(filled(load_request_schema(PRODUCE, version), fields), client_id=client_id)[4:]
-    frame = produce(KIO_KNOWS_FROM, acks=acks, client_id=client_id)  # which has a null more, and is the same else
-    at = 8 + 2 + len(client_id or "")
-    return frame[:2] + version.to_bytes(2, "big") + frame[4:at] + frame[at + 2 :]
+def reserved() -> Reserved:
+    """As in front of a cluster that holds the log."""
+    subject = Reserved(EVENTS)
+    subject.have_ids({EVENTS: EVENTS_ID})
+    return subject
+
+
+def is_stopped(frame: bytes, version: int, cuts: Sequence[int] = ()) -> bool:
+    """Whether a request that streams by, cut there, is stopped before its last byte has gone to the broker."""
+    plan = look_at(frame, version, None, reserved())
+    if plan.is_taken:
+        return True
+    assert plan.walk is not None
+    stream = len(frame).to_bytes(4, "big") + frame
+    for begin, end in itertools.pairwise([0, *sorted(cut % len(stream) for cut in cuts), len(stream)]):
+        try:
+            plan.walk(stream[begin:end])
+        except ProtocolError as error:
+            return error.fault is Fault.REFUSED_PRODUCE
+    return False
+
+
+# ---- the acks ------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_the_acks_are_found_behind_the_names(version: int) -> None:
+@pytest.mark.parametrize("subject", [NOTHING_RESERVED, reserved()], ids=["nothing reserved", "reserved"])
+def test_the_acks_are_found_behind_the_names(version: int, subject: Reserved) -> None:
     for acks, client_id, transactional_id in itertools.product(
         [-1, 0, 1], [None, "", "shop", "x" * 32_767], [None, "", "orders-1", "t" * 32_767]
     ):
-        frame = produce(version, acks=acks, client_id=client_id, transactional_id=transactional_id)
-        assert acks_of(frame, version) == acks
-
-
-@pytest.mark.parametrize("version", FLEXIBLE)
-@pytest.mark.parametrize("acks", [-1, 0, 1])
-def test_tagged_fields_of_the_header_are_stepped_over(version: int, acks: int) -> None:
-    frame = produce(version, acks=acks)
-    at = 8 + 2 + len("shop")
-    assert frame[at] == 0  # no tagged fields, as kio writes the header
-    tagged = bytearray([2])
-    for tag, content in ((0, b"abc"), (700, b"z" * 300)):
-        write_uvarint(tagged, tag)
-        write_uvarint(tagged, len(content))
-        tagged += content
-    assert acks_of(frame[:at] + bytes(tagged) + frame[at + 1 :], version) == acks
+        frame = produced(version, [OTHERS], acks=acks, client_id=client_id, transactional_id=transactional_id)
+        assert look_at(frame, version, None, subject).is_answered is (acks != 0)
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_a_beginning_without_the_acks_says_so(version: int) -> None:
+@pytest.mark.parametrize("subject", [NOTHING_RESERVED, reserved()], ids=["nothing reserved", "reserved"])
+def test_a_beginning_that_is_too_short_says_so(version: int, subject: Reserved) -> None:
     """However short it is: then more of it is waited for. No beginning gives acks that are not there."""
-    frame = produce(version, acks=0, transactional_id="orders-1")
+    frame = produced(version, [OTHERS], acks=0, transactional_id="orders-1")
     known = []
     for size in range(8, len(frame)):
         try:
-            known.append(acks_of(frame[:size], version))
-        except (SerialError, struct.error, IndexError):
+            known.append(look_at(frame[:size], version, None, subject).is_answered)
+        except (struct.error, IndexError):
             assert not known, f"the acks were known before {size} bytes"
-    assert set(known) == {0}
+    assert set(known) == {False}
 
 
-def test_the_names_stand_within_the_bound() -> None:
-    """The longest that a client can give, in the version that has most before the acks."""
-    frame = produce(13, acks=1, client_id="x" * 32_767, transactional_id="t" * 90_000)
-    assert acks_of(frame[:PREFIX_BYTES_MAX], 13) == 1
+def test_what_is_looked_for_stands_within_the_bound() -> None:
+    """The longest names that a client can give, in the version that has most before the first topic."""
+    frame = produced(12, [OTHERS], client_id="x" * 32_767, transactional_id="t" * 32_767)
+    assert look_at(frame[:BEGINNING_BYTES_MAX], 12, None, reserved()).is_answered
+
+
+# ---- topics that nobody may write ----------------------------------------------------------------------
+
+others = st.builds(
+    Topic,
+    name=st.sampled_from(["orders", EVENTS + "_", EVENTS[:-1], "x" * 249, "muster"]),
+    topic_id=st.uuids(),
+    records=st.lists(st.none() | st.binary(max_size=300) | st.just(OURS.name.encode() * 20), max_size=4),
+    tags=st.lists(st.binary(max_size=200), max_size=2),
+    partition_tags=st.lists(st.binary(max_size=3), max_size=2),
+)
+cuts = st.lists(st.integers(0, 5_000), max_size=30)
+
+
+@given(
+    version=st.sampled_from(VERSIONS),
+    before=st.lists(others, max_size=4),
+    behind=st.lists(others, max_size=2),
+    padding=st.integers(0, 3),
+    cuts=cuts,
+)
+def test_a_reserved_topic_is_found_wherever_it_stands_and_the_stream_is_cut(
+    version: int, before: list[Topic], behind: list[Topic], padding: int, cuts: list[int]
+) -> None:
+    frame = produced(version, [*before, OURS, *behind], padding=padding, header_tags=[b"x"])
+    assert is_stopped(frame, version, cuts)
+
+
+@given(version=st.sampled_from(VERSIONS), topics=st.lists(others, max_size=6), padding=st.integers(0, 3), cuts=cuts)
+def test_all_others_pass(version: int, topics: list[Topic], padding: int, cuts: list[int]) -> None:
+    assert not is_stopped(produced(version, topics, padding=padding), version, cuts)
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_behind_many_topics_and_large_records(version: int) -> None:
+    """Byte by byte, too, where records begin."""
+    many = [Topic(name=f"t{number}", topic_id=UUID(int=number + 1), records=(None,)) for number in range(300)]
+    large = Topic(name="large", topic_id=UUID(int=9_999), records=(b"x" * 100_000, EVENTS.encode() * 9_000))
+    frame = produced(version, [*many, large, OURS])
+    assert is_stopped(frame, version, range(0, len(frame), 65_536))
+    small = produced(version, [OTHERS, OTHERS, OURS])
+    assert is_stopped(small, version, range(len(small)))
+
+
+@pytest.mark.parametrize("name", [EVENTS, f"{EVENTS}_offsets", f"{EVENTS}_fencing_probe"])
+def test_each_topic_of_the_log(name: str) -> None:
+    assert is_stopped(produced(9, [OTHERS, Topic(name=name, topic_id=None, records=(b"x",))]), 9)
+
+
+def test_a_topic_that_was_made_anew_has_another_id() -> None:
+    subject = reserved()
+    subject.have_ids({EVENTS: UUID(int=99), "orders": UUID(int=98)})
+    alone = [produced(13, [Topic(name="", topic_id=UUID(int=each), records=(b"x",))]) for each in (99, 98)]
+    assert [look_at(frame, 13, None, subject).is_taken for frame in alone] == [True, False]
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize(("acks", "topics"), [(1, [OURS]), (0, [OURS]), (-1, [OURS, OTHERS]), (-1, [OTHERS, OURS])])
+def test_alone_it_is_answered_if_an_answer_is_wanted(version: int, acks: int, topics: list[Topic]) -> None:
+    """Nobody reads what is not answered, and Kafka 4 has no answer before v3."""
+    plan = look_at(produced(version, topics, acks=acks), version, None, reserved())
+    assert plan.is_taken is (topics == [OURS] and acks == 1 and version >= 3)
+
+
+@pytest.mark.parametrize("number", [0, 7, 49])
+def test_nobody_produces_under_an_owners_transactional_id(number: int) -> None:
+    frame = produced(9, [OTHERS], transactional_id=f"muster-{EVENTS}-{number}")
+    with pytest.raises(ProtocolError, match=f"muster-{EVENTS}-{number}") as raised:
+        look_at(frame, 9, None, reserved())
+    assert raised.value.fault is Fault.REFUSED_PRODUCE
+
+
+TOO_LONG = varint(6, padding=5)
+OVER_32_BITS = b"\xff\xff\xff\xff\x1f"
+
+
+@pytest.mark.parametrize("version", [9, 12, 13])
+@pytest.mark.parametrize(
+    ("count", "behind"),
+    [
+        pytest.param(TOO_LONG, b"", id="more than five bytes"),
+        pytest.param(OVER_32_BITS, b"", id="more than 32 bits"),
+        pytest.param(b"\xff\xff\xff\xff\x0f", b"", id="less than nothing"),
+        pytest.param(b"\x82\x80\x80\x80\x10", b"", id="more than 32 bits, of which the lowest say one"),
+        pytest.param(b"\x00", b"", id="null"),
+        pytest.param(varint(ENTRIES_MAX + 2), b"", id="more than there can be"),
+        pytest.param(b"\x02", b"\x00" * 16 + b"\x82\x80\x80\x80\x10", id="so many partitions"),
+    ],
+)
+def test_lengths_that_can_be_read_in_two_ways_are_refused(version: int, count: bytes, behind: bytes) -> None:
+    """Kafka drops the bits above the 32nd, so that its reader could find a topic where ours skips."""
+    frame = produced(version, [])
+    at = len(frame) - 2  # before the count of topics, and the tagged fields
+    if version < IDS_FROM and behind:
+        behind = b"\x02x" + behind[16:]
+    frame = frame[:at] + count + behind + b"\x00" * 20
+    with pytest.raises(ProtocolError) as raised:
+        pass_whole(frame, version)
+    assert raised.value.fault is Fault.MALFORMED_REQUEST
+
+
+def pass_whole(frame: bytes, version: int) -> None:
+    """Pass it on in one piece."""
+    walk = look_at(frame, version, None, reserved()).walk
+    assert walk is not None
+    walk(len(frame).to_bytes(4, "big") + frame)
+
+
+@pytest.mark.parametrize("version", [0, 3, 8])
+@pytest.mark.parametrize("name", [b"\xff\xff", b"\x80\x00"])
+def test_so_are_names_that_are_not_there(version: int, name: bytes) -> None:
+    frame = produced(version, [])[:-4] + b"\x00\x00\x00\x01" + name + bytes(30)
+    with pytest.raises(ProtocolError, match="without a name"):
+        pass_whole(frame, version)
+
+
+def test_nobody_has_us_count_for_ever() -> None:
+    """Entries of six bytes each, of which a broker would have none."""
+    one = bytes(4) + b"\x01\x00"
+    frame = produced(9, [])[:-2] + b"\x02" + b"\x02x" + varint(2**27) + one * 1_000
+    with pytest.raises(ProtocolError, match=f"more than {ENTRIES_MAX}"):
+        pass_whole(frame, 9)

@@ -101,6 +101,26 @@ async def test_a_request_on_its_way_to_the_broker_reaches_it_at_the_end() -> Non
         assert broker.asked[0].frame == whole[4:]
 
 
+# ---- who comes -----------------------------------------------------------------------------------------
+
+
+async def test_who_says_nothing_costs_the_broker_no_connection() -> None:
+    """A port scan, a load balancer's check: they come and go. The first bytes of a client reach its broker."""
+    async with scripted_broker() as broker, relaying({1: broker}) as relay:
+        silent, leaving = await relay.connect(1), await relay.connect(1)
+        await until(lambda: len(relay.listening.connections) == 2)
+        leaving.close()
+        await until(lambda: len(relay.listening.connections) == 1)
+        talking = await relay.connect(1)
+        assert await talking.ask(request(NOBODYS, 0, 1)) == b""
+        assert len(broker.connections) == 1
+        frame = request(NOBODYS, 0, 2)
+        silent.send(frame[:3])
+        await until(lambda: len(broker.connections) == 2)
+        silent.send(frame[3:])
+        assert await silent.answer() == (2, b"")
+
+
 # ---- who goes ------------------------------------------------------------------------------------------
 
 
@@ -114,7 +134,7 @@ async def test_a_client_that_goes_while_the_broker_answers_takes_its_connection_
         held.asked[0].connection.send(framed(1, bytes(1_000_000))[:500_000])
         assert await client.reader.readexactly(1_000)
         (client.vanish if vanishes else client.close)()
-        await until(lambda: len(relay.listening.connections) == 1 and broker.open_connections == 1)
+        await until(lambda: len(relay.listening.connections) == 1 and broker.open_connections == 0)
         assert await other.ask(request(NOBODYS, 0, 1)) == b""
 
 
@@ -177,7 +197,9 @@ async def test_a_broker_that_cannot_be_reached_closes_its_clients_alone() -> Non
     async with scripted_broker() as broker, scripted_broker() as gone, relaying({1: broker, 2: gone}) as relay:
         relay.listeners.follow({1: ("127.0.0.1", broker.port), 2: ("127.0.0.1", 1)})
         with structlog.testing.capture_logs() as logged:
-            assert await (await relay.connect(2)).rest() == b""
+            client = await relay.connect(2)
+            client.send(request(NOBODYS, 0, 1))
+            assert await client.rest() == b""
         assert [line["address"] for line in logged] == ["127.0.0.1:1"]
         assert relay.relayed.brokers_not_reached == 1
         assert await (await relay.connect(1)).ask(request(NOBODYS, 0, 1)) == b""

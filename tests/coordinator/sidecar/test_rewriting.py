@@ -1,7 +1,7 @@
 """Answers that are rewritten: kio writes what goes in and reads what comes out, in every version."""
 
 import contextlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from random import Random
 from typing import Any
@@ -10,7 +10,6 @@ import pytest
 from kio.index import load_response_schema
 from kio.schema.errors import ErrorCode
 
-from coordinator.sidecar.conversation import Rewrite
 from coordinator.sidecar.produce import PRODUCE
 from coordinator.sidecar.rewriting import (
     DESCRIBE_CLUSTER,
@@ -22,6 +21,7 @@ from coordinator.sidecar.rewriting import (
     Rewriting,
 )
 from coordinator.wire.api import Fault, ProtocolError
+from coordinator.wire.steps import finished
 from tests.coordinator.sidecar.any_answer import any_answer
 from tests.coordinator.sidecar.scripted_broker import API_VERSIONS, read_response, response, response_bytes
 
@@ -48,11 +48,11 @@ def address_of(node_id: int, host: str, port: int) -> tuple[str, int] | None:
 SUBJECT = Rewriting(address_of, {JOIN_GROUP: range(2, 6), SASL_HANDSHAKE: range(1, 2)})
 
 
-def rewriting(api_key: int, version: int) -> Rewrite:
+def rewriting(api_key: int, version: int) -> Callable[[bytes], bytes]:
     """The way of a version that has one."""
     rewrite = SUBJECT.of(api_key, version)
     assert rewrite is not None
-    return rewrite
+    return lambda payload: finished(rewrite(payload))
 
 
 def moved(entry: Any) -> Any:
@@ -165,3 +165,22 @@ def test_other_answers_go_on_as_they_are(api_key: int, version: int) -> None:
 @pytest.mark.parametrize("version", range(3, 10))
 def test_a_produce_answer_without_endpoints_goes_on_as_it_is(version: int) -> None:
     assert SUBJECT.of(PRODUCE, version) is None
+
+
+TELL_CLUSTER = [each for each in ALL if each[0] == DESCRIBE_CLUSTER or (each[0] == METADATA and each[1] >= 2)]
+
+
+@pytest.mark.parametrize(("api_key", "version"), TELL_CLUSTER)
+def test_brokers_of_another_cluster_are_told_to_nobody(api_key: int, version: int) -> None:
+    """Behind an address that was given to somebody else; what names no cluster, as a refusal, is this one's."""
+    rewrite = Rewriting(address_of, {}, "ours").of(api_key, version)
+    assert rewrite is not None
+    schema = load_response_schema(api_key, version)
+    for seed in range(10):
+        answer = any_answer(schema, Random(seed))
+        for cluster_id in ("ours", ""):
+            answer = replace(answer, cluster_id=cluster_id)
+            told = finished(rewrite(response_bytes(answer)))
+            assert read_response(api_key, version, told) == expected(api_key, answer)
+        with pytest.raises(ProtocolError, match="cluster theirs, where one of ours was expected"):
+            finished(rewrite(response_bytes(replace(answer, cluster_id="theirs"))))

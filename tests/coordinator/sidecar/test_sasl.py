@@ -86,9 +86,17 @@ def test_a_refused_token_is_nobodys() -> None:
     assert begun.accepted(b'{"status":"invalid_token"}') is None
 
 
-def test_other_mechanisms_tell_no_name() -> None:
-    """Kerberos is between the client and the broker."""
-    assert exchange("GSSAPI", b"\x60\x82").accepted(b"\x60") == NOT_KNOWN
+@pytest.mark.parametrize("answer", [b"\x60", b"", b"v=c2lnbmF0dXJl"])
+def test_other_mechanisms_tell_neither_a_name_nor_their_end(answer: bytes) -> None:
+    """Kerberos is between the client and the broker; an answer to something else proves that it let the client in."""
+    begun = exchange("GSSAPI", b"\x60\x82")
+    assert begun.accepted(answer) is None
+    assert [begun.proved(), begun.proved()] == [NOT_KNOWN, None]
+
+
+def test_what_ends_by_itself_needs_no_proof() -> None:
+    begun = exchange("PLAIN", b"\0alice\0alice-secret")
+    assert begun.proved() is None
 
 
 def test_a_later_exchange_begins_from_nothing() -> None:
@@ -112,4 +120,4 @@ def test_nothing_is_kept_but_the_name() -> None:
         ("OAUTHBEARER", (token({"sub": "alice", "jti": "s3cret"}),)),
     ):
         kept = [str(value) for value in vars(exchange(mechanism, *said)).values()]
-        assert kept == [mechanism, "alice"]
+        assert kept == [mechanism, "alice", "False"]

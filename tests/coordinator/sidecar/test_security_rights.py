@@ -1,13 +1,18 @@
-"""Who may do what with a group of ours: what the broker says to the same user directly."""
+"""Who may do what with a group of ours: what the broker says to the same user directly, right by right and mixed."""
 
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from typing import Any
+from uuid import UUID
 
 import pytest
+from kio.schema.errors import ErrorCode
 
-from tests.brokers.acls import Acl, add_acls, remove_acls
-from tests.brokers.secured import SecuredBroker
+from tests.brokers.acls import CLUSTER_NAME, Acl, add_acls, remove_acls
+from tests.brokers.secured import SUPER_USER, SecuredBroker
 from tests.conformance.wire import Connection
+from tests.coordinator.sidecar.rights_questions import OWN_TOPIC, Stage, questions
+from tests.coordinator.sidecar.rights_table import NOT_LISTED, RESERVED, RIGHTS, Row
 from tests.coordinator.sidecar.security_stage import (
     LISTENER,
     TOPIC,
@@ -15,6 +20,7 @@ from tests.coordinator.sidecar.security_stage import (
     formed,
     join_body,
     new_group,
+    producing,
     shared_broker,
     sidecar,
     speaking,
@@ -32,7 +38,7 @@ _TOPICS = [{"name": TOPIC, "partitions": [_PARTITION]}]
 Question = tuple[str, int, dict[str, Any]]
 
 
-def questions(group_id: str) -> dict[str, Question]:
+def questions_of_nobody(group_id: str) -> dict[str, Question]:
     """Of somebody who is no member: refused for that, when he may ask at all."""
     alteration = {"name": CONFIG, "config_operation": 0, "value": "50000"}
     resource = {"resource_type": GROUP, "resource_name": group_id}
@@ -79,20 +85,27 @@ def _nobody_at_all() -> dict[str, Any]:
 @pytest.fixture(scope="module")
 def broker() -> Iterator[SecuredBroker]:
     with shared_broker() as running:
-        add_acls(running.admin(), Acl("alice", "group", "*", "READ"), Acl("alice", "topic", TOPIC, "READ"))
+        add_acls(
+            running.admin(),
+            Acl("alice", "group", "*", "READ"),
+            Acl("alice", "topic", TOPIC, "READ"),
+            Acl("muster", "topic", OWN_TOPIC, "ALL", is_prefix=True),
+            Acl("muster", "transactional_id", f"muster-{OWN_TOPIC}", "ALL", is_prefix=True),
+        )
         yield running
 
 
 @pytest.fixture(scope="module")
 def muster(broker: SecuredBroker) -> Iterator[MusterProcess]:
-    with sidecar(broker) as running:
+    log = f"kafka://{broker.address(LISTENER)}/{OWN_TOPIC}"
+    with sidecar(broker, "--log-replication", "1", "--log-partitions", "1", log=log) as running:
         yield running
 
 
 async def errors(address: str, user: str, group_id: str) -> dict[str, list[int]]:
     """What a user is told, on a connection for each question: none may depend on another."""
     told = {}
-    for title, (name, version, body) in questions(group_id).items():
+    for title, (name, version, body) in questions_of_nobody(group_id).items():
         async with speaking(address, user) as connection:
             told[title] = errors_of(await connection.ask(name, version, **body))
     return told
@@ -142,3 +155,87 @@ async def test_a_user_is_told_what_the_broker_tells_him(
     finally:
         remove_acls(broker.admin(), *acls)
     assert told == told_directly
+
+
+# ---- the table -----------------------------------------------------------------------------------------
+
+
+@contextmanager
+def allowed(broker: SecuredBroker, *acls: Acl) -> Iterator[None]:
+    """While the block lasts."""
+    admin = broker.admin()
+    if acls:
+        add_acls(admin, *acls)
+    try:
+        yield
+    finally:
+        if acls:
+            remove_acls(admin, *acls)
+
+
+def acl(row: Row, run: str) -> Acl:
+    """The right of bob, where names begin with `run`."""
+    resource, name, is_prefix = {
+        "Group": ("group", run, True),
+        "TransactionalId": ("transactional_id", run, True),
+        "Topic": ("topic", TOPIC, False),
+        "Cluster": ("broker", CLUSTER_NAME, False),
+    }[row.resource]
+    return Acl("bob", resource, name, row.operation, is_prefix=is_prefix)
+
+
+@asynccontextmanager
+async def on_stage(address: str, name: str) -> AsyncIterator[Stage]:
+    """What bob asks about at this address, set up by others."""
+    async with speaking(address, SUPER_USER) as admin, speaking(address, "alice") as alice:
+        named = {"topics": [{"topic_id": None, "name": OWN_TOPIC}], "allow_auto_topic_creation": False}
+        own = await admin.ask("Metadata", 12, **named, include_topic_authorized_operations=False)
+        yield Stage(
+            member=await formed(alice, name),
+            transactional_id=name,
+            producer=await producing(admin, name),
+            own_topic_id=UUID(own["topics"][0]["topic_id"]),
+        )
+
+
+async def told(address: str, user: str, stage: Stage, row: Row) -> list[list[str]]:
+    """The errors of each form of the request, on a connection of its own: no verdict is kept from one to the next."""
+    answers = []
+    for api, version, body in questions(stage, *row.request):
+        async with speaking(address, user) as connection:
+            answer = await connection.ask(api, version, **body)
+        errors = [ErrorCode(code).name.upper() for code in errors_of(answer)]
+        if api == "ListGroups" and not any(each["group_id"] == stage.member.group_id for each in answer["groups"]):
+            errors.append(NOT_LISTED)
+        answers.append(errors)
+    return answers
+
+
+@pytest.mark.parametrize("row", RIGHTS, ids=str)
+async def test_each_right_is_needed_and_all_together_are_enough(
+    broker: SecuredBroker, muster: MusterProcess, row: Row
+) -> None:
+    """Whoever lacks it is told what the table says, as by the broker directly; whoever has it, what the broker says."""
+    run, directly = new_group(), broker.address(LISTENER)
+    others = [acl(each, run) for each in row.others()]
+    async with on_stage(muster.bootstrap, f"{run}-here") as here, on_stage(directly, f"{run}-there") as there:
+        with allowed(broker, *others):
+            refused = await told(muster.bootstrap, "bob", here, row)
+            assert [set(errors) - {"NONE"} for errors in refused] == [{row.without}] * len(refused)
+            if not row.only_here:
+                assert refused == await told(directly, "bob", there, row)
+            with allowed(broker, acl(row, run)):
+                served = await told(muster.bootstrap, "bob", here, row)
+                expected = [["NONE"]] * len(served) if row.only_here else await told(directly, "bob", there, row)
+    assert served == expected
+    assert not any(row.without in errors for errors in served)
+
+
+@pytest.mark.parametrize("row", RESERVED, ids=str)
+async def test_what_is_musters_own_is_refused_to_who_may_do_all(
+    broker: SecuredBroker, muster: MusterProcess, row: Row
+) -> None:
+    """Only through the sidecar: the broker would do it, and depose the owner."""
+    async with on_stage(muster.bootstrap, new_group()) as stage:
+        refused = await told(muster.bootstrap, SUPER_USER, stage, row)
+    assert [set(errors) - {"NONE"} for errors in refused] == [{row.without}] * len(refused)

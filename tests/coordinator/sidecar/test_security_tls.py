@@ -6,8 +6,11 @@ import ssl
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, suppress
 from typing import Any, Final
+from uuid import uuid4
 
 import pytest
+from confluent_kafka import KafkaError, Producer
+from confluent_kafka.cimpl import NewTopic
 
 from coordinator.upstream.connections import UpstreamRefused
 from coordinator.upstream.link import UpstreamLink
@@ -64,13 +67,17 @@ def shown(ours: Authority) -> Issued:
 
 @pytest.fixture(scope="module")
 def muster(broker: SecuredBroker, shown: Issued, theirs: Authority) -> Iterator[MusterProcess]:
-    """Mutual TLS on both sides: what clients may do is what the certificate of the sidecar may."""
-    certificate = broker.authority.issue("muster")
+    """Mutual TLS on both sides: what clients may do is what the certificate that is shown for them may."""
+    certificate, for_clients = broker.authority.issue("muster"), broker.authority.issue("alice")
     upstream = (
         *("--upstream-config", f"ssl.certificate.location={certificate.certificate}"),
         *("--upstream-config", f"ssl.key.location={certificate.key}"),
     )
-    options = (*upstream, "--single-identity", *of_listeners(shown), "--tls-client-ca", str(theirs.certificate))
+    shows = (
+        *("--single-identity-certificate", str(for_clients.certificate)),
+        *("--single-identity-key", str(for_clients.key)),
+    )
+    options = (*upstream, "--single-identity", *shows, *of_listeners(shown), "--tls-client-ca", str(theirs.certificate))
     with sidecar(broker, *options, listener="MUTUAL") as running:
         yield running
 
@@ -99,8 +106,46 @@ def test_tls_on_both_sides_with_a_password(broker: SecuredBroker, ours: Authorit
 
 
 def test_certificates_on_both_sides(muster: MusterProcess, ours: Authority, theirs: Authority) -> None:
-    """Clients show one to the sidecar, the sidecar shows its own to the broker."""
-    joins_and_commits(muster.bootstrap, client_properties("SSL", authority=ours, certificate=theirs.issue("app")))
+    """Clients show one to the sidecar, the sidecar shows the one that it was given for them to the broker."""
+    app = client_properties("SSL", authority=ours, certificate=theirs.issue("app"))
+    joins_and_commits(muster.bootstrap, app)
+
+
+def test_no_client_has_the_rights_of_muster(
+    muster: MusterProcess, broker: SecuredBroker, ours: Authority, theirs: Authority
+) -> None:
+    """What Muster's own principal alone may do, nobody may through the sidecar."""
+    only_musters = f"muster-only-{uuid4().hex[:8]}"
+    admin = broker.admin()
+    admin.create_topics([NewTopic(only_musters, 1)])[only_musters].result(30)
+    rights = Acl("muster", "topic", only_musters, "WRITE"), Acl("alice", "topic", only_musters, "DESCRIBE")
+    add_acls(admin, *rights)
+    app = client_properties("SSL", authority=ours, certificate=theirs.issue("app"))
+    told: list[KafkaError | None] = []
+    producer = Producer({"bootstrap.servers": muster.bootstrap, **app})
+    producer.produce(only_musters, b"x", partition=0, on_delivery=lambda error, _: told.append(error))
+    assert producer.flush(30) == 0
+    assert [error and error.code() for error in told] == [KafkaError.TOPIC_AUTHORIZATION_FAILED]
+
+
+def test_a_renewed_certificate_is_shown_without_a_restart(
+    muster: MusterProcess, ours: Authority, theirs: Authority
+) -> None:
+    """Of the listeners, to who connects from then on."""
+    host, _, port = muster.bootstrap.partition(":")
+    context = trusting(ours, theirs.issue("app"))
+
+    def serial() -> object:
+        with (
+            socket.create_connection((host, int(port)), timeout=30) as plain,
+            context.wrap_socket(plain, server_hostname=host) as connection,
+        ):
+            return (connection.getpeercert() or {})["serialNumber"]
+
+    before = serial()
+    ours.issue("sidecar")
+    until(lambda: serial() != before, lambda: before)
+    assert muster.events("certificates were read again")
 
 
 def test_a_certificate_as_identity_is_refused(broker: SecuredBroker) -> None:

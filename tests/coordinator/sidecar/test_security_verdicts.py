@@ -10,7 +10,7 @@ import pytest
 
 from tests.brokers.acls import Acl, add_acls, remove_acls
 from tests.brokers.secured import SecuredBroker
-from tests.conformance.wire import Connection, Fields, ms
+from tests.conformance.wire import Connection
 from tests.coordinator.sidecar.security_stage import (
     LISTENER,
     TOPIC,
@@ -23,6 +23,7 @@ from tests.coordinator.sidecar.security_stage import (
     join_body,
     new_group,
     password,
+    producing,
     shared_broker,
     sidecar,
     speaking,
@@ -115,20 +116,6 @@ async def test_a_transactional_commit_needs_its_transactional_id_too(
             topics=[{"name": TOPIC, "partitions": [partition]}],
         )
     assert errors_of(answer) == [error]
-
-
-async def producing(connection: Connection, transactional_id: str) -> dict[str, int]:
-    """The id and the epoch of a transactional producer."""
-    asked = {"transactional_id": transactional_id, "producer_id": -1, "producer_epoch": -1}
-    answer: Fields = {}
-
-    async def initialized() -> bool:
-        await connection.ask("FindCoordinator", 4, key_type=1, coordinator_keys=[transactional_id])
-        answer.update(await connection.ask("InitProducerId", 4, **asked, transaction_timeout=ms(60_000)))
-        return bool(answer["error_code"] == 0)
-
-    await until(initialized)  # whoever asks first has the broker make its topic of transactions
-    return {name: answer[name] for name in ("producer_id", "producer_epoch")}
 
 
 async def test_a_revoked_right_ends_heartbeats_when_the_verdict_is_old(

@@ -197,6 +197,8 @@ def test_what_cannot_be_is_refused(flags: dict[str, Any], said: str) -> None:
         {"groups": ["*"]},
         {"authorization_cache_ms": 0},
         {"single_identity": True},
+        {"single_identity_certificate": "a.pem"},
+        {"single_identity_key": "a.key"},
         {"tls_certificate": "a.pem"},
         {"tls_key": "a.key"},
         {"tls_client_ca": "ca.pem"},
@@ -209,17 +211,40 @@ def test_without_an_upstream_its_settings_are_refused(flags: dict[str, Any]) -> 
 
 
 def test_a_certificate_as_identity_is_everybodys(issued: Issued) -> None:
-    """Whoever comes through is Muster's own principal then, so somebody has to say that this is wanted."""
+    """Whoever comes through is one principal then, so somebody has to say that this is wanted."""
     tls = [
         "security.protocol=SSL",
         f"ssl.certificate.location={issued.certificate}",
         f"ssl.key.location={issued.key}",
     ]
-    assert "say --single-identity if that is wanted" in refused({"upstream": "kafka:9092", "upstream_config": tls})
-    assert sidecar(upstream_config=tls, single_identity=True).upstream_security().kafka_security().presents_certificate
+    refusal = refused({"upstream": "kafka:9092", "upstream_config": tls})
+    assert "say --single-identity and give a certificate for them if that is wanted" in refusal
     # Whoever authenticates with SASL is who they are, whatever certificate opened the connection.
     both = ["security.protocol=SASL_SSL", *tls[1:], *SASL[1:], "sasl.password=a"]
     assert sidecar(upstream_config=both).upstream_security().kafka_security().presents_certificate
+
+
+def test_a_single_identity_is_never_musters_own(authority: Authority, issued: Issued) -> None:
+    """Which may do what no client should. Without another certificate the sidecar does not start."""
+    tls = [
+        "security.protocol=SSL",
+        f"ssl.certificate.location={issued.certificate}",
+        f"ssl.key.location={issued.key}",
+    ]
+    one = {"upstream": "kafka:9092", "upstream_config": tls, "single_identity": True}
+    assert "needs --single-identity-certificate and --single-identity-key" in refused(one)
+    assert "needs --single-identity-certificate" in refused({**one, "single_identity_certificate": issued.certificate})
+    apps = authority.issue("apps")
+    files = {"single_identity_certificate": apps.certificate, "single_identity_key": apps.key}
+    assert "need --single-identity beside them" in refused({**one, **files, "single_identity": False})
+    plain = {"upstream": "kafka:9092", "single_identity": True, **files}
+    assert "needs --upstream-config security.protocol=SSL" in refused(plain)
+    broken = {**files, "single_identity_key": authority.issue("other").key}
+    assert "--single-identity-key" in refused({**one, **broken})
+    own = {"single_identity_certificate": issued.certificate, "single_identity_key": issued.key}
+    assert "is Muster's own (ssl.certificate.location)" in refused({**one, **own})
+    security = sidecar(upstream_config=tls, single_identity=True, **files).upstream_security()
+    assert security.relay_context() is not security.kafka_security().ssl_context
 
 
 def test_clients_may_be_served_with_tls(authority: Authority, issued: Issued) -> None:

@@ -23,6 +23,7 @@ from coordinator.sidecar.moves import TAKEN_WITHIN_MS, Moves
 from coordinator.sidecar.steered import SteeredGroups
 from coordinator.sidecar.under_way import CommitsUnderWay
 from coordinator.upstream.link import UpstreamLink
+from coordinator.upstream.shadow import ShadowName
 from events.ids import GroupId, MemberId
 from tests.coordinator.scripted import ScriptedGroups
 from tests.coordinator.sidecar.relaying import until
@@ -53,6 +54,8 @@ class EmptyUpstream(UpstreamLink):
 
 class NoShadows:
     """We are in no group upstream."""
+
+    name = ShadowName.of("log")
 
     def holds(self, _group_id: GroupId) -> bool:
         return False

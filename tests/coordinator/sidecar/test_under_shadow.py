@@ -10,13 +10,14 @@ from kio.schema.errors import ErrorCode
 from kio.serial import entity_reader
 
 from coordinator.sidecar.under_shadow import OFFSET_COMMIT, TXN_OFFSET_COMMIT, not_of_shadow, under_shadow
-from coordinator.upstream.shadow import INSTANCE_ID, Identity
+from coordinator.upstream.shadow import Identity
 from coordinator.wire.api import Fault, ProtocolError
 from coordinator.wire.reading import tagged_fields_size
+from coordinator.wire.steps import finished
 from tests.coordinator.kio_client import filled
 from tests.coordinator.sidecar.scripted_broker import asking, read_response, response, response_bytes
 
-IDENTITY = Identity(member_id="muster-4b1c", generation_id=77)
+IDENTITY = Identity(member_id="muster-log-4b1c", generation_id=77, group_instance_id="muster-log")
 TOPICS = [
     {
         "name": name,
@@ -77,7 +78,7 @@ def test_only_the_identity_is_changed(
     generation = "generation_id" if "generation_id" in before else "generation_id_or_member_epoch"
     changed = {generation: IDENTITY.generation_id, "member_id": IDENTITY.member_id}
     if "group_instance_id" in before:
-        changed["group_instance_id"] = INSTANCE_ID
+        changed["group_instance_id"] = IDENTITY.group_instance_id
     assert header_now == header
     assert after == before | changed
 
@@ -127,7 +128,7 @@ def test_what_is_said_of_the_shadow_is_not_said_of_the_client(api_key: int, vers
     """It would join again (22), leave the group (25), or die (82)."""
     doubted: list[str] = []
     rewrite = not_of_shadow(api_key, version, lambda: doubted.append("once"))
-    told = rewrite(answer(api_key, version, [*STAY, *GO, *STAY]))
+    told = finished(rewrite(answer(api_key, version, [*STAY, *GO, *STAY])))
     again = ErrorCode.coordinator_load_in_progress
     assert told == answer(api_key, version, [*STAY, *[again] * len(GO), *STAY])
     assert errors_of(api_key, version, told) == [[*STAY, *[again] * len(GO), *STAY]] * 2
@@ -139,7 +140,7 @@ def test_any_other_answer_is_passed_on_as_it_is(api_key: int, version: int) -> N
     doubted: list[str] = []
     rewrite = not_of_shadow(api_key, version, lambda: doubted.append("never"))
     for payload in (answer(api_key, version, STAY), answer(api_key, version, []), b"of a newer form"):
-        assert rewrite(payload) == payload
+        assert finished(rewrite(payload)) == payload
     assert doubted == []
 
 
@@ -150,12 +151,12 @@ def test_tagged_fields_of_an_answer_stay() -> None:
         tagged + answer(OFFSET_COMMIT, 9, [error])[1:-1] + tagged
         for error in (ErrorCode.unknown_member_id, ErrorCode.coordinator_load_in_progress)
     )
-    assert not_of_shadow(OFFSET_COMMIT, 9, lambda: None)(before) == after
+    assert finished(not_of_shadow(OFFSET_COMMIT, 9, lambda: None)(before)) == after
 
 
 def test_an_answer_that_ends_too_early_is_the_brokers_fault() -> None:
     whole = answer(OFFSET_COMMIT, 9, GO)
     rewrite = not_of_shadow(OFFSET_COMMIT, 9, lambda: None)
     with pytest.raises(ProtocolError) as raised:
-        rewrite(whole[:-6])
+        finished(rewrite(whole[:-6]))
     assert raised.value.fault is Fault.BROKER_ANSWER

@@ -9,6 +9,7 @@ from coordinator.group.commands import Caller, Heartbeat, SyncGroup
 from coordinator.group.outcomes import HeartbeatOutcome, Outcome, SyncGroupOutcome
 from coordinator.sidecar.membership import Refusing
 from coordinator.sidecar.whose import Ownerships, Whose
+from coordinator.upstream.whose import ForeignShadow, Theirs
 from events.ids import GroupId, MemberId
 from tests.coordinator.kio_client import frame, with_length
 from tests.coordinator.running_server import HEARTBEAT
@@ -21,17 +22,18 @@ OURS, OTHER = GroupId("ours"), GroupId("other")
 class Upstream:
     """Holds one group, says of another that somebody is in it, and notes what it was asked."""
 
-    def __init__(self) -> None:
+    def __init__(self, found: Theirs | None = None) -> None:
         self.asked: list[str] = []
+        self._found = found or Theirs("somebody is in it")
 
     def holds(self, group_id: GroupId) -> bool:
         return group_id == OURS
 
-    async def look(self, _group_id: GroupId) -> str | None:
+    async def look(self, _group_id: GroupId) -> Theirs | None:
         self.asked.append("look")
-        return "somebody is in it"
+        return self._found
 
-    async def take(self, _group_id: GroupId) -> str | None:
+    async def take(self, _group_id: GroupId) -> Theirs | None:
         self.asked.append("take")
         return None
 
@@ -66,9 +68,21 @@ async def test_a_join_in_vain_takes_nothing() -> None:
     """Upstream is looked at, and no shadow joins there."""
     upstream = Upstream()
     asking = ownerships(upstream, is_read=True)
-    assert await asking.take(OTHER, is_in_vain=lambda: True) == "somebody is in it"
+    assert await asking.take(OTHER, is_in_vain=lambda: True) == Theirs("somebody is in it")
     assert await asking.take(OTHER, is_in_vain=lambda: False) is None
     assert upstream.asked == ["look", "take"]
+
+
+@pytest.mark.parametrize(
+    ("is_unnamed", "is_read", "is_told"), [(True, False, False), (True, True, True), (False, False, True)]
+)
+async def test_before_the_log_is_read_the_shadow_of_an_earlier_version_is_nobodys(
+    is_unnamed: bool, is_read: bool, is_told: bool
+) -> None:
+    """It may be our own, of before an upgrade: a join is told that the group is being loaded, not that it is lost."""
+    found = ForeignShadow("another Muster coordinates it", is_unnamed=is_unnamed)
+    asking = ownerships(Upstream(found), is_read=is_read)
+    assert await asking.take(OTHER, is_in_vain=lambda: True) == (found if is_told else None)
 
 
 def test_a_broker_that_is_loading_is_told_as_kafka_tells_it() -> None:

@@ -28,6 +28,11 @@ class FakeBroker:
 
     def __init__(self, offered: Mapping[int, int]) -> None:
         self.connections = 0
+        self.asked: list[int] = []
+        """The API keys of all requests, in their order."""
+        self.cluster_id = "fake"
+        self.node_at = ""
+        """Where it says that node 1 is, if that is not here."""
         self.hangs_up = False
         """On whoever comes from now on."""
         self._offered = {18: 3, **offered}
@@ -74,6 +79,7 @@ class FakeBroker:
 
     def _answer(self, frame: bytes) -> bytes | None:
         key, version = struct.unpack_from(">hh", frame)
+        self.asked.append(key)
         request_class: Any = load_request_schema(key, version)
         header, size = entity_reader(request_class.__header_schema__)(frame, 0)
         request, _ = entity_reader(request_class)(frame, size)
@@ -87,9 +93,13 @@ class FakeBroker:
         return buffer.getvalue()
 
     def _body(self, key: int) -> dict[str, Any]:
-        host, _, port = self.address.rpartition(":")
+        host, _, port = (self.node_at or self.address).rpartition(":")
         known: dict[int, dict[str, Any]] = {
-            3: {"brokers": [{"node_id": 1, "host": host, "port": int(port)}], "cluster_id": "fake", "topics": []},
+            3: {
+                "brokers": [{"node_id": 1, "host": host, "port": int(port)}],
+                "cluster_id": self.cluster_id,
+                "topics": [],
+            },
             12: {},
             18: {
                 "api_keys": [

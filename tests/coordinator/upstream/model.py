@@ -9,6 +9,8 @@ from kio.schema.errors import ErrorCode
 from coordinator.upstream.shadow import Heartbeat, Identity, Join, Leave, Step, Sync, joined, left, synced
 from coordinator.upstream.shadow import Shadow as State
 
+INSTANCE_ID = "muster-log"
+
 
 class Upstream(msgspec.Struct):
     """One group. `member_id` is the static member's, None when the group has none."""
@@ -20,7 +22,11 @@ class Upstream(msgspec.Struct):
 
     def accepts_commit(self, identity: Identity) -> bool:
         """Whether a commit under this identity would be taken: by the member, in its generation, when it is stable."""
-        return self.is_synced and identity == Identity(member_id=self.member_id or "", generation_id=self.generation_id)
+        return self.is_synced and identity == self._identity
+
+    @property
+    def _identity(self) -> Identity:
+        return Identity(member_id=self.member_id or "", generation_id=self.generation_id, group_instance_id=INSTANCE_ID)
 
     def remove(self) -> None:
         """The member is gone: it left, an administrator removed it, or its session ended."""
@@ -73,7 +79,7 @@ class Upstream(msgspec.Struct):
         match step:
             case Join():
                 assert self.member_id is not None
-                return joined(state, Identity(member_id=self.member_id, generation_id=self.generation_id))
+                return joined(state, self._identity)
             case Sync():
                 return synced(state)
             case Heartbeat():

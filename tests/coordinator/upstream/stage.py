@@ -19,7 +19,7 @@ from kio.schema.types import TopicName
 from kio.static.primitive import i32, i32Timedelta
 
 from coordinator.upstream.link import UpstreamLink
-from coordinator.upstream.shadow import INSTANCE_ID, Identity
+from coordinator.upstream.shadow import Identity, ShadowName
 from coordinator.upstream.shadows import Shadows
 from events.ids import GroupId
 from tests.conformance.wire import Connection, ms
@@ -28,15 +28,20 @@ TOPIC: Final = "followed-upstream"
 WITHIN_S: Final = 30.0
 
 
-class Process:
-    """One process of ours: its link, its shadows, and what it was told."""
+NAME: Final = ShadowName.of("log-of-ours")
+ANOTHER: Final = ShadowName.of("log-of-another")
 
-    def __init__(self, bootstrap: str, **settings: int) -> None:
+
+class Process:
+    """One process of ours, or of another service by its `name`: its link, its shadows, and what it was told."""
+
+    def __init__(self, bootstrap: str, name: ShadowName = NAME, **settings: int) -> None:
         self.lost: list[tuple[GroupId, str]] = []
         self.failures: list[Exception] = []
         self.link = UpstreamLink(bootstrap, give_up=self.failures.append)
         self.shadows = Shadows(
             self.link,
+            name,
             lost=lambda group_id, reason: self.lost.append((group_id, reason)),
             give_up=self.failures.append,
             **settings,
@@ -57,9 +62,9 @@ class Process:
 
 
 @asynccontextmanager
-async def process(bootstrap: str, **settings: int) -> AsyncIterator[Process]:
-    """A process of ours, until the block ends. Nothing in it may have failed unheard."""
-    started = Process(bootstrap, **settings)
+async def process(bootstrap: str, name: ShadowName = NAME, **settings: int) -> AsyncIterator[Process]:
+    """A process of ours, or of another service, until the block ends. Nothing in it may have failed unheard."""
+    started = Process(bootstrap, name, **settings)
     await started.link.open()
     try:
         yield started
@@ -103,7 +108,7 @@ class Direct:
 
     async def commit(self, group_id: str, identity: Identity | None = None, *, offset: int = 7) -> int:
         """The error of a commit, by nobody or under an identity of ours."""
-        who = (identity.generation_id, identity.member_id, INSTANCE_ID) if identity else (-1, "", None)
+        who = (identity.generation_id, identity.member_id, identity.group_instance_id) if identity else (-1, "", None)
         partition = {"partition_index": 0, "committed_offset": offset, "committed_metadata": None}
         answer = await self.ask(
             "OffsetCommit",
@@ -144,7 +149,7 @@ class Direct:
 
     async def remove_shadow(self, group_id: str) -> int:
         """What an administrator does with removeMembersFromConsumerGroup."""
-        member = {"member_id": "", "group_instance_id": INSTANCE_ID, "reason": None}
+        member = {"member_id": "", "group_instance_id": NAME.group_instance_id, "reason": None}
         answer = await self.ask("LeaveGroup", 5, group_id=group_id, members=[member])
         error: int = answer["members"][0]["error_code"]
         return error

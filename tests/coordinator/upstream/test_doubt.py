@@ -1,40 +1,60 @@
-"""A shadow that a broker has not known is asked after at once; here upstream is a script, and no heartbeat is due."""
+"""What a shadow does when a broker has not known it, or has met somebody else; here upstream is a script."""
 
 import asyncio
 from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
 
+from kio.schema.describe_groups.v5.response import DescribeGroupsResponse
 from kio.schema.errors import ErrorCode
 from kio.schema.heartbeat.v4.response import HeartbeatResponse
 from kio.schema.join_group.v9.response import JoinGroupResponse
 from kio.schema.leave_group.v5.response import LeaveGroupResponse
 from kio.schema.sync_group.v5.response import SyncGroupResponse
 
+from coordinator.upstream.connections import nobody_asks
 from coordinator.upstream.shadows import Identity, Shadows
+from coordinator.wire.operations import NOT_TOLD
 from events.ids import GroupId
 from tests.coordinator.kio_client import filled
-from tests.coordinator.upstream.stage import unexpected, until
+from tests.coordinator.upstream.stage import NAME, unexpected, until
 
 GROUP = GroupId("orders")
 
 
 class Upstream:
-    """Answers as a coordinator of one group does. `error` is what a heartbeat is answered."""
+    """Answers as a coordinator of one group does: heartbeats with `error`, the next joins with `join_errors`.
+
+    Whoever was in the way of such a join has gone when it is asked who that is.
+    """
 
     def __init__(self) -> None:
         self.asked: list[str] = []
         self.generation_id = 0
         self.error = ErrorCode.none
+        self.join_errors: list[ErrorCode] = []
 
     async def ask_coordinator(
-        self, _group_id: GroupId, request: Any, _response: Any, *, sent: Callable[[], None], **_limits: Any
+        self,
+        _group_id: GroupId,
+        request: Any,
+        _response: Any,
+        *,
+        sent: Callable[[], None] = nobody_asks,
+        **_limits: Any,
     ) -> Any:
         """The answer to a step."""
         await asyncio.sleep(0)
         sent()
         self.asked.append(type(request).__name__.removesuffix("Request"))
         match self.asked[-1]:
+            case "JoinGroup" if self.join_errors:
+                nobody = {"generation_id": -1, "member_id": "", "leader": "", "protocol_name": None}
+                return _answer(JoinGroupResponse, error_code=self.join_errors.pop(), **nobody)
+            case "DescribeGroups":
+                group = dict.fromkeys(("group_id", "protocol_type", "protocol_data"), "") | {"group_state": "Empty"}
+                empty = {"error_code": ErrorCode.none, "members": (), "authorized_operations": NOT_TOLD}
+                return _answer(DescribeGroupsResponse, groups=[group | empty])
             case "JoinGroup":
                 self.generation_id += 1
                 member_id = f"muster-{self.generation_id}"
@@ -64,7 +84,7 @@ async def _raised(shadows: Shadows) -> Identity | None:
 async def test_a_shadow_in_doubt_is_asked_after_at_once() -> None:
     """Found to be gone, it joins again: commits need not wait for its next heartbeat, minutes later."""
     upstream: Any = Upstream()
-    shadows = Shadows(upstream, lost=lambda *_: None, give_up=unexpected)
+    shadows = Shadows(upstream, NAME, lost=lambda *_: None, give_up=unexpected)
     first = await _raised(shadows)
     assert upstream.asked == ["JoinGroup", "SyncGroup"]
     shadows.doubt(GROUP)
@@ -80,7 +100,7 @@ async def test_a_shadow_in_doubt_is_asked_after_at_once() -> None:
 
 async def test_a_shadow_that_is_out_or_not_there_is_not_asked_after() -> None:
     upstream: Any = Upstream()
-    shadows = Shadows(upstream, lost=lambda *_: None, give_up=unexpected)
+    shadows = Shadows(upstream, NAME, lost=lambda *_: None, give_up=unexpected)
     shadows.doubt(GROUP)
     await _raised(shadows)
     async with shadows.stepped_out(GROUP):
@@ -88,4 +108,16 @@ async def test_a_shadow_that_is_out_or_not_there_is_not_asked_after() -> None:
         assert upstream.asked[2:] == ["LeaveGroup"]
     await shadows.raised(GROUP, 1)
     assert "Heartbeat" not in upstream.asked
+    await shadows.close()
+
+
+async def test_a_join_is_tried_again_when_whoever_was_in_its_way_has_gone() -> None:
+    """Upstream is asked who that was; nobody is lost for it."""
+    upstream: Any = Upstream()
+    upstream.join_errors = [ErrorCode.inconsistent_group_protocol]
+    lost: list[object] = []
+    shadows = Shadows(upstream, NAME, lost=lambda *told: lost.append(told), give_up=unexpected)
+    assert await _raised(shadows) is not None
+    assert upstream.asked == ["JoinGroup", "DescribeGroups", "JoinGroup", "SyncGroup"]
+    assert lost == []
     await shadows.close()

@@ -2,6 +2,7 @@
 
 import asyncio
 import socket
+import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
@@ -12,8 +13,16 @@ from kio.schema.heartbeat.v4.response import HeartbeatResponse
 from kio.schema.types import GroupId as KafkaGroupId
 from kio.static.primitive import i32
 
-from coordinator.upstream.connections import AnswerLost, Place, UpstreamRefused, UpstreamUnavailable, places
+from coordinator.upstream.connections import (
+    AnswerLost,
+    Connections,
+    Place,
+    UpstreamRefused,
+    UpstreamUnavailable,
+    places,
+)
 from coordinator.upstream.link import Brokers, UpstreamLink
+from coordinator.upstream.security import UpstreamSecurity
 from tests.brokers import Broker
 from tests.brokers.cluster import Cluster
 from tests.coordinator.upstream.fake_broker import KAFKA_3_2, fake_broker
@@ -154,6 +163,51 @@ async def test_what_cannot_be_opened_is_not_tried_at_each_question() -> None:
         answers = await asyncio.gather(*asked, return_exceptions=True)
         assert {type(answer) for answer in answers} == {UpstreamUnavailable}
         assert fake.connections - before < 300
+
+
+async def test_a_broker_of_another_cluster_behind_a_known_address_is_not_spoken_to() -> None:
+    """It is asked which cluster it is of, and nothing else; then it may be the right one again."""
+    async with fake_broker() as fake, link_to(fake.address) as link:
+        await link.ask(1, heartbeat("g"), HeartbeatResponse, lane="before")
+        fake.cluster_id, fake.asked = "somebody else's", []
+        with pytest.raises(UpstreamUnavailable, match=r"cluster somebody else's, where one of fake was expected"):
+            await link.ask(1, heartbeat("g"), HeartbeatResponse, lane="after")
+        assert HEARTBEAT not in fake.asked
+        assert link.cluster_id == "fake"
+        fake.cluster_id = "fake"
+        shut_until, _ = link._connections._known[places(fake.address)[0]].shut or (0.0, None)
+        await until(lambda: time.monotonic() > shut_until)
+        await link.ask(1, heartbeat("g"), HeartbeatResponse, lane="again")
+
+
+async def test_addresses_that_brokers_have_left_are_forgotten() -> None:
+    """Brokers may come back at new ones for ever; what is kept are those that are named, or spoken to."""
+    async with fake_broker() as first, fake_broker() as moving, link_to(first.address) as link:
+        for _ in range(5):
+            moving.stop()
+            await moving.ended()
+            await moving.start()
+            first.node_at = moving.address
+            await link.refresh()
+            await link.ask(1, heartbeat("g"), HeartbeatResponse)
+        await link.refresh()  # by now it has been noticed that the former connections are closed
+        assert link._connections._known.keys() == {*places(first.address), *places(moving.address)}
+
+
+async def test_an_address_at_which_somebody_waits_is_not_forgotten() -> None:
+    """What is opened there has to be found when all is closed."""
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        place = Place("127.0.0.1", silent.getsockname()[1])
+        connections = Connections(UpstreamSecurity().kafka_security(), opens_within_ms=100)
+        asked = asyncio.create_task(connections.ask(place, heartbeat("g"), HeartbeatResponse, lane=0, limit_ms=100))
+        await until(lambda: place in connections._known)
+        connections.forget_others(())
+        assert place in connections._known
+        with pytest.raises(UpstreamUnavailable):
+            await asked
+        connections.forget_others(())
+        assert place not in connections._known
+        await connections.close()
 
 
 # ---- on real brokers ----------------------------------------------------------------------------------

@@ -6,7 +6,7 @@ import pytest
 
 from coordinator.upstream.driver import PARKED_JOINS_MAX
 from tests.brokers import Broker
-from tests.coordinator.upstream.stage import Direct, Process, new_group, process, until
+from tests.coordinator.upstream.stage import NAME, Direct, Process, new_group, process, until
 from tests.events.log.kafka_proxy import BrokerProxy
 
 pytestmark = pytest.mark.broker
@@ -52,7 +52,7 @@ async def test_the_answer_to_the_first_join_is_lost(proxy: BrokerProxy, behind: 
     group_id = new_group()
     proxy.lose_answers(JOIN, 1)
     identity = await behind.own(group_id)
-    assert await direct.members(group_id) == [("muster", identity.member_id)]
+    assert await direct.members(group_id) == [(NAME.group_instance_id, identity.member_id)]
     assert await direct.commit(group_id, identity) == 0
 
 

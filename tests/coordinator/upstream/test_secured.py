@@ -16,7 +16,7 @@ from events.log.kafka_security import BadSecurity
 from tests.brokers.acls import Acl, add_acls, remove_acls
 from tests.brokers.fixtures import OPT_OUT_VARIABLE, OPTED_OUT
 from tests.brokers.secured import SecuredBroker, secured_broker
-from tests.coordinator.upstream.stage import new_group, unexpected, until
+from tests.coordinator.upstream.stage import NAME, new_group, unexpected, until
 
 
 @pytest.fixture(scope="module")
@@ -40,7 +40,7 @@ async def muster(broker: SecuredBroker, lost: list[tuple[GroupId, str]]) -> Asyn
     """A process of ours that is the user `muster`."""
     link = UpstreamLink(broker.address("SASL_SSL"), security_of(broker, "SASL_SSL"), give_up=unexpected)
     await link.open()
-    shadows = Shadows(link, lost=lambda *told: lost.append(told), give_up=unexpected, heartbeat_every_ms=100)
+    shadows = Shadows(link, NAME, lost=lambda *told: lost.append(told), give_up=unexpected, heartbeat_every_ms=100)
     try:
         yield shadows
     finally:
@@ -97,9 +97,9 @@ async def test_a_certificate_that_is_not_shown(secured: SecuredBroker) -> None:
 async def test_a_principal_without_rights(secured: SecuredBroker) -> None:
     """The group is theirs, and the missing ACL is named."""
     async with muster(secured, []) as shadows:
-        reason = await shadows.take(new_group())
-    assert reason is not None
-    assert "lacks the ACL Allow READ on this GROUP" in reason
+        theirs = await shadows.take(new_group())
+    assert theirs is not None
+    assert "lacks the ACL Allow READ on this GROUP" in theirs.reason
 
 
 @pytest.mark.broker
@@ -109,7 +109,7 @@ async def test_a_principal_that_may_look_but_not_join(secured: SecuredBroker) ->
     add_acls(secured.admin(), Acl("muster", "group", group_id, "DESCRIBE"))
     lost: list[tuple[GroupId, str]] = []
     async with muster(secured, lost) as shadows:
-        assert "READ" in (await shadows.take(group_id) or "")
+        assert "READ" in str(await shadows.take(group_id))
         assert not shadows.holds(group_id)
     assert lost == []
 

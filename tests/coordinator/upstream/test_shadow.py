@@ -30,11 +30,11 @@ from coordinator.upstream.shadow import (
     step_out,
     synced,
 )
-from tests.coordinator.upstream.model import Upstream
+from tests.coordinator.upstream.model import INSTANCE_ID, Upstream
 
-FIRST = Identity(member_id="m-1", generation_id=1)
-SECOND = Identity(member_id="m-1", generation_id=2)
-REPLACED = Identity(member_id="m-2", generation_id=1)
+FIRST = Identity(member_id="m-1", generation_id=1, group_instance_id=INSTANCE_ID)
+SECOND = Identity(member_id="m-1", generation_id=2, group_instance_id=INSTANCE_ID)
+REPLACED = Identity(member_id="m-2", generation_id=1, group_instance_id=INSTANCE_ID)
 NEW = Shadow(wanted=NOT_TOLD)
 RAISED = follow(synced(joined(NEW, FIRST)), 5)
 
@@ -177,7 +177,6 @@ def test_it_leaves_where_it_is_no_more(error: ErrorCode) -> None:
     ("error", "words"),
     [
         (ErrorCode.fenced_instance_id, "another process"),
-        (ErrorCode.inconsistent_group_protocol, "did not come through Muster"),
         (ErrorCode.group_id_not_found, "another type"),
         (ErrorCode.group_authorization_failed, "ACL Allow READ on this GROUP"),
         (ErrorCode.group_max_size_reached, "group.max.size"),

@@ -8,8 +8,10 @@ from kio.schema.errors import ErrorCode
 
 from coordinator.upstream.driver import PARKED_JOINS_MAX
 from coordinator.upstream.shadows import ShadowUnavailable
+from coordinator.upstream.whose import Theirs
 from tests.brokers import Broker
 from tests.coordinator.upstream.stage import (
+    NAME,
     Direct,
     Process,
     new_group,
@@ -22,10 +24,11 @@ from tests.coordinator.upstream.stage import (
 pytestmark = pytest.mark.broker
 
 
-def without_host(reason: str | None) -> str:
+def without_host(theirs: Theirs | None) -> str:
     """The host is another one where the broker is in a container."""
-    text, at, host = (reason or "").rpartition(" at /")
-    assert at, reason
+    assert theirs is not None
+    text, at, host = theirs.reason.rpartition(" at /")
+    assert at, theirs
     assert host
     return text
 
@@ -37,7 +40,7 @@ async def test_a_group_that_upstream_does_not_know_is_ours(ours: Process, direct
     assert await ours.shadows.take(group_id) is None
     assert ours.shadows.holds(group_id)
     identity = await ours.raise_to(group_id, 1)
-    assert await direct.members(group_id) == [("muster", identity.member_id)]
+    assert await direct.members(group_id) == [(NAME.group_instance_id, identity.member_id)]
 
 
 async def test_a_group_with_offsets_and_nobody_in_it_is_ours(ours: Process, direct: Direct) -> None:
@@ -62,8 +65,8 @@ async def test_a_group_with_a_direct_member_is_theirs(ours: Process, direct: Dir
     """The reason says who is there."""
     group_id = new_group()
     await direct.join(group_id)
-    reason = await ours.shadows.take(group_id)
-    assert without_host(reason) == "upstream it has 1 member (type consumer), client direct"
+    theirs = await ours.shadows.take(group_id)
+    assert without_host(theirs) == "upstream it has 1 member (type consumer), client direct"
     assert not ours.shadows.holds(group_id)
 
 
@@ -72,8 +75,8 @@ async def test_a_group_with_a_direct_member_of_the_newer_protocol_is_theirs(ours
     group_id = new_group()
     joined = await newer_heartbeat(ours, group_id)
     assert joined.error_code is ErrorCode.none
-    reason = await ours.shadows.take(group_id)
-    assert without_host(reason) == "upstream it has 1 member (type consumer), client muster"
+    theirs = await ours.shadows.take(group_id)
+    assert without_host(theirs) == "upstream it has 1 member (type consumer), client muster"
 
 
 async def test_who_gets_in_between_is_found_by_the_join(ours: Process, direct: Direct) -> None:
@@ -81,23 +84,23 @@ async def test_who_gets_in_between_is_found_by_the_join(ours: Process, direct: D
     group_id = new_group()
     await direct.join(group_id)
     ours.shadows.follow(group_id, generation_id=1, is_wanted=True)  # as after a restart: nobody is asked first
-    with pytest.raises(ShadowUnavailable, match="did not come through Muster"):
+    with pytest.raises(ShadowUnavailable, match="upstream it has 1 member"):
         await ours.shadows.raised(group_id, 1)
     assert [lost for lost, _ in ours.lost] == [group_id]
     assert not ours.shadows.holds(group_id)
     ours.shadows.follow(group_id, generation_id=2, is_wanted=True)
     assert not ours.shadows.holds(group_id), "it is not tried again and again"
-    assert "1 member" in (await ours.shadows.take(group_id) or "")
+    assert "1 member" in str(await ours.shadows.take(group_id))
 
 
 async def test_a_share_group_is_theirs(ours: Process, direct: Direct) -> None:
     """Of another type for good, with members or without."""
     group_id = new_group()
     member_id = await share_heartbeat(ours, group_id, member_epoch=0)
-    reason = await ours.shadows.take(group_id)
-    assert without_host(reason) == "upstream it has 1 member (type share), client muster"
+    theirs = await ours.shadows.take(group_id)
+    assert without_host(theirs) == "upstream it has 1 member (type share), client muster"
     await share_heartbeat(ours, group_id, member_epoch=-1, member_id=member_id)
-    assert await ours.shadows.take(group_id) == "upstream it is a group of type share"
+    assert await ours.shadows.take(group_id) == Theirs("upstream it is a group of type share")
 
 
 async def test_who_joins_between_the_question_and_the_join_has_the_group(ours: Process, direct: Direct) -> None:

@@ -23,10 +23,10 @@ from coordinator.group.outcomes import (
     SyncGroupOutcome,
 )
 from coordinator.wire.api import Fault, ProtocolError
-from coordinator.wire.dispatch import Answered, dispatch
+from coordinator.wire.dispatch import dispatch
 from coordinator.wire.registry import APIS
 from events.ids import MemberId
-from tests.coordinator.kio_client import ALL_VERSIONS, KEYS, PEER, Exchange, frame, parse
+from tests.coordinator.kio_client import ALL_VERSIONS, KEYS, PEER, Exchange, frame, parse, told
 from tests.coordinator.scripted import ScriptedGroups, new_service
 
 OUTCOMES: dict[str, Outcome] = {
@@ -47,10 +47,10 @@ def outcome(command: AnyRequest) -> Outcome:
     return OUTCOMES[type(command).__name__]
 
 
-def send(content: bytes) -> list[Answered]:
-    answers: list[Answered] = []
+def send(content: bytes) -> list[bytes | ProtocolError]:
+    answers: list[bytes | ProtocolError] = []
     service = new_service(ScriptedGroups(outcome))
-    dispatch(content, apis=APIS, service=service, peer=PEER, answer=answers.append)
+    dispatch(content, apis=APIS, service=service, peer=PEER, answer=told(answers))
     return answers
 
 
@@ -79,7 +79,7 @@ HEARTBEAT: dict[str, Any] = {"group_id": "g", "generation_id": 1, "member_id": "
 @settings(max_examples=25)
 def test_random_bodies_are_answered_or_refused(name: str, version: int, body: bytes) -> None:
     """Nothing but the protocol's own error is ever raised."""
-    answers: list[Answered] = []
+    answers: list[bytes | ProtocolError] = []
     fault = None
     try:
         answers = send(start(name, version) + body)

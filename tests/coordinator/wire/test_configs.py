@@ -330,15 +330,25 @@ def test_what_is_no_group_has_no_settings(
     assert groups.commands == []
 
 
-def test_each_resource_stands_in_the_order_asked() -> None:
+def test_each_resource_stands_in_the_order_asked_and_once() -> None:
+    """The members of a group may be a thousand times as long as its name."""
     asked = [
-        {"resource_type": kind, "resource_name": name, "configuration_keys": None}
-        for kind, name in ((GROUP, "a"), (TOPIC, "orders"), (GROUP, "b"), (GROUP, "a"))
+        {"resource_type": kind, "resource_name": name, "configuration_keys": keys}
+        for kind, name, keys in (
+            (GROUP, "a", None),
+            (TOPIC, "orders", None),
+            (GROUP, "b", None),
+            (GROUP, "a", None),
+            (GROUP, "b", ("members",)),
+        )
     ]
     groups = ScriptedGroups(lambda _command: None)
     wishes: dict[str, Any] = {"include_synonyms": False, "include_documentation": False}
     exchange = Exchange(new_service(groups), "DescribeConfigs", 4, resources=asked, **wishes)
     assert exchange.answers == []
-    for _ in range(3):
+    for _ in range(2):
         groups.release(DESCRIBED)
-    assert [each.resource_name for each in exchange.response.results] == ["a", "orders", "b", "a"]
+    results = exchange.response.results
+    assert [each.resource_name for each in results] == ["a", "orders", "b", "b"]
+    assert results[-1].error_code is ErrorCode.invalid_request
+    assert results[-1].error_message == "Each resource must appear at most once."

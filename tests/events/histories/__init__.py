@@ -8,7 +8,7 @@ before that, `--again` writes it anew.
 """
 
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args, get_origin
 
 import msgspec
 
@@ -17,6 +17,7 @@ from events.ids import GroupId
 from events.projector import Projector
 from events.records import StoredRecord
 from events.state import Group
+from events.tables import Table
 
 FOLDER = Path(__file__).parent
 PARTITION = 3
@@ -66,7 +67,13 @@ def read_log(level: int) -> list[StoredRecord]:
 
 
 def read_projection(level: int) -> Projection:
-    return msgspec.json.decode(projection_path(level).read_bytes(), type=Projection)
+    return msgspec.json.decode(projection_path(level).read_bytes(), type=Projection, dec_hook=_table)
+
+
+def _table(kind: Any, entries: Any) -> Any:
+    """In JSON a table is an object."""
+    assert get_origin(kind) is Table
+    return Table(msgspec.convert(entries, dict[get_args(kind)]))  # type: ignore[misc]  # the types of key and value
 
 
 def project(records: list[StoredRecord]) -> Projection:
@@ -91,5 +98,5 @@ def write(level: int, records: list[StoredRecord]) -> None:
     """Record a log and its projection."""
     lines = [Line(offset=r.offset, timestamp_ms=r.timestamp_ms, key=r.key, value=r.value) for r in records]
     log_path(level).write_text("".join(msgspec.json.encode(line).decode() + "\n" for line in lines), encoding="utf-8")
-    projection = msgspec.json.encode(project(records), order="sorted")
+    projection = msgspec.json.encode(project(records), order="sorted", enc_hook=dict)
     projection_path(level).write_bytes(msgspec.json.format(projection, indent=2) + b"\n")

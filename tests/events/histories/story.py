@@ -13,8 +13,7 @@ from events.events import (
     CoordinatorStopped,
 )
 from events.ids import MemberId
-from events.projector import FORMAT_LEVEL
-from events.records import StoredRecord
+from events.records import FORMAT_LEVEL, StoredRecord
 from tests.coordinator.group.client import protocols
 from tests.coordinator.group.harness import Harness
 from tests.events.histories import PARTITION

@@ -1,6 +1,7 @@
 """The contract's first half: what is appended is read, from where and to where it is asked for, while others append."""
 
 import asyncio
+import re
 import time
 
 from events.log.base import EventLog, LogWriter
@@ -19,6 +20,15 @@ from tests.events.log.transitions import (
 
 class ReadingContract:
     """Reading. The storage and the logs are those of `EventLogContract`."""
+
+    # Which log it is.
+
+    async def test_a_log_has_the_same_identity_at_each_opening(self, log: EventLog, open_log: OpenLog) -> None:
+        """For whoever opens it; it can stand in a name of Kafka's."""
+        again, reader = await open_log(), await open_log(read_only=True)
+
+        assert log.identity == again.identity == reader.identity
+        assert re.fullmatch(r"[A-Za-z0-9._-]{8,200}", log.identity)
 
     # What is appended is read.
 
@@ -50,6 +60,16 @@ class ReadingContract:
         assert_in_order(stored)
         assert {one.partition for one in stored} == {0}
         assert await log.end_offset(0) == stored[-1].offset + 1
+
+    async def test_what_an_owner_appended_is_no_strangers(self, log: EventLog, writer: LogWriter) -> None:
+        """Small and large, tombstones too; and nobody else has appended between."""
+        large = tuple(record(f"large-{number}", "value" * 100) for number in range(100))
+        await writer.append([transition("a"), (record("gone", None),)])
+        await writer.append([large])
+
+        stored = await read_all(log)
+        assert len(stored) > len(large)
+        assert not any(one.stranger for one in stored)
 
     async def test_a_record_carries_the_wall_clock_of_its_append(self, log: EventLog, writer: LogWriter) -> None:
         """Replay shows these times to people."""

@@ -2,6 +2,7 @@
 
 from itertools import pairwise
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -9,12 +10,12 @@ from hypothesis import strategies as st
 from events.log.kafka_batches import (
     BATCH_OVERHEAD_BYTES,
     Stamp,
-    decode_batches,
     encode_batch,
-    last_stamp,
     packed,
     uncompressed_bytes,
 )
+from events.log.kafka_decoding import decode_batches, writers_of
+from events.log.kafka_marks import Marks, Newest
 from events.records import BrokenRecord, Record, StoredRecord, Transition
 
 STAMP = Stamp(producer_id=7, producer_epoch=3, epoch_base=0)
@@ -30,7 +31,7 @@ def encoded(*each: Transition, stamp: Stamp = STAMP) -> bytes:
 
 def decoded(fetched: bytes, partition: int, *, start: int, end: int) -> tuple[list[StoredRecord], int]:
     """The records of all batches, and the offset after the last."""
-    batches = list(decode_batches(fetched, partition, start=start, end=end))
+    batches = list(decode_batches(fetched, partition, start=start, end=end, marks=Marks()))
     return [record for records, _ in batches for record in records], batches[-1][1] if batches else start
 
 
@@ -74,7 +75,13 @@ def test_neighbours_share_batches_that_fit(each: list[Transition], limit_bytes: 
 @given(transitions)
 def test_the_estimate_is_an_upper_bound(each: list[Transition]) -> None:
     """Also with the headers of an epoch base and an origin; so what was packed is never over the limit."""
-    stamp = Stamp(producer_id=2**40, producer_epoch=32_767, epoch_base=2**31, origin=b"2 5L6g3nShT-eMCtK--X86sw")
+    stamp = Stamp(
+        producer_id=2**40,
+        producer_epoch=32_767,
+        epoch_base=2**31,
+        origin=b"2 5L6g3nShT-eMCtK--X86sw",
+        marked_from=2**63 - 1,
+    )
 
     assert len(encoded(*each, stamp=stamp)) <= BATCH_OVERHEAD_BYTES + sum(map(uncompressed_bytes, each))
 
@@ -95,7 +102,7 @@ def test_a_damaged_batch_is_named(value: bytes) -> None:
     batch[-1] ^= 1
 
     with pytest.raises(BrokenRecord) as broken:
-        list(decode_batches(bytes(batch), 3, start=5, end=6))
+        list(decode_batches(bytes(batch), 3, start=5, end=6, marks=Marks()))
     assert (broken.value.partition, broken.value.offset) == (3, 5)
 
 
@@ -105,11 +112,24 @@ def test_large_batches_are_compressed() -> None:
     assert len(encoded((Record(b"a", b"orders-0" * 100),))) > 800
 
 
+def newest(fetched: bytes) -> Stamp | None:
+    """Who wrote last, as it is found from the end backwards."""
+    found = Newest()
+    found.look_back([written for written, _ in writers_of(fetched, end=100) if written is not None])
+    return found.stamp
+
+
 def test_the_writer_of_the_last_batch_is_told() -> None:
-    """With the base that its epoch is counted from, if it has one, and where it was written."""
-    counted = Stamp(producer_id=9, producer_epoch=1, epoch_base=40_000, origin=b"2 cluster")
+    """With the base that its epoch is counted from, if it has one, where it was written, and since when all mark."""
+    counted = Stamp(producer_id=9, producer_epoch=1, epoch_base=40_000, origin=b"2 cluster", marked_from=17)
     batches = encoded((Record(b"a", b"1"),)) + encoded((Record(b"b", b"2"),), stamp=counted)
 
-    assert last_stamp(batches) == counted
-    assert last_stamp(encoded((Record(b"a", b"1"),))) == STAMP
-    assert last_stamp(b"") is None
+    assert newest(batches) == counted
+    assert newest(b"") is None
+
+
+def test_the_first_marked_batch_says_itself_where_marking_began() -> None:
+    """Its writer did not know yet where it would stand."""
+    batches = at_offset(encoded((Record(b"a", b"1"),)), 7) + at_offset(encoded((Record(b"b", b"2"),)), 8)
+
+    assert newest(batches) == msgspec.structs.replace(STAMP, marked_from=7)

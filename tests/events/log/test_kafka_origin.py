@@ -7,13 +7,13 @@ from aiokafka.protocol.api import Response
 from aiokafka.protocol.fetch import FetchRequest, FetchResponse_v11
 from aiokafka.protocol.offset import OffsetRequest, OffsetResponse_v3
 
-import schemas
 from events.log.base import LogMismatch
 from events.log.kafka_batches import Stamp, encode_batch
+from events.log.kafka_connections import Timeouts
 from events.log.kafka_link import KafkaLink
 from events.log.kafka_origin import Origin, check_origin, decode_origin, origin_of, refuse_another
 from events.log.kafka_security import NOT_SECURED
-from events.records import LogTooNew, Record
+from events.records import FORMAT_LEVEL, LogTooNew, Record
 
 OURS = origin_of("here")
 TOPIC = "events"
@@ -23,12 +23,14 @@ class TwoPartitions(KafkaLink):
     """The leader of two partitions: the first is empty, the second ends with a batch that notes its origin."""
 
     def __init__(self, origin: bytes) -> None:
-        super().__init__([], NOT_SECURED, request_timeout_ms=1_000)
-        stamp = Stamp(producer_id=7, producer_epoch=3, epoch_base=0, origin=origin)
+        super().__init__([], NOT_SECURED, Timeouts())
+        stamp = Stamp(producer_id=7, producer_epoch=3, epoch_base=0, origin=origin, marked_from=0)
         self._batch = encode_batch([(Record(b"a", b"1"), Record(b"b", b"2"))], stamp, base_sequence=0, timestamp_ms=1)
         self.asked: list[type] = []
 
-    async def ask_leader(self, topic: str, partition: int, request: Any, *, lane: object) -> Response:
+    async def ask_leader(
+        self, topic: str, partition: int, request: Any, *, lane: object, timeout_ms: int | None = None
+    ) -> Response:
         self.asked.append(type(request))
         end = 2 * partition
         if isinstance(request, OffsetRequest):
@@ -39,7 +41,7 @@ class TwoPartitions(KafkaLink):
 
 def test_what_is_noted_is_read_again() -> None:
     """The cluster as it names itself, and the level that this version writes."""
-    assert Origin(cluster_id="here", format_level=max(schemas.levels())) == OURS
+    assert Origin(cluster_id="here", format_level=FORMAT_LEVEL) == OURS
     assert decode_origin(OURS.encode()) == OURS
     assert decode_origin(origin_of(None).encode()) == Origin(cluster_id="", format_level=OURS.format_level)
 

@@ -16,12 +16,16 @@ BROKER = {
 
 
 def promised(
-    topic: Configs | None = None, *brokers: Configs, plan: TopicPlan = PLAN, replication: int = 3
+    topic: Configs | None = None,
+    *brokers: Configs,
+    plan: TopicPlan = PLAN,
+    replication: int = 3,
+    is_ours: bool = True,
 ) -> Guarantees:
     """What a topic made by the plan promises, but for the `topic` configs given."""
     configs = {"min.insync.replicas": "2", **plan.configs(), **(topic or {})}
     facts = TopicFacts(partitions=8, replication=replication)
-    return guarantees(plan, facts, configs, brokers or [BROKER], bootstrap="kafka:9092")
+    return guarantees(plan, facts, configs, brokers or [BROKER], bootstrap="kafka:9092", is_ours=is_ours)
 
 
 def test_the_topic_that_we_would_make_is_right() -> None:
@@ -37,6 +41,16 @@ def test_the_way_out_of_a_contradiction_is_a_command() -> None:
         "topic events has min.compaction.lag.ms=0, the settings say 1000: run `kafka-configs.sh --bootstrap-server"
         " kafka:9092 --alter --entity-type topics --entity-name events --add-config min.compaction.lag.ms=1000`, or"
         " start with the audit window that the topic has"
+    )
+
+
+def test_the_settings_of_an_empty_topic_are_left_alone() -> None:
+    """Somebody else may be about to use it; so the way out is another topic."""
+    with pytest.raises(LogMismatch) as mismatch:
+        promised({"cleanup.policy": "delete"}, is_ours=False)
+    assert str(mismatch.value) == (
+        "topic events has cleanup.policy=delete, the settings say compact, and it holds no events: give --log another"
+        " name (a topic that does not exist yet is made with the right settings)"
     )
 
 

@@ -11,11 +11,10 @@ from pathlib import Path
 
 import pytest
 
-import schemas
 from events.log.base import LogMismatch, LogUnavailable
 from events.log.sqlite import SqliteEventLog
 from events.log.sqlite_schema import TABLES_VERSION
-from events.records import LogTooNew, Record
+from events.records import FORMAT_LEVEL, LogTooNew, Record
 from tests.events.log.transitions import read_all, records_of, transition
 
 
@@ -106,14 +105,20 @@ class TestOpening:
 
     @pytest.mark.parametrize("read_only", [False, True])
     async def test_somebody_elses_database_is_left_as_it_is(self, path: Path, read_only: bool) -> None:
-        """Not even its journal mode is changed."""
+        """Not even its journal mode is changed, and nothing is made beside it, whatever its journal mode is."""
         change(path, "CREATE TABLE customers (name)")
-        before = content(path)
+        for mode in ("delete", "wal"):
+            change(path, f"PRAGMA journal_mode = {mode}")
+            before = content(path)
 
-        message = await mismatch_of(SqliteEventLog(path, read_only=read_only))
+            message = await mismatch_of(SqliteEventLog(path, read_only=read_only))
 
-        assert message == f"{path} is a SQLite file, but not an event log of Muster"
-        assert content(path) == before
+            assert message == (
+                f"{path} is a SQLite file of another program, not an event log of Muster. It was left as it is; give"
+                " --log another name (muster serve makes what does not exist yet)"
+            )
+            assert content(path) == before
+            assert list(path.parent.iterdir()) == [path]
 
     async def test_an_empty_file_becomes_a_log_only_when_it_may_be_written(self, path: Path) -> None:
         """As `mktemp` leaves it."""
@@ -156,7 +161,7 @@ class TestOpening:
     @pytest.mark.parametrize("read_only", [False, True])
     async def test_a_log_of_a_newer_version_is_refused(self, path: Path, read_only: bool) -> None:
         """Both levels are named, that of the events and that of the tables."""
-        known = max(schemas.levels())
+        known = FORMAT_LEVEL
         await make(path)
         change(path, f"UPDATE meta SET value = {known + 1} WHERE name = 'format_level'")
         with pytest.raises(LogTooNew, match=f"format level {known + 1}, this version of Muster knows {known}"):

@@ -20,6 +20,7 @@ from events.partitioner import partition_for
 from events.records import Record, StoredRecord
 from replay.fleet.fold import Row, fold, partition_reads
 from replay.fleet.java import NoJava, java_version
+from replay.fleet.stage import stage
 from replay.sources import read_histories
 from replay.why import answers_of
 from tests.replay import memberships
@@ -205,3 +206,24 @@ def test_a_missing_log_is_named(tmp_path: Path, java_environment: Mapping[str, s
     assert answer.returncode == 2
     assert "none.db" in answer.stderr
     assert not (tmp_path / "none.db").exists()
+
+
+async def test_what_no_owner_wrote_is_not_staged(storage: MemoryStorage, tmp_path: Path) -> None:
+    """It is counted, and the first of it named, as by the command line's readers."""
+    with_strangers = MemoryStorage(partitions=len(storage.records))
+    for partition, records in enumerate(storage.records):
+        end = records[-1].offset
+        strangers = [
+            StoredRecord(partition, end + n, 0, key, None, stranger=True) for n, key in ((1, b"x"), (2, records[0].key))
+        ]
+        with_strangers.records[partition] = [*records, *strangers]
+    staged = []
+    for number, kept in enumerate((storage, with_strangers)):
+        (directory := tmp_path / str(number)).mkdir()
+        log = MemoryEventLog(kept)
+        await log.open()
+        staged.append(await stage(log, directory, watch=lambda _done, _total: None))
+    alone, mixed = staged
+    assert (mixed.records, mixed.shared) == (alone.records, alone.shared)
+    assert (alone.strangers.records, mixed.strangers.records) == (0, 2 * len(storage.records))
+    assert mixed.strangers.first[0] == storage.records[0][-1].offset + 1

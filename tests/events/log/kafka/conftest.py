@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 from aiokafka.admin import AIOKafkaAdminClient
 
+from events.log.kafka_connections import Timeouts
 from tests.brokers.broker import Broker
 from tests.events.log.kafka.proxied import OpenKafkaLog, ProxiedKafkaEventLog, new_topic_name
 
@@ -35,7 +36,7 @@ async def open_log(kafka_broker: Broker, topic: str) -> AsyncIterator[OpenKafkaL
 
 @pytest.fixture
 async def log(open_log: OpenKafkaLog) -> ProxiedKafkaEventLog:
-    return await open_log(partitions=2, append_limit_ms=10_000)
+    return await open_log(partitions=2, timeouts=Timeouts(delivery_timeout_ms=10_000))
 
 
 @pytest.fixture

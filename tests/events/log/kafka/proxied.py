@@ -10,6 +10,7 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 from events.log.kafka import KafkaEventLog
+from events.log.kafka_connections import Timeouts
 from events.log.kafka_link import KafkaLink
 from events.log.kafka_security import KafkaSecurity
 from tests.brokers.broker import Broker
@@ -42,7 +43,7 @@ OpenKafkaLog = Callable[..., Awaitable[ProxiedKafkaEventLog]]
 @asynccontextmanager
 async def followed(broker: Broker, topic: str) -> AsyncIterator[KafkaLink]:
     """A link that knows the topic's leaders."""
-    link = KafkaLink([broker.bootstrap], KafkaSecurity(), request_timeout_ms=10_000)
+    link = KafkaLink([broker.bootstrap], KafkaSecurity(), Timeouts())
     await link.open()
     await link.follow([topic])
     yield link

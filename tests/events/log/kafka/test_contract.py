@@ -7,6 +7,7 @@ import pytest
 
 from events.log.base import EventLog
 from events.log.kafka import KafkaEventLog
+from events.log.kafka_connections import Timeouts
 from tests.brokers.broker import Broker
 from tests.events.log.contract import EventLogContract
 from tests.events.log.kafka.proxied import ProxiedKafkaEventLog, new_topic_name
@@ -24,11 +25,11 @@ class KafkaFaults:
 
 
 class KafkaLogStorage:
-    def __init__(self, broker: Broker, append_limit_ms: int) -> None:
+    def __init__(self, broker: Broker, delivery_timeout_ms: int) -> None:
         self.faults = KafkaFaults()
         self._broker = broker
         self._topic = new_topic_name()
-        self._append_limit_ms = append_limit_ms
+        self._delivery_timeout_ms = delivery_timeout_ms
 
     def make_log(self, *, read_only: bool = False, batch_bytes_max: int = BATCH_BYTES_MAX) -> KafkaEventLog:
         return ProxiedKafkaEventLog(
@@ -36,27 +37,27 @@ class KafkaLogStorage:
             self._topic,
             partitions=2,
             batch_bytes_max=batch_bytes_max,
-            append_limit_ms=self._append_limit_ms,
+            timeouts=Timeouts(delivery_timeout_ms=self._delivery_timeout_ms),
             read_only=read_only,
         )
 
 
 class TestKafkaEventLog(EventLogContract):
     @pytest.fixture
-    def append_limit_ms(self) -> int:
+    def delivery_timeout_ms(self) -> int:
         return 30_000
 
     @pytest.fixture
-    def storage(self, kafka_broker: Broker, append_limit_ms: int) -> KafkaLogStorage:
-        return KafkaLogStorage(kafka_broker, append_limit_ms)
+    def storage(self, kafka_broker: Broker, delivery_timeout_ms: int) -> KafkaLogStorage:
+        return KafkaLogStorage(kafka_broker, delivery_timeout_ms)
 
-    @pytest.mark.parametrize("append_limit_ms", [1_000])
+    @pytest.mark.parametrize("delivery_timeout_ms", [1_000])
     async def test_what_was_appended_without_acknowledgement_is_there_once(
         self,
         log: EventLog,
         open_log: Any,
         storage: Any,
-        append_limit_ms: int,
+        delivery_timeout_ms: int,
     ) -> None:
         """The batch was sent several times before the writer gave up."""
         await super().test_what_was_appended_without_acknowledgement_is_there_once(log, open_log, storage)

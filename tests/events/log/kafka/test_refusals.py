@@ -1,15 +1,17 @@
 """Topics that an event log cannot be kept in, on a real broker: one clear line, and nothing is changed."""
 
 import pytest
+from aiokafka import AIOKafkaProducer
 from aiokafka.admin import AIOKafkaAdminClient
 from kio.schema.errors import ErrorCode
 
 from events.log.base import LogMismatch, LogUnavailable
 from events.log.kafka import KafkaEventLog
 from events.log.kafka_batches import Stamp
+from events.log.kafka_connections import Timeouts
 from events.log.kafka_origin import Origin, decode_origin
 from events.log.kafka_producer import KafkaWriter, Place
-from events.log.kafka_reader import newest_stamp
+from events.log.kafka_reader import end_offset, newest_stamp
 from events.records import LogTooNew
 from tests.brokers.broker import Broker
 from tests.events.log.kafka.proxied import OpenKafkaLog, ProxiedKafkaEventLog, followed
@@ -71,6 +73,39 @@ async def test_a_topic_of_another_cluster_or_of_a_newer_version_is_refused_untou
     await reader.close()
 
 
+async def somebody_elses(broker: Broker, topic: str) -> None:
+    """Records as an application writes them, in both partitions."""
+    async with AIOKafkaProducer(bootstrap_servers=broker.bootstrap, compression_type="gzip") as producer:
+        for partition in (0, 1):
+            await producer.send_and_wait(topic, b'{"name": "ann"}', key=b"user-17", partition=partition)
+
+
+@pytest.mark.parametrize("read_only", [False, True])
+async def test_a_topic_that_is_somebody_elses_is_left_as_it_is(
+    kafka_broker: Broker, admin: AIOKafkaAdminClient, topic: str, read_only: bool
+) -> None:
+    """With settings that would do, too: nothing is written there, no topic is made beside it, and it is not read."""
+    await create_topic(admin, topic, {})
+    await somebody_elses(kafka_broker, topic)
+    log = KafkaEventLog([kafka_broker.bootstrap], topic, read_only=read_only)
+    with pytest.raises(LogMismatch, match=f"topic {topic} is somebody else's and not an event log: none of its"):
+        await log.open()
+
+    assert [name for name in await admin.list_topics() if name.startswith(topic)] == [topic]
+    async with followed(kafka_broker, topic) as link:
+        assert [await end_offset(link, topic, partition, limit_ms=10_000) for partition in (0, 1)] == [1, 1]
+
+
+async def test_strangers_among_our_records_do_not_make_a_topic_theirs(
+    open_log: OpenKafkaLog, kafka_broker: Broker, topic: str
+) -> None:
+    """Also when each partition ends with one of theirs."""
+    log = await open_log(partitions=2)
+    await (await log.claim(1)).append([transition("a")])
+    await somebody_elses(kafka_broker, topic)
+    await open_log(partitions=2)
+
+
 async def test_more_replicas_in_sync_than_there_are_is_refused(
     kafka_broker: Broker, admin: AIOKafkaAdminClient, topic: str
 ) -> None:
@@ -82,7 +117,7 @@ async def test_more_replicas_in_sync_than_there_are_is_refused(
 
 async def test_too_few_replicas_in_sync_are_named_when_an_append_is_given_up(kafka_broker: Broker, topic: str) -> None:
     """Brokers may come back, so it is tried until the limit; then it is said what to look for."""
-    log = ProxiedKafkaEventLog(kafka_broker, topic, partitions=1, append_limit_ms=1_000)
+    log = ProxiedKafkaEventLog(kafka_broker, topic, partitions=1, timeouts=Timeouts(delivery_timeout_ms=1_000))
     await log.open()
     writer = await log.claim(0)
     log.proxy.forge_errors(ApiKey.PRODUCE, *[ErrorCode.not_enough_replicas.value] * 1_000)

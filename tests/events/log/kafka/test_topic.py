@@ -34,6 +34,22 @@ class TestTopic:
         assert configs["min.insync.replicas"] == "1"
         assert configs["unclean.leader.election.enable"] == "false"
 
+    async def test_a_topic_that_is_made_anew_is_another_log(
+        self, open_log: OpenKafkaLog, admin: AIOKafkaAdminClient, topic: str
+    ) -> None:
+        """Of the same name, on the same cluster."""
+        log = await open_log()
+        await log.close()
+        await admin.delete_topics([topic])
+        async with asyncio.timeout(30):
+            while topic in await admin.list_topics():  # noqa: ASYNC110 -- another process is asked
+                await asyncio.sleep(0.01)
+
+        again = await open_log()
+
+        assert again.identity != log.identity
+        assert again.identity.partition(".")[0] == log.identity.partition(".")[0]
+
     async def test_owners_that_start_together_make_one_topic(self, open_log: OpenKafkaLog) -> None:
         """Each of them opens it, and proves the fence without deposing the others."""
         logs = await asyncio.gather(*(open_log(partitions=3) for _ in range(4)))
@@ -57,7 +73,7 @@ class TestTopic:
         with pytest.raises(LogMismatch) as mismatch:
             await open_log(partitions=8)
 
-        assert f"topic {topic} has 5 partitions, the settings say 8: start with 5" in str(mismatch.value)
+        assert f"topic {topic} has 5 partitions, and 8 are wanted (" in str(mismatch.value)
 
     @pytest.mark.parametrize(
         "contradiction",
@@ -72,15 +88,31 @@ class TestTopic:
     async def test_a_setting_that_contradicts_ours_is_refused(
         self, open_log: OpenKafkaLog, admin: AIOKafkaAdminClient, topic: str, contradiction: tuple[str, str, str]
     ) -> None:
-        """The message names the setting, both values, and the command that mends it."""
+        """The message names the setting, both values, and the command that mends it, once there are events to keep."""
         setting, found, wanted = contradiction
-        await create_topic(admin, topic, {"min.compaction.lag.ms": str(DAY_MS), setting: found})
+        await create_topic(admin, topic, {"min.compaction.lag.ms": str(DAY_MS)})
+        await (await (await open_log(audit_window_ms=DAY_MS)).claim(0)).append([transition("a")])
+        await set_configs(admin, topic, {"min.compaction.lag.ms": str(DAY_MS), setting: found})
 
         with pytest.raises(LogMismatch) as mismatch:
             await open_log(audit_window_ms=DAY_MS)
 
         assert f"topic {topic} has {setting}={found}, the settings say {wanted}" in str(mismatch.value)
         assert f"--entity-name {topic} --add-config {setting}={wanted}`" in str(mismatch.value)
+
+    async def test_an_empty_topic_with_other_settings_is_left_alone(
+        self, open_log: OpenKafkaLog, admin: AIOKafkaAdminClient, topic: str
+    ) -> None:
+        """Somebody may have made it for something else: what is advised is another topic, not to change this one."""
+        await create_topic(admin, topic, {"cleanup.policy": "delete"})
+
+        with pytest.raises(LogMismatch) as mismatch:
+            await open_log()
+
+        assert f"topic {topic} has cleanup.policy=delete, the settings say compact" in str(mismatch.value)
+        assert "it holds no events: give --log another name" in str(mismatch.value)
+        assert "kafka-configs.sh" not in str(mismatch.value)
+        assert f"{topic}_fencing_probe" not in await admin.list_topics()
 
     async def test_all_contradictions_are_told_at_once(
         self, open_log: OpenKafkaLog, admin: AIOKafkaAdminClient, topic: str

@@ -1,0 +1,263 @@
+"""What a hostile request costs the others: one connection asks small things, another sends a request of many entries.
+
+What belongs here: the kinds of request, and the waits of the connection beside them. How it works: the request is made
+beforehand and sent from a thread that only waits, so that what is waited for is the server. A server that one kind
+ended is said to have ended, and is started anew for the next.
+"""
+
+import socket
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import AbstractContextManager, ExitStack, contextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import msgspec
+import uvloop
+from kio.index import load_request_schema
+from rich.console import Console
+
+from benchmarks.groups import links_to
+from benchmarks.results import KAFKA, STANDALONE, Figure, Goal, Results
+from benchmarks.sidecar import running_sidecar
+from coordinator.wire.registry import APIS
+from tests.brokers import running_broker
+from tests.coordinator.hostile import as_many_as_allowed, exactly, exchange, four_megabytes
+from tests.coordinator.kio_client import frame, with_length
+from tests.coordinator.wire.smallest import Path as ArrayPath
+from tests.coordinator.wire.smallest import arrays_of, entry_bytes
+from tests.muster_process import running_muster, sqlite_log
+
+COLUMNS = {KAFKA: STANDALONE[KAFKA], "sqlite": STANDALONE["sqlite"], "sidecar": "through Muster"}
+CONFIG = {"group.initial.rebalance.delay.ms": "50"}
+WAIT_MS_MAX = 250
+PING_EVERY_S = 0.02
+QUIET_S = 0.5
+"""Pings go on for so long after the answer: what is left of the work is somebody's wait, too."""
+GIVES_UP_AFTER_S = 30
+WATCHED_S_MAX = 60
+ANSWERS_WITHIN_S = 10
+WARMING_PINGS = 200
+PING = with_length(frame("ApiVersions", 3, client_software_name="bench", client_software_version="1"))
+
+
+class Kind(msgspec.Struct, frozen=True, kw_only=True):
+    """A kind of request, and the array of it that has most entries for its bytes."""
+
+    api: str
+    key: int
+    version: int
+    path: ArrayPath
+
+    def __str__(self) -> str:
+        return f"{self.api} v{self.version}, {'.'.join(self.path)}"
+
+
+class Served(msgspec.Struct, frozen=True, kw_only=True):
+    """A server that runs; `broker` is the one behind a sidecar."""
+
+    bootstrap: str
+    how: str = ""
+    broker: str | None = None
+
+
+class Cost(msgspec.Struct, frozen=True, kw_only=True):
+    """What one request cost the others: their longest wait in ms, or what became of the server."""
+
+    wait_ms: float = 0.0
+    ended: str = ""
+
+
+Start = Callable[[], AbstractContextManager[Served]]
+MakeRequest = Callable[[int, int, ArrayPath], bytes]
+SIZES: Mapping[str, MakeRequest] = {"4 MB": four_megabytes, "as many entries as are allowed": as_many_as_allowed}
+
+
+def kinds() -> list[Kind]:
+    """The last version of each API that has an array, what a sidecar handles beside them, and what ended Kafka."""
+    last = [(api.name, key, api.versions[-1]) for key, api in APIS.items()]
+    others = [("OffsetFetch", 9, 8), ("TxnOffsetCommit", 28, 5)]
+    found = []
+    for name, key, version in sorted([*last, *others], key=lambda each: each[1:]):
+        paths = list(arrays_of(load_request_schema(key, version)))
+        if paths:
+            smallest = min(paths, key=lambda path: entry_bytes(key, version, path))
+            found.append(Kind(api=name, key=key, version=version, path=smallest))
+    return found
+
+
+def measure(sends: int, console: Console) -> Results:
+    """All kinds in both sizes, so many times each, on one server after another; the longest wait counts."""
+    starts: Mapping[str, Start] = {KAFKA: _kafka, "sqlite": _standalone, "sidecar": _sidecar}
+    costs: dict[str, dict[str, Cost]] = {}
+    kafka = ""
+    for server, start in starts.items():
+        with ExitStack() as stack:
+            sending = Sending(start, stack)
+            kafka = kafka or sending.served.how
+            costs[server] = _costs(server, sending, sends, console)
+    return Results(
+        title="What a hostile request costs the others, one run, one machine",
+        columns=COLUMNS,
+        figures=_figures(costs),
+        kafka=kafka,
+    )
+
+
+def _costs(server: str, sending: "Sending", sends: int, console: Console) -> dict[str, Cost]:
+    """By what was sent; of several sends the worst; what ends the server is the worst at once."""
+    found: dict[str, Cost] = {}
+    for size, make in SIZES.items():
+        for kind in kinds():
+            content = make(kind.key, kind.version, kind.path)
+            what = f"{size}: {kind}"
+            with console.status(f"{server}: {what}"):
+                worst = sending.cost_of(content)
+                for _ in range(sends - 1):
+                    if not worst.ended:
+                        worst = max(worst, sending.cost_of(content), key=lambda cost: (cost.ended, cost.wait_ms))
+            found[what] = worst
+            console.print(f"[dim]{server}: {what}: {worst.ended or f'{worst.wait_ms:,.0f} ms'}[/]", highlight=False)
+    return found
+
+
+def _figures(costs: Mapping[str, Mapping[str, Cost]]) -> list[Figure]:
+    """First the worst of each size, then every kind."""
+    worst, each = [], []
+    for size in SIZES:
+        whats = [what for what in costs[KAFKA] if what.startswith(f"{size}: ")]
+        of_size = [_figure(what, costs) for what in whats]
+        values = {server: max(figure.values.get(server, 0.0) for figure in of_size) for server in costs}
+        notes = {server: told for server in costs if (told := _without_figure(server, of_size))}
+        name = f"what a hostile request costs the others, the worst of {len(whats)} kinds, {size}"
+        worst.append(Figure(name=name, unit="ms", values=values, notes=notes, goal=Goal(at_most=WAIT_MS_MAX)))
+        each += of_size
+    return worst + each
+
+
+def _without_figure(server: str, figures: Sequence[Figure]) -> str:
+    """What became of the server where there is no figure."""
+    of_server = [figure for figure in figures if server in figure.notes]
+    return "; ".join(f"{figure.name.partition(': ')[2]}: {figure.notes[server]}" for figure in of_server)
+
+
+def _figure(what: str, costs: Mapping[str, Mapping[str, Cost]]) -> Figure:
+    values = {server: each[what].wait_ms for server, each in costs.items() if not each[what].ended}
+    notes = {server: each[what].ended for server, each in costs.items() if each[what].ended}
+    return Figure(name=what, unit="ms", values=values, notes=notes, goal=Goal(at_most=WAIT_MS_MAX))
+
+
+# ---- the two connections ---------------------------------------------------------------------------
+
+
+class Sending:
+    """Hostile requests to one server, which is started anew when one of them has ended it."""
+
+    def __init__(self, start: Start, stack: ExitStack) -> None:
+        self._start = start
+        self._running = stack.enter_context(ExitStack())
+        self._begin()
+
+    def _begin(self) -> None:
+        self._running.close()
+        self.served = self._running.enter_context(self._start())
+        for link in uvloop.run(links_to(self.served.bootstrap, 1)):
+            link.close()
+
+    def cost_of(self, content: bytes) -> Cost:
+        """Send one, and ask beside it."""
+        try:
+            wait_ms, is_answered = longest_wait_ms(self.served.bootstrap, content)
+        except TimeoutError:
+            cost = Cost(ended=f"no answer for {GIVES_UP_AFTER_S} s")
+        except OSError:
+            cost = Cost(ended=self._what_ended())
+        else:
+            if not _answers(self.served.bootstrap) or not _answers(self.served.broker or self.served.bootstrap):
+                cost = Cost(ended=self._what_ended())
+            elif is_answered:
+                return Cost(wait_ms=wait_ms)
+            else:  # it is busy with it yet, which is not the next one's cost
+                cost = Cost(wait_ms=wait_ms)
+        self._begin()
+        return cost
+
+    def _what_ended(self) -> str:
+        if self.served.broker is not None and not _answers(self.served.broker):
+            return "its broker was ended"
+        return "others were cut off" if _answers(self.served.bootstrap) else "ended"
+
+
+def longest_wait_ms(bootstrap: str, content: bytes) -> tuple[float, bool]:
+    """Of a connection that asks for ApiVersions every 20 ms, while this is sent and answered; and whether it was
+    answered, or refused, in a minute. Raises OSError.
+    """
+    host, _, port = bootstrap.rpartition(":")
+    pool = ThreadPoolExecutor(1)
+    try:
+        with socket.create_connection((host, int(port)), timeout=GIVES_UP_AFTER_S) as link:
+            link.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            for _ in range(WARMING_PINGS):
+                _ping(link)
+            answer = pool.submit(exchange, int(port), content)
+            wait_ms = max(_waits_ms(link, answer))
+            return wait_ms, answer.done() and answer.exception() is None
+    finally:
+        pool.shutdown(wait=False)  # it ends with the server, if not before
+
+
+def _waits_ms(link: socket.socket, answer: Future[bytes]) -> Iterator[float]:
+    answered_at: float | None = None
+    gives_up_at = time.perf_counter() + WATCHED_S_MAX
+    while True:
+        began = time.perf_counter()
+        _ping(link)
+        ended = time.perf_counter()
+        yield (ended - began) * 1_000
+        if answered_at is None and answer.done():
+            answered_at = ended
+        if ended > gives_up_at or (answered_at is not None and ended - answered_at > QUIET_S):
+            return
+        time.sleep(max(0.0, began + PING_EVERY_S - ended))
+
+
+def _ping(link: socket.socket) -> None:
+    link.sendall(PING)
+    length = exactly(link, 4)
+    if not length or not exactly(link, int.from_bytes(length, "big")):
+        raise ConnectionError("hung up on")
+
+
+def _answers(bootstrap: str) -> bool:
+    host, _, port = bootstrap.rpartition(":")
+    try:
+        with socket.create_connection((host, int(port)), timeout=ANSWERS_WITHIN_S) as link:
+            _ping(link)
+    except OSError:
+        return False
+    return True
+
+
+# ---- the servers -----------------------------------------------------------------------------------
+
+
+@contextmanager
+def _kafka() -> Iterator[Served]:
+    with running_broker(settings=CONFIG, how="process") as broker:
+        yield Served(bootstrap=broker.bootstrap, how=broker.how)
+
+
+@contextmanager
+def _standalone() -> Iterator[Served]:
+    with (
+        TemporaryDirectory(prefix="muster-bench-") as directory,
+        running_muster(log=sqlite_log(Path(directory)), config=CONFIG) as muster,
+    ):
+        yield Served(bootstrap=muster.bootstrap)
+
+
+@contextmanager
+def _sidecar() -> Iterator[Served]:
+    with running_broker(how="process") as broker, running_sidecar(broker.bootstrap, CONFIG) as muster:
+        yield Served(bootstrap=muster.bootstrap, broker=broker.bootstrap)

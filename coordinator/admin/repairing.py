@@ -1,0 +1,20 @@
+"""Repairing a quarantined group: what would be lost, and doing it. `muster groups repair` is a skin over these."""
+
+import msgspec
+
+from coordinator.admin import GroupAdmin
+from coordinator.group.configs import ANEW, REPAIR
+from coordinator.group.outcomes import GroupDamage
+
+
+async def damage_of(admin: GroupAdmin, group_id: str) -> GroupDamage | None:
+    """What a repair would lose and keep; None for a group that is not quarantined. Raises AdminError."""
+    for setting in await admin.describe_group_config(group_id, (REPAIR,)):
+        if setting.name == REPAIR:
+            return msgspec.json.decode(setting.value or "", type=GroupDamage)
+    return None
+
+
+async def repair_group(admin: GroupAdmin, group_id: str) -> None:
+    """Have the group made anew from what of it can be read. Raises AdminError; Refused if it is not quarantined."""
+    await admin.alter_group_config(group_id, {REPAIR: ANEW})

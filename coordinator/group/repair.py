@@ -1,0 +1,91 @@
+"""A quarantined group is made anew from what of it can be read (`members.repair`).
+
+What belongs here: what is kept, and as which events. What of a group can be read says `events/damage.py`.
+
+The group gets a new incarnation: Empty, in the next generation, with its settings and the instances that it expects as
+far as they can be read. Its members are not in it: who of them had which partitions may be what is lost, so all of them
+join again, in one rebalance. Its committed offsets are not in the log, and stay. The first event says who has asked for
+it. Every value of the former incarnation gets a tombstone before that, the group's own at the end, which is what ends
+the quarantine for whoever reads the log later.
+"""
+
+from collections.abc import Sequence
+
+from kio.schema.errors import ErrorCode
+
+from coordinator.group.commands import AlterGroupConfig, ConfigChange, ConfigOperation
+from coordinator.group.configs import ANEW, REPAIR, values_set
+from coordinator.group.outcomes import AlterGroupConfigOutcome, GroupDamage, UnreadableRecord
+from coordinator.group.settings import GroupSettings
+from coordinator.group.soft import Soft
+from coordinator.group.turn import Moment, Turn
+from events.causes import Cause
+from events.damage import Damage
+from events.events import AnyEvent, GroupCreated, InstanceRegistered
+from events.ids import UNKNOWN_MEMBER_ID
+from events.records import Record
+from events.state import NOT_CONFIGURED, Group, GroupConfig, Registration, new_group
+
+
+def describe_damage(damage: Damage) -> GroupDamage:
+    """What an administrator is told before it is done."""
+    registrations, config = _kept(damage)
+    return GroupDamage(
+        partition=damage.partition,
+        unreadable=tuple(
+            UnreadableRecord(kind=each.kind, entity_id=each.entity_id, offset=each.offset, reason=each.reason)
+            for each in damage.broken
+        ),
+        generation_id=damage.group.generation_id if damage.group is not None and damage.is_image_known else None,
+        members=0 if damage.group is None else len(damage.group.members),
+        registered=tuple(each.group_instance_id for each in registrations),
+        settings=values_set(config),
+    )
+
+
+def is_repair(changes: Sequence[ConfigChange]) -> bool:
+    """Whether this is asked for, if perhaps in a way in which it cannot be."""
+    return any(change.name == REPAIR for change in changes)
+
+
+def repair_refusal(changes: Sequence[ConfigChange]) -> AlterGroupConfigOutcome | None:
+    """Why a quarantined group is not repaired; None if it is."""
+    if len(changes) > 1:
+        message = f"{REPAIR} has to be asked for alone: no setting of a quarantined group can be changed"
+        return AlterGroupConfigOutcome(error=ErrorCode.invalid_request, message=message)
+    (change,) = changes
+    if change.operation is not ConfigOperation.SET or change.value != ANEW:
+        return AlterGroupConfigOutcome(error=ErrorCode.invalid_config, message=f"{REPAIR}: should be set to '{ANEW}'")
+    return None
+
+
+def repair_group(
+    damage: Damage, command: AlterGroupConfig, moment: Moment, settings: GroupSettings
+) -> tuple[Group, Sequence[AnyEvent]]:
+    """The group made anew, and the events that make it."""
+    group = new_group(damage.group_id, incarnation=moment.incarnation, wall_ms=moment.wall_ms)
+    turn = Turn(group, Soft(), moment, settings)
+    turn.because(Cause.GROUP_REPAIRED, command.caller, UNKNOWN_MEMBER_ID, None)
+    if damage.group is not None and damage.is_image_known:
+        known = damage.group.image
+        turn.change(generation_id=known.generation_id + 1, protocol_type=known.protocol_type)
+    turn.record(GroupCreated)
+    registrations, config = _kept(damage)
+    for registration in registrations:
+        turn.record_registration(InstanceRegistered, registration)
+    if config != NOT_CONFIGURED:
+        turn.record_config(config)
+    turn.finish()
+    return turn.group, turn.events
+
+
+def tombstones(damage: Damage) -> tuple[Record, ...]:
+    """Of all that is left of the former incarnation; they stand before the events, in one transition."""
+    return tuple(Record(key, None) for key in damage.keys)
+
+
+def _kept(damage: Damage) -> tuple[Sequence[Registration], GroupConfig]:
+    """The registrations and the settings that can be read."""
+    if damage.group is None:
+        return (), NOT_CONFIGURED
+    return tuple(damage.group.registrations.values()), damage.group.config

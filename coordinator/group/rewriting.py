@@ -1,0 +1,55 @@
+"""Entities whose last records in the log are not an owner's, written again as they are.
+
+A stranger that writes into the event topic under a key of ours, a tombstone for instance, is skipped by whoever reads.
+But compaction keeps the last record of a key, and would drop what the owner wrote. So that is written again, behind it:
+the same value, under a cause of its own, with the group's own record at the end as after every transition.
+"""
+
+from typing import assert_never
+
+from coordinator.group.commands import RewriteEntities
+from coordinator.group.roles import change_role
+from coordinator.group.turn import Turn
+from events.causes import Cause
+from events.events import GroupAdvanced, InstanceRegistered
+from events.ids import GroupInstanceId, MemberId
+from events.keys import EntityKind, RecordKey
+from events.state import NOT_CONFIGURED, Group, Member
+
+
+def rewrite_entities(turn: Turn, command: RewriteEntities) -> None:
+    """Write again what is still there of them; nothing when none is."""
+    turn.because_time_passed(Cause.RECORD_OVERWRITTEN, turn.now_ms)
+    for entity in command.entities:
+        _rewrite(turn, entity)
+
+
+def _rewrite(turn: Turn, entity: RecordKey) -> None:
+    group = turn.group
+    match entity.kind:
+        case EntityKind.GROUP:
+            turn.record(GroupAdvanced)
+        case EntityKind.STATIC_MEMBER | EntityKind.DYNAMIC_MEMBER:
+            member = _member(group, entity)
+            if member is not None:
+                change_role(turn, member)
+        case EntityKind.REGISTRATION:
+            registration = group.registrations.get(GroupInstanceId(entity.entity_id))
+            if registration is not None:
+                turn.record_registration(InstanceRegistered, registration)
+        case EntityKind.SETTINGS:
+            if group.config != NOT_CONFIGURED:
+                turn.record_config(group.config)
+        case EntityKind.PARTITION:
+            pass  # an owner writes its own with each claim
+        case _:
+            assert_never(entity.kind)
+
+
+def _member(group: Group, entity: RecordKey) -> Member | None:
+    """The member that is kept under the key."""
+    if entity.kind is EntityKind.STATIC_MEMBER:
+        member_id = group.instances.get(GroupInstanceId(entity.entity_id))
+        return None if member_id is None else group.members.get(member_id)
+    member = group.members.get(MemberId(entity.entity_id))
+    return None if member is None or member.group_instance_id is not None else member

@@ -1,0 +1,90 @@
+"""Tables of what has a deadline. They know what is due without looking at everybody for every change.
+
+What belongs here: the deadlines of a group's members, arrivals and pending ids. Those of its phases and plans, one of
+each, are plain numbers of `Soft`.
+
+How it works: of whatever is put into a table its deadline is noted, as the earliest time at which anything can be due.
+When that has come all entries are looked at, once: those that may be due within `LOOK_AHEAD_MS` are kept in order, and
+of the others the earliest time is known again. A heartbeat moves its session's deadline in place and tells nobody; the
+entry is found to have moved when it comes up. So a quiet group is looked at once in a session timeout, and one whose
+members expire one after another once a second.
+
+What is not ideal: `next_ms` may be too early, and nothing is due then. Too late it is never: whoever is heard from has
+its own timeout from then on, which may end sooner than what it had (ST8), and is allowed for in `earliest_ms`.
+"""
+
+from abc import abstractmethod
+from collections.abc import Iterable, Iterator, Mapping
+from math import inf
+from operator import itemgetter
+from typing import Self, TypeVar
+
+from events.ids import MemberId
+from events.tables import Table
+
+LOOK_AHEAD_MS = 1_000
+
+V = TypeVar("V")
+
+
+class Timed(Table[MemberId, V]):
+    """See the module. All times are monotonic ms."""
+
+    __slots__ = ("_others_ms", "_soon")
+
+    def __init__(self, entries: Mapping[MemberId, V] | Iterable[tuple[MemberId, V]] = ()) -> None:
+        super().__init__(entries)
+        self._soon: tuple[tuple[float, MemberId], ...] = ()
+        self._others_ms = min(map(self.earliest_ms, self._all.values()), default=inf) if self._all else inf
+
+    @staticmethod
+    @abstractmethod
+    def deadline_ms(value: V) -> float:
+        """When it is due as it is now."""
+
+    @staticmethod
+    @abstractmethod
+    def earliest_ms(value: V, heard_ms: float = -inf) -> float:
+        """When it may be due at the earliest, whoever is heard from at `heard_ms` or later."""
+
+    def copy(self) -> Self:
+        twin = super().copy()
+        twin._soon, twin._others_ms = self._soon, self._others_ms  # noqa: SLF001 -- one of its own kind
+        return twin
+
+    def __setitem__(self, key: MemberId, value: V) -> None:
+        super().__setitem__(key, value)
+        self._others_ms = min(self._others_ms, self.earliest_ms(value))
+
+    def clear(self) -> None:
+        super().clear()
+        self._soon, self._others_ms = (), inf
+
+    def next_ms(self) -> float:
+        """Nothing is due before this time; inf: ever."""
+        return min(self._others_ms, self._soon[0][0]) if self._soon else self._others_ms
+
+    def due(self, now_ms: int) -> Iterator[tuple[int, MemberId]]:
+        """What is due now, and since when; it is due again and again until it is changed or deleted."""
+        if self._others_ms <= now_ms:
+            self._look_at_all(now_ms)
+        come = [key for at_ms, key in self._soon if at_ms <= now_ms]
+        still = []
+        for key in come:
+            value = self.get(key)
+            if value is None:
+                continue
+            deadline_ms = self.deadline_ms(value)
+            if deadline_ms <= now_ms:
+                still.append((deadline_ms, key))
+            else:
+                self._others_ms = min(self._others_ms, self.earliest_ms(value, now_ms))
+        still.sort(key=itemgetter(0))  # who was touched and is due again comes behind who is still due
+        self._soon = (*still, *self._soon[len(come) :])
+        return ((int(deadline_ms), key) for deadline_ms, key in still)
+
+    def _look_at_all(self, now_ms: int) -> None:
+        earliest = [(self.earliest_ms(value, now_ms), key) for key, value in self.items()]
+        until_ms = now_ms + LOOK_AHEAD_MS
+        self._soon = tuple(sorted((each for each in earliest if each[0] <= until_ms), key=itemgetter(0)))
+        self._others_ms = min((at_ms for at_ms, _ in earliest if at_ms > until_ms), default=inf)

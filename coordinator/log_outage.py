@@ -1,0 +1,92 @@
+"""That the event log is away: why, since when, and which partitions wait for it.
+
+What belongs here: waiting for the log, and what /readyz and the log lines say meanwhile. What it must not know: how a
+log is opened, or a partition taken over.
+
+It says so when the first partition has to wait, then once a minute however often it is tried, and when the last one is
+served again.
+"""
+
+from collections.abc import Awaitable, Callable
+from typing import Final
+
+import structlog
+from tenacity import AsyncRetrying, RetryCallState, retry_if_exception, wait_random_exponential
+
+from events.log.base import LogDenied, LogUnavailable
+
+log = structlog.get_logger(__name__)
+
+SAY_AGAIN_AFTER_MS: Final = 60_000
+RETRY_PAUSE_MAX_S: Final = 1.0
+"""The log has limits of its own for each attempt; when it is back, it is served again soon after."""
+AS_A_WHOLE: Final = -1
+"""Stands for a partition while the log is being opened."""
+
+
+class LogOutage:
+    """See the module. `location` names the log."""
+
+    def __init__(self, location: str, monotonic_ms: Callable[[], int]) -> None:
+        self._location = location
+        self._monotonic_ms = monotonic_ms
+        self._waiting: set[int] = set()
+        self._reason = ""
+        self._since_ms = 0
+        self._said_ms = 0
+
+    async def waited_for(
+        self, attempt: Callable[[], Awaitable[None]], partition: int = AS_A_WHOLE, *, was_served: bool = False
+    ) -> None:
+        """Attempt what needs the log until it is there. Raises what is not LogUnavailable.
+
+        A right that we lack is waited for only where we had it before; else LogDenied is raised, too.
+        """
+
+        def is_waited_for(error: BaseException) -> bool:
+            return isinstance(error, LogUnavailable) and (was_served or not isinstance(error, LogDenied))
+
+        def report(state: RetryCallState) -> None:
+            error = state.outcome.exception() if state.outcome else None
+            if isinstance(error, LogUnavailable):
+                self.failed(partition, error)
+
+        await AsyncRetrying(
+            retry=retry_if_exception(is_waited_for),
+            wait=wait_random_exponential(multiplier=0.1, max=RETRY_PAUSE_MAX_S),
+            before_sleep=report,
+        )(attempt)
+        self.is_back(partition)
+
+    @property
+    def reason(self) -> str | None:
+        """Why partitions are not served, for people; None when none waits. May be asked from another thread."""
+        if not self._waiting:
+            return None
+        seconds = (self._monotonic_ms() - self._since_ms) // 1000
+        return f"the event log {self._location} has been unavailable for {seconds} s, trying again: {self._reason}"
+
+    def failed(self, partition: int, error: Exception) -> None:
+        """A partition has to wait, or waits still."""
+        now_ms = self._monotonic_ms()
+        if not self._waiting:
+            self._since_ms, self._said_ms = now_ms, now_ms - SAY_AGAIN_AFTER_MS
+        self._waiting.add(partition)
+        self._reason = str(error)
+        if now_ms - self._said_ms >= SAY_AGAIN_AFTER_MS:
+            self._said_ms = now_ms
+            log.warning(
+                "event log unavailable, trying again",
+                log=self._location,
+                seconds=(now_ms - self._since_ms) // 1000,
+                error=self._reason,
+            )
+
+    def is_back(self, partition: int) -> None:
+        """A partition is served, whether it had to wait or not."""
+        if partition not in self._waiting:
+            return
+        self._waiting.discard(partition)
+        if not self._waiting:
+            seconds = (self._monotonic_ms() - self._since_ms) // 1000
+            log.info("event log available again", log=self._location, seconds=seconds)

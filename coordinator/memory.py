@@ -1,0 +1,90 @@
+"""How many bytes requests and answers hold, over the process, and who has to go when that is too much.
+
+What belongs here: what each connection holds, the limit of all (Kafka's `queued.max.request.bytes`), and whose turn it
+is. What it must not know: sockets, and what the bytes are.
+
+Kafka stops reading from everybody at its limit. The request that would let others go may be among those that are not
+read then, as the join that ends a rebalance may. So here everybody is read from, always, and at the limit whoever holds
+most is closed: first among those that have not authenticated, then among those that are waited for (a request that is
+half sent, answers that are not read), and only then among those that wait for us. What a usual request has is not
+counted, so that it is never in question.
+"""
+
+from enum import IntEnum, unique
+from typing import Final, Protocol
+
+import structlog
+
+from coordinator.metrics import ServerMetrics
+
+log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
+
+FREE_BYTES: Final = 16_384
+"""Of each connection, that are not counted. A usual request is smaller."""
+
+
+@unique
+class Claim(IntEnum):
+    """How good a connection's reason is to hold what it holds. Who has the least goes first."""
+
+    STRANGER = 0
+    """It has to authenticate, and has not."""
+    WAITED_FOR = 1
+    """The client has to send the rest of a request, or to read its answers."""
+    WAITS = 2
+    """The client waits for us."""
+
+
+_TOLD: Final = {
+    Claim.STRANGER: "has not authenticated",
+    Claim.WAITED_FOR: "has sent part of a request, or does not read its answers",
+    Claim.WAITS: "waits for an answer",
+}
+
+
+class Holder(Protocol):
+    """One connection's share."""
+
+    @property
+    def claim(self) -> Claim: ...
+
+    @property
+    def client_host(self) -> str: ...
+
+    def evict(self) -> None:
+        """Close soon, and hold nothing any more."""
+
+
+class Memory:
+    """See the module."""
+
+    def __init__(self, bytes_max: int, metrics: ServerMetrics) -> None:
+        self._bytes_max = bytes_max
+        self._metrics = metrics
+        self._held: dict[Holder, int] = {}
+        self._held_bytes = 0
+
+    def hold(self, holder: Holder, size: int) -> None:
+        """The connection holds this many bytes now; some may be closed for it, be it this one."""
+        before = self._held.pop(holder, 0)
+        counted = size if size > FREE_BYTES else 0
+        if counted:
+            self._held[holder] = counted
+        self._held_bytes += counted - before
+        while self._held_bytes > self._bytes_max:
+            self._close_one()
+        self._metrics.held_bytes = self._held_bytes
+
+    def _close_one(self) -> None:
+        goes = min(self._held, key=lambda holder: (holder.claim, -self._held[holder]))
+        size = self._held.pop(goes)
+        self._held_bytes -= size
+        self._metrics.connections_closed_for_memory += 1
+        log.warning(
+            "connection closed: requests and answers hold more than --queued-max-request-bytes",
+            peer=goes.client_host,
+            held_bytes=size,
+            client=_TOLD[goes.claim],
+            limit_bytes=self._bytes_max,
+        )
+        goes.evict()

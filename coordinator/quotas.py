@@ -1,0 +1,38 @@
+"""How many of a kind each may have: connections of one address, connections of one principal, requests that wait.
+
+What belongs here: counting by key, and the limits. What it must not know: sockets, requests. Pure.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Hashable
+from typing import Generic, TypeVar
+
+K = TypeVar("K", bound=Hashable)
+
+
+class Quota(Generic[K]):
+    """At most `each_max` for each key. `refused` is told once of a key at its limit, until a tenth of that is free."""
+
+    def __init__(self, each_max: int, refused: Callable[[K], None]) -> None:
+        self._each_max = each_max
+        self._refused = refused
+        self._taken: Counter[K] = Counter()
+        self._full: set[K] = set()
+
+    def take(self, key: K) -> bool:
+        """Whether there was one left for the key, which is taken then."""
+        if self._taken[key] >= self._each_max:
+            if key not in self._full:
+                self._full.add(key)
+                self._refused(key)
+            return False
+        self._taken[key] += 1
+        return True
+
+    def give_back(self, key: K) -> None:
+        """One that was taken is free again."""
+        self._taken[key] -= 1
+        if self._taken[key] < self._each_max - self._each_max // 10:
+            self._full.discard(key)
+        if not self._taken[key]:
+            del self._taken[key]

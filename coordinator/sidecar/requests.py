@@ -1,0 +1,75 @@
+"""The beginning of a request that is relayed, read while the end of it may still be on its way.
+
+What belongs here: fields as Kafka's own readers take them, of bytes that nobody has checked. What it must not know:
+what the fields mean. What could be read in two ways (a number of more than 31 bits, of which Kafka would drop some) is
+refused, so that nobody can have it understood otherwise here than by the broker. Bytes that end too early raise
+IndexError or struct.error.
+"""
+
+from struct import Struct
+
+from coordinator.group.settings import INT32_MAX
+from coordinator.wire.api import Fault, ProtocolError
+from coordinator.wire.messages import HEADER_START_BYTES
+
+_INT16 = Struct(">h")
+_VARINT_BITS = 28  # of the first four bytes
+
+
+def body_at(frame: bytes, *, flexible: bool) -> int:
+    """Where the body begins in a frame without its length: behind the client id, and the header's tagged fields."""
+    length: int = _INT16.unpack_from(frame, HEADER_START_BYTES)[0]
+    at = HEADER_START_BYTES + _INT16.size
+    if length > 0:
+        at += length
+    if not flexible:
+        return at
+    count, at = read_varint(frame, at)
+    for _ in range(count):
+        at = tagged_field_end(frame, at)
+    return at
+
+
+def tagged_field_end(data: bytes, at: int) -> int:
+    """Where the tagged field ends that begins there."""
+    _, at = read_varint(data, at)
+    size, at = read_varint(data, at)
+    return at + size
+
+
+def read_string(data: bytes, at: int, *, flexible: bool) -> tuple[bytes, int]:
+    """The bytes of a string, none for null, and the offset behind them."""
+    if flexible:
+        length, at = read_varint(data, at)
+        length -= 1
+    else:
+        length, at = int(_INT16.unpack_from(data, at)[0]), at + _INT16.size
+    if length <= 0:
+        return b"", at
+    ends = at + length
+    if ends > len(data):
+        raise IndexError(f"a string of {length} bytes")
+    return data[at:ends], ends
+
+
+def read_varint(data: bytes, at: int) -> tuple[int, int]:
+    """An unsigned varint, perhaps longer than it had to be, and the offset behind it. Raises ProtocolError."""
+    byte = data[at]
+    if byte < 0x80:
+        return byte, at + 1
+    value, shift = byte & 0x7F, 0
+    while byte & 0x80:
+        if shift == _VARINT_BITS:
+            raise malformed("a number of more than five bytes")
+        at += 1
+        shift += 7
+        byte = data[at]
+        value |= (byte & 0x7F) << shift
+    if value > INT32_MAX:
+        raise malformed(f"{value} where a number of 31 bits should be")
+    return value, at + 1
+
+
+def malformed(what: str) -> ProtocolError:
+    """The error of a request that makes no sense."""
+    return ProtocolError(Fault.MALFORMED_REQUEST, what)

@@ -1,0 +1,136 @@
+"""Strangers' records in the event log: told of once, and what they overwrite written again.
+
+What belongs here: what an owner does about them. Which records they are says the log (`StoredRecord.stranger`); how an
+entity is written again, `coordinator/group/rewriting.py`.
+
+At a takeover the reading finds them all (`events/loading.py`). While a partition is served nobody reads it; but an
+append tells where it stands, so a gap before it tells that somebody else has appended. Then that part is read, and each
+entity whose last record in it is a stranger's is written again: within seconds, where compaction takes days. A stranger
+that writes all the time does not make the owner do so: once a minute at most, so many records are read and so many
+entities written again; what is left comes with the next minute.
+"""
+
+import asyncio
+from collections.abc import Callable, Iterable
+
+import structlog
+
+from coordinator.metrics import STRANGERS_RECORDS
+from coordinator.tasks import on_failure
+from events.keys import EntityKind, RecordKey, decode_key
+from events.log.base import EventLog, LogUnavailable
+from events.records import BrokenRecord, UndecodableKey
+from events.strangers import Strangers
+
+log = structlog.get_logger(__name__)
+
+PAUSE_S = 60.0
+RECORDS_MAX = 100_000
+"""Read between two pauses."""
+ENTITIES_MAX = 5_000
+"""Written again between two pauses."""
+
+
+class StrangersSeen:
+    """What this process has told of one log: each record is counted once, the first of each partition is named."""
+
+    def __init__(self) -> None:
+        self._counted_to: dict[int, int] = {}
+
+    def reading(self, partition: int) -> Strangers:
+        """To be given the records of a reading."""
+        return Strangers(counted_to=self._counted_to.get(partition, 0))
+
+    def tell(self, strangers: Strangers, location: str) -> None:
+        """What the reading has met that was not told before."""
+        for partition, offset in strangers.first.items():
+            if partition not in self._counted_to:
+                log.warning(
+                    "a record that no owner wrote is skipped, and so are others like it",
+                    log=location,
+                    partition=partition,
+                    offset=offset,
+                )
+            self._counted_to[partition] = strangers.next_offset
+        STRANGERS_RECORDS.inc(strangers.records)
+
+
+class StrangersWatch:
+    """Looks after one owned partition. `rewrite` is given entities whose last records are strangers'."""
+
+    def __init__(
+        self,
+        event_log: EventLog,
+        partition: int,
+        seen: StrangersSeen,
+        *,
+        rewrite: Callable[[Iterable[RecordKey]], None],
+        failed: Callable[[Exception], None],
+    ) -> None:
+        self._log = event_log
+        self._partition = partition
+        self._seen = seen
+        self._rewrite = rewrite
+        self._failed = failed
+        self._left: range | None = None
+        self._looking: asyncio.Task[None] | None = None
+        self._is_closed = False
+
+    def notice(self, gap: range) -> None:
+        """Somebody else has appended at these offsets."""
+        if self._is_closed:
+            return
+        self._left = range(gap.start if self._left is None else min(self._left.start, gap.start), gap.stop)
+        if self._looking is None:
+            self._looking = asyncio.create_task(self._look_on(), name=f"strangers-{self._partition}")
+            self._looking.add_done_callback(on_failure(self._failed))
+
+    async def close(self) -> None:
+        """Look no more."""
+        self._is_closed = True
+        if self._looking is not None:
+            self._looking.cancel()
+            await asyncio.gather(self._looking, return_exceptions=True)
+
+    async def _look_on(self) -> None:
+        while self._left is not None:
+            gap, self._left = self._left, None
+            try:
+                await self._look(gap)
+            except LogUnavailable:
+                self.notice(gap)
+            except BrokenRecord as broken:
+                # It stops the next takeover, if nobody repairs it; what is owned is in memory and goes on.
+                log.error(
+                    "the event log has a record that cannot be read: after a restart its partition would not be served",
+                    log=self._log.location,
+                    error=str(broken),
+                )
+            await asyncio.sleep(PAUSE_S)
+        self._looking = None
+
+    async def _look(self, gap: range) -> None:
+        strangers, overwritten, records = self._seen.reading(self._partition), set[bytes](), 0
+        async for chunk in self._log.read(self._partition, start=gap.start):
+            for record in chunk:
+                if record.stranger:
+                    strangers.note(record)
+                    overwritten.add(record.key)
+                else:
+                    overwritten.discard(record.key)
+            records += len(chunk)
+            after = chunk[-1].offset + 1
+            if after < gap.stop and (records >= RECORDS_MAX or len(overwritten) >= ENTITIES_MAX):
+                self.notice(range(after, gap.stop))
+                break
+        self._seen.tell(strangers, self._log.location)
+        self._rewrite(filter(None, map(_entity, overwritten)))
+
+
+def _entity(key: bytes) -> RecordKey | None:
+    """What the key is about, if it is the key of anything of a group."""
+    try:
+        entity = decode_key(key)
+    except UndecodableKey:
+        return None
+    return None if entity.kind is EntityKind.PARTITION else entity

@@ -1,0 +1,74 @@
+"""One request on its way: its steps, what its handler waits for, and what becomes of it when the client goes away.
+
+What belongs here: the life of a request between its bytes and those of its answer. What it must not know: connections,
+and what a request means.
+"""
+
+from collections.abc import Callable
+from typing import TypeVar
+
+import structlog
+
+from coordinator.service import Cancel
+from coordinator.slices import Slices
+from coordinator.wire.api import Fault, Fields, ProtocolError
+from coordinator.wire.messages import Message
+from coordinator.wire.steps import Steps
+
+log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
+
+R = TypeVar("R")
+
+Answered = list[bytes] | ProtocolError
+"""What follows the correlation id, in chunks; or why it cannot be written: whoever replies must not fail of that."""
+
+
+class UnderWay:
+    """See the module. `answer` is called at most once."""
+
+    def __init__(self, form: Message, slices: Slices, answer: Callable[[Answered], None]) -> None:
+        self._form = form
+        self._slices = slices
+        self._answer = answer
+        self._cancels: list[Cancel] = []
+        self._is_cancelled = False
+
+    def run(self, steps: Steps[R], done: Callable[[R], None]) -> None:
+        """Have the steps done in slices. What they raise at once is raised here; later, it ends the request."""
+        self.drops(self._slices.run(steps, done, self.failed))
+
+    def work(self, steps: Steps[Cancel | None]) -> None:
+        """`run` for a handler's steps (see `api.Work`): what they return is dropped with the request, as they are."""
+        self.run(steps, self.drops)
+
+    async def result(self, steps: Steps[R]) -> R:
+        """`run` for a coroutine, which gets the result, or what was raised."""
+        return await self._slices.result(steps)
+
+    def drops(self, cancel: Cancel | None) -> None:
+        """What else is to be cancelled with the request."""
+        if cancel is not None:
+            self._cancels.append(cancel)
+
+    def write(self, response: Fields) -> None:
+        """The fields of the response."""
+        if self._is_cancelled:
+            return
+        try:
+            self.run(self._form.write_in_steps(response), self._answer)
+        except ProtocolError as error:
+            self._answer(error)
+
+    def failed(self, error: Exception) -> None:
+        """The request cannot be worked on to its end; a bug of ours is this client's alone, as in Kafka (G24)."""
+        if not isinstance(error, ProtocolError):
+            log.error("a request failed", request=self._form.name, exc_info=error)
+            error = ProtocolError(Fault.FAILED_REQUEST, f"{self._form.name} could not be worked on: {error!r}")
+        self._answer(error)
+
+    def cancel(self) -> None:
+        """The client is gone: what is left to be done is not done."""
+        self._is_cancelled = True
+        for cancel in self._cancels:
+            cancel()
+        self._cancels.clear()

@@ -1,0 +1,103 @@
+"""What of a group can be read, and what cannot: the ground that a repair stands on. Pure.
+
+What belongs here: finding a quarantined group's records, and telling the last ones that are broken from the others.
+What is made of them is the coordinator's (`coordinator/group/repair.py`).
+
+    survey = DamageSurvey(projector)
+    for chunk in chunks:  # the same that the projector was fed
+        survey.read(chunk)
+    survey.damages()
+"""
+
+from collections.abc import Iterable
+
+import msgspec
+
+from events.codec import decode
+from events.ids import GroupId
+from events.keys import EntityKind, decode_key
+from events.projector import Projector, entity_of
+from events.records import BrokenRecord, StoredRecord, UndecodableKey
+from events.state import Group
+
+
+class BrokenEntity(msgspec.Struct, frozen=True, kw_only=True):
+    """An entity of a group whose value cannot be read. `entity_id`: of a member or an instance; else empty."""
+
+    kind: EntityKind
+    entity_id: str
+    offset: int
+    reason: str
+
+
+class Damage(msgspec.Struct, frozen=True, kw_only=True):
+    """A quarantined group. `group`: as what can be read makes it, None if nothing can; its own record may be broken.
+
+    `keys`: of every value that is left of the group, the group's own at the end.
+    """
+
+    group_id: GroupId
+    partition: int
+    group: Group | None
+    broken: tuple[BrokenEntity, ...]
+    keys: tuple[bytes, ...]
+
+    @property
+    def is_image_known(self) -> bool:
+        """Whether the group's own record (generation, protocol) can be read."""
+        return self.group is not None and not any(each.kind is EntityKind.GROUP for each in self.broken)
+
+
+class DamageSurvey:
+    """One reading. Keeps the last records of the quarantined groups alone."""
+
+    def __init__(self, projector: Projector) -> None:
+        self._projector = projector
+        self._last: dict[GroupId, dict[bytes, StoredRecord]] = {group_id: {} for group_id in projector.quarantined}
+
+    def read(self, chunk: Iterable[StoredRecord]) -> None:
+        """Take in the next records, in offset order."""
+        for record in chunk:
+            if record.stranger:
+                continue
+            try:
+                entity = entity_of(record)
+            except UndecodableKey:
+                continue  # it has a tombstone, or the projector would have stopped there
+            of_group = self._last.get(GroupId(entity.group_id))
+            if of_group is None or entity.kind is EntityKind.PARTITION:
+                continue
+            of_group.pop(record.key, None)
+            if record.value is not None:
+                of_group[record.key] = record
+            elif entity.kind is EntityKind.GROUP:
+                of_group.clear()  # leftovers of an earlier life
+
+    def damages(self) -> dict[GroupId, Damage]:
+        """Of each quarantined group."""
+        return {group_id: self._damage(group_id) for group_id in self._last}
+
+    def _damage(self, group_id: GroupId) -> Damage:
+        records = self._last[group_id].values()
+        broken = tuple(each for record in records if (each := _broken(record)) is not None)
+        keys = sorted((record.key for record in records), key=_is_groups_own)
+        return Damage(
+            group_id=group_id,
+            partition=self._projector.quarantined[group_id].partition,
+            group=self._projector.groups.get(group_id),
+            broken=broken,
+            keys=tuple(keys),
+        )
+
+
+def _broken(record: StoredRecord) -> BrokenEntity | None:
+    entity = entity_of(record)
+    try:
+        decode(record.value or b"")
+    except BrokenRecord as broken:
+        return BrokenEntity(kind=entity.kind, entity_id=entity.entity_id, offset=record.offset, reason=broken.reason)
+    return None
+
+
+def _is_groups_own(key: bytes) -> bool:
+    return decode_key(key).kind is EntityKind.GROUP

@@ -1,0 +1,62 @@
+"""A thread for calls that wait for a disk, and may wait for ever.
+
+What belongs here: running calls one after another, and knowing for how long the one under way has been running. What it
+must not know: what the calls do.
+
+The threads of asyncio's executors are joined when the interpreter ends, so a hung fsync would keep the process from
+ending. This one is a daemon: whoever closes waits for as long as it likes, and the process ends whatever the disk does.
+"""
+
+import asyncio
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import Future
+from queue import SimpleQueue
+from typing import Any, TypeVar
+
+T = TypeVar("T")
+
+
+class DiskThread:
+    """One thread, started by the first call. Its callers bound how many calls wait."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._calls: SimpleQueue[tuple[Future[Any], Callable[[], Any]] | None] = SimpleQueue()
+        self._thread: threading.Thread | None = None
+        self._since_s: float | None = None
+
+    def submit(self, call: Callable[[], T]) -> "asyncio.Future[T]":
+        """Have the call made. Cancelled before it has begun, it is not made; what has begun goes on unheard."""
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._run, name=self._name, daemon=True)
+            self._thread.start()
+        called: Future[T] = Future()
+        self._calls.put((called, call))
+        return asyncio.wrap_future(called)
+
+    @property
+    def busy_s(self) -> float:
+        """For how long the call under way has been running; 0 when there is none. Any thread may ask."""
+        since_s = self._since_s
+        return 0.0 if since_s is None else time.monotonic() - since_s
+
+    def end(self) -> None:
+        """Make no call after those that were submitted. Waits for nothing."""
+        self._calls.put(None)
+
+    def _run(self) -> None:
+        while (item := self._calls.get()) is not None:
+            called, call = item
+            if not called.set_running_or_notify_cancel():
+                continue
+            self._since_s = time.monotonic()
+            try:
+                result = call()
+            except BaseException as error:  # noqa: BLE001 -- the caller's to handle, whatever it is
+                self._since_s = None
+                called.set_exception(error)
+            else:
+                self._since_s = None
+                called.set_result(result)

@@ -1,0 +1,121 @@
+"""What goes wrong between the log and its brokers: what may be tried again, and what may not.
+
+What belongs here: the error of one attempt, Kafka's error codes by what follows from them, and the loop that repeats
+an attempt until a limit ends. What it must not know: connections, and what the requests are for.
+
+Every failure of the log's own connections and of the brokers' answers becomes one of these:
+
+    TryAgain          an attempt came to nothing, or its outcome is not known; the same again may succeed
+    LogUnavailable    it was tried until the limit, or the broker does not let us in; later it may succeed
+      LogDenied       we lack a right
+    LogMismatch       it cannot succeed: another topic, a broker that lacks a request
+"""
+
+import asyncio
+import contextlib
+from collections.abc import Awaitable, Callable
+from typing import TypeVar
+
+from kio.schema.errors import ErrorCode
+from tenacity import AsyncRetrying, retry_if_exception_type, wait_random_exponential
+
+from events.log.base import LogDenied, LogUnavailable
+
+T = TypeVar("T")
+
+RETRY_PAUSE_MAX_S = 0.5
+
+RETRIABLE = frozenset(
+    {
+        ErrorCode.unknown_server_error,
+        ErrorCode.corrupt_message,
+        ErrorCode.unknown_topic_or_partition,
+        ErrorCode.leader_not_available,
+        ErrorCode.not_leader_or_follower,
+        ErrorCode.request_timed_out,
+        ErrorCode.replica_not_available,
+        ErrorCode.network_exception,
+        ErrorCode.coordinator_load_in_progress,
+        ErrorCode.coordinator_not_available,
+        ErrorCode.not_coordinator,
+        ErrorCode.not_enough_replicas,
+        ErrorCode.not_enough_replicas_after_append,
+        ErrorCode.not_controller,
+        ErrorCode.concurrent_transactions,
+        ErrorCode.kafka_storage_error,
+        ErrorCode.fenced_leader_epoch,
+        ErrorCode.unknown_leader_epoch,
+        ErrorCode.offset_not_available,
+        ErrorCode.throttling_quota_exceeded,
+    }
+)
+"""Answers after which the same request may succeed. Some leave open whether the first one did."""
+
+_TOO_FEW = "fewer replicas are in sync than the topic's min.insync.replicas asks for; are all brokers up?"
+_MEANINGS = {ErrorCode.not_enough_replicas: _TOO_FEW, ErrorCode.not_enough_replicas_after_append: _TOO_FEW}
+"""What to look for, where Kafka's name of the error does not say it."""
+
+_GUARDED = {
+    ErrorCode.topic_authorization_failed: "TOPIC",
+    ErrorCode.transactional_id_authorization_failed: "TRANSACTIONAL_ID",
+    ErrorCode.cluster_authorization_failed: "CLUSTER",
+}
+
+
+class TryAgain(Exception):
+    """An attempt came to nothing, or its outcome is not known; the same again may succeed."""
+
+
+def final_error(code: int, what: str) -> ErrorCode:
+    """The error of an answer that will not change by itself. Raises TryAgain for the others."""
+    try:
+        error = ErrorCode(code)
+    except ValueError:  # from a newer broker; its meaning is not known, and so neither is the outcome
+        error = ErrorCode.unknown_server_error
+    if error in RETRIABLE:
+        meaning = f": {_MEANINGS[error]}" if error in _MEANINGS else ""
+        raise TryAgain(f"{what}: {error.name.upper()} ({code}){meaning}")
+    return error
+
+
+def named(error: ErrorCode, operation: str) -> str:
+    """Kafka's name of an error, and the missing right, if that is what it says of `operation`."""
+    name, resource = error.name.upper(), _GUARDED.get(error)
+    if resource is None:
+        return name
+    return f"{name}: Muster's own principal lacks the ACL Allow {operation} on this {resource}"
+
+
+def refused(what: str, error: ErrorCode, operation: str) -> LogUnavailable:
+    """Why `what` came to nothing; LogDenied if `operation` is a right that we lack."""
+    kind = LogDenied if error in _GUARDED else LogUnavailable
+    return kind(f"{what}: {named(error, operation)}")
+
+
+async def retried(attempt: Callable[[], Awaitable[T]], *, limit_ms: int) -> T:
+    """What `attempt` returns, once it does so without TryAgain. Raises LogUnavailable when the limit ends first.
+
+    The pauses are random, up to 20 ms at first and half a second later: a new leader is there within tens of
+    milliseconds, or not for long; and who waited for long goes on soon after the brokers are back.
+    """
+    reason = "no answer"
+
+    async def attempt_again() -> T:
+        nonlocal reason
+        try:
+            return await attempt()
+        except TryAgain as error:
+            reason = str(error)
+            raise
+
+    try:
+        async with asyncio.timeout(limit_ms / 1000):
+            # Nearly every first attempt succeeds, and the machinery for more would take a fifth of an append's time.
+            with contextlib.suppress(TryAgain):
+                return await attempt_again()
+            return await AsyncRetrying(
+                retry=retry_if_exception_type(TryAgain),
+                wait=wait_random_exponential(multiplier=0.02, max=RETRY_PAUSE_MAX_S),
+            )(attempt_again)
+    except TimeoutError as error:
+        raise LogUnavailable(f"given up after {limit_ms} ms: {reason}") from error

@@ -1,0 +1,29 @@
+"""What an error of SQLite means for the log: the disk may come back, or the file is damaged. Pure."""
+
+import sqlite3
+from pathlib import Path
+
+from events.log.base import LogDamaged, LogError, LogUnavailable
+
+_DAMAGED = frozenset({sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB})
+
+
+def is_damage(error: sqlite3.Error) -> bool:
+    """Whether the file's content is wrong, so that the same would fail again."""
+    return getattr(error, "sqlite_errorcode", 0) & 0xFF in _DAMAGED  # errors of the module itself have no code
+
+
+def damaged(error: object, path: Path) -> LogDamaged:
+    """With the way out."""
+    return LogDamaged(
+        f"the event log {path} is damaged ({error}); `muster replay` shows what can still be read. Keep a copy of it"
+        f" and of {path.name}-wal; then restore a backup, or start with --log sqlite:///recovered.db after"
+        f" `sqlite3 {path} .recover | sqlite3 recovered.db`"
+    )
+
+
+def failure_of(error: sqlite3.Error, path: Path, what: str) -> LogError:
+    """`what` could not be done: "read" or "written"."""
+    if is_damage(error):
+        return damaged(error, path)
+    return LogUnavailable(f"the event log {path} cannot be {what}: {error}")

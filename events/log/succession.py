@@ -1,0 +1,27 @@
+"""Whether an owner's next writer has begun right behind its last one: then nothing has to be read again.
+
+What belongs here: the one check of a claim's renewal, for events and for offsets. An owner that slept between two
+appends may have been deposed meanwhile, by one who has gone again: what that one wrote is not known to it.
+"""
+
+from events.log.base import EventLog, LogUnavailable, LogWriter
+from events.strangers import Strangers
+
+
+async def check_nobody_else_wrote(log: EventLog, before: LogWriter, writer: LogWriter) -> None:
+    """Raises LogUnavailable when another owner's records stand between the last of `before` and the first of `writer`.
+
+    `writer` has appended one record, its fence. Strangers' records are no matter.
+    """
+    number, start, end = writer.partition, before.next_offset, writer.next_offset
+    if start is None or end is None:
+        raise LogUnavailable(f"{log.location}, partition {number}: it is not known where the last append stands")
+    if start >= end - 1:
+        return  # right behind it: nothing to read
+    strangers = Strangers()
+    async for chunk in log.read(number, start=start, end=end - 1):
+        for record in strangers.without(chunk):
+            raise LogUnavailable(
+                f"{log.location}, partition {number}: somebody else wrote at offset {record.offset} while the claim was"
+                " renewed"
+            )

@@ -1,0 +1,58 @@
+"""Muster's own topics and transactional ids, asked for through the sidecar by real clients: nobody gets them."""
+
+from typing import Final
+
+import confluent_kafka
+import pytest
+
+from tests.brokers.cluster import Cluster
+from tests.brokers.java_tools import JavaTool, run_tool
+from tests.brokers.probes import WITHIN_S
+from tests.clients.transactions import values
+from tests.muster_process import MusterProcess
+
+pytestmark = pytest.mark.clients
+
+EVENTS: Final = "__muster_events"
+FORGED: Final = b"a record that no owner wrote"
+SIZE: Final = 77
+AVRO: Final = b"\xc3\x01"
+"""Events begin with it, and what the producer makes up does not."""
+NOT_AN_OWNER: Final = f"muster-{EVENTS}-events"
+
+
+def test_nobody_writes_the_event_topic(sidecar: MusterProcess, kafka_cluster: Cluster) -> None:
+    """By its name, as librdkafka does it; records for other topics arrive."""
+    told: list[confluent_kafka.KafkaError | None] = []
+    producer = confluent_kafka.Producer({"bootstrap.servers": sidecar.bootstrap, "linger.ms": 0})
+    producer.produce(EVENTS, FORGED, partition=0, on_delivery=lambda error, _: told.append(error))
+    assert producer.flush(WITHIN_S) == 0
+    assert [error and error.code() for error in told] == [confluent_kafka.KafkaError.TOPIC_EXCEPTION]
+    assert FORGED not in values({"bootstrap.servers": kafka_cluster.bootstrap}, EVENTS)
+
+
+def test_nor_by_its_id(sidecar: MusterProcess, kafka_cluster: Cluster) -> None:
+    """As Kafka's own producer does it from Produce v13 on."""
+    done = run_tool(
+        JavaTool.PRODUCER_PERF_TEST,
+        *("--topic", EVENTS, "--num-records", "10", "--record-size", str(SIZE), "--throughput", "-1"),
+        *("--bootstrap-server", sidecar.bootstrap),
+    )
+    assert "InvalidTopicException" in done.stdout + done.stderr
+    written = values({"bootstrap.servers": kafka_cluster.bootstrap}, EVENTS)
+    assert [value for value in written if len(value) == SIZE and not value.startswith(AVRO)] == []
+
+
+def test_nobody_deposes_an_owner(sidecar: MusterProcess) -> None:
+    """With its transactional id; one that only looks like it is anybody's."""
+    for transactional_id in (f"muster-{EVENTS}-0", NOT_AN_OWNER):
+        producer = confluent_kafka.Producer(
+            {"bootstrap.servers": sidecar.bootstrap, "transactional.id": transactional_id}
+        )
+        if transactional_id == NOT_AN_OWNER:
+            producer.init_transactions(WITHIN_S)
+            continue
+        with pytest.raises(confluent_kafka.KafkaException) as raised:
+            producer.init_transactions(WITHIN_S)
+        code = raised.value.args[0].code()
+        assert code == confluent_kafka.KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED

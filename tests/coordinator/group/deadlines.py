@@ -1,0 +1,41 @@
+"""The deadlines of a group, found by looking at everybody: what the rules find sooner has to be the same."""
+
+from coordinator.group.commands import AnyDeadline
+from coordinator.group.soft import NEVER, Soft
+from coordinator.group.timers import due
+from events.ids import GroupId
+
+
+def deadlines(soft: Soft) -> list[float]:
+    """All of them, in no order."""
+    phases = (
+        soft.join_deadline_ms,
+        soft.sync_deadline_ms,
+        soft.registration_deadline_ms,
+        soft.expansion_deadline_ms,
+        soft.retirement_deadline_ms,
+        soft.promotion_deadline_ms,
+    )
+    return [
+        *(session.deadline_ms for session in soft.sessions.values()),
+        *(session.deadline_ms for session in soft.pending.values()),
+        *(arrival.deadline_ms for arrival in soft.arrivals.values()),
+        *soft.catching_up.values(),
+        *(deadline_ms for deadline_ms in phases if deadline_ms is not None),
+    ]
+
+
+def next_deadline_ms(soft: Soft) -> float:
+    """The earliest; NEVER when there is none. The rules may look sooner, and not later."""
+    next_ms = min(deadlines(soft), default=NEVER)
+    assert soft.next_deadline_ms() <= next_ms, "a deadline would be overlooked"
+    return next_ms
+
+
+def all_due(group_id: GroupId, soft: Soft, now_ms: int) -> list[AnyDeadline]:
+    """What the rules find due, which is all there is; from then on they look when something may be due, not now."""
+    found = due(group_id, soft, now_ms)
+    come = sorted(int(deadline_ms) for deadline_ms in deadlines(soft) if deadline_ms <= now_ms)
+    assert [command.due_ms for command in found] == come, "a deadline was overlooked"
+    assert found or soft.next_deadline_ms() > now_ms, "the same moment comes again and again"
+    return found

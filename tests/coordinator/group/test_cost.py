@@ -1,0 +1,251 @@
+"""What a decision costs follows what it changes, not how many members the group has.
+
+Counted is work, not time: each instruction that Python executes, each entry of a dictionary that is copied, and each
+entry of a table that is walked over. So much work is done for a member in a group of 5,000 as in one of 100, or half
+as much again; what tells everybody something touches everybody, and is not asked here.
+"""
+
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
+from functools import cache
+from types import FrameType
+from typing import Any
+
+import pytest
+
+from coordinator.group.commands import (
+    AlterGroupConfig,
+    ConfigChange,
+    ConfigOperation,
+    DescribeGroup,
+    EndJoinPhase,
+    ExpireSession,
+)
+from coordinator.group.configs import EXPANSION_DELAY, TARGET_GROUP_SIZE
+from coordinator.group.decide import would_refuse
+from coordinator.group.timers import due
+from events.ids import UNKNOWN_MEMBER_ID, MemberId
+from events.state import GroupState
+from events.tables import Table
+from tests.coordinator.group.crowd import GROUP_ID, Crowd, formed
+
+SMALL, LARGE = 100, 5_000
+ROUNDS = 150
+"""Enough for each table to be written anew some times."""
+
+WALKS = {function.__code__ for function in (Table.__iter__, Table.keys, Table.values, Table.items)}
+
+
+class Work:
+    """What was done while it was counted."""
+
+    def __init__(self) -> None:
+        self.executed = 0
+        self.copied = 0
+        self.walked = 0
+
+    @property
+    def total(self) -> int:
+        return self.executed + self.copied + self.walked
+
+    @contextmanager
+    def counted(self) -> Iterator[None]:
+        traced, profiled = sys.gettrace(), sys.getprofile()
+        sys.settrace(self._called)
+        sys.setprofile(self._profiled)
+        try:
+            yield
+        finally:
+            sys.setprofile(profiled)
+            sys.settrace(traced)
+
+    def _called(self, frame: FrameType, _event: str, _arg: Any) -> Any:
+        frame.f_trace_opcodes, frame.f_trace_lines = True, False
+        return self._executed
+
+    def _executed(self, _frame: FrameType, event: str, _arg: Any) -> Any:
+        self.executed += event == "opcode"
+        return self._executed
+
+    def _profiled(self, frame: FrameType, event: str, arg: Any) -> None:
+        if event == "c_call" and arg.__name__ == "copy":
+            self.copied += len(arg.__self__)
+        elif event == "call" and frame.f_code in WALKS:
+            self.walked += len(frame.f_locals["self"])
+
+
+@cache
+def stable(size: int, *, static: bool = False) -> Crowd:
+    return formed(size, static=static)
+
+
+def again(size: int, *, static: bool = False) -> Crowd:
+    """The same group for each test: what decisions make of it, it does not see."""
+    before = stable(size, static=static)
+    crowd = Crowd()
+    crowd.now_ms, crowd.soft, crowd._group = before.now_ms, before.soft.copy(), before.group.copy()
+    return crowd
+
+
+def names(number: int = ROUNDS) -> list[str]:
+    return [f"newcomer-{n}" for n in range(number)]
+
+
+def new_members_come(size: int) -> Work:
+    """The first of them starts the rebalance."""
+    crowd, work = again(size), Work()
+    for name in names():
+        with work.counted():
+            crowd.come(name)
+    assert crowd.group.state is GroupState.PREPARING_REBALANCE
+    return work
+
+
+def members_rejoin(size: int) -> Work:
+    crowd, work = again(size), Work()
+    crowd.come("newcomer")
+    for member_id in list(crowd.group.members)[: SMALL - 1]:
+        with work.counted():
+            crowd.send(crowd.join(member_id))
+    return work
+
+
+def members_sync(size: int) -> Work:
+    """Before the leader does."""
+    crowd, work = again(size), Work()
+    crowd.come("newcomer")
+    crowd.rejoin_all()
+    for member_id in list(crowd.group.members)[1:SMALL]:
+        with work.counted():
+            crowd.send(crowd.sync(member_id))
+    assert crowd.group.state is GroupState.COMPLETING_REBALANCE
+    return work
+
+
+def members_leave(size: int) -> Work:
+    """The leader as well, and whoever leads after it."""
+    crowd, work = again(size), Work()
+    for member_id in list(crowd.group.members)[: SMALL - 1]:
+        with work.counted():
+            crowd.send(crowd.leave(member_id))
+    return work
+
+
+def members_expire(size: int) -> Work:
+    """One after another, from the leader on, in moments of their own; the others live.
+
+    For the first of them all are looked at, once a second, and put in order; that is not counted.
+    """
+    crowd, work = again(size), Work()
+    crowd.come("newcomer")
+    for n, session in enumerate(crowd.soft.sessions.values()):
+        session.deadline_ms = crowd.now_ms + (10 * n if n < SMALL - 1 else 100_000)
+    crowd.soft.sessions = type(crowd.soft.sessions)(crowd.soft.sessions)
+    for n in range(SMALL - 1):
+        crowd.now_ms += 10
+        with work.counted() if n else nullcontext():
+            commands = due(GROUP_ID, crowd.soft, crowd.now_ms)
+            for command in commands:
+                crowd.send(command)
+            crowd.soft.next_deadline_ms()
+        assert all(isinstance(command, ExpireSession) for command in commands)
+    assert len(crowd.group.members) <= size - SMALL + 3
+    return work
+
+
+def static_members_restart(size: int) -> Work:
+    """Absorbed: nobody else hears of it. Not the leader, which is told of all members."""
+    crowd, work = again(size, static=True), Work()
+    for number in range(1, SMALL):
+        with work.counted():
+            crowd.send(crowd.join(UNKNOWN_MEMBER_ID, f"i{number}", f"restarted-{number}"))
+    assert crowd.group.state is GroupState.STABLE
+    return work
+
+
+def new_members_are_held(size: int) -> Work:
+    """Until the delay of a scale-up is over; so many others wait already."""
+    crowd, work = again(size), Work()
+    configure(crowd, EXPANSION_DELAY, "60000")
+    for number in range(size):
+        crowd.send(crowd.join(UNKNOWN_MEMBER_ID, f"early-{number}", f"early-{number}"))
+    for name in names():
+        with work.counted():
+            crowd.send(crowd.join(UNKNOWN_MEMBER_ID, name, name))
+    assert crowd.group.state is GroupState.STABLE
+    return work
+
+
+def standbys_come(size: int) -> Work:
+    """Beside an assignment that has members enough."""
+    crowd, work = again(size), Work()
+    configure(crowd, TARGET_GROUP_SIZE, f"{size}")
+    for name in names():
+        with work.counted():
+            crowd.send(crowd.join(UNKNOWN_MEMBER_ID, name, name))
+    assert crowd.group.state is GroupState.STABLE
+    return work
+
+
+def configure(crowd: Crowd, name: str, value: str) -> None:
+    change = ConfigChange(name=name, operation=ConfigOperation.SET, value=value)
+    crowd.send(AlterGroupConfig(**crowd._request(44), changes=(change,), validate_only=False))
+
+
+@pytest.mark.parametrize(
+    "situation",
+    [
+        new_members_come,
+        members_rejoin,
+        members_sync,
+        members_leave,
+        members_expire,
+        static_members_restart,
+        new_members_are_held,
+        standbys_come,
+    ],
+)
+def test_a_large_group_costs_a_member_what_a_small_one_does(situation: Callable[[int], Work]) -> None:
+    """Half as much again at most."""
+    small, large = situation(SMALL), situation(LARGE)
+    assert large.total <= 1.5 * small.total, f"{vars(small)}, {vars(large)}"
+
+
+def test_what_changes_nothing_copies_nothing() -> None:
+    """A heartbeat, a description, and whether a join would be refused; the first two leave the very same group."""
+    crowd, asked = again(LARGE), Work()
+    group, soft = crowd.group, crowd.soft
+    member_id = next(iter(group.members))
+    with asked.counted():
+        crowd.send(crowd.heartbeat(member_id))
+        crowd.send(DescribeGroup(**crowd._request(15)))
+    assert (crowd.group is group, crowd.soft is soft, asked.copied) == (True, True, 0)
+    refusing = Work()
+    with refusing.counted():
+        would_refuse(crowd.join(MemberId("nobody")), group, soft, crowd.moment(), crowd.settings)
+    assert refusing.total < 2_000, vars(refusing)
+
+
+def test_the_end_of_a_join_phase_and_the_leaders_sync_touch_everybody_once() -> None:
+    """So much for each member as in a small group."""
+    each = []
+    for size in (SMALL, LARGE):
+        crowd, work = again(size), Work()
+        crowd.come("newcomer")
+        assert crowd.soft.join_deadline_ms is not None
+        for member_id in list(crowd.group.members)[:-2]:
+            crowd.send(crowd.join(member_id))
+        crowd.now_ms = crowd.soft.join_deadline_ms
+        with work.counted():
+            crowd.send(EndJoinPhase(group_id=GROUP_ID, due_ms=crowd.now_ms))
+        for member_id in list(crowd.group.members):
+            if member_id != crowd.group.leader_id:
+                crowd.send(crowd.sync(member_id))
+        assert crowd.group.leader_id is not None
+        sync = crowd.sync(crowd.group.leader_id)
+        with work.counted():
+            crowd.send(sync)
+        assert crowd.group.state is GroupState.STABLE
+        each.append(work.total / size)
+    assert each[1] <= 1.5 * each[0]

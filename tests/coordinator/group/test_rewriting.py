@@ -1,0 +1,94 @@
+"""An entity whose last record in the log is a stranger's is written again as it is, and nobody is disturbed."""
+
+import msgspec
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from coordinator.group.commands import ConfigOperation, RewriteEntities
+from coordinator.group.configs import REGISTERED
+from coordinator.group.decide import Decision
+from events.causes import TEXTS, Cause
+from events.events import GroupAdvanced, GroupConfigured, InstanceRegistered, MemberRoleChanged
+from events.keys import EntityKind, RecordKey, decode_key
+from replay.event_texts import event_text
+from replay.why import why
+from tests.coordinator.group.harness import Harness, story
+from tests.events.test_compaction_law import HISTORIES, Step, history, project
+from tests.replay.played import history_of
+from tests.replay.test_rerun import assert_same
+
+
+def rewrite(h: Harness, *entities: tuple[EntityKind, str]) -> Decision:
+    keys = tuple(RecordKey(h.group_id, kind, entity_id) for kind, entity_id in entities)
+    return h.send(RewriteEntities(group_id=h.group_id, entities=keys))
+
+
+def planned() -> Harness:
+    h = Harness()
+    h.stable_group(h.static("a"), h.dynamic("b"))
+    h.set(members_registration_timeout_ms="60000")
+    h.alter((REGISTERED, ConfigOperation.SET, "c"))
+    return h
+
+
+def test_each_kind_of_entity_is_written_again_as_it_is() -> None:
+    """In one transition, with the group's own record at its end; nothing about the group changes but its number."""
+    h = planned()
+    before, dynamic = h.live, next(member for member in h.live.members.values() if member.group_instance_id is None)
+
+    decision = rewrite(
+        h,
+        (EntityKind.STATIC_MEMBER, "a"),
+        (EntityKind.DYNAMIC_MEMBER, dynamic.member_id),
+        (EntityKind.REGISTRATION, "c"),
+        (EntityKind.SETTINGS, ""),
+    )
+
+    cause = Cause.RECORD_OVERWRITTEN
+    types = (MemberRoleChanged, MemberRoleChanged, InstanceRegistered, GroupConfigured, GroupAdvanced)
+    assert story(decision.events) == [(event_type, cause) for event_type in types]
+    assert decision.replies == ()
+    assert h.live.seq == before.seq + 5
+    for field in ("image", "members", "instances", "registrations", "config"):
+        assert getattr(h.live, field) == getattr(before, field)
+    assert project(h.records[-5:])[h.group_id].members == before.members, "these alone say all that they say"
+
+
+def test_the_groups_own_record_is_written_once() -> None:
+    """It ends each transition anyway."""
+    h = planned()
+    assert story(rewrite(h, (EntityKind.GROUP, "")).events) == [(GroupAdvanced, Cause.RECORD_OVERWRITTEN)]
+
+
+def test_what_is_not_there_is_not_made() -> None:
+    """A stranger may name anything; what has gone since is gone. No unknown group is made either."""
+    h = planned()
+    named = (EntityKind.STATIC_MEMBER, "x"), (EntityKind.DYNAMIC_MEMBER, "a-1"), (EntityKind.REGISTRATION, "x")
+    assert rewrite(h, *named, (EntityKind.PARTITION, "coordinator")).events == ()
+    assert rewrite(Harness(), (EntityKind.GROUP, ""), (EntityKind.STATIC_MEMBER, "a")).group is None
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
+@given(steps=HISTORIES, number=st.integers(min_value=0, max_value=100))
+def test_whatever_is_written_again_changes_nothing(steps: list[Step], number: int) -> None:
+    """In every state of a group, in the middle of a rebalance too; a re-run of its history decides alike."""
+    h = history("orders", steps)
+    before = h.group
+    kept = sorted({record.key for record in h.records})
+    entities = [decode_key(key) for key in kept[number % 7 :: 2]]
+    rewrite(h, *((key.kind, key.entity_id) for key in entities))
+    if before is not None:
+        assert h.live == msgspec.structs.replace(before, seq=h.live.seq)
+
+
+def test_the_replay_tool_tells_it_and_calls_it_no_rebalance() -> None:
+    """A line for each record; and the rules, asked again, decide alike."""
+    h = planned()
+    rebalances = len(why(history_of(h), everything=True).answers)
+    rewrite(h, *((kind, name) for kind, name in ((EntityKind.REGISTRATION, "c"), (EntityKind.STATIC_MEMBER, "a"))))
+    after = history_of(h)
+    assert len(why(after, everything=True).answers) == rebalances
+    text = TEXTS[Cause.RECORD_OVERWRITTEN]
+    assert [event_text(happened.event) for happened in after.events][-3:] == [text] * 3
+    h.leave_instance("a")
+    assert_same(h)

@@ -1,0 +1,80 @@
+"""Requests of as many entries as there can be, and a client that sends one: what both ways of serving are tried with.
+
+What belongs here: what is sent, and how the answer is waited for, in a thread of its own: the time of the loop's thread
+is what is measured (longest_callback.py). What it must not know: who answers.
+"""
+
+import socket
+from collections.abc import Iterable
+from typing import Any
+
+import pytest
+from kio.index import load_request_schema
+
+from coordinator.wire.api import Offered
+from coordinator.wire.bounds import bound_of
+from tests.coordinator.kio_client import with_length
+from tests.coordinator.wire.smallest import Path, arrays_of, entry_bytes, request_of
+
+FOUR_MB = 4_194_304
+HELD_S_MAX = 0.15
+"""By one callback, in processor time: far more than a slice, for a core that is shared and the collector of garbage."""
+
+
+def every_array(apis: Iterable[Offered]) -> list[Any]:
+    """Key, version and path of every array, in the last version of each API."""
+    return [
+        pytest.param(api.key, api.versions[-1], path, id=f"{api.name}-v{api.versions[-1]}-{'.'.join(path)}")
+        for api in apis
+        for path in _arrays(api)
+    ]
+
+
+def smallest_arrays(apis: Iterable[Offered]) -> list[Any]:
+    """Of each API the array that has most entries for its bytes."""
+    return [
+        pytest.param(api.key, api.versions[-1], _smallest(api), id=f"{api.name}-v{api.versions[-1]}")
+        for api in apis
+        if _arrays(api)
+    ]
+
+
+def four_megabytes(api_key: int, version: int, path: Path) -> bytes:
+    """Of one entry, again and again."""
+    return request_of(api_key, version, path, FOUR_MB // entry_bytes(api_key, version, path))
+
+
+def as_many_as_allowed(api_key: int, version: int, path: Path) -> bytes:
+    """Entries that are all different."""
+    bound = bound_of(api_key)
+    entries = min(bound.entries_max - len(path) + 1, bound.bytes_max // (entry_bytes(api_key, version, path) + 8))
+    return request_of(api_key, version, path, entries, are_distinct=True)
+
+
+def _arrays(api: Offered) -> list[Path]:
+    return list(arrays_of(load_request_schema(api.key, api.versions[-1])))
+
+
+def _smallest(api: Offered) -> Path:
+    return min(_arrays(api), key=lambda path: entry_bytes(api.key, api.versions[-1], path))
+
+
+def exchange(port: int, content: bytes) -> bytes:
+    """What a client gets, in a thread of its own: one answer, or nothing where the connection is closed."""
+    with socket.create_connection(("127.0.0.1", port), timeout=60) as connection:
+        try:
+            connection.sendall(with_length(content))
+            got = exactly(connection, 4)
+            return exactly(connection, int.from_bytes(got, "big")) if got else b""
+        except ConnectionError:
+            return b""
+
+
+def exactly(connection: socket.socket, size: int) -> bytes:
+    got = bytearray()
+    while len(got) < size:
+        piece = connection.recv(min(size - len(got), 1_048_576))
+        if not piece:
+            return b""
+        got += piece
+    return bytes(got)

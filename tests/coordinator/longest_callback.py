@@ -1,0 +1,56 @@
+"""How long the event loop was held by one callback, in processor time: a busy machine makes no difference."""
+
+import asyncio
+import gc
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from coordinator.parts import collect_garbage_in_slices
+
+
+class Longest:
+    """`seconds` of the loop's thread that the longest callback took, and which one it was."""
+
+    def __init__(self) -> None:
+        self.seconds = 0.0
+        self.callback = ""
+
+    def __repr__(self) -> str:
+        return f"{self.seconds * 1000:.1f} ms in {self.callback}"
+
+
+@contextmanager
+def longest_callback() -> Iterator[Longest]:
+    """Of all callbacks of this thread's loop while the block lasts.
+
+    Garbage is collected as in the real process: what was there before is not looked through.
+    """
+    longest = Longest()
+    usual: Any = asyncio.Handle._run
+    thread = threading.get_ident()
+
+    def run(handle: asyncio.Handle) -> None:
+        if threading.get_ident() != thread:  # a client's
+            usual(handle)
+            return
+        callback = handle._callback  # type: ignore[attr-defined]  # forgotten when it is cancelled meanwhile
+        began = time.thread_time()
+        usual(handle)
+        took = time.thread_time() - began
+        if took > longest.seconds:
+            longest.seconds, longest.callback = took, repr(callback)
+
+    thresholds = gc.get_threshold()
+    gc.collect()
+    gc.freeze()
+    collect_garbage_in_slices()
+    asyncio.Handle._run = run  # type: ignore[method-assign, assignment]
+    try:
+        yield longest
+    finally:
+        asyncio.Handle._run = usual  # type: ignore[method-assign]
+        gc.unfreeze()
+        gc.set_threshold(*thresholds)

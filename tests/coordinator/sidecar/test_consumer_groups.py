@@ -1,0 +1,160 @@
+"""Heartbeats of the newer protocol that meet a shadow: what the broker says of it, and what the client is told."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from kio.index import load_request_schema
+from kio.schema.errors import ErrorCode
+
+from coordinator.sidecar import consumer_groups
+from coordinator.sidecar.consumer_groups import CONSUMER_GROUP_HEARTBEAT
+from tests.coordinator.kio_client import filled
+from tests.coordinator.sidecar.relaying import Client, Relay, relaying, until
+from tests.coordinator.sidecar.scripted_broker import (
+    Asked,
+    ScriptedBroker,
+    asking,
+    read_response,
+    request,
+    response,
+    scripted_broker,
+)
+
+NOT_A_CONSUMER_GROUP = ErrorCode.group_id_not_found
+NOT_YET, GONE = ErrorCode.coordinator_not_available, ErrorCode.unknown_member_id
+OURS, THEIRS = "orders", "theirs"
+FETCH = 1
+FOR_EVER_MS = 3_600_000
+
+
+@asynccontextmanager
+async def listening(
+    error: ErrorCode = NOT_A_CONSUMER_GROUP, *, delay_ms: int = 1
+) -> AsyncIterator[tuple[ScriptedBroker, Relay, Client]]:
+    """A broker that says this to every heartbeat, and a relay with a shadow in one of the groups."""
+    async with (
+        scripted_broker() as broker,
+        relaying(
+            {1: broker},
+            delay_ms=delay_ms,
+            more=lambda relay: (consumer_groups.api(lambda group_id: group_id == OURS, relay.relayed),),
+        ) as relay,
+    ):
+
+        def script(asked: Asked) -> None:
+            if asked.api_key == CONSUMER_GROUP_HEARTBEAT:
+                fields = {"member_id": "m", "member_epoch": 0, "heartbeat_interval": timedelta(0), "assignment": None}
+                asked.tell(response(CONSUMER_GROUP_HEARTBEAT, asked.api_version, error_code=error, **fields))
+            else:
+                broker.usual(asked)
+
+        broker.script = script
+        yield broker, relay, await relay.connect(1)
+
+
+def beat(member_epoch: int, *, group_id: str = OURS, version: int = 1, number: int = 7) -> bytes:
+    """One heartbeat."""
+    fields = {"group_id": group_id, "member_id": "m", "member_epoch": member_epoch, "topic_partitions": None}
+    return asking(filled(load_request_schema(CONSUMER_GROUP_HEARTBEAT, version), fields), number)
+
+
+def told(payload: bytes, version: int = 1) -> Any:
+    """The answer, which may have a message only where there is an error."""
+    return read_response(CONSUMER_GROUP_HEARTBEAT, version, payload)
+
+
+@pytest.mark.parametrize("version", [0, 1])
+@pytest.mark.parametrize(
+    ("member_epoch", "group_id", "error", "expected"),
+    [
+        (0, OURS, NOT_A_CONSUMER_GROUP, NOT_YET),
+        (1, OURS, NOT_A_CONSUMER_GROUP, GONE),
+        (2**31 - 1, OURS, NOT_A_CONSUMER_GROUP, GONE),
+        (-1, OURS, NOT_A_CONSUMER_GROUP, NOT_A_CONSUMER_GROUP),
+        (-2, OURS, NOT_A_CONSUMER_GROUP, NOT_A_CONSUMER_GROUP),
+        (0, THEIRS, NOT_A_CONSUMER_GROUP, NOT_A_CONSUMER_GROUP),
+        (3, THEIRS, NOT_A_CONSUMER_GROUP, NOT_A_CONSUMER_GROUP),
+        (0, OURS, ErrorCode.none, ErrorCode.none),
+        (0, OURS, ErrorCode.group_authorization_failed, ErrorCode.group_authorization_failed),
+        (3, OURS, ErrorCode.fenced_member_epoch, ErrorCode.fenced_member_epoch),
+    ],
+)
+async def test_what_the_client_is_told(
+    version: int, member_epoch: int, group_id: str, error: ErrorCode, expected: ErrorCode
+) -> None:
+    async with listening(error) as (broker, relay, client):
+        sent = beat(member_epoch, group_id=group_id, version=version)
+        answer = told(await client.ask(sent), version)
+        assert answer.error_code is expected
+        assert ("muster release" in (answer.error_message or "")) is (expected is not error)
+        assert [asked.frame for asked in broker.asked] == [sent[4:]]
+        assert relay.relayed.newcomers_put_off == (expected is not error)
+
+
+async def test_only_who_joins_is_held_and_nobody_on_another_connection() -> None:
+    """Who was a member lets go at once, and so does everybody whose answer is the broker's own."""
+    async with listening(delay_ms=FOR_EVER_MS) as (broker, relay, client):
+        client.send(beat(0))
+        other = await relay.connect(1)
+        for member_epoch, group_id in ((3, OURS), (0, THEIRS)):
+            await other.ask(beat(member_epoch, group_id=group_id))
+        await other.ask(request(FETCH, 12, 1))
+        await until(lambda: len(broker.asked) == 4)
+
+
+async def test_answers_stay_in_order_behind_one_that_is_held() -> None:
+    """What was asked before it is answered before it."""
+    async with listening(delay_ms=FOR_EVER_MS) as (broker, relay, client):
+        client.send(request(FETCH, 12, 1), beat(0, number=2), request(FETCH, 12, 3))
+        assert (await client.answer())[0] == 1
+        await until(lambda: len(broker.asked) == 3)
+        (connection,) = relay.listening.connections
+        assert connection.is_parked  # which is not idle
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0.05):
+                await client.reader.readexactly(1)
+
+
+async def test_held_answers_come_in_their_turn() -> None:
+    async with listening(delay_ms=20) as (_, _relay, client):
+        client.send(beat(0, number=1), request(FETCH, 12, 2), beat(0, number=3), request(FETCH, 12, 4))
+        assert [(await client.answer())[0] for _ in range(4)] == [1, 2, 3, 4]
+
+
+async def test_who_stops_does_not_wait_for_it() -> None:
+    """The answer is true at once; so it leaves, and the connection closes."""
+    async with listening(delay_ms=FOR_EVER_MS) as (broker, relay, client):
+        client.send(beat(0))
+        await until(lambda: broker.asked)
+        (connection,) = relay.listening.connections
+        await until(lambda: connection._conversation.is_delaying)
+        relay.drain()
+        assert told((await client.answer())[1]).error_code is NOT_YET
+        assert await client.rest() == b""
+
+
+async def test_who_goes_away_leaves_nothing_behind() -> None:
+    async with listening(delay_ms=FOR_EVER_MS) as (broker, relay, client):
+        client.send(beat(0))
+        await until(lambda: broker.asked)
+        (connection,) = relay.listening.connections
+        await until(lambda: connection._conversation.is_delaying)
+        client.vanish()
+        await until(lambda: broker.open_connections == 0)
+        assert connection._delay is not None
+        assert connection._delay.cancelled()
+
+
+async def test_a_broker_that_is_lost_has_what_it_said_told() -> None:
+    async with listening(delay_ms=FOR_EVER_MS) as (broker, relay, client):
+        client.send(beat(0))
+        await until(lambda: broker.asked)
+        (connection,) = relay.listening.connections
+        await until(lambda: connection._conversation.is_delaying)
+        broker.connections[0].hang_up()
+        assert told((await client.answer())[1]).error_code is NOT_YET
+        assert await client.rest() == b""

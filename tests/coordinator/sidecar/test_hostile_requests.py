@@ -1,0 +1,135 @@
+"""Through the sidecar, too, one client's request does not stop the others, whoever the client is.
+
+Every API that is handled, and those whose answers are rewritten on their way. The broker behind it is a standalone
+coordinator in a thread of its own, which answers whatever it is asked; the sidecar's groups are its own.
+"""
+
+import asyncio
+import threading
+from collections.abc import AsyncIterator, Iterable, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from kio.schema.errors import ErrorCode
+
+from coordinator.group.commands import AnyRequest
+from coordinator.group.decide import failed
+from coordinator.group.outcomes import Outcome
+from coordinator.service import ListedGroup
+from coordinator.sidecar.handled import handled_apis
+from coordinator.sidecar.intercept import SidecarApi
+from coordinator.sidecar.reserved import NOTHING_RESERVED
+from coordinator.sidecar.under_way import CommitsUnderWay
+from coordinator.wire.api import Offered
+from coordinator.wire.registry import APIS
+from events.ids import GroupId
+from events.state import GroupState
+from tests.coordinator.hostile import (
+    HELD_S_MAX,
+    as_many_as_allowed,
+    every_array,
+    exchange,
+    four_megabytes,
+    smallest_arrays,
+)
+from tests.coordinator.longest_callback import longest_callback
+from tests.coordinator.serving import serving
+from tests.coordinator.sidecar.relaying import Relay, relaying
+from tests.coordinator.sidecar.test_commits import SteadyShadows
+from tests.coordinator.wire.smallest import Path
+
+METADATA, FIND_COORDINATOR = 3, 10
+HANDLED = (8, 11, 13, 14, 15, 16, 32, 42, 44, 47)
+THROUGH = [APIS[key] for key in (*HANDLED, METADATA, FIND_COORDINATOR)]
+TXN_OFFSET_COMMIT = Offered(key=28, name="TxnOffsetCommit", versions=range(6))
+
+
+@contextmanager
+def broker_in_a_thread() -> Iterator[Any]:
+    """What listens where a broker would."""
+    ready, at = threading.Event(), SimpleNamespace(port=0)
+    stops: list[Any] = []
+
+    async def serve() -> None:
+        stop = asyncio.Event()
+        async with serving() as muster:
+            at.port = muster.server.port
+            service = muster.server._service  # what Metadata says is where clients are led
+            service.cluster = service.cluster.advertised_at("127.0.0.1", at.port)
+            stops.append((asyncio.get_running_loop(), stop))
+            ready.set()
+            await stop.wait()
+
+    thread = threading.Thread(target=lambda: asyncio.run(serve()), daemon=True)
+    thread.start()
+    assert ready.wait(30)
+    try:
+        yield at
+    finally:
+        loop, stop = stops[0]
+        loop.call_soon_threadsafe(stop.set)
+        thread.join(30)
+
+
+def refuses(command: AnyRequest) -> Outcome:
+    """Nobody is known here."""
+    return failed(command, ErrorCode.unknown_member_id)[0].outcome
+
+
+class Shadows(SteadyShadows):
+    """No group of the broker's has one."""
+
+    def is_in(self, _group_id: GroupId) -> bool:
+        return False
+
+    def knows(self, _group_id: GroupId) -> bool:
+        return False
+
+
+def apis(relay: Relay) -> Iterable[SidecarApi]:
+    """All that a sidecar handles."""
+    relay.groups.outcome = refuses
+    relay.groups.listed = [
+        ListedGroup(group_id=GroupId(f"group-{n}"), protocol_type="", state=GroupState.EMPTY) for n in range(20_000)
+    ]
+    shadows: Any = Shadows()
+    return handled_apis(
+        relay.service,
+        relay.ownerships,
+        relay.moves,
+        shadows,
+        relay.relayed,
+        reserved=NOTHING_RESERVED,
+        under_way=CommitsUnderWay(let_go_within_s=0),
+        would_refuse=lambda _: False,
+    ).values()
+
+
+@asynccontextmanager
+async def sidecar() -> AsyncIterator[Relay]:
+    with broker_in_a_thread() as broker:
+        async with relaying({1: broker}, more=apis, frame_bytes_max=104_857_600) as relay:
+            yield relay
+
+
+async def held_by(content: bytes) -> tuple[bytes, Any]:
+    """The answer, and the longest callback."""
+    async with sidecar() as relay:
+        with longest_callback() as longest:
+            answer = await asyncio.to_thread(exchange, relay.port_of(1), content)
+    return answer, longest
+
+
+@pytest.mark.parametrize(("api_key", "version", "path"), every_array([*THROUGH, TXN_OFFSET_COMMIT]))
+async def test_four_megabytes_of_the_smallest_entries_hold_nobody_up(api_key: int, version: int, path: Path) -> None:
+    _, longest = await held_by(four_megabytes(api_key, version, path))
+    assert longest.seconds < HELD_S_MAX, longest
+
+
+@pytest.mark.parametrize(("api_key", "version", "path"), smallest_arrays([*THROUGH, TXN_OFFSET_COMMIT]))
+async def test_as_many_entries_as_are_allowed_hold_nobody_up(api_key: int, version: int, path: Path) -> None:
+    answer, longest = await held_by(as_many_as_allowed(api_key, version, path))
+    assert answer[:4] == b"\x00\x00\x00\x01"
+    assert longest.seconds < HELD_S_MAX, longest

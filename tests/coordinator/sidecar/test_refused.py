@@ -1,0 +1,176 @@
+"""What is Muster's own is refused through the relay: on scripted brokers, which see what has got there."""
+
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from datetime import timedelta
+from typing import Any, Final
+from uuid import UUID
+
+import pytest
+from kio.index import load_request_schema
+from kio.schema.errors import ErrorCode
+
+from coordinator.sidecar import refused
+from coordinator.sidecar.refused import REFUSED_BYTES_MAX
+from coordinator.sidecar.reserved import NOTHING_RESERVED, Reserved
+from coordinator.wire.api import Fault
+from tests.coordinator.kio_client import filled, with_length
+from tests.coordinator.sidecar.produced import Topic, produced
+from tests.coordinator.sidecar.relaying import Client, Relay, relaying, until
+from tests.coordinator.sidecar.scripted_broker import (
+    ScriptedBroker,
+    asking,
+    read_response,
+    request,
+    scripted_broker,
+)
+
+EVENTS, EVENTS_ID = "__muster_events", UUID("00000000-0000-4000-8000-0000000e7e27")
+OURS: Final = Topic(name=EVENTS, topic_id=EVENTS_ID, records=(b"forged", None))
+OTHERS: Final = Topic(name="orders", topic_id=UUID(int=7), records=(b"r" * 3_000,))
+PRODUCE, FETCH = 0, 1
+DENIED: Final = ErrorCode.transactional_id_authorization_failed
+
+
+@asynccontextmanager
+async def listening(*, event_topic: str | None = EVENTS) -> AsyncIterator[tuple[ScriptedBroker, Relay, Client]]:
+    """In front of the cluster that has the log."""
+    reserved = NOTHING_RESERVED if event_topic is None else Reserved(event_topic)
+    reserved.have_ids({EVENTS: EVENTS_ID})
+    async with scripted_broker() as broker, relaying({1: broker}, more=lambda _: refused.apis(reserved)) as relay:
+        yield broker, relay, await relay.connect(1)
+
+
+def asks(key: int, version: int, fields: Mapping[str, Any]) -> bytes:
+    """By kio's names, of which a version may lack some."""
+    return asking(filled(load_request_schema(key, version), fields))
+
+
+@pytest.mark.parametrize("version", range(3, 14))
+async def test_alone_in_its_request_the_topic_is_refused_in_its_turn(version: int) -> None:
+    """And the broker never hears of it; what came before it is answered before it."""
+    async with listening() as (broker, _, client):
+        client.send(request(FETCH, 12, 1), with_length(produced(version, [OURS])), request(FETCH, 12, 2))
+        assert (await client.answer())[0] == 1
+        number, payload = await client.answer()
+        (topic,) = read_response(PRODUCE, version, payload).responses
+        assert number == 7
+        assert getattr(topic, "name", EVENTS) == EVENTS
+        assert getattr(topic, "topic_id", EVENTS_ID) == EVENTS_ID
+        told = [(each.index, each.error_code) for each in topic.partition_responses]
+        assert told == [(0, ErrorCode.invalid_topic_exception), (1, ErrorCode.invalid_topic_exception)]
+        assert (await client.answer())[0] == 2
+        assert broker.keys_asked() == [FETCH, FETCH]
+
+
+@pytest.mark.parametrize("version", range(14))
+@pytest.mark.parametrize("acks", [-1, 0])
+async def test_among_others_the_broker_gets_no_whole_request(version: int, acks: int) -> None:
+    async with listening() as (broker, relay, client):
+        await client.ask(request(FETCH, 12, 1))
+        client.send(with_length(produced(version, [OTHERS, OURS, OTHERS], acks=acks)))
+        assert await client.rest() == b""
+        await until(lambda: broker.open_connections == 0)
+        assert broker.keys_asked() == [FETCH]
+        assert relay.metrics.protocol_errors[Fault.REFUSED_PRODUCE] == 1
+
+
+@pytest.mark.parametrize("version", [3, 9, 13])
+async def test_who_wants_no_answer_is_told_by_the_end_of_the_connection(version: int) -> None:
+    async with listening() as (broker, _, client):
+        client.send(with_length(produced(version, [OURS], acks=0)))
+        assert await client.rest() == b""
+        assert broker.keys_asked() == []
+
+
+async def test_a_stream_is_cut_where_the_topic_is_found() -> None:
+    """Of the large request before it the broker may have got the records, and never the end."""
+    async with listening() as (broker, _, client):
+        large = Topic(name="large", topic_id=None, records=(b"x" * 900_000,))
+        client.send(with_length(produced(9, [large, OURS])))
+        assert await client.rest() == b""
+        await until(lambda: broker.open_connections == 0)
+        assert broker.keys_asked() == []
+
+
+@pytest.mark.parametrize("version", range(3, 14))
+@pytest.mark.parametrize("event_topic", [EVENTS, None])
+async def test_other_topics_pass_and_all_do_where_the_log_is_elsewhere(version: int, event_topic: str | None) -> None:
+    async with listening(event_topic=event_topic) as (broker, _, client):
+        topics = [OTHERS, OTHERS] if event_topic else [OTHERS, OURS]
+        for acks in (0, -1):
+            client.send(with_length(produced(version, topics, acks=acks)))
+        await until(lambda: len(broker.asked) == 2)
+        assert broker.asked[0].frame == produced(version, topics, acks=0)
+        assert broker.asked[1].frame == produced(version, topics)
+
+
+# ---- transactional ids ---------------------------------------------------------------------------------
+
+PRODUCER: Final = {"producer_id": 5, "producer_epoch": 3}
+VERSIONS: Final = {22: 7, 24: 4, 25: 5, 26: 6}
+TRANSACTIONAL: Final = [(key, version) for key, count in VERSIONS.items() for version in range(count)]
+
+
+def transactional(key: int, version: int, transactional_id: str | None) -> bytes:
+    """A request of each of these APIs."""
+    fields = {
+        "transactional_id": transactional_id,
+        "transaction_timeout": timedelta(seconds=1),
+        "enable2_pc": False,
+        "keep_prepared_txn": False,
+        "group_id": "orders",
+        "committed": True,
+        **PRODUCER,
+        "v3_and_below_transactional_id": transactional_id,
+        "v3_and_below_producer_id": 5,
+        "v3_and_below_producer_epoch": 3,
+        "v3_and_below_topics": [{"name": "orders", "partitions": (0, 4)}],
+    }
+    return asks(key, version, fields)
+
+
+def errors_of(key: int, answer: Any) -> list[ErrorCode]:
+    """All that an answer has."""
+    if key != 24:
+        return [answer.error_code]
+    (topic,) = answer.results_by_topic_v3_and_below
+    assert [each.partition_index for each in topic.results_by_partition] == [0, 4]
+    return [each.partition_error_code for each in topic.results_by_partition]
+
+
+@pytest.mark.parametrize(("key", "version"), TRANSACTIONAL)
+async def test_an_owners_transactional_id_is_its_own(key: int, version: int) -> None:
+    async with listening() as (broker, _, client):
+        for name in (f"muster-{EVENTS}-0", f"muster-{EVENTS}-49", f"muster-{EVENTS}_offsets-7"):
+            answer = read_response(key, version, await client.ask(transactional(key, version, name)))
+            assert set(errors_of(key, answer)) == {DENIED}
+        assert broker.keys_asked() == []
+
+
+@pytest.mark.parametrize(("key", "version"), TRANSACTIONAL)
+async def test_every_other_one_is_the_brokers_to_judge(key: int, version: int) -> None:
+    """Also those that only look like it, and none at all: an idempotent producer has none."""
+    names = ["orders", "muster-orders-0", f"muster-{EVENTS}-", f"muster-{EVENTS}-00", f"muster-{EVENTS}-1x"]
+    async with listening() as (broker, _, client):
+        sent = [transactional(key, version, name) for name in (*names, *([None] if key == 22 else []))]
+        client.send(*sent)
+        await until(lambda: len(broker.asked) == len(sent))
+        assert [asked.frame for asked in broker.asked] == [frame[4:] for frame in sent]
+
+
+async def test_partitions_are_added_as_clients_do_it_not_as_brokers_do() -> None:
+    """From v4 on many producers' are added at once, by one who may act for the cluster."""
+    async with listening() as (broker, relay, client):
+        client.send(request(24, 4, 1))
+        assert await client.rest() == b""
+        assert relay.metrics.protocol_errors[Fault.UNSUPPORTED_VERSION] == 1
+        assert broker.keys_asked() == []
+
+
+async def test_a_request_that_nobody_has_any_business_to_send_is_not_taken_at_any_length() -> None:
+    async with listening() as (_, relay, client):
+        frame = transactional(22, 0, f"muster-{EVENTS}-0")[4:]
+        client.send((REFUSED_BYTES_MAX + 1).to_bytes(4, "big") + frame)
+        assert await client.rest() == b""
+        assert relay.metrics.protocol_errors[Fault.OVERSIZED_FRAME] == 1

@@ -1,0 +1,118 @@
+"""Certificates that are renewed while they are in use: who connects then gets the new one, at either end."""
+
+import ssl
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import structlog
+
+from coordinator.certificates import Certificates
+from coordinator.sidecar.tls import client_context
+from events.log.kafka_security import kafka_security
+from events.log.tls_files import FilesContext
+from tests.brokers.certificates import Authority, Issued
+
+
+@pytest.fixture
+def authority(tmp_path: Path) -> Authority:
+    return Authority(tmp_path / "authority")
+
+
+@pytest.fixture
+def logged() -> Iterator[list[dict[str, object]]]:
+    with structlog.testing.capture_logs() as logs:
+        yield logs  # type: ignore[misc]  # structlog says less of it
+
+
+def serial_shown(serving: ssl.SSLContext, client: ssl.SSLContext) -> tuple[str | None, str | None]:
+    """Of the certificates that the server and the client show, in memory."""
+    to_server, to_client = ssl.MemoryBIO(), ssl.MemoryBIO()
+    client_end = client.wrap_bio(to_client, to_server, server_hostname="localhost")
+    server_end = serving.wrap_bio(to_server, to_client, server_side=True)
+    for end in (client_end, server_end, client_end, server_end):
+        try:
+            end.do_handshake()
+        except ssl.SSLWantReadError:
+            continue
+    servers, clients = client_end.getpeercert() or {}, server_end.getpeercert() or {}
+    return str(servers.get("serialNumber")), str(clients.get("serialNumber"))
+
+
+def both_ends(authority: Authority, server: Issued, client: Issued) -> tuple[FilesContext, FilesContext]:
+    """Of a listener that demands certificates, and of a connection to brokers that shows one."""
+    serving = client_context(server.certificate, server.key, authority.certificate)
+    upstream = {
+        "security.protocol": "SSL",
+        "ssl.ca.location": str(authority.certificate),
+        "ssl.certificate.location": str(client.certificate),
+        "ssl.key.location": str(client.key),
+    }
+    connecting = kafka_security(upstream, "here").ssl_context
+    assert isinstance(serving, FilesContext)
+    assert isinstance(connecting, FilesContext)
+    return serving, connecting
+
+
+def test_what_was_renewed_is_shown_from_then_on(authority: Authority, logged: list[dict[str, object]]) -> None:
+    serving, connecting = both_ends(authority, authority.issue("server"), authority.issue("client"))
+    certificates = Certificates(lambda: (serving, connecting))
+    before = serial_shown(serving, connecting)
+    certificates.look()
+    assert logged == []
+    assert serial_shown(serving, connecting) == before
+
+    authority.issue("server")
+    authority.issue("client")
+    certificates.look()
+    after = serial_shown(serving, connecting)
+    assert set(after).isdisjoint(before)
+    assert [each["event"] for each in logged] == ["certificates were read again"] * 2
+    certificates.look()
+    assert len(logged) == 2
+
+
+def test_an_authority_more_is_trusted(authority: Authority, tmp_path: Path) -> None:
+    """As when authorities change: first both are trusted, then certificates are renewed."""
+    serving, connecting = both_ends(authority, authority.issue("server"), authority.issue("client"))
+    other = Authority(tmp_path / "other", name="Another authority")
+    shown = other.issue("client")
+    stranger = ssl.create_default_context(cafile=authority.certificate)
+    stranger.load_cert_chain(shown.certificate, shown.key)
+    with pytest.raises(ssl.SSLError):
+        serial_shown(serving, stranger)
+    authority.certificate.write_bytes(authority.certificate.read_bytes() + other.certificate.read_bytes())
+    Certificates(lambda: (serving, connecting)).look()
+    assert None not in serial_shown(serving, stranger)
+
+
+def test_files_that_are_being_written_change_nothing_and_are_said_once(
+    authority: Authority, logged: list[dict[str, object]]
+) -> None:
+    """Half a file, a key without its certificate, none at all: the old pair is in use until both are there."""
+    server = authority.issue("server")
+    serving, connecting = both_ends(authority, server, authority.issue("client"))
+    certificates = Certificates(lambda: (serving, connecting))
+    before = serial_shown(serving, connecting)
+    old = server.certificate.read_bytes()
+    authority.issue("server")
+    new = server.certificate.read_bytes()
+    for half, said in (
+        (new[: len(new) // 2], "cannot be read from them"),
+        (old, "do not match"),
+        (None, "cannot be read: No such"),
+    ):
+        if half is None:
+            server.certificate.unlink()
+        else:
+            server.certificate.write_bytes(half)
+        logged.clear()
+        for _ in range(3):
+            certificates.look()
+        assert serial_shown(serving, connecting) == before
+        (line,) = logged
+        assert said in str(line["reason"])
+        assert str(server.certificate) in str(line["reason"])
+    server.certificate.write_bytes(new)
+    certificates.look()
+    assert serial_shown(serving, connecting)[0] != before[0]

@@ -1,0 +1,205 @@
+"""A runtime on a log in a file, in real time: a disk that hangs or is full, a file that is damaged or moved away."""
+
+import asyncio
+import os
+import sqlite3
+import threading
+from collections.abc import AsyncIterator, Callable
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+import structlog
+from kio.schema.errors import ErrorCode
+
+from coordinator import file_watch
+from coordinator.clock import SystemClock
+from coordinator.file_watch import watch_file
+from coordinator.group.commands import Caller, CommitOffsets, OffsetToCommit
+from coordinator.group.outcomes import CommitOffsetsOutcome, Outcome
+from coordinator.group.settings import GroupSettings
+from coordinator.offsets.memory import MemoryOffsetStore
+from coordinator.ownership import Owner
+from coordinator.runtime import Runtime
+from events.ids import GroupId, MemberId
+from events.log.base import LogDamaged, LogMismatch
+from events.log.sqlite import SqliteEventLog
+from events.log.sqlite_file import SqliteFile
+
+PAGE_BYTES = 4096
+
+
+class Served:
+    """Groups served from one file, and why that could not go on."""
+
+    def __init__(self, path: Path) -> None:
+        self.log = SqliteEventLog(path, partitions=1)
+        self.log.file = SqliteFile(path, answers_within_s=0.5, slow_after_s=0.1, closes_within_s=0.5)
+        self.lost: list[Exception] = []
+        self._clock = SystemClock()
+        self._requests = 0
+        owner = Owner(
+            name="test:1",
+            version="test",
+            event_log=self.log,
+            offsets=MemoryOffsetStore(),
+            settings=GroupSettings(),
+            effective_settings={},
+            clock=self._clock,
+        )
+        self.runtime = Runtime(owner, give_up=self.lost.append)
+
+    def commit(self, group_id: str) -> "asyncio.Future[CommitOffsetsOutcome]":
+        """A simple consumer's first commit, which makes its group: an append to the log."""
+        answer: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
+        self._requests += 1
+        caller = Caller(
+            request_id=self._requests,
+            client_id="test",
+            client_host="/127.0.0.1",
+            principal="User:ANONYMOUS",
+            api_key=8,
+            api_version=9,
+            arrived_ms=self._clock.monotonic_ms(),
+            arrived_wall_ms=self._clock.wall_ms(),
+        )
+        offset = OffsetToCommit(
+            topic="orders",
+            partition=0,
+            offset=1,
+            leader_epoch=-1,
+            metadata="",
+            commit_ms=self._clock.wall_ms(),
+            expire_ms=None,
+        )
+        command = CommitOffsets(
+            caller=caller,
+            group_id=GroupId(group_id),
+            generation_id=-1,
+            member_id=MemberId(""),
+            group_instance_id=None,
+            unknown_group_error=ErrorCode.illegal_generation,
+            offsets=(offset,),
+        )
+        self.runtime.submit(command, answer.set_result)
+        return answer  # type: ignore[return-value]
+
+    async def write(self, statement: str) -> object:
+        return await self.log.file.write(lambda connection: connection.execute(statement).fetchone())
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "muster.db"
+
+
+@pytest.fixture
+async def served(path: Path) -> AsyncIterator[Served]:
+    served = Served(path)
+    await served.log.open()
+    await served.runtime.start()
+    yield served
+    await served.runtime.stop()
+    await served.log.close()
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    async with asyncio.timeout(60):
+        while not condition():  # noqa: ASYNC110 -- a thread tells nobody what it does
+            await asyncio.sleep(0.005)
+
+
+async def test_a_disk_that_hangs_is_waited_for(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Clients are told that groups are loading, /readyz and the log why; when it answers again, all goes on."""
+    monkeypatch.setattr(file_watch, "LOOK_EVERY_S", 0.02)
+    assert (await served.commit("before")).error is ErrorCode.none
+    mended = threading.Event()
+    with structlog.testing.capture_logs() as told:
+        watching = watch_file(served.log.file, lost=served.lost.append)
+        hanging = asyncio.create_task(served.log.file.write(lambda _connection: mended.wait()))
+        during = served.commit("during")
+
+        await until(lambda: "has not answered for" in (served.runtime.not_ready or ""))
+        assert (await during).error is ErrorCode.not_coordinator
+        assert (await served.commit("during")).error is ErrorCode.coordinator_load_in_progress
+        await until(lambda: len(named(told, "the disk does not answer, waiting for it")) == 1)
+        assert served.lost == []
+
+        mended.set()
+        await until(lambda: served.runtime.not_ready is None)
+        await until(lambda: len(named(told, "the disk answers again")) == 1)
+        watching.cancel()
+    await asyncio.gather(hanging, return_exceptions=True)
+    (warning,) = named(told, "the disk does not answer, waiting for it")
+    assert warning["file"] == str(served.log.file.path)
+    assert "has not answered for" in warning["reason"]
+    assert (await served.commit("after")).error is ErrorCode.none
+    assert served.runtime.has_group(GroupId("before"))
+
+
+def named(told: list[structlog.typing.EventDict], event: str) -> list[structlog.typing.EventDict]:
+    return [each for each in told if each["event"] == event]
+
+
+async def test_a_disk_that_is_full_is_waited_for(served: Served) -> None:
+    """Nothing that was acknowledged is lost, and when there is room again all goes on by itself."""
+    assert (await served.commit("before")).error is ErrorCode.none
+    await served.write("PRAGMA max_page_count = 1")
+    number = 0
+    while served.runtime.ready:
+        await served.commit(f"group-{number}")
+        number += 1
+    assert served.lost == []
+
+    await served.write("PRAGMA max_page_count = 1000000")
+
+    await until(lambda: served.runtime.ready)
+    assert (await served.commit("after")).error is ErrorCode.none
+    assert served.runtime.has_group(GroupId("before"))
+    assert served.lost == []
+
+
+async def test_a_damaged_file_ends_it_with_one_clear_error(served: Served, path: Path) -> None:
+    """It is not read again and again, as a log is that may come back."""
+    for number in range(200):
+        assert (await served.commit(f"group-{number}")).error is ErrorCode.none
+    damage_records(path)
+    number = 0
+    while not served.lost:
+        await served.commit(f"another-{number}")
+        number += 1
+
+    (lost,) = served.lost
+    assert isinstance(lost, LogDamaged)
+    assert str(path) in str(lost)
+    assert ".recover" in str(lost)
+    assert not served.runtime.ready
+
+
+def damage_records(path: Path) -> None:
+    """Overwrite a page in the middle of the partition's records."""
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")  # so that they stand in the file itself
+        (key,) = connection.execute("SELECT key FROM records WHERE offset = 200").fetchone()
+    content = bytearray(path.read_bytes())
+    page = content.index(key) // PAGE_BYTES
+    content[page * PAGE_BYTES : (page + 1) * PAGE_BYTES] = os.urandom(PAGE_BYTES)
+    path.write_bytes(content)
+
+
+async def test_a_file_that_is_moved_away_is_given_up(served: Served, path: Path) -> None:
+    """Before long, also when nobody has anything to write; and what is said names the path and the way out."""
+    watching = watch_file(served.log.file, lost=served.lost.append)
+    move(path, path.with_name("elsewhere.db"))
+
+    await until(lambda: bool(served.lost))
+
+    watching.cancel()
+    (lost,) = served.lost
+    assert isinstance(lost, LogMismatch)
+    assert str(lost).startswith(f"{path} is gone, while the event log {path} was in use: nothing more is appended")
+    assert (await served.commit("after")).error is ErrorCode.not_coordinator
+
+
+def move(path: Path, to: Path) -> None:
+    path.rename(to)

@@ -1,0 +1,137 @@
+"""What one group has to do is done in slices, with others in between; and nothing is kept of what was asked twice."""
+
+import asyncio
+
+import pytest
+from kio.schema.errors import ErrorCode
+
+from coordinator import slices
+from coordinator.deciding import BATCH_COMMANDS_MAX
+from coordinator.waiting import WaitingRequests
+from events.ids import GroupId
+from events.log.memory import MemoryStorage
+from events.state import GroupState
+from tests.simulation.process import GROUP, SimulatedProcess
+from tests.simulation.virtual_time import VirtualClock, simulate
+
+JOINS = 400
+
+
+class BusyClock(VirtualClock):
+    """Each look at the clock takes a millisecond, so that work takes time."""
+
+    def __init__(self) -> None:
+        self._looks = 0
+
+    def monotonic_ms(self) -> int:
+        self._looks += 1
+        return super().monotonic_ms() + self._looks
+
+
+def waiting_requests(process: SimulatedProcess) -> WaitingRequests:
+    """Those of a process with a single partition."""
+    (ownership,) = process.runtime._owned.values()
+    return ownership.partition._waiting
+
+
+def test_others_have_their_turn_while_a_long_queue_is_worked_off(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Hundreds of joins that waited for one append are decided a few at a time, here one."""
+    monkeypatch.setattr(slices, "SLICE_S", 0.0)
+
+    async def story() -> None:
+        process = await SimulatedProcess(MemoryStorage(partitions=1), clock=BusyClock()).start()
+        release = process.log.hold_acknowledgements()
+        joins = [process.join(f"i{number}", rebalance_timeout_ms=300_000) for number in range(JOINS)]
+        await asyncio.sleep(0.001)
+        (ownership,) = process.runtime._owned.values()
+        queue = ownership.partition._slots[GROUP].queue
+        release.set()
+        answered = 0
+        while queue:
+            assert (await process.describe(GroupId("other"))).error is ErrorCode.group_id_not_found
+            answered += 1
+            await asyncio.sleep(0)
+        assert answered > JOINS / 2
+        assert {(await join).generation_id for join in joins} == {1}
+        await process.runtime.stop()
+
+    simulate(story())
+
+
+def test_a_queue_that_is_longer_than_a_batch_is_stored_in_several() -> None:
+    async def story() -> None:
+        process = await SimulatedProcess(MemoryStorage(partitions=1)).start()
+        joins = [process.join(f"i{number}", rebalance_timeout_ms=300_000) for number in range(BATCH_COMMANDS_MAX + 50)]
+        told = [await join for join in joins]
+        assert {joined.error for joined in told} == {ErrorCode.none}
+        assert {joined.generation_id for joined in told} == {1}
+        await process.runtime.stop()
+
+    simulate(story())
+
+
+def test_a_parked_request_that_is_asked_again_leaves_nothing_behind() -> None:
+    """J13, SG17: the earlier one is never answered, as in Kafka; so nothing may be kept for it."""
+
+    async def story() -> None:
+        process = await SimulatedProcess(MemoryStorage(partitions=1)).start()
+        told = await process.stable_group("a", "b")
+        waiting = waiting_requests(process)
+        assert len(waiting) == 0
+        last = process.join("a", told["a"].member_id, metadata=b"another")
+        for number in range(100):
+            last = process.join("a", told["a"].member_id, metadata=b"other %d" % number)
+            await asyncio.sleep(0.01)
+            assert len(waiting) == 1
+        other = process.join("b", told["b"].member_id)
+        joined = {"a": await last, "b": await other}
+        assert {each.error for each in joined.values()} == {ErrorCode.none}
+        assert len(waiting) == 0
+        follower = next(each for each in joined.values() if not each.members)
+        sync = process.sync(follower)
+        for _ in range(100):
+            sync = process.sync(follower)
+            await asyncio.sleep(0.01)
+            assert len(waiting) == 1
+        await process.sync(next(each for each in joined.values() if each.members))
+        assert (await sync).error is ErrorCode.none
+        assert len(waiting) == 0
+        await process.runtime.stop()
+
+    simulate(story())
+
+
+def test_after_a_pause_a_join_phase_has_its_full_time_again() -> None:
+    """Nobody is dropped for not having rejoined while the machine stood still."""
+
+    async def story() -> None:
+        process = await SimulatedProcess(MemoryStorage(partitions=1)).start()
+        told = await process.join(session_timeout_ms=40_000)
+        assert (await process.sync(told)).error is ErrorCode.none
+        joining = process.join(session_timeout_ms=40_000)
+        await asyncio.sleep(1.0)
+        assert (await process.heartbeat(told)).error is ErrorCode.rebalance_in_progress
+        asyncio.get_running_loop().advance(60.0)  # type: ignore[attr-defined]
+        await asyncio.sleep(5.0)
+        assert (await process.heartbeat(told)).error is ErrorCode.rebalance_in_progress
+        again = process.join(member_id=told.member_id, session_timeout_ms=40_000)
+        assert {(await each).generation_id for each in (joining, again)} == {2}
+        assert (await process.describe()).state is GroupState.COMPLETING_REBALANCE
+        await process.runtime.stop()
+
+    simulate(story())
+
+
+def test_after_a_pause_a_sync_phase_has_its_full_time_again() -> None:
+    async def story() -> None:
+        process = await SimulatedProcess(MemoryStorage(partitions=1)).start()
+        joins = [process.join(name, session_timeout_ms=80_000) for name in ("a", "b")]
+        told = [await join for join in joins]
+        await asyncio.sleep(1.0)
+        asyncio.get_running_loop().advance(40.0)  # type: ignore[attr-defined]
+        await asyncio.sleep(5.0)
+        syncs = [process.sync(each) for each in told]
+        assert {(await sync).error for sync in syncs} == {ErrorCode.none}
+        await process.runtime.stop()
+
+    simulate(story())

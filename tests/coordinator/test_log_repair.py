@@ -1,0 +1,172 @@
+"""An owner's record whose key cannot be read stops its partition, and how that is served again."""
+
+import asyncio
+from pathlib import Path
+from uuid import uuid4
+
+import pytest
+from typer.testing import CliRunner, Result
+
+import muster
+from coordinator.group.outcomes import JoinGroupOutcome
+from coordinator.log_repair import bury, survey
+from events.codec import records_of
+from events.events import CoordinatorReady
+from events.log.memory import MemoryStorage
+from events.log.sqlite import SqliteEventLog
+from events.log.url import open_log
+from events.records import Record, StoredRecord
+from tests.brokers.broker import Broker
+from tests.replay import written
+from tests.simulation.process import GROUP, SimulatedProcess
+from tests.simulation.virtual_time import simulate
+
+WIDE = {"COLUMNS": "200", "TERM": "dumb"}
+BAD_KEY = b"no key of ours"
+
+
+def damage(storage: MemoryStorage) -> int:
+    """The group's last value once more, as if its key had been torn; returns the offset."""
+    records = storage.records[0]
+    value = next(record.value for record in reversed(records) if record.value is not None)
+    offset = storage.end_offset(0)
+    records.append(StoredRecord(0, offset, 0, BAD_KEY, value))
+    return offset
+
+
+async def served(storage: MemoryStorage) -> tuple[SimulatedProcess, dict[str, JoinGroupOutcome]]:
+    process = await SimulatedProcess(storage).start()
+    return process, await process.stable_group("a", "b")
+
+
+def test_a_buried_record_is_passed_over() -> None:
+    """All else of the partition is as it was."""
+
+    async def story() -> None:
+        storage = MemoryStorage(partitions=1)
+        first, told = await served(storage)
+        await first.runtime.stop()
+        offset = damage(storage)
+        stopped = await SimulatedProcess(storage).start()
+        assert not stopped.runtime.ready
+        await stopped.runtime.stop()
+
+        (found,) = await survey(stopped.log)
+        (key,) = found.keys
+        assert (found.partition, key.key, key.offset) == (0, BAD_KEY, offset)
+        assert "does not begin with the header" in key.reason
+        assert key.event == "CoordinatorStopped"
+        await bury(stopped.log, found, who="me", wall_ms=1)
+
+        assert await survey(stopped.log) == []
+        process = await SimulatedProcess(storage).start()
+        assert process.runtime.ready
+        assert (await process.heartbeat(told["a"])).error == 0
+        await process.runtime.stop()
+
+    simulate(story())
+
+
+def test_who_may_be_serving_the_partition_is_named() -> None:
+    """Who was ready and has not stopped may; who has stopped, or never got ready, does not."""
+
+    async def story() -> None:
+        storage = MemoryStorage(partitions=1)
+        first, _ = await served(storage)
+        damage(storage)
+        (serving,) = await survey(first.log)
+        assert serving.owner == "simulated:1"
+
+        await first.runtime.stop()
+        (stopped,) = await survey(first.log)
+        assert stopped.owner is None
+
+        second = await SimulatedProcess(storage).start()
+        (never_ready,) = await survey(second.log)
+        assert never_ready.owner is None
+
+    simulate(story())
+
+
+@pytest.fixture
+def url(tmp_path: Path) -> str:
+    """A log with a group, and a record behind its last one whose key cannot be read; its owner has stopped."""
+    return asyncio.run(_written(tmp_path / "muster.db"))
+
+
+async def _written(path: Path) -> str:
+    told = written.script(GROUP).created()
+    url = await written.sqlite_log(path, told)
+    log = SqliteEventLog(path)
+    await log.open()
+    writer = await log.claim(told.partition)
+    (value,) = (record.value for record in told.stored_transitions()[-1][-1:])
+    await writer.append([(Record(BAD_KEY, value),)])
+    await log.close()
+    return url
+
+
+def run(url: str, *arguments: str) -> Result:
+    return CliRunner().invoke(muster.app, ["log", "repair", "--log", url, *arguments], env=WIDE)
+
+
+def test_it_is_said_first_and_done_when_told_to(url: str) -> None:
+    """Where, why, and what the value tells; then there is nothing left to be done."""
+    partition = written.script(GROUP).partition
+    said = run(url)
+    assert said.exit_code == 0, said.output
+    assert f"partition {partition}, offset " in said.stdout
+    assert f"its value is GroupCreated of group {GROUP}, seq 1" in said.stdout
+    assert said.stdout.endswith("Nothing was changed; --yes does it.\n")
+
+    done = run(url, "--yes")
+    assert done.exit_code == 0, done.output
+    assert done.stdout.endswith("Done: restart muster serve, which reads the partition again.\n")
+
+    again = run(url, "--yes")
+    assert (again.exit_code, again.stdout) == (1, "")
+    assert "can be read: there is nothing to repair" in again.stderr
+
+
+async def test_a_file_that_is_in_use_is_not_touched(url: str, tmp_path: Path) -> None:
+    """Whoever has it is named, as everywhere."""
+    log = SqliteEventLog(tmp_path / "muster.db")
+    await log.open()
+    result = await asyncio.to_thread(run, url, "--yes")
+    assert result.exit_code == 2
+    assert "is in use by process" in result.stderr
+    await log.close()
+
+
+@pytest.mark.broker
+def test_a_topic_is_repaired_when_its_owner_has_ended(kafka_broker: Broker) -> None:
+    """Where there is no lock: who was ready and has not stopped is named, and nothing is claimed."""
+    url = f"kafka://{kafka_broker.bootstrap}/events-{uuid4().hex[:8]}"
+    asyncio.run(_serve_and_crash(url))
+
+    refused = run(url, "--yes")
+    assert refused.exit_code == 1
+    assert "somebody may be serving this: partition 0 by me:1." in refused.stderr
+
+    done = run(url, "--yes", "--owner-has-ended")
+    assert done.exit_code == 0, done.output
+    assert run(url).exit_code == 1  # there is nothing left to repair
+
+
+async def _serve_and_crash(url: str) -> None:
+    log = open_log(url, partitions=1, replication=1)
+    await log.open()
+    writer = await log.claim(0)
+    ready = CoordinatorReady(
+        partition=0,
+        owner_epoch=writer.epoch,
+        owner="me:1",
+        ready_ms=1,
+        took_ms=1,
+        events_read=0,
+        groups=0,
+        members=0,
+        incarnation_max=0,
+    )
+    await writer.append([records_of([ready]), (Record(BAD_KEY, b"value"),)])
+    await log.close()

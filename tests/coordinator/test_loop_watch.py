@@ -1,0 +1,312 @@
+"""The watchdog of the event loop: what counts as held, what /healthz says meanwhile, and what the log names."""
+
+import asyncio
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from http.client import HTTPConnection
+from typing import Any
+
+import pytest
+import structlog
+from prometheus_client import CollectorRegistry
+
+from coordinator.current_work import NOW, OtherWork, noted, noted_steps
+from coordinator.group.commands import AnyRequest, DescribeGroup
+from coordinator.group.outcomes import Outcome
+from coordinator.loop_watch import LOOK_S, TICK_S, Instant, LoopWatch, Turns
+from coordinator.metrics import REGISTRY
+from coordinator.metrics_endpoint import MetricsEndpoint
+from tests.coordinator.kio_client import frame
+from tests.coordinator.running_server import DESCRIBE, outcome, running, until
+
+WITHIN_S = 60
+
+
+# ---- what counts ---------------------------------------------------------------------------------
+
+
+@pytest.fixture(autouse=True)
+def _nothing_is_noted() -> None:
+    """Tests before these may have had two loops at once, which a process never has."""
+    NOW.note = None
+
+
+class Life:
+    """A process on a clock: it is there and works or waits, or it is stopped. The thread looks in between."""
+
+    def __init__(self) -> None:
+        self.now_s = self.used_s = 0.0
+        self.turns = Turns(Instant(0.0, 0.0))
+        self.gone_s: list[float] = []
+
+    def instant(self) -> Instant:
+        return Instant(self.now_s, self.used_s)
+
+    def passes(self, seconds: float, *, used: float = 0.0) -> None:
+        """Time passes, with nobody looking."""
+        self.now_s += seconds
+        self.used_s += used
+
+    def looks(self, seconds: float, *, used: float = 0.0) -> None:
+        """Time passes, and the thread looks as often as it wants to."""
+        rounds = round(seconds / LOOK_S)
+        for _ in range(rounds):
+            self.passes(LOOK_S, used=used / rounds)
+            self.look()
+
+    def look(self) -> None:
+        self.gone_s.append(self.turns.look(self.instant()))
+
+    def tick(self) -> float:
+        return self.turns.tick(self.instant())
+
+    def lives(self, seconds: float) -> list[float]:
+        """The loop turns as it should. Returns how late each tick was."""
+        late = []
+        for _ in range(round(seconds / TICK_S)):
+            self.passes(TICK_S, used=TICK_S / 10)
+            late.append(self.tick())
+            self.look()
+        return late
+
+
+def test_a_loop_that_turns_is_not_late() -> None:
+    life = Life()
+    assert life.lives(10) == pytest.approx([0.0] * 100)
+    assert life.turns.held_s == pytest.approx(0.0)
+
+
+@pytest.mark.parametrize("used", [0.0, 7.0], ids=["waits", "works"])
+def test_a_held_loop_counts_from_its_last_turn(used: float) -> None:
+    """Whether what holds it uses the processor, or waits for a disk."""
+    life = Life()
+    life.lives(1)
+    life.looks(7, used=used)
+    assert life.turns.held_s == pytest.approx(7)
+    assert life.tick() == pytest.approx(7 - TICK_S)
+    life.look()
+    assert life.turns.held_s == pytest.approx(0.0)
+    assert max(life.gone_s) == pytest.approx(0.0)
+
+
+def test_a_stopped_process_is_not_a_held_loop() -> None:
+    """SIGSTOP, a suspended machine: neither the loop nor the thread was there, and no processor was used."""
+    life = Life()
+    life.lives(1)
+    life.passes(60)
+    life.look()  # the thread is there first
+    assert life.turns.held_s <= 2 * LOOK_S + TICK_S
+    assert life.gone_s[-1] == pytest.approx(60 - 2 * LOOK_S)
+    assert life.tick() <= 4 * LOOK_S
+
+
+def test_nor_is_it_when_the_loop_is_there_first() -> None:
+    life = Life()
+    life.lives(1)
+    life.passes(60)
+    assert life.tick() <= 2 * LOOK_S
+    life.look()
+    assert life.turns.held_s == pytest.approx(0.0)
+
+
+def test_a_call_that_lets_no_thread_run_holds_the_loop() -> None:
+    """The thread could not look either; but the processor was used."""
+    life = Life()
+    life.lives(1)
+    life.passes(8, used=7.9)
+    life.look()
+    assert life.turns.held_s == pytest.approx(7.9)
+    assert life.gone_s[-1] == pytest.approx(0.1)
+    assert life.tick() == pytest.approx(8 - TICK_S)
+
+
+def test_a_held_loop_of_a_process_that_is_stopped_meanwhile_counts_without_that() -> None:
+    life = Life()
+    life.looks(2)
+    life.passes(600)
+    life.look()
+    life.looks(2)
+    assert 4 <= life.turns.held_s <= 4 + 2 * LOOK_S
+
+
+# ---- what is noted -------------------------------------------------------------------------------
+
+
+async def test_steps_are_noted_while_they_run_and_not_while_they_wait() -> None:
+    note = OtherWork(work="steps")
+    turn = asyncio.Event()
+    seen: list[object] = []
+
+    async def steps() -> str:
+        seen.append(NOW.note)
+        await turn.wait()
+        seen.append(NOW.note)
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0):
+                await asyncio.Event().wait()
+        seen.append(NOW.note)
+        with noted(OtherWork(work="inner")):
+            seen.append(NOW.note)
+        return "done"
+
+    task = asyncio.create_task(awaited(noted_steps(note, steps())))
+    await asyncio.sleep(0)
+    assert NOW.note is None
+    turn.set()
+    assert await task == "done"
+    assert seen == [note, note, note, OtherWork(work="inner")]
+    assert NOW.note is None
+
+
+async def test_steps_that_are_cancelled_or_fail_leave_no_note() -> None:
+    ended: list[str] = []
+
+    async def steps() -> None:
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            ended.append("cancelled")
+            raise
+
+    task = asyncio.create_task(awaited(noted_steps(OtherWork(work="steps"), steps())))
+    await asyncio.sleep(0)
+    task.cancel()
+    await asyncio.wait([task])
+    assert (task.cancelled(), ended, NOW.note) == (True, ["cancelled"], None)
+
+    async def fails() -> None:
+        raise ValueError("no good")
+
+    with pytest.raises(ValueError, match="no good"):
+        await noted_steps(OtherWork(work="fails"), fails())
+    assert NOW.note is None
+
+
+async def awaited(steps: Any) -> Any:
+    return await steps
+
+
+# ---- a loop that is really held ------------------------------------------------------------------
+
+
+class Prober:
+    """Asks the side door as an orchestrator would, from outside of the loop."""
+
+    def __init__(self, port: int) -> None:
+        self._port = port
+
+    def get(self, path: str) -> tuple[int, str]:
+        connection = HTTPConnection("127.0.0.1", self._port, timeout=WITHIN_S)
+        try:
+            connection.request("GET", path)
+            answer = connection.getresponse()
+            return answer.status, answer.read().decode()
+        finally:
+            connection.close()
+
+    def until(self, path: str, status: int) -> str:
+        """Ask until the answer has this status; returns its text."""
+        given_up_s = time.monotonic() + WITHIN_S
+        while (answer := self.get(path))[0] != status:
+            assert time.monotonic() < given_up_s, f"{path} did not become {status}: {answer}"
+            time.sleep(0.02)
+        return answer[1]
+
+
+@contextmanager
+def watched(registry: CollectorRegistry) -> Iterator[Prober]:
+    """The loop that runs is watched, with times that suit a test."""
+    watch = LoopWatch(told_after_s=0.5, unwell_after_s=1.0)
+    registry.register(watch)
+    watch.start()
+    endpoint = MetricsEndpoint("127.0.0.1", 0, registry, not_ready=lambda: None, not_well=lambda: watch.not_well)
+    try:
+        yield Prober(endpoint.port)
+    finally:
+        endpoint.close()
+        watch.close()
+
+
+def spins(released: threading.Event) -> Callable[[AnyRequest], Outcome | None]:
+    """A DescribeGroups keeps the loop until it is released."""
+
+    def outcome_of(command: AnyRequest) -> Outcome | None:
+        if isinstance(command, DescribeGroup):
+            while not released.is_set():
+                pass
+        return outcome(command)
+
+    return outcome_of
+
+
+async def test_a_request_that_holds_the_loop_makes_healthz_fail_and_is_named() -> None:
+    registry, released = CollectorRegistry(), threading.Event()
+    async with running() as subject:
+        with watched(registry) as prober, structlog.testing.capture_logs() as told:
+            subject.groups.outcome = spins(released)
+            assert await asyncio.to_thread(prober.get, "/healthz") == (200, "ok\n")
+
+            def held() -> tuple[str, tuple[int, str], str]:
+                try:
+                    return prober.until("/healthz", 503), prober.get("/readyz"), prober.get("/metrics")[1]
+                finally:
+                    released.set()
+
+            probing = asyncio.create_task(asyncio.to_thread(held))
+            client = await subject.connect()
+            client.send("DescribeGroups", 5, 1, **DESCRIBE)
+            unwell, ready, metrics = await probing
+            assert (await client.answer())[0] == 1
+            await asyncio.to_thread(prober.until, "/healthz", 200)
+            await until(lambda: told[-1]["event"] == "the event loop turns again")
+            host, port = client.writer.get_extra_info("sockname")
+    assert f"connection {host}:{port}" in unwell
+    assert "api DescribeGroups" in unwell
+    assert ready == (200, "ready\n")
+    assert registry.get_sample_value("muster_loop_held_seconds") is not None
+    assert "muster_loop_held_seconds" in metrics
+    named = {
+        "api": "DescribeGroups",
+        "api_version": 5,
+        "size_bytes": len(frame("DescribeGroups", 5, **DESCRIBE)),
+        "connection": f"{host}:{port}",
+        "principal": "User:ANONYMOUS",
+    }
+    assert [line["event"] for line in told if "event loop" in line["event"]] == [
+        "the event loop is held",
+        "the event loop hangs",
+        "the event loop turns again",
+    ]
+    for line in told[:2]:
+        assert named.items() <= line.items()
+        assert any("outcome_of" in call for call in line["at"])
+
+
+async def test_what_nobody_noted_is_not_guessed() -> None:
+    """The task that runs is told by its name, and where it is."""
+    released = threading.Event()
+    with watched(CollectorRegistry()) as prober, structlog.testing.capture_logs() as told:
+
+        def held() -> str:
+            try:
+                return prober.until("/healthz", 503)
+            finally:
+                released.set()
+
+        async def sweeping() -> None:
+            while not released.is_set():
+                pass
+
+        probing = asyncio.create_task(asyncio.to_thread(held))
+        await asyncio.sleep(0)
+        await asyncio.create_task(sweeping(), name="a sweep")
+        assert "work not noted, task a sweep" in await probing
+    assert (told[0]["event"], told[0]["work"], told[0]["task"]) == ("the event loop is held", "not noted", "a sweep")
+
+
+async def test_how_late_the_loop_was_is_a_metric() -> None:
+    before = REGISTRY.get_sample_value("muster_loop_late_seconds_count") or 0.0
+    with watched(CollectorRegistry()):
+        await until(lambda: (REGISTRY.get_sample_value("muster_loop_late_seconds_count") or 0.0) > before + 3)

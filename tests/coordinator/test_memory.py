@@ -1,0 +1,208 @@
+"""How many bytes requests and answers hold: who goes at the limit, who never does, and that nothing stays counted."""
+
+from random import Random
+
+from kio.schema.errors import ErrorCode
+from prometheus_client import CollectorRegistry
+
+from coordinator.group.outcomes import JoinedMember, JoinGroupOutcome
+from coordinator.memory import FREE_BYTES, Claim, Memory
+from coordinator.metrics import ServerMetrics
+from events.ids import MemberId
+from tests.coordinator.kio_client import frame, parse, with_length
+from tests.coordinator.running_server import HEARTBEAT, JOIN, JOINED, Running, running, until
+
+KB = 1_024
+MORE_THAN_SOCKETS_TAKE = 40_000_000
+
+
+class Holding:
+    """A connection that lets go when it has to."""
+
+    def __init__(self, name: str, claim: Claim, evicted: list[str]) -> None:
+        self.client_host = name
+        self.claim = claim
+        self._evicted = evicted
+
+    def evict(self) -> None:
+        self._evicted.append(self.client_host)
+
+
+class Holders:
+    """A memory of 100 KB, and who went."""
+
+    def __init__(self) -> None:
+        self.metrics = ServerMetrics({})
+        self.memory = Memory(100 * KB, self.metrics)
+        self.evicted: list[str] = []
+
+    def new(self, name: str, claim: Claim) -> Holding:
+        return Holding(name, claim, self.evicted)
+
+
+def test_whoever_has_the_least_claim_goes_first_and_of_those_who_holds_most() -> None:
+    subject = Holders()
+    named = {
+        subject.new("stranger", Claim.STRANGER): 17,
+        subject.new("small", Claim.WAITED_FOR): 18,
+        subject.new("large", Claim.WAITED_FOR): 20,
+        subject.new("parked", Claim.WAITS): 40,
+    }
+    for holder, size in named.items():
+        subject.memory.hold(holder, size * KB)
+    assert subject.evicted == []
+    for n in range(8):
+        subject.memory.hold(subject.new(f"newcomer {n}", Claim.WAITS), 30 * KB)
+    assert subject.evicted[:4] == ["stranger", "large", "small", "parked"]
+    assert subject.metrics.connections_closed_for_memory == len(subject.evicted)
+
+
+def test_who_takes_too_much_at_once_goes_himself() -> None:
+    subject = Holders()
+    small, large = subject.new("small", Claim.WAITED_FOR), subject.new("large", Claim.WAITED_FOR)
+    subject.memory.hold(small, 50 * KB)
+    subject.memory.hold(large, 60 * KB)
+    assert subject.evicted == ["large"]
+    assert subject.metrics.held_bytes == 50 * KB
+
+
+def test_a_usual_request_is_not_counted() -> None:
+    """So it is never in question, whatever others hold."""
+    subject = Holders()
+    many = [subject.new(str(n), Claim.STRANGER) for n in range(100)]
+    for holder in many:
+        subject.memory.hold(holder, FREE_BYTES)
+    assert (subject.evicted, subject.metrics.held_bytes) == ([], 0)
+
+
+def test_what_is_counted_is_what_is_held() -> None:
+    random = Random(11)
+    subject = Holders()
+    holders = [subject.new(str(n), random.choice(list(Claim))) for n in range(9)]
+    held: dict[str, int] = {}
+    for _ in range(3_000):
+        holder, size = random.choice(holders), random.randrange(60 * KB)
+        before = len(subject.evicted)
+        subject.memory.hold(holder, size)
+        held[holder.client_host] = size if size > FREE_BYTES else 0
+        for gone in subject.evicted[before:]:
+            held[gone] = 0
+        assert subject.metrics.held_bytes == sum(held.values()) <= 100 * KB
+
+
+# ---- connections ---------------------------------------------------------------------------------
+
+
+def half_sent(size: int) -> bytes:
+    """The first bytes of a request that has many more."""
+    whole = with_length(frame("JoinGroup", 3, **JOIN | {"protocols": [{"name": "range", "metadata": bytes(2 * size)}]}))
+    return whole[:size]
+
+
+def join_of(size: int) -> bytes:
+    return with_length(frame("JoinGroup", 3, **JOIN | {"protocols": [{"name": "range", "metadata": bytes(size)}]}))
+
+
+async def holds(subject: Running, size: int) -> None:
+    await until(lambda: subject.metrics.held_bytes == size)
+
+
+async def test_half_sent_requests_give_way_and_small_ones_are_always_read() -> None:
+    """The join that ends a rebalance may be among those that come when the memory is full."""
+    async with running(queued_max_request_bytes=1_000 * KB) as subject:
+        first, second, third = [await subject.connect() for _ in range(3)]
+        first.writer.write(half_sent(300 * KB))
+        await holds(subject, 300 * KB)
+        second.writer.write(half_sent(400 * KB))
+        await holds(subject, 700 * KB)
+        third.writer.write(half_sent(350 * KB))
+        assert await second.is_closed()
+        await holds(subject, 650 * KB)
+        last = await subject.connect()
+        last.send("JoinGroup", 3, 1, **JOIN)
+        await until(lambda: len(subject.groups.parked) == 1)
+        subject.groups.release(JOINED)
+        assert (await last.answer())[0] == 1
+        assert subject.metrics.connections_closed_for_memory == 1
+        first.writer.close()
+        third.writer.close()
+        await holds(subject, 0)
+
+
+async def test_a_request_that_waits_for_us_stays_until_it_is_answered() -> None:
+    """And those that are half sent, or whose client does not read, go before it."""
+    async with running(queued_max_request_bytes=1_000 * KB) as subject:
+        parked, half = [await subject.connect() for _ in range(2)]
+        whole = join_of(700 * KB)
+        parked.writer.write(whole)
+        await until(lambda: len(subject.groups.parked) == 1)
+        await holds(subject, len(whole))
+        half.writer.write(half_sent(400 * KB))
+        assert await half.is_closed()
+        subject.groups.release(JOINED)
+        assert parse("JoinGroup", 3, (await parked.answer())[1]).error_code is ErrorCode.none
+        await holds(subject, 0)
+
+
+async def test_answers_that_are_not_read_count_and_go_first() -> None:
+    async with running(queued_max_request_bytes=2_000 * KB) as subject:
+        subject.groups.outcome = lambda _: None
+        parked, greedy = await subject.connect(), await subject.connect()
+        whole = join_of(1_500 * KB)
+        parked.writer.write(whole)
+        await until(lambda: len(subject.groups.parked) == 1)
+        await holds(subject, len(whole))
+        greedy.writer.transport.pause_reading()  # type: ignore[attr-defined]
+        greedy.send("JoinGroup", 3, **JOIN)
+        await until(lambda: len(subject.groups.parked) == 2)
+        subject.groups.parked.reverse()
+        large = JoinedMember(member_id=MemberId("m"), group_instance_id=None, metadata=bytes(MORE_THAN_SOCKETS_TAKE))
+        subject.groups.release(JoinGroupOutcome(member_id=MemberId("m"), generation_id=1, members=(large,)))
+        await until(lambda: subject.metrics.connections_closed_for_memory == 1)
+        await until(lambda: subject.metrics.connections == 1)
+        await holds(subject, len(whole))
+        subject.groups.release(JOINED)
+        assert (await parked.answer())[0] == 7
+
+
+async def test_nothing_stays_counted_when_everybody_has_gone() -> None:
+    async with running() as subject:
+        clients = [await subject.connect() for _ in range(3)]
+        clients[0].writer.write(half_sent(200 * KB))
+        clients[1].writer.write(join_of(300 * KB))
+        clients[2].writer.write(join_of(10) + half_sent(400 * KB))
+        await until(lambda: subject.metrics.held_bytes >= 900 * KB)
+        for client in clients:
+            client.writer.transport.abort()
+        await holds(subject, 0)
+
+
+async def test_what_is_held_is_a_metric() -> None:
+    registry = CollectorRegistry()
+    async with running() as subject:
+        registry.register(subject.metrics)
+        client = await subject.connect()
+        client.writer.write(half_sent(200 * KB))
+        await holds(subject, 200 * KB)
+        assert registry.get_sample_value("muster_held_bytes") == 200 * KB
+        assert registry.get_sample_value("muster_connections_closed_for_memory_total") == 0
+
+
+async def test_the_rest_of_a_request_that_trickles_in_does_not_keep_a_connection() -> None:
+    """It has connections.max.idle.ms from its beginning."""
+    async with running(connections_max_idle_ms=10_000) as subject:
+        trickling, talking = await subject.connect(), await subject.connect()
+        join = with_length(frame("JoinGroup", 3, **JOIN))
+        received = 0
+        for n in range(5):
+            trickling.writer.write(join[n : n + 1])
+            talking.send("Heartbeat", 4, n, **HEARTBEAT)
+            await talking.answer()
+            received = subject.metrics.bytes_received
+            subject.now_ms += 2_500
+            subject.timers.pass_all()
+        assert await trickling.is_closed()
+        assert received < subject.metrics.bytes_received + len(join)
+        assert subject.metrics.connections_idle_closed == 1
+        talking.send("Heartbeat", 4, 9, **HEARTBEAT)
+        assert (await talking.answer())[0] == 9

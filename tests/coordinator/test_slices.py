@@ -1,0 +1,156 @@
+"""Work in slices: what is short is done at once, what is long shares the loop, one slice in a turn of it."""
+
+import asyncio
+import time
+
+import pytest
+
+from coordinator.current_work import NOW, OtherWork, noted
+from coordinator.slices import SLICE_S, Slices
+from coordinator.wire.steps import ENTRIES_AT_ONCE, Allowance, Each, Steps, TooManyEntries, collected, finished
+
+
+@pytest.fixture(autouse=True)
+def _nothing_is_noted() -> None:
+    """Tests before these may have had two loops at once, which a process never has."""
+    NOW.note = None
+
+
+def counting(entries: int, log: list[str], name: str, *, busy: bool = False) -> Steps[str]:
+    """So many entries; `busy` ones take a slice each."""
+    for _ in range(entries):
+        if busy:
+            until = time.perf_counter() + SLICE_S
+            while time.perf_counter() < until:
+                pass
+        log.append(name)
+        yield 1
+    return name
+
+
+def fails(_told: object) -> None:
+    raise AssertionError
+
+
+def test_short_work_is_done_at_once_without_a_loop() -> None:
+    done: list[str] = []
+    assert Slices().run(counting(ENTRIES_AT_ONCE - 1, [], "short"), done.append, fails) is None
+    assert done == ["short"]
+
+
+async def test_long_works_take_turns_and_others_come_between() -> None:
+    """However many there are, another callback of the loop waits for one slice."""
+    slices, log, done = Slices(), list[str](), list[str]()
+    for name in ("a", "b"):
+        slices.later(counting(3, log, name, busy=True), done.append, fails)
+    assert (log, slices.waiting) == ([], 2)
+    while slices.waiting:
+        await asyncio.sleep(0)
+        log.append("other")
+    assert [name for name in log if name != "other"] == ["a", "b", "a", "b", "a", "b"]
+    assert all(log[place] == "other" for place in range(1, 12, 2)), log
+    assert done == ["a", "b"]
+
+
+async def test_cancelled_work_is_not_gone_on_with() -> None:
+    slices, log, done = Slices(), list[str](), list[str]()
+    cancel = slices.run(counting(ENTRIES_AT_ONCE + 1, log, "long"), done.append, fails)
+    assert cancel is not None
+    cancel()
+    await slices.turn()
+    assert (len(log), done, slices.waiting) == (ENTRIES_AT_ONCE, [], 0)
+
+
+async def test_what_fails_later_is_told_and_what_fails_at_once_is_raised() -> None:
+    def failing(after: int) -> Steps[None]:
+        yield after
+        raise ValueError(after)
+
+    slices, told = Slices(), list[Exception]()
+    with pytest.raises(ValueError, match="1"):
+        slices.run(failing(1), fails, told.append)
+    slices.run(failing(ENTRIES_AT_ONCE), fails, told.append)
+    slices.run(counting(ENTRIES_AT_ONCE + 1, [], "long"), _breaks, told.append)
+    await slices.turn()
+    assert [str(each) for each in told] == [str(ENTRIES_AT_ONCE), "broken"]
+
+
+def _breaks(_result: str) -> None:
+    raise ValueError("broken")
+
+
+async def test_the_work_of_a_slice_is_noted() -> None:
+    """So that the watchdog names the request that holds the loop, whichever callback it is in."""
+    slices, seen, note = Slices(), list[object](), OtherWork(work="a test")
+
+    def noting() -> Steps[None]:
+        yield ENTRIES_AT_ONCE
+        seen.append(NOW.note)
+
+    with noted(note):
+        slices.run(noting(), lambda _: None, fails)
+    assert NOW.note is None
+    await slices.turn()
+    assert (seen, NOW.note) == ([note], None)
+
+
+async def test_a_coroutine_keeps_pace() -> None:
+    slices, log = Slices(), list[str]()
+
+    async def walk() -> None:
+        pace = slices.pace()
+        for _ in range(ENTRIES_AT_ONCE * 3):
+            log.append("entry")
+            await pace.kept()
+
+    walking = asyncio.create_task(walk())
+    await asyncio.sleep(0)
+    assert log == ["entry"] * ENTRIES_AT_ONCE
+    await walking
+    assert len(log) == ENTRIES_AT_ONCE * 3
+
+
+async def test_a_result_is_awaited() -> None:
+    slices = Slices()
+    assert await slices.result(counting(1, [], "short")) == "short"
+    assert await slices.result(counting(ENTRIES_AT_ONCE * 2, [], "long")) == "long"
+
+
+def test_steps_collect_what_is_there() -> None:
+    assert finished(collected(None if n % 2 else n for n in range(100))) == list(range(0, 100, 2))
+
+
+def test_entries_are_counted_over_all_arrays() -> None:
+    allowance = Allowance(10)
+    allowance.take(6)
+    with pytest.raises(TooManyEntries, match="it has 11 entries or more, 10 are allowed"):
+        allowance.take(5)
+
+
+def test_what_is_made_of_each_is_made_anew_each_time_and_equal() -> None:
+    made: list[int] = []
+
+    def double(number: int) -> int:
+        made.append(number)
+        return number * 2
+
+    doubled = Each(double, range(3))
+    assert (len(doubled), made) == (3, [])
+    assert doubled == [0, 2, 4]
+    assert 4 in doubled
+    assert doubled != [0]
+    assert made == [0, 1, 2] * 2 + [0, 1, 2]
+
+
+@pytest.mark.parametrize("waits_for", ["a turn", "a result"])
+async def test_who_waits_and_is_cancelled_ends_nobody_elses_turns(waits_for: str) -> None:
+    """Its turn may come after it was cancelled, and before it could say so."""
+    slices, done = Slices(), asyncio.Event()
+    waiting = slices.turn() if waits_for == "a turn" else slices.result(counting(ENTRIES_AT_ONCE * 2, [], "cancelled"))
+    task = asyncio.create_task(waiting)
+    await asyncio.sleep(0)
+    slices.later(counting(1, [], "other"), lambda _: done.set(), fails)
+    task.cancel()
+    async with asyncio.timeout(30):
+        await done.wait()
+    assert slices.waiting == 0

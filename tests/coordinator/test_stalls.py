@@ -1,0 +1,260 @@
+"""A log that is slow harms nobody: members live through stalls of any length, at each step; in virtual time.
+
+The log stalls at every append that has an event of a certain type, while a group lives a whole life: it forms, grows,
+restarts, shrinks, is configured and commits. Whoever goes on asking as a client does, one request at a time, stays.
+"""
+
+import asyncio
+from collections.abc import Sequence
+
+import pytest
+from kio.schema.errors import ErrorCode
+
+from coordinator.group.commands import AlterGroupConfig, ConfigChange, ConfigOperation
+from coordinator.group.offsets import OffsetsChange
+from coordinator.group.outcomes import JoinGroupOutcome
+from coordinator.offsets.memory import MemoryOffsetStore
+from events.causes import Cause
+from events.codec import decode
+from events.events import (
+    AnyRecordedEvent,
+    CoordinatorPaused,
+    GroupConfigured,
+    GroupCreated,
+    GroupStabilized,
+    JoinPhaseCompleted,
+    MemberAssigned,
+    MemberJoined,
+    MemberRejoined,
+    MemberRemoved,
+    RebalanceStarted,
+    StaticMemberReplaced,
+)
+from events.log.base import AppendRefused
+from events.log.memory import MemoryStorage
+from events.records import Transition
+from events.state import GroupState
+from tests.simulation.process import GROUP, SimulatedProcess
+from tests.simulation.virtual_time import simulate
+
+SESSION_S = 6.0
+REJOIN_S = 12.0
+BEAT_S = SESSION_S / 3
+STALLS = (0.3, 0.99, 1.0, 1.01, 2.0, 3.0)
+"""In sessions."""
+
+BLAMED = {Cause.SESSION_EXPIRED, Cause.SYNC_TIMED_OUT, Cause.NOT_REJOINED, Cause.FIRST_JOIN_TIMED_OUT}
+AGAIN = {ErrorCode.rebalance_in_progress, ErrorCode.illegal_generation}
+
+
+class StallingOffsets(MemoryOffsetStore):
+    """Takes its time for each write."""
+
+    stall_s = 0.0
+
+    async def write(self, changes: Sequence[OffsetsChange]) -> Sequence[AppendRefused | None]:
+        await asyncio.sleep(self.stall_s)
+        return await super().write(changes)
+
+
+class Client:
+    """A client that does what clients do: one request at a time, and a heartbeat every third of its session."""
+
+    def __init__(self, process: SimulatedProcess, instance: str | None) -> None:
+        self.instance = instance
+        self.joined: JoinGroupOutcome | None = None
+        self.refused: list[ErrorCode] = []
+        self._process = process
+        self._is_stopped = asyncio.Event()
+        self._task = asyncio.create_task(self._live())
+
+    async def stop(self) -> None:
+        self._is_stopped.set()
+        await self._task
+
+    async def _live(self) -> None:
+        while not self._is_stopped.is_set():
+            self.joined = await self._join()
+            error = (await self._process.sync(self.joined)).error
+            while error is ErrorCode.none and not await self._has_stopped_within(BEAT_S):
+                error = (await self._process.heartbeat(self.joined)).error
+            if error not in {ErrorCode.none, *AGAIN}:
+                self.refused.append(error)
+                return
+
+    async def _join(self) -> JoinGroupOutcome:
+        member_id = "" if self.joined is None else self.joined.member_id
+        while True:
+            outcome = await self._process.join(
+                self.instance,
+                member_id,
+                session_timeout_ms=int(SESSION_S * 1000),
+                rebalance_timeout_ms=int(REJOIN_S * 1000),
+                requires_known_member_id=self.instance is None,
+            )
+            if outcome.error is not ErrorCode.member_id_required:
+                assert outcome.error is ErrorCode.none
+                return outcome
+            member_id = outcome.member_id
+
+    async def _has_stopped_within(self, seconds: float) -> bool:
+        try:
+            async with asyncio.timeout(seconds):
+                await self._is_stopped.wait()
+        except TimeoutError:
+            return False
+        return True
+
+
+def stall_appends_of(process: SimulatedProcess, kind: type[AnyRecordedEvent], stall_s: float) -> None:
+    """From now on an append with such an event takes so long."""
+    append = process.log.append
+
+    async def stalled(partition: int, epoch: int, transitions: Sequence[Transition]) -> Sequence[AppendRefused | None]:
+        verdicts = await append(partition, epoch, transitions)
+        values = [record.value for transition in transitions for record in transition if record.value is not None]
+        if any(isinstance(decode(value), kind) for value in values):
+            await asyncio.sleep(stall_s)
+        return verdicts
+
+    process.log.append = stalled  # type: ignore[method-assign]
+
+
+async def until_stable(process: SimulatedProcess, members: int) -> None:
+    """Let time pass until so many members are in a stable generation."""
+    deadline_s = asyncio.get_running_loop().time() + 600
+    while (described := await process.describe()).state is not GroupState.STABLE or len(described.members) != members:
+        assert asyncio.get_running_loop().time() < deadline_s, f"{members} were to come: {described}"
+        await asyncio.sleep(0.5)
+
+
+async def a_whole_life(process: SimulatedProcess) -> list[Client]:
+    """Forms, grows in both ways, is configured, commits, restarts and shrinks; who is left in the end."""
+    clients = [Client(process, instance) for instance in ("a", "b", None)]
+    await until_stable(process, 3)
+    clients.append(Client(process, None))
+    await until_stable(process, 4)
+    change = ConfigChange(name="members.learner.timeout.ms", operation=ConfigOperation.SET, value="60000")
+    await process.submit(
+        AlterGroupConfig(caller=process.caller(), group_id=GROUP, changes=(change,), validate_only=False)
+    )
+    assert clients[0].joined is not None
+    await process.commit(5, clients[0].joined)
+    await asyncio.sleep(SESSION_S)
+    await clients[1].stop()
+    clients[1] = Client(process, "b")
+    await asyncio.sleep(SESSION_S)
+    leaver = clients.pop()
+    await leaver.stop()
+    assert leaver.joined is not None
+    await process.leave(leaver.joined.member_id)
+    await until_stable(process, 3)
+    await asyncio.sleep(2 * SESSION_S)
+    return clients
+
+
+def blamed(storage: MemoryStorage) -> list[AnyRecordedEvent]:
+    """The events that say of somebody that he was too late, and of us that we were asleep."""
+    events = [decode(record.value) for records in storage.records for record in records if record.value is not None]
+    return [
+        event
+        for event in events
+        if isinstance(event, CoordinatorPaused)
+        or (isinstance(event, MemberRemoved) and event.why.cause in BLAMED)
+        or (isinstance(event, JoinPhaseCompleted) and event.timed_out)
+    ]
+
+
+@pytest.mark.parametrize("sessions", STALLS)
+@pytest.mark.parametrize(
+    "kind",
+    [
+        GroupCreated,
+        MemberJoined,
+        RebalanceStarted,
+        MemberRejoined,
+        JoinPhaseCompleted,
+        MemberAssigned,
+        GroupStabilized,
+        StaticMemberReplaced,
+        GroupConfigured,
+        MemberRemoved,
+    ],
+)
+def test_nobody_who_lives_is_expelled_because_an_append_takes_long(
+    kind: type[AnyRecordedEvent], sessions: float
+) -> None:
+    storage = MemoryStorage()
+
+    async def story() -> None:
+        process = await SimulatedProcess(storage).start()
+        stall_appends_of(process, kind, sessions * SESSION_S)
+        clients = await a_whole_life(process)
+        assert [client.refused for client in clients] == [[], [], []]
+        for client in clients:
+            await client.stop()
+        await process.runtime.stop()
+
+    simulate(story())
+    assert blamed(storage) == []
+
+
+@pytest.mark.parametrize("sessions", STALLS)
+def test_nobody_who_lives_is_expelled_because_a_commit_takes_long(sessions: float) -> None:
+    storage = MemoryStorage()
+
+    async def story() -> None:
+        offsets = StallingOffsets()
+        process = await SimulatedProcess(storage, offsets=offsets).start()
+        offsets.stall_s = sessions * SESSION_S
+        clients = await a_whole_life(process)
+        assert [client.refused for client in clients] == [[], [], []]
+        for client in clients:
+            await client.stop()
+        await process.runtime.stop()
+
+    simulate(story())
+    assert blamed(storage) == []
+
+
+def test_a_dead_member_is_expelled_one_session_after_the_stall_all_the_same() -> None:
+    """It had asked for nothing while the log was slow: its time is not longer than that of any other."""
+    storage = MemoryStorage()
+
+    async def story() -> None:
+        process = await SimulatedProcess(storage).start()
+        told = await process.stable_group("a", "b")
+        stall_appends_of(process, MemberJoined, 8.0)
+        assert (await process.heartbeat(told["a"])).error is ErrorCode.none
+        assert (await process.heartbeat(told["b"])).error is ErrorCode.none
+        joining = process.join("c")
+        beating = process.heartbeat(told["a"])
+        await asyncio.sleep(9.0)
+        assert (await beating).error is ErrorCode.rebalance_in_progress
+        assert {member.group_instance_id for member in (await process.describe()).members} == {"a", "b", "c"}
+        await asyncio.sleep(1.5)  # 10.5 s after b was heard from; its session is 10 s
+        described = await process.describe()
+        assert {member.group_instance_id for member in described.members} == {"a", "c"}
+        assert not joining.done()
+        await process.runtime.stop()
+
+    simulate(story())
+
+
+def test_a_group_that_is_asked_without_a_pause_expels_its_dead_all_the_same() -> None:
+    """A deadline that has come up is looked at in its turn, however much is asked of the group."""
+
+    async def story() -> None:
+        offsets = StallingOffsets()
+        process = await SimulatedProcess(MemoryStorage(), offsets=offsets).start()
+        told = await process.stable_group("a", "b")
+        offsets.stall_s = 0.2
+        began_s = asyncio.get_running_loop().time()
+        commits = [process.commit(5, told["a"]) for _ in range(3)]
+        while {member.group_instance_id for member in (await process.describe()).members} == {"a", "b"}:
+            assert asyncio.get_running_loop().time() < began_s + 12.0, "b's session is 10 s"
+            commits = [*commits[1:], process.commit(5, told["a"])]
+            await commits[0]
+        await process.runtime.stop()
+
+    simulate(story())

@@ -1,0 +1,240 @@
+"""Strangers in the log of a running service, and records of owners that cannot be read, in virtual time."""
+
+import asyncio
+from collections.abc import Callable
+
+import msgspec
+import pytest
+from kio.schema.errors import ErrorCode
+from structlog.testing import capture_logs
+
+from coordinator.metrics import REGISTRY
+from coordinator.offsets.memory import MemoryOffsetStore
+from coordinator.offsets.topic import TopicOffsetStore
+from coordinator.strangers import PAUSE_S
+from events.codec import decode, records_of
+from events.events import MemberRoleChanged
+from events.ids import GroupId
+from events.keys import EntityKind, RecordKey, encode_key
+from events.log.memory import MemoryEventLog, MemoryStorage
+from events.partitioner import partition_for
+from events.records import FORMAT_LEVEL, LogTooNew, StoredRecord
+from tests.coordinator.test_runtime import story
+from tests.events.test_projector import ELECTED
+from tests.simulation.process import GROUP, SimulatedProcess, until
+
+PARTITION = partition_for(GROUP, 8)
+MEMBER = encode_key(RecordKey(GROUP, EntityKind.STATIC_MEMBER, "a"))
+GROUPS_OWN = encode_key(RecordKey(GROUP, EntityKind.GROUP, ""))
+NOT_OURS = (b"", b"x", encode_key(RecordKey("unknown", EntityKind.GROUP, "")))
+
+
+def append(storage: MemoryStorage, *keys: bytes, partition: int = PARTITION) -> None:
+    """As a stranger does, past whoever owns the partition."""
+    for key in keys:
+        storage.records[partition].append(
+            StoredRecord(partition, storage.end_offset(partition), 0, key, None, stranger=True)
+        )
+
+
+def last_of(storage: MemoryStorage, key: bytes) -> StoredRecord:
+    return [record for record in storage.records[PARTITION] if record.key == key][-1]
+
+
+def counted() -> float:
+    return REGISTRY.get_sample_value("muster_strangers_records_total") or 0.0
+
+
+@story
+async def test_strangers_stop_no_start_and_are_named_once() -> None:
+    """All groups are as they were; the log names the first of the partition, the metric counts each once."""
+    storage, before = MemoryStorage(), counted()
+    first = await SimulatedProcess(storage).start()
+    told = await first.stable_group("a", "b")
+    await first.runtime.stop()
+    offset = storage.end_offset(PARTITION)
+    append(storage, *NOT_OURS)
+
+    second = SimulatedProcess(storage)
+    with capture_logs() as lines:
+        await second.start()
+        append(storage, *NOT_OURS)
+        await second.leave(told["b"].member_id)
+        await until(lambda: counted() - before == 2 * len(NOT_OURS), "all are counted")
+
+    assert second.runtime.ready
+    assert (await second.heartbeat(told["a"])).error is not ErrorCode.unknown_member_id
+    (named,) = [line for line in lines if line["log_level"] == "warning"]
+    assert (named["log"], named["partition"], named["offset"]) == ("memory", PARTITION, offset)
+    await second.runtime.stop()
+
+
+@story
+async def test_what_a_stranger_overwrote_is_written_again_at_a_takeover() -> None:
+    """Behind the stranger's tombstone stands ours again, so compaction keeps ours; once, not at each takeover."""
+    storage = MemoryStorage()
+    first = await SimulatedProcess(storage).start()
+    told = await first.stable_group("a", "b")
+    group = (await first.describe()).members
+    await first.runtime.stop()
+    append(storage, MEMBER, GROUPS_OWN, *NOT_OURS)
+
+    second = await SimulatedProcess(storage).start()
+    assert (await second.heartbeat(told["a"])).error is ErrorCode.none
+    await until(lambda: not last_of(storage, GROUPS_OWN).stranger, "it is written again")
+    again = last_of(storage, MEMBER)
+    assert again.value is not None
+    assert isinstance(decode(again.value), MemberRoleChanged)
+    assert (await second.describe()).members == group
+    await second.runtime.stop()
+
+    written = len(storage.records[PARTITION])
+    third = await SimulatedProcess(storage).start()
+    assert (await third.heartbeat(told["a"])).error is ErrorCode.none
+    assert len(storage.records[PARTITION]) == written + 2, "elected and ready"
+    await third.runtime.stop()
+
+
+@story
+async def test_what_a_stranger_overwrites_meanwhile_is_written_again_with_the_next_append() -> None:
+    """That tells of the gap before it: nobody reads the log of a partition that is served."""
+    storage = MemoryStorage()
+    process = await SimulatedProcess(storage).start()
+    told = await process.stable_group("a", "b")
+    append(storage, MEMBER, b"x")
+    await process.leave(told["b"].member_id)
+    await until(lambda: not last_of(storage, MEMBER).stranger, "it is written again", within_s=1)
+    await process.runtime.stop()
+
+
+@story
+async def test_a_stranger_that_never_ends_is_answered_once_a_minute() -> None:
+    """However often it writes: so many of our own appends would be its doing."""
+    storage = MemoryStorage()
+    process = await SimulatedProcess(storage).start()
+    told = await process.stable_group("a")
+    neighbour = next(GroupId(f"g{n}") for n in range(99) if partition_for(GroupId(f"g{n}"), 8) == PARTITION)
+    for number in range(600):
+        append(storage, MEMBER)
+        assert (await process.commit(number, group_id=neighbour)).error is ErrorCode.none
+        assert (await process.delete(neighbour)).error is ErrorCode.none
+        assert (await process.heartbeat(told["a"])).error is ErrorCode.none
+        await asyncio.sleep(1)
+    again = [
+        record
+        for record in storage.records[PARTITION]
+        if record.key == MEMBER and record.value is not None and isinstance(decode(record.value), MemberRoleChanged)
+    ]
+    assert 5 <= len(again) <= 600 / PAUSE_S + 1
+    await process.runtime.stop()
+
+
+@story
+async def test_an_appended_record_that_is_between_two_claims_deposes_nobody() -> None:
+    """A claim's renewal looks at owners' records alone; what the stranger overwrote is written again after it."""
+    storage = MemoryStorage()
+    process = await SimulatedProcess(storage, claim_renewal_ms=10_000).start()
+    told = await process.stable_group("a")
+    for _ in range(5):
+        append(storage, MEMBER, b"x")
+        await asyncio.sleep(10)
+        assert (await process.heartbeat(told["a"])).error is ErrorCode.none
+    assert process.lost == []
+    await until(lambda: not last_of(storage, MEMBER).stranger, "it is written again", within_s=2 * PAUSE_S)
+    await process.runtime.stop()
+
+
+# ---- owners' records that cannot be read -----------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [(b"no key", b"x"), (encode_key(RecordKey(str(PARTITION), EntityKind.PARTITION, "coordinator")), b"no event")],
+    ids=["key", "event of the partition"],
+)
+def test_an_owners_record_that_cannot_be_read_stops_its_partition_alone(key: bytes, value: bytes) -> None:
+    """Not even the group is known; the others are served. It is said where it stands, in the log and when asked."""
+
+    @story
+    async def run() -> None:
+        storage = MemoryStorage()
+        first = await SimulatedProcess(storage).start()
+        told = await first.stable_group("a")
+        other = next(GroupId(f"g{n}") for n in range(99) if partition_for(GroupId(f"g{n}"), 8) != PARTITION)
+        await first.commit(5, group_id=other)
+        await first.runtime.stop()
+        offset = storage.end_offset(PARTITION)
+        storage.records[PARTITION].append(StoredRecord(PARTITION, offset, 0, key, value))
+
+        second = SimulatedProcess(storage, offsets=first.offsets)
+        with capture_logs() as lines:
+            await second.start()
+
+        assert second.lost == []
+        assert (await second.commit(6, group_id=other)).error is ErrorCode.none
+        assert (await second.join("a")).error is ErrorCode.coordinator_load_in_progress
+        assert (await second.heartbeat(told["a"])).error is ErrorCode.none, "nobody is sent away"
+        assert not second.runtime.ready
+        assert f"partition {PARTITION} of memory is not served: partition {PARTITION}, offset {offset}: " in str(
+            second.runtime.not_ready
+        )
+        (line,) = [line for line in lines if line["log_level"] == "error"]
+        assert str(second.runtime.not_ready).endswith(f"; what helps: {line['way_out']}")
+        assert (line["log"], line["partition"], line["offset"]) == ("memory", PARTITION, offset)
+        await second.runtime.stop()
+
+    run()
+
+
+@story
+async def test_an_offset_that_cannot_be_read_stops_its_partition_alone() -> None:
+    """It stands in a topic of its own, which is named."""
+    storage, offsets = MemoryStorage(), MemoryStorage()
+    offsets.records[PARTITION].append(StoredRecord(PARTITION, 0, 0, b"garbage", b"x"))
+    process = SimulatedProcess(storage, offsets=TopicOffsetStore(MemoryEventLog(offsets)))
+    await process.offsets.open()
+    await process.start()
+    assert process.runtime.figures().partitions == len(storage.records) - 1
+    assert "this is no committed offset, in memory" in str(process.runtime.not_ready)
+    await process.runtime.stop()
+
+
+@story
+async def test_a_log_of_a_newer_version_is_no_partition_that_cannot_be_read() -> None:
+    """Nothing of it is served."""
+    storage = MemoryStorage()
+    newer = msgspec.structs.replace(ELECTED, partition=PARTITION, format_level=FORMAT_LEVEL + 1)
+    (record,) = records_of([newer])
+    storage.records[PARTITION].append(StoredRecord(PARTITION, 0, 0, record.key, record.value))
+    with pytest.raises(LogTooNew, match=f"format level {FORMAT_LEVEL + 1}"):
+        await SimulatedProcess(storage).start()
+
+
+class SlowlyClaimedOffsets(MemoryOffsetStore):
+    """While offsets are read, somebody appends to the event log."""
+
+    def __init__(self, meanwhile: Callable[[int], None]) -> None:
+        super().__init__()
+        self._meanwhile = meanwhile
+
+    async def claim(self, partition: int) -> None:
+        self._meanwhile(partition)
+        await super().claim(partition)
+
+
+@story
+async def test_what_a_stranger_overwrites_while_a_takeover_reads_offsets_is_written_again() -> None:
+    storage = MemoryStorage()
+    first = await SimulatedProcess(storage).start()
+    await first.stable_group("a", "b")
+    await first.runtime.stop()
+
+    def overwrite(partition: int) -> None:
+        if partition == PARTITION:
+            append(storage, MEMBER)
+
+    second = await SimulatedProcess(storage, offsets=SlowlyClaimedOffsets(overwrite)).start()
+    await until(
+        lambda: not last_of(storage, MEMBER).stranger, "it is written again", within_s=5
+    )  # sessions last longer
+    await second.runtime.stop()

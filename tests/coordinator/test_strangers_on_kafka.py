@@ -1,0 +1,177 @@
+"""Strangers in the topics of a service on a real broker: a plain producer, of every codec, in transactions too."""
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
+from aiokafka.admin import AIOKafkaAdminClient
+from kio.schema.errors import ErrorCode
+from typer.testing import CliRunner, Result
+
+from coordinator.group.outcomes import JoinGroupOutcome
+from events.keys import EntityKind, RecordKey, encode_key
+from events.log.base import EventLog
+from events.records import FORMAT_LEVEL, StoredRecord
+from replay.cli import app
+from tests.brokers.broker import Broker
+from tests.events.histories import read_log, read_projection
+from tests.events.log.kafka.proxied import new_topic_name
+from tests.events.log.kafka.topics import create_topic
+from tests.events.log.transitions import read_all
+from tests.faults.process import ProcessOnKafka
+from tests.simulation.process import GROUP
+
+pytestmark = pytest.mark.broker
+
+MEMBER = encode_key(RecordKey(GROUP, EntityKind.STATIC_MEMBER, "a"))
+GROUPS_OWN = encode_key(RecordKey(GROUP, EntityKind.GROUP, ""))
+ELECTED = encode_key(RecordKey("0", EntityKind.PARTITION, "coordinator"))
+OFFSET = b'{"version":1,"group":"orders","topic":"orders","partition":0}'
+PATIENT_MS = 300_000
+CODECS = (None, "gzip", "snappy", "lz4", "zstd")
+Sent = tuple[bytes, bytes | None]
+
+WRITTEN: Sequence[Sent] = (
+    (b"their own key", b"their own value" * 100),
+    (b"", b"with an empty key; without one a compacted topic takes none"),
+    (MEMBER, b"no event"),
+    (GROUPS_OWN, None),
+    (MEMBER, None),
+    (ELECTED, None),
+    (OFFSET, None),
+)
+
+
+@pytest.fixture
+async def admin(kafka_broker: Broker) -> AsyncIterator[AIOKafkaAdminClient]:
+    admin = AIOKafkaAdminClient(bootstrap_servers=kafka_broker.bootstrap)
+    await admin.start()
+    yield admin
+    await admin.close()
+
+
+@asynccontextmanager
+async def producer(broker: Broker, **settings: Any) -> AsyncIterator[AIOKafkaProducer]:
+    started = AIOKafkaProducer(bootstrap_servers=broker.bootstrap, **settings)
+    await started.start()
+    yield started
+    await started.stop()
+
+
+async def write(broker: Broker, topic: str) -> None:
+    """As strangers do: the same again in each codec, in a transaction that ends well, and in one that does not."""
+    for codec in CODECS:
+        async with producer(broker, compression_type=codec) as plain:
+            for key, value in WRITTEN:
+                await plain.send_and_wait(topic, value, key, partition=0)
+    async with producer(broker, transactional_id=f"strangers-{topic}") as transactional:
+        for commits in (True, False):
+            await transactional.begin_transaction()
+            for key, value in WRITTEN:
+                await transactional.send_and_wait(topic, value, key, partition=0)
+            await (transactional.commit_transaction() if commits else transactional.abort_transaction())
+
+
+async def last_of(log: EventLog, key: bytes) -> StoredRecord:
+    return [record for record in await read_all(log) if record.key == key][-1]
+
+
+async def rewritten(log: EventLog, *keys: bytes) -> None:
+    async with asyncio.timeout(60):
+        while any([(await last_of(log, key)).stranger for key in keys]):  # noqa: ASYNC110
+            await asyncio.sleep(0.05)  # nobody tells when it is there
+
+
+def replayed(url: str) -> Result:
+    return CliRunner().invoke(app, ["groups", "--log", url])
+
+
+def process_on(broker: Broker, topic: str) -> ProcessOnKafka:
+    return ProcessOnKafka([broker.bootstrap], topic=topic, partitions=1, with_offsets=True)
+
+
+async def member(process: ProcessOnKafka) -> JoinGroupOutcome:
+    """The only one of a stable group, with an offset committed."""
+    joined = await process.join("a", session_timeout_ms=PATIENT_MS)
+    assert (await process.sync(joined)).error is ErrorCode.none
+    assert (await process.commit(7, joined)).error is ErrorCode.none
+    return joined
+
+
+async def test_strangers_disturb_no_owner_and_no_restart(kafka_broker: Broker) -> None:
+    """Under keys of theirs and of ours, as tombstones too; what is ours stands behind theirs in the end."""
+    topic = new_topic_name()
+    first = await process_on(kafka_broker, topic).start()
+    joined = await member(first)
+
+    await write(kafka_broker, topic)
+    assert (await first.heartbeat(joined)).error is ErrorCode.none
+    again = await first.join("a", joined.member_id, metadata=b"others", session_timeout_ms=PATIENT_MS)
+    assert (await first.sync(again)).error is ErrorCode.none
+    await rewritten(first.kafka, MEMBER, GROUPS_OWN)
+    await first.stop()
+    await write(kafka_broker, topic)
+    await write(kafka_broker, f"{topic}_offsets")
+
+    second = await process_on(kafka_broker, topic).start()
+    assert second.runtime.ready
+    assert (await second.heartbeat(again)).error is ErrorCode.none
+    assert second.offsets.committed(GROUP)["orders", 0].offset == 7
+    await rewritten(second.kafka, MEMBER, GROUPS_OWN, ELECTED)
+    await second.stop()
+
+    third = await process_on(kafka_broker, topic).start()
+    assert (await third.heartbeat(again)).error is ErrorCode.none
+    assert third.offsets.committed(GROUP)["orders", 0].offset == 7
+    assert [*first.lost, *second.lost, *third.lost] == []
+    told = await asyncio.to_thread(replayed, f"kafka://{kafka_broker.bootstrap}/{topic}")
+    assert told.exit_code == 0, told.output
+    assert GROUP in told.stdout
+    assert f"muster replay: {topic}: records that no owner wrote were skipped (" in told.stderr
+    assert "the first stands in partition 0 at offset " in told.stderr
+    await third.stop()
+
+
+async def test_a_log_of_an_earlier_version_goes_on_and_marks_from_there(
+    kafka_broker: Broker, admin: AIOKafkaAdminClient
+) -> None:
+    """Its records carry no mark and are owners' all the same; what has none behind the first mark is a stranger's."""
+    topic = new_topic_name()
+    await create_topic(admin, topic, {}, partitions=1)
+    recorded = read_log(2)
+    async with producer(kafka_broker) as earlier:
+        for record in recorded:
+            await earlier.send_and_wait(topic, record.value, record.key, partition=0)
+    groups = read_projection(2).groups
+
+    for _ in range(2):
+        process = await process_on(kafka_broker, topic).start()
+        listed = process.runtime.list_groups()
+        assert not isinstance(listed, ErrorCode)
+        assert {group.group_id for group in listed} == groups.keys()
+        assert [record.stranger for record in await read_all(process.kafka)][: len(recorded)] == [False] * len(recorded)
+        await process.stop()
+        await write(kafka_broker, topic)
+
+
+async def test_any_consumer_sees_the_mark(kafka_broker: Broker) -> None:
+    """As a record header: so does Spark, with `includeHeaders`."""
+    topic = new_topic_name()
+    process = await process_on(kafka_broker, topic).start()
+    await member(process)
+    await process.stop()
+    consumer = AIOKafkaConsumer(bootstrap_servers=kafka_broker.bootstrap)
+    await consumer.start()
+    for name in (topic, f"{topic}_offsets"):
+        partition = TopicPartition(name, 0)
+        consumer.assign([partition])
+        await consumer.seek_to_beginning(partition)
+        end = (await consumer.end_offsets([partition]))[partition]
+        seen: list[Any] = []
+        while len(seen) < end:
+            seen += (await consumer.getmany(partition, timeout_ms=10_000)).get(partition, [])
+        assert {record.headers[0] for record in seen} == {("muster", str(FORMAT_LEVEL).encode())}
+    await consumer.stop()

@@ -1,0 +1,152 @@
+"""How many joins and syncs of one may wait: who is over the limit asks again, and nobody else notices."""
+
+from kio.schema.errors import ErrorCode
+
+from coordinator.group.commands import AnyRequest, Caller, Heartbeat, JoinGroup, SyncGroup
+from coordinator.group.outcomes import HeartbeatOutcome, JoinGroupOutcome, Outcome, SyncGroupOutcome
+from coordinator.metrics import ServerMetrics
+from coordinator.quotas import Quota
+from coordinator.waiting_limit import WaitingLimit
+from events.ids import GroupId, MemberId
+from tests.coordinator.scripted import ScriptedGroups
+
+JOINED = JoinGroupOutcome(member_id=MemberId("m"), generation_id=1)
+ANONYMOUS = "User:ANONYMOUS"
+
+
+def parks(command: AnyRequest) -> Outcome | None:
+    return HeartbeatOutcome(error=ErrorCode.none) if isinstance(command, Heartbeat) else None
+
+
+class Asked:
+    """A layer with a limit of two, and what is asked of it."""
+
+    def __init__(self) -> None:
+        self.groups = ScriptedGroups(parks)
+        self.metrics = ServerMetrics({})
+        self.limited = WaitingLimit(self.groups, each_max=2, metrics=self.metrics)
+        self._request_id = 0
+
+    def caller(self, principal: str) -> Caller:
+        self._request_id += 1
+        return Caller(
+            request_id=self._request_id,
+            client_id="app",
+            client_host="/10.0.0.7",
+            principal=principal,
+            api_key=11,
+            api_version=9,
+            arrived_ms=0,
+            arrived_wall_ms=0,
+        )
+
+    def join(self, member_id: str, *, principal: str = "User:alice", group_id: str = "g") -> list[Outcome]:
+        """The list has the answer, once there is one. The member is one that the group has given this id."""
+        answers: list[Outcome] = []
+        command = JoinGroup(
+            caller=self.caller(principal),
+            group_id=GroupId(group_id),
+            member_id=MemberId(member_id),
+            group_instance_id=None,
+            proposed_member_id=MemberId(f"app-{self._request_id}"),
+            protocol_type="consumer",
+            protocols=(),
+            session_timeout_ms=10_000,
+            rebalance_timeout_ms=10_000,
+            reason=None,
+            requires_known_member_id=False,
+            supports_skip_assignment=True,
+        )
+        self.limited.submit(command, answers.append)
+        return answers
+
+    def sync(self, member_id: str) -> list[Outcome]:
+        answers: list[Outcome] = []
+        command = SyncGroup(
+            caller=self.caller("User:alice"),
+            group_id=GroupId("g"),
+            member_id=MemberId(member_id),
+            group_instance_id=None,
+            generation_id=1,
+            protocol_type="consumer",
+            protocol_name="range",
+            assignments=(),
+        )
+        self.limited.submit(command, answers.append)
+        return answers
+
+
+def test_one_principal_has_its_limit_over_all_groups() -> None:
+    asked = Asked()
+    first, second = asked.join("a", group_id="one"), asked.join("b", group_id="two")
+    refused = asked.join("c", group_id="three")
+    assert [outcome.error for outcome in refused if isinstance(outcome, JoinGroupOutcome)] == [
+        ErrorCode.coordinator_load_in_progress
+    ]
+    assert asked.metrics.waiting_refused == 1
+    others = asked.join("d", principal="User:bob", group_id="three")
+    asked.groups.release(JOINED)
+    third = asked.join("c", group_id="three")
+    for _ in range(3):
+        asked.groups.release(JOINED)
+    assert first == second == others == third == [JOINED]
+
+
+def test_where_nobody_authenticates_each_group_has_its_limit() -> None:
+    asked = Asked()
+    for member_id in "ab":
+        assert asked.join(member_id, principal=ANONYMOUS, group_id="one") == []
+    assert len(asked.join("c", principal=ANONYMOUS, group_id="one")) == 1
+    assert asked.join("c", principal=ANONYMOUS, group_id="two") == []
+
+
+def test_a_sync_over_the_limit_is_sent_back_to_join() -> None:
+    """Load in progress is fatal to some clients there (QK8)."""
+    asked = Asked()
+    assert [asked.sync(member_id) for member_id in "ab"] == [[], []]
+    assert asked.sync("c") == [SyncGroupOutcome(error=ErrorCode.rebalance_in_progress)]
+
+
+def test_who_asks_again_waits_once() -> None:
+    """The former request is not answered any more (J13), so its place would never be given back."""
+    asked = Asked()
+    for _ in range(10):
+        assert asked.join("a") == []
+    assert asked.join("b") == []
+    assert len(asked.join("c")) == 1
+    for _ in range(9):
+        asked.groups.release(JOINED)  # should a former one be answered all the same, the place stays taken
+    assert len(asked.join("c")) == 1
+    asked.groups.release(JOINED)
+    assert asked.join("c") == []
+
+
+def test_heartbeats_never_wait_for_a_place() -> None:
+    asked = Asked()
+    for member_id in "ab":
+        asked.join(member_id)
+    answers: list[Outcome] = []
+    heartbeat = Heartbeat(
+        caller=asked.caller("User:alice"),
+        group_id=GroupId("g"),
+        member_id=MemberId("a"),
+        group_instance_id=None,
+        generation_id=1,
+    )
+    asked.limited.submit(heartbeat, answers.append)
+    assert answers == [HeartbeatOutcome(error=ErrorCode.none)]
+
+
+def test_a_limit_that_is_reached_again_and_again_is_told_once() -> None:
+    told: list[str] = []
+    quota = Quota[str](20, told.append)
+    for _ in range(100):
+        while quota.take("alice"):
+            pass
+        quota.give_back("alice")
+    assert told == ["alice"]
+    for _ in range(5):
+        quota.give_back("alice")
+    while quota.take("alice"):
+        pass
+    assert told == ["alice", "alice"]

@@ -1,0 +1,93 @@
+"""Whose a group is by what DescribeGroups says of it: a table."""
+
+from typing import Any
+
+import pytest
+from kio.schema.describe_groups.v3.response import DescribedGroup as DescribedWithoutInstances
+from kio.schema.describe_groups.v5.response import DescribedGroup
+from kio.schema.errors import ErrorCode
+
+from coordinator.upstream.shadow import UNNAMED, ShadowName
+from coordinator.upstream.whose import ForeignShadow, Ours, Theirs, has_shadow, whose_by
+from coordinator.wire.operations import DESCRIBE, NOT_TOLD, READ
+from tests.coordinator.kio_client import filled
+
+OURS, ANOTHER = ShadowName.of("cluster.topic"), ShadowName.of("cluster.another")
+MEMBER = {"member_id": "m", "client_id": "app", "client_host": "/10.0.0.7"} | dict.fromkeys(
+    ("member_metadata", "member_assignment"), b""
+)
+
+
+def described(protocol_type: str, *instance_ids: str | None, **changed: Any) -> DescribedGroup:
+    """A group with these members, by their instance ids."""
+    members = [{**MEMBER, "group_instance_id": each} for each in instance_ids]
+    fields = {
+        "error_code": ErrorCode.none,
+        "group_id": "orders",
+        "group_state": "Stable" if members else "Empty",
+        "protocol_type": protocol_type,
+        "protocol_data": "",
+        "members": members,
+        "authorized_operations": READ | DESCRIBE,
+    }
+    group: DescribedGroup = filled(DescribedGroup, fields | changed)
+    return group
+
+
+IN_IT_THERE = "upstream it has 1 member (type consumer), client app at /10.0.0.7"
+MANY = "upstream it has 2 members (type consumer), for example client app at /10.0.0.7"
+
+
+@pytest.mark.parametrize(
+    ("group", "verdict"),
+    [
+        (described(""), Ours(has_shadow=False)),
+        (described("consumer"), Ours(has_shadow=False)),
+        (described("muster", OURS.group_instance_id), Ours(has_shadow=True)),
+        (described("muster", OURS.group_instance_id, authorized_operations=NOT_TOLD), Ours(has_shadow=True)),
+        (described("consumer", None), Theirs(IN_IT_THERE)),
+        (described("consumer", OURS.group_instance_id), Theirs(IN_IT_THERE)),
+        (described("consumer", "a", "b"), Theirs(MANY)),
+        (described("", authorized_operations=DESCRIBE), "Muster's own principal lacks the ACL Allow READ"),
+        (described("", error_code=ErrorCode.group_authorization_failed), "lacks the ACL Allow READ"),
+        (described("", error_code=ErrorCode.group_id_not_found), "another type"),
+        (described("muster", ANOTHER.group_instance_id), False),
+        (described("muster", OURS.group_instance_id, ANOTHER.group_instance_id), False),
+        (described("muster", None), False),
+        (described("muster", UNNAMED.group_instance_id), True),
+    ],
+)
+def test_whose_it_is(group: DescribedGroup, verdict: Ours | Theirs | str | bool) -> None:
+    """A bool: another Muster's, and whether that is of an earlier version. A str: theirs, for a reason that has it."""
+    told = whose_by(group, OURS)
+    match verdict:
+        case bool():
+            assert isinstance(told, ForeignShadow)
+            assert told.is_unnamed is verdict
+        case str():
+            assert isinstance(told, Theirs)
+            assert verdict in told.reason
+        case _:
+            assert told == verdict
+
+
+def test_another_musters_group_is_named_with_the_way_out() -> None:
+    """Both identities, as far as they are seen, where the other is, and what to do."""
+    told = whose_by(described("muster", ANOTHER.group_instance_id), OURS)
+    assert told == ForeignShadow(
+        "another Muster coordinates it (which keeps another event log): upstream it has the shadow"
+        " muster-cluster.another, client app at /10.0.0.7, and this Muster's would be muster-cluster.topic. Connect its"
+        " clients to that Muster. If there is none any more, its shadow leaves within 30 minutes, or at once with:"
+        " muster members remove orders muster-cluster.another --bootstrap BROKER",
+        is_unnamed=False,
+    )
+
+
+@pytest.mark.parametrize(
+    ("protocol_data", "is_there"), [(OURS.protocol_name, True), ("", True), (ANOTHER.protocol_name, False)]
+)
+def test_a_shadow_is_known_by_its_protocol_where_instance_ids_are_not_told(protocol_data: str, is_there: bool) -> None:
+    """DescribeGroups below v4; no protocol is told while a group rebalances."""
+    fields = {"protocol_type": "muster", "protocol_data": protocol_data, "members": [MEMBER]}
+    group = {"error_code": ErrorCode.none, "group_id": "orders", "group_state": "Stable"}
+    assert has_shadow(filled(DescribedWithoutInstances, group | fields), OURS) is is_there

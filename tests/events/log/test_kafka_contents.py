@@ -1,0 +1,122 @@
+"""Whose records a topic holds that exists already."""
+
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+from aiokafka.protocol.api import Response
+from aiokafka.protocol.fetch import FetchRequest, FetchResponse_v11
+from aiokafka.protocol.offset import OffsetRequest, OffsetResponse_v3
+from aiokafka.record.default_records import DefaultRecordBatchBuilder
+
+from coordinator.group.commands import OffsetToCommit
+from coordinator.group.offsets import OffsetsChange
+from coordinator.offsets.topic import TopicOffsetStore
+from events.events import CoordinatorStopped
+from events.ids import GroupId
+from events.keys import encode_key, key_of
+from events.log.kafka_batches import Stamp, encode_batch
+from events.log.kafka_connections import Timeouts
+from events.log.kafka_contents import Contents, contents_of
+from events.log.kafka_link import KafkaLink
+from events.log.kafka_security import NOT_SECURED
+from events.log.memory import MemoryEventLog, MemoryStorage
+from events.records import Record
+
+_EARLIEST = -2
+_GZIP = 1
+
+
+class StoredBatches(KafkaLink):
+    """The leader of partitions that hold one batch each; an empty one holds none."""
+
+    def __init__(self, *batches: bytes) -> None:
+        super().__init__([], NOT_SECURED, Timeouts())
+        self._batches = batches
+        self.fetched: list[int] = []
+
+    async def ask_leader(
+        self, topic: str, partition: int, request: Any, *, lane: object, timeout_ms: int | None = None
+    ) -> Response:
+        batch = self._batches[partition]
+        end = 1 if batch else 0
+        if isinstance(request, OffsetRequest):
+            ((_, ((_, timestamp),)),) = request._topics
+            return OffsetResponse_v3(0, [(topic, [(partition, 0, -1, 0 if timestamp == _EARLIEST else end)])])
+        assert isinstance(request, FetchRequest)
+        self.fetched.append(partition)
+        told: tuple[Any, ...] = (partition, 0, end, end, 0, [], -1, batch)
+        return FetchResponse_v11(0, 0, 0, [(topic, [told])])
+
+
+def batch_of(key: bytes, stamp: Stamp) -> bytes:
+    return encode_batch([(Record(key, b"value"),)], stamp, base_sequence=0, timestamp_ms=1)
+
+
+def unmarked(key: bytes, headers: tuple[tuple[str, bytes], ...] = (), *, codec: int = 0) -> bytes:
+    """As a stranger writes it, or an owner did before owners marked their records."""
+    builder = DefaultRecordBatchBuilder(2, codec, 0, 7, 3, 0, 10_000)
+    builder.append(0, 1, key, b"value" * 100, list(headers))
+    return bytes(builder.build())
+
+
+async def found(*batches: bytes) -> Contents:
+    return await contents_of(StoredBatches(*batches), "users", len(batches), limit_ms=1_000)
+
+
+OUR_KEY = encode_key(key_of(CoordinatorStopped(partition=0, owner_epoch=1, owner="a:1", stopped_ms=1)))
+
+
+async def test_an_empty_topic_is_nobodys() -> None:
+    """Whoever comes first has it."""
+    assert await found(b"", b"") is Contents.NOTHING
+
+
+@pytest.mark.parametrize("batch", [unmarked(b"user-17"), unmarked(b""), unmarked(b"user-17", codec=_GZIP)])
+async def test_records_that_no_owner_has_written_are_somebody_elses(batch: bytes) -> None:
+    """Whatever they are compressed with, and also beside empty partitions."""
+    assert await found(b"", batch, b"") is Contents.SOMEBODY_ELSES
+
+
+@pytest.mark.parametrize(
+    "batch",
+    [
+        batch_of(b"any", Stamp(producer_id=7, producer_epoch=3, epoch_base=0)),
+        unmarked(b"any", (("muster.origin", b"2 cluster"),)),
+        unmarked(b"any", (("muster.epoch-base", b"9"),)),
+        unmarked(OUR_KEY),
+        unmarked(OUR_KEY, codec=_GZIP),
+    ],
+    ids=["mark", "origin", "epoch base", "key", "compressed by the broker"],
+)
+async def test_one_record_of_an_owner_is_enough(batch: bytes) -> None:
+    """By its headers, or by its key if it was written before there were any."""
+    assert await found(unmarked(b"user-17"), b"", batch) is Contents.OURS
+
+
+async def keys_of_offsets() -> AsyncIterator[bytes]:
+    storage = MemoryStorage(partitions=1)
+    store = TopicOffsetStore(MemoryEventLog(storage))
+    await store.open()
+    await store.claim(0)
+    commit = OffsetToCommit(
+        topic="orders", partition=0, offset=1, leader_epoch=-1, metadata="", commit_ms=1, expire_ms=None
+    )
+    await store.write([OffsetsChange(group_id=GroupId("a group"), committed=(commit,))])
+    for record in storage.records[0]:
+        yield record.key
+
+
+async def test_offsets_are_known_by_their_keys_too() -> None:
+    """They stand in a topic of their own, which is opened in the same way."""
+    keys = [key async for key in keys_of_offsets()]
+    assert len(keys) == 2
+    for key in keys:
+        assert await found(unmarked(key)) is Contents.OURS
+
+
+async def test_what_is_known_is_not_looked_up_again() -> None:
+    """The newest record of the first partition settles it nearly always."""
+    link = StoredBatches(unmarked(OUR_KEY), unmarked(OUR_KEY))
+    await contents_of(link, "events", 2, limit_ms=1_000)
+    assert link.fetched == [0]

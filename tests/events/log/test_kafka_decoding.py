@@ -1,0 +1,236 @@
+"""Whose the records in fetched bytes are: owners' and strangers', before owners marked theirs and since."""
+
+import tracemalloc
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from events.log.kafka_batches import MARK, UNCOMPRESSED_BYTES_MAX, Stamp, encode_batch
+from events.log.kafka_decoding import decode_batches, writers_of
+from events.log.kafka_marks import Marks, Newest
+from events.log.limits import CHUNK_RECORDS_MAX
+from events.records import FORMAT_LEVEL, BrokenRecord, Record, StoredRecord
+from tests.events.log import foreign_batches as foreign
+
+STAMP = Stamp(producer_id=7, producer_epoch=3, epoch_base=0, origin=b"3 here", marked_from=0)
+ONE = [Record(b"a", b"1")]
+MIB = 1024 * 1024
+
+
+def ours(records: list[Record], base_offset: int, stamp: Stamp = STAMP) -> bytes:
+    batch = encode_batch([tuple(records)], stamp, base_sequence=0, timestamp_ms=1)
+    return foreign.at_offset(batch, base_offset)
+
+
+def decoded(fetched: bytes, since: int | None = 0) -> list[StoredRecord]:
+    pieces = decode_batches(fetched, 4, start=0, end=2**40, marks=Marks(since=since))
+    return [record for records, _ in pieces for record in records]
+
+
+def told_apart(records: list[StoredRecord]) -> tuple[list[int], list[int]]:
+    """The offsets of owners' records, and of strangers'."""
+    return [one.offset for one in records if not one.stranger], [one.offset for one in records if one.stranger]
+
+
+def test_each_record_of_an_owner_carries_the_format_level() -> None:
+    """In a header that any consumer sees, the first of all; also in what is compressed, and tombstones."""
+    for records in ([Record(b"a", b"1"), Record(b"a", None)], [Record(b"a", b"x" * 5_000), Record(b"b", b"2")]):
+        (written,) = [batch for batch, _ in writers_of(ours(records, 0), end=9)]
+        assert written is not None
+        assert written.marked
+        assert told_apart(decoded(ours(records, 0))) == ([0, 1], [])
+        with_headers = foreign.batch(records, headers=[("other", b""), (MARK, str(FORMAT_LEVEL - 1).encode())])
+        assert told_apart(decoded(with_headers)) == ([0, 1], []), "a copy, or another version's"
+
+
+@pytest.mark.parametrize("codec", [0, foreign.GZIP, foreign.SNAPPY, foreign.LZ4, foreign.ZSTD])
+@pytest.mark.parametrize("transactional", [False, True])
+def test_what_has_no_mark_is_a_strangers(*, codec: int, transactional: bool) -> None:
+    """In whatever codec, in a transaction too; its key is told, its value is not kept."""
+    records = [Record(b"key", b"value" * 100), Record(b"", b"a null key"), Record(b"gone", None)]
+    strangers = foreign.batch(records, base_offset=5, codec=codec, transactional=transactional)
+
+    found = decoded(ours(ONE, 4) + strangers + ours(ONE, 8))
+
+    assert told_apart(found) == ([4, 8], [5, 6, 7])
+    assert [(one.key, one.value) for one in found if one.stranger] == [(b"key", None), (b"", None), (b"gone", None)]
+
+
+@pytest.mark.parametrize("codec", [foreign.GZIP, foreign.SNAPPY, foreign.LZ4])
+def test_an_owners_batch_that_the_broker_compressed_anew_is_an_owners(codec: int) -> None:
+    """As its compression.type says, or a mirror's producer does: the mark counts, whatever it is packed in."""
+    copied = foreign.batch([Record(b"a", b"1" * 500)], codec=codec, headers=[(MARK, b"3")])
+    assert told_apart(decoded(copied)) == ([0], [])
+
+
+def test_a_transaction_is_a_strangers_whatever_it_carries() -> None:
+    """Owners write none, and it may have been aborted. The marker at its end says nothing, to nobody."""
+    copied = foreign.batch(ONE, base_offset=3, transactional=True, headers=[(MARK, b"3")])
+    found = list(decode_batches(copied + foreign.control_batch(4), 0, start=0, end=9, marks=Marks(since=0)))
+    assert told_apart([record for records, _ in found for record in records]) == ([], [3])
+    assert found[-1] == ([], 5)
+
+
+def test_before_owners_marked_their_records_all_are_taken_for_owners() -> None:
+    """A log of an earlier version reads as it did, up to the first mark that is met, or that was noted."""
+    before = foreign.batch(ONE, base_offset=1) + foreign.batch(ONE, base_offset=2, codec=foreign.LZ4)
+    strangers = foreign.batch(ONE, base_offset=9)
+
+    assert told_apart(decoded(before + ours(ONE, 8) + strangers, since=None)) == ([1, 2, 8], [9])
+    assert told_apart(decoded(before + ours(ONE, 8) + strangers, since=2)) == ([1, 8], [2, 9])
+    assert decoded(before, since=None)[0].value == b"1"
+
+
+# ---- hostile ones --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "unreadable",
+    [
+        foreign.with_records(foreign.batch(ONE, base_offset=1), b"no zstd at all", foreign.ZSTD),
+        foreign.with_records(foreign.batch(ONE, base_offset=1), b"\xff" * 40, 0),
+        foreign.with_attributes(foreign.batch(ONE, base_offset=1), 7),
+        foreign.of_an_old_format(1),
+    ],
+    ids=["not compressed", "garbage", "no such codec", "old format"],
+)
+def test_a_batch_that_cannot_be_read_is_skipped_where_a_stranger_wrote_it(unreadable: bytes) -> None:
+    """Before owners marked theirs, it may be one of theirs: it is named."""
+    assert told_apart(decoded(unreadable + ours(ONE, 2))) == ([2], [1])
+    with pytest.raises(BrokenRecord, match="partition 4, offset 1: the batch cannot be read: "):
+        decoded(unreadable, since=None)
+
+
+def test_a_bomb_is_not_unpacked() -> None:
+    """A few KiB that say they are 2 GiB take no more than the limit."""
+    small = foreign.bomb(1, 2 * 1024 * MIB)
+    assert len(small) < MIB // 4
+    tracemalloc.start()
+    assert told_apart(decoded(small + ours(ONE, 2))) == ([2], [1])
+    assert tracemalloc.get_traced_memory()[1] < 2 * UNCOMPRESSED_BYTES_MAX
+    tracemalloc.stop()
+
+
+def test_headers_are_not_made_objects_of_by_the_million() -> None:
+    """A header of two bytes would take 70 bytes of memory."""
+    record = b"\x00\x00\x00" + b"\x02a" + b"\x01" + varint(3_000_000) + b"\x00\x01" * 3_000_000
+    many = foreign.with_records(foreign.batch(ONE, base_offset=1), varint(len(record)) + record, 0)
+    tracemalloc.start()
+    assert told_apart(decoded(many + ours(ONE, 2))) == ([2], [1])
+    assert tracemalloc.get_traced_memory()[1] < 50 * MIB
+    tracemalloc.stop()
+    thousands = foreign.batch(ONE, base_offset=1, headers=[("h", b"")] * 5_000)
+    assert told_apart(decoded(thousands + ours(ONE, 2))) == ([2], [1])
+
+
+def varint(number: int) -> bytes:
+    number, encoded = number * 2, bytearray()
+    while number > 127:
+        encoded.append(number & 127 | 128)
+        number >>= 7
+    return bytes((*encoded, number))
+
+
+def test_a_deep_batch_comes_in_pieces() -> None:
+    """Others are served between them."""
+    deep = foreign.batch([Record(b"a", b"")] * (2 * CHUNK_RECORDS_MAX), codec=foreign.ZSTD)
+    pieces = list(decode_batches(deep, 0, start=0, end=2**40, marks=Marks(since=0)))
+    assert [(len(records), position) for records, position in pieces] == [(2_000, 2_000), (2_000, 4_000)]
+
+
+def test_a_long_key_of_a_stranger_is_not_kept() -> None:
+    """It cannot be one of ours."""
+    (found,) = decoded(foreign.batch([Record(b"k" * MIB, b"v" * MIB)]))
+    assert (found.key, found.value, found.stranger) == (b"", None, True)
+
+
+def test_a_wrong_checksum_is_named_whoever_wrote_it() -> None:
+    """A broker has seen a right one: what is on its disk is damaged, and it may be ours."""
+    damaged = bytearray(ours(ONE, 5))
+    damaged[-1] ^= 1
+    with pytest.raises(BrokenRecord, match="checksum"):
+        decoded(bytes(damaged))
+
+
+# ---- the law -------------------------------------------------------------------------------------
+
+records = st.builds(Record, st.binary(min_size=1, max_size=10), st.none() | st.binary(max_size=40))
+batches = st.lists(records, min_size=1, max_size=5)
+
+
+@given(
+    parts=st.lists(st.tuples(st.booleans(), batches, st.sampled_from([0, 1, 2, 3, 4]), st.booleans()), max_size=8),
+    earlier=st.lists(batches, max_size=3),
+)
+def test_owners_records_are_the_same_with_strangers_among_them(
+    parts: list[tuple[bool, list[Record], int, bool]], earlier: list[list[Record]]
+) -> None:
+    """Whatever strangers append, and wherever, once owners mark: what they write is sorted out, nothing else is."""
+    offset, fetched = 0, b""
+    expected: list[tuple[int, bytes, bytes | None]] = []
+    for some in earlier:  # by an owner of an earlier version
+        fetched += foreign.batch(some, base_offset=offset)
+        expected += [(offset + n, one.key, one.value) for n, one in enumerate(some)]
+        offset += len(some)
+    since = offset
+    for is_ours, some, codec, transactional in parts:
+        if is_ours:
+            fetched += ours(some, offset)
+            expected += [(offset + n, one.key, one.value) for n, one in enumerate(some)]
+        else:
+            fetched += foreign.batch(some, base_offset=offset, codec=codec, transactional=transactional)
+        offset += len(some)
+
+    found = decoded(fetched, since)
+
+    assert [(one.offset, one.key, one.value) for one in found if not one.stranger] == expected
+    assert len(found) == offset
+
+
+# ---- who wrote last ------------------------------------------------------------------------------
+
+
+def newest(*windows: bytes) -> Stamp | None:
+    """Looked for in these, the last one first."""
+    found = Newest()
+    for window in reversed(windows):
+        found.look_back([written for written, _ in writers_of(window, end=100) if written is not None])
+    return found.stamp
+
+
+def test_what_strangers_appended_is_passed_over() -> None:
+    """Their epochs and producer ids are none of ours; a transaction is theirs even with our headers."""
+    strangers = foreign.batch(ONE, base_offset=2) + foreign.batch(
+        ONE, base_offset=3, transactional=True, headers=[(MARK, b"3")]
+    )
+    assert newest(ours(ONE, 1), strangers, strangers) == STAMP
+
+
+def test_an_owner_of_an_earlier_version_is_known_by_what_it_noted() -> None:
+    """It marked nothing, so no owner marks yet."""
+    noted = foreign.batch(ONE, base_offset=1, headers=[("muster.origin", b"2 here")])
+    found = newest(noted, foreign.batch(ONE, base_offset=2))
+    assert found is not None
+    assert (found.producer_id, found.origin, found.marked_from) == (77, b"2 here", None)
+
+
+def test_where_marking_began_is_found_further_back_if_compaction_removed_the_note() -> None:
+    """It stands in the last record of a batch, which may be gone; the mark is in each."""
+    without_note = ours(ONE, 30, Stamp(producer_id=8, producer_epoch=1, epoch_base=0))
+    found = newest(ours(ONE, 20, Stamp(producer_id=7, producer_epoch=0, epoch_base=0, marked_from=11)), without_note)
+    assert found is not None
+    assert (found.producer_id, found.marked_from) == (8, 11)
+
+
+@pytest.mark.parametrize("headers", [[("muster.origin", b"2 there")], [("muster.epoch-base", b"0")]])
+def test_a_stranger_that_notes_what_owners_note_is_passed_over(headers: list[tuple[str, bytes]]) -> None:
+    """Owners mark already, further back."""
+    assert newest(ours(ONE, 1), foreign.batch(ONE, base_offset=2, headers=headers)) == STAMP
+
+
+@pytest.mark.parametrize("name", ["muster.epoch-base", "muster.marked-from"])
+def test_a_number_that_nobody_can_have_noted_is_none(name: str) -> None:
+    found = newest(foreign.batch(ONE, base_offset=1, headers=[("muster.origin", b"2 here"), (name, b"9" * 5_000)]))
+    assert found is not None
+    assert (found.epoch_base, found.marked_from) == (0, None)

@@ -1,0 +1,327 @@
+"""What a log in a file does when its disk does not answer, when it is damaged, and when its path names another file."""
+
+import asyncio
+import os
+import shutil
+import sqlite3
+import subprocess
+import sys
+import threading
+from collections.abc import AsyncIterator, Callable
+from contextlib import closing
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from events.log.base import LogDamaged, LogMismatch, LogUnavailable
+from events.log.sqlite import SqliteEventLog
+from events.log.sqlite_file import SqliteFile
+from events.records import Record
+from tests.events.log.transitions import read_all
+
+PAGE_BYTES = 4096
+ROOT = Path(__file__).parents[3]
+
+
+class HangingDisk:
+    """Calls that do not return before the disk is mended, as a hung fsync does not."""
+
+    def __init__(self) -> None:
+        self._mended = threading.Event()
+        self.mend: Callable[[], None] = self._mended.set
+
+    def hang(self, connection: sqlite3.Connection) -> None:
+        connection.execute("INSERT INTO numbers VALUES (0)")
+        self._mended.wait()
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    async with asyncio.timeout(60):
+        while not condition():  # noqa: ASYNC110 -- a thread tells nobody what it does
+            await asyncio.sleep(0.005)
+
+
+def told(file: SqliteFile) -> str | None:
+    return file.trouble
+
+
+def insert(number: int, connection: sqlite3.Connection) -> None:
+    connection.execute("INSERT INTO numbers VALUES (?)", (number,))
+
+
+def numbers(connection: sqlite3.Connection) -> list[int]:
+    return [number for (number,) in connection.execute("SELECT number FROM numbers ORDER BY number")]
+
+
+class TestADiskThatDoesNotAnswer:
+    @pytest.fixture
+    def disk(self) -> HangingDisk:
+        return HangingDisk()
+
+    @pytest.fixture
+    async def file(self, path: Path, disk: HangingDisk) -> AsyncIterator[SqliteFile]:
+        file = SqliteFile(path, answers_within_s=0.3, slow_after_s=0.1, closes_within_s=0.2)
+        await file.open(lambda connection: connection.execute("CREATE TABLE numbers (number)"))
+        yield file
+        disk.mend()
+        await file.close()
+
+    async def test_who_waits_is_told_and_nothing_that_was_stored_is_lost(
+        self, file: SqliteFile, disk: HangingDisk
+    ) -> None:
+        """Also who comes while it hangs. When it answers again, what was under way is there, and the next is stored."""
+        hung = [asyncio.create_task(file.write(disk.hang)), asyncio.create_task(file.write(partial(insert, 1)))]
+        for write in hung:
+            with pytest.raises(LogUnavailable, match=f"the disk of {file.path} has not answered for "):
+                await write
+        with pytest.raises(LogUnavailable, match="has not answered"):
+            await file.write(partial(insert, 2))
+
+        late = asyncio.create_task(file.write(partial(insert, 3)))
+        await asyncio.sleep(0)
+        disk.mend()
+
+        await late
+        assert await file.read(numbers) == [0, 3]
+
+    async def test_a_read_is_not_waited_for_for_ever_either(self, file: SqliteFile, disk: HangingDisk) -> None:
+        """Reading has a thread of its own, which may hang alone."""
+        mended = threading.Event()
+        with pytest.raises(LogUnavailable, match=f"the disk of {file.path} has not answered for "):
+            await file.read(lambda _connection: mended.wait())
+        mended.set()
+        assert await file.read(numbers) == []
+
+    async def test_it_is_told_for_how_long(self, file: SqliteFile, disk: HangingDisk) -> None:
+        """In words for the operator; and that it is over."""
+        assert told(file) is None
+        write = asyncio.create_task(file.write(disk.hang))
+        await until(lambda: told(file) is not None)
+        assert (told(file) or "").startswith(f"the disk of {file.path} has not answered for ")
+        await asyncio.wait([write])
+        disk.mend()
+        await until(lambda: told(file) is None)
+
+    async def test_closing_waits_no_longer_than_a_while(self, file: SqliteFile, disk: HangingDisk) -> None:
+        """Who still waits is told; the lock stays until the process ends: the disk may yet do what it was told."""
+        writes = [asyncio.create_task(file.write(disk.hang)), asyncio.create_task(file.write(partial(insert, 1)))]
+        await asyncio.sleep(0)
+
+        await file.close()
+
+        for write in writes:
+            with pytest.raises(LogUnavailable):
+                await write
+        with pytest.raises(LogMismatch, match="is in use by process"):
+            await SqliteFile(file.path).open(numbers)
+
+    def test_the_process_ends_all_the_same(self, path: Path) -> None:
+        """No thread that hangs is waited for when the interpreter ends."""
+        script = f"""
+import asyncio, threading
+from pathlib import Path
+from events.log.base import LogUnavailable
+from events.log.sqlite_file import SqliteFile
+
+async def main():
+    file = SqliteFile(Path({str(path)!r}), closes_within_s=0.1)
+    await file.open(lambda connection: None)
+    write = asyncio.create_task(file.write(lambda connection: threading.Event().wait()))
+    await asyncio.sleep(0)
+    await file.close()
+    try:
+        await write
+    except LogUnavailable as error:
+        print(error)
+
+asyncio.run(main())
+"""
+        ended = subprocess.run(
+            [sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, timeout=60, check=False
+        )
+        assert (ended.returncode, ended.stderr) == (0, "")
+        assert "has not answered" in ended.stdout
+
+
+async def made(path: Path) -> None:
+    """A log with 2,000 records in its first partition and 200 in its second, closed again."""
+    log = SqliteEventLog(path, partitions=2)
+    await log.open()
+    for partition, records in ((0, 2_000), (1, 200)):
+        writer = await log.claim(partition)
+        await writer.append([(Record(b"k%d" % number, b"v" * 100),) for number in range(records)])
+    await log.close()
+
+
+def damage(path: Path, partition: int) -> None:
+    """Overwrite one page of the partition's records, of some thirty."""
+    with closing(sqlite3.connect(path)) as connection:
+        low, high = connection.execute(
+            "SELECT min(offset), max(offset) FROM records WHERE partition = ?", (partition,)
+        ).fetchone()
+    needle = b"k%d" % ((low + high) // 2) + b"v" * 100
+    content = bytearray(path.read_bytes())
+    page = content.index(needle) // PAGE_BYTES
+    content[page * PAGE_BYTES : (page + 1) * PAGE_BYTES] = os.urandom(PAGE_BYTES)
+    path.write_bytes(content)
+
+
+def damage_all_but_the_first_pages(path: Path) -> None:
+    """The schema and the settings stay."""
+    content = path.read_bytes()
+    path.write_bytes(content[: 4 * PAGE_BYTES] + os.urandom(len(content) - 4 * PAGE_BYTES))
+
+
+def cut_off(path: Path) -> None:
+    """Leave the first half, in whole pages."""
+    content = path.read_bytes()
+    path.write_bytes(content[: len(content) // 2 // PAGE_BYTES * PAGE_BYTES])
+
+
+class TestADamagedFile:
+    async def test_an_owner_goes_no_further(self, path: Path) -> None:
+        """It is told once what is damaged and what can be done; nothing is written after that."""
+        await made(path)
+        damage(path, 0)
+        log = SqliteEventLog(path)
+        await log.open()
+        writer = await log.claim(0)
+
+        with pytest.raises(LogDamaged) as damaged:
+            await read_all(log, 0)
+
+        message = str(damaged.value)
+        assert f"the event log {path} is damaged (database disk image is malformed)" in message
+        assert f"sqlite3 {path} .recover" in message
+        assert "restore a backup" in message
+        assert "muster replay" in message
+        assert "\n" not in message
+        with pytest.raises(LogDamaged):
+            await writer.append([(Record(b"key", b"value"),)])
+        await log.close()
+
+    async def test_a_write_that_meets_the_damage_says_the_same(self, path: Path) -> None:
+        """Whoever waits behind it is told, too."""
+        await made(path)
+        damage_all_but_the_first_pages(path)
+        log = SqliteEventLog(path)
+        await log.open()
+
+        outcomes = await asyncio.gather(*(log.file.write(break_on) for _ in range(3)), return_exceptions=True)
+
+        assert [type(outcome) for outcome in outcomes] == [LogDamaged] * 3
+        await log.close()
+
+    async def test_who_only_reads_is_given_what_can_be_read(self, path: Path) -> None:
+        """All but what stood on the damaged page, and the other partition whole; and it is told of it."""
+        await made(path)
+        damage(path, 0)
+        log = SqliteEventLog(path, read_only=True)
+        await log.open()
+        assert not log.warnings
+
+        offsets = [record.offset for record in await read_all(log, 0)]
+
+        assert 1_900 < len(offsets) < 2_000
+        assert offsets == sorted(set(offsets))
+        assert {0, 1_999} <= set(offsets)
+        assert len(await read_all(log, 1)) == 200
+        (warning,) = log.warnings
+        assert warning.startswith(f"the event log {path} is damaged")
+        assert warning.endswith("What cannot be read was left out")
+        await log.close()
+
+    async def test_of_a_file_that_was_cut_off_the_beginning_can_be_read(self, path: Path) -> None:
+        """Its end is not even known."""
+        await made(path)
+        cut_off(path)
+        log = SqliteEventLog(path, read_only=True)
+        await log.open()
+
+        found = [len(await read_all(log, partition)) for partition in (0, 1)]
+
+        assert sum(found) > 500
+        assert log.warnings
+        await log.close()
+
+
+def break_on(connection: sqlite3.Connection) -> None:
+    connection.execute("SELECT count(*) FROM records").fetchone()
+
+
+def remove(path: Path) -> None:
+    path.unlink()
+
+
+def move(path: Path, to: Path) -> None:
+    path.rename(to)
+
+
+def lead(link: Path, to: Path) -> None:
+    """Have the symbolic link lead there, where there is a file."""
+    link.parent.mkdir(exist_ok=True)
+    link.unlink(missing_ok=True)
+    to.touch()
+    link.symlink_to(to)
+
+
+class TestAPathThatNamesAnotherFile:
+    """Nobody would ever find what is appended to a file that has no name any more."""
+
+    @pytest.fixture
+    async def log(self, path: Path) -> AsyncIterator[SqliteEventLog]:
+        log = SqliteEventLog(path)
+        await log.open()
+        await log.file.check_in_place()
+        yield log
+        await log.close()
+
+    async def assert_given_up(self, log: SqliteEventLog, path: Path, what: str) -> None:
+        writer = await log.claim(0)
+        with pytest.raises(LogMismatch) as mismatch:
+            await log.file.check_in_place()
+        assert str(mismatch.value) == (
+            f"{path} {what}, while the event log {log.location} was in use: nothing more is appended to it. Put back"
+            " what stood there, muster.db and muster.db-wal together, or restore a backup, and start again"
+        )
+        with pytest.raises(LogMismatch, match="nothing more is appended"):
+            await writer.append([(Record(b"key", b"value"),)])
+
+    async def test_a_file_that_was_deleted(self, log: SqliteEventLog, path: Path) -> None:
+        remove(path)
+        await self.assert_given_up(log, path, "is gone")
+
+    async def test_a_file_that_was_moved(self, log: SqliteEventLog, path: Path) -> None:
+        move(path, path.with_name("old.db"))
+        await self.assert_given_up(log, path, "is gone")
+
+    async def test_a_file_that_was_replaced(self, log: SqliteEventLog, path: Path, tmp_path: Path) -> None:
+        """As a backup is restored under a running process."""
+        shutil.copy(path, tmp_path / "backup.db")
+        move(tmp_path / "backup.db", path)
+        await self.assert_given_up(log, path, "is another file now")
+
+    async def test_a_link_that_leads_elsewhere(self, tmp_path: Path) -> None:
+        """What the path says now is what the next process would open."""
+        link = tmp_path / "link" / "muster.db"
+        lead(link, tmp_path / "muster.db")
+        log = SqliteEventLog(link)
+        await log.open()
+        await log.file.check_in_place()
+        lead(link, tmp_path / "other.db")
+        await self.assert_given_up(log, link, "is another file now")
+        await log.close()
+
+    async def test_a_write_ahead_log_that_was_deleted(self, log: SqliteEventLog, path: Path) -> None:
+        """The newest appends stand there alone."""
+        wal = path.with_name("muster.db-wal")
+        remove(wal)
+        await self.assert_given_up(log, wal, "is gone")
+
+    async def test_closing_in_good_order_is_no_loss(self, path: Path) -> None:
+        """It ends the write-ahead log, which nobody takes for a mistake."""
+        log = SqliteEventLog(path)
+        await log.open()
+        await log.close()
+        await log.file.check_in_place()

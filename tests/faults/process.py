@@ -1,0 +1,90 @@
+"""A coordinator process on a Kafka cluster, fake or real: its runtime, its log, and offsets in a topic beside it."""
+
+import asyncio
+import functools
+import itertools
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from typing import Any
+
+from coordinator.group.settings import GroupSettings
+from coordinator.offsets.base import OffsetStore
+from coordinator.offsets.topic import TopicOffsetStore
+from coordinator.offsets.upstream import UpstreamOffsetStore
+from coordinator.ownership import Owner
+from coordinator.runtime import Runtime
+from events.ids import GroupId
+from events.log.kafka import DEFAULT_TIMEOUTS, KafkaEventLog
+from events.log.kafka_connections import Timeouts
+from events.partitioner import partition_for
+from tests.faults.network import NetworkLoop
+from tests.simulation.process import GROUP, SimulatedProcess
+from tests.simulation.virtual_time import VirtualClock, simulate
+
+TOPIC = "events"
+
+
+def groups_in(partition: int, partitions: int) -> Iterator[GroupId]:
+    """Groups that live in this partition, as many as one likes."""
+    names = (GroupId(f"g{number}") for number in itertools.count())
+    return (name for name in names if partition_for(name, partitions) == partition)
+
+
+class ProcessOnKafka(SimulatedProcess):
+    """A SimulatedProcess whose log is a topic of the cluster; `with_offsets`: so are its offsets."""
+
+    def __init__(
+        self,
+        bootstrap: Sequence[str],
+        *,
+        topic: str = TOPIC,
+        partitions: int = 3,
+        with_offsets: bool = False,
+        timeouts: Timeouts = DEFAULT_TIMEOUTS,
+    ) -> None:
+        self.clock = VirtualClock()
+        settings: dict[str, Any] = {"partitions": partitions, "timeouts": timeouts}
+        self.kafka = KafkaEventLog(bootstrap, topic, **settings)
+        offsets_log = KafkaEventLog(bootstrap, f"{topic}_offsets", audit_window_ms=0, **settings)
+        self.offsets: OffsetStore = TopicOffsetStore(offsets_log) if with_offsets else UpstreamOffsetStore()
+        self.lost: list[Exception] = []
+        self.group_id = GROUP
+        owner = Owner(
+            name="simulated:1",
+            version="test",
+            event_log=self.kafka,
+            offsets=self.offsets,
+            settings=GroupSettings(initial_rebalance_delay_ms=0),
+            effective_settings={},
+            clock=self.clock,
+        )
+        self.runtime = Runtime(owner, give_up=self.lost.append)
+
+    async def start(self) -> "ProcessOnKafka":
+        await self.kafka.open()
+        await self.offsets.open()
+        await self.runtime.start()
+        return self
+
+    async def stop(self) -> None:
+        """In good order."""
+        await self.runtime.stop()
+        await self.offsets.close()
+        await self.kafka.close()
+
+
+def story(test: Callable[..., Awaitable[None]]) -> Callable[..., None]:
+    """A test in virtual time, on the network without sockets."""
+
+    @functools.wraps(test)
+    def run(*args: object, **kwargs: object) -> None:
+        async def main() -> None:
+            await test(*args, **kwargs)
+
+        simulate(main(), NetworkLoop)
+
+    return run
+
+
+def seconds() -> float:
+    """The time in the simulation."""
+    return asyncio.get_running_loop().time()

@@ -1,0 +1,69 @@
+"""The event topic is deleted, made anew or given partitions while it is in use: its owner gives it up, and says so."""
+
+import asyncio
+
+import pytest
+from kio.schema.errors import ErrorCode
+
+from events.log.base import LogMismatch
+from events.partitioner import partition_for
+from tests.faults.cluster import FakeCluster
+from tests.faults.process import TOPIC, ProcessOnKafka, groups_in, seconds, story
+from tests.simulation.process import until
+
+NOT_SERVED = {ErrorCode.not_coordinator, ErrorCode.coordinator_load_in_progress}
+
+
+async def owner_of(cluster: FakeCluster) -> ProcessOnKafka:
+    """A process that has appended more than a fresh topic could have."""
+    process = await ProcessOnKafka(cluster.bootstrap).start()
+    for instance in "abc":
+        await process.join(instance)
+    return process
+
+
+@pytest.mark.parametrize("noticed_by", ["the next append", "metadata"])
+@story
+async def test_a_topic_that_was_made_anew_is_given_up(noticed_by: str) -> None:
+    """Nothing is told to a client that is in no log; the sentence has both ids."""
+    cluster = FakeCluster()
+    process = await owner_of(cluster)
+    was = process.kafka.identity.rpartition(".")[2]
+    cluster.recreate(TOPIC)
+    if noticed_by == "metadata":
+        await asyncio.sleep(10)
+    began = seconds()
+    fresh = next(groups_in(partition_for(process.group_id, 3), 3))
+    assert (await process.commit(1, group_id=fresh)).error in NOT_SERVED
+    assert seconds() - began < 1
+    (lost,) = process.lost
+    assert isinstance(lost, LogMismatch)
+    assert f"topic {TOPIC} was deleted and made anew while it was in use: its id was {was} and is now " in str(lost)
+    await process.stop()
+
+
+@story
+async def test_a_topic_that_is_gone_is_given_up_and_not_made_again() -> None:
+    """Also on a cluster that makes the topics that clients name."""
+    cluster = FakeCluster()
+    process = await owner_of(cluster)
+    cluster.delete(TOPIC)
+    assert (await process.join("d")).error in NOT_SERVED
+    await until(lambda: bool(process.lost), "given up")
+    assert f"topic {TOPIC} (id " in str(process.lost[0])
+    assert ") is gone: it was deleted while it was in use" in str(process.lost[0])
+    await asyncio.sleep(60)
+    assert TOPIC not in cluster.topics
+    await process.stop()
+
+
+@story
+async def test_another_number_of_partitions_is_refused() -> None:
+    """A group would be looked for where it is not."""
+    cluster = FakeCluster()
+    process = await owner_of(cluster)
+    cluster.add_partition(TOPIC)
+    await asyncio.sleep(10)
+    assert (await process.join("d")).error in NOT_SERVED
+    assert "has 4 partitions, it had 3: a group's partition follows from their number" in str(process.lost[0])
+    await process.stop()

@@ -1,0 +1,102 @@
+"""A broker that hangs, is gone, or has handed its partitions over: what is served meanwhile, and what comes after."""
+
+import asyncio
+import contextlib
+from itertools import pairwise
+
+from kio.schema.errors import ErrorCode
+from structlog.testing import capture_logs
+
+from events.log.base import LogUnavailable
+from tests.faults.cluster import FakeCluster
+from tests.faults.process import ProcessOnKafka, groups_in, seconds, story
+from tests.simulation.process import until
+
+
+@story
+async def test_the_only_broker_hangs_for_five_minutes() -> None:
+    """The process waits for it, tells why it does not serve, and goes on within 2 s."""
+    cluster = FakeCluster()
+    process = await ProcessOnKafka(cluster.bootstrap).start()
+    await process.join("a")
+    cluster.hang(1)
+    waiting = process.join("b")
+    with capture_logs() as logged:
+        await asyncio.sleep(300)
+    assert (await waiting).error is ErrorCode.not_coordinator
+    assert (await process.join("b")).error is ErrorCode.coordinator_load_in_progress
+    reason = process.runtime.not_ready
+    assert reason is not None
+    assert "the event log events has been unavailable for 2" in reason
+    assert "broker:1 did not answer within" in reason
+    away = [line["seconds"] for line in logged if line["event"] == "event log unavailable, trying again"]
+    assert len(away) == 5  # the outage was noticed after half a minute
+    assert all(59 <= after - before <= 95 for before, after in pairwise(away))
+    cluster.go_on(1)
+    began = seconds()
+    with capture_logs() as logged:
+        await until(lambda: process.runtime.ready, "served again")
+    assert seconds() - began < 2
+    assert [line["event"] for line in logged if "event log" in line["event"]] == ["event log available again"]
+    assert process.lost == []
+    await process.stop()
+
+
+@story
+async def test_the_only_broker_is_gone_for_five_minutes() -> None:
+    """As when it hangs."""
+    cluster = FakeCluster()
+    process = await ProcessOnKafka(cluster.bootstrap).start()
+    await process.join("a")
+    cluster.stop(1)
+    waiting = process.join("b")
+    await asyncio.sleep(300)
+    assert (await waiting).error is ErrorCode.not_coordinator
+    cluster.start(1)
+    began = seconds()
+    await until(lambda: process.runtime.ready, "served again")
+    assert seconds() - began < 2
+    assert process.lost == []
+    await process.stop()
+
+
+@story
+async def test_one_hung_broker_of_three_delays_its_own_partitions_alone() -> None:
+    """And those go on within 10 s of the move of their leaders."""
+    cluster = FakeCluster(3)
+    process = await ProcessOnKafka(cluster.bootstrap, partitions=3).start()
+    groups = {cluster.partition("events", number).leader: groups_in(number, 3) for number in range(3)}
+    cluster.hang(1)
+    began = seconds()
+    slow = process.join("a", group_id=next(groups[1]))
+    for node in (2, 3, 2, 3):
+        assert (await process.join("a", group_id=next(groups[node]))).error is ErrorCode.none
+    assert seconds() - began < 1
+    await asyncio.sleep(9)
+    cluster.fail_over(1)
+    moved = seconds()
+    assert (await slow).error is ErrorCode.none
+    assert seconds() - moved < 10
+    assert process.lost == []
+    await process.stop()
+
+
+@story
+async def test_a_log_that_is_away_at_the_start_is_waited_for() -> None:
+    """Partition by partition: those whose leader hangs are served when it has moved, the others before."""
+    cluster = FakeCluster(3)
+    await (await ProcessOnKafka(cluster.bootstrap).start()).stop()
+    first = cluster.partition("events", 0)
+    cluster.hang(first.leader)
+    process = ProcessOnKafka(cluster.bootstrap)
+    opening = asyncio.create_task(process.kafka.open())
+    await asyncio.sleep(1)
+    assert not opening.done()  # it asks each broker for its settings
+    cluster.fail_over(first.leader)
+    with contextlib.suppress(LogUnavailable):
+        await opening
+    await process.start()
+    await process.runtime.all_owned()
+    assert process.runtime.ready
+    assert process.lost == []
+    await process.stop()

@@ -1,0 +1,155 @@
+"""The way to the brokers alone: what its requests come to when a broker hangs, refuses, resets or loses an answer."""
+
+import asyncio
+from collections.abc import AsyncIterator, Collection
+from contextlib import asynccontextmanager
+
+import pytest
+from aiokafka.protocol.admin import ApiVersionRequest
+
+from events.log.base import LogUnavailable
+from events.log.kafka_connections import Timeouts
+from events.log.kafka_errors import TryAgain
+from events.log.kafka_link import KafkaLink
+from events.log.kafka_producer import KafkaWriter, Place, claim
+from events.log.kafka_reader import read
+from events.log.kafka_security import NOT_SECURED
+from events.records import Record
+from tests.faults.cluster import FETCH, INIT_PRODUCER_ID, METADATA, PRODUCE, FakeCluster
+from tests.faults.process import TOPIC, seconds, story
+
+PARTITIONS = 8
+LIMIT_S = Timeouts().delivery_timeout_ms / 1000
+
+
+@asynccontextmanager
+async def linked(nodes: int = 1) -> AsyncIterator[tuple[FakeCluster, KafkaLink]]:
+    cluster = FakeCluster(nodes)
+    cluster.create(TOPIC, PARTITIONS)
+    link = KafkaLink(cluster.bootstrap, NOT_SECURED, Timeouts())
+    await link.open()
+    await link.follow([TOPIC])
+    yield cluster, link
+    await link.close()
+
+
+def place(partition: int) -> Place:
+    return Place(topic=TOPIC, partition=partition, limit_bytes=10**6, append_limit_ms=int(LIMIT_S * 1000))
+
+
+async def append(writer: KafkaWriter, value: bytes = b"v") -> None:
+    assert await writer.append([(Record(b"k", value),)]) == [None]
+
+
+async def kinds(*awaited: "asyncio.Task[KafkaWriter]") -> Collection[type]:
+    return {type(each) for each in await asyncio.gather(*awaited, return_exceptions=True)}
+
+
+@pytest.mark.parametrize("fault", ["hang", "stop"])
+@story
+async def test_claims_that_meet_a_broker_that_is_away_are_unavailable_each(fault: str) -> None:
+    """All at their limit, and all of one kind; when it is back, they are made at once."""
+    async with linked() as (cluster, link):
+        await append(await claim(link, place(0)))
+        getattr(cluster, fault)(1)
+        began = seconds()
+        claims = [asyncio.create_task(claim(link, place(partition))) for partition in range(PARTITIONS)]
+        assert await kinds(*claims) == {LogUnavailable}
+        assert seconds() - began == pytest.approx(LIMIT_S, abs=0.1)
+        claims = [asyncio.create_task(claim(link, place(partition))) for partition in range(PARTITIONS)]
+        await asyncio.sleep(LIMIT_S / 2)
+        (cluster.go_on if fault == "hang" else cluster.start)(1)
+        back = seconds()
+        assert await kinds(*claims) == {KafkaWriter}
+        assert seconds() - back < 2
+
+
+@story
+async def test_a_request_is_given_up_long_before_the_limit_around_it() -> None:
+    """Its connection is closed and the leaders are asked for again, so one that has moved is found by reading, too."""
+    async with linked(2) as (cluster, link):
+        leader = cluster.partition(TOPIC, 0).leader
+        await append(await claim(link, place(0)))
+        await claim(link, place(0))  # it has read the newest batch, so the connection for that is open
+        cluster.hang(leader)
+        asked = cluster.asked[METADATA]
+
+        async def read_all() -> list[int]:
+            chunks = read(link, TOPIC, 0, start=0, end=1, limit_ms=int(LIMIT_S * 1000))
+            return [record.offset async for chunk in chunks for record in chunk]
+
+        reading = asyncio.create_task(read_all())
+        await asyncio.sleep(9)
+        assert not reading.done()
+        cluster.fail_over(leader)
+        moved = seconds()
+        assert await reading == [0]
+        assert seconds() - moved < 7
+        assert cluster.asked[METADATA] > asked
+
+
+@story
+async def test_connections_to_one_broker_do_not_wait_for_those_to_another() -> None:
+    """Each has a short limit of its own."""
+    async with linked(2) as (cluster, link):
+        cluster.hang(1)
+        began = seconds()
+        hung = [asyncio.create_task(link.ask(1, ApiVersionRequest(), lane=lane)) for lane in range(20)]
+        for lane in range(20):
+            await link.ask(2, ApiVersionRequest(), lane=lane)
+        assert seconds() - began < 0.1
+        assert {type(each) for each in await asyncio.gather(*hung, return_exceptions=True)} == {TryAgain}
+        assert seconds() - began == pytest.approx(Timeouts().connect_timeout_ms / 1000, abs=0.1)
+
+
+@pytest.mark.parametrize("api_key", [PRODUCE, INIT_PRODUCER_ID, FETCH, METADATA])
+@story
+async def test_a_lost_answer_is_asked_for_again(api_key: int) -> None:
+    """Nothing is appended twice."""
+    async with linked() as (cluster, link):
+        await append(await claim(link, place(0)), b"a")
+        cluster.lose_answers(api_key, 2)
+        writer = await claim(link, place(0))
+        await append(writer, b"b")
+        cluster.lose_answers(api_key, 2)
+        await append(writer, b"c")
+        assert cluster.partition(TOPIC, 0).end == 3
+
+
+@story
+async def test_a_connection_on_which_nothing_is_answered_any_more_is_replaced() -> None:
+    """As after a router's restart: the request is given up, the next one is made on a new connection."""
+    async with linked() as (cluster, link):
+        writer = await claim(link, place(0))
+        await append(writer)
+        cluster.drop_packets(1)
+        began = seconds()
+        await append(writer)
+        assert seconds() - began < Timeouts().produce_timeout_ms / 1000 + 1
+        began = seconds()
+        await append(writer)
+        assert seconds() - began < 0.1
+        assert cluster.partition(TOPIC, 0).end == 3
+
+
+@story
+async def test_a_question_to_any_broker_is_put_to_another_when_one_is_silent() -> None:
+    """Half a second is lost for each that hangs, whichever is asked first."""
+    async with linked(3) as (cluster, link):
+        for node in (1, 2):
+            cluster.hang(node)
+        for _ in range(10):
+            began = seconds()
+            await link.refresh()
+            assert seconds() - began <= 1.1
+
+
+@story
+async def test_who_waits_when_the_link_is_closed_is_told_so() -> None:
+    """As of a log that cannot be reached, not as of a task that was cancelled."""
+    async with linked() as (cluster, link):
+        cluster.hang(1)
+        claims = [asyncio.create_task(claim(link, place(partition))) for partition in range(2)]
+        await asyncio.sleep(1)
+        await link.close()
+        assert await kinds(*claims) == {LogUnavailable}

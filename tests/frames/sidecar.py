@@ -1,0 +1,63 @@
+"""The same frames through a sidecar, over sockets: what it handles, and what it relays to a broker.
+
+The broker is a standalone coordinator in a thread of its own. What is relayed is its to judge: it answers, or hangs up.
+"""
+
+import asyncio
+from collections import Counter
+from collections.abc import Callable
+
+from coordinator.sidecar.client_side import ClientSide
+from coordinator.wire.api import Fault, Offered
+from coordinator.wire.registry import APIS
+from tests.coordinator.longest_callback import longest_callback
+from tests.coordinator.sidecar.relaying import Relay
+from tests.coordinator.sidecar.test_hostile_requests import TXN_OFFSET_COMMIT, sidecar
+from tests.frames.generator import Frame, Frames
+from tests.frames.verdict import BadOutcome, Verdict
+
+WITHIN_S = 30
+QUIET_S = 0.05
+"""For a frame of which the rest never comes: that nothing is said of it is not waited for longer."""
+
+THROUGH = [
+    *APIS.values(),
+    TXN_OFFSET_COMMIT,
+    Offered(key=17, name="SaslHandshake", versions=range(1, 2)),
+    Offered(key=36, name="SaslAuthenticate", versions=range(3)),
+]
+
+
+async def play(frames: int, seed: int, report: Callable[[str], None]) -> Counter[str]:
+    """Play so many; returns what became of them. Raises BadOutcome."""
+    verdict, source = Verdict(), Frames(THROUGH, seed)
+    async with sidecar() as relay:
+        with longest_callback() as longest:
+            for number in range(frames):
+                await _play_one(relay, source.next(), verdict)
+                if not (number + 1) % 5_000:
+                    report(f"{number + 1} frames through the sidecar: {dict(verdict.outcomes)}")
+        async with asyncio.timeout(WITHIN_S):
+            while relay.listening.connections:  # noqa: ASYNC110 -- they end by themselves
+                await asyncio.sleep(0.01)
+        verdict.nobody_waited(longest)
+        await verdict.nothing_is_left(ClientSide, waiting=relay.service.slices.waiting)
+    return verdict.outcomes
+
+
+async def _play_one(relay: Relay, frame: Frame, verdict: Verdict) -> None:
+    before = Counter(relay.metrics.protocol_errors)
+    client = await relay.connect(1)
+    client.send(frame.content)
+    try:
+        async with asyncio.timeout(WITHIN_S if frame.is_whole else QUIET_S):
+            first = await client.reader.read(1)
+    except ConnectionError:
+        first = b""
+    except TimeoutError:
+        if frame.is_whole:
+            raise BadOutcome(f"neither answered nor closed: {frame.told}") from None
+        first = None
+    fault: Fault | None = next(iter(Counter(relay.metrics.protocol_errors) - before), None)
+    verdict.judge(frame, answered=bool(first), fault=fault, closed=first == b"")
+    client.vanish()

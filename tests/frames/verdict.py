@@ -1,0 +1,57 @@
+"""What must hold whatever was sent: each connection is answered or closed, nothing is left of it, the process lives."""
+
+import asyncio
+import gc
+import time
+from collections import Counter
+from typing import Any
+
+from coordinator.wire.api import Fault
+from tests.coordinator.longest_callback import Longest
+from tests.frames.generator import Frame
+
+HELD_S_MAX = 0.15
+"""By one callback of the loop, in processor time."""
+
+
+GONE_WITHIN_S = 30.0
+
+
+class BadOutcome(AssertionError):
+    """What must not be; the text has the frame."""
+
+
+class Verdict:
+    """`outcomes` counts what became of the frames."""
+
+    def __init__(self) -> None:
+        self.outcomes: Counter[str] = Counter()
+        self.unhandled: list[str] = []
+        asyncio.get_running_loop().set_exception_handler(lambda _, context: self.unhandled.append(repr(context)))
+
+    def judge(self, frame: Frame, *, answered: bool, fault: Fault | None, closed: bool) -> None:
+        """Of one connection, before the client goes. Raises BadOutcome."""
+        outcome = "answered" if answered else (fault.value if fault else "closed" if closed else "nothing")
+        self.outcomes[outcome] += 1
+        if fault is Fault.FAILED_REQUEST or self.unhandled:
+            raise BadOutcome(f"{fault} {self.unhandled}: {frame.told}")
+        if outcome == "nothing" and frame.is_whole:
+            raise BadOutcome(f"neither answered nor closed: {frame.told}")
+
+    async def nothing_is_left(self, kind: type[Any], **left: int) -> None:
+        """After all connections are gone, and what is still sent to a broker is. Raises BadOutcome."""
+        deadline = time.monotonic() + GONE_WITHIN_S
+        while (alive := _alive(kind)) and time.monotonic() < deadline:  # noqa: ASYNC110 -- objects end without an event
+            await asyncio.sleep(0.2)
+        if alive or any(left.values()):
+            raise BadOutcome(f"{alive} {kind.__name__} are kept, and {left}")
+
+    def nobody_waited(self, longest: Longest) -> None:
+        """Raises BadOutcome."""
+        if longest.seconds >= HELD_S_MAX:
+            raise BadOutcome(f"a callback held the loop: {longest}")
+
+
+def _alive(kind: type[Any]) -> int:
+    gc.collect()
+    return sum(isinstance(each, kind) for each in gc.get_objects())
