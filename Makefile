@@ -36,9 +36,7 @@ lint: $(VENV)/.all
 	$(BIN)/lint-imports
 
 unit: $(VENV)/.all
-	rm -f .coverage .coverage.*
-	$(BIN)/coverage run -m pytest
-	$(BIN)/coverage combine --quiet
+	$(BIN)/pytest --numprocesses 2 --dist loadfile --cov --cov-report=
 	$(BIN)/coverage report --include='events/*,coordinator/group/*' --fail-under=95
 	$(BIN)/coverage report
 

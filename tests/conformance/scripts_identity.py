@@ -12,11 +12,24 @@ STICKY: Final[Protocols] = (("sticky", subscription(ORDERS)),)
 ODD: Final = "ä b/c\\d:*?" * 300
 """Nothing that a client's library would take for an id; nearly as much as a record of the old form can hold."""
 
-OURS: Final = (
-    frozenset(API_KEYS)
-    - {"ApiVersions", "CreateTopics", "Metadata"}
-    - {"SaslHandshake", "SaslAuthenticate", "InitProducerId", "TxnOffsetCommit"}  # of no coordinator that stands alone
+OURS: Final = frozenset(
+    {
+        "DeleteGroups",
+        "DescribeConfigs",
+        "DescribeGroups",
+        "FindCoordinator",
+        "Heartbeat",
+        "IncrementalAlterConfigs",
+        "JoinGroup",
+        "LeaveGroup",
+        "ListGroups",
+        "OffsetCommit",
+        "OffsetDelete",
+        "OffsetFetch",
+        "SyncGroup",
+    }
 )
+"""A coordinator's, and no producer's, no broker's."""
 
 
 @script("W2, W3, W4, W5, W6, W7, W8, W9, W10", eras=NEWEST)
