@@ -6,7 +6,7 @@ the error in an answer. How a broker is spoken to, and the errors, are in `conne
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Hashable, Iterable, Mapping, Sequence
 from typing import Any, Final, TypeVar
 from uuid import UUID
 
@@ -90,6 +90,7 @@ class UpstreamLink:
         self._topics: tuple[str, ...] = ()
         self._tell_ids: Callable[[Mapping[str, UUID]], None] = nobody_asks_for_ids
         self._coordinators: dict[str, int] = {}
+        self._refusals: list[str] = []
         self._wants_refresh = asyncio.Event()
         self._refreshed = asyncio.Event()
         self._refreshing: asyncio.Task[None] | None = None
@@ -166,26 +167,25 @@ class UpstreamLink:
             await asyncio.sleep(REFRESH_AGAIN_AFTER_S)  # whoever asks meanwhile is answered by the next round
 
     async def _look_around(self) -> None:
-        """Ask the first broker that answers: of those that are known, then of those that we begin with."""
+        """Ask the brokers that are known, then those that we begin with. Raises as `_first` does."""
         request = MetadataRequest(
             topics=tuple(MetadataRequestTopic(topic_id=None, name=TopicName(name)) for name in self._topics),
             allow_auto_topic_creation=False,
             include_topic_authorized_operations=False,
         )
-        reasons: list[str] = []
-        for place in dict.fromkeys([*self._brokers.values(), *self._bootstrap]):
+
+        async def ask(place: Place) -> MetadataResponse:
             try:
                 if not self.api_versions:
                     await self._learn_versions(place)
-                metadata = await self._ask_at(place, request, MetadataResponse)
-            except UpstreamUnavailable as error:
+                return await self._ask_at(place, request, MetadataResponse)
+            except AnswerLost as lost:
+                if self.cluster_id:
+                    raise
                 # What a broker does when we ask before we have authenticated.
-                hint = "" if self.cluster_id or not isinstance(error, AnswerLost) else ": does it want credentials?"
-                reasons.append(f"{error}{hint}")
-            else:
-                self._learn(metadata)
-                return
-        raise UpstreamUnavailable(f"no broker of the upstream cluster answers: {'; '.join(reasons)}")
+                raise UpstreamUnavailable(f"{lost}: does it want credentials?") from lost
+
+        self._learn(await self._first(dict.fromkeys([*self._brokers.values(), *self._bootstrap]), ask))
 
     async def _learn_versions(self, place: Place) -> None:
         software = ApiVersionsRequest(client_software_name="muster", client_software_version="1")
@@ -292,15 +292,36 @@ class UpstreamLink:
         return int(found.node_id)
 
     async def _ask_any(self, request: Any, response: type[R]) -> R:  # noqa: ANN401 -- any of kio's requests
-        """One question that changes nothing, to the first broker that answers it."""
-        reasons: list[str] = []
-        for place in list(self._brokers.values()):
+        """One question that changes nothing. Raises as `_first` does."""
+        try:
+            return await self._first(self._brokers.values(), lambda place: self._ask_at(place, request, response))
+        except UpstreamError:
+            self._wants_refresh.set()
+            raise
+
+    async def _first(self, among: Iterable[Place], ask: Callable[[Place], Awaitable[R]]) -> R:
+        """The answer of the first broker that gives one; it is said once which ones before it do not let us in.
+
+        Raises UpstreamUnavailable, and UpstreamRefused when every one is there and refuses.
+        """
+        failed: list[UpstreamError] = []
+        for place in list(among):
             try:
-                return await self._ask_at(place, request, response)
-            except UpstreamUnavailable as error:
-                reasons.append(str(error))
-        self._wants_refresh.set()
-        raise UpstreamUnavailable(f"no broker of the upstream cluster answers: {'; '.join(reasons)}")
+                answer = await ask(place)
+            except UpstreamError as error:
+                failed.append(error)
+            else:
+                self._tell_refusals([str(error) for error in failed if isinstance(error, UpstreamRefused)])
+                return answer
+        reasons = "; ".join(map(str, failed))
+        if failed and all(isinstance(error, UpstreamRefused) for error in failed):
+            raise UpstreamRefused(reasons)
+        raise UpstreamUnavailable(f"no broker of the upstream cluster answers: {reasons}")
+
+    def _tell_refusals(self, refusals: list[str]) -> None:
+        if refusals != self._refusals and refusals:
+            log.warning("brokers refuse Muster, and others are asked instead", reasons="; ".join(refusals))
+        self._refusals = refusals
 
     async def _ask_at(self, place: Place, request: Any, response: type[R]) -> R:  # noqa: ANN401 -- any of kio's requests
         return await self._connections.ask(place, request, response, lane="questions", limit_ms=self._limit_ms)

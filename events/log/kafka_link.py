@@ -181,25 +181,28 @@ class KafkaLink:
         return await self.ask(leader, request, lane=lane, timeout_ms=timeout_ms)
 
     async def ask_any(self, request: Any) -> Any:  # noqa: ANN401 -- a request and its response
-        """One request that may be made twice, to whichever broker answers first."""
+        """One request that may be made twice, to whichever broker answers first. Raises NotLetIn when none does."""
         known = list(self._view.brokers.values())
         random.shuffle(known)
-        reasons: list[str] = []
+        failed: list[TryAgain | NotLetIn] = []
         asked: set[asyncio.Task[Any]] = set()
         timeout_ms = self.timeouts.request_timeout_ms
         try:
             for address in dict.fromkeys([*known, *self._bootstrap()]):
                 asking = self._connections.ask(address, request, lane=QUESTIONS, timeout_ms=timeout_ms)
                 asked.add(asyncio.create_task(asking, name=f"ask-{address}"))
-                if (answer := await _first_answer(asked, reasons, within_s=ASK_ANOTHER_AFTER_S)) is not None:
+                if (answer := await _first_answer(asked, failed, within_s=ASK_ANOTHER_AFTER_S)) is not None:
                     return answer
             while asked:
-                if (answer := await _first_answer(asked, reasons, within_s=None)) is not None:
+                if (answer := await _first_answer(asked, failed, within_s=None)) is not None:
                     return answer
         finally:
             for task in asked:
                 task.cancel()
-        raise TryAgain("; ".join(dict.fromkeys(reasons)))
+        reasons = "; ".join(dict.fromkeys(map(str, failed)))
+        if all(isinstance(each, NotLetIn) for each in failed):
+            raise NotLetIn(reasons)
+        raise TryAgain(reasons)
 
     async def ask_transaction_coordinator(self, transactional_id: str, request: Any) -> Any:  # noqa: ANN401 -- as above
         """One request to the coordinator of a transactional.id. Raises LogUnavailable when it may not be looked up."""
@@ -225,8 +228,13 @@ class KafkaLink:
         return addresses
 
 
-async def _first_answer(asked: set[asyncio.Task[Any]], reasons: list[str], *, within_s: float | None) -> Any:  # noqa: ANN401 -- a response
-    """The first answer, or None when none has come in time. Ended tasks leave the set. Raises LogError."""
+async def _first_answer(
+    asked: set[asyncio.Task[Any]], failed: list[TryAgain | NotLetIn], *, within_s: float | None
+) -> Any:  # noqa: ANN401 -- a response
+    """The first answer, or None when none has come in time. Ended tasks leave the set. Raises LogError.
+
+    A broker that does not let us in has failed like one that does not answer: its certificate alone may be wrong.
+    """
     done, _ = await asyncio.wait(asked, timeout=within_s, return_when=asyncio.FIRST_COMPLETED)
     asked -= done
     errors = [error for task in done if (error := task.exception()) is not None]
@@ -234,7 +242,7 @@ async def _first_answer(asked: set[asyncio.Task[Any]], reasons: list[str], *, wi
     if answers:
         return answers[0]
     for error in errors:
-        if not isinstance(error, TryAgain):
+        if not isinstance(error, TryAgain | NotLetIn):
             raise error
-        reasons.append(str(error))
+        failed.append(error)
     return None

@@ -1,9 +1,11 @@
 """A broker of which a test decides what it offers, and whom it does not answer.
 
-What belongs here: ApiVersions, Metadata, and heartbeats in no group. What it must not know: coordinating.
+What belongs here: ApiVersions, Metadata, FindCoordinator, and heartbeats in no group. What it must not know:
+coordinating.
 """
 
 import asyncio
+import ssl
 import struct
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
@@ -24,18 +26,21 @@ _SIZE: Final = struct.Struct(">i")
 
 
 class FakeBroker:
-    """See the module. It is node 1 of a cluster of one."""
+    """See the module. It is node 1."""
 
-    def __init__(self, offered: Mapping[int, int]) -> None:
+    def __init__(self, offered: Mapping[int, int], context: ssl.SSLContext | None) -> None:
         self.connections = 0
         self.asked: list[int] = []
         """The API keys of all requests, in their order."""
         self.cluster_id = "fake"
         self.node_at = ""
         """Where it says that node 1 is, if that is not here."""
+        self.others_at: list[str] = []
+        """Where it says that there are other nodes, told before it."""
         self.hangs_up = False
         """On whoever comes from now on."""
         self._offered = {18: 3, **offered}
+        self._context = context
         self._writers: list[asyncio.StreamWriter] = []
         self._serving: set[asyncio.Task[None]] = set()
         self._server: asyncio.Server | None = None
@@ -46,7 +51,7 @@ class FakeBroker:
         return f"127.0.0.1:{self._server.sockets[0].getsockname()[1]}"
 
     async def start(self) -> None:
-        self._server = await asyncio.start_server(self._serve, "127.0.0.1", 0)
+        self._server = await asyncio.start_server(self._serve, "127.0.0.1", 0, ssl=self._context)
 
     def stop(self) -> None:
         """Hang up, and listen no more."""
@@ -93,13 +98,18 @@ class FakeBroker:
         return buffer.getvalue()
 
     def _body(self, key: int) -> dict[str, Any]:
-        host, _, port = (self.node_at or self.address).rpartition(":")
+        at = [*self.others_at, self.node_at or self.address]
+        nodes = [
+            {"node_id": len(at) - number, "host": host, "port": int(port)}
+            for number, (host, _, port) in enumerate(address.rpartition(":") for address in at)
+        ]
         known: dict[int, dict[str, Any]] = {
             3: {
-                "brokers": [{"node_id": 1, "host": host, "port": int(port)}],
+                "brokers": nodes,
                 "cluster_id": self.cluster_id,
                 "topics": [],
             },
+            10: {"coordinators": [{**nodes[-1], "key": "g", "error_code": ErrorCode.none, "error_message": None}]},
             12: {},
             18: {
                 "api_keys": [
@@ -111,9 +121,11 @@ class FakeBroker:
 
 
 @asynccontextmanager
-async def fake_broker(offered: Mapping[int, int] = KAFKA_3_2) -> AsyncIterator[FakeBroker]:
-    """One that serves until the block ends."""
-    broker = FakeBroker(offered)
+async def fake_broker(
+    offered: Mapping[int, int] = KAFKA_3_2, context: ssl.SSLContext | None = None
+) -> AsyncIterator[FakeBroker]:
+    """One that serves until the block ends; with a `context` through TLS."""
+    broker = FakeBroker(offered, context)
     await broker.start()
     try:
         yield broker

@@ -1,0 +1,122 @@
+"""One broker's certificate is not trusted, or refuses ours: the others are asked, and it is said which one it was."""
+
+import ssl
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+from kio.schema.heartbeat.v4.response import HeartbeatResponse
+from structlog.testing import capture_logs
+
+from coordinator.upstream.connections import UpstreamRefused, UpstreamUnavailable
+from coordinator.upstream.link import UpstreamLink
+from coordinator.upstream.security import UpstreamSecurity
+from events.log.base import LogMismatch, LogUnavailable
+from events.log.kafka_connections import Timeouts
+from events.log.kafka_link import KafkaLink
+from events.log.kafka_security import KafkaSecurity, kafka_security
+from tests.brokers.certificates import Authority
+from tests.coordinator.upstream.fake_broker import FakeBroker, fake_broker
+from tests.coordinator.upstream.stage import unexpected
+from tests.coordinator.upstream.test_link import error_of, heartbeat, nobody
+
+
+class Stage:
+    """Brokers behind TLS: one is well, the certificates of `bad` and `worse` nobody has reason to trust."""
+
+    def __init__(self, well: FakeBroker, bad: FakeBroker, worse: FakeBroker, properties: dict[str, str]) -> None:
+        self.well, self.bad, self.worse, self.properties = well, bad, worse, properties
+
+    def link(self, *addresses: str) -> UpstreamLink:
+        return UpstreamLink(",".join(addresses), UpstreamSecurity.of(self.properties), give_up=unexpected)
+
+    def log_link(self, *addresses: str) -> KafkaLink:
+        return KafkaLink(addresses, self._security(), Timeouts())
+
+    def _security(self) -> KafkaSecurity:
+        return kafka_security(self.properties, "here")
+
+
+@asynccontextmanager
+async def stage(directory: Path) -> AsyncIterator[Stage]:
+    trusted, other = Authority(directory / "a"), Authority(directory / "b", name="Another")
+    properties = {"security.protocol": "SSL", "ssl.ca.location": str(trusted.certificate)}
+    async with (
+        fake_broker(context=_of(trusted)) as well,
+        fake_broker(context=_of(other)) as bad,
+        fake_broker(context=_of(other)) as worse,
+    ):
+        yield Stage(well, bad, worse, properties)
+
+
+def _of(authority: Authority) -> ssl.SSLContext:
+    issued = authority.issue("broker")
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    context.load_cert_chain(issued.certificate, issued.key)
+    return context
+
+
+async def test_the_cluster_is_found_by_the_others(tmp_path: Path) -> None:
+    """And the line of log names the one, once."""
+    async with stage(tmp_path) as at:
+        link = at.link(at.bad.address, at.well.address)
+        with capture_logs() as lines:
+            await link.open()
+            await link.refresh()
+        assert sorted(link.brokers()) == [1]
+        await link.close()
+        told = [line["reasons"] for line in lines if line["log_level"] == "warning"]
+        assert told == [f"the certificate of the broker at {at.bad.address}: unable to get local issuer certificate"]
+
+
+async def test_who_coordinates_a_group_is_told_by_the_others(tmp_path: Path) -> None:
+    """Also when the bad one is asked first."""
+    async with stage(tmp_path) as at:
+        at.well.others_at = [at.bad.address]
+        link = at.link(at.well.address)
+        await link.open()
+        assert list(link.brokers()) == [2, 1]
+        await link.ask_coordinator("g", heartbeat("g"), HeartbeatResponse, error_of=error_of, retry_ms=0)
+        await link.close()
+
+
+async def test_when_all_refuse_each_is_named(tmp_path: Path) -> None:
+    """Waiting makes no sense then."""
+    async with stage(tmp_path) as at:
+        link = at.link(at.bad.address, at.worse.address)
+        with pytest.raises(UpstreamRefused, match=rf"certificate.*{at.bad.address}.*; .*{at.worse.address}"):
+            await link.open()
+        await link.close()
+
+
+async def test_while_one_is_not_there_it_is_waited_for(tmp_path: Path) -> None:
+    """It may let us in."""
+    async with stage(tmp_path) as at:
+        absent, _ = nobody()
+        link = at.link(at.bad.address, absent)
+        with pytest.raises(UpstreamUnavailable, match=rf"certificate.*{at.bad.address}.*; {absent}"):
+            await link.open()
+        await link.close()
+
+
+async def test_the_log_is_found_by_the_others(tmp_path: Path) -> None:
+    async with stage(tmp_path) as at:
+        at.well.others_at = [at.bad.address]
+        link = at.log_link(at.bad.address, at.well.address)
+        await link.open()
+        for _ in range(10):
+            await link.refresh()  # the brokers are asked in any order
+        await link.close()
+
+
+async def test_the_log_is_waited_for_while_one_broker_is_not_there(tmp_path: Path) -> None:
+    """And when all refuse, each is named, and nothing is waited for."""
+    async with stage(tmp_path) as at:
+        absent, _ = nobody()
+        for other, kind in ((absent, LogUnavailable), (at.worse.address, LogMismatch)):
+            link = at.log_link(at.bad.address, other)
+            with pytest.raises(kind, match=rf"{at.bad.address}.*CERTIFICATE_VERIFY_FAILED.*; {other}") as told:
+                await link.open()
+            assert type(told.value) is kind
+            await link.close()
