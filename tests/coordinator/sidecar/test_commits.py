@@ -15,7 +15,7 @@ from coordinator.sidecar.commits import Commits
 from coordinator.sidecar.delete_groups import DeletingGroups
 from coordinator.sidecar.intercept import SidecarApi
 from coordinator.sidecar.offset_delete import DeletingOffsets
-from coordinator.sidecar.reserved import NOTHING_RESERVED
+from coordinator.sidecar.reserved import NOTHING_RESERVED, Reserved
 from coordinator.sidecar.under_way import CommitsUnderWay
 from coordinator.upstream.shadows import Identity, ShadowName
 from events.ids import GroupId
@@ -81,7 +81,8 @@ def decides(command: AnyRequest) -> Outcome:
 class Stage:
     """A relay that handles what this is about. No answer is waited for where that has a limit."""
 
-    def __init__(self) -> None:
+    def __init__(self, reserved: Reserved = NOTHING_RESERVED) -> None:
+        self._reserved = reserved
         self.shadows: Any = SteadyShadows()
         self.under_way = CommitsUnderWay(let_go_within_s=0)
 
@@ -93,7 +94,7 @@ class Stage:
             relay.moves,
             self.shadows,
             under_way=self.under_way,
-            reserved=NOTHING_RESERVED,
+            reserved=self._reserved,
             metrics=relay.relayed,
         )
         offsets = DeletingOffsets(*common, self.shadows, self.under_way, answers_within_s=0)

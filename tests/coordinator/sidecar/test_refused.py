@@ -1,6 +1,6 @@
 """What is Muster's own is refused through the relay: on scripted brokers, which see what has got there."""
 
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Iterable, Mapping
 from contextlib import asynccontextmanager
 from datetime import timedelta
 from typing import Any, Final
@@ -11,6 +11,7 @@ from kio.index import load_request_schema
 from kio.schema.errors import ErrorCode
 
 from coordinator.sidecar import refused
+from coordinator.sidecar.intercept import SidecarApi
 from coordinator.sidecar.refused import REFUSED_BYTES_MAX
 from coordinator.sidecar.reserved import NOTHING_RESERVED, Reserved
 from coordinator.wire.api import Fault
@@ -24,6 +25,7 @@ from tests.coordinator.sidecar.scripted_broker import (
     request,
     scripted_broker,
 )
+from tests.coordinator.sidecar.test_commits import Stage
 
 EVENTS, EVENTS_ID = "__muster_events", UUID("00000000-0000-4000-8000-0000000e7e27")
 OURS: Final = Topic(name=EVENTS, topic_id=EVENTS_ID, records=(b"forged", None))
@@ -37,7 +39,11 @@ async def listening(*, event_topic: str | None = EVENTS) -> AsyncIterator[tuple[
     """In front of the cluster that has the log."""
     reserved = NOTHING_RESERVED if event_topic is None else Reserved(event_topic)
     reserved.have_ids({EVENTS: EVENTS_ID})
-    async with scripted_broker() as broker, relaying({1: broker}, more=lambda _: refused.apis(reserved)) as relay:
+
+    def handled(relay: Relay) -> Iterable[SidecarApi]:
+        return (*refused.apis(reserved), *Stage(reserved).apis(relay))
+
+    async with scripted_broker() as broker, relaying({1: broker}, more=handled) as relay:
         yield broker, relay, await relay.connect(1)
 
 
@@ -108,7 +114,8 @@ async def test_other_topics_pass_and_all_do_where_the_log_is_elsewhere(version: 
 # ---- transactional ids ---------------------------------------------------------------------------------
 
 PRODUCER: Final = {"producer_id": 5, "producer_epoch": 3}
-VERSIONS: Final = {22: 7, 24: 4, 25: 5, 26: 6}
+TXN_OFFSET_COMMIT: Final = 28
+VERSIONS: Final = {22: 7, 24: 4, 25: 5, 26: 6, TXN_OFFSET_COMMIT: 6}
 TRANSACTIONAL: Final = [(key, version) for key, count in VERSIONS.items() for version in range(count)]
 
 
@@ -126,12 +133,29 @@ def transactional(key: int, version: int, transactional_id: str | None) -> bytes
         "v3_and_below_producer_id": 5,
         "v3_and_below_producer_epoch": 3,
         "v3_and_below_topics": [{"name": "orders", "partitions": (0, 4)}],
+        "member_id": "",
+        "generation_id": -1,
+        "group_instance_id": None,
+        "topics": [{"name": "orders", "partitions": [_committed(0), _committed(4)]}],
     }
     return asks(key, version, fields)
 
 
+def _committed(partition: int) -> dict[str, Any]:
+    return {
+        "partition_index": partition,
+        "committed_offset": 1,
+        "committed_leader_epoch": -1,
+        "committed_metadata": None,
+    }
+
+
 def errors_of(key: int, answer: Any) -> list[ErrorCode]:
     """All that an answer has."""
+    if key == TXN_OFFSET_COMMIT:
+        (topic,) = answer.topics
+        assert [each.partition_index for each in topic.partitions] == [0, 4]
+        return [each.error_code for each in topic.partitions]
     if key != 24:
         return [answer.error_code]
     (topic,) = answer.results_by_topic_v3_and_below
@@ -150,7 +174,10 @@ async def test_an_owners_transactional_id_is_its_own(key: int, version: int) -> 
 
 @pytest.mark.parametrize(("key", "version"), TRANSACTIONAL)
 async def test_every_other_one_is_the_brokers_to_judge(key: int, version: int) -> None:
-    """Also those that only look like it, and none at all: an idempotent producer has none."""
+    """Also those that only look like it, and none at all: an idempotent producer has none.
+
+    A TxnOffsetCommit that names no member, as here, is relayed as it came; of others test_under_shadow.py tells.
+    """
     names = ["orders", "muster-orders-0", f"muster-{EVENTS}-", f"muster-{EVENTS}-00", f"muster-{EVENTS}-1x"]
     async with listening() as (broker, _, client):
         sent = [transactional(key, version, name) for name in (*names, *([None] if key == 22 else []))]
