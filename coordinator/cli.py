@@ -57,6 +57,7 @@ def serve(
     connections_max_idle_ms: Annotated[int | None, typer.Option(help=_help("connections_max_idle_ms"))] = None,
     max_connections_per_ip: Annotated[int | None, typer.Option(help=_help("max_connections_per_ip"))] = None,
     waiting_per_principal: Annotated[int | None, typer.Option(help=_help("waiting_per_principal"))] = None,
+    member_metadata_max_bytes: Annotated[int | None, typer.Option(help=_help("member_metadata_max_bytes"))] = None,
     topic: Annotated[
         list[str] | None,
         typer.Option(metavar="NAME:PARTITIONS", help=_help("topic"), rich_help_panel=STANDALONE),

@@ -29,12 +29,14 @@ from coordinator.group.commands import (
     CommittedAt,
     Deadline,
     ExpireOffsets,
+    JoinGroup,
     RejectAssignment,
     Request,
     SyncGroup,
 )
 from coordinator.group.decide import Decision, decide, failed
 from coordinator.group.excuses import excuse_append, excuse_wait
+from coordinator.group.join import metadata_bytes
 from coordinator.group.settings import GroupSettings
 from coordinator.group.timers import due
 from coordinator.group.turn import Moment
@@ -180,6 +182,7 @@ class Deciding:
         slot.one_by_one = max(0, slot.one_by_one - 1)
         group, soft = (slot.group, slot.soft) if batch is None else (batch.group, batch.soft)
         moment = self.moment()
+        self._name_if_too_large(command)
         try:
             decision = decide(command, group, soft, moment, self._settings)
         except Exception:
@@ -208,6 +211,18 @@ class Deciding:
         batch.commands.append(command)
         batch.decisions.append(decision)
         batch.events.extend(decision.events)
+
+    def _name_if_too_large(self, command: AnyCommand) -> None:
+        limit_bytes = self._settings.member_metadata_max_bytes
+        if isinstance(command, JoinGroup) and (size_bytes := metadata_bytes(command)) > limit_bytes:
+            log.warning(
+                "join refused: its metadata is larger than --member-metadata-max-bytes",
+                group_id=command.group_id,
+                client_id=command.caller.client_id,
+                client_host=command.caller.client_host,
+                size_bytes=size_bytes,
+                limit_bytes=limit_bytes,
+            )
 
     def _fail(self, slot: Slot, command: AnyCommand) -> None:
         """A command that comes to nothing because of us: its sender is told, and it harms nobody else."""

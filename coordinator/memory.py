@@ -6,10 +6,13 @@ is. What it must not know: sockets, and what the bytes are.
 Kafka stops reading from everybody at its limit. The request that would let others go may be among those that are not
 read then, as the join that ends a rebalance may. So here everybody is read from, always, and at the limit whoever holds
 most is closed: first among those that have not authenticated, then among those that are waited for (a request that is
-half sent, answers that are not read), and only then among those that wait for us. What a usual request has is not
-counted, so that it is never in question.
+half sent, answers that are not read), and only then among those that wait for us. Whoever has more than half of it,
+with all connections of the same principal or address together, goes before others whatever they wait for: joins that
+are parked by one take no room that others need. What a usual request has is not counted, so that it is never in
+question.
 """
 
+from collections import Counter
 from enum import IntEnum, unique
 from typing import Final, Protocol
 
@@ -51,6 +54,10 @@ class Holder(Protocol):
     @property
     def client_host(self) -> str: ...
 
+    @property
+    def whose(self) -> str:
+        """The principal, or the address where it is not known."""
+
     def evict(self) -> None:
         """Close soon, and hold nothing any more."""
 
@@ -61,24 +68,24 @@ class Memory:
     def __init__(self, bytes_max: int, metrics: ServerMetrics) -> None:
         self._bytes_max = bytes_max
         self._metrics = metrics
-        self._held: dict[Holder, int] = {}
+        self._held: dict[Holder, tuple[int, str]] = {}  # so much, of whom
+        self._held_by: Counter[str] = Counter()
         self._held_bytes = 0
 
     def hold(self, holder: Holder, size: int) -> None:
         """The connection holds this many bytes now; some may be closed for it, be it this one."""
-        before = self._held.pop(holder, 0)
-        counted = size if size > FREE_BYTES else 0
-        if counted:
-            self._held[holder] = counted
-        self._held_bytes += counted - before
+        self._let_go(holder)
+        if size > FREE_BYTES:
+            self._held[holder] = size, holder.whose
+            self._held_by[holder.whose] += size
+            self._held_bytes += size
         while self._held_bytes > self._bytes_max:
             self._close_one()
         self._metrics.held_bytes = self._held_bytes
 
     def _close_one(self) -> None:
-        goes = min(self._held, key=lambda holder: (holder.claim, -self._held[holder]))
-        size = self._held.pop(goes)
-        self._held_bytes -= size
+        goes = min(self._held, key=self._turn)
+        size = self._let_go(goes)
         self._metrics.connections_closed_for_memory += 1
         log.warning(
             "connection closed: requests and answers hold more than --queued-max-request-bytes",
@@ -88,3 +95,16 @@ class Memory:
             limit_bytes=self._bytes_max,
         )
         goes.evict()
+
+    def _turn(self, holder: Holder) -> tuple[bool, bool, Claim, int]:
+        size, whose = self._held[holder]
+        has_its_share = 2 * self._held_by[whose] <= self._bytes_max
+        return holder.claim is not Claim.STRANGER, has_its_share, holder.claim, -size
+
+    def _let_go(self, holder: Holder) -> int:
+        size, whose = self._held.pop(holder, (0, ""))
+        self._held_bytes -= size
+        self._held_by[whose] -= size
+        if not self._held_by[whose]:
+            del self._held_by[whose]
+        return size

@@ -14,6 +14,8 @@ class Share:
 
     def __init__(self, memory: Memory, *, claim: Callable[[], Claim], abort: Callable[[], None]) -> None:
         self.client_host = ""
+        self.principal: str | None = None
+        """None where nobody authenticates, or has not yet."""
         self.is_counted = False
         """Whether the memory knows of this connection, and wants to hear when it holds less."""
         self._memory = memory
@@ -24,6 +26,10 @@ class Share:
     @property
     def claim(self) -> Claim:
         return self._claim()
+
+    @property
+    def whose(self) -> str:
+        return self.principal or self.client_host
 
     def count(self, size: int) -> None:
         """The connection holds so many bytes now."""

@@ -6,7 +6,7 @@ event log's contract); only what was read up to the fence record is complete.
 
 import asyncio
 import shlex
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 import msgspec
 import structlog
@@ -22,6 +22,7 @@ from coordinator.slices import Slices
 from coordinator.slot import Watch, nobody_watches
 from coordinator.strangers import StrangersSeen, StrangersWatch
 from coordinator.tasks import on_failure
+from coordinator.waiting import nobody_counts
 from events.codec import records_of
 from events.damage import Damage, DamageSurvey
 from events.events import CoordinatorElected, CoordinatorReady, CoordinatorStopped
@@ -52,6 +53,8 @@ class Owner(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     """By Kafka's names, for the fence record."""
     clock: Clock
     watch: Watch = nobody_watches
+    forgotten: Callable[[int], None] = nobody_counts
+    """Told the id of a request that will not be answered, since the same member has asked again."""
     strangers: StrangersSeen = msgspec.field(default_factory=StrangersSeen)
     slices: Slices = msgspec.field(default_factory=Slices)
     """Of the process."""
@@ -187,6 +190,7 @@ async def take_over(owner: Owner, number: int, *, lost: Lost) -> Ownership:
         committed=owner.offsets.committed,
         watch=owner.watch,
         slices=owner.slices,
+        forgotten=owner.forgotten,
         lost=lost,
     )
     partition.adopt(group for group_id, group in projector.groups.items() if group_id not in projector.quarantined)

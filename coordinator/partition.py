@@ -54,6 +54,7 @@ class Partition:
         committed: Callable[[GroupId], Mapping[tuple[str, int], CommittedAt]],
         watch: Watch,
         slices: Slices,
+        forgotten: Callable[[int], None],
         lost: Lost,
     ) -> None:
         self.number = number
@@ -62,7 +63,7 @@ class Partition:
         self._settings = settings
         self._clock = clock
         self._slots: dict[GroupId, Slot] = {}
-        self._waiting = WaitingRequests()
+        self._waiting = WaitingRequests(forgotten)
         self._deadlines = Deadlines(clock, due=self._deadline_came, paused=self._machine_paused)
         self._committed = committed
         self._watch = watch

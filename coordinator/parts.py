@@ -24,7 +24,7 @@ from coordinator.cluster import Cluster
 from coordinator.file_watch import watch_file
 from coordinator.log_outage import LogOutage
 from coordinator.loop_watch import LoopWatch
-from coordinator.metrics import REGISTRY
+from coordinator.metrics import REGISTRY, ServerMetrics
 from coordinator.metrics_endpoint import MetricsEndpoint
 from coordinator.offsets.base import OffsetStore
 from coordinator.ownership import Owner
@@ -32,8 +32,9 @@ from coordinator.runtime import Runtime
 from coordinator.service import Cancel, Groups, Service
 from coordinator.settings import Settings
 from coordinator.slices import Slices
-from coordinator.slot import Watch
+from coordinator.slot import Watch, nobody_watches
 from coordinator.tasks import on_failure
+from coordinator.waiting_limit import Places
 from events.log.base import EventLog, LogUnavailable
 from events.log.sqlite import SqliteEventLog
 from events.log.tls_files import contexts_of_files
@@ -92,7 +93,20 @@ async def opened_log(
     return event_log
 
 
-def new_owner(settings: Settings, event_log: EventLog, offsets: OffsetStore, clock: SystemClock, watch: Watch) -> Owner:
+def new_places(settings: Settings, metrics: ServerMetrics) -> Places:
+    """Where joins and syncs wait."""
+    return Places(each_max=settings.waiting_requests_each_max, metrics=metrics)
+
+
+def new_owner(
+    settings: Settings,
+    event_log: EventLog,
+    offsets: OffsetStore,
+    clock: SystemClock,
+    *,
+    watch: Watch = nobody_watches,
+    places: Places,
+) -> Owner:
     """Who takes the partitions over."""
     return Owner(
         name=f"{socket.gethostname()}:{os.getpid()}",
@@ -103,6 +117,7 @@ def new_owner(settings: Settings, event_log: EventLog, offsets: OffsetStore, clo
         effective_settings=settings.effective_group_settings(),
         clock=clock,
         watch=watch,
+        forgotten=places.leave,
     )
 
 

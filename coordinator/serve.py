@@ -27,6 +27,7 @@ from coordinator.parts import (
     keep_certificates,
     keep_trimmed,
     new_owner,
+    new_places,
     new_service,
     open_side_door,
     opened_log,
@@ -37,7 +38,6 @@ from coordinator.runtime import Runtime
 from coordinator.server import Server, ServerSettings
 from coordinator.service import Service
 from coordinator.settings import Settings
-from coordinator.slot import nobody_watches
 from coordinator.waiting_limit import WaitingLimit
 from coordinator.wire.registry import APIS
 from events.log.base import LogError
@@ -109,9 +109,9 @@ async def _start(
     offsets = offset_store_for(
         event_log, settings.log, replication=settings.log_replication, security=settings.log_security()
     )
-    runtime = Runtime(new_owner(settings, event_log, offsets, clock, nobody_watches), give_up=lost)
-    groups = WaitingLimit(runtime, each_max=settings.waiting_requests_each_max, metrics=metrics)
-    service = new_service(groups, cluster, clock, runtime.slices)
+    places = new_places(settings, metrics)
+    runtime = Runtime(new_owner(settings, event_log, offsets, clock, places=places), give_up=lost)
+    service = new_service(WaitingLimit(runtime, places), cluster, clock, runtime.slices)
     server = Server(settings=_server_settings(settings), service=service, apis=APIS, metrics=metrics)
     await _listen(server, settings)
     stack.push_async_callback(server.close)

@@ -106,6 +106,9 @@ class Settings(SidecarSettings):
         description="Joins and syncs of one principal that may wait at a time, or of one group where clients do not "
         "authenticate; more are told to try again. [default: nine tenths of --connections-max]",
     )
+    member_metadata_max_bytes: int = Field(
+        1_048_576, ge=1, description="Metadata of one member, for all its protocols; a join with more is refused."
+    )
     log_partitions: int | None = Field(None, ge=1, le=10_000, description="Partitions of an event log that is made.")
     log_replication: int | None = Field(None, ge=1, le=100, description="Replicas of an event topic that is made.")
     audit_window_ms: int | None = Field(
@@ -189,6 +192,7 @@ class Settings(SidecarSettings):
             min_session_timeout_ms=self.group_min_session_timeout_ms,
             max_session_timeout_ms=self.group_max_session_timeout_ms,
             max_size=self.group_max_size,
+            member_metadata_max_bytes=self.member_metadata_max_bytes,
             offset_metadata_max_bytes=self.offset_metadata_max_bytes,
             offsets_retention_minutes=self.offsets_retention_minutes,
             offsets_retention_check_interval_ms=self.offsets_retention_check_interval_ms,

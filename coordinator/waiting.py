@@ -20,6 +20,10 @@ Parking = tuple[type[JoinGroup | SyncGroup], GroupId, MemberId]
 """Where a request can be parked: a group parks one join and one sync of each member."""
 
 
+def nobody_counts(_request_id: int) -> None:
+    """Told of requests that are forgotten where no limit is on those that wait."""
+
+
 class Waiting(msgspec.Struct, frozen=True, eq=False):
     """A request that has not been answered, and where its answer goes."""
 
@@ -28,9 +32,10 @@ class Waiting(msgspec.Struct, frozen=True, eq=False):
 
 
 class WaitingRequests:
-    """See the module."""
+    """See the module. `forgotten` is told the id of a request that will not be answered any more."""
 
-    def __init__(self) -> None:
+    def __init__(self, forgotten: Callable[[int], None]) -> None:
+        self._forgotten = forgotten
         self._waiting: dict[int, Waiting] = {}
         self._parked: dict[Parking, int] = {}
 
@@ -62,9 +67,12 @@ class WaitingRequests:
         if any(reply.request_id == request_id for reply in replies):
             return
         repeated = self._parked.get(parking)
-        if repeated is not None:
-            self._waiting.pop(repeated, None)
+        if repeated is not None and self._waiting.pop(repeated, None) is not None:
+            self._forgotten(repeated)
         self._parked[parking] = request_id
+        waiting = self._waiting.get(request_id)
+        if waiting is not None:  # what it brought is the group's now, or nobody's
+            self._waiting[request_id] = Waiting(_without_content(command), waiting.reply_to)
 
     def release(self, reply: Reply) -> None:
         """Give a request its answer."""
@@ -97,6 +105,12 @@ def tell(waiting: Waiting, outcome: Outcome) -> None:
         waiting.reply_to(outcome)
     except Exception:
         log.exception("an answer could not be given", command=type(waiting.command).__name__)
+
+
+def _without_content(command: JoinGroup | SyncGroup) -> JoinGroup | SyncGroup:
+    if isinstance(command, JoinGroup):
+        return msgspec.structs.replace(command, protocols=())
+    return msgspec.structs.replace(command, assignments=())
 
 
 def _parking(command: JoinGroup | SyncGroup) -> Parking:

@@ -17,51 +17,62 @@ from coordinator.not_served import quarantine_reply
 from coordinator.quotas import Quota
 from coordinator.service import CommittedOffset, Groups, HeartbeatTicket, ListedGroup, ReplyTo
 from coordinator.sidecar.sasl import ANONYMOUS, NOT_KNOWN
-from events.ids import GroupId, MemberId
+from events.ids import GroupId
 
 log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
 
-_Place = tuple[type[JoinGroup | SyncGroup], GroupId, MemberId]
-"""One join and one sync of each member wait. One that is repeated takes the former's place, which is not answered any
-more (J13, SG17)."""
+
+class Places:
+    """Those that wait, by the ids of their requests. A place is free when the request is answered, or forgotten: a
+    member's join or sync is, once the same member's next one waits (J13, SG17).
+    """
+
+    def __init__(self, *, each_max: int, metrics: ServerMetrics) -> None:
+        self._metrics = metrics
+        self._quota = Quota[str](each_max, _tell_full)
+        self._whose: dict[int, str] = {}
+
+    @property
+    def waiting(self) -> int:
+        return len(self._whose)
+
+    def take(self, request_id: int, whose: str) -> bool:
+        """Whether there was one left."""
+        if not self._quota.take(whose):
+            self._metrics.waiting_refused += 1
+            return False
+        self._whose[request_id] = whose
+        return True
+
+    def leave(self, request_id: int) -> None:
+        """The request waits no more, if it ever did."""
+        whose = self._whose.pop(request_id, None)
+        if whose is not None:
+            self._quota.give_back(whose)
 
 
 class WaitingLimit(Groups):
-    """See the module."""
+    """See the module. `places` are left by whoever forgets a request, too."""
 
-    def __init__(self, groups: Groups, *, each_max: int, metrics: ServerMetrics) -> None:
+    def __init__(self, groups: Groups, places: Places) -> None:
         self._groups = groups
-        self._metrics = metrics
-        self._quota = Quota[str](each_max, _tell_full)
-        self._waiting: dict[_Place, tuple[int, str]] = {}  # the request's id, and whose it is
+        self._places = places
 
     def submit(self, command: AnyRequest, reply: ReplyTo) -> None:
-        if isinstance(command, JoinGroup | SyncGroup):
-            self._submit(command, reply)
-        else:
+        if not isinstance(command, JoinGroup | SyncGroup):
             self._groups.submit(command, reply)
-
-    def _submit(self, command: JoinGroup | SyncGroup, reply: ReplyTo) -> None:
-        place, request_id, whose = _place(command), command.caller.request_id, _whose(command)
-        self._leave(place)
-        if not self._quota.take(whose):
-            self._metrics.waiting_refused += 1
+            return
+        request_id = command.caller.request_id
+        if not self._places.take(request_id, _whose(command)):
             (refused,) = quarantine_reply(command)
             reply(refused.outcome)
             return
-        self._waiting[place] = (request_id, whose)
 
         def answered(outcome: Outcome) -> None:
-            if self._waiting.get(place, (-1, ""))[0] == request_id:
-                self._leave(place)
+            self._places.leave(request_id)
             reply(outcome)
 
         self._groups.submit(command, answered)
-
-    def _leave(self, place: _Place) -> None:
-        waited = self._waiting.pop(place, None)
-        if waited is not None:
-            self._quota.give_back(waited[1])
 
     def heartbeat_ticket(self, command: Heartbeat) -> HeartbeatTicket | None:
         return self._groups.heartbeat_ticket(command)
@@ -75,12 +86,6 @@ class WaitingLimit(Groups):
 
 def _tell_full(whose: str) -> None:
     log.warning("joins and syncs are told to try again: as many wait as --waiting-per-principal allows", whose=whose)
-
-
-def _place(command: JoinGroup | SyncGroup) -> _Place:
-    if isinstance(command, JoinGroup):
-        return JoinGroup, command.group_id, command.member_id or command.proposed_member_id
-    return SyncGroup, command.group_id, command.member_id
 
 
 def _whose(command: JoinGroup | SyncGroup) -> str:

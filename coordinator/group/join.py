@@ -1,7 +1,7 @@
 """JoinGroup: gates, new members, known members. A static member's restart is in `static.py`.
 
-Order (J6): session timeout; group unknown; size limit; protocols; then by what the sender says it is: a new member, a
-pending one (KIP-394), or a member.
+Order (J6): session timeout, how large the metadata is; group unknown; size limit; protocols; then by what the sender
+says it is: a new member, a pending one (KIP-394), or a member.
 """
 
 import msgspec
@@ -28,12 +28,23 @@ from events.state import HELD, GroupState, Member, MemberRole
 
 
 def error_before_lookup(command: JoinGroup, settings: GroupSettings) -> ErrorCode:
-    """What is refused before the group is looked up (G15, K1)."""
+    """What is refused before the group is looked up (G15, K1).
+
+    Metadata that is too large is refused as Kafka refuses what is too large for its log (RE13), but at once: there
+    the others have joined by then. While it is parked, and as long as the member is there, it is held in memory.
+    """
     if not command.group_id:
         return ErrorCode.invalid_group_id
     if not settings.min_session_timeout_ms <= command.session_timeout_ms <= settings.max_session_timeout_ms:
         return ErrorCode.invalid_session_timeout
+    if metadata_bytes(command) > settings.member_metadata_max_bytes:
+        return ErrorCode.unknown_server_error
     return ErrorCode.none
+
+
+def metadata_bytes(command: JoinGroup) -> int:
+    """What the member's protocols hold together."""
+    return sum(len(protocol.name) + len(protocol.metadata) for protocol in command.protocols)
 
 
 def join_error(turn: Turn, command: JoinGroup) -> ErrorCode:

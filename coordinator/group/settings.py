@@ -8,7 +8,7 @@ NEW_MEMBER_JOIN_TIMEOUT_MS = 5 * 60 * 1000
 
 
 class GroupSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """Each field but the last stands for Kafka's setting in its comment; the defaults are Kafka's."""
+    """Fields with a comment stand for Kafka's setting of that name, and have its default."""
 
     initial_rebalance_delay_ms: int = 3_000  # group.initial.rebalance.delay.ms
     min_session_timeout_ms: int = 6_000  # group.min.session.timeout.ms
@@ -17,5 +17,7 @@ class GroupSettings(msgspec.Struct, frozen=True, kw_only=True):
     offset_metadata_max_bytes: int = 4_096  # offset.metadata.max.bytes
     offsets_retention_minutes: int = 10_080  # offsets.retention.minutes
     offsets_retention_check_interval_ms: int = 600_000  # offsets.retention.check.interval.ms
+    member_metadata_max_bytes: int = 1_048_576
+    """Of the names and the metadata of all protocols of one member. In Kafka a record's limit stands in for it."""
     offsets_are_upstream: bool = False
     """In a sidecar. No setting of Kafka's: a group's offsets cannot be seen here, so it may have some."""

@@ -336,8 +336,10 @@ class ClientSide(asyncio.Protocol):
             self._conversation.trust()
             self._is_let_in = True
             self.peer = Peer(client_host=self.peer.client_host, principal=principal)
-            if principal != NOT_KNOWN and not self._listening.authenticated(self, principal):
-                self.close()  # which clients take for a broker that is gone, and come again later
+            if principal != NOT_KNOWN:
+                self._share.principal = principal
+                if not self._listening.authenticated(self, principal):
+                    self.close()  # which clients take for a broker that is gone, and come again later
 
     def ask(self, api_key: int, api_version: int, rest: bytes) -> asyncio.Future[bytes]:
         """Ask the broker something on the client's own connection; `rest` and the answer are what follows the

@@ -31,6 +31,7 @@ from coordinator.parts import (
     keep_certificates,
     keep_trimmed,
     new_owner,
+    new_places,
     new_service,
     open_side_door,
     opened_log,
@@ -56,7 +57,7 @@ from coordinator.sidecar.whose import Ownerships
 from coordinator.upstream.connections import UpstreamRefused, UpstreamUnavailable
 from coordinator.upstream.link import UpstreamLink
 from coordinator.upstream.shadows import ShadowName, Shadows, ShadowUnavailable
-from coordinator.waiting_limit import WaitingLimit
+from coordinator.waiting_limit import Places, WaitingLimit
 from events.ids import GroupId
 from events.log.base import EventLog
 from events.log.kafka import KafkaEventLog
@@ -102,12 +103,14 @@ class _Sidecar:
             give_up=self.lost,
         )
         stack.push_async_callback(shadows.close)
-        owner = new_owner(settings, event_log, UpstreamOffsetStore(), self.clock, shadows.follow)
+        places = new_places(settings, self.metrics)
+        offsets = UpstreamOffsetStore()
+        owner = new_owner(settings, event_log, offsets, self.clock, watch=shadows.follow, places=places)
         runtime = Runtime(owner, give_up=self.lost)
         collect(GroupMetrics(runtime.figures), stack)
         moves = self._moves(runtime, shadows)
         under_way = CommitsUnderWay()
-        service = self._service(runtime, shadows, moves, under_way)
+        service = self._service(runtime, shadows, moves, under_way, places)
         ownerships = Ownerships(shadows, moves, may_own=settings.may_own, is_read=runtime.has_read)
         listening = self._listening(service)
         stack.push_async_callback(_stop_listening, listening)
@@ -174,12 +177,14 @@ class _Sidecar:
         self.stack.push_async_callback(moves.close)
         return moves
 
-    def _service(self, runtime: Runtime, shadows: Shadows, moves: Moves, under_way: CommitsUnderWay) -> Service:
+    def _service(
+        self, runtime: Runtime, shadows: Shadows, moves: Moves, under_way: CommitsUnderWay, places: Places
+    ) -> Service:
         owned = OwnedGroups(runtime, shadows, give_up=self.lost)
         self.stack.push_async_callback(owned.close)
         steered = SteeredGroups(owned, moves, under_way, may_own=self.settings.may_own, give_up=self.lost)
         self.stack.push_async_callback(steered.close)
-        groups = WaitingLimit(steered, each_max=self.settings.waiting_requests_each_max, metrics=self.metrics)
+        groups = WaitingLimit(steered, places)
         # What Metadata says here is the cluster's own; no handler of a sidecar asks this one.
         cluster = new_cluster(cluster_id=self.link.cluster_id, node_id=-1, host="", port=-1, topics=())
         return new_service(groups, cluster, self.clock, runtime.slices)

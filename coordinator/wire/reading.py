@@ -31,6 +31,11 @@ from coordinator.wire.steps import ENTRIES_PER_STEP, Allowance, Steps, finished
 Read = Callable[[bytes, int], tuple[Any, int]]
 ReadInSteps = Callable[[bytes, int, Allowance], Steps[tuple[Any, int]]]
 
+STRING_BYTES_MAX = 32_767
+"""Of any string, as Kafka's readers have it; the compact form could say more."""
+
+_COMPACT_STRING_SIZE_MAX = STRING_BYTES_MAX + 3  # with its length, a varint
+
 TAGGED_FIELDS_MAX = 100
 """In one struct; Kafka's own have five at most."""
 
@@ -60,6 +65,16 @@ def _read_error_code(buffer: bytes, offset: int) -> tuple[ErrorCode, int]:
     return _ERRORS.get(code, ErrorCode.unknown_server_error), size
 
 
+def _bounded(read: Read) -> Read:
+    def read_bounded(buffer: bytes, offset: int) -> tuple[Any, int]:
+        value, size = read(buffer, offset)
+        if size > _COMPACT_STRING_SIZE_MAX:
+            raise ValueError(f"a string has more than {STRING_BYTES_MAX} bytes")
+        return value, size
+
+    return read_bounded
+
+
 _READ_OTHERWISE: dict[str, Read] = {
     "error_code": _read_error_code,
     "timedelta_i32": readers.read_int32,
@@ -78,8 +93,8 @@ _PRIMITIVES: dict[str, Read] = {
 _OF_ANY_LENGTH: dict[tuple[str, bool, bool], Read] = {  # by kind, flexible, nullable
     ("string", False, False): readers.read_legacy_string,
     ("string", False, True): readers.read_nullable_legacy_string,
-    ("string", True, False): readers.read_compact_string,
-    ("string", True, True): readers.read_compact_string_nullable,
+    ("string", True, False): _bounded(readers.read_compact_string),
+    ("string", True, True): _bounded(readers.read_compact_string_nullable),
     ("bytes", False, False): readers.read_legacy_bytes,
     ("bytes", True, False): readers.read_compact_string_as_bytes,
     ("records", False, True): readers.read_nullable_legacy_bytes,

@@ -1,6 +1,7 @@
 """What one group has to do is done in slices, with others in between; and nothing is kept of what was asked twice."""
 
 import asyncio
+import gc
 
 import pytest
 from kio.schema.errors import ErrorCode
@@ -96,6 +97,26 @@ def test_a_parked_request_that_is_asked_again_leaves_nothing_behind() -> None:
         await process.sync(next(each for each in joined.values() if each.members))
         assert (await sync).error is ErrorCode.none
         assert len(waiting) == 0
+        await process.runtime.stop()
+
+    simulate(story())
+
+
+def test_what_a_parked_request_has_brought_is_not_kept_beside_the_group() -> None:
+    """A follower's sync may have 64 MB of assignments that nobody ever looks at."""
+
+    class Large(bytes):
+        pass
+
+    async def story() -> None:
+        process = await SimulatedProcess(MemoryStorage(partitions=1)).start()
+        told = await process.stable_group("a", "b")
+        rejoins = [process.join(name, joined.member_id, metadata=b"new") for name, joined in told.items()]
+        follower = next(joined for joined in [await rejoin for rejoin in rejoins] if not joined.members)
+        sync = process.sync(follower, {"x": Large(1_000)})
+        await asyncio.sleep(0.01)
+        assert not sync.done()
+        assert not [each for each in gc.get_objects() if type(each) is Large]
         await process.runtime.stop()
 
     simulate(story())

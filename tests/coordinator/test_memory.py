@@ -19,8 +19,9 @@ MORE_THAN_SOCKETS_TAKE = 40_000_000
 class Holding:
     """A connection that lets go when it has to."""
 
-    def __init__(self, name: str, claim: Claim, evicted: list[str]) -> None:
+    def __init__(self, name: str, claim: Claim, evicted: list[str], whose: str) -> None:
         self.client_host = name
+        self.whose = whose
         self.claim = claim
         self._evicted = evicted
 
@@ -36,8 +37,8 @@ class Holders:
         self.memory = Memory(100 * KB, self.metrics)
         self.evicted: list[str] = []
 
-    def new(self, name: str, claim: Claim) -> Holding:
-        return Holding(name, claim, self.evicted)
+    def new(self, name: str, claim: Claim, whose: str | None = None) -> Holding:
+        return Holding(name, claim, self.evicted, whose or name)
 
 
 def test_whoever_has_the_least_claim_goes_first_and_of_those_who_holds_most() -> None:
@@ -66,6 +67,17 @@ def test_who_takes_too_much_at_once_goes_himself() -> None:
     assert subject.metrics.held_bytes == 50 * KB
 
 
+def test_who_parks_what_fills_more_than_half_of_it_goes_before_others() -> None:
+    """Whatever the others wait for; and of his the largest."""
+    subject = Holders()
+    for n in range(3):
+        subject.memory.hold(subject.new(f"parked {n}", Claim.WAITS, "mallory"), (20 + n) * KB)
+    subject.memory.hold(subject.new("half sent", Claim.WAITED_FOR, "alice"), 40 * KB)
+    assert subject.evicted == ["parked 2"]
+    subject.memory.hold(subject.new("another", Claim.WAITS, "bob"), 30 * KB)
+    assert subject.evicted == ["parked 2", "half sent"]
+
+
 def test_a_usual_request_is_not_counted() -> None:
     """So it is never in question, whatever others hold."""
     subject = Holders()
@@ -78,7 +90,7 @@ def test_a_usual_request_is_not_counted() -> None:
 def test_what_is_counted_is_what_is_held() -> None:
     random = Random(11)
     subject = Holders()
-    holders = [subject.new(str(n), random.choice(list(Claim))) for n in range(9)]
+    holders = [subject.new(str(n), random.choice(list(Claim)), random.choice("ab")) for n in range(9)]
     held: dict[str, int] = {}
     for _ in range(3_000):
         holder, size = random.choice(holders), random.randrange(60 * KB)

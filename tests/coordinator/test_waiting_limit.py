@@ -1,14 +1,19 @@
 """How many joins and syncs of one may wait: who is over the limit asks again, and nobody else notices."""
 
+import asyncio
+
 from kio.schema.errors import ErrorCode
 
 from coordinator.group.commands import AnyRequest, Caller, Heartbeat, JoinGroup, SyncGroup
 from coordinator.group.outcomes import HeartbeatOutcome, JoinGroupOutcome, Outcome, SyncGroupOutcome
 from coordinator.metrics import ServerMetrics
 from coordinator.quotas import Quota
-from coordinator.waiting_limit import WaitingLimit
+from coordinator.waiting_limit import Places, WaitingLimit
 from events.ids import GroupId, MemberId
+from events.log.memory import MemoryStorage
 from tests.coordinator.scripted import ScriptedGroups
+from tests.simulation.process import SimulatedProcess
+from tests.simulation.virtual_time import simulate
 
 JOINED = JoinGroupOutcome(member_id=MemberId("m"), generation_id=1)
 ANONYMOUS = "User:ANONYMOUS"
@@ -24,7 +29,8 @@ class Asked:
     def __init__(self) -> None:
         self.groups = ScriptedGroups(parks)
         self.metrics = ServerMetrics({})
-        self.limited = WaitingLimit(self.groups, each_max=2, metrics=self.metrics)
+        self.places = Places(each_max=2, metrics=self.metrics)
+        self.limited = WaitingLimit(self.groups, self.places)
         self._request_id = 0
 
     def caller(self, principal: str) -> Caller:
@@ -109,16 +115,39 @@ def test_a_sync_over_the_limit_is_sent_back_to_join() -> None:
 
 def test_who_asks_again_waits_once() -> None:
     """The former request is not answered any more (J13), so its place would never be given back."""
+
+    async def story() -> None:
+        places = Places(each_max=3, metrics=ServerMetrics({}))
+        process = await SimulatedProcess(MemoryStorage(partitions=1), forgotten=places.leave).start()
+        limited = WaitingLimit(process.runtime, places)
+        told = await process.stable_group("a", "b")
+        process.through(limited)
+        process.join("a", told["a"].member_id, metadata=b"other")
+        for _ in range(10):
+            process.join("a", told["a"].member_id, metadata=b"other")
+            await asyncio.sleep(0.001)
+        last = process.join("a", told["a"].member_id, metadata=b"other")
+        await asyncio.sleep(0.001)
+        assert not last.done()
+        assert places.waiting == 1
+        process.join("b", told["b"].member_id)
+        assert (await last).error is ErrorCode.none
+        await asyncio.sleep(0.001)
+        assert places.waiting == 0
+        await process.runtime.stop()
+
+    simulate(story())
+
+
+def test_who_is_refused_does_not_take_the_place_of_who_waits() -> None:
+    """Or a member's name would do to have any number of others wait."""
     asked = Asked()
-    for _ in range(10):
-        assert asked.join("a") == []
+    assert asked.join("a") == []
+    asked.groups.outcome = lambda _: JOINED
+    assert asked.join("a") == [JOINED]
+    asked.groups.outcome = parks
     assert asked.join("b") == []
     assert len(asked.join("c")) == 1
-    for _ in range(9):
-        asked.groups.release(JOINED)  # should a former one be answered all the same, the place stays taken
-    assert len(asked.join("c")) == 1
-    asked.groups.release(JOINED)
-    assert asked.join("c") == []
 
 
 def test_heartbeats_never_wait_for_a_place() -> None:

@@ -34,7 +34,9 @@ from coordinator.offsets.base import OffsetStore
 from coordinator.offsets.memory import MemoryOffsetStore
 from coordinator.ownership import Owner
 from coordinator.runtime import Runtime
+from coordinator.service import Groups
 from coordinator.slot import Watch, nobody_watches
+from coordinator.waiting import nobody_counts
 from events.ids import GroupId, GroupInstanceId, MemberId
 from events.log.memory import MemoryEventLog, MemoryStorage
 from events.state import Protocol
@@ -62,6 +64,7 @@ class SimulatedProcess:
         batch_bytes_max: int | None = None,
         claim_renewal_ms: int | None = None,
         watch: Watch = nobody_watches,
+        forgotten: Callable[[int], None] = nobody_counts,
         clock: VirtualClock | None = None,
     ) -> None:
         self.clock = VirtualClock() if clock is None else clock
@@ -79,23 +82,30 @@ class SimulatedProcess:
             effective_settings={"group.max.size": str(settings.max_size)},
             clock=self.clock,
             watch=watch,
+            forgotten=forgotten,
         )
         self.runtime = Runtime(owner, give_up=self.lost.append)
+        self._groups: Groups = self.runtime
 
     async def start(self) -> "SimulatedProcess":
         await self.log.open()
         await self.runtime.start()
         return self
 
+    def through(self, groups: Groups) -> None:
+        """Have requests go through a layer in front of the runtime from now on."""
+        self._groups = groups
+
     def submit(self, command: AnyRequest) -> "asyncio.Future[Outcome]":
         """Send a request; the future has its answer."""
         answer: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
+        asked = type(command).__name__, command.caller  # what it brings is nobody's to keep
 
         def reply(outcome: Outcome) -> None:
-            assert not answer.done(), f"answered twice: {command}"
+            assert not answer.done(), f"answered twice: {asked}"
             answer.set_result(outcome)
 
-        self.runtime.submit(command, reply)
+        self._groups.submit(command, reply)
         return answer
 
     def caller(self, *, client_id: str = "client", api_key: int = 11, api_version: int = 9) -> Caller:

@@ -40,6 +40,18 @@ def test_session_timeout_on_the_bounds_is_accepted(timeout_ms: int) -> None:
     assert Harness().static("a").join(session_timeout_ms=timeout_ms).parked
 
 
+@pytest.mark.parametrize(("size", "is_taken"), [(95, True), (96, False)])
+def test_metadata_of_a_member_has_a_bound_over_all_its_protocols(size: int, is_taken: bool) -> None:
+    """RE13: -1, as for what is too large to be stored; nothing is created."""
+    h = Harness(member_metadata_max_bytes=200)
+    client = h.static("a", protocols=protocols("range", metadata=bytes(95)) + protocols("other", metadata=bytes(size)))
+    call = client.join(member_id=MemberId("") if is_taken else MemberId("me"))
+    assert call.parked is is_taken
+    if not is_taken:
+        assert call.outcome == refusal(ErrorCode.unknown_server_error, "me")
+        assert h.group is None
+
+
 def test_empty_group_id_is_refused() -> None:
     """G17: 24."""
     assert Harness(group_id="").static("a").join().error is ErrorCode.invalid_group_id

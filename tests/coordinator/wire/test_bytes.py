@@ -135,6 +135,14 @@ def test_bytes_behind_a_request_are_left_alone(version: int) -> None:
     assert parse("Heartbeat", version, answered).error_code is ErrorCode.none
 
 
+def test_a_string_is_as_long_as_kafka_has_it_at_most() -> None:
+    """The compact form could say more: a group's id of 16 MB would be kept with the group."""
+    (answered,) = send(frame("Heartbeat", 4, **HEARTBEAT | {"member_id": "m" * 32_767}))
+    assert isinstance(answered, bytes)
+    for field in ("member_id", "group_instance_id"):
+        assert fault_of(frame("Heartbeat", 4, **HEARTBEAT | {field: "m" * 32_768})) is Fault.MALFORMED_REQUEST
+
+
 def test_unknown_tagged_fields_are_stepped_over() -> None:
     """KIP-482; in a message with arrays, and in one without."""
     for name, body in (("Heartbeat", HEARTBEAT), ("DeleteGroups", {"groups_names": ["g"]})):
