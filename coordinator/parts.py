@@ -70,27 +70,35 @@ class Readiness:
         await outage.waited_for(opening)
 
 
-async def opened_log(
-    settings: Settings, stack: AsyncExitStack, readiness: Readiness, *, lost: Callable[[Exception], None]
-) -> EventLog:
-    """The event log, open until the stack is left; one that is away is waited for. Raises what is no LogUnavailable.
-
-    A file is watched from then on, and `lost` is told of it.
-    """
-    event_log = open_log(
+def new_log(settings: Settings) -> EventLog:
+    """The event log, which is not open yet."""
+    return open_log(
         settings.log,
         partitions=settings.log_partitions,
         replication=settings.log_replication,
         audit_window_ms=settings.audit_window_ms,
         security=settings.log_security(),
     )
+
+
+async def keep_open(
+    event_log: EventLog,
+    settings: Settings,
+    stack: AsyncExitStack,
+    readiness: Readiness,
+    *,
+    lost: Callable[[Exception], None],
+) -> None:
+    """Open the event log until the stack is left; one that is away is waited for. Raises what is no LogUnavailable.
+
+    A file is watched from then on, and `lost` is told of it.
+    """
     if isinstance(event_log, SqliteEventLog):
         stack.callback(watch_file(event_log.file, lost=lost).cancel)  # opening may have to wait for the disk, too
     await readiness.waited_for(event_log.open, settings.log, lambda: event_log.trouble)
     stack.push_async_callback(event_log.close)
     for warning in event_log.warnings:
         log.warning("the event log's guarantee is weakened", reason=warning)
-    return event_log
 
 
 def new_places(settings: Settings, metrics: ServerMetrics) -> Places:

@@ -42,7 +42,10 @@ STOPS_WITHIN_S = 10.0
 
 
 class Runtime:
-    """`give_up` is called when the process cannot go on; the caller ends it with the error's message."""
+    """`give_up` is called when the process cannot go on; the caller ends it with the error's message.
+
+    The log is open when `start` is called; what is asked before is answered as while a partition is read.
+    """
 
     def __init__(self, owner: Owner, *, give_up: Callable[[Exception], None]) -> None:
         self._owner = owner
@@ -125,7 +128,7 @@ class Runtime:
     @property
     def ready(self) -> bool:
         """Whether every partition is served."""
-        return len(self._owned) == self._log.partitions and not self._stopping
+        return bool(self._owned) and len(self._owned) == self._log.partitions and not self._stopping
 
     @property
     def not_ready(self) -> str | None:
@@ -140,22 +143,26 @@ class Runtime:
 
     def has_read(self, group_id: GroupId) -> bool:
         """Whether the group's partition was read by this process, so that the watch was told which groups there are."""
-        return partition_for(group_id, self._log.partitions) in self._read
+        return bool(self._read) and partition_for(group_id, self._log.partitions) in self._read
 
     def would_refuse(self, command: JoinGroup) -> bool:
         """Whether this join would now be answered with an error at once, and change nothing."""
-        ownership = self._owned.get(partition_for(command.group_id, self._log.partitions))
+        ownership = self._ownership_of(command.group_id)
         return ownership is None or ownership.partition.would_refuse(command)
 
     def has_group(self, group_id: GroupId) -> bool:
         """Whether there is such a group in the log."""
-        ownership = self._owned.get(partition_for(group_id, self._log.partitions))
+        ownership = self._ownership_of(group_id)
         return ownership is not None and ownership.partition.has_group(group_id)
 
     def config_of(self, group_id: GroupId) -> GroupConfig:
         """What is set for the group; nothing for one that is not there, or not read."""
-        ownership = self._owned.get(partition_for(group_id, self._log.partitions))
+        ownership = self._ownership_of(group_id)
         return NOT_CONFIGURED if ownership is None else ownership.partition.config_of(group_id)
+
+    def _ownership_of(self, group_id: GroupId) -> Ownership | None:
+        """None while the group's partition is not served; before the log is open that is any, and none is known."""
+        return self._owned.get(partition_for(group_id, self._log.partitions)) if self._owned else None
 
     async def _take_over(self, number: int) -> None:
         try:
@@ -216,7 +223,7 @@ class Runtime:
 
     def submit(self, command: AnyRequest, reply: ReplyTo) -> None:
         """Have the command decided by the owner of its group."""
-        ownership = self._owned.get(partition_for(command.group_id, self._log.partitions))
+        ownership = self._ownership_of(command.group_id)
         if ownership is None:
             stopping = self._stopping
             (answer,) = failed(command, ErrorCode.coordinator_not_available) if stopping else loading_reply(command)
@@ -226,7 +233,7 @@ class Runtime:
 
     def heartbeat_ticket(self, command: Heartbeat) -> Ticket | None:
         """A ticket for the fast path, if this heartbeat would now be answered with NONE."""
-        ownership = self._owned.get(partition_for(command.group_id, self._log.partitions))
+        ownership = self._ownership_of(command.group_id)
         return ownership.partition.ticket(command) if ownership else None
 
     def list_groups(self) -> Collection[ListedGroup] | ErrorCode:
@@ -237,7 +244,7 @@ class Runtime:
 
     def committed_offsets(self, group_id: GroupId) -> Mapping[tuple[str, int], CommittedOffset] | ErrorCode:
         """The durable offsets of a group."""
-        if partition_for(group_id, self._log.partitions) not in self._owned:
+        if self._ownership_of(group_id) is None:
             return self._not_ready()
         return dict(self._offsets.committed(group_id))
 

@@ -1,9 +1,8 @@
 """`muster serve`: the process from its start to its end, and how a coordinator is put together that stands alone.
 
-A log that is away is waited for, as a broker waits for its controllers: /readyz and the log lines say why, and nothing
-listens yet. The address is bound before the log is claimed, so that a port that is taken harms nobody; while the log is
-read, clients are answered as Kafka answers while it loads. In front of a cluster another assembly is used:
-sidecar/serve.py.
+The address is bound first, so that a port that is taken harms nobody. Then the log is opened and claimed; one that is
+away is waited for: /readyz and the log lines say why, and until it is read clients are answered as Kafka answers while
+it loads. In front of a cluster another assembly is used: sidecar/serve.py.
 """
 
 import asyncio
@@ -25,12 +24,13 @@ from coordinator.parts import (
     Readiness,
     collect,
     keep_certificates,
+    keep_open,
     keep_trimmed,
+    new_log,
     new_owner,
     new_places,
     new_service,
     open_side_door,
-    opened_log,
     take_over,
     watch_loop,
 )
@@ -105,7 +105,8 @@ async def _start(
     readiness, metrics = Readiness(clock), ServerMetrics(APIS)
     if settings.metrics is not None:
         open_side_door(settings.metrics, (metrics,), readiness, stack, watch=watch)
-    event_log = await opened_log(settings, stack, readiness, lost=lost)
+    keep_certificates(stack, lost=lost)
+    event_log = new_log(settings)
     offsets = offset_store_for(
         event_log, settings.log, replication=settings.log_replication, security=settings.log_security()
     )
@@ -117,14 +118,16 @@ async def _start(
     stack.push_async_callback(server.close)
     _advertise(service, server, settings)
     collect(GroupMetrics(runtime.figures), stack)
+    listen = f"{service.cluster.host}:{service.cluster.port}"
+    log.info("listening", listen=listen, log=settings.log)
+    await keep_open(event_log, settings, stack, readiness, lost=lost)
     await readiness.waited_for(offsets.open, settings.log, lambda: event_log.trouble)
     stack.push_async_callback(offsets.close)
     readiness.reason = lambda: runtime.not_ready
     await take_over(runtime, stack)
     stack.callback(server.stop_listening)
-    keep_certificates(stack, lost=lost)
     keep_trimmed(event_log, clock, stack, lost=lost)
-    log.info("serving", listen=f"{service.cluster.host}:{service.cluster.port}", log=settings.log)
+    log.info("serving", listen=listen, log=settings.log)
 
 
 def _cluster(settings: Settings) -> Cluster:

@@ -71,8 +71,11 @@ class MusterProcess:
         assert self._leash is not None
         return only_child_of(self._leash.pid)
 
-    def start(self) -> None:
-        """Start a process and wait until it serves. Raises `MusterEnded`."""
+    def start(self, until: str = "serving") -> None:
+        """Start a process and wait until it serves, or logs another event that has its address (`until`).
+
+        Raises `MusterEnded`.
+        """
         assert self._leash is None
         self._seen = self._output.stat().st_size if self._output.exists() else 0
         command = [*COMMAND, "--listen", f"{HOST}:{self._port}", "--log-format", "json", *self._arguments]
@@ -80,7 +83,7 @@ class MusterProcess:
             self._held = leashed(command, stdout=output)
             self._leash = self._held.__enter__()
         try:
-            serving = self.wait_for_event("serving", within_s=SERVES_WITHIN_S)
+            serving = self.wait_for_event(until, within_s=SERVES_WITHIN_S)
         except MusterEnded:
             self._let_go()
             raise

@@ -7,7 +7,6 @@ import socket
 import sqlite3
 import subprocess
 import sys
-import time
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
@@ -18,9 +17,11 @@ import pytest
 
 from coordinator.settings import KAFKA_SETTINGS, Settings
 from tests.brokers.broker import HOST, lasting_ports
+from tests.brokers.certificates import Authority
 from tests.brokers.child import leashed, signal_group
 from tests.clients.consumers import Confluent
-from tests.clients.probe import described
+from tests.clients.probe import described, until
+from tests.conformance.wire import Connection, ms
 from tests.muster_process import COMMAND, MusterProcess, running_muster, sqlite_log
 from tests.replay import written
 
@@ -182,22 +183,52 @@ def test_help_documents_every_option() -> None:
         assert name in printed
 
 
+async def answers_while_it_waits(bootstrap: str) -> None:
+    """As a broker that loads: where everything is, is known; groups are being loaded, and members not disturbed."""
+    connection = await Connection.open(bootstrap)
+    try:
+        assert (await connection.ask("ApiVersions", 0))["error_code"] == 0
+        (broker,) = (await connection.ask("Metadata", 1, topics=None))["brokers"]
+        found = await connection.ask("FindCoordinator", 4, key_type=0, coordinator_keys=["orders"])
+        (coordinator,) = found["coordinators"]
+        assert f"{coordinator['host']}:{coordinator['port']}" == f"{broker['host']}:{broker['port']}" == bootstrap
+        join = {"group_id": "orders", "session_timeout": ms(10_000), "member_id": "", "protocol_type": "consumer"}
+        assert (await connection.ask("JoinGroup", 0, **join, protocols=[]))["error_code"] == LOADING
+        assert (await connection.ask("ListGroups", 0))["error_code"] == LOADING
+        member = {"group_id": "orders", "generation_id": 3, "member_id": "m"}
+        assert (await connection.ask("Heartbeat", 2, **member))["error_code"] == 0
+        assert (await connection.ask("OffsetFetch", 5, group_id="orders", topics=None))["error_code"] == LOADING
+    finally:
+        connection.close()
+
+
 def test_a_log_that_is_away_is_waited_for(tmp_path: Path) -> None:
-    """/healthz is well meanwhile, /readyz and one line of the log say what is waited for; asked to stop, it does."""
+    """/healthz is well meanwhile, /readyz and one line of the log say what is waited for; asked to stop, it does.
+
+    Clients are answered as while groups are loaded, and certificates that were changed are read again.
+    """
     (port,) = lasting_ports(1)
     log, output = f"kafka://{HOST}:{port}/events", tmp_path / "output"
-    command = [*COMMAND, "--listen", f"{HOST}:0", "--log-format", "json", "--log", log, "--metrics", f"{HOST}:0"]
+    authority = Authority(tmp_path / "certificates")
+    secured = [
+        f"--kafka-config={each}" for each in ("security.protocol=SSL", f"ssl.ca.location={authority.certificate}")
+    ]
+    address = f"{HOST}:0"
+    command = [*COMMAND, "--listen", address, "--log-format", "json", "--log", log, "--metrics", address, *secured]
 
     def events(name: str) -> list[dict[str, str]]:
         lines = [json.loads(line) for line in output.read_text().splitlines() if line.startswith("{")]
         return [line for line in lines if line["event"] == name]
 
+    def wait_for(name: str) -> None:
+        until(lambda: bool(events(name)), output.read_text, within_s=ENDS_WITHIN_S)
+
     with output.open("wb") as written_to, leashed(command, stdout=written_to) as leash:
-        deadline = time.monotonic() + ENDS_WITHIN_S
-        while not events("event log unavailable, trying again"):
-            assert time.monotonic() < deadline, output.read_text()
-            time.sleep(0.05)
-        (metrics,) = events("metrics")
+        wait_for("event log unavailable, trying again")
+        (listening,), (metrics,) = events("listening"), events("metrics")
+        asyncio.run(answers_while_it_waits(listening["listen"]))
+        authority.certificate.write_bytes(2 * authority.certificate.read_bytes())
+        wait_for("certificates were read again")
         with urllib.request.urlopen(f"http://{metrics['listen']}/healthz", timeout=ENDS_WITHIN_S) as well:
             assert well.status == 200
         with pytest.raises(urllib.error.HTTPError) as not_ready:

@@ -14,17 +14,18 @@ from events.log.url import open_log
 def offset_store_for(
     event_log: EventLog, url: str, *, replication: int | None, security: KafkaSecurity = NOT_SECURED
 ) -> OffsetStore:
-    """In the same file, in a topic beside the event topic, or in memory. `event_log` is open."""
+    """In the same file, in a topic beside the event topic, or in memory. `event_log` is open before the store is."""
     if isinstance(event_log, SqliteEventLog):
         return SqliteOffsetStore(event_log.file)
     if url.startswith("kafka:"):
         # Of an offset only the last commit counts, so this topic keeps no history.
-        offsets_log = open_log(
-            url + OFFSETS_SUFFIX,
-            partitions=event_log.partitions,
-            replication=replication,
-            audit_window_ms=0,
-            security=security,
+        return TopicOffsetStore(
+            lambda: open_log(
+                url + OFFSETS_SUFFIX,
+                partitions=event_log.partitions,
+                replication=replication,
+                audit_window_ms=0,
+                security=security,
+            )
         )
-        return TopicOffsetStore(offsets_log)
     return MemoryOffsetStore()

@@ -5,7 +5,7 @@ partition a commit is for, its value the commit, both JSON with a version, so th
 is a deleted offset.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -45,19 +45,31 @@ class _Fence(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class TopicOffsetStore(OffsetCache):
-    """`log` is this store's own: opened and closed here."""
+    """`new_log` makes this store's own log, which is opened and closed here, and has as many partitions as the events'.
 
-    def __init__(self, log: EventLog) -> None:
+    So it is not called before `open`, when their number is known.
+    """
+
+    def __init__(self, new_log: Callable[[], EventLog]) -> None:
         super().__init__()
-        self._log = log
+        self._new_log = new_log
+        self._opened: EventLog | None = None
         self._writers: dict[int, LogWriter] = {}
         self._strangers = StrangersSeen()
 
+    @property
+    def _log(self) -> EventLog:
+        assert self._opened is not None
+        return self._opened
+
     async def open(self) -> None:
-        await self._log.open()
+        log = self._new_log()
+        await log.open()
+        self._opened = log
 
     async def close(self) -> None:
-        await self._log.close()
+        if self._opened is not None:
+            await self._opened.close()
 
     async def claim(self, partition: int) -> None:
         """A new writer, its fence, and all that is stored. Until that is read, what was known before is told."""

@@ -33,7 +33,7 @@ from coordinator.upstream.shadows import Shadows, ShadowUnavailable
 from coordinator.wire.api import Body, Fields
 from coordinator.wire.operations import READ
 from coordinator.wire.steps import Each, collected
-from events.ids import MemberId
+from events.ids import GroupId, MemberId
 
 _KNOWS_UNKNOWN_GROUPS_FROM = 9
 _NO_GENERATION = -1
@@ -84,14 +84,24 @@ class Commits:
             request.relay()
             return None
         verdict = request.client.verdicts.known(group_id, request.context.arrived_ms)
-        if verdict is None:
-            return request.work(self._ask_first(request, command))
+        if verdict is None or whose is Whose.TO_BE_ASKED:
+            return request.work(self._ask_first(request, command, whose))
         self._judge(request, command, verdict.refusal(READ))
         return None
 
-    async def _ask_first(self, request: Request, command: AuthorizeCommit) -> None:
-        verdict = await request.client.verdicts.of(command.group_id)
-        self._judge(request, command, verdict.refusal(READ))
+    async def _ask_first(self, request: Request, command: AuthorizeCommit, whose: Whose) -> None:
+        refusal = (await request.client.verdicts.of(command.group_id)).refusal(READ)
+        if refusal is ErrorCode.none and whose is Whose.TO_BE_ASKED and await self._is_theirs(command.group_id):
+            request.relay()
+        else:
+            self._judge(request, command, refusal)
+
+    async def _is_theirs(self, group_id: GroupId) -> bool:
+        """Of a group that is not read: whether others are in it upstream, so that it cannot be ours."""
+        try:
+            return await self._ownerships.take(group_id, is_in_vain=lambda: True) is not None
+        except ShadowUnavailable:
+            return False  # who asks is told that it is being loaded
 
     async def _relay_when_left(self, request: Request) -> None:
         """Nobody is in the group any more, and its shadow is just leaving, for which the broker would refuse this."""

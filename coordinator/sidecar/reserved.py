@@ -2,11 +2,11 @@
 
 A client that could write there could have a group's history say anything, or depose an owner with one request. Where
 every principal may write everywhere the brokers do not know who Muster is, so the sidecar refuses it to whoever comes
-through it. Where the log is in another cluster, or in a file, nothing is reserved.
+through it. Where the log is in another cluster, or in a file, nothing is reserved. Which cluster it is in is known when
+it is open; until then what has these names is kept from clients.
 """
 
 from collections.abc import Mapping
-from typing import Final
 from uuid import UUID
 
 import structlog
@@ -23,14 +23,21 @@ class Reserved:
         self.topics: tuple[str, ...] = () if event_topic is None else topics_of(event_topic)
         self._keys: dict[bytes, str] = {name.encode(): name for name in self.topics}
         self._is_owner_id = owner_ids_of(self.topics)
+        self._is_here = False
         self._lacks_id = False
+
+    def settle(self, *, is_here: bool) -> None:
+        """The log is open, and known to be in this cluster, or not to be."""
+        self._is_here = is_here
+        if not is_here:
+            self.topics, self._keys, self._is_owner_id = (), {}, owner_ids_of(())
 
     def have_ids(self, ids: Mapping[str, UUID]) -> None:
         """The ids of the topics that there are, by name, as the cluster tells them now: they may be made anew."""
         self._keys = {name.encode(): name for name in self.topics} | {
             topic_id.bytes: name for name, topic_id in ids.items() if name in self.topics
         }
-        lacks_id = bool(self.topics) and self.topics[0] not in ids
+        lacks_id = self._is_here and self.topics[0] not in ids
         if lacks_id and not self._lacks_id:
             log.warning(
                 "clients that name topics by id (Produce v13) are not kept from the event topic: its id is not told",
@@ -51,6 +58,3 @@ class Reserved:
     def is_transactional_id(self, encoded: bytes) -> bool:
         """Whether an owner claims a partition under this one."""
         return self._is_owner_id(encoded)
-
-
-NOTHING_RESERVED: Final = Reserved(None)

@@ -1,9 +1,9 @@
 """How a sidecar is put together, started and stopped.
 
-First the cluster is found, for as long as it takes: /readyz says what is amiss. Then the event log is opened, which is
-waited for as well, and the listeners are bound before it is claimed, so that a port that is taken harms nobody. From
-then on requests of groups are answered as Kafka answers while it loads, until the log is read, and whenever it is away
-again; everything else is relayed.
+First the cluster is found, for as long as it takes: /readyz says what is amiss. Then the listeners are bound, so that a
+port that is taken harms nobody. Then the event log is opened, which is waited for as well, and claimed. From the
+listening on, requests of groups are answered as Kafka answers while it loads, until the log is read, and whenever it is
+away again; everything else is relayed, and so are the groups that have other members upstream.
 
 To stop: no more is taken, the groups are given up, which answers what is parked, and what brokers still owe is waited
 for. The shadows stay: whoever takes the groups over finds them.
@@ -29,12 +29,13 @@ from coordinator.parts import (
     Readiness,
     collect,
     keep_certificates,
+    keep_open,
     keep_trimmed,
+    new_log,
     new_owner,
     new_places,
     new_service,
     open_side_door,
-    opened_log,
     take_over,
 )
 from coordinator.runtime import Runtime
@@ -49,7 +50,7 @@ from coordinator.sidecar.metrics import RelayMetrics
 from coordinator.sidecar.moves import Moves
 from coordinator.sidecar.owned import OwnedGroups
 from coordinator.sidecar.ports import NoPort
-from coordinator.sidecar.reserved import NOTHING_RESERVED, Reserved
+from coordinator.sidecar.reserved import Reserved
 from coordinator.sidecar.rewriting import Rewriting
 from coordinator.sidecar.steered import SteeredGroups
 from coordinator.sidecar.under_way import CommitsUnderWay
@@ -93,12 +94,12 @@ class _Sidecar:
         stack.push_async_callback(self.link.close)
         if settings.metrics is not None:
             open_side_door(settings.metrics, (self.metrics, self.relayed), self.readiness, stack, watch=watch)
+        keep_certificates(stack, lost=self.lost)
         await self._find_upstream()
-        event_log = await opened_log(settings, stack, self.readiness, lost=self.lost)
+        event_log = new_log(settings)
         reserved = await self._reserved(event_log)
         shadows = Shadows(
             self.link,
-            ShadowName.of(event_log.identity),
             lost=lambda group_id, reason: self._release(service, group_id, reason),
             give_up=self.lost,
         )
@@ -124,15 +125,18 @@ class _Sidecar:
             under_way=under_way,
             would_refuse=runtime.would_refuse,
         )
-        port = await self._listen(listening, service, handled)
+        listen = f"{self._listen_at.host}:{await self._listen(listening, service, handled)}"
+        log.info("listening", listen=listen, upstream=settings.upstream, log=settings.log)
+        await keep_open(event_log, settings, stack, self.readiness, lost=self.lost)
+        shadows.know_name(ShadowName.of(event_log.identity))
+        await self._settle(reserved, event_log)
         self.readiness.reason = lambda: runtime.not_ready
         await take_over(runtime, stack)
         moves.begin()
         await _release_strays(shadows, lambda group_id: runtime.has_group(group_id) and not moves.is_released(group_id))
         stack.callback(_drain, listening)
-        keep_certificates(stack, lost=self.lost)
         keep_trimmed(event_log, self.clock, stack, lost=self.lost)
-        log.info("serving", listen=f"{self._listen_at.host}:{port}", upstream=settings.upstream, log=settings.log)
+        log.info("serving", listen=listen, upstream=settings.upstream, log=settings.log)
 
     async def _find_upstream(self) -> None:
         """Wait for the cluster. Raises CannotServe if waiting makes no sense."""
@@ -142,13 +146,18 @@ class _Sidecar:
             raise CannotServe(f"--upstream {self.settings.upstream}: {error}") from error
 
     async def _reserved(self, event_log: EventLog) -> Reserved:
-        """What no client may touch, if the log is in the cluster behind; which is told by ids, not by addresses."""
-        if not isinstance(event_log, KafkaEventLog) or (event_log.cluster_id or "") != self.link.cluster_id:
-            return NOTHING_RESERVED
-        reserved = Reserved(event_log.location)
-        self.link.on_topic_ids(reserved.topics, reserved.have_ids)
-        await self._until_answered(self.link.refresh)
+        """What no client may touch, if the log is in the cluster behind."""
+        reserved = Reserved(event_log.location if isinstance(event_log, KafkaEventLog) else None)
+        if reserved.topics:
+            self.link.on_topic_ids(reserved.topics, reserved.have_ids)
+            await self._until_answered(self.link.refresh)
         return reserved
+
+    async def _settle(self, reserved: Reserved, event_log: EventLog) -> None:
+        """Whether the log is in the cluster behind is told by ids, not by addresses."""
+        if isinstance(event_log, KafkaEventLog):
+            reserved.settle(is_here=(event_log.cluster_id or "") == self.link.cluster_id)
+            await self._until_answered(self.link.refresh)  # the topic may have been made just now
 
     async def _until_answered(self, ask: Callable[[], Awaitable[None]]) -> None:
         """Ask the cluster until somebody answers."""

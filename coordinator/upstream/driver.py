@@ -122,7 +122,7 @@ class Driver:
     def __init__(self, link: UpstreamLink, name: ShadowName, *, session_timeout_ms: int) -> None:
         self.session_timeout_ms = session_timeout_ms
         self._link = link
-        self._name = name
+        self.name = name
         self._parked = _Lanes(PARKED_JOINS_MAX)
         self._retakes = asyncio.Semaphore(RETAKES_MAX)
         self._steps = asyncio.Semaphore(STEPS_MAX)
@@ -173,7 +173,7 @@ class Driver:
         is_heartbeat = isinstance(step, Heartbeat)
         lane = "heartbeats" if is_heartbeat else _step_lane(held.group_id)
         async with self._heartbeats if is_heartbeat else self._steps:
-            return _note(held, step, await self._ask(held, step, lane=lane), self._name.group_instance_id)
+            return _note(held, step, await self._ask(held, step, lane=lane), self.name.group_instance_id)
 
     async def _join_anew(self, held: Held, step: Step) -> ErrorCode:
         async with self._retakes if held.is_retake else contextlib.nullcontext(), self._parked.one() as lane:
@@ -184,7 +184,7 @@ class Driver:
             )
             try:
                 await self._watch(held, asking)
-                return _note(held, step, await asking, self._name.group_instance_id)
+                return _note(held, step, await asking, self.name.group_instance_id)
             finally:
                 asking.cancel()
 
@@ -204,7 +204,7 @@ class Driver:
     async def _ask(
         self, held: Held, step: Step, *, lane: Hashable, limit_ms: int | None = None, name: ShadowName | None = None
     ) -> Answer:
-        asked = question(held.group_id, step, name or self._name, session_timeout_ms=self.session_timeout_ms)
+        asked = question(held.group_id, step, name or self.name, session_timeout_ms=self.session_timeout_ms)
         answer = await self._link.ask_coordinator(
             held.group_id,
             asked.request,
@@ -231,7 +231,7 @@ class Driver:
 
     async def _who_is_there(self, held: Held) -> Refused | None:
         """Why the group is theirs; None when nobody is in our shadow's way any more. Raises as UpstreamLink does."""
-        verdict = await whose_is(self._link, held.group_id, self._name)
+        verdict = await whose_is(self._link, held.group_id, self.name)
         if isinstance(verdict, ForeignShadow) and verdict.is_unnamed and held.is_retake:
             log.info("the shadow of an earlier version is replaced", group_id=held.group_id)
             await self._ask(held, Leave(""), lane=_step_lane(held.group_id), name=UNNAMED)

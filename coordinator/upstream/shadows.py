@@ -18,6 +18,7 @@ from coordinator.upstream.connections import UpstreamError
 from coordinator.upstream.driver import Driver, Held
 from coordinator.upstream.link import UpstreamLink
 from coordinator.upstream.shadow import (
+    NOT_KNOWN,
     NOT_TOLD,
     Identity,
     Refused,
@@ -49,7 +50,7 @@ class ShadowUnavailable(Exception):
 
 
 class Shadows:
-    """See the module. `name` tells our shadows from those of other services.
+    """See the module. `name` tells our shadows from those of other services; it is known when the event log is open.
 
     `give_up` is told of a bug of ours in what goes on beside the requests.
     """
@@ -57,7 +58,7 @@ class Shadows:
     def __init__(
         self,
         link: UpstreamLink,
-        name: ShadowName,
+        name: ShadowName = NOT_KNOWN,
         *,
         lost: Lost,
         give_up: Callable[[Exception], None],
@@ -77,6 +78,10 @@ class Shadows:
         self._refused: set[GroupId] = set()
         """Lost, and still followed: they are not retaken, or two processes would take a shadow from each other."""
         self._is_closed = False
+
+    def know_name(self, name: ShadowName) -> None:
+        """The name, before the first group is followed."""
+        self.name = self._driver.name = name
 
     async def close(self) -> None:
         """Stop. The shadows stay upstream, where a restart retakes them."""

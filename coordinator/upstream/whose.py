@@ -31,7 +31,7 @@ from kio.schema.types import GroupId as KafkaGroupId
 
 from coordinator.upstream.connections import UpstreamRefused, UpstreamUnavailable
 from coordinator.upstream.link import UpstreamLink
-from coordinator.upstream.shadow import PROTOCOL_TYPE, UNNAMED, ShadowName, reason_of
+from coordinator.upstream.shadow import NOT_KNOWN, PROTOCOL_TYPE, UNNAMED, ShadowName, reason_of
 from coordinator.wire.operations import READ
 from events.ids import GroupId
 
@@ -126,6 +126,8 @@ def has_shadow(described: Any, name: ShadowName) -> bool:  # noqa: ANN401 -- kio
     if described.protocol_type != PROTOCOL_TYPE or len(described.members) != 1:
         return False
     (member,) = described.members
+    if name == NOT_KNOWN:
+        return True
     if hasattr(member, "group_instance_id"):
         return bool(member.group_instance_id == name.group_instance_id)
     return described.protocol_data in {"", name.protocol_name}  # below v4; there is none while a group rebalances

@@ -191,7 +191,7 @@ async def test_an_offset_that_cannot_be_read_stops_its_partition_alone() -> None
     """It stands in a topic of its own, which is named."""
     storage, offsets = MemoryStorage(), MemoryStorage()
     offsets.records[PARTITION].append(StoredRecord(PARTITION, 0, 0, b"garbage", b"x"))
-    process = SimulatedProcess(storage, offsets=TopicOffsetStore(MemoryEventLog(offsets)))
+    process = SimulatedProcess(storage, offsets=TopicOffsetStore(lambda: MemoryEventLog(offsets)))
     await process.offsets.open()
     await process.start()
     assert process.runtime.figures().partitions == len(storage.records) - 1

@@ -45,7 +45,7 @@ class ProcessOnKafka(SimulatedProcess):
         settings: dict[str, Any] = {"partitions": partitions, "timeouts": timeouts}
         self.kafka = KafkaEventLog(bootstrap, topic, **settings)
         offsets_log = KafkaEventLog(bootstrap, f"{topic}_offsets", audit_window_ms=0, **settings)
-        self.offsets: OffsetStore = TopicOffsetStore(offsets_log) if with_offsets else UpstreamOffsetStore()
+        self.offsets: OffsetStore = TopicOffsetStore(lambda: offsets_log) if with_offsets else UpstreamOffsetStore()
         self.lost: list[Exception] = []
         self.group_id = GROUP
         owner = Owner(

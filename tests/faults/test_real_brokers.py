@@ -19,7 +19,8 @@ from events.log.kafka_connections import Timeouts
 from tests.brokers.broker import HOST, Broker
 from tests.brokers.cluster import Cluster, running_cluster
 from tests.clients.consumers import Confluent
-from tests.clients.probe import until_stable
+from tests.clients.probe import described, until_stable
+from tests.clients.probe import until as until_so
 from tests.clients.through_sidecar.sidecar import new_topic, produce, running_sidecar
 from tests.faults.process import ProcessOnKafka, groups_in
 from tests.simulation.process import until
@@ -136,6 +137,32 @@ def test_a_sidecar_relays_while_its_log_is_gone(kafka_broker: Broker, one_node: 
         try:
             until_stable(muster.bootstrap, group, members=1)
         finally:
+            consumer.close()
+
+
+def test_a_sidecar_relays_though_its_log_is_away_at_the_start(kafka_broker: Broker, one_node: Cluster) -> None:
+    """Groups that have members upstream go on there; of others it is told that they are loading, until the log is."""
+    log = ["--log", f"kafka://{one_node.bootstrap}/events-{uuid4().hex[:8]}", "--metrics", f"{HOST}:0"]
+    topic, direct = new_topic(kafka_broker.bootstrap), f"group-{uuid4().hex[:8]}"
+    with running_sidecar(kafka_broker.bootstrap, nodes=[1], options=log) as muster:
+        owned = Confluent(muster.bootstrap, "owned", topic).start()
+        until_stable(muster.bootstrap, "owned", members=1)
+        muster.kill()
+        one_node.kill(1)
+        theirs = Confluent(kafka_broker.bootstrap, direct, topic).start()
+        until_stable(kafka_broker.bootstrap, direct, members=1)
+        muster.start(until="listening")
+        produce(muster.bootstrap, topic, "meanwhile")
+        assert described(muster.bootstrap, "owned")["error_code"] == ErrorCode.coordinator_load_in_progress
+        also_theirs = Confluent(muster.bootstrap, direct, topic).start()
+        until_stable(kafka_broker.bootstrap, direct, members=2)
+        until_so(lambda: bool(also_theirs.assigned), lambda: also_theirs.error)
+        also_theirs.commit(min(also_theirs.assigned), 1)
+        assert not muster.events("serving")
+        one_node.start(1)
+        muster.wait_for_event("serving", within_s=WITHIN_S)
+        until_stable(muster.bootstrap, "owned", members=1)
+        for consumer in (owned, theirs, also_theirs):
             consumer.close()
 
 

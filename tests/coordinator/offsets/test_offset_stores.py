@@ -156,11 +156,11 @@ class TestTopicOffsetStore(OffsetStoreContract):
 
     @pytest.fixture
     def reopen(self, storage: MemoryStorage) -> Callable[[], OffsetStore]:
-        return lambda: TopicOffsetStore(MemoryEventLog(storage))
+        return lambda: TopicOffsetStore(lambda: MemoryEventLog(storage))
 
     async def test_the_store_of_an_older_process_can_write_no_more(self, storage: MemoryStorage) -> None:
         """An offset of a deposed owner never lands on top of the new one's."""
-        older, newer = TopicOffsetStore(MemoryEventLog(storage)), TopicOffsetStore(MemoryEventLog(storage))
+        older, newer = [TopicOffsetStore(lambda: MemoryEventLog(storage)) for _ in range(2)]
         await claimed(older)
         await claimed(newer)
         change = OffsetsChange(group_id=ORDERS, committed=(commit("t", 0, 1),))
@@ -171,7 +171,7 @@ class TestTopicOffsetStore(OffsetStoreContract):
 
     async def test_a_deletion_is_a_tombstone(self, storage: MemoryStorage) -> None:
         """So that compaction forgets the offset, and nothing but the offset."""
-        store = TopicOffsetStore(MemoryEventLog(storage))
+        store = TopicOffsetStore(lambda: MemoryEventLog(storage))
         await claimed(store)
         await store.write([OffsetsChange(group_id=ORDERS, committed=(commit("t", 0, 1),))])
         await store.write([OffsetsChange(group_id=ORDERS, deleted=(("t", 0),))])
@@ -186,13 +186,13 @@ class TestTopicOffsetStore(OffsetStoreContract):
         writer = await log.claim(PARTITION)
         await writer.append([(Record(b"garbage", b"x"),)])
         with pytest.raises(BrokenRecord, match="partition 0, offset 0: this is no committed offset, in memory: "):
-            await claimed(TopicOffsetStore(log))
+            await claimed(TopicOffsetStore(lambda: log))
 
     async def test_what_a_stranger_wrote_is_skipped_and_what_it_overwrote_written_again(
         self, storage: MemoryStorage
     ) -> None:
         """Its tombstone takes no offset away; behind it stands ours again, which compaction keeps."""
-        store = TopicOffsetStore(MemoryEventLog(storage))
+        store = TopicOffsetStore(lambda: MemoryEventLog(storage))
         await claimed(store)
         await store.write([OffsetsChange(group_id=ORDERS, committed=(commit("t", 0, 1), commit("t", 1, 2)))])
         key = storage.records[PARTITION][-2].key
@@ -200,7 +200,7 @@ class TestTopicOffsetStore(OffsetStoreContract):
             end = storage.end_offset(PARTITION)
             storage.records[PARTITION].append(StoredRecord(PARTITION, end, 0, foreign, None, stranger=True))
 
-        again = TopicOffsetStore(MemoryEventLog(storage))
+        again = TopicOffsetStore(lambda: MemoryEventLog(storage))
         await claimed(again)
 
         assert again.committed(ORDERS) == {("t", 0): kept(1), ("t", 1): kept(2)}
@@ -208,13 +208,13 @@ class TestTopicOffsetStore(OffsetStoreContract):
         assert not last.stranger
         assert [record.stranger for record in storage.records[PARTITION]][-6:] == [True] * 4 + [False] * 2
         end = storage.end_offset(PARTITION)
-        await claimed(TopicOffsetStore(MemoryEventLog(storage)))
+        await claimed(TopicOffsetStore(lambda: MemoryEventLog(storage)))
         assert storage.end_offset(PARTITION) == end + 1, "nothing but the fence: it stands in its place"
 
     async def test_a_partition_is_written_again_after_it_was_claimed_again(self, storage: MemoryStorage) -> None:
         """An append whose outcome is unknown ends its writer, not the store; what was stored is read back."""
         log = MemoryEventLog(storage)
-        store = TopicOffsetStore(log)
+        store = TopicOffsetStore(lambda: log)
         await claimed(store)
         log.lose_next_acknowledgement()
         with pytest.raises(LogUnavailable):
@@ -238,7 +238,7 @@ class TestTopicOffsetStore(OffsetStoreContract):
                     yield chunk
 
         seen: list[dict[tuple[str, int], StoredOffset]] = []
-        store = TopicOffsetStore(Watched(storage))
+        store = TopicOffsetStore(lambda: Watched(storage))
         await claimed(store)
         await store.write([OffsetsChange(group_id=ORDERS, committed=(commit("t", 0, 1), commit("u", 0, 2)))])
         seen.clear()
@@ -249,7 +249,7 @@ class TestTopicOffsetStore(OffsetStoreContract):
 
     async def test_a_commit_that_is_too_large_is_refused_alone(self, storage: MemoryStorage) -> None:
         """Its neighbours in the same write are well."""
-        store = TopicOffsetStore(MemoryEventLog(storage, batch_bytes_max=1_000))
+        store = TopicOffsetStore(lambda: MemoryEventLog(storage, batch_bytes_max=1_000))
         await claimed(store)
         large = OffsetsChange(group_id=ORDERS, committed=(commit("t", 0, 1, metadata="m" * 2_000),))
         small = OffsetsChange(group_id=PAYMENTS, committed=(commit("t", 0, 2),))

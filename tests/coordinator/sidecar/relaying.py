@@ -31,7 +31,7 @@ from coordinator.sidecar.membership import Membership
 from coordinator.sidecar.metrics import RelayMetrics
 from coordinator.sidecar.moves import Moves
 from coordinator.sidecar.ports import BrokerPorts
-from coordinator.sidecar.reserved import NOTHING_RESERVED
+from coordinator.sidecar.reserved import Reserved
 from coordinator.sidecar.rewriting import Rewriting
 from coordinator.sidecar.whose import Ownerships
 from coordinator.upstream.link import UpstreamLink
@@ -128,7 +128,7 @@ class Relay:
             api.key: api
             for api in (
                 *authentication.apis(),
-                *refused.apis(NOTHING_RESERVED),
+                *refused.apis(Reserved(None)),
                 *membership.apis(),
                 *more,
             )

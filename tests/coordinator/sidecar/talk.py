@@ -10,7 +10,7 @@ from coordinator.sidecar.conversation import Conversation
 from coordinator.sidecar.limits import Limits
 from coordinator.sidecar.plan import RELAY, Plan
 from coordinator.sidecar.produce import look_at
-from coordinator.sidecar.reserved import NOTHING_RESERVED
+from coordinator.sidecar.reserved import Reserved
 from coordinator.wire.steps import Steps
 from tests.coordinator.sidecar.scripted_broker import framed, request
 
@@ -28,7 +28,7 @@ def rewritten(payload: bytes) -> Steps[bytes]:
 def plan_of(api_key: int, api_version: int) -> Plan:
     """One way for each of them."""
     if api_key == PRODUCE:
-        return Plan(look=lambda frame: look_at(frame, api_version, None, NOTHING_RESERVED))
+        return Plan(look=lambda frame: look_at(frame, api_version, None, Reserved(None)))
     if api_key == METADATA:
         return Plan(rewrite=rewritten)
     return Plan(is_taken=True) if api_key in {COMMIT, JOIN, HEARTBEAT, SYNC} else RELAY

@@ -15,8 +15,9 @@ from coordinator.sidecar.commits import Commits
 from coordinator.sidecar.delete_groups import DeletingGroups
 from coordinator.sidecar.intercept import SidecarApi
 from coordinator.sidecar.offset_delete import DeletingOffsets
-from coordinator.sidecar.reserved import NOTHING_RESERVED, Reserved
+from coordinator.sidecar.reserved import Reserved
 from coordinator.sidecar.under_way import CommitsUnderWay
+from coordinator.sidecar.whose import Ownerships
 from coordinator.upstream.shadows import Identity, ShadowName
 from events.ids import GroupId
 from tests.coordinator.kio_client import filled
@@ -30,6 +31,7 @@ from tests.coordinator.sidecar.scripted_broker import (
     response,
     scripted_broker,
 )
+from tests.coordinator.sidecar.test_whose import Upstream, ownerships
 
 METADATA, OFFSET_COMMIT, DELETE_GROUPS, OFFSET_DELETE = 3, 8, 42, 47
 GROUP = GroupId("orders-group")
@@ -81,14 +83,15 @@ def decides(command: AnyRequest) -> Outcome:
 class Stage:
     """A relay that handles what this is about. No answer is waited for where that has a limit."""
 
-    def __init__(self, reserved: Reserved = NOTHING_RESERVED) -> None:
-        self._reserved = reserved
+    def __init__(self, reserved: Reserved | None = None) -> None:
+        self._reserved = reserved or Reserved(None)
         self.shadows: Any = SteadyShadows()
         self.under_way = CommitsUnderWay(let_go_within_s=0)
+        self.ownerships: Ownerships | None = None
 
     def apis(self, relay: Relay) -> Iterable[SidecarApi]:
         relay.groups.outcome = decides
-        common = relay.service, relay.ownerships
+        common = relay.service, self.ownerships or relay.ownerships
         commits = Commits(
             *common,
             relay.moves,
@@ -103,9 +106,10 @@ class Stage:
 
 
 @asynccontextmanager
-async def staged() -> AsyncIterator[tuple[Stage, ScriptedBroker, Relay, Client]]:
+async def staged(ownerships: Ownerships | None = None) -> AsyncIterator[tuple[Stage, ScriptedBroker, Relay, Client]]:
     """A broker, a relay before it, and a client of that."""
     stage = Stage()
+    stage.ownerships = ownerships
     async with scripted_broker() as broker, relaying({1: broker}, more=stage.apis) as relay:
         yield stage, broker, relay, await relay.connect(1)
 
@@ -175,6 +179,22 @@ async def test_a_commit_for_a_topic_id_of_zeros_is_refused() -> None:
         told = await client.ask(asking(filled(load_request_schema(OFFSET_COMMIT, 10), body)))
         answer = read_response(OFFSET_COMMIT, 10, told)
         assert answer.topics[0].partitions[0].error_code is ErrorCode.unknown_topic_id
+
+
+async def test_before_the_log_is_read_a_commit_goes_to_the_broker_if_others_have_the_group() -> None:
+    """The log may be away for long, and such a group is none of ours; of any other its owner has to be asked."""
+    loading = AuthorizeCommitOutcome(error=ErrorCode.coordinator_load_in_progress)
+    async with staged(ownerships(Upstream(), is_read=False)) as (_, broker, relay, client):
+        relay.groups.outcome = lambda _: loading
+        answering(broker, ErrorCode.none)
+        assert committed(await client.ask(commit(0))) == [ErrorCode.none]
+        assert not relay.groups.commands
+    async with staged(ownerships(Upstream(nobody=True), is_read=False)) as (_, broker, relay, client):
+        relay.groups.outcome = lambda _: loading
+        held = Holding(broker, METADATA)
+        client.send(commit(0))
+        await until(lambda: held.asked)  # which topics exist: the refusal is for each of them
+        assert relay.groups.commands
 
 
 # ---- who goes ------------------------------------------------------------------------------------------

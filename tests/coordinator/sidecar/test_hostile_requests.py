@@ -20,7 +20,7 @@ from coordinator.group.outcomes import Outcome
 from coordinator.service import ListedGroup
 from coordinator.sidecar.handled import handled_apis
 from coordinator.sidecar.intercept import SidecarApi
-from coordinator.sidecar.reserved import NOTHING_RESERVED
+from coordinator.sidecar.reserved import Reserved
 from coordinator.sidecar.under_way import CommitsUnderWay
 from coordinator.wire.api import Offered
 from coordinator.wire.registry import APIS
@@ -101,7 +101,7 @@ def apis(relay: Relay) -> Iterable[SidecarApi]:
         relay.moves,
         shadows,
         relay.relayed,
-        reserved=NOTHING_RESERVED,
+        reserved=Reserved(None),
         under_way=CommitsUnderWay(let_go_within_s=0),
         would_refuse=lambda _: False,
     ).values()

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from coordinator.sidecar.conversation import BEGINNING_BYTES_MAX
 from coordinator.sidecar.produce import ENTRIES_MAX, look_at
-from coordinator.sidecar.reserved import NOTHING_RESERVED, Reserved
+from coordinator.sidecar.reserved import Reserved
 from coordinator.wire.api import Fault, ProtocolError
 from tests.coordinator.sidecar.produced import FLEXIBLE_FROM, IDS_FROM, Topic, produced, varint
 
@@ -49,7 +49,7 @@ def is_stopped(frame: bytes, version: int, cuts: Sequence[int] = ()) -> bool:
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-@pytest.mark.parametrize("subject", [NOTHING_RESERVED, reserved()], ids=["nothing reserved", "reserved"])
+@pytest.mark.parametrize("subject", [Reserved(None), reserved()], ids=["nothing reserved", "reserved"])
 def test_the_acks_are_found_behind_the_names(version: int, subject: Reserved) -> None:
     for acks, client_id, transactional_id in itertools.product(
         [-1, 0, 1], [None, "", "shop", "x" * 32_767], [None, "", "orders-1", "t" * 32_767]
@@ -59,7 +59,7 @@ def test_the_acks_are_found_behind_the_names(version: int, subject: Reserved) ->
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-@pytest.mark.parametrize("subject", [NOTHING_RESERVED, reserved()], ids=["nothing reserved", "reserved"])
+@pytest.mark.parametrize("subject", [Reserved(None), reserved()], ids=["nothing reserved", "reserved"])
 def test_a_beginning_that_is_too_short_says_so(version: int, subject: Reserved) -> None:
     """However short it is: then more of it is waited for. No beginning gives acks that are not there."""
     frame = produced(version, [OTHERS], acks=0, transactional_id="orders-1")

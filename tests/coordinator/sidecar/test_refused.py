@@ -13,7 +13,7 @@ from kio.schema.errors import ErrorCode
 from coordinator.sidecar import refused
 from coordinator.sidecar.intercept import SidecarApi
 from coordinator.sidecar.refused import REFUSED_BYTES_MAX
-from coordinator.sidecar.reserved import NOTHING_RESERVED, Reserved
+from coordinator.sidecar.reserved import Reserved
 from coordinator.wire.api import Fault
 from tests.coordinator.kio_client import filled, with_length
 from tests.coordinator.sidecar.produced import Topic, produced
@@ -37,7 +37,7 @@ DENIED: Final = ErrorCode.transactional_id_authorization_failed
 @asynccontextmanager
 async def listening(*, event_topic: str | None = EVENTS) -> AsyncIterator[tuple[ScriptedBroker, Relay, Client]]:
     """In front of the cluster that has the log."""
-    reserved = NOTHING_RESERVED if event_topic is None else Reserved(event_topic)
+    reserved = Reserved(None) if event_topic is None else Reserved(event_topic)
     reserved.have_ids({EVENTS: EVENTS_ID})
 
     def handled(relay: Relay) -> Iterable[SidecarApi]:

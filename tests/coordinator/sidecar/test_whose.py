@@ -22,9 +22,9 @@ OURS, OTHER = GroupId("ours"), GroupId("other")
 class Upstream:
     """Holds one group, says of another that somebody is in it, and notes what it was asked."""
 
-    def __init__(self, found: Theirs | None = None) -> None:
+    def __init__(self, found: Theirs | None = None, *, nobody: bool = False) -> None:
         self.asked: list[str] = []
-        self._found = found or Theirs("somebody is in it")
+        self._found = None if nobody else found or Theirs("somebody is in it")
 
     def holds(self, group_id: GroupId) -> bool:
         return group_id == OURS

@@ -96,7 +96,7 @@ async def test_one_record_of_an_owner_is_enough(batch: bytes) -> None:
 
 async def keys_of_offsets() -> AsyncIterator[bytes]:
     storage = MemoryStorage(partitions=1)
-    store = TopicOffsetStore(MemoryEventLog(storage))
+    store = TopicOffsetStore(lambda: MemoryEventLog(storage))
     await store.open()
     await store.claim(0)
     commit = OffsetToCommit(
