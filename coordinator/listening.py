@@ -81,6 +81,7 @@ class Listening(Generic[C]):
             limits.per_principal_max, partial(_tell_full, "principal", "--connections-per-principal")
         )
         self._principal_of: dict[C, str] = {}
+        self._is_full_told = False
         self.memory = Memory(limits.held_bytes_max, metrics)
         self._metrics = metrics
         self._monotonic_ms = monotonic_ms
@@ -151,8 +152,11 @@ class Listening(Generic[C]):
 
     def made(self, connection: C) -> bool:
         """Whether the connection may stay."""
-        if self._is_stopping or len(self._connections) >= self._connections_max:
+        if self._is_stopping:
+            return False
+        if len(self._connections) >= self._connections_max:
             self._metrics.connections_refused[RefusedConnection.ALL] += 1
+            self._tell_all_taken(connection.client_host)
             return False
         if not self._addresses.take(connection.client_host):
             self._metrics.connections_refused[RefusedConnection.ADDRESS] += 1
@@ -161,6 +165,19 @@ class Listening(Generic[C]):
         self._metrics.connections_accepted += 1
         self._metrics.connections = len(self._connections)
         return True
+
+    def _tell_all_taken(self, refused: str) -> None:
+        """Once, until a tenth is free again, as a quota does; who has most is to blame, not who came too late."""
+        if self._is_full_told:
+            return
+        self._is_full_told = True
+        most = (("most_of_address", self._addresses.most()), ("most_of_principal", self._principals.most()))
+        log.warning(
+            "connections refused over a limit",
+            limit="--connections-max",
+            address=refused,
+            **{name: f"{found[0]}: {found[1]}" for name, found in most if found is not None},
+        )
 
     def authenticated(self, connection: C, principal: str) -> bool:
         """Whether the connection may stay, now that it is known whose it is."""
@@ -182,6 +199,8 @@ class Listening(Generic[C]):
         self._addresses.give_back(connection.client_host)
         self._forget_principal(connection)
         self._leaving.discard(connection)
+        if len(self._connections) < self._connections_max - self._connections_max // 10:
+            self._is_full_told = False
         self._metrics.connections = len(self._connections)
         if not self._connections:
             self._all_closed.set()

@@ -29,6 +29,10 @@ class Quota(Generic[K]):
         self._taken[key] += 1
         return True
 
+    def most(self) -> tuple[K, int] | None:
+        """Who has most, and how many."""
+        return next(iter(self._taken.most_common(1)), None)
+
     def give_back(self, key: K) -> None:
         """One that was taken is free again."""
         self._taken[key] -= 1

@@ -12,7 +12,6 @@ from prometheus_client import CollectorRegistry
 from coordinator.client_connection import java_host
 from coordinator.group.commands import DescribeGroup, Heartbeat, JoinGroup
 from coordinator.group.outcomes import JoinGroupOutcome
-from coordinator.metrics import RefusedConnection
 from coordinator.server import ServerSettings
 from coordinator.wire.api import Fault
 from coordinator.wire.registry import APIS
@@ -24,7 +23,6 @@ from tests.coordinator.running_server import (
     JOIN,
     JOINED,
     WITHIN_S,
-    Client,
     Running,
     running,
     until,
@@ -162,37 +160,6 @@ async def test_a_client_that_is_gone_leaves_no_timer_behind() -> None:
         await until(lambda: len(subject.timers.pending) == sweep + 1)
         client.writer.close()
         await until(lambda: len(subject.timers.pending) == sweep)
-
-
-async def test_connections_over_the_limit_are_refused() -> None:
-    async with running(connections_max=2) as subject:
-        clients = [await subject.connect() for _ in range(2)]
-        await until(lambda: subject.metrics.connections == 2)
-        assert await (await subject.connect()).is_closed()
-        assert subject.metrics.connections_accepted == 2
-        assert subject.metrics.connections_refused == {RefusedConnection.ALL: 1}
-        clients[0].writer.close()
-        await until(lambda: subject.metrics.connections == 1)
-        third = await subject.connect()
-        third.send("Heartbeat", 4, **HEARTBEAT)
-        await third.answer()
-
-
-async def test_connections_of_one_address_are_limited_if_that_is_set() -> None:
-    """And nobody at another address notices."""
-    async with running(max_connections_per_ip=2) as subject:
-        first, _second = [await subject.connect() for _ in range(2)]
-        await until(lambda: subject.metrics.connections == 2)
-        assert await (await subject.connect()).is_closed()
-        assert subject.metrics.connections_refused == {RefusedConnection.ADDRESS: 1}
-        other = Client(*await asyncio.open_connection("127.0.0.1", subject.server.port, local_addr=("127.0.0.2", 0)))
-        other.send("Heartbeat", 4, **HEARTBEAT)
-        await other.answer()
-        first.writer.close()
-        await until(lambda: subject.metrics.connections == 2)
-        third = await subject.connect()
-        third.send("Heartbeat", 4, **HEARTBEAT)
-        await third.answer()
 
 
 async def test_idle_connections_are_closed_but_parked_ones_are_not() -> None:
