@@ -73,16 +73,23 @@ async def run(settings: Settings) -> None:
             if not ended.done():
                 raise
         loss = await ended
-        log.info("stopping", reason=str(loss) if loss else "asked to")
+        if _is_bug(loss):
+            log.error("stopping after an error in Muster itself", exc_info=loss)
+        else:
+            log.info("stopping", reason=str(loss) if loss else "asked to")
     if loss is not None:
         raise LogLost(_told(loss, settings)) from loss
 
 
+def _is_bug(loss: Exception | None) -> bool:
+    """Of ours: it is not the event log that is to blame, and where it happened has to be found."""
+    return loss is not None and not isinstance(loss, LogError | EventsError)
+
+
 def _told(loss: Exception, settings: Settings) -> str:
-    """Nobody is to look for a bug of ours in the log."""
-    if isinstance(loss, LogError | EventsError):
-        return f"{settings.log}: {loss}"
-    return f"ended by an error in Muster itself, please report it: {loss!r}"
+    if _is_bug(loss):
+        return f"ended by an error in Muster itself, please report it with the traceback above: {loss!r}"
+    return f"{settings.log}: {loss}"
 
 
 async def _assembled(

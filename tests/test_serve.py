@@ -96,6 +96,26 @@ def test_a_port_that_is_taken_is_named(tmp_path: Path) -> None:
         assert f"--metrics {address}" in refused("--log", "memory:", "--metrics", address)
 
 
+@pytest.mark.parametrize("form", ["console", "json"])
+def test_an_error_in_muster_itself_is_told_with_its_traceback(form: str) -> None:
+    """And exit code 1, for whoever restarts it; the last line says that it is to be reported."""
+    broken = (
+        "import muster, coordinator.certificates as certificates\n"
+        "def look(_): raise KeyError('a bug of ours')\n"
+        "certificates.Certificates.look, certificates.LOOKS_EVERY_S = look, 0\n"
+        "muster.main()\n"
+    )
+    options = ["serve", "--listen", f"{HOST}:0", "--log", "memory:", "--log-format", form]
+    command = [sys.executable, "-c", broken, *options]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=ENDS_WITHIN_S, check=False)
+    assert done.returncode == 1, done.stderr
+    assert "Traceback (most recent call last)" in done.stderr
+    assert "in look" in done.stderr
+    last = done.stderr.splitlines()[-1]
+    assert last.startswith("muster: ended by an error in Muster itself, please report it")
+    assert last.endswith("KeyError('a bug of ours')")
+
+
 def test_a_log_of_a_newer_version_is_refused(tmp_path: Path) -> None:
     """Rather than read in part."""
     url = asyncio.run(written.sqlite_log(tmp_path / "muster.db"))

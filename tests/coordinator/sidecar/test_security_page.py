@@ -117,7 +117,7 @@ async def used(muster: MusterProcess) -> str:
 
 def complaints(muster: MusterProcess) -> list[str]:
     """What was logged above the level of information, but for how busy the machine is."""
-    levels, busy = ('"level": "warning"', '"level": "error"'), ("the event loop is held", "timer late")
+    levels, busy = ('"level": "warning"', '"level": "error"'), ("the event loop ", "timer late")
     loud = [line for line in muster.output.splitlines() if any(level in line for level in levels)]
     return [line for line in loud if not any(words in line for words in busy)]
 
