@@ -44,7 +44,7 @@ STRANGERS_RECORDS = PrometheusCounter(
 )
 ENTITIES_REWRITTEN = PrometheusCounter(
     "muster_entities_rewritten",
-    "Entities written to the event log again, as a record that Muster did not write stood in their place",
+    "Entities and offsets written again, as a record that Muster did not write stood in their place",
     registry=REGISTRY,
 )
 OFFSETS_EXPIRED = PrometheusCounter("muster_offsets_expired", "Offsets deleted by their age", registry=REGISTRY)

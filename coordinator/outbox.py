@@ -21,6 +21,7 @@ import msgspec
 from coordinator.group.offsets import OffsetsChange
 from coordinator.metrics import APPEND_SECONDS, TRANSITIONS_APPENDED
 from coordinator.offsets.base import OffsetStore
+from coordinator.strangers import gap_between
 from coordinator.tasks import on_failure
 from events.log.base import AppendRefused, LogError, LogUnavailable, LogWriter
 from events.records import Transition
@@ -115,9 +116,9 @@ class Outbox:
 
     def _look_for_gap(self, before: int | None, after: int | None, appended: int) -> None:
         """Between these offsets we have appended so many records: more than that are somebody else's."""
-        noticed = self.strangers_noticed
-        if noticed is not None and before is not None and after is not None and after - before > appended:
-            noticed(range(before, after))
+        gap = gap_between(before, after, appended)
+        if self.strangers_noticed is not None and gap is not None:
+            self.strangers_noticed(gap)
 
     async def _write_all(self) -> None:
         while self._waiting or self._steps:

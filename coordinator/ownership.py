@@ -6,7 +6,7 @@ event log's contract); only what was read up to the fence record is complete.
 
 import asyncio
 import shlex
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 
 import msgspec
 import structlog
@@ -27,12 +27,13 @@ from events.codec import records_of
 from events.damage import Damage, DamageSurvey
 from events.events import CoordinatorElected, CoordinatorReady, CoordinatorStopped
 from events.ids import GroupId
+from events.keys import EntityKind, RecordKey, decode_key
 from events.loading import Loading
 from events.log.base import AppendRefused, EventLog, LogUnavailable, LogWriter
 from events.log.succession import check_nobody_else_wrote
 from events.partitioner import partition_for
 from events.projector import Projector
-from events.records import FORMAT_LEVEL, Transition
+from events.records import FORMAT_LEVEL, Transition, UndecodableKey
 
 log = structlog.get_logger(__name__)
 
@@ -195,12 +196,25 @@ async def take_over(owner: Owner, number: int, *, lost: Lost) -> Ownership:
     )
     partition.adopt(group for group_id, group in projector.groups.items() if group_id not in projector.quarantined)
     partition.rewrite(loading.overwritten)
-    strangers = StrangersWatch(owner.event_log, number, owner.strangers, rewrite=partition.rewrite, failed=lost)
+
+    async def rewrite(keys: Collection[bytes]) -> None:
+        partition.rewrite(filter(None, map(_entity, keys)))
+
+    strangers = StrangersWatch(owner.event_log, number, owner.strangers, rewrite=rewrite, failed=lost)
     outbox.strangers_noticed = strangers.notice
     if writer.next_offset is not None and writer.next_offset - 1 > projector.next_offset:
         # Between the end of the reading and the event that says we are ready.
         strangers.notice(range(projector.next_offset, writer.next_offset - 1))
     return Ownership(owner, partition, outbox, writer, strangers=strangers, lost=lost)
+
+
+def _entity(key: bytes) -> RecordKey | None:
+    """What the key is about, if it is the key of anything of a group."""
+    try:
+        entity = decode_key(key)
+    except UndecodableKey:
+        return None
+    return None if entity.kind is EntityKind.PARTITION else entity
 
 
 def _name_quarantined(owner: Owner, projector: Projector) -> None:

@@ -1,25 +1,24 @@
-"""Strangers' records in the event log: told of once, and what they overwrite written again.
+"""Strangers' records in the event log and in the topic of offsets: told of once, and what they overwrite written again.
 
 What belongs here: what an owner does about them. Which records they are says the log (`StoredRecord.stranger`); how an
-entity is written again, `coordinator/group/rewriting.py`.
+entity is written again, `coordinator/group/rewriting.py`; how an offset is, `coordinator/offsets/topic.py`.
 
 At a takeover the reading finds them all (`events/loading.py`). While a partition is served nobody reads it; but an
 append tells where it stands, so a gap before it tells that somebody else has appended. Then that part is read, and each
-entity whose last record in it is a stranger's is written again: within seconds, where compaction takes days. A stranger
+value whose last record in it is a stranger's is written again: within seconds, where compaction takes days. A stranger
 that writes all the time does not make the owner do so: once a minute at most, so many records are read and so many
-entities written again; what is left comes with the next minute.
+values written again; what is left comes with the next minute.
 """
 
 import asyncio
-from collections.abc import Callable, Iterable
+from collections.abc import Awaitable, Callable, Collection
 
 import structlog
 
 from coordinator.metrics import STRANGERS_RECORDS
 from coordinator.tasks import on_failure
-from events.keys import EntityKind, RecordKey, decode_key
 from events.log.base import EventLog, LogUnavailable
-from events.records import BrokenRecord, UndecodableKey
+from events.records import BrokenRecord
 from events.strangers import Strangers
 
 log = structlog.get_logger(__name__)
@@ -27,8 +26,8 @@ log = structlog.get_logger(__name__)
 PAUSE_S = 60.0
 RECORDS_MAX = 100_000
 """Read between two pauses."""
-ENTITIES_MAX = 5_000
-"""Written again between two pauses."""
+KEYS_MAX = 5_000
+"""Whose values are written again between two pauses."""
 
 
 class StrangersSeen:
@@ -55,8 +54,18 @@ class StrangersSeen:
         STRANGERS_RECORDS.inc(strangers.records)
 
 
+def gap_between(before: int | None, after: int | None, appended: int) -> range | None:
+    """Offsets among which somebody else has appended: between these two we have appended so many records.
+
+    None if nobody has, or where an offset is not known.
+    """
+    if before is None or after is None or after - before <= appended:
+        return None
+    return range(before, after)
+
+
 class StrangersWatch:
-    """Looks after one owned partition. `rewrite` is given entities whose last records are strangers'."""
+    """Looks after one owned partition. `rewrite` is given the keys whose last records are strangers'."""
 
     def __init__(
         self,
@@ -64,7 +73,7 @@ class StrangersWatch:
         partition: int,
         seen: StrangersSeen,
         *,
-        rewrite: Callable[[Iterable[RecordKey]], None],
+        rewrite: Callable[[Collection[bytes]], Awaitable[None]],
         failed: Callable[[Exception], None],
     ) -> None:
         self._log = event_log
@@ -120,17 +129,8 @@ class StrangersWatch:
                     overwritten.discard(record.key)
             records += len(chunk)
             after = chunk[-1].offset + 1
-            if after < gap.stop and (records >= RECORDS_MAX or len(overwritten) >= ENTITIES_MAX):
+            if after < gap.stop and (records >= RECORDS_MAX or len(overwritten) >= KEYS_MAX):
                 self.notice(range(after, gap.stop))
                 break
         self._seen.tell(strangers, self._log.location)
-        self._rewrite(filter(None, map(_entity, overwritten)))
-
-
-def _entity(key: bytes) -> RecordKey | None:
-    """What the key is about, if it is the key of anything of a group."""
-    try:
-        entity = decode_key(key)
-    except UndecodableKey:
-        return None
-    return None if entity.kind is EntityKind.PARTITION else entity
+        await self._rewrite(overwritten)

@@ -2,21 +2,24 @@
 
 The topic is an `EventLog` of its own, so that a deposed owner can commit no offset either. A record's key is the
 partition a commit is for, its value the commit, both JSON with a version, so that any tool can read them; a tombstone
-is a deleted offset.
+is a deleted offset. What strangers overwrite there is written again, as in the event topic
+(`coordinator/strangers.py`).
 """
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+import asyncio
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import suppress
 from typing import Any
 
 import msgspec
 
 from coordinator.group.offsets import OffsetsChange
+from coordinator.metrics import ENTITIES_REWRITTEN
 from coordinator.offsets.base import BetweenWrites, StoredOffset, TopicPartition
 from coordinator.offsets.memory import OffsetCache, stored
-from coordinator.strangers import StrangersSeen
+from coordinator.strangers import StrangersSeen, StrangersWatch, gap_between
 from events.ids import GroupId
-from events.log.base import AppendRefused, EventLog, LogWriter
+from events.log.base import AppendRefused, EventLog, LogError, LogWriter
 from events.log.succession import check_nobody_else_wrote
 from events.partitioner import partition_for
 from events.records import BrokenRecord, Record, StoredRecord, Transition
@@ -54,7 +57,7 @@ class TopicOffsetStore(OffsetCache):
         super().__init__()
         self._new_log = new_log
         self._opened: EventLog | None = None
-        self._writers: dict[int, LogWriter] = {}
+        self._owned: dict[int, _Owned] = {}
         self._strangers = StrangersSeen()
 
     @property
@@ -68,6 +71,8 @@ class TopicOffsetStore(OffsetCache):
         self._opened = log
 
     async def close(self) -> None:
+        for owned in self._owned.values():
+            await owned.close()
         if self._opened is not None:
             await self._opened.close()
 
@@ -75,7 +80,9 @@ class TopicOffsetStore(OffsetCache):
         """A new writer, its fence, and all that is stored. Until that is read, what was known before is told."""
         writer = await self._log.claim(partition)
         await writer.append([(_fence(partition),)])
-        self._writers[partition] = writer
+        if partition in self._owned:
+            await self._owned[partition].close()
+        owned = self._owned[partition] = _Owned(self._log, writer, self._strangers, kept=self)
         read, strangers, overwritten = OffsetCache(), self._strangers.reading(partition), set[bytes]()
         async for chunk in self._log.read(partition):
             for record in chunk:
@@ -86,25 +93,19 @@ class TopicOffsetStore(OffsetCache):
                     overwritten.discard(record.key)
                     self._take(read, record)
         self._strangers.tell(strangers, self._log.location)
-        await _write_again(writer, read, overwritten)
+        await owned.write_again(overwritten, read)
         known = self.group_ids()
         self.replace([each for each in known if partition_for(each, self._log.partitions) == partition], read)
 
     async def renew(self, partition: int, between_writes: BetweenWrites) -> None:
         """A new writer, whose fence must come right behind the last record of the one before."""
-        writer, before = await self._log.claim(partition), self._writers[partition]
-
-        async def switch() -> None:
-            await writer.append([(_fence(partition),)])
-            await check_nobody_else_wrote(self._log, before, writer)
-            self._writers[partition] = writer
-
-        await between_writes(switch)
+        writer = await self._log.claim(partition)
+        await between_writes(lambda: self._owned[partition].go_on_with(writer))
 
     async def write(self, changes: Sequence[OffsetsChange]) -> Sequence[AppendRefused | None]:
         transitions = list(self._transitions(changes))
-        writer = self._writers[partition_for(changes[0].group_id, self._log.partitions)]
-        verdicts = await writer.append(transitions)
+        owned = self._owned[partition_for(changes[0].group_id, self._log.partitions)]
+        verdicts = await owned.append(transitions)
         for change, verdict in zip(changes, verdicts, strict=True):
             if verdict is None:
                 self.apply(change)
@@ -139,22 +140,78 @@ class TopicOffsetStore(OffsetCache):
             yield tuple(_records(change, sorted(deleted)))
 
 
+class _Owned:
+    """An owned partition: its writer, of which one append at a time is asked, and a watch for strangers.
+
+    `kept`: the offsets as they are.
+    """
+
+    def __init__(self, log: EventLog, writer: LogWriter, seen: StrangersSeen, *, kept: OffsetCache) -> None:
+        self._log = log
+        self._writer = writer
+        self._kept = kept
+        self._appending = asyncio.Lock()
+        self._bug: Exception | None = None
+        self._watch = StrangersWatch(log, writer.partition, seen, rewrite=self._rewrite, failed=self._failed)
+
+    async def close(self) -> None:
+        """Look for strangers no more."""
+        await self._watch.close()
+
+    async def append(self, transitions: Sequence[Transition]) -> Sequence[AppendRefused | None]:
+        """As LogWriter.append. The caller makes them visible before it waits for anything else."""
+        async with self._appending:
+            return await self._append(transitions)
+
+    async def go_on_with(self, writer: LogWriter) -> None:
+        """Append with a newer writer, whose fence must come right behind the last record of the one before."""
+        async with self._appending:
+            await writer.append([(_fence(writer.partition),)])
+            await check_nobody_else_wrote(self._log, self._writer, writer)
+            self._notice(gap_between(self._writer.next_offset, writer.next_offset, 1))
+            self._writer = writer
+
+    async def write_again(self, keys: Iterable[bytes], kept: OffsetCache) -> None:
+        """The offsets whose last records are strangers': compaction would keep those, and drop ours."""
+        async with self._appending:
+            again = list(_records_again(keys, kept))
+            if again:
+                ENTITIES_REWRITTEN.inc(len(again))
+                await self._append(again)
+
+    async def _append(self, transitions: Sequence[Transition]) -> Sequence[AppendRefused | None]:
+        if self._bug is not None:
+            raise self._bug
+        before = self._writer.next_offset
+        verdicts = await self._writer.append(transitions)
+        stored = [each for each, verdict in zip(transitions, verdicts, strict=True) if verdict is None]
+        self._notice(gap_between(before, self._writer.next_offset, sum(map(len, stored))))
+        return verdicts
+
+    def _notice(self, gap: range | None) -> None:
+        if gap is not None:
+            self._watch.notice(gap)
+
+    async def _rewrite(self, keys: Collection[bytes]) -> None:
+        with suppress(LogError):  # the writer is lost, as the next write is told
+            await self.write_again(keys, self._kept)
+
+    def _failed(self, bug: Exception) -> None:
+        self._bug = bug
+
+
 def _fence(partition: int) -> Record:
     fence = msgspec.json.encode(_Fence(owner=partition))
     return Record(fence, fence)
 
 
-async def _write_again(writer: LogWriter, cache: OffsetCache, keys: Iterable[bytes]) -> None:
-    """The offsets whose last records are strangers': compaction would keep those, and drop ours."""
-    again = []
+def _records_again(keys: Iterable[bytes], cache: OffsetCache) -> Iterator[Transition]:
     for key in keys:
         with suppress(msgspec.MsgspecError):
             name = msgspec.json.decode(key, type=_Key)
             kept = cache.committed(GroupId(name.group)).get((name.topic, name.partition))
             if kept is not None and key == _key(GroupId(name.group), name.topic, name.partition):
-                again.append((Record(key, _value(kept)),))
-    if again:
-        await writer.append(again)
+                yield (Record(key, _value(kept)),)
 
 
 def _records(change: OffsetsChange, deleted: Sequence[TopicPartition]) -> Iterator[Record]:

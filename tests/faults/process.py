@@ -58,6 +58,7 @@ class ProcessOnKafka(SimulatedProcess):
             clock=self.clock,
         )
         self.runtime = Runtime(owner, give_up=self.lost.append)
+        self._groups = self.runtime
 
     async def start(self) -> "ProcessOnKafka":
         await self.kafka.open()

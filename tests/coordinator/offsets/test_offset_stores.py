@@ -1,5 +1,6 @@
 """One contract for all offset stores: what was written is there, visible when it is durable, and after a restart."""
 
+import asyncio
 from abc import abstractmethod
 from collections.abc import AsyncIterator, Callable, Sequence
 from pathlib import Path
@@ -210,6 +211,30 @@ class TestTopicOffsetStore(OffsetStoreContract):
         end = storage.end_offset(PARTITION)
         await claimed(TopicOffsetStore(lambda: MemoryEventLog(storage)))
         assert storage.end_offset(PARTITION) == end + 1, "nothing but the fence: it stands in its place"
+
+    @pytest.mark.parametrize("by", ["the next write", "a renewal"])
+    async def test_what_a_stranger_overwrites_meanwhile_is_written_again(self, storage: MemoryStorage, by: str) -> None:
+        """Whoever appends next is told of the gap, and the part between is read."""
+        log = MemoryEventLog(storage)
+        store = TopicOffsetStore(lambda: log)
+        await claimed(store)
+        await store.write([OffsetsChange(group_id=ORDERS, committed=(commit("t", 0, 1), commit("t", 1, 2)))])
+        key = storage.records[PARTITION][-2].key
+        end = storage.end_offset(PARTITION)
+        storage.records[PARTITION].append(StoredRecord(PARTITION, end, 0, key, b"x", stranger=True))
+        if by == "a renewal":
+            await store.renew(PARTITION, lambda step: step())
+        else:
+            await store.write([OffsetsChange(group_id=PAYMENTS, committed=(commit("t", 0, 3),))])
+        async with asyncio.timeout(20):
+            while [each for each in storage.records[PARTITION] if each.key == key][-1].stranger:  # noqa: ASYNC110 -- nobody tells
+                await asyncio.sleep(0)
+        await store.write([OffsetsChange(group_id=ORDERS, committed=(commit("t", 0, 4),))])
+        await store.close()
+
+        again = TopicOffsetStore(lambda: MemoryEventLog(storage))
+        await claimed(again)
+        assert again.committed(ORDERS) == {("t", 0): kept(4), ("t", 1): kept(2)}
 
     async def test_a_partition_is_written_again_after_it_was_claimed_again(self, storage: MemoryStorage) -> None:
         """An append whose outcome is unknown ends its writer, not the store; what was stored is read back."""
