@@ -34,9 +34,9 @@ from events.log.kafka_connections import Timeouts
 from events.log.kafka_contents import Contents, refuse_somebody_elses
 from events.log.kafka_errors import retried
 from events.log.kafka_link import KafkaLink
-from events.log.kafka_marks import Marks
+from events.log.kafka_marks import Marks, origin_of
 from events.log.kafka_names import PROBE_SUFFIX
-from events.log.kafka_origin import check_origin, is_elsewhere, origin_of
+from events.log.kafka_origin import check_origin, origin_found
 from events.log.kafka_producer import Place, claim
 from events.log.kafka_reader import end_offset, newest_stamp, read
 from events.log.kafka_security import NOT_SECURED, KafkaSecurity
@@ -80,6 +80,8 @@ class KafkaEventLog:
         self._facts = TopicFacts(partitions=0, replication=0)
         self._guarantees: Guarantees | None = None
         self._origin = origin_of(None)
+        self._home: str | None = None
+        """The cluster whose owners' records are read."""
         self._known_marks: dict[int, int] = {}
 
     @property
@@ -145,7 +147,7 @@ class KafkaEventLog:
         """See EventLog. The default end is the end when the first chunk is asked for. Raises LogUnavailable."""
         known_end = await self.end_offset(partition)
         until = known_end if end is None else min(end, known_end)
-        marks = Marks(since=await self._marked_from(partition))
+        marks = Marks(since=await self._marked_from(partition), home=self._home)
         chunks = read(
             self._link,
             self._plan.name,
@@ -160,9 +162,13 @@ class KafkaEventLog:
 
     async def _marked_from(self, partition: int) -> int | None:
         """From which offset on what has no mark is a stranger's; None while nobody has noted that here."""
+        if self._home != self._facts.cluster_id:
+            return None
         if partition not in self._known_marks:
-            newest = await newest_stamp(self._link, self._plan.name, partition, limit_ms=self._limit_ms)
-            if newest is None or newest.marked_from is None or is_elsewhere(newest.origin, self._facts.cluster_id):
+            newest = await newest_stamp(
+                self._link, self._plan.name, partition, home=self._home, limit_ms=self._limit_ms
+            )
+            if newest is None or newest.marked_from is None:
                 return None
             self._known_marks[partition] = newest.marked_from
         return self._known_marks[partition]
@@ -182,6 +188,10 @@ class KafkaEventLog:
         if facts is None:
             raise LogMismatch(f"there is no topic {self._plan.name}, and a log opened for reading makes none")
         await self._look_into(facts)
+        found = await origin_found(
+            self._link, self._plan.name, facts.partitions, facts.cluster_id, limit_ms=self._limit_ms
+        )
+        self._home = found.cluster_id if found is not None and found.cluster_id else facts.cluster_id
         return facts
 
     async def _look_into(self, facts: TopicFacts) -> Contents:
@@ -209,6 +219,7 @@ class KafkaEventLog:
         await self._follow(plan.name)
         self._origin = origin_of(facts.cluster_id)
         await check_origin(link, plan.name, facts.partitions, self._origin, limit_ms=self._limit_ms)
+        self._home = facts.cluster_id
         await ensure_topic(
             link, probe, _PROBE_CONFIGS, partitions=1, replication=plan.replication, limit_ms=self._limit_ms
         )

@@ -21,9 +21,9 @@ _ZSTD = 4
 _COMPRESSED_FROM_BYTES = 4096
 """Below this a batch is sent as it is: compressing would cost more time than the bytes do."""
 
-BATCH_OVERHEAD_BYTES = 61 + 64 + 40
-"""The header of the batch, and what `origin` and `marked_from` take in the last record."""
-_RECORD_OVERHEAD_BYTES = 60
+BATCH_OVERHEAD_BYTES = 61 + 40
+"""The header of the batch, and what `marked_from` takes in the last record."""
+_RECORD_OVERHEAD_BYTES = 110
 """At most: seven variable-length numbers of 5 to 10 bytes, the mark, and the header that `epoch_base` takes."""
 
 UNCOMPRESSED_BYTES_MAX = 256 * 1024 * 1024
@@ -33,11 +33,13 @@ no more."""
 _ANY_SIZE = 2**31 - 1
 
 MARK = "muster"
-"""The header that every record of an owner carries, first of all; its value is the format level in decimal."""
+"""The header that every record of an owner carries, first of all. Its value: the format level in decimal, a space, and
+the id of the cluster that it was written on.
+"""
 EPOCH_BASE = "muster.epoch-base"
 ORIGIN = "muster.origin"
+"""Where earlier versions noted what the mark's value is now, in the last record of each batch."""
 MARKED_FROM = "muster.marked-from"
-_MARK_OF_RECORD = (MARK, str(FORMAT_LEVEL).encode())
 
 
 class Stamp(msgspec.Struct, frozen=True, kw_only=True):
@@ -47,7 +49,7 @@ class Stamp(msgspec.Struct, frozen=True, kw_only=True):
     producer_epoch: int
     epoch_base: int
     origin: bytes = b""
-    """Where the batch was written (see kafka_origin.py)."""
+    """Where the batch was written, and by which version (`Origin` in kafka_marks.py)."""
     marked_from: int | None = None
     """The first offset of the partition from which all owners mark; None: not known, it may be this batch's own."""
 
@@ -82,12 +84,10 @@ def encode_batch(transitions: Sequence[Transition], stamp: Stamp, *, base_sequen
         base_sequence=base_sequence,
         batch_size=_ANY_SIZE,
     )
-    headers = [_MARK_OF_RECORD]
+    headers = [(MARK, stamp.origin or str(FORMAT_LEVEL).encode())]
     if stamp.epoch_base:
         headers.append((EPOCH_BASE, str(stamp.epoch_base).encode()))
     last_headers = headers.copy()
-    if stamp.origin:
-        last_headers.append((ORIGIN, stamp.origin))
     if stamp.marked_from is not None:
         last_headers.append((MARKED_FROM, str(stamp.marked_from).encode()))
     records = [record for transition in transitions for record in transition]

@@ -18,9 +18,9 @@ from aiokafka.record.memory_records import MemoryRecords
 
 from events.log.kafka_batches import EPOCH_BASE, MARK, MARKED_FROM, ORIGIN, Stamp
 from events.log.kafka_inflate import NotUnpacked, unpacked
-from events.log.kafka_marks import Marks, Written
+from events.log.kafka_marks import Marks, Written, decode_origin, is_elsewhere, noted_origin, origin_of
 from events.log.limits import CHUNK_RECORDS_MAX
-from events.records import FORMAT_LEVEL, BrokenRecord, StoredRecord
+from events.records import BrokenRecord, StoredRecord
 
 _LENGTH_AT = 8
 _BYTES_BEFORE_LENGTH_COUNTS = 12
@@ -30,7 +30,6 @@ _MAGIC = 2
 _STRANGERS_KEY_BYTES_MAX = 128 * 1024
 """A longer key is none of ours: a group id and a member id have 32 KiB each at most."""
 
-_MARKED_BY_US = [(MARK, str(FORMAT_LEVEL).encode())]
 _CANNOT_BE_READ = (NotUnpacked, KafkaError, ValueError, IndexError)
 """What reading a batch that is not what it should be ends with."""
 
@@ -100,7 +99,7 @@ def decode_batches(
 
 def _pieces(batch: _Batch, partition: int, start: int, end: int, marks: Marks) -> Iterator[_Piece]:
     """The batch's records, at most CHUNK_RECORDS_MAX at a time; in place of what cannot be read a stranger's record."""
-    is_owners, after = False, batch.base_offset
+    is_owners, after, marked_by_us = False, batch.base_offset, [(MARK, origin_of(marks.home).encode())]
     try:
         records = batch.records()
         while some := list(islice(records, CHUNK_RECORDS_MAX)):
@@ -108,7 +107,7 @@ def _pieces(batch: _Batch, partition: int, start: int, end: int, marks: Marks) -
             if some[0].offset < start or after > end:
                 some = [record for record in some if start <= record.offset < end]
             # Nearly always all are ours, and then it is done at once: a takeover waits for it.
-            if not batch.is_transactional and [r.headers[:1] for r in some].count(_MARKED_BY_US) == len(some) > 0:
+            if not batch.is_transactional and [r.headers[:1] for r in some].count(marked_by_us) == len(some) > 0:
                 marks.meet(some[0].offset)
                 piece = [StoredRecord(partition, r.offset, r.timestamp, r.key or b"", r.value) for r in some]
             else:
@@ -125,23 +124,25 @@ def _pieces(batch: _Batch, partition: int, start: int, end: int, marks: Marks) -
 def _stored(record: DefaultRecord, partition: int, marks: Marks, batch: _Batch) -> StoredRecord:
     """The record, as the rule in `kafka_marks.py` has it."""
     key, offset = record.key or b"", record.offset
-    if not batch.is_transactional and any(name == MARK for name, _ in record.headers):
+    is_foreign = is_elsewhere(noted_origin(record.headers), marks.home)
+    if not is_foreign and not batch.is_transactional and any(name == MARK for name, _ in record.headers):
         marks.meet(offset)
-    elif marks.since is not None and offset >= marks.since:
+    elif is_foreign or (marks.since is not None and offset >= marks.since):
         key = key if len(key) <= _STRANGERS_KEY_BYTES_MAX else b""
         return StoredRecord(partition, offset, record.timestamp, key, None, stranger=True)
     return StoredRecord(partition, offset, record.timestamp, key, record.value)
 
 
-def writers_of(fetched: bytes, *, end: int) -> Iterator[tuple[Written | None, int]]:
+def writers_of(fetched: bytes, *, end: int, home: str | None = None) -> Iterator[tuple[Written | None, int]]:
     """For each whole batch that begins before `end` who wrote it, and the offset after it.
 
-    None for one that says nothing: a transactional one, or one that cannot be read.
+    None for one that says nothing: a transactional one, one that cannot be read, or one of owners that does not note
+    `home` as their cluster, if that is known.
     """
     for batch in _batches(fetched):
         if batch.base_offset >= end:
             return
-        yield _written(batch), batch.next_offset
+        yield _written(batch, home), batch.next_offset
 
 
 def records_of(fetched: bytes) -> Iterator[DefaultRecord | None]:
@@ -153,19 +154,25 @@ def records_of(fetched: bytes) -> Iterator[DefaultRecord | None]:
             yield None
 
 
-def _written(batch: _Batch) -> Written | None:
+def _written(batch: _Batch, home: str | None) -> Written | None:
     if batch.is_control or batch.is_transactional:
         return None
     try:
-        headers = {name: value or b"" for record in batch.records() for name, value in record.headers}
+        of_records = [record.headers for record in batch.records()]
     except _CANNOT_BE_READ:
         return None
+    headers = {name: value or b"" for each in of_records for name, value in each}
+    origin = next(filter(None, map(noted_origin, reversed(of_records))), b"")
+    if home and (MARK in headers or origin):
+        cluster = decode_origin(origin)
+        if cluster is None or cluster.is_elsewhere(home):
+            return None
     producer_id, producer_epoch = batch.producer
     stamp = Stamp(
         producer_id=producer_id,
         producer_epoch=producer_epoch,
         epoch_base=_number(headers.get(EPOCH_BASE)) or 0,
-        origin=headers.get(ORIGIN, b""),
+        origin=origin,
         marked_from=_number(headers.get(MARKED_FROM)),
     )
     noted = ORIGIN in headers or EPOCH_BASE in headers

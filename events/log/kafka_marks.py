@@ -5,12 +5,14 @@ writes them, is beside it (kafka_decoding.py, kafka_batches.py).
 
 Anybody with the right to write into the topic can append to it: a console producer, a mirror that was set up the wrong
 way round, a test. Such a *stranger's* record must stop nothing. A producer id does not tell it apart: Kafka hands out
-new ones, and a copy of a topic has others. So every record of an owner carries the header `muster`, with the format
-level as its value, which compaction, mirrors and exports keep. The rule:
+new ones, and a copy of a topic has others. So every record of an owner carries the header `muster`, which
+compaction, mirrors and exports keep. Its value is the format level and the cluster that the record was written on,
+since a mirror may also bring in what owners elsewhere wrote. The rule:
 
+    marked on another cluster                      a stranger's: skipped
     marked, in a batch that is not transactional   an owner's
     without the mark, before owners began to mark  an owner's, of an earlier version; read as it always was
-    without the mark, after that                   a stranger's: skipped
+    without the mark, after that                   a stranger's
     in a transaction, after that                   a stranger's, whatever it carries: owners write none, and it may
                                                    have been aborted
 
@@ -19,20 +21,69 @@ right behind it would count as an owner's again. So each batch notes that offset
 fence record (CoordinatorElected, a batch of its own, and never compacted away without a newer one) among them. An
 older version cannot go on with such a topic, since it would not mark: the format level turns it away (kafka_origin.py).
 
-In a copy on another cluster offsets differ, so the note is not believed there: the first marked record counts.
+A topic in which nothing was marked on its own cluster is a copy of another one's, and is read as that one's.
+Offsets differ there, so the note is not believed: the first marked record counts.
 """
 
 from collections.abc import Sequence
 
 import msgspec
 
-from events.log.kafka_batches import Stamp
+from events.log.kafka_batches import MARK, ORIGIN, Stamp
+from events.records import FORMAT_LEVEL
+
+Headers = Sequence[tuple[str, bytes | None]]
+
+
+class Origin(msgspec.Struct, frozen=True, kw_only=True):
+    """Where a record was written. `cluster_id`: as Kafka has it; empty when the brokers tell none."""
+
+    cluster_id: str
+    format_level: int
+
+    def encode(self) -> bytes:
+        """`LEVEL CLUSTER`, in ASCII letters."""
+        return f"{self.format_level} {self.cluster_id}".encode()
+
+    def is_elsewhere(self, cluster_id: str | None) -> bool:
+        """Whether it is another cluster than that, as far as both are known."""
+        return bool(self.cluster_id and cluster_id and self.cluster_id != cluster_id)
+
+
+def origin_of(cluster_id: str | None) -> Origin:
+    """What we write on that cluster."""
+    return Origin(cluster_id=cluster_id or "", format_level=FORMAT_LEVEL)
+
+
+def decode_origin(noted: bytes) -> Origin | None:
+    """None for what we have not written."""
+    level, space, cluster_id = noted.decode(errors="replace").partition(" ")
+    if not space or not (level.isascii() and level.isdecimal()):
+        return None
+    return Origin(cluster_id=cluster_id, format_level=int(level))
+
+
+def noted_origin(headers: Headers) -> bytes:
+    """What the headers of a record note of its origin; empty where nothing is."""
+    found = dict(headers)
+    mark = found.get(MARK) or b""
+    return mark if b" " in mark else found.get(ORIGIN) or b""
+
+
+def is_elsewhere(noted: bytes, cluster_id: str | None) -> bool:
+    """Whether what notes this was written on another cluster than that, as far as both are known."""
+    origin = decode_origin(noted)
+    return origin is not None and origin.is_elsewhere(cluster_id)
 
 
 class Marks(msgspec.Struct, kw_only=True):
-    """From which offset on owners mark, as far as a reader knows; None: it has met no mark yet."""
+    """From which offset on owners mark, as far as a reader knows; None: it has met no mark yet.
+
+    `home`: the cluster whose owners they are; None: not known, so that every mark is an owner's.
+    """
 
     since: int | None = None
+    home: str | None = None
 
     def meet(self, offset: int) -> None:
         """A mark was met."""

@@ -10,51 +10,38 @@ too. What strangers appended behind it is passed over.
 What is not ideal: a topic that was written before there was a note says nothing and is taken as ours.
 """
 
-import msgspec
-
 from events.log.base import LogMismatch
 from events.log.kafka_link import KafkaLink
+from events.log.kafka_marks import Origin, decode_origin
 from events.log.kafka_reader import newest_stamp
-from events.records import FORMAT_LEVEL, LogTooNew
-
-
-class Origin(msgspec.Struct, frozen=True, kw_only=True):
-    """`cluster_id`: as Kafka has it; empty when the brokers tell none."""
-
-    cluster_id: str
-    format_level: int
-
-    def encode(self) -> bytes:
-        """`LEVEL CLUSTER`, in ASCII letters."""
-        return f"{self.format_level} {self.cluster_id}".encode()
-
-
-def origin_of(cluster_id: str | None) -> Origin:
-    """What we write on that cluster."""
-    return Origin(cluster_id=cluster_id or "", format_level=FORMAT_LEVEL)
-
-
-def decode_origin(noted: bytes) -> Origin | None:
-    """None for what we have not written."""
-    level, space, cluster_id = noted.decode(errors="replace").partition(" ")
-    if not space or not (level.isascii() and level.isdecimal()):
-        return None
-    return Origin(cluster_id=cluster_id, format_level=int(level))
-
-
-def is_elsewhere(noted: bytes, cluster_id: str | None) -> bool:
-    """Whether what notes this was written on another cluster than that, as far as both are known."""
-    origin = decode_origin(noted)
-    return bool(origin and origin.cluster_id and cluster_id and origin.cluster_id != cluster_id)
+from events.records import LogTooNew
 
 
 async def check_origin(link: KafkaLink, topic: str, partitions: int, ours: Origin, *, limit_ms: int) -> None:
     """Nothing is written. Raises LogMismatch, LogTooNew and LogUnavailable; `link` follows the topic."""
+    found = await origin_found(link, topic, partitions, ours.cluster_id, limit_ms=limit_ms)
+    if found is not None:
+        refuse_another(ours, found, topic=topic)
+
+
+async def origin_found(
+    link: KafkaLink, topic: str, partitions: int, cluster_id: str | None, *, limit_ms: int
+) -> Origin | None:
+    """Where the topic's newest records were written: on that cluster, if any were, else elsewhere; None: not noted.
+
+    Of several format levels the highest. Raises LogUnavailable.
+    """
+    elsewhere: Origin | None = None
+    here: Origin | None = None
     for partition in range(partitions):
-        newest = await newest_stamp(link, topic, partition, limit_ms=limit_ms)
-        noted = None if newest is None else decode_origin(newest.origin)
-        if noted is not None:
-            refuse_another(ours, noted, topic=topic)
+        newest = await newest_stamp(link, topic, partition, home=cluster_id, limit_ms=limit_ms)
+        found = None if newest is None else decode_origin(newest.origin)
+        if found is not None:
+            here = found if here is None or found.format_level > here.format_level else here
+        elif here is None and elsewhere is None:
+            anybody = await newest_stamp(link, topic, partition, home=None, limit_ms=limit_ms)
+            elsewhere = None if anybody is None else decode_origin(anybody.origin)
+    return here or elsewhere
 
 
 def refuse_another(ours: Origin, noted: Origin, *, topic: str) -> None:

@@ -39,6 +39,7 @@ from events.log.base import AppendRefused, Deposed, LogError, LogMismatch, LogUn
 from events.log.kafka_batches import UNCOMPRESSED_BYTES_MAX, Stamp, encode_batch, packed, uncompressed_bytes
 from events.log.kafka_errors import TryAgain, refused, retried
 from events.log.kafka_link import KafkaLink, PartitionLane
+from events.log.kafka_marks import decode_origin
 from events.log.kafka_names import owner_id
 from events.log.kafka_reader import end_offset, newest_stamp
 from events.records import Transition
@@ -60,7 +61,13 @@ class Place(msgspec.Struct, frozen=True, kw_only=True):
     append_limit_ms: int
     """On one batch, until its outcome is known."""
     origin: bytes = b""
-    """What each batch notes of where it was written (see kafka_origin.py)."""
+    """What each record notes of where it was written (see kafka_marks.py)."""
+
+    @property
+    def home(self) -> str | None:
+        """The cluster that is noted."""
+        origin = decode_origin(self.origin)
+        return None if origin is None else origin.cluster_id or None
 
     @property
     def transactional_id(self) -> str:
@@ -75,7 +82,9 @@ async def claim(link: KafkaLink, place: Place, *, transactional_id: str | None =
     """A writer with the partition's next epoch. Raises LogUnavailable."""
     producer_id, producer_epoch = await _next_producer_epoch(link, place, transactional_id or place.transactional_id)
     end = await end_offset(link, place.topic, place.partition, limit_ms=place.append_limit_ms)
-    newest = await newest_stamp(link, place.topic, place.partition, limit_ms=place.append_limit_ms, end=end)
+    newest = await newest_stamp(
+        link, place.topic, place.partition, home=place.home, limit_ms=place.append_limit_ms, end=end
+    )
     stamp = Stamp(
         producer_id=producer_id,
         producer_epoch=producer_epoch,

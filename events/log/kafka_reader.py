@@ -89,21 +89,24 @@ async def read(
 
 
 async def newest_stamp(
-    link: KafkaLink, topic: str, partition: int, *, limit_ms: int, end: int | None = None
+    link: KafkaLink, topic: str, partition: int, *, home: str | None, limit_ms: int, end: int | None = None
 ) -> Stamp | None:
-    """Who wrote the last batch of an owner before `end` (default: of the partition), past strangers'; None: nobody."""
+    """Who wrote the last batch of an owner before `end` (default: of the partition), past strangers'; None: nobody.
+
+    `home`: the cluster that owners have noted; None: any.
+    """
     stop = await end_offset(link, topic, partition, limit_ms=limit_ms) if end is None else end
     newest, first, width = Newest(), 0, 1
     while stop > first and not newest.found:
         begin = max(first, stop - width)
-        batches, first = await _writers(link, topic, partition, start=begin, end=stop, limit_ms=limit_ms)
+        batches, first = await _writers(link, topic, partition, start=begin, end=stop, home=home, limit_ms=limit_ms)
         newest.look_back(batches)
         stop, width = begin, min(width * _LOOK_BACK_TIMES, _LOOK_BACK_OFFSETS_MAX)
     return newest.stamp
 
 
 async def _writers(
-    link: KafkaLink, topic: str, partition: int, *, start: int, end: int, limit_ms: int
+    link: KafkaLink, topic: str, partition: int, *, start: int, end: int, home: str | None, limit_ms: int
 ) -> tuple[list[Written], int]:
     """The writers of the batches between two offsets, and the first offset there is where that is after `start`."""
     batches: list[Written] = []
@@ -117,7 +120,7 @@ async def _writers(
             position = first = await _position_in_range(link, topic, partition, position, limit_ms)
             continue
         before = position
-        for written, position in writers_of(fetched.batches, end=end):  # noqa: B007 -- the last one's is used
+        for written, position in writers_of(fetched.batches, end=end, home=home):  # noqa: B007 -- the last one's is used
             if written is not None:
                 batches.append(written)
         if position == before:

@@ -165,6 +165,7 @@ async def test_any_consumer_sees_the_mark(kafka_broker: Broker) -> None:
     await process.stop()
     consumer = AIOKafkaConsumer(bootstrap_servers=kafka_broker.bootstrap)
     await consumer.start()
+    mark = f"{FORMAT_LEVEL} {process.kafka.cluster_id}".encode()
     for name in (topic, f"{topic}_offsets"):
         partition = TopicPartition(name, 0)
         consumer.assign([partition])
@@ -173,5 +174,5 @@ async def test_any_consumer_sees_the_mark(kafka_broker: Broker) -> None:
         seen: list[Any] = []
         while len(seen) < end:
             seen += (await consumer.getmany(partition, timeout_ms=10_000)).get(partition, [])
-        assert {record.headers[0] for record in seen} == {("muster", str(FORMAT_LEVEL).encode())}
+        assert {record.headers[0] for record in seen} == {("muster", mark)}
     await consumer.stop()

@@ -40,10 +40,11 @@ class ProcessOnKafka(SimulatedProcess):
         partitions: int = 3,
         with_offsets: bool = False,
         timeouts: Timeouts = DEFAULT_TIMEOUTS,
+        read_only: bool = False,
     ) -> None:
         self.clock = VirtualClock()
         settings: dict[str, Any] = {"partitions": partitions, "timeouts": timeouts}
-        self.kafka = KafkaEventLog(bootstrap, topic, **settings)
+        self.kafka = KafkaEventLog(bootstrap, topic, read_only=read_only, **settings)
         offsets_log = KafkaEventLog(bootstrap, f"{topic}_offsets", audit_window_ms=0, **settings)
         self.offsets: OffsetStore = TopicOffsetStore(lambda: offsets_log) if with_offsets else UpstreamOffsetStore()
         self.lost: list[Exception] = []

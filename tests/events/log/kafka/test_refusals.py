@@ -9,7 +9,7 @@ from events.log.base import LogMismatch, LogUnavailable
 from events.log.kafka import KafkaEventLog
 from events.log.kafka_batches import Stamp
 from events.log.kafka_connections import Timeouts
-from events.log.kafka_origin import Origin, decode_origin
+from events.log.kafka_marks import Origin, decode_origin
 from events.log.kafka_producer import KafkaWriter, Place
 from events.log.kafka_reader import end_offset, newest_stamp
 from events.records import LogTooNew
@@ -33,7 +33,7 @@ async def mirrored(broker: Broker, topic: str, origin: Origin) -> None:
 
 async def noted(broker: Broker, topic: str, partition: int) -> Origin | None:
     async with followed(broker, topic) as link:
-        newest = await newest_stamp(link, topic, partition, limit_ms=10_000)
+        newest = await newest_stamp(link, topic, partition, home=None, limit_ms=10_000)
         return decode_origin(newest.origin) if newest else None
 
 

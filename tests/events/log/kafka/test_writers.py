@@ -8,6 +8,7 @@ from kio.schema.errors import ErrorCode
 
 from events.log.base import Deposed, LogMismatch, LogUnavailable
 from events.log.kafka_batches import Stamp
+from events.log.kafka_marks import origin_of
 from events.log.kafka_producer import KafkaWriter, Place
 from events.log.kafka_reader import read
 from events.records import Record
@@ -50,7 +51,9 @@ class TestFence:
         """As after 32,767 claims, or when the transactional.id has expired: another producer id, epoch 0."""
         async with followed(kafka_broker, topic) as link:
             place = Place(topic=topic, partition=0, limit_bytes=MIB, append_limit_ms=10_000)
-            last = KafkaWriter(link, place, Stamp(producer_id=10**12, producer_epoch=32_766, epoch_base=0))
+            origin = origin_of(log.cluster_id).encode()
+            stamp = Stamp(producer_id=10**12, producer_epoch=32_766, epoch_base=0, origin=origin)
+            last = KafkaWriter(link, place, stamp)
             await last.append([transition("last of its id")])
 
         epochs = []
