@@ -36,7 +36,7 @@ from events.log.kafka_errors import retried
 from events.log.kafka_link import KafkaLink
 from events.log.kafka_marks import Marks, origin_of
 from events.log.kafka_names import PROBE_SUFFIX
-from events.log.kafka_origin import check_origin, origin_found
+from events.log.kafka_origin import check_origin, notes_of
 from events.log.kafka_producer import Place, claim
 from events.log.kafka_reader import end_offset, newest_stamp, read
 from events.log.kafka_security import NOT_SECURED, KafkaSecurity
@@ -188,10 +188,9 @@ class KafkaEventLog:
         if facts is None:
             raise LogMismatch(f"there is no topic {self._plan.name}, and a log opened for reading makes none")
         await self._look_into(facts)
-        found = await origin_found(
-            self._link, self._plan.name, facts.partitions, facts.cluster_id, limit_ms=self._limit_ms
-        )
-        self._home = found.cluster_id if found is not None and found.cluster_id else facts.cluster_id
+        found = await notes_of(self._link, self._plan.name, facts.partitions, facts.cluster_id, limit_ms=self._limit_ms)
+        origin = found.origin
+        self._home = origin.cluster_id if origin is not None and origin.cluster_id else facts.cluster_id
         return facts
 
     async def _look_into(self, facts: TopicFacts) -> Contents:
@@ -253,4 +252,5 @@ class KafkaEventLog:
             limit_bytes=self._guarantees.batch_bytes_max,
             append_limit_ms=self._limit_ms,
             origin=self._origin.encode(),
+            partitions=self._facts.partitions if topic == self._plan.name else None,
         )

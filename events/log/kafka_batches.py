@@ -21,8 +21,8 @@ _ZSTD = 4
 _COMPRESSED_FROM_BYTES = 4096
 """Below this a batch is sent as it is: compressing would cost more time than the bytes do."""
 
-BATCH_OVERHEAD_BYTES = 61 + 40
-"""The header of the batch, and what `marked_from` takes in the last record."""
+BATCH_OVERHEAD_BYTES = 61 + 40 + 30
+"""The header of the batch, and what `marked_from` and `partitions` take in the last record."""
 _RECORD_OVERHEAD_BYTES = 110
 """At most: seven variable-length numbers of 5 to 10 bytes, the mark, and the header that `epoch_base` takes."""
 
@@ -40,6 +40,7 @@ EPOCH_BASE = "muster.epoch-base"
 ORIGIN = "muster.origin"
 """Where earlier versions noted what the mark's value is now, in the last record of each batch."""
 MARKED_FROM = "muster.marked-from"
+PARTITIONS = "muster.partitions"
 
 
 class Stamp(msgspec.Struct, frozen=True, kw_only=True):
@@ -52,6 +53,8 @@ class Stamp(msgspec.Struct, frozen=True, kw_only=True):
     """Where the batch was written, and by which version (`Origin` in kafka_marks.py)."""
     marked_from: int | None = None
     """The first offset of the partition from which all owners mark; None: not known, it may be this batch's own."""
+    partitions: int | None = None
+    """How many the topic has; None: not noted, by an earlier version."""
 
 
 def uncompressed_bytes(transition: Transition) -> int:
@@ -90,6 +93,8 @@ def encode_batch(transitions: Sequence[Transition], stamp: Stamp, *, base_sequen
     last_headers = headers.copy()
     if stamp.marked_from is not None:
         last_headers.append((MARKED_FROM, str(stamp.marked_from).encode()))
+    if stamp.partitions is not None:
+        last_headers.append((PARTITIONS, str(stamp.partitions).encode()))
     records = [record for transition in transitions for record in transition]
     last = len(records) - 1
     for offset, record in enumerate(records):

@@ -14,7 +14,8 @@ A request without an answer in time closes its connection: whatever came after i
 
 import asyncio
 import ssl
-from collections.abc import Callable, Hashable
+from collections.abc import Awaitable, Callable, Hashable
+from contextlib import ExitStack
 from typing import Any, Final
 
 import msgspec
@@ -78,16 +79,21 @@ class Timeouts(msgspec.Struct, frozen=True, kw_only=True):
     """How long a leader's move may go unnoticed while a request waits for the old one."""
 
 
+Check = Callable[[BrokerAddress, AIOKafkaConnection], Awaitable[None]]
 _Key = tuple[BrokerAddress, Hashable, int]
 """A connection: where to, the lane, and the limit on each of its requests in ms."""
 
 
 class KafkaConnections:
-    """See the module. `security` is asked for its settings at each opening."""
+    """See the module. `security` is asked for its settings at each opening.
 
-    def __init__(self, security: KafkaSecurity, *, connect_timeout_ms: int) -> None:
+    `check` asks a connection that was just opened whether it is one to this cluster; it raises TryAgain.
+    """
+
+    def __init__(self, security: KafkaSecurity, *, connect_timeout_ms: int, check: Check) -> None:
         self._security = security
         self._connect_timeout_ms = connect_timeout_ms
+        self._check = check
         self._open: dict[_Key, AIOKafkaConnection] = {}
         self._opening: dict[_Key, asyncio.Task[AIOKafkaConnection]] = {}
         self._failures: dict[BrokerAddress, tuple[float, Exception]] = {}
@@ -181,7 +187,7 @@ class KafkaConnections:
     async def _connect(self, address: BrokerAddress, timeout_ms: int) -> AIOKafkaConnection:
         try:
             async with asyncio.timeout(self._connect_timeout_ms / 1000):
-                return await create_conn(
+                connection = await create_conn(
                     address.host,
                     address.port,
                     client_id=CLIENT_ID,
@@ -189,6 +195,11 @@ class KafkaConnections:
                     max_idle_ms=CONNECTIONS_MAX_IDLE_MS,
                     **self._security.client_arguments(),
                 )
+                with ExitStack() as unless_checked:
+                    unless_checked.callback(connection.close)
+                    await self._check(address, connection)
+                    unless_checked.pop_all()
+                return connection
         except _CREDENTIALS_REFUSED as error:
             raise NotLetIn(f"{address}: {_said(error)}") from error
         except ssl.SSLCertVerificationError as error:

@@ -16,7 +16,7 @@ from aiokafka.errors import KafkaError
 from aiokafka.record.default_records import DefaultRecord, DefaultRecordBatch
 from aiokafka.record.memory_records import MemoryRecords
 
-from events.log.kafka_batches import EPOCH_BASE, MARK, MARKED_FROM, ORIGIN, Stamp
+from events.log.kafka_batches import EPOCH_BASE, MARK, MARKED_FROM, ORIGIN, PARTITIONS, Stamp
 from events.log.kafka_inflate import NotUnpacked, unpacked
 from events.log.kafka_marks import Marks, Written, decode_origin, is_elsewhere, noted_origin, origin_of
 from events.log.limits import CHUNK_RECORDS_MAX
@@ -174,6 +174,7 @@ def _written(batch: _Batch, home: str | None) -> Written | None:
         epoch_base=_number(headers.get(EPOCH_BASE)) or 0,
         origin=origin,
         marked_from=_number(headers.get(MARKED_FROM)),
+        partitions=_number(headers.get(PARTITIONS)),
     )
     noted = ORIGIN in headers or EPOCH_BASE in headers
     return Written(base_offset=batch.base_offset, stamp=stamp, marked=MARK in headers, noted=noted)

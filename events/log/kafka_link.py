@@ -17,6 +17,7 @@ import random
 from collections.abc import Collection, Hashable, Iterable, Sequence
 from typing import Any, Final, NamedTuple
 
+from aiokafka.conn import AIOKafkaConnection
 from aiokafka.protocol.admin import ApiVersionRequest
 from aiokafka.protocol.coordination import FindCoordinatorRequest
 from kio.schema.errors import ErrorCode
@@ -80,7 +81,22 @@ class KafkaLink:
         await self._connections.close()
 
     def _new_connections(self) -> KafkaConnections:
-        return KafkaConnections(self._security, connect_timeout_ms=self.timeouts.connect_timeout_ms)
+        return KafkaConnections(
+            self._security, connect_timeout_ms=self.timeouts.connect_timeout_ms, check=self._check_cluster
+        )
+
+    async def _check_cluster(self, address: BrokerAddress, connection: AIOKafkaConnection) -> None:
+        """An address may have been given to a broker of another cluster. Raises TryAgain, and what aiokafka raises."""
+        known = self._view.cluster_id
+        if known is None:
+            return
+        answer = await connection.send(MetadataQuestion(()))
+        told = getattr(answer, "cluster_id", None) or known
+        if told != known:
+            raise TryAgain(
+                f"{address} is a broker of cluster {told}, where one of {known} was expected: correct the address, or"
+                " restart if the cluster was made anew under it"
+            )
 
     # ---- what is known of the cluster ------------------------------------------------------------------
 

@@ -112,6 +112,7 @@ class Newest:
         self._unmarked: Stamp | None = None
         self._origin = b""
         self._marked_from: int | None = None
+        self._partitions: int | None = None
         self.found = False
 
     def look_back(self, batches: Sequence[Written]) -> None:
@@ -127,6 +128,7 @@ class Newest:
                 continue
             self._owner = self._owner or batch.stamp
             self._origin = self._origin or batch.stamp.origin
+            self._partitions = self._partitions or batch.stamp.partitions
             noted = batch.stamp.marked_from
             self._marked_from = batch.base_offset if noted is None else noted
             self.found = noted is not None
@@ -138,4 +140,4 @@ class Newest:
         if stamp is None:
             return None
         origin = self._origin or (self._unmarked.origin if self._unmarked and self._owner is None else b"")
-        return msgspec.structs.replace(stamp, origin=origin, marked_from=self._marked_from)
+        return msgspec.structs.replace(stamp, origin=origin, marked_from=self._marked_from, partitions=self._partitions)

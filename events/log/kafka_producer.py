@@ -62,6 +62,8 @@ class Place(msgspec.Struct, frozen=True, kw_only=True):
     """On one batch, until its outcome is known."""
     origin: bytes = b""
     """What each record notes of where it was written (see kafka_marks.py)."""
+    partitions: int | None = None
+    """How many the topic has, as each batch notes."""
 
     @property
     def home(self) -> str | None:
@@ -92,6 +94,7 @@ async def claim(link: KafkaLink, place: Place, *, transactional_id: str | None =
         origin=place.origin,
         # Where no owner ever wrote, all that has no mark is a stranger's.
         marked_from=0 if newest is None else newest.marked_from,
+        partitions=place.partitions,
     )
     return KafkaWriter(link, place, stamp, end_offset=end)
 

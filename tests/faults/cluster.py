@@ -128,6 +128,7 @@ class FakeCluster:
         self.brokers = {node: FakeBroker(self, node) for node in range(1, nodes + 1)}
         self.alive = set(self.brokers)
         self.topics: dict[str, _Topic] = {}
+        self.cluster_id = "fake"
         self.coordinator = 1
         self.asked: Counter[int] = Counter()
         self.fetched: Counter[str] = Counter()
@@ -243,7 +244,11 @@ class FakeCluster:
         topics = tuple(self._topic_metadata(name) for name in names)
         return _written(
             metadata.MetadataResponse(
-                throttle_time=_ZERO, brokers=brokers, cluster_id="fake", controller_id=min(self.alive), topics=topics
+                throttle_time=_ZERO,
+                brokers=brokers,
+                cluster_id=self.cluster_id,
+                controller_id=min(self.alive),
+                topics=topics,
             )
         )
 

@@ -22,6 +22,18 @@ async def owner_of(cluster: FakeCluster) -> ProcessOnKafka:
     return process
 
 
+@story
+async def test_a_topic_that_was_given_partitions_is_refused_at_the_next_start() -> None:
+    """Whatever is asked for: the number is noted in the topic, and both are told. Restored, it is gone on with."""
+    cluster = FakeCluster()
+    await (await owner_of(cluster)).stop()
+    cluster.add_partition(TOPIC)
+    with pytest.raises(LogMismatch, match=r"has 4 partitions, and its events were written when it had 3: .* Restore"):
+        await ProcessOnKafka(cluster.bootstrap, partitions=4).start()
+    cluster.topics[TOPIC].partitions.pop()
+    await (await ProcessOnKafka(cluster.bootstrap).start()).stop()
+
+
 @pytest.mark.parametrize("noticed_by", ["the next append", "metadata"])
 @story
 async def test_a_topic_that_was_made_anew_is_given_up(noticed_by: str) -> None:

@@ -8,7 +8,7 @@ from kio.schema.errors import ErrorCode
 from structlog.testing import capture_logs
 
 from events.log.base import LogUnavailable
-from tests.faults.cluster import FakeCluster
+from tests.faults.cluster import FETCH, PRODUCE, FakeCluster
 from tests.faults.process import ProcessOnKafka, groups_in, seconds, story
 from tests.simulation.process import until
 
@@ -56,6 +56,29 @@ async def test_the_only_broker_is_gone_for_five_minutes() -> None:
     began = seconds()
     await until(lambda: process.runtime.ready, "served again")
     assert seconds() - began < 2
+    assert process.lost == []
+    await process.stop()
+
+
+@story
+async def test_a_broker_of_another_cluster_at_a_known_address_is_not_spoken_to() -> None:
+    """It may have a topic of that name. It is told, and waited for the one that was there."""
+    cluster = FakeCluster()
+    process = await ProcessOnKafka(cluster.bootstrap).start()
+    await process.join("a")
+    cluster.stop(1)
+    cluster.cluster_id = "another"
+    cluster.start(1)
+    before = cluster.asked[PRODUCE], cluster.asked[FETCH]
+    assert (await process.join("b")).error is ErrorCode.not_coordinator
+    await asyncio.sleep(60)
+    assert (cluster.asked[PRODUCE], cluster.asked[FETCH]) == before
+    said = "broker:1 is a broker of cluster another, where one of fake was expected: correct the address"
+    assert said in str(process.runtime.not_ready)
+    cluster.stop(1)
+    cluster.cluster_id = "fake"
+    cluster.start(1)
+    await until(lambda: process.runtime.ready, "served again")
     assert process.lost == []
     await process.stop()
 

@@ -23,9 +23,11 @@ TOPIC = "events"
 class TwoPartitions(KafkaLink):
     """The leader of two partitions: the first is empty, the second ends with a batch that notes its origin."""
 
-    def __init__(self, origin: bytes) -> None:
+    def __init__(self, origin: bytes, partitions: int | None = None) -> None:
         super().__init__([], NOT_SECURED, Timeouts())
-        stamp = Stamp(producer_id=7, producer_epoch=3, epoch_base=0, origin=origin, marked_from=0)
+        stamp = Stamp(
+            producer_id=7, producer_epoch=3, epoch_base=0, origin=origin, marked_from=0, partitions=partitions
+        )
         self._batch = encode_batch([(Record(b"a", b"1"), Record(b"b", b"2"))], stamp, base_sequence=0, timestamp_ms=1)
         self.asked: list[type] = []
 
@@ -77,9 +79,10 @@ async def test_a_topic_of_a_newer_version_is_refused() -> None:
 
 
 @pytest.mark.parametrize("noted", [b"", OURS.encode(), Origin(cluster_id="here", format_level=1).encode()])
-async def test_our_own_topic_is_taken(noted: bytes) -> None:
+@pytest.mark.parametrize("partitions", [None, 2])
+async def test_our_own_topic_is_taken(noted: bytes, partitions: int | None) -> None:
     """One of an older version, and one from before there was a note, too."""
-    await check_origin(TwoPartitions(noted), TOPIC, 2, OURS, limit_ms=1_000)
+    await check_origin(TwoPartitions(noted, partitions), TOPIC, 2, OURS, limit_ms=1_000)
 
 
 def test_brokers_that_tell_no_cluster_id_are_not_compared() -> None:
