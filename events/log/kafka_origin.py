@@ -3,10 +3,11 @@
 What belongs here: the note, and whom it turns away. A topic that was mirrored to another cluster has the same name and
 the same events there, but nobody there fences its writers against those of the first one, and its epochs mean nothing:
 an owner of it would make a second truth. And an owner of an older version must not depose one of a newer version, only
-to find out that it cannot read what that one wrote. And a topic that was given partitions keeps most groups where
-nobody looks for them. All of it is to be known before anything is claimed or written, and before all of the log is read;
-so it stands in headers, where copies of the topic have it too: of each record its mark (kafka_marks.py), of each batch's
-last one the number. What strangers appended behind is passed over, and so is what a mirror brought in from elsewhere.
+to find out that it cannot read what that one wrote. And a topic that was given partitions keeps most of its groups
+where nobody looks for them. All of it is to be known before anything is claimed or written, and before all of the log
+is read; so it stands in headers, where copies of the topic have it too: the number in each batch's last record, the
+rest in the mark of each record (kafka_marks.py). What strangers appended behind is passed over, and so is what a mirror
+brought in from elsewhere.
 
 What is not ideal: a topic that was written before there was a note says nothing and is taken as ours.
 """
