@@ -224,7 +224,7 @@ class ClientSide(asyncio.Protocol):
         self._relayed.bytes_from_brokers += len(data)
         if self._is_let_in:
             self.seen_ms = self._monotonic_ms()
-        self._answer(partial(self._conversation.receive_answers, data))
+        self._answer(partial(self._conversation.answers.receive, data))
 
     def _answer(self, step: Callable[[], None]) -> None:
         """Have the conversation go on with answers of the broker. One that is delayed is let go after a while."""
@@ -234,19 +234,19 @@ class ClientSide(asyncio.Protocol):
         except ProtocolError as error:
             self._makes_no_sense(error)
             return
-        if self._conversation.is_served and (principal := self.sasl.proved()) is not None:
+        if self._conversation.answers.is_served and (principal := self.sasl.proved()) is not None:
             self.authenticated(principal)
-        if self._conversation.is_delaying and self._delay is None:
+        if self._conversation.answers.is_delaying and self._delay is None:
             self._delay = asyncio.get_running_loop().call_later(self._delay_s, self._let_go)
         self._work()
 
     def _let_go(self) -> None:
         self._delay = None
-        self._answer(self._conversation.let_go)
+        self._answer(self._conversation.answers.let_go)
 
     def _rewrite(self) -> None:
         """Go on with an answer that takes long to be rewritten; what comes behind it waits."""
-        steps = self._conversation.take_rewriting()
+        steps = self._conversation.answers.take_rewriting()
         if steps is not None:
             self._cancel_rewriting = self.slices.later(steps, self._rewritten, self._cannot_rewrite)
 
@@ -281,7 +281,7 @@ class ClientSide(asyncio.Protocol):
             log.info("broker closed the connection", node_id=self._door.node_id, cause=str(error or "closed"))
             self._answer(self._conversation.end)
             self._send()
-            if not self._conversation.is_rewriting:
+            if not self._conversation.answers.is_rewriting:
                 self._transport.close()
 
     def broker_reads(self, *, reads: bool) -> None:
@@ -419,7 +419,7 @@ class ClientSide(asyncio.Protocol):
         if self._broker is None or self._from_client is None or self._from_broker is None:
             return
         self._from_client.turn(on=self._broker_reads and self._client_reads and not self._conversation.is_full)
-        is_held = self._conversation.is_rewriting or self._conversation.has_many_answers
+        is_held = self._conversation.answers.is_rewriting or self._conversation.answers.has_many_waiting
         self._from_broker.turn(on=self._client_reads and not is_held)
 
     def _mind_memory(self) -> None:

@@ -1,7 +1,7 @@
 """What goes back and forth between one client and its broker, without their sockets.
 
-What belongs here: frames, the order of answers, correlation ids, how much may wait. What it must not know: sockets,
-time, what a request means. Its `Plan` says what is done with it.
+What belongs here: the client's frames, what is done with each, and how much may wait. What it must not know: sockets,
+time, what a request means. Its `Plan` says what is done with it. What the broker says is worked off in answers.py.
 
     bytes of the client -> relayed frames flow to the broker as they come, never whole in memory
                         -> a request that is handled here is *taken* by `next_request`, whole, once all that was
@@ -14,21 +14,17 @@ as if Kafka alone were there: it handles one request of a connection at a time (
 requests as before. Our own questions (`ask`) go on the same connection, under the client's identity.
 """
 
-import re
 import struct
-from collections import deque
 from collections.abc import Callable
 from struct import Struct
 
-import msgspec
-
+from coordinator.sidecar.answers import Answers, Expected
 from coordinator.sidecar.buffer import Incoming
 from coordinator.sidecar.limits import Limits
 from coordinator.sidecar.plan import Look, Plan, PlanOf, Rewrite, Walk
 from coordinator.wire import heartbeat
 from coordinator.wire.api import Fault, ProtocolError
 from coordinator.wire.messages import HEADER_START_BYTES
-from coordinator.wire.steps import ENTRIES_AT_ONCE, Steps
 
 Fast = Callable[[int, bytes, int], bytes | None]
 """As in connection.py: a heartbeat's version, what follows its correlation id, and when it came."""
@@ -42,34 +38,21 @@ BEGINNING_BYTES_MAX = 128 * 1024
 _USUAL_BEGINNING_BYTES = 256
 _LENGTH = Struct(">i")
 _START = Struct(">ihh4s")
-_ANSWER_START = Struct(">i4s")
 _TLS_HANDSHAKE = 0x1603  # how a client that speaks TLS begins, read as the upper half of a length
-_TLS_ALERT = re.compile(rb"\x15\x03[\x00-\x04]\x00\x02[\x01\x02].", re.DOTALL)
 _ANSWERED_TO_STRANGERS = frozenset({17, 18, 36})  # SaslHandshake, ApiVersions, SaslAuthenticate
-
-
-class Expected(msgspec.Struct, frozen=True):
-    """An answer that the broker owes. `own`: it is to a question of ours, and goes nowhere else. `is_for_anybody`: the
-    broker gives it to who has not authenticated, too.
-    """
-
-    correlation_id: bytes
-    rewrite: Rewrite | None = None
-    delays_changed: bool = False
-    is_for_anybody: bool = False
-    own: Callable[[bytes], None] | None = None
 
 
 class Conversation:
     """See the module. `for_broker` and `for_client` are the bytes to be sent now; whoever sends them clears them.
 
     `new_id`: four bytes that nobody can guess, for each question of ours: or a client that has the broker give one
-    answer more than it seems to could have it taken for that to our question. `is_served`: the broker has answered
-    something that it answers to nobody who has not authenticated.
+    answer more than it seems to could have it taken for that to our question.
     """
 
     def __init__(self, *, plan_of: PlanOf, fast: Fast, limits: Limits, new_id: Callable[[], bytes]) -> None:
-        self.is_served = False
+        self.answers = Answers(limits)
+        self.for_broker: list[bytes] = []
+        self.for_client = self.answers.for_client
         self._new_id = new_id
         self._plan_of = plan_of
         self._fast = fast
@@ -77,25 +60,14 @@ class Conversation:
         self._taken_bytes_max = limits.first_bytes_max
         self._waiting_bytes_max = limits.waiting_bytes_max
         self._requests = Incoming()
-        self._answers = Incoming()
         self._passing_request = 0  # bytes of a relayed request that are still to come
         self._is_answer_to_passing_due = False
         self._walk: Walk | None = None
-        self._passing_answer = 0
-        self._rewriting: Steps[None] | None = None  # of an answer, until it is in `for_client`
-        self.is_rewriting = False
-        """Whether an answer is being rewritten (see `take_rewriting`)."""
-        self._expected: deque[Expected] = deque()
-        self._delayed: tuple[bytes, bytes] | None = None  # the correlation id of an answer that is held, and the rest
         self._taken: bytes | None = None  # the correlation id of the request that is handled here
         self._frame = b""
         self._is_ending = False
         self._has_begun = False  # a request, since `went_on` was asked
         self._was_half_sent = False
-        self.for_broker: list[bytes] = []
-        self.for_client: list[bytes] = []
-
-    # ---- the client's side ---------------------------------------------------------------------------
 
     @property
     def is_handling(self) -> bool:
@@ -106,8 +78,7 @@ class Conversation:
     def is_owed(self) -> bool:
         """Whether the client waits for an answer, and has sent all of the request."""
         half_sent = 1 if self._passing_request and self._is_answer_to_passing_due else 0
-        is_sent = self._taken is not None or len(self._expected) > half_sent
-        return is_sent or self._passing_answer > 0 or self.is_rewriting or self._delayed is not None
+        return self._taken is not None or self.answers.expected > half_sent or self.answers.is_one_begun
 
     @property
     def is_under_way(self) -> bool:
@@ -117,7 +88,7 @@ class Conversation:
     @property
     def is_of_interest(self) -> bool:
         """Whether something is to be done here yet even if nobody reads answers, or learnt from one of the broker's."""
-        return self.is_handling or self.waiting_bytes > 0 or any(each.rewrite is not None for each in self._expected)
+        return self.is_handling or self.waiting_bytes > 0 or self.answers.is_one_to_be_read
 
     @property
     def waiting_bytes(self) -> int:
@@ -126,7 +97,7 @@ class Conversation:
     @property
     def held_bytes(self) -> int:
         """How much is in memory of requests, and of answers that are not passed on as they come."""
-        return len(self._frame) + self._requests.waiting_bytes + self._answers.waiting_bytes
+        return len(self._frame) + self._requests.waiting_bytes + self.answers.waiting_bytes
 
     @property
     def is_full(self) -> bool:
@@ -145,13 +116,14 @@ class Conversation:
         self._requests.add(data)
 
     def end(self) -> None:
-        """Begin nothing any more; what has begun goes on to its end. Raises ProtocolError as `receive_answers` does."""
+        """Begin nothing any more; what has begun goes on to its end. Raises ProtocolError as `Answers.receive` does."""
         self._is_ending = True
-        self.let_go()
+        self.answers.end()
 
     def forget(self) -> None:
         """Keep no bytes: both sides are gone, even if somebody has the request yet."""
-        self._requests, self._answers, self._frame = Incoming(), Incoming(), b""
+        self._requests, self._frame = Incoming(), b""
+        self.answers.forget()
 
     def trust(self) -> None:
         """The client has authenticated: its requests may be as long as any."""
@@ -167,7 +139,7 @@ class Conversation:
         while self._taken is None:
             if self._passing_request and not self._pass_on():
                 return None
-            if self._is_ending or len(self._expected) >= IN_FLIGHT_MAX:
+            if self._is_ending or self.answers.expected >= IN_FLIGHT_MAX:
                 return None
             if self._is_all_answered:
                 self._answer_heartbeats(now_ms)
@@ -200,6 +172,10 @@ class Conversation:
             return frame[_LENGTH.size :]
         return None
 
+    @property
+    def _is_all_answered(self) -> bool:
+        return not self.answers.expected and not self.answers.is_one_begun
+
     def _answer_heartbeats(self, now_ms: int) -> bool:
         """Answer the heartbeats that come next and that the fast path knows, where they lie; whether there was one.
 
@@ -227,7 +203,7 @@ class Conversation:
     def answer(self, *payload: bytes) -> None:
         """The answer to the request that was taken: what follows the correlation id, in chunks."""
         assert self._taken is not None
-        self._put(self._taken, *payload)
+        self.answers.put(self._taken, *payload)
         self._taken = None
         self._frame = b""
 
@@ -236,7 +212,7 @@ class Conversation:
         assert self._taken is not None
         self.for_broker.append(self._frame if frame is None else _LENGTH.pack(len(frame)) + frame)
         _, api_key, _, _ = _START.unpack_from(self._frame)
-        self._expected.append(Expected(self._taken, rewrite, is_for_anybody=api_key in _ANSWERED_TO_STRANGERS))
+        self.answers.expect(Expected(self._taken, rewrite, is_for_anybody=api_key in _ANSWERED_TO_STRANGERS))
         self._taken = None
         self._frame = b""
 
@@ -251,116 +227,7 @@ class Conversation:
             correlation_id = self._new_id()
         frame_start = _START.pack(HEADER_START_BYTES + len(rest), api_key, api_version, correlation_id)
         self.for_broker += (frame_start, rest)
-        self._expected.append(Expected(correlation_id, own=told))
-
-    # ---- the broker's side ---------------------------------------------------------------------------
-
-    def receive_answers(self, data: bytes) -> None:
-        """Bytes from the broker, cut anywhere. Raises ProtocolError when they make no sense; nothing may follow.
-
-        A long answer that is to be rewritten is so by whoever takes its steps (`take_rewriting`); until they are done
-        nothing is made of what comes behind it. Then this is to be called again.
-        """
-        if data:
-            self._answers.add(data)
-        answers = self._answers
-        while not self.is_rewriting and self._delayed is None:
-            if self._passing_answer:
-                self._passing_answer -= answers.pass_on(self._passing_answer, self.for_client)
-                if self._passing_answer:
-                    return
-            start = answers.look(_ANSWER_START.size)
-            if len(start) < _ANSWER_START.size:
-                if start:
-                    self._check_no_alert()  # which is shorter
-                return
-            length, correlation_id = _ANSWER_START.unpack(start)
-            expected = self._due(length, correlation_id)
-            if expected.own is None and expected.rewrite is None:
-                self._expected.popleft()
-                self._passing_answer = _LENGTH.size + length
-                continue
-            if length > self._frame_bytes_max:
-                raise ProtocolError(
-                    Fault.BROKER_ANSWER, f"an answer of {length} bytes, {self._frame_bytes_max} are read"
-                )
-            if not answers.has(_LENGTH.size + length):
-                return
-            self._expected.popleft()
-            payload = answers.take(_LENGTH.size + length)[_ANSWER_START.size :]
-            if expected.own is not None:
-                expected.own(payload)
-            elif expected.rewrite is not None:
-                self._rewrite(expected, payload, expected.rewrite(payload))
-
-    @property
-    def is_delaying(self) -> bool:
-        """Whether an answer is held, until `let_go`."""
-        return self._delayed is not None
-
-    @property
-    def has_many_answers(self) -> bool:
-        """Whether so much waits behind one that is held that no more should be read from the broker."""
-        return self._delayed is not None and self._answers.waiting_bytes >= self._waiting_bytes_max
-
-    def let_go(self) -> None:
-        """Send the answer that is held, if there is one, and what came behind it. Raises as `receive_answers` does."""
-        if self._delayed is not None:
-            delayed, self._delayed = self._delayed, None
-            self._put(*delayed)
-            self.receive_answers(b"")
-
-    @property
-    def _is_all_answered(self) -> bool:
-        is_passing = self._passing_answer > 0 or self.is_rewriting or self._delayed is not None
-        return not self._expected and not is_passing
-
-    def take_rewriting(self) -> Steps[None] | None:
-        """What is left of rewriting an answer, to be taken once; None when there is none. Raises ProtocolError."""
-        steps, self._rewriting = self._rewriting, None
-        return steps
-
-    def _rewrite(self, expected: Expected, payload: bytes, steps: Steps[bytes]) -> None:
-        """As good as all answers are short, and rewritten at once."""
-        entries = 0
-        try:
-            while entries < ENTRIES_AT_ONCE:
-                entries += next(steps)
-        except StopIteration as end:
-            self._put_rewritten(expected, payload, end.value)
-        else:
-            self.is_rewriting = True
-            self._rewriting = self._rewritten(expected, payload, steps)
-
-    def _rewritten(self, expected: Expected, payload: bytes, steps: Steps[bytes]) -> Steps[None]:
-        told = yield from steps
-        self._put_rewritten(expected, payload, told)
-        self.is_rewriting = False
-
-    def _put_rewritten(self, expected: Expected, payload: bytes, told: bytes) -> None:
-        if expected.delays_changed and told != payload and not self._is_ending:
-            self._delayed = expected.correlation_id, told
-        else:
-            self._put(expected.correlation_id, told)
-
-    def _due(self, length: int, correlation_id: bytes) -> Expected:
-        if not self._expected or length < len(correlation_id):
-            self._check_no_alert()
-            raise ProtocolError(Fault.BROKER_ANSWER, f"the broker sent {length} bytes that nobody asked for")
-        expected = self._expected[0]
-        if expected.correlation_id != correlation_id:
-            self._check_no_alert()
-            raise ProtocolError(
-                Fault.BROKER_ANSWER,
-                f"the broker answered {correlation_id.hex()}, next is {expected.correlation_id.hex()}",
-            )
-        self.is_served = self.is_served or not expected.is_for_anybody
-        return expected
-
-    def _check_no_alert(self) -> None:
-        """What looks like a very long answer may be the end of a misunderstanding (P6)."""
-        if _TLS_ALERT.match(self._answers.look(_ANSWER_START.size)):
-            raise ProtocolError(Fault.BROKER_ANSWER, "the broker speaks TLS, and was spoken to in plain text")
+        self.answers.expect(Expected(correlation_id, own=told))
 
     # ---- frames --------------------------------------------------------------------------------------
 
@@ -369,7 +236,7 @@ class Conversation:
         self._is_answer_to_passing_due = plan.is_answered
         if plan.is_answered:
             is_for_anybody = api_key in _ANSWERED_TO_STRANGERS
-            self._expected.append(Expected(correlation_id, plan.rewrite, plan.delays_changed, is_for_anybody))
+            self.answers.expect(Expected(correlation_id, plan.rewrite, plan.delays_changed, is_for_anybody))
         self._passing_request = _LENGTH.size + length
         self._walk = plan.walk
         self._has_begun = True
@@ -399,10 +266,6 @@ class Conversation:
                         Fault.MALFORMED_REQUEST, f"a request of API key {api_key} v{api_version} cannot be read"
                     ) from error
         return None
-
-    def _put(self, correlation_id: bytes, *payload: bytes) -> None:
-        size = sum(map(len, payload))
-        self.for_client += (_LENGTH.pack(size + len(correlation_id)), correlation_id, *payload)
 
     def _check_length_so_far(self, start: bytes) -> None:
         if len(start) >= _LENGTH.size:

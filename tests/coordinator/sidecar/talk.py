@@ -88,7 +88,7 @@ class Talk:
 
     def broker_sends(self, size: int) -> None:
         """The next bytes of the broker arrive."""
-        self.subject.receive_answers(self._to_answer[:size])
+        self.subject.answers.receive(self._to_answer[:size])
         self._to_answer = self._to_answer[size:]
         self._work()
 

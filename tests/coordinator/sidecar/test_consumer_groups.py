@@ -131,7 +131,7 @@ async def test_who_stops_does_not_wait_for_it() -> None:
         client.send(beat(0))
         await until(lambda: broker.asked)
         (connection,) = relay.listening.connections
-        await until(lambda: connection._conversation.is_delaying)
+        await until(lambda: connection._conversation.answers.is_delaying)
         relay.drain()
         assert told((await client.answer())[1]).error_code is NOT_YET
         assert await client.rest() == b""
@@ -142,7 +142,7 @@ async def test_who_goes_away_leaves_nothing_behind() -> None:
         client.send(beat(0))
         await until(lambda: broker.asked)
         (connection,) = relay.listening.connections
-        await until(lambda: connection._conversation.is_delaying)
+        await until(lambda: connection._conversation.answers.is_delaying)
         client.vanish()
         await until(lambda: broker.open_connections == 0)
         assert connection._delay is not None
@@ -154,7 +154,7 @@ async def test_a_broker_that_is_lost_has_what_it_said_told() -> None:
         client.send(beat(0))
         await until(lambda: broker.asked)
         (connection,) = relay.listening.connections
-        await until(lambda: connection._conversation.is_delaying)
+        await until(lambda: connection._conversation.answers.is_delaying)
         broker.connections[0].hang_up()
         assert told((await client.answer())[1]).error_code is NOT_YET
         assert await client.rest() == b""

@@ -90,7 +90,7 @@ def test_random_bytes_of_either_side_raise_nothing_but_the_protocols_error(piece
                 while subject.next_request(0) is not None:
                     subject.answer(b"")
             else:
-                subject.receive_answers(piece)
+                subject.answers.receive(piece)
     except ProtocolError as error:
         fault = error.fault
     assert fault in {None, *CLIENTS_FAULTS, Fault.BROKER_ANSWER}
@@ -115,7 +115,7 @@ def test_an_answer_longer_than_any_request_may_be_is_streamed() -> None:
     size = 100 * FRAME_BYTES_MAX
     answer = framed(1, b"y" * size)
     for at in range(0, len(answer), 1_000):
-        subject.receive_answers(answer[at : at + 1_000])
+        subject.answers.receive(answer[at : at + 1_000])
         assert b"".join(subject.for_client) == answer[at : at + 1_000]
         subject.for_client.clear()
     assert not subject.is_owed
@@ -126,7 +126,7 @@ def test_one_that_has_to_be_read_whole_is_not() -> None:
     subject.receive(request(METADATA, 7, 1))
     assert subject.next_request(0) is None
     with pytest.raises(ProtocolError, match=f"{FRAME_BYTES_MAX + 1} bytes, {FRAME_BYTES_MAX} are read") as raised:
-        subject.receive_answers((FRAME_BYTES_MAX + 1).to_bytes(4, "big") + bytes(3) + b"\x01")
+        subject.answers.receive((FRAME_BYTES_MAX + 1).to_bytes(4, "big") + bytes(3) + b"\x01")
     assert raised.value.fault is Fault.BROKER_ANSWER
 
 
@@ -183,7 +183,7 @@ def test_answers_that_make_no_sense_are_refused(answer: bytes, said: str) -> Non
     subject.receive(request(FETCH, 7, 1))
     assert subject.next_request(0) is None
     with pytest.raises(ProtocolError, match=said) as raised:
-        subject.receive_answers(answer)
+        subject.answers.receive(answer)
     assert raised.value.fault is Fault.BROKER_ANSWER
 
 
@@ -217,7 +217,7 @@ def test_relayed_requests_in_flight_are_limited_and_no_more() -> None:
     assert subject.next_request(0) is None
     assert len(b"".join(subject.for_broker)) == IN_FLIGHT_MAX * len(request(FETCH, 7, 0))
     assert subject.is_full
-    subject.receive_answers(b"".join(framed(number, b"") for number in range(50)))
+    subject.answers.receive(b"".join(framed(number, b"") for number in range(50)))
     assert subject.next_request(0) is None
     assert subject.waiting_bytes == 0
 
@@ -232,7 +232,7 @@ def test_a_half_sent_request_is_under_way_and_nobody_waits_for_it_yet() -> None:
     subject.receive(frame[50:])
     assert subject.next_request(0) is None
     assert [subject.is_owed, subject.is_under_way] == [True, True]
-    subject.receive_answers(framed(1, b""))
+    subject.answers.receive(framed(1, b""))
     assert [subject.is_owed, subject.is_under_way] == [False, False]
 
 
@@ -261,7 +261,7 @@ def test_each_question_of_ours_has_an_id_of_its_own(taken: bytes) -> None:
         subject.ask(QUESTION, 5, b"?", lambda _: None)
         asked.append(b"".join(subject.for_broker)[8:12])
         subject.for_broker.clear()
-        subject.receive_answers(framed(int.from_bytes(asked[-1], "big"), b"!"))
+        subject.answers.receive(framed(int.from_bytes(asked[-1], "big"), b"!"))
     assert asked == [each for each in (b"must", b"have", b"need") if each != taken][:2]
 
 
@@ -273,7 +273,7 @@ def test_an_answer_too_many_is_never_taken_for_that_to_a_question_of_ours() -> N
     told: list[bytes] = []
     subject.ask(QUESTION, 5, b"?", told.append)
     with pytest.raises(ProtocolError, match="next is 9e1107c4"):
-        subject.receive_answers(framed(int.from_bytes(b"must", "big"), b"all is allowed"))
+        subject.answers.receive(framed(int.from_bytes(b"must", "big"), b"all is allowed"))
     assert told == []
 
 
@@ -283,7 +283,7 @@ def test_a_question_of_ours_is_told_to_nobody_else() -> None:
     assert subject.next_request(0) is not None
     told: list[bytes] = []
     subject.ask(QUESTION, 5, b"?", told.append)
-    subject.receive_answers(framed(int.from_bytes(b"must", "big"), b"!"))
+    subject.answers.receive(framed(int.from_bytes(b"must", "big"), b"!"))
     assert told == [b"!"]
     assert subject.for_client == []
     subject.answer(b"done")
