@@ -26,8 +26,8 @@ def handle(body: Body, context: RequestContext, service: Service, answer: Answer
     response = {"error_code": ErrorCode.none, "session_id": 0, "responses": topics}
 
     def wait() -> Steps[Cancel | None]:
-        all_exist = yield from _all_exist(body, service.cluster)
-        if all_exist and topics and body.min_bytes > 0 and body.max_wait > 0:
+        is_there = yield from _only_what_exists(body, service.cluster)
+        if is_there and body.min_bytes > 0 and body.max_wait > 0:
             return service.call_later(body.max_wait, lambda: answer(response))
         answer(response)
         return None
@@ -35,15 +35,18 @@ def handle(body: Body, context: RequestContext, service: Service, answer: Answer
     return context.work(wait())
 
 
-def _all_exist(body: Body, cluster: Cluster) -> Steps[bool]:
+def _only_what_exists(body: Body, cluster: Cluster) -> Steps[bool]:
+    """Whether something is asked for, and all of it is there; a topic without partitions asks for nothing."""
+    partitions = 0
     for topic in body.topics:
         name, _ = cluster.name_and_error(getattr(topic, "topic", None), getattr(topic, "topic_id", None))
         for asked in topic.partitions:
             if not cluster.has_partition(name, asked.partition):
                 return False
+            partitions += 1
             yield 1
         yield 1
-    return True
+    return partitions > 0
 
 
 def _topic(topic: Body, cluster: Cluster) -> Fields:

@@ -289,7 +289,14 @@ def test_a_fetch_of_what_does_not_exist_is_answered_at_once(version: int) -> Non
 
 
 @pytest.mark.parametrize(
-    "changed", [{"max_wait": timedelta(0)}, {"min_bytes": 0}, {"topics": []}, {"max_wait": timedelta(milliseconds=-5)}]
+    "changed",
+    [
+        {"max_wait": timedelta(0)},
+        {"min_bytes": 0},
+        {"topics": []},
+        {"topics": [{"topic": "orders", "partitions": []}]},
+        {"max_wait": timedelta(milliseconds=-5)},
+    ],
 )
 def test_a_fetch_that_may_not_wait_does_not(changed: dict[str, Any]) -> None:
     assert fetch(12, ManualTimers(), **changed).response.error_code is ErrorCode.none
