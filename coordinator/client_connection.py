@@ -147,7 +147,7 @@ class ClientConnection(asyncio.Protocol):
         """Take requests until one is parked, or there is none, or the client does not read, or others have waited."""
         now_ms = self._monotonic_ms()
         fault: ProtocolError | None = None
-        self._is_working = True
+        has_failed, self._is_working = True, True
         was_half_sent, begun = self._connection.is_half_sent, 0
         try:
             while self._is_writable and self._is_open():
@@ -159,10 +159,13 @@ class ClientConnection(asyncio.Protocol):
                 if self._connection.output_bytes > OUTPUT_BYTES_MAX or begun >= REQUESTS_AT_ONCE:
                     asyncio.get_running_loop().call_soon(self._work)
                     break
+            has_failed = False
         except ProtocolError as error:
-            fault = error
+            fault, has_failed = error, False
         finally:
             self._is_working = False
+            if has_failed:  # a bug of ours is this client's alone, as in Kafka (G24)
+                self.abort()
         if begun or self._heartbeats.hits or not was_half_sent:
             self.seen_ms = now_ms
         self._flush()

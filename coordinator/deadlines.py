@@ -12,13 +12,11 @@ from collections.abc import Callable
 
 from coordinator.clock import Clock
 from coordinator.current_work import OtherWork, noted
+from coordinator.slices import SLICE_MS
 from events.ids import GroupId
 
 PAUSE_MS = 1_000
 """A timer later than this means that the machine stood still: nobody is blamed for its silence."""
-
-SLICE_MS = 5
-"""How long deadlines of many groups are worked on before others have their turn."""
 
 GRACE_S = 0.005
 """What has arrived is handled before anybody is expired: one more round of reading lies between."""

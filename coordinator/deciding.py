@@ -42,7 +42,7 @@ from coordinator.group.timers import due
 from coordinator.group.turn import Moment
 from coordinator.metrics import OFFSETS_EXPIRED
 from coordinator.outbox import Lost, Outbox, Unit
-from coordinator.slices import Slices
+from coordinator.slices import SLICE_MS, Slices
 from coordinator.slot import Batch, LookAtDeadlines, Slot
 from coordinator.waiting import WaitingRequests
 from coordinator.wire.steps import Steps
@@ -51,9 +51,6 @@ from events.ids import GroupId
 from events.log.base import AppendRefused
 
 log = structlog.get_logger(__name__)
-
-SLICE_MS = 5
-"""How long a group is worked on at once; what is left is done in turn with others. A single command is never cut."""
 
 BATCH_COMMANDS_MAX = 1_000
 BATCH_EVENTS_MAX = 10_000

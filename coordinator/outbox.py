@@ -12,7 +12,6 @@ The outbox knows nothing of groups: it moves records, and tells when they are sa
 """
 
 import asyncio
-import time
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Protocol
 
@@ -21,15 +20,13 @@ import msgspec
 from coordinator.group.offsets import OffsetsChange
 from coordinator.metrics import APPEND_SECONDS, TRANSITIONS_APPENDED
 from coordinator.offsets.base import OffsetStore
+from coordinator.slices import Breaks
 from coordinator.strangers import gap_between
 from coordinator.tasks import on_failure
 from events.log.base import AppendRefused, LogError, LogUnavailable, LogWriter
 from events.records import Transition
 
 UNITS_PER_APPEND_MAX = 1_000
-
-SLICE_S = 0.005
-"""How long groups go on with what has become durable, before others have their turn."""
 
 
 class Unit(msgspec.Struct, kw_only=True, eq=False):
@@ -152,12 +149,10 @@ class Outbox:
                     # Its events are there and its offsets never will be: what is stored has to be read again.
                     raise LogUnavailable(f"a commit of {answer.size_bytes} bytes was refused, its events are stored")
                 verdicts[id(unit)] = verdicts.get(id(unit)) or answer
-        ends_s = time.monotonic() + SLICE_S
+        breaks = Breaks()
         for unit in units:
             unit.settled(verdicts.get(id(unit)))
-            if time.monotonic() >= ends_s:
-                await asyncio.sleep(0)
-                ends_s = time.monotonic() + SLICE_S
+            await breaks.taken()
 
 
 def refused_alone(writer: LogWriter, refused: AppendRefused) -> LogUnavailable:

@@ -21,8 +21,9 @@ from coordinator.wire.steps import ENTRIES_AT_ONCE, ENTRIES_PER_STEP, Steps
 
 R = TypeVar("R")
 
-SLICE_S = 0.005
-"""For how long a slice goes on; then it ends with the step that it is in."""
+SLICE_MS = 5
+SLICE_S = SLICE_MS / 1_000
+"""For how long anything goes on before others have their turn; then it ends with the step that it is in."""
 
 
 _UNKNOWN = OtherWork(work="work on many entries")
@@ -157,6 +158,19 @@ def _told(future: "asyncio.Future[R]") -> tuple[Callable[[R], None], Callable[[E
 
 def _nothing() -> Steps[None]:
     yield from ()
+
+
+class Breaks:
+    """`await breaks.taken()` now and then, in what has to go on soon and not only when its turn in the queue comes."""
+
+    def __init__(self) -> None:
+        self._until = time.perf_counter() + SLICE_S
+
+    async def taken(self) -> None:
+        """Others have their turns, when it is time."""
+        if time.perf_counter() >= self._until:
+            await asyncio.sleep(0)
+            self._until = time.perf_counter() + SLICE_S
 
 
 class Pace:

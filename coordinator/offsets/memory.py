@@ -6,6 +6,7 @@ from types import MappingProxyType
 from coordinator.group.commands import OffsetToCommit
 from coordinator.group.offsets import OffsetsChange
 from coordinator.offsets.base import BetweenWrites, StoredOffset, TopicPartition
+from coordinator.slices import Breaks
 from events.ids import GroupId
 from events.log.base import AppendRefused
 
@@ -33,6 +34,14 @@ class OffsetCache:
             self.remove(change.group_id, partition)
         for commit in change.committed:
             self.put(change.group_id, (commit.topic, commit.partition), stored(commit))
+
+    async def apply_each(self, changes: Sequence[OffsetsChange], refused: Sequence[AppendRefused | None]) -> None:
+        """The changes that are not refused, with others in between when there are many."""
+        breaks = Breaks()
+        for change, verdict in zip(changes, refused, strict=True):
+            if verdict is None:
+                self.apply(change)
+                await breaks.taken()
 
     def replace(self, known: Iterable[GroupId], read: "OffsetCache") -> None:
         """In one step, so that nobody is told a part: all that was read, and nothing else of the groups known."""
@@ -75,6 +84,6 @@ class MemoryOffsetStore(OffsetCache):
         """There is nobody else."""
 
     async def write(self, changes: Sequence[OffsetsChange]) -> Sequence[AppendRefused | None]:
-        for change in changes:
-            self.apply(change)
-        return [None] * len(changes)
+        verdicts = [None] * len(changes)
+        await self.apply_each(changes, verdicts)
+        return verdicts

@@ -55,9 +55,9 @@ class SqliteOffsetStore(OffsetCache):
 
     async def write(self, changes: Sequence[OffsetsChange]) -> Sequence[AppendRefused | None]:
         await self._file.write(lambda connection: _write(connection, changes))
-        for change in changes:
-            self.apply(change)
-        return [None] * len(changes)
+        verdicts = [None] * len(changes)
+        await self.apply_each(changes, verdicts)
+        return verdicts
 
 
 def _write(connection: sqlite3.Connection, changes: Sequence[OffsetsChange]) -> None:

@@ -7,7 +7,7 @@ is a deleted offset. What strangers overwrite there is written again, as in the 
 """
 
 import asyncio
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -17,6 +17,7 @@ from coordinator.group.offsets import OffsetsChange
 from coordinator.metrics import ENTITIES_REWRITTEN
 from coordinator.offsets.base import BetweenWrites, StoredOffset, TopicPartition
 from coordinator.offsets.memory import OffsetCache, stored
+from coordinator.slices import Breaks
 from coordinator.strangers import StrangersSeen, StrangersWatch, gap_between
 from events.ids import GroupId
 from events.log.base import AppendRefused, EventLog, LogError, LogWriter
@@ -103,13 +104,9 @@ class TopicOffsetStore(OffsetCache):
         await between_writes(lambda: self._owned[partition].go_on_with(writer))
 
     async def write(self, changes: Sequence[OffsetsChange]) -> Sequence[AppendRefused | None]:
-        transitions = list(self._transitions(changes))
+        transitions = [transition async for transition in self._transitions(changes)]
         owned = self._owned[partition_for(changes[0].group_id, self._log.partitions)]
-        verdicts = await owned.append(transitions)
-        for change, verdict in zip(changes, verdicts, strict=True):
-            if verdict is None:
-                self.apply(change)
-        return verdicts
+        return await owned.append(transitions, lambda refused: self.apply_each(changes, refused))
 
     def _take(self, cache: OffsetCache, record: StoredRecord) -> None:
         """Raises BrokenRecord, which names the topic too: it is not the event topic."""
@@ -129,15 +126,20 @@ class TopicOffsetStore(OffsetCache):
             reason = f"this is no committed offset, in {self._log.location}: {error}"
             raise BrokenRecord(reason, partition=record.partition, offset=record.offset) from error
 
-    def _transitions(self, changes: Sequence[OffsetsChange]) -> Iterator[Transition]:
+    async def _transitions(self, changes: Sequence[OffsetsChange]) -> AsyncIterator[Transition]:
         """Records for each change; deleting all of a group's offsets includes those of the changes before it."""
         present: dict[GroupId, set[TopicPartition]] = {}
+        breaks = Breaks()
         for change in changes:
             of_group = present.setdefault(change.group_id, set(self.committed(change.group_id)))
             deleted = set(change.deleted) | (of_group if change.all_deleted else set())
             of_group -= deleted
             of_group |= {(commit.topic, commit.partition) for commit in change.committed}
-            yield tuple(_records(change, sorted(deleted)))
+            records = []
+            for record in _records(change, sorted(deleted)):
+                records.append(record)
+                await breaks.taken()
+            yield tuple(records)
 
 
 class _Owned:
@@ -158,10 +160,14 @@ class _Owned:
         """Look for strangers no more."""
         await self._watch.close()
 
-    async def append(self, transitions: Sequence[Transition]) -> Sequence[AppendRefused | None]:
-        """As LogWriter.append. The caller makes them visible before it waits for anything else."""
+    async def append(
+        self, transitions: Sequence[Transition], show: Callable[[Sequence[AppendRefused | None]], Awaitable[None]]
+    ) -> Sequence[AppendRefused | None]:
+        """As LogWriter.append. `show` makes visible what was not refused, before anything else is appended."""
         async with self._appending:
-            return await self._append(transitions)
+            verdicts = await self._append(transitions)
+            await show(verdicts)
+            return verdicts
 
     async def go_on_with(self, writer: LogWriter) -> None:
         """Append with a newer writer, whose fence must come right behind the last record of the one before."""

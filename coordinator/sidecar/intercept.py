@@ -15,6 +15,7 @@ import msgspec
 from coordinator.current_work import RequestWork, noted, noted_steps
 from coordinator.metrics import ServerMetrics
 from coordinator.service import Cancel, HeartbeatTicket
+from coordinator.sidecar.bounded import look_for
 from coordinator.sidecar.client_side import ClientSide
 from coordinator.sidecar.limits import taken_bytes_max
 from coordinator.sidecar.plan import RELAY, Look, Plan, Rewrite
@@ -124,7 +125,11 @@ class Interceptor:
         if versions is not None:
             _check(f"API key {api_key}", versions, api_version)
         rewrite = self._rewriting.of(api_key, api_version)
-        return RELAY if rewrite is None else Plan(rewrite=rewrite)
+        if rewrite is None:
+            return RELAY
+        plan = Plan(rewrite=rewrite)
+        look = look_for(api_key, api_version, plan)
+        return plan if look is None else Plan(look=look)
 
     def handle(self, client: ClientSide, frame: bytes) -> Cancel | None:
         """Work on a request that was taken. Raises ProtocolError."""

@@ -31,8 +31,9 @@ from coordinator.wire.steps import ENTRIES_PER_STEP, Allowance, Steps, finished
 Read = Callable[[bytes, int], tuple[Any, int]]
 ReadInSteps = Callable[[bytes, int, Allowance], Steps[tuple[Any, int]]]
 
-STRING_BYTES_MAX = 32_767
-"""Of any string, as Kafka's readers have it; the compact form could say more."""
+STRING_BYTES_MAX = 65_535
+"""Of any string. The compact form could say more; Kafka's readers take half of it, which here has to do for an instance
+id alone, behind which a member's id has a UUID."""
 
 _COMPACT_STRING_SIZE_MAX = STRING_BYTES_MAX + 3  # with its length, a varint
 

@@ -34,8 +34,13 @@ class UnderWay:
         self._is_cancelled = False
 
     def run(self, steps: Steps[R], done: Callable[[R], None]) -> None:
-        """Have the steps done in slices. What they raise at once is raised here; later, it ends the request."""
-        self.drops(self._slices.run(steps, done, self.failed))
+        """Have the steps done in slices. Raises ProtocolError; what comes of them later ends the request."""
+        try:
+            self.drops(self._slices.run(steps, done, self.failed))
+        except ProtocolError:
+            raise
+        except Exception as error:
+            raise self._failure(error) from error
 
     def work(self, steps: Steps[Cancel | None]) -> None:
         """`run` for a handler's steps (see `api.Work`): what they return is dropped with the request, as they are."""
@@ -60,11 +65,13 @@ class UnderWay:
             self._answer(error)
 
     def failed(self, error: Exception) -> None:
-        """The request cannot be worked on to its end; a bug of ours is this client's alone, as in Kafka (G24)."""
-        if not isinstance(error, ProtocolError):
-            log.error("a request failed", request=self._form.name, exc_info=error)
-            error = ProtocolError(Fault.FAILED_REQUEST, f"{self._form.name} could not be worked on: {error!r}")
-        self._answer(error)
+        """The request cannot be worked on to its end."""
+        self._answer(error if isinstance(error, ProtocolError) else self._failure(error))
+
+    def _failure(self, error: Exception) -> ProtocolError:
+        """A bug of ours is this client's alone, as in Kafka (G24), who is not left without a word."""
+        log.error("a request failed", request=self._form.name, exc_info=error)
+        return ProtocolError(Fault.FAILED_REQUEST, f"{self._form.name} could not be worked on: {error!r}")
 
     def cancel(self) -> None:
         """The client is gone: what is left to be done is not done."""

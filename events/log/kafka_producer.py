@@ -26,9 +26,11 @@ batch, and after a turn to another id the fence does not hold against the old on
 both times (`claim_renewal_ms` of the log); a deposed owner that slept longer is stopped by its lease alone.
 """
 
+import asyncio
 import contextlib
 import time
 from collections.abc import Sequence
+from functools import partial
 
 import msgspec
 from aiokafka.protocol.produce import ProduceRequest
@@ -46,6 +48,9 @@ from events.records import Transition
 
 _TRANSACTION_TIMEOUT_MS = 60_000
 """Asked for with a transactional.id; no transaction is ever begun."""
+
+_ENCODED_AT_ONCE_BYTES = 256 * 1024
+"""What is larger is packed and compressed beside the loop: some 10 ms for each MB, and 64 MB may come in one go."""
 
 _SEQUENCES = 2**31
 _ALL_IN_SYNC = -1
@@ -169,9 +174,14 @@ class KafkaWriter:
         size_bytes = sum(map(uncompressed_bytes, transitions))
         if size_bytes > UNCOMPRESSED_BYTES_MAX and len(transitions) == 1:
             return [AppendRefused(size_bytes=size_bytes, limit_bytes=UNCOMPRESSED_BYTES_MAX)]
-        batch = encode_batch(
-            transitions, self._stamp, base_sequence=self._sequence, timestamp_ms=time.time_ns() // 1_000_000
+        encode = partial(
+            encode_batch,
+            transitions,
+            self._stamp,
+            base_sequence=self._sequence,
+            timestamp_ms=time.time_ns() // 1_000_000,
         )
+        batch = encode() if size_bytes <= _ENCODED_AT_ONCE_BYTES else await asyncio.to_thread(encode)
         if len(batch) <= self._place.limit_bytes and (base_offset := await self._send(batch)) is not None:
             self._sequence = (self._sequence + records) % _SEQUENCES
             if 0 <= base_offset < self._end_offset:

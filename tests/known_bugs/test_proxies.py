@@ -192,7 +192,7 @@ async def test_p7_the_newest_forms_that_carry_addresses_are_understood() -> None
         )
         client = await relay.connect(1)
         for key, version, entries in ((FIND_COORDINATOR, 6, "coordinators"), (METADATA, 13, "brokers")):
-            told = read_response(key, version, await client.ask(request(key, version, 1)))
+            told = read_response(key, version, await client.ask(request(key, version, 1, bytes(12))))
             places = {(entry.host, entry.port) for entry in getattr(told, entries)}
             assert places == {("sidecar", relay.port_of(1))}
         client.send(request(METADATA, 14, 1))

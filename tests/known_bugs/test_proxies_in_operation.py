@@ -59,7 +59,7 @@ def telling_of(brokers: Mapping[int, ScriptedBroker]) -> Any:
 
 async def brokers_told(client: Client) -> dict[int, int]:
     """The ports by node id, as Metadata tells."""
-    told = read_response(METADATA, 12, await client.ask(request(METADATA, 12, 1)))
+    told = read_response(METADATA, 12, await client.ask(request(METADATA, 12, 1, bytes(12))))
     assert {broker.host for broker in told.brokers} <= {"sidecar"}
     return {broker.node_id: broker.port for broker in told.brokers}
 
@@ -74,7 +74,7 @@ async def test_p10_a_node_id_without_a_port_takes_no_other_broker_with_it() -> N
         with structlog.testing.capture_logs() as logged:
             for _ in range(3):
                 assert await brokers_told(client) == {1: relay.port_of(1), 2: relay.port_of(2)}
-                found = read_response(FIND_COORDINATOR, 4, await client.ask(request(FIND_COORDINATOR, 4, 2)))
+                found = read_response(FIND_COORDINATOR, 4, await client.ask(request(FIND_COORDINATOR, 4, 2, bytes(12))))
                 (coordinator,) = found.coordinators
                 assert coordinator.error_code is ErrorCode.coordinator_not_available
                 assert (coordinator.node_id, coordinator.host, coordinator.port) == (-1, "", -1)

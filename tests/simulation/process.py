@@ -55,6 +55,8 @@ class SimulatedProcess:
     `lost` is why it could not go on; `group_id` is the group that requests are for.
     """
 
+    _in_front: Groups | None = None
+
     def __init__(
         self,
         storage: MemoryStorage,
@@ -85,7 +87,6 @@ class SimulatedProcess:
             forgotten=forgotten,
         )
         self.runtime = Runtime(owner, give_up=self.lost.append)
-        self._groups: Groups = self.runtime
 
     async def start(self) -> "SimulatedProcess":
         await self.log.open()
@@ -94,7 +95,7 @@ class SimulatedProcess:
 
     def through(self, groups: Groups) -> None:
         """Have requests go through a layer in front of the runtime from now on."""
-        self._groups = groups
+        self._in_front = groups
 
     def submit(self, command: AnyRequest) -> "asyncio.Future[Outcome]":
         """Send a request; the future has its answer."""
@@ -105,7 +106,7 @@ class SimulatedProcess:
             assert not answer.done(), f"answered twice: {asked}"
             answer.set_result(outcome)
 
-        self._groups.submit(command, reply)
+        (self._in_front or self.runtime).submit(command, reply)
         return answer
 
     def caller(self, *, client_id: str = "client", api_key: int = 11, api_version: int = 9) -> Caller:

@@ -19,6 +19,8 @@ from events.log.memory import MemoryEventLog, MemoryStorage
 from events.log.sqlite import SqliteEventLog
 from events.records import BrokenRecord, Record, StoredRecord
 
+COMMITS = 50_000
+OTHERS_TURNS = 3
 ORDERS, PAYMENTS = GroupId("orders"), GroupId("payments")
 PARTITION = 0
 
@@ -72,6 +74,19 @@ class OffsetStoreContract:
         assert store.committed(ORDERS) == {("t", 0): kept(6), ("t", 1): kept(-7, metadata="größe 🐘")}
         assert store.committed(PAYMENTS) == {("t", 0): kept(9, expire_ms=17)}
         assert store.group_ids() == {ORDERS, PAYMENTS}
+        await store.close()
+
+    async def test_many_offsets_hold_nobody_up(self, reopen: Callable[[], OffsetStore]) -> None:
+        """Of all groups of a partition, which may have waited for one write."""
+        store = reopen()
+        await claimed(store)
+        changes = [OffsetsChange(group_id=GroupId(f"g{n}"), committed=(commit("t", 0, n),)) for n in range(COMMITS)]
+        writing, turns = asyncio.create_task(store.write(changes)), 0
+        while not writing.done():
+            turns += 1
+            await asyncio.sleep(0)
+        assert set(writing.result()) == {None}
+        assert turns > OTHERS_TURNS
         await store.close()
 
     async def test_a_restart_finds_everything_as_it_was(self, reopen: Callable[[], OffsetStore]) -> None:

@@ -223,7 +223,8 @@ async def test_a_broker_that_answers_nonsense_loses_that_connection_alone(api_ke
     async with scripted_broker() as broker, relaying({1: broker}) as relay:
         held = Holding(broker, api_key)
         client, other = await relay.connect(1), await relay.connect(1)
-        client.send(heartbeat(1) if api_key == DESCRIBE_GROUPS else request(api_key, 12, 1))
+        no_topics = b"\xff\xff\x00\x01\x00\x00\x00"
+        client.send(heartbeat(1) if api_key == DESCRIBE_GROUPS else request(api_key, 12, 1, no_topics))
         await until(lambda: held.asked)
         with structlog.testing.capture_logs() as logged:
             held.asked[0].connection.send(answer)

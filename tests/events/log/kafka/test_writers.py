@@ -13,6 +13,8 @@ from events.log.kafka_producer import KafkaWriter, Place
 from events.log.kafka_reader import read
 from events.records import Record
 from tests.brokers.broker import Broker
+from tests.coordinator.hostile import HELD_S_MAX
+from tests.coordinator.longest_callback import longest_callback
 from tests.events.log.kafka.proxied import ProxiedKafkaEventLog, followed, until
 from tests.events.log.kafka_proxy import ApiKey
 from tests.events.log.storage import MIB
@@ -35,6 +37,14 @@ class TestFence:
             await old.append([transition("late")])
 
         assert records_of(await read_all(log)) == flat([transition("between"), transition("fence")])
+
+    async def test_a_large_batch_is_made_beside_the_loop(self, log: ProxiedKafkaEventLog) -> None:
+        """30 MB took a third of a second of it."""
+        writer = await log.claim(0)
+        many = tuple(Record(b"k%d" % n, bytes(1_500)) for n in range(20_000))
+        with longest_callback() as longest:
+            assert list(await writer.append([many])) == [None]
+        assert longest.seconds < HELD_S_MAX, longest
 
     async def test_a_cluster_without_the_fence_is_refused(self, kafka_broker: Broker, topic: str) -> None:
         """Opening tries whether a stale epoch is refused; here the answer to it is forged."""
