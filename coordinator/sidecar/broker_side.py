@@ -8,11 +8,16 @@ from typing import Protocol
 import msgspec
 import structlog
 
+from coordinator.memory_share import unsent_bytes
+from coordinator.sidecar.flow import Flow, send_all
 from coordinator.sidecar.metrics import RelayMetrics
+from coordinator.tasks import on_failure
 
 log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
 
 CONNECTS_WITHIN_S = 10.0
+LINGERS_S = 10.0
+"""For how long there is still work, or a broker that does not read, for a client that is gone."""
 
 
 class Door(msgspec.Struct, frozen=True, kw_only=True):
@@ -28,44 +33,142 @@ class Door(msgspec.Struct, frozen=True, kw_only=True):
 class Told(Protocol):
     """The client's side, which is told what happens on the broker's."""
 
+    @property
+    def wants_broker(self) -> bool:
+        """Whether there is still somebody for whom one was to be reached."""
+
+    def broker_reached(self) -> None: ...
+
+    def broker_not_reached(self) -> None: ...
+
     def answers_received(self, data: bytes) -> None: ...
 
-    def broker_lost(self, error: Exception | None) -> None: ...
+    def broker_lost(self, error: Exception | None) -> None:
+        """It has closed; whom we let go tells nothing any more."""
 
-    def broker_reads(self, *, reads: bool) -> None: ...
+    def broker_reads(self) -> None:
+        """It takes more again, or no more (`BrokerSide.reads`)."""
 
 
 class BrokerSide(asyncio.Protocol):
-    """The broker's socket of one client."""
+    """The broker's socket of one client: opened once, when it is needed, and let go once.
 
-    def __init__(self, client: Told) -> None:
+    `is_lost` is done when its socket is closed, whoever has done that; `reads`: whether it takes more.
+    """
+
+    def __init__(self, door: Door, client: Told, relayed: RelayMetrics) -> None:
+        self.is_lost: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self.reads = True
+        self.transport: asyncio.Transport | None = None
+        """None until it was reached, and when it is gone or was let go."""
+        self._door = door
         self._client = client
+        self._relayed = relayed
+        self._flow: Flow | None = None
+        self._connecting: asyncio.Task[None] | None = None
+
+    @property
+    def node_id(self) -> int | None:
+        """None for any broker."""
+        return self._door.node_id
+
+    @property
+    def is_wanted(self) -> bool:
+        """Whether it was reached for."""
+        return self._connecting is not None
+
+    @property
+    def is_at_ease(self) -> bool:
+        """Whether it is there, and takes more."""
+        return self.transport is not None and self.reads
+
+    @property
+    def unsent_bytes(self) -> int:
+        """How much waits until it reads again."""
+        return 0 if self.reads else unsent_bytes(self.transport)
+
+    # ---- reaching it, and letting it go ----------------------------------------------------------------
+
+    def reach(self, failed: Callable[[Exception], None]) -> None:
+        """Begin to. `failed` is told of a bug of ours."""
+        self._connecting = asyncio.get_running_loop().create_task(self._reach(), name="connect-upstream")
+        self._connecting.add_done_callback(on_failure(failed))
+
+    async def _reach(self) -> None:
+        transport = await self._connected()
+        if transport is None or transport.is_closing():  # it hung up on us at once
+            self._client.broker_not_reached()
+        elif not self._client.wants_broker:
+            transport.abort()
+        else:
+            self.transport, self._flow = transport, Flow(transport)
+            self._client.broker_reached()
+
+    async def _connected(self) -> asyncio.Transport | None:
+        """A connection to the broker, for this client alone; None, and a line in the log, when it cannot be had."""
+        for host, port in self._door.addresses():
+            try:
+                async with asyncio.timeout(CONNECTS_WITHIN_S):
+                    transport, _ = await asyncio.get_running_loop().create_connection(
+                        lambda: self, host, port, ssl=self._door.context
+                    )
+            except (OSError, TimeoutError) as error:
+                self._relayed.brokers_not_reached += 1
+                reason = str(error) or f"no answer within {CONNECTS_WITHIN_S:g} s"
+                log.warning("broker not reached", node_id=self.node_id, address=f"{host}:{port}", error=reason)
+            else:
+                return transport
+        return None
+
+    def give_up(self) -> None:
+        """Reach for it no more."""
+        if self._connecting is not None:
+            self._connecting.cancel()
+
+    def let_go(self) -> None:
+        """Close it when it has read what is on its way to it, or does not for a while."""
+        transport = self._parted()
+        if transport is not None:
+            transport.close()
+            if transport.get_write_buffer_size():
+                asyncio.get_running_loop().call_later(LINGERS_S, transport.abort)
+
+    def abort(self) -> None:
+        """Close it at once."""
+        transport = self._parted()
+        if transport is not None:
+            transport.abort()
+
+    def _parted(self) -> asyncio.Transport | None:
+        transport, self.transport = self.transport, None
+        return transport
+
+    # ---- what goes back and forth ----------------------------------------------------------------------
+
+    def send(self, chunks: list[bytes]) -> None:
+        """Send the chunks, and clear them; without a broker they stay."""
+        if self.transport is not None:
+            self._relayed.bytes_to_brokers += send_all(self.transport, chunks)
+
+    def turn(self, *, on: bool) -> None:
+        """Read from it from here on, or read no more."""
+        if self._flow is not None:
+            self._flow.turn(on=on)
 
     def data_received(self, data: bytes) -> None:
+        self._relayed.bytes_from_brokers += len(data)
         self._client.answers_received(data)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self._client.broker_lost(exc)
+        if not self.is_lost.done():
+            self.is_lost.set_result(None)
+        if self._parted() is not None:
+            self._client.broker_lost(exc)
 
     def pause_writing(self) -> None:
-        self._client.broker_reads(reads=False)
+        self.reads = False
+        self._client.broker_reads()
 
     def resume_writing(self) -> None:
-        self._client.broker_reads(reads=True)
-
-
-async def reach(door: Door, client: Told, relayed: RelayMetrics) -> asyncio.Transport | None:
-    """A connection to the broker, for this client alone; None, and a line in the log, when it cannot be had."""
-    for host, port in door.addresses():
-        try:
-            async with asyncio.timeout(CONNECTS_WITHIN_S):
-                transport, _ = await asyncio.get_running_loop().create_connection(
-                    lambda: BrokerSide(client), host, port, ssl=door.context
-                )
-        except (OSError, TimeoutError) as error:
-            relayed.brokers_not_reached += 1
-            reason = str(error) or f"no answer within {CONNECTS_WITHIN_S:g} s"
-            log.warning("broker not reached", node_id=door.node_id, address=f"{host}:{port}", error=reason)
-        else:
-            return transport
-    return None
+        self.reads = True
+        self._client.broker_reads()

@@ -24,8 +24,10 @@ from coordinator.memory import FREE_BYTES, Claim
 from coordinator.memory_share import Share, unsent_bytes
 from coordinator.metrics import ServerMetrics
 from coordinator.service import Cancel
+from coordinator.sidecar import broker_side
+from coordinator.sidecar.answering import Answering
 from coordinator.sidecar.authorization import Verdicts
-from coordinator.sidecar.broker_side import Door, reach
+from coordinator.sidecar.broker_side import BrokerSide, Door
 from coordinator.sidecar.conversation import Conversation
 from coordinator.sidecar.flow import Flow, send_all
 from coordinator.sidecar.limits import Limits
@@ -34,16 +36,11 @@ from coordinator.sidecar.plan import PlanOf, Rewrite
 from coordinator.sidecar.questions import OpenQuestions
 from coordinator.sidecar.sasl import ANONYMOUS, NOT_KNOWN, Exchange
 from coordinator.slices import Slices
-from coordinator.tasks import on_failure
 from coordinator.wire.api import ProtocolError
 from coordinator.wire.dispatch import Peer
 from coordinator.wire.under_way import Answered
 
 log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
-
-
-LINGERS_S = 10.0
-"""For how long there is still work, or a broker that does not read, for a client that is gone."""
 
 
 class ClientSide(asyncio.Protocol):
@@ -69,12 +66,9 @@ class ClientSide(asyncio.Protocol):
         self.address = ""
         self.sasl = Exchange()
         self.heartbeats = HeartbeatCache()
-        self.is_broker_lost: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self.verdicts = Verdicts(self, metrics=relayed, monotonic_ms=monotonic_ms, keep_ms=limits.verdict_keep_ms)
-        self._door = door
         self._handle = handle
         self._metrics = metrics
-        self._relayed = relayed
         self._monotonic_ms = monotonic_ms
         self._listening = listening
         self.slices = slices
@@ -82,19 +76,21 @@ class ClientSide(asyncio.Protocol):
         self._conversation = Conversation(
             plan_of=plan_of, fast=self.heartbeats.answer, limits=limits, new_id=partial(os.urandom, 4)
         )
+        self._answering = Answering(
+            self._conversation.answers,
+            slices,
+            delay_ms=limits.delay_ms,
+            went_on=self._answers_went_on,
+            rewritten=self._rewritten,
+            failed=self._cannot_answer,
+        )
+        self._broker = BrokerSide(door, self, relayed)
         self._transport: asyncio.Transport | None = None
-        self._broker: asyncio.Transport | None = None
-        self._from_client: Flow | None = None
-        self._from_broker: Flow | None = None
-        self._connecting: asyncio.Task[None] | None = None
+        self._flow: Flow | None = None
         self._cancel: Cancel | None = None
-        self._cancel_rewriting: Cancel | None = None
         self._lingering: asyncio.TimerHandle | None = None
-        self._delay: asyncio.TimerHandle | None = None
-        self._delay_s = limits.delay_ms / 1000
         self._is_working = False
         self._client_reads = True
-        self._broker_reads = True
         self._is_draining = False
         self._is_let_in = not limits.authenticates
         self._share = Share(listening.memory, claim=self._claim, abort=self.abort)
@@ -108,7 +104,7 @@ class ClientSide(asyncio.Protocol):
     @property
     def is_parked(self) -> bool:
         """Whether the client waits for an answer, which does not count as idle (P17); unless a side does not read."""
-        return self._conversation.is_owed and self._client_reads and self._broker_reads
+        return self._conversation.is_owed and self._client_reads and self._broker.reads
 
     def _claim(self) -> Claim:
         if not self._is_let_in:
@@ -128,16 +124,15 @@ class ClientSide(asyncio.Protocol):
     def drain(self) -> None:
         """Take no more requests; close when the last answer is out."""
         self._is_draining = True
-        self._answer(self._conversation.end)
+        self._answering.go_on(self._conversation.end)
         self._close_if_done()
 
     def abort(self) -> None:
         """Close at once."""
         if self._transport is not None:
             self._transport.abort()
-        broker = self._part_from_broker()
-        if broker is not None:
-            broker.abort()
+        self._questions.cancel()
+        self._broker.abort()
 
     # ---- the client's socket -------------------------------------------------------------------------
 
@@ -153,7 +148,7 @@ class ClientSide(asyncio.Protocol):
             transport.close()
             return
         self._transport = cast("asyncio.Transport", transport)  # uvloop's is none by class
-        self._from_client = Flow(self._transport)
+        self._flow = Flow(self._transport)
 
     def _failed(self, error: Exception) -> None:
         """A bug of ours is this client's alone, as in Kafka (G24)."""
@@ -165,11 +160,10 @@ class ClientSide(asyncio.Protocol):
             return
         self._transport = None
         self._client_reads = True  # whatever there is for it
-        if self._connecting is not None:
-            self._connecting.cancel()
+        self._broker.give_up()
         self._listening.lost(self)
-        if self._broker is not None and self._conversation.is_of_interest:
-            self._lingering = asyncio.get_running_loop().call_later(LINGERS_S, self._end)
+        if self.is_open() and self._conversation.is_of_interest:
+            self._lingering = asyncio.get_running_loop().call_later(broker_side.LINGERS_S, self._end)
             self._work()
         else:
             self._end()
@@ -178,13 +172,12 @@ class ClientSide(asyncio.Protocol):
         """The client is gone, and nothing is to be done for it any more."""
         self._share.end()
         self._conversation.forget()
-        for timer in (self._lingering, self._delay):
-            if timer is not None:
-                timer.cancel()
-        for cancel in (self._cancel, self._cancel_rewriting):
-            if cancel is not None:
-                cancel()
-        self._cancel = self._cancel_rewriting = None
+        self._answering.stop()
+        if self._lingering is not None:
+            self._lingering.cancel()
+        if self._cancel is not None:
+            self._cancel()
+            self._cancel = None
         self._let_broker_go()
 
     def pause_writing(self) -> None:
@@ -198,117 +191,100 @@ class ClientSide(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         self._metrics.bytes_received += len(data)
         self._conversation.receive(data)
-        if self._connecting is None:
-            self._connecting = asyncio.get_running_loop().create_task(self._connect(), name="connect-upstream")
-            self._connecting.add_done_callback(on_failure(self._failed))
-        if self._broker is None and self._from_client is not None:
-            self._from_client.turn(on=False)  # until the broker is reached
+        if self._are_heartbeats_all():
+            return
+        if not self._broker.is_wanted:
+            self._broker.reach(self._failed)
+        if not self.is_open() and self._flow is not None:
+            self._flow.turn(on=False)  # until the broker is reached
             self._mind_memory()
         self._work()
 
-    # ---- the broker's socket -------------------------------------------------------------------------
+    def _are_heartbeats_all(self) -> bool:
+        """Answer heartbeats that are known at once, where nothing else is to be minded; else all goes its usual way."""
+        if self._share.is_counted or self._is_draining or not (self._client_reads and self._broker.is_at_ease):
+            return False
+        now_ms = self._monotonic_ms()
+        if not self._conversation.answer_known(now_ms):
+            return False
+        if self._is_let_in:
+            self.seen_ms = now_ms
+        self._count_heartbeats()
+        self._send_to_client()
+        return True
 
-    async def _connect(self) -> None:
-        broker = await reach(self._door, self, self._relayed)
-        if broker is None:
-            self.abort()
-        elif self._transport is None or self._transport.is_closing():
-            broker.abort()
-        else:
-            self._broker = broker
-            self._from_broker = Flow(broker)
-            self._work()
+    # ---- the broker ----------------------------------------------------------------------------------
+
+    @property
+    def is_broker_lost(self) -> "asyncio.Future[None]":
+        """Done when the broker has closed, or we have."""
+        return self._broker.is_lost
+
+    @property
+    def wants_broker(self) -> bool:
+        return self._transport is not None and not self._transport.is_closing()
+
+    def broker_reached(self) -> None:
+        self._work()
+
+    def broker_not_reached(self) -> None:
+        self.abort()
 
     def answers_received(self, data: bytes) -> None:
         """Bytes from the broker."""
-        self._relayed.bytes_from_brokers += len(data)
         if self._is_let_in:
             self.seen_ms = self._monotonic_ms()
-        self._answer(partial(self._conversation.answers.receive, data))
+        self._answering.go_on(partial(self._conversation.answers.receive, data))
 
-    def _answer(self, step: Callable[[], None]) -> None:
-        """Have the conversation go on with answers of the broker. One that is delayed is let go after a while."""
-        try:
-            step()
-            self._rewrite()
-        except ProtocolError as error:
-            self._makes_no_sense(error)
-            return
+    def _answers_went_on(self) -> None:
         if self._conversation.answers.is_served and (principal := self.sasl.proved()) is not None:
             self.authenticated(principal)
-        if self._conversation.answers.is_delaying and self._delay is None:
-            self._delay = asyncio.get_running_loop().call_later(self._delay_s, self._let_go)
         self._work()
 
-    def _let_go(self) -> None:
-        self._delay = None
-        self._answer(self._conversation.answers.let_go)
-
-    def _rewrite(self) -> None:
-        """Go on with an answer that takes long to be rewritten; what comes behind it waits."""
-        steps = self._conversation.answers.take_rewriting()
-        if steps is not None:
-            self._cancel_rewriting = self.slices.later(steps, self._rewritten, self._cannot_rewrite)
-
-    def _rewritten(self, _: None) -> None:
-        if self._broker is not None:
+    def _rewritten(self) -> None:
+        if self.is_open():
             self.answers_received(b"")
         elif self._transport is not None:  # the broker has gone meanwhile
             self._send()
             self._transport.close()
 
-    def _cannot_rewrite(self, error: Exception) -> None:
-        if isinstance(error, ProtocolError):
-            self._makes_no_sense(error)
-        else:
+    def _cannot_answer(self, error: Exception) -> None:
+        if not isinstance(error, ProtocolError):
             self._failed(error)
-
-    def _makes_no_sense(self, error: ProtocolError) -> None:
-        log.error("connection closed: the broker's answer cannot be used", node_id=self._door.node_id, cause=str(error))
+            return
+        node_id = self._broker.node_id
+        log.error("connection closed: the broker's answer cannot be used", node_id=node_id, cause=str(error))
         self._metrics.protocol_errors[error.fault] += 1
         self._send()
         self.close()
 
     def broker_lost(self, error: Exception | None) -> None:
-        """The broker has closed, or we have: what it said is still sent."""
-        if not self.is_broker_lost.done():
-            self.is_broker_lost.set_result(None)
-        if self._part_from_broker() is None:
-            return
+        """What it said is still sent."""
+        self._questions.cancel()
         if self._transport is None:
             self._end()
         elif not self._transport.is_closing():
-            log.info("broker closed the connection", node_id=self._door.node_id, cause=str(error or "closed"))
-            self._answer(self._conversation.end)
+            log.info("broker closed the connection", node_id=self._broker.node_id, cause=str(error or "closed"))
+            self._answering.go_on(self._conversation.end)
             self._send()
             if not self._conversation.answers.is_rewriting:
                 self._transport.close()
 
-    def broker_reads(self, *, reads: bool) -> None:
-        """Whether the broker takes more."""
-        self._broker_reads = reads
-        if reads:
+    def broker_reads(self) -> None:
+        if self._broker.reads:
             self._work()
         else:
             self._mind_reading()
 
     def _let_broker_go(self) -> None:
-        broker = self._part_from_broker()
-        if broker is not None:
-            broker.close()
-            if broker.get_write_buffer_size():  # it has to read that first, and may not
-                asyncio.get_running_loop().call_later(LINGERS_S, broker.abort)
-
-    def _part_from_broker(self) -> asyncio.Transport | None:
-        broker, self._broker = self._broker, None
         self._questions.cancel()
-        return broker
+        self._broker.let_go()
 
     # ---- what a request does -------------------------------------------------------------------------
 
     def is_open(self) -> bool:
         """Whether the broker is there; it is let go when the client has to go, or nothing is left to do for it."""
-        return self._broker is not None
+        return self._broker.transport is not None
 
     def answered(self, answered: Answered) -> None:
         """The answer to the request that is being handled."""
@@ -383,8 +359,7 @@ class ClientSide(asyncio.Protocol):
                 self.abort()
         if self._conversation.went_on() and self._is_let_in:
             self.seen_ms = now_ms
-        self._metrics.fast_heartbeats += self.heartbeats.hits
-        self.heartbeats.hits = 0
+        self._count_heartbeats()
         self._send()
         if fault is not None:
             self._refuse(fault)
@@ -392,7 +367,7 @@ class ClientSide(asyncio.Protocol):
 
     def _take_requests(self, now_ms: int) -> None:
         taken = 0
-        while self._client_reads and self._broker_reads and self.is_open():
+        while self._client_reads and self._broker.reads and self.is_open():
             frame = self._conversation.next_request(now_ms)
             if frame is None:
                 return
@@ -404,30 +379,36 @@ class ClientSide(asyncio.Protocol):
                 asyncio.get_running_loop().call_soon(self._work)
                 return
 
+    def _count_heartbeats(self) -> None:
+        self._metrics.fast_heartbeats += self.heartbeats.hits
+        self.heartbeats.hits = 0
+
     def _send(self) -> None:
-        for_broker, for_client = self._conversation.for_broker, self._conversation.for_client
-        if for_broker and self._broker is not None:
-            self._relayed.bytes_to_brokers += send_all(self._broker, for_broker)
+        if self._conversation.for_broker:
+            self._broker.send(self._conversation.for_broker)
+        self._send_to_client()
+        self._mind_reading()
+
+    def _send_to_client(self) -> None:
+        for_client = self._conversation.for_client
         if for_client:
             if self._transport is not None and not self._transport.is_closing():
                 self._metrics.bytes_sent += send_all(self._transport, for_client)
             for_client.clear()
-        self._mind_reading()
 
     def _mind_reading(self) -> None:
         self._mind_memory()
-        if self._broker is None or self._from_client is None or self._from_broker is None:
+        if self._flow is None or not self.is_open():
             return
-        self._from_client.turn(on=self._broker_reads and self._client_reads and not self._conversation.is_full)
-        is_held = self._conversation.answers.is_rewriting or self._conversation.answers.has_many_waiting
-        self._from_broker.turn(on=self._client_reads and not is_held)
+        answers = self._conversation.answers
+        self._flow.turn(on=self._broker.reads and self._client_reads and not self._conversation.is_full)
+        self._broker.turn(on=self._client_reads and not (answers.is_rewriting or answers.has_many_waiting))
 
     def _mind_memory(self) -> None:
         held = self._conversation.held_bytes
-        if held > FREE_BYTES or self._share.is_counted or not (self._client_reads and self._broker_reads):
+        if held > FREE_BYTES or self._share.is_counted or not (self._client_reads and self._broker.reads):
             for_client = 0 if self._client_reads else unsent_bytes(self._transport)
-            for_broker = 0 if self._broker_reads else unsent_bytes(self._broker)
-            self._share.count(held + for_client + for_broker)
+            self._share.count(held + for_client + self._broker.unsent_bytes)
 
     def _refuse(self, error: ProtocolError) -> None:
         self._metrics.protocol_errors[error.fault] += 1

@@ -176,6 +176,18 @@ class Conversation:
     def _is_all_answered(self) -> bool:
         return not self.answers.expected and not self.answers.is_one_begun
 
+    def answer_known(self, now_ms: int) -> bool:
+        """Answer the heartbeats that the fast path knows, if nothing stands before them; whether that was all there is.
+
+        It is the usual case of a member, for which nothing else has to be looked at.
+        """
+        if self._taken is not None or self._passing_request or self._is_ending or not self._is_all_answered:
+            return False
+        if not self._answer_heartbeats(now_ms) or self._requests.waiting_bytes:
+            return False
+        self._has_begun = self._was_half_sent = False
+        return True
+
     def _answer_heartbeats(self, now_ms: int) -> bool:
         """Answer the heartbeats that come next and that the fast path knows, where they lie; whether there was one.
 

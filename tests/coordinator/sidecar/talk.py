@@ -84,7 +84,11 @@ class Talk:
         """The next bytes of the client arrive."""
         self.subject.receive(self.to_send[:size])
         self.to_send = self.to_send[size:]
-        self._work()
+        if self.subject.answer_known(0):
+            assert (self.subject.waiting_bytes, self.subject.is_under_way) == (0, False)
+            self._exchange()
+        else:
+            self._work()
 
     def broker_sends(self, size: int) -> None:
         """The next bytes of the broker arrive."""

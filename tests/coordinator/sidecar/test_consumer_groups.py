@@ -145,8 +145,8 @@ async def test_who_goes_away_leaves_nothing_behind() -> None:
         await until(lambda: connection._conversation.answers.is_delaying)
         client.vanish()
         await until(lambda: broker.open_connections == 0)
-        assert connection._delay is not None
-        assert connection._delay.cancelled()
+        assert connection._answering._delay is not None
+        assert connection._answering._delay.cancelled()
 
 
 async def test_a_broker_that_is_lost_has_what_it_said_told() -> None:

@@ -8,7 +8,7 @@ from kio.schema.errors import ErrorCode
 
 from coordinator.group.commands import AnyRequest, JoinGroup, LeaveGroup
 from coordinator.group.outcomes import HeartbeatOutcome, JoinGroupOutcome, LeaveGroupOutcome, Outcome
-from coordinator.sidecar import client_side
+from coordinator.sidecar import broker_side
 from coordinator.wire.api import Fault
 from events.ids import MemberId
 from tests.coordinator.kio_client import frame, with_length
@@ -162,7 +162,7 @@ async def test_what_a_client_asked_before_it_went_is_done() -> None:
 
 async def test_nobody_waits_long_for_a_client_that_is_gone(monkeypatch: pytest.MonkeyPatch) -> None:
     """Its join stays parked, as in Kafka; its broker's connection does not."""
-    monkeypatch.setattr(client_side, "LINGERS_S", 0.05)
+    monkeypatch.setattr(broker_side, "LINGERS_S", 0.05)
     async with scripted_broker() as broker, relaying({1: broker}) as relay:
         client = await relay.connect(1)
         client.send(join(), heartbeat(2))
@@ -341,7 +341,7 @@ async def test_a_broker_that_does_not_read_is_let_go_with_its_client(monkeypatch
     """That the client is gone is not seen, since nothing is read from it either: the connection is idle then. And the
     broker would have to read first what is on its way, which it may never do.
     """
-    monkeypatch.setattr(client_side, "LINGERS_S", 0.05)
+    monkeypatch.setattr(broker_side, "LINGERS_S", 0.05)
     async with scripted_broker() as broker, relaying({1: broker}) as relay:
         broker.reads = False
         client = await relay.connect(1)
@@ -350,7 +350,7 @@ async def test_a_broker_that_does_not_read_is_let_go_with_its_client(monkeypatch
         await until(lambda: broker.connections)
         (connection,) = relay.listening.connections
         await until(lambda: relay.relayed.bytes_to_brokers > 1_000_000 and not connection.is_parked)
-        to_broker = connection._broker
+        to_broker = connection._broker.transport
         assert to_broker is not None
         assert to_broker.get_write_buffer_size() > 0
         client.vanish()
