@@ -55,6 +55,7 @@ def serve(
     queued_max_request_bytes: Annotated[int | None, typer.Option(help=_help("queued_max_request_bytes"))] = None,
     connections_max: Annotated[int | None, typer.Option(help=_help("connections_max"))] = None,
     connections_max_idle_ms: Annotated[int | None, typer.Option(help=_help("connections_max_idle_ms"))] = None,
+    unread_answers_max_ms: Annotated[int | None, typer.Option(help=_help("unread_answers_max_ms"))] = None,
     max_connections_per_ip: Annotated[int | None, typer.Option(help=_help("max_connections_per_ip"))] = None,
     waiting_per_principal: Annotated[int | None, typer.Option(help=_help("waiting_per_principal"))] = None,
     member_metadata_max_bytes: Annotated[int | None, typer.Option(help=_help("member_metadata_max_bytes"))] = None,

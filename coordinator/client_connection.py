@@ -74,6 +74,7 @@ class ClientConnection(asyncio.Protocol):
         self._is_working = False
         self._is_writable = True
         self._is_reading = True
+        self.unread_since_ms: int | None = None
 
     @property
     def client_host(self) -> str:
@@ -115,10 +116,12 @@ class ClientConnection(asyncio.Protocol):
 
     def pause_writing(self) -> None:
         self._is_writable = False
+        self.unread_since_ms = self._monotonic_ms()
         self._mind_reading()
 
     def resume_writing(self) -> None:
         self._is_writable = True
+        self.unread_since_ms = None
         self._work()
 
     def data_received(self, data: bytes) -> None:

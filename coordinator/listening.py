@@ -39,6 +39,10 @@ class Served(Protocol):
         """Whether the client waits for us, which does not count as idle (P17)."""
 
     @property
+    def unread_since_ms(self) -> int | None:
+        """Since when more waits to be read by the client than its transport takes; None while it reads (monotonic)."""
+
+    @property
     def is_closing(self) -> bool: ...
 
     def close(self) -> None:
@@ -48,10 +52,11 @@ class Served(Protocol):
 
 
 class ConnectionLimits(msgspec.Struct, frozen=True, kw_only=True):
-    """Kafka's names in the comments; a limit for each principal it has not."""
+    """Kafka's names in the comments; a limit for each principal it has not, nor one for those who do not read."""
 
     connections_max: int  # max.connections
     connections_max_idle_ms: int  # connections.max.idle.ms
+    unread_max_ms: int = 120_000
     per_ip_max: int = INT32_MAX  # max.connections.per.ip
     per_principal_max: int = INT32_MAX
     held_bytes_max: int = 268_435_456  # queued.max.request.bytes
@@ -76,6 +81,7 @@ class Listening(Generic[C]):
     ) -> None:
         self._connections_max = limits.connections_max
         self._idle_ms = limits.connections_max_idle_ms
+        self._unread_ms = limits.unread_max_ms
         self._addresses = Quota[str](limits.per_ip_max, partial(_tell_full, "address", "--max-connections-per-ip"))
         self._principals = Quota[str](
             limits.per_principal_max, partial(_tell_full, "principal", "--connections-per-principal")
@@ -87,8 +93,8 @@ class Listening(Generic[C]):
         self._monotonic_ms = monotonic_ms
         self._call_later = call_later
         self._connections: set[C] = set()
-        self._leaving: set[C] = set()
-        """Those that the last sweep closed, or found closing."""
+        self._leaving: dict[C, int] = {}
+        """Those that a sweep closed, or found closing, and when."""
         self._listeners: list[asyncio.Server] = []
         self._cancel_sweep: Cancel | None = None
         self._is_stopping = False
@@ -198,7 +204,7 @@ class Listening(Generic[C]):
         self._connections.discard(connection)
         self._addresses.give_back(connection.client_host)
         self._forget_principal(connection)
-        self._leaving.discard(connection)
+        self._leaving.pop(connection, None)
         if len(self._connections) < self._connections_max - self._connections_max // 10:
             self._is_full_told = False
         self._metrics.connections = len(self._connections)
@@ -217,18 +223,27 @@ class Listening(Generic[C]):
         return True
 
     def _sweep(self) -> None:
-        """Close what has been idle for too long; look again ten times in that while."""
-        quiet_since_ms = self._monotonic_ms() - self._idle_ms
+        """Close who has been idle, or has not read, for too long; look again ten times in that while."""
+        now_ms = self._monotonic_ms()
         for connection in self.connections:
+            unread_since_ms = connection.unread_since_ms
             if connection.is_closing:
-                if connection in self._leaving:
+                if now_ms - self._leaving.setdefault(connection, now_ms) >= self._idle_ms // 10:
                     connection.abort()  # it was told to go a while ago, and does not read
-                self._leaving.add(connection)
-            elif connection.seen_ms <= quiet_since_ms and not connection.is_parked:
+            elif unread_since_ms is not None and now_ms - unread_since_ms >= self._unread_ms:
+                self._metrics.connections_unread_closed += 1
+                log.warning(
+                    "connection closed: it does not read its answers",
+                    peer=connection.client_host,
+                    limit="--unread-answers-max-ms",
+                    unread_ms=now_ms - unread_since_ms,
+                )
+                connection.abort()
+            elif now_ms - connection.seen_ms >= self._idle_ms and not connection.is_parked:
                 self._metrics.connections_idle_closed += 1
                 connection.close()
-                self._leaving.add(connection)
-        self._cancel_sweep = self._call_later(max(1, self._idle_ms // 10), self._sweep)
+                self._leaving[connection] = now_ms
+        self._cancel_sweep = self._call_later(max(1, min(self._idle_ms, self._unread_ms) // 10), self._sweep)
 
 
 def _tell_full(kind: str, setting: str, whose: str) -> None:

@@ -115,6 +115,7 @@ class ServerMetrics(Collector):
         self.connections_accepted = 0
         self.connections_refused: Counter[RefusedConnection] = Counter()
         self.connections_idle_closed = 0
+        self.connections_unread_closed = 0
         self.waiting_refused = 0
         self.held_bytes = 0
         self.connections_closed_for_memory = 0
@@ -175,5 +176,10 @@ class ServerMetrics(Collector):
                 self.waiting_refused,
             ),
             ("muster_connections_idle_closed", "Client connections closed as idle", self.connections_idle_closed),
+            (
+                "muster_connections_unread_closed",
+                "Client connections closed as answers were not read",
+                self.connections_unread_closed,
+            ),
         ):
             yield CounterMetricFamily(name, text, value=count)

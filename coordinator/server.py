@@ -18,12 +18,13 @@ from coordinator.wire.under_way import Answered
 
 
 class ServerSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """Kafka's names in the comments; the defaults are Kafka's, but for the bytes that may wait, which it has not."""
+    """Kafka's names in the comments; the defaults are Kafka's, where it has the setting."""
 
     host: str = "127.0.0.1"
     port: int = 9092  # 0 takes any that is free
     connections_max: int = 2**31 - 1  # max.connections
     connections_max_idle_ms: int = 600_000  # connections.max.idle.ms
+    unread_answers_max_ms: int = 120_000
     max_connections_per_ip: int = 2**31 - 1  # max.connections.per.ip
     frame_bytes_max: int = 104_857_600  # socket.request.max.bytes
     queued_max_request_bytes: int = 268_435_456  # queued.max.request.bytes, of which Kafka has no default
@@ -45,6 +46,7 @@ class Server:
             limits=ConnectionLimits(
                 connections_max=settings.connections_max,
                 connections_max_idle_ms=settings.connections_max_idle_ms,
+                unread_max_ms=settings.unread_answers_max_ms,
                 per_ip_max=settings.max_connections_per_ip,
                 held_bytes_max=settings.queued_max_request_bytes,
             ),

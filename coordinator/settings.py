@@ -94,6 +94,7 @@ class Settings(SidecarSettings):
         description="A connection on which no request begins or ends for longer is closed, unless it waits for an "
         "answer.",
     )
+    unread_answers_max_ms: int = Field(120_000, ge=1_000, description="How long a client may leave answers unread.")
     max_connections_per_ip: int = Field(
         INT32_MAX,
         ge=1,

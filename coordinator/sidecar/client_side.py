@@ -91,6 +91,7 @@ class ClientSide(asyncio.Protocol):
         self._lingering: asyncio.TimerHandle | None = None
         self._is_working = False
         self._client_reads = True
+        self.unread_since_ms: int | None = None
         self._is_draining = False
         self._is_let_in = not limits.authenticates
         self._share = Share(listening.memory, claim=self._claim, abort=self.abort)
@@ -182,10 +183,12 @@ class ClientSide(asyncio.Protocol):
 
     def pause_writing(self) -> None:
         self._client_reads = False
+        self.unread_since_ms = self._monotonic_ms()
         self._mind_reading()
 
     def resume_writing(self) -> None:
         self._client_reads = True
+        self.unread_since_ms = None
         self._work()
 
     def data_received(self, data: bytes) -> None:

@@ -203,6 +203,7 @@ class _Sidecar:
             limits=ConnectionLimits(
                 connections_max=self.settings.connections_max,
                 connections_max_idle_ms=self.settings.connections_max_idle_ms,
+                unread_max_ms=self.settings.unread_answers_max_ms,
                 per_ip_max=self.settings.max_connections_per_ip,
                 per_principal_max=self.settings.principal_connections_max,
                 held_bytes_max=self.settings.queued_max_request_bytes,

@@ -65,6 +65,23 @@ async def test_what_the_client_does_not_read_and_what_the_broker_does_not_counts
         await holds(relay, 0)
 
 
+async def test_who_does_not_read_what_was_relayed_is_cut_off() -> None:
+    async with (
+        scripted_broker() as broker,
+        relaying({1: broker}, frame_bytes_max=2 * MORE_THAN_SOCKETS_TAKE) as relay,
+    ):
+        client = await relay.connect(1)
+        client.stop_reading()
+        broker.script = lambda asked: asked.answer(bytes(MORE_THAN_SOCKETS_TAKE))
+        client.send(request(NOBODYS, 0, 1))
+        await until(lambda: any(each.unread_since_ms is not None for each in relay.listening.connections))
+        relay.now_ms += 120_000
+        relay.timers.pass_all()
+        await until(lambda: not relay.listening.connections)
+        assert relay.metrics.connections_unread_closed == 1
+        await holds(relay, 0)
+
+
 @pytest.mark.parametrize("vanishes", [True, False], ids=["reset", "closed"])
 async def test_nothing_stays_counted_when_a_client_has_gone(vanishes: bool) -> None:
     async with scripted_broker() as broker, relaying({1: broker}) as relay:

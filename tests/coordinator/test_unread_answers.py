@@ -1,0 +1,47 @@
+"""Clients that do not read what they are answered: for how long what they are owed is kept."""
+
+from tests.coordinator.running_server import HEARTBEAT, Client, Running, running, until
+
+ANSWERS = 40
+GROUPS = [f"g{n}" for n in range(40)]  # of 30 KB each, more than sockets take
+
+
+async def owed(subject: Running) -> Client:
+    """A client that has asked for much, of which it reads nothing."""
+    before = stuck(subject)
+    client = await subject.connect()
+    client.writer.transport.pause_reading()  # type: ignore[attr-defined]
+    for number in range(ANSWERS):
+        client.send("DescribeGroups", 5, number, groups=GROUPS, include_authorized_operations=False)
+    await until(lambda: stuck(subject) == before + 1)
+    return client
+
+
+def stuck(subject: Running) -> int:
+    return sum(each.unread_since_ms is not None for each in subject.server._listening.connections)
+
+
+async def test_who_does_not_read_its_answers_is_cut_off() -> None:
+    """Who reads in time gets all of them, and others do not notice."""
+    async with running(unread_answers_max_ms=10_000) as subject:
+        unread = await owed(subject)
+        subject.now_ms += 5_000
+        slow, other = await owed(subject), await subject.connect()
+        subject.now_ms += 4_999
+        subject.timers.pass_all()
+        other.send("Heartbeat", 4, 1, **HEARTBEAT)
+        assert (await other.answer())[0] == 1
+        assert subject.metrics.connections == 3
+        subject.now_ms += 1
+        subject.timers.pass_all()
+        await until(lambda: subject.metrics.connections == 2)
+        assert subject.metrics.connections_unread_closed == 1
+        unread.writer.close()
+        slow.writer.transport.resume_reading()  # type: ignore[attr-defined]
+        assert [(await slow.answer())[0] for _ in range(ANSWERS)] == list(range(ANSWERS))
+        await until(lambda: not stuck(subject))
+        subject.now_ms += 10_000
+        subject.timers.pass_all()
+        other.send("Heartbeat", 4, 2, **HEARTBEAT)
+        assert (await other.answer())[0] == 2
+        assert subject.metrics.connections == 2
