@@ -14,7 +14,7 @@ from coordinator.slices import Slices
 from coordinator.wire.api import Fault, Fields, ProtocolError
 from coordinator.wire.messages import HEADER_START_BYTES
 from coordinator.wire.reading import reader_in_steps, tagged_fields_size
-from coordinator.wire.steps import Allowance, Steps, finished
+from coordinator.wire.steps import Allowance, Steps
 from coordinator.wire.writing import Output, response_writer_in_steps
 
 R = TypeVar("R")
@@ -92,11 +92,6 @@ def request_bytes_in_steps(request: Any, values: Fields, client_id: str | None) 
     return b"".join(output.chunks())
 
 
-def read_answer(response: type[R], payload: bytes) -> R:
-    """`read_answer_in_steps`, of an answer that is known to be short."""
-    return finished(read_answer_in_steps(response, payload))
-
-
 def read_answer_in_steps(response: type[R], payload: bytes) -> Steps[R]:
     """What follows the correlation id, as kio knows it, but durations in ms; tagged fields that a newer broker adds are
     stepped over. Raises ProtocolError.
@@ -112,15 +107,6 @@ def read_answer_in_steps(response: type[R], payload: bytes) -> Steps[R]:
         ) from error
     answer: R = body
     return answer
-
-
-def answer_bytes(answer: Any) -> bytes:  # noqa: ANN401 -- any of kio's responses
-    """What follows the correlation id."""
-    out = BytesIO()
-    if answer.__header_schema__.__flexible__:
-        out.write(b"\x00")
-    _writer(cast("Hashable", type(answer)))(out, answer)
-    return out.getvalue()
 
 
 @cache

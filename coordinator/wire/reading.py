@@ -26,7 +26,7 @@ from kio.serial import entity_reader, readers
 from kio.serial.errors import BufferUnderflow, UnexpectedNull
 from kio.static.protocol import Entity
 
-from coordinator.wire.steps import ENTRIES_PER_STEP, Allowance, Steps, finished
+from coordinator.wire.steps import ENTRIES_PER_STEP, Allowance, Steps
 
 Read = Callable[[bytes, int], tuple[Any, int]]
 ReadInSteps = Callable[[bytes, int, Allowance], Steps[tuple[Any, int]]]
@@ -39,9 +39,6 @@ _COMPACT_STRING_SIZE_MAX = STRING_BYTES_MAX + 3  # with its length, a varint
 
 TAGGED_FIELDS_MAX = 100
 """In one struct; Kafka's own have five at most."""
-
-_ENTRIES_MAX = 2**31
-"""Of an array where they are not counted: a broker's answer, of which the length is held against its bytes."""
 
 
 class _AtOnce(msgspec.Struct, frozen=True):
@@ -101,12 +98,6 @@ _OF_ANY_LENGTH: dict[tuple[str, bool, bool], Read] = {  # by kind, flexible, nul
     ("records", False, True): readers.read_nullable_legacy_bytes,
     ("records", True, True): readers.read_compact_string_as_bytes_nullable,
 }
-
-
-def lenient_reader(entity: type[Entity]) -> Read:
-    """A reader of this kio class, for messages that are known to be short."""
-    read_in_steps = reader_in_steps(entity)
-    return lambda buffer, offset: finished(read_in_steps(buffer, offset, Allowance(_ENTRIES_MAX)))
 
 
 @cache

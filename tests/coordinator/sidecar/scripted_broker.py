@@ -21,7 +21,8 @@ from kio.index import load_request_schema, load_response_schema
 from kio.schema.errors import ErrorCode
 from kio.serial import entity_reader, entity_writer
 
-from coordinator.wire.reading import lenient_reader, tagged_fields_size
+from coordinator.wire.reading import reader_in_steps, tagged_fields_size
+from coordinator.wire.steps import Allowance, finished
 from tests.coordinator.kio_client import filled
 
 WITHIN_S = 20
@@ -75,7 +76,7 @@ class Asked:
         request: Any = load_request_schema(self.api_key, self.api_version)
         header = request.__header_schema__
         _, at = entity_reader(header)(self.frame, 0)
-        body, _ = lenient_reader(request)(self.frame, at)
+        body, _ = finished(reader_in_steps(request)(self.frame, at, Allowance(len(self.frame))))
         return body
 
     def answer(self, payload: bytes) -> None:

@@ -12,7 +12,7 @@ from kio.schema.errors import ErrorCode
 
 from coordinator.sidecar.limits import SASL_AUTHENTICATE
 from coordinator.sidecar.merging import as_fields
-from coordinator.sidecar.questions import answer_bytes, read_answer
+from coordinator.sidecar.questions import read_answer_in_steps
 from coordinator.wire import (
     delete_groups,
     describe_configs,
@@ -24,14 +24,20 @@ from coordinator.wire import (
 )
 from coordinator.wire.api import Fault, ProtocolError
 from coordinator.wire.messages import message
+from coordinator.wire.steps import finished
 from tests.coordinator.sidecar.any_answer import any_answer
-from tests.coordinator.sidecar.scripted_broker import response
+from tests.coordinator.sidecar.scripted_broker import response, response_bytes
 
 DESCRIBE_GROUPS = describe_groups.API.key
 WHOLE = [delete_groups, describe_configs, describe_groups, incremental_alter_configs, list_groups, offset_delete]
 VERSIONS = [(module.API.key, version) for module in WHOLE for version in module.API.versions]
 VERSIONS += [(SASL_AUTHENTICATE, version) for version in range(3)] + [(metadata.API.key, 9), (metadata.API.key, 12)]
 TAGGED = b"\x01\x05\x02hi"
+
+
+def read_answer(kind: Any, payload: bytes) -> Any:
+    """In one go."""
+    return finished(read_answer_in_steps(kind, payload))
 
 
 def described(api_version: int = 5, error: ErrorCode = ErrorCode.none) -> Any:
@@ -47,14 +53,14 @@ def test_an_answer_is_written_again_as_it_came(api_key: int, api_version: int) -
     schema: Any = load_response_schema(api_key, api_version)
     random = Random(api_key * 100 + api_version)
     for _ in range(20):
-        payload = answer_bytes(any_answer(schema, random))
+        payload = response_bytes(any_answer(schema, random))
         assert message(api_key, api_version).write(as_fields(read_answer(schema, payload))) == payload
 
 
 def test_tagged_fields_are_stepped_over() -> None:
     """In the header, and in the body (KIP-482)."""
     answer = described()
-    payload = answer_bytes(answer)
+    payload = response_bytes(answer)
     assert (payload[0], payload[-1]) == (0, 0)
     read = read_answer(type(answer), TAGGED + payload[1:-1] + TAGGED)
     assert as_fields(read) == as_fields(read_answer(type(answer), payload))
@@ -62,7 +68,7 @@ def test_tagged_fields_are_stepped_over() -> None:
 
 
 def test_an_error_that_is_not_known_yet_is_one() -> None:
-    payload = answer_bytes(described(error=ErrorCode.group_id_not_found))
+    payload = response_bytes(described(error=ErrorCode.group_id_not_found))
     at = payload.index(ErrorCode.group_id_not_found.to_bytes(2, "big"))
     (group,) = read_answer(type(described()), payload[:at] + (9_999).to_bytes(2, "big") + payload[at + 2 :]).groups
     assert group.error_code is ErrorCode.unknown_server_error
@@ -73,7 +79,7 @@ def test_a_duration_that_python_cannot_hold_is_read(api_version: int) -> None:
     """`connections.max.reauth.ms` may be any long."""
     schema: Any = load_response_schema(SASL_AUTHENTICATE, api_version)
     fields = {"error_code": ErrorCode.none, "error_message": None, "auth_bytes": b""}
-    payload = answer_bytes(response(SASL_AUTHENTICATE, api_version, **fields))
+    payload = response_bytes(response(SASL_AUTHENTICATE, api_version, **fields))
     tail = b"\x00" if schema.__flexible__ else b""
     longest = payload[: len(payload) - 8 - len(tail)] + (2**63 - 1).to_bytes(8, "big") + tail
     assert read_answer(schema, longest).session_lifetime == 2**63 - 1
@@ -86,7 +92,7 @@ def test_a_duration_that_python_cannot_hold_is_read(api_version: int) -> None:
 def test_what_ends_too_early_is_the_brokers_fault(api_version: int, too_many: bytes) -> None:
     """Wherever it ends; and an array is not taken for longer than what there is."""
     answer = described(api_version)
-    payload = answer_bytes(answer)
+    payload = response_bytes(answer)
     for size in range(len(payload)):
         with pytest.raises(ProtocolError) as raised:
             read_answer(type(answer), payload[:size])
@@ -101,7 +107,7 @@ def test_random_bytes_raise_nothing_but_the_protocols_error(
 ) -> None:
     """Random ones, and an answer with some of them in it."""
     schema: Any = load_response_schema(*what)
-    payload = answer_bytes(any_answer(schema, Random(at)))
+    payload = response_bytes(any_answer(schema, Random(at)))
     for nonsense in (noise, payload[:at] + more + payload[at + len(more) :]):
         with suppress(ProtocolError):
             read_answer(schema, nonsense)
