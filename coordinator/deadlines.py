@@ -32,7 +32,13 @@ class Deadlines:
         self._heap: list[tuple[float, GroupId]] = []
         self._scheduled: dict[GroupId, float] = {}
         self._timer: asyncio.TimerHandle | None = None
+        self._timer_due_ms = -math.inf  # nothing sets a timer until `begin`
+
+    def begin(self) -> None:
+        """Look at what is scheduled from here on."""
         self._timer_due_ms = math.inf
+        if self._heap:
+            self._set_timer(self._heap[0][0])
 
     def is_scheduled(self, group_id: GroupId) -> bool:
         return group_id in self._scheduled

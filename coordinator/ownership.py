@@ -194,7 +194,12 @@ async def take_over(owner: Owner, number: int, *, lost: Lost) -> Ownership:
         forgotten=owner.forgotten,
         lost=lost,
     )
-    partition.adopt(group for group_id, group in projector.groups.items() if group_id not in projector.quarantined)
+    groups = [group for group_id, group in projector.groups.items() if group_id not in projector.quarantined]
+    try:
+        await partition.adopt(groups)
+    except asyncio.CancelledError:
+        await outbox.close()
+        raise
     partition.rewrite(loading.overwritten)
 
     async def rewrite(keys: Collection[bytes]) -> None:

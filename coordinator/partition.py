@@ -14,7 +14,7 @@ from coordinator.deadlines import Deadlines
 from coordinator.deciding import Deciding
 from coordinator.group.commands import AnyRequest, CheckCapacity, CommittedAt, Heartbeat, JoinGroup, RewriteEntities
 from coordinator.group.decide import failed, would_refuse
-from coordinator.group.excuses import rearm
+from coordinator.group.excuses import USUAL_MS, rearm
 from coordinator.group.heartbeat import heartbeat_error
 from coordinator.group.settings import GroupSettings
 from coordinator.group.soft import Soft
@@ -67,6 +67,7 @@ class Partition:
         self._deadlines = Deadlines(clock, due=self._deadline_came, paused=self._machine_paused)
         self._committed = committed
         self._watch = watch
+        self._slices = slices
         self._deciding = Deciding(
             outbox=outbox,
             epoch=epoch,
@@ -104,14 +105,33 @@ class Partition:
 
     # ---- requests ----------------------------------------------------------------------------------
 
-    def adopt(self, groups: Iterable[Group]) -> None:
-        """Take over groups as they were read from the log; their sessions begin anew."""
+    async def adopt(self, groups: Iterable[Group]) -> None:
+        """Take over groups as they were read from the log; their sessions begin anew.
+
+        In slices: nothing is asked of them, nor due in them, before all are there.
+        """
+        began_ms, pace = self._clock.monotonic_ms(), self._slices.pace()
         for group in groups:
-            soft = resume(group, self._clock.monotonic_ms(), self._settings)
-            slot = self._slots[group.group_id] = new_slot(group.group_id, group, soft)
-            self._changed(slot)
-            if len(group.members) > self._settings.max_size:
-                self._deciding.enqueue(slot, CheckCapacity(group_id=group.group_id))
+            self._resume(group)
+            await pace.kept(1 + len(group.members))
+        if self._clock.monotonic_ms() - began_ms > USUAL_MS:
+            for slot in self._slots.values():
+                await pace.kept(1 + rearm(slot.group, slot.soft, self._clock.monotonic_ms()))
+        for slot in self._slots.values():
+            slot.tell(self._watch)
+        self._deadlines.begin()
+        for slot in list(self._slots.values()):
+            self._check_capacity(slot)
+
+    def _resume(self, group: Group) -> Slot:
+        soft = resume(group, self._clock.monotonic_ms(), self._settings)
+        slot = self._slots[group.group_id] = new_slot(group.group_id, group, soft)
+        self._schedule(slot)
+        return slot
+
+    def _check_capacity(self, slot: Slot) -> None:
+        if slot.group is not None and len(slot.group.members) > self._settings.max_size:
+            self._deciding.enqueue(slot, CheckCapacity(group_id=slot.group_id))
 
     def submit(self, command: AnyRequest, reply_to: ReplyTo) -> None:
         """Have a request decided; `reply_to` is called once, now or later."""
@@ -188,7 +208,9 @@ class Partition:
 
     def _repaired(self, group: Group) -> None:
         self._deciding.know_incarnation(group.incarnation)
-        self.adopt([group])
+        slot = self._resume(group)
+        slot.tell(self._watch)
+        self._check_capacity(slot)
 
     # ---- deadlines and the sweep ---------------------------------------------------------------------
 

@@ -3,6 +3,7 @@
 import asyncio
 import gc
 
+import msgspec
 import pytest
 from kio.schema.errors import ErrorCode
 
@@ -12,6 +13,10 @@ from coordinator.waiting import WaitingRequests
 from events.ids import GroupId
 from events.log.memory import MemoryStorage
 from events.state import GroupState
+from tests.coordinator.group.crowd import formed
+from tests.coordinator.hostile import HELD_S_MAX
+from tests.coordinator.longest_callback import longest_callback
+from tests.coordinator.serving import serving
 from tests.simulation.process import GROUP, SimulatedProcess
 from tests.simulation.virtual_time import VirtualClock, simulate
 
@@ -100,6 +105,18 @@ def test_a_parked_request_that_is_asked_again_leaves_nothing_behind() -> None:
         await process.runtime.stop()
 
     simulate(story())
+
+
+async def test_a_partition_of_many_groups_is_taken_over_with_others_in_between() -> None:
+    """20,000 groups of 10 took the better part of a second in one go."""
+    group = formed(10).group
+    groups = [msgspec.structs.replace(group, group_id=GroupId(f"g{n}")) for n in range(20_000)]
+    async with serving() as muster:
+        partition = muster.runtime._owned[0].partition
+        with longest_callback() as longest:
+            await partition.adopt(groups)
+        assert longest.seconds < HELD_S_MAX, longest
+        assert len(partition.groups()) == len(groups)
 
 
 def test_what_a_parked_request_has_brought_is_not_kept_beside_the_group() -> None:
