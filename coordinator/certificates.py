@@ -15,6 +15,8 @@ from events.log.tls_files import BadTlsFile, FilesContext
 log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
 
 LOOKS_EVERY_S: Final = 5.0
+LOOKS_AGAIN_S: Final = 0.5
+"""While something cannot be read: who writes a key and its certificate one after the other is soon done."""
 
 
 class Certificates:
@@ -40,5 +42,5 @@ class Certificates:
     async def keep_looking(self) -> None:
         """Until it is cancelled."""
         while True:
-            await asyncio.sleep(LOOKS_EVERY_S)
+            await asyncio.sleep(LOOKS_AGAIN_S if self._complaints else LOOKS_EVERY_S)
             self.look()

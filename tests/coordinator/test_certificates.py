@@ -1,5 +1,6 @@
 """Certificates that are renewed while they are in use: who connects then gets the new one, at either end."""
 
+import asyncio
 import ssl
 from collections.abc import Iterator
 from pathlib import Path
@@ -7,6 +8,7 @@ from pathlib import Path
 import pytest
 import structlog
 
+from coordinator import certificates as module
 from coordinator.certificates import Certificates
 from coordinator.sidecar.tls import client_context
 from events.log.kafka_security import kafka_security
@@ -116,3 +118,27 @@ def test_files_that_are_being_written_change_nothing_and_are_said_once(
     server.certificate.write_bytes(new)
     certificates.look()
     assert serial_shown(serving, connecting)[0] != before[0]
+
+
+async def test_what_could_not_be_read_is_looked_at_again_soon(
+    authority: Authority, logged: list[dict[str, object]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A key and its certificate that are written one after the other: not with the next usual look."""
+    monkeypatch.setattr(module, "LOOKS_EVERY_S", 3_600)
+    monkeypatch.setattr(module, "LOOKS_AGAIN_S", 0.001)
+    server = authority.issue("server")
+    serving, connecting = both_ends(authority, server, authority.issue("client"))
+    certificates = Certificates(lambda: (serving, connecting))
+    before = serial_shown(serving, connecting)
+    old = server.certificate.read_bytes()
+    authority.issue("server")
+    new = server.certificate.read_bytes()
+    server.certificate.write_bytes(old)
+    certificates.look()
+    looking = asyncio.create_task(certificates.keep_looking())
+    server.certificate.write_bytes(new)
+    async with asyncio.timeout(30):
+        while logged[-1]["event"] != "certificates were read again":  # noqa: ASYNC110 -- a log has no event
+            await asyncio.sleep(0.001)
+    assert serial_shown(serving, connecting)[0] != before[0]
+    looking.cancel()
