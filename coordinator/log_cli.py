@@ -6,6 +6,7 @@ import socket
 import sys
 import time
 from collections.abc import Coroutine, Sequence
+from contextlib import AsyncExitStack
 from typing import Annotated, TypeVar
 
 import typer
@@ -13,10 +14,12 @@ import typer
 from coordinator.log_repair import PartitionSurvey, bury, owners_of, survey
 from coordinator.members.answer import REFUSED, UNUSABLE, fail
 from coordinator.members.view import printable
-from events.log.base import EventLog, LogError
+from coordinator.not_served import way_out
+from events.log.base import EventLog, LogError, LogMissing
+from events.log.kafka_names import OFFSETS_SUFFIX
 from events.log.kafka_security import KAFKA_CONFIG, KAFKA_CONFIG_HELP, KafkaSecurity, security_given
 from events.log.url import open_log
-from events.records import EventsError
+from events.records import BrokenBatch, EventsError
 
 T = TypeVar("T")
 
@@ -55,11 +58,13 @@ def repair(
         list[str] | None, typer.Option(KAFKA_CONFIG, metavar="NAME=VALUE", help=KAFKA_CONFIG_HELP)
     ] = None,
 ) -> None:
-    """Pass over records whose keys cannot be read, so that their partition is served again.
+    """Pass over records that cannot be read and stop a whole partition, so that it is served again.
 
-    The key of such a record, which Muster wrote, does not say of which group it is, so its whole partition is not
-    served. This says where these records stand and what their values are. With --yes, or a yes on the terminal, a
-    tombstone is written for each. Then restart `muster serve`, which reads the partition again.
+    These are records that Muster wrote: one whose key does not say of which group it is, one about the partition
+    itself, or, in the topic of offsets, a committed offset. This says where they stand and what is lost with each. With
+    --yes, or a yes on the terminal, a tombstone is written for each. Then restart `muster serve`, which reads the
+    partition again. What a newer Muster wrote is no damage: start that one. Where a whole batch cannot be read, nothing
+    can be written in its place, and this says what else helps.
 
     Writing takes the partition over, so it is refused while a `muster serve` may have it: one that runs on a file has
     the file's lock; and in a file as in a topic one that was ready and has not said that it stopped may be running.
@@ -81,8 +86,8 @@ def repair(
     found = _run(_surveyed(log, security))
     if not found:
         fail(
-            f"every key in {printable(log)} can be read: there is nothing to repair (for a quarantined group there is"
-            " `muster groups repair`)",
+            f"no record in {printable(log)} stops its partition: there is nothing to repair (for a quarantined group"
+            " there is `muster groups repair`)",
             REFUSED,
             COMMAND,
         )
@@ -107,19 +112,17 @@ def repair(
 
 def _lines(surveyed: PartitionSurvey) -> list[str]:
     return [
-        f"partition {surveyed.partition}, offset {each.offset}: {printable(each.reason)}; its value is"
-        f" {'unreadable, too' if each.event is None else printable(each.event)}"
-        for each in surveyed.keys
+        f"partition {surveyed.partition}, offset {each.offset}: {printable(each.reason)}; what is lost with it:"
+        f" {printable(each.lost)}"
+        for each in (*surveyed.records, *surveyed.offsets)
     ]
 
 
 async def _surveyed(url: str, security: KafkaSecurity) -> list[PartitionSurvey]:
     log = open_log(url, read_only=True, security=security)
-    await log.open()
-    try:
-        found = await survey(log)
-    finally:
-        await log.close()
+    async with AsyncExitStack() as stack:
+        await _opened(log, stack)
+        found = await survey(log, await _offsets_of(url, security, stack))
     for warning in log.warnings:
         typer.echo(f"{COMMAND}: {warning}", err=True)
     return found
@@ -128,19 +131,40 @@ async def _surveyed(url: str, security: KafkaSecurity) -> list[PartitionSurvey]:
 async def _bury(
     url: str, security: KafkaSecurity, audit_window_ms: int | None, found: Sequence[PartitionSurvey]
 ) -> None:
-    log: EventLog = open_log(url, audit_window_ms=audit_window_ms, security=security)
-    await log.open()
-    try:
+    log = open_log(url, audit_window_ms=audit_window_ms, security=security)
+    async with AsyncExitStack() as stack:
+        await _opened(log, stack)
+        offsets = None
+        if any(each.offsets for each in found):
+            offsets = open_log(url + OFFSETS_SUFFIX, audit_window_ms=0, security=security)
+            await _opened(offsets, stack)
         for each in found:
             who = f"{socket.gethostname()}:{os.getpid()} ({COMMAND})"
-            await bury(log, each, who=who, wall_ms=time.time_ns() // 1_000_000)
-    finally:
-        await log.close()
+            await bury(log, each, who=who, wall_ms=time.time_ns() // 1_000_000, offsets=offsets)
+
+
+async def _opened(log: EventLog, stack: AsyncExitStack) -> None:
+    await log.open()
+    stack.push_async_callback(log.close)
+
+
+async def _offsets_of(url: str, security: KafkaSecurity, stack: AsyncExitStack) -> EventLog | None:
+    """The topic of offsets. None for a file, and for a sidecar's log: its cluster keeps the offsets."""
+    if not url.startswith("kafka:"):
+        return None
+    offsets = open_log(url + OFFSETS_SUFFIX, read_only=True, security=security)
+    try:
+        await _opened(offsets, stack)
+    except LogMissing:
+        return None
+    return offsets
 
 
 def _run(work: Coroutine[None, None, T]) -> T:
     """Whatever is wrong with the log is one line."""
     try:
         return asyncio.run(work)
+    except BrokenBatch as broken:
+        fail(f"{broken}; what helps: {way_out(broken)}", UNUSABLE, COMMAND)
     except (LogError, EventsError) as error:
         fail(str(error), UNUSABLE, COMMAND)

@@ -1,10 +1,14 @@
-"""What is answered for groups that cannot be served now: nobody is sent away for good, nobody gets a wrong answer."""
+"""What is answered for groups that cannot be served now: nobody is sent away for good, nobody gets a wrong answer.
+
+And what helps, in words for the operator, where that is a record of their partition which cannot be read.
+"""
 
 from kio.schema.errors import ErrorCode
 
 from coordinator.group.commands import AnyRequest, Heartbeat, SyncGroup
 from coordinator.group.decide import failed
 from coordinator.group.outcomes import HeartbeatOutcome, Reply, SyncGroupOutcome
+from events.records import BrokenBatch, BrokenRecord
 
 
 def loading_reply(command: AnyRequest) -> tuple[Reply, ...]:
@@ -19,3 +23,14 @@ def quarantine_reply(command: AnyRequest) -> tuple[Reply, ...]:
     if isinstance(command, SyncGroup):
         return (Reply(command.caller.request_id, SyncGroupOutcome(error=ErrorCode.rebalance_in_progress)),)
     return failed(command, ErrorCode.coordinator_load_in_progress)
+
+
+def way_out(broken: BrokenRecord) -> str:
+    """What helps where this record stops its partition. No client can take a batch out of the middle of a topic."""
+    if isinstance(broken, BrokenBatch):
+        return (
+            "another replica of the topic's partition, if that one has the batch whole: let it lead"
+            " (kafka-leader-election.sh, or stop the broker that leads now). Else restore the topic, or start with"
+            " another --log"
+        )
+    return "a newer version of Muster, if that wrote it; else muster log repair"

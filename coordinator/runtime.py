@@ -19,7 +19,7 @@ from coordinator.group.commands import AnyRequest, Heartbeat, JoinGroup
 from coordinator.group.decide import failed
 from coordinator.log_outage import LogOutage
 from coordinator.metrics import GroupFigures
-from coordinator.not_served import loading_reply
+from coordinator.not_served import loading_reply, way_out
 from coordinator.ownership import Owner, Ownership, take_over
 from coordinator.service import CommittedOffset, ListedGroup, ReplyTo
 from coordinator.slices import Slices
@@ -29,13 +29,10 @@ from coordinator.wire.steps import Each
 from events.ids import GroupId
 from events.log.base import Deposed, LogDenied, LogError, LogUnavailable
 from events.partitioner import partition_for
-from events.records import BrokenRecord, EventsError, UndecodableKey
+from events.records import BrokenRecord, EventsError
 from events.state import NOT_CONFIGURED, Group, GroupConfig, GroupState
 
 log = structlog.get_logger(__name__)
-
-NO_REPAIR = "a newer version of Muster, if that wrote it; else a backup of the log, or another --log"
-"""The way out where a whole batch, a record of the partition itself or a committed offset cannot be read."""
 
 STOPS_WITHIN_S = 10.0
 """For all partitions together; what is cut short is as safe as after a crash."""
@@ -168,8 +165,8 @@ class Runtime:
         try:
             self._owned[number] = await take_over(self._owner, number, lost=lambda error: self._lost(number, error))
         except BrokenRecord as broken:
-            way_out = "muster log repair" if isinstance(broken, UndecodableKey) else NO_REPAIR
-            why = f"partition {number} of {self._log.location} is not served: {broken}; what helps: {way_out}"
+            helps = way_out(broken)
+            why = f"partition {number} of {self._log.location} is not served: {broken}; what helps: {helps}"
             self._unreadable[number] = why
             log.error(
                 "partition not served: a record in the event log cannot be read",
@@ -177,7 +174,7 @@ class Runtime:
                 partition=number,
                 offset=broken.offset,
                 reason=broken.reason,
-                way_out=way_out,
+                way_out=helps,
             )
         else:
             self._read.add(number)

@@ -6,7 +6,8 @@ How it works: a compaction in memory. By the law that the tests of compaction pr
 the same groups as all of them; an owner that takes over needs no more, and of a log with a long history little is left
 to decode. Three things are kept that a compaction may drop, so that nothing is overlooked:
 
-    the partition's own events    all of them: one may say that the log is too new
+    the partition's own events    all of them: one may say that the log is too new. A broken one that was replaced says
+                                  nothing; the level stands elsewhere too (in marks, in a file's own table)
     the deletion of a group       it has the incarnation that the group had; so have the members that are gone
     a value of no known type      its group is quarantined, though a later record may have replaced it
 
@@ -30,7 +31,7 @@ from events.codec import decode, event_type_of
 from events.events import PartitionEvent
 from events.keys import EntityKind, RecordKey
 from events.projector import Projector, entity_of
-from events.records import BrokenRecord, StoredRecord, UndecodableKey
+from events.records import BrokenRecord, StoredRecord
 from events.strangers import Strangers
 
 RECORDS_PER_STEP = 2_000
@@ -47,15 +48,17 @@ class Loading:
         """Keys of values behind whose last record a stranger's stands."""
         self._values: dict[bytes, StoredRecord] = {}
         """The last one of each key."""
-        self._undecodable: dict[bytes, UndecodableKey] = {}
-        """Keys whose last record is no tombstone: `muster log repair` writes one."""
+        self._broken: dict[bytes, BrokenRecord] = {}
+        """Keys that cannot be read, or are of a broken record of the partition itself, and whose last record that is:
+        `muster log repair` writes a tombstone.
+        """
         self._tombstones: dict[bytes, StoredRecord] = {}
         """Of each group that was deleted and is not there again."""
         self._events_read = 0
         self._next_offset = 0
 
     def read(self, chunk: Iterable[StoredRecord]) -> None:
-        """Take in the next records, in offset order. Raises LogTooNew and BrokenRecord."""
+        """Take in the next records, in offset order. Raises LogTooNew."""
         values, tombstones = self._values, self._tombstones
         for record in chunk:
             self._next_offset = record.offset + 1
@@ -67,6 +70,8 @@ class Loading:
                 continue
             if self._overwritten:
                 self._overwritten.discard(key)
+            if self._broken:
+                self._broken.pop(key, None)
             try:
                 if record.value is None:
                     self._bury(record)
@@ -80,15 +85,13 @@ class Loading:
                     self.projector.feed(record)
                 else:
                     values[key] = record
-            except UndecodableKey as broken:
-                if record.value is None:
-                    self._undecodable.pop(key, None)
-                else:
-                    self._undecodable.setdefault(key, broken)
+            except BrokenRecord as broken:
+                if record.value is not None:
+                    self._broken[key] = broken
 
     def fold(self) -> Iterator[None]:
-        """Feed what is left to the projector, a little at a time. Raises UndecodableKey."""
-        for broken in self._undecodable.values():
+        """Feed what is left to the projector, a little at a time. Raises BrokenRecord."""
+        for broken in self._broken.values():
             raise broken
         left = sorted([*self._values.values(), *self._tombstones.values()], key=attrgetter("offset"))
         for number, record in enumerate(left, start=1):

@@ -107,6 +107,8 @@ class Projector:
 
     def _bury(self, key: RecordKey) -> None:
         """A tombstone: of something that is not there it is no error (known bug L1)."""
+        if key.kind is EntityKind.PARTITION:
+            return  # a repair's
         group_id = GroupId(key.group_id)
         group = self.groups.get(group_id)
         if key.kind is EntityKind.GROUP:

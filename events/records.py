@@ -4,6 +4,7 @@ EventsError
   BrokenRecord        one record cannot be understood; names topic or file, partition and offset
     UnknownEventType  ... because its schema is not known here: a newer version wrote it
     UndecodableKey    ... its key cannot be read, so not even the group is known
+    BrokenBatch       ... nor can any other of the batch that it came in
   LogTooNew           the log's format level is above what this version knows
 """
 
@@ -63,6 +64,10 @@ class UnknownEventType(BrokenRecord):
 
 class UndecodableKey(BrokenRecord):
     """The key cannot be read."""
+
+
+class BrokenBatch(BrokenRecord):
+    """A whole batch cannot be read: not even the keys in it, so that nothing can be written behind them."""
 
 
 class LogTooNew(EventsError):

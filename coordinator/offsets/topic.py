@@ -85,14 +85,22 @@ class TopicOffsetStore(OffsetCache):
             await self._owned[partition].close()
         owned = self._owned[partition] = _Owned(self._log, writer, self._strangers, kept=self)
         read, strangers, overwritten = OffsetCache(), self._strangers.reading(partition), set[bytes]()
+        broken: dict[bytes, BrokenRecord] = {}
         async for chunk in self._log.read(partition):
             for record in chunk:
                 if record.stranger:
                     strangers.note(record)
                     overwritten.add(record.key)
-                else:
-                    overwritten.discard(record.key)
-                    self._take(read, record)
+                    continue
+                overwritten.discard(record.key)
+                broken.pop(record.key, None)
+                try:
+                    _take(read, record, self._log.location)
+                except BrokenRecord as error:
+                    if record.value is not None:  # else it was repaired
+                        broken[record.key] = error
+        for first in broken.values():
+            raise first
         self._strangers.tell(strangers, self._log.location)
         await owned.write_again(overwritten, read)
         known = self.group_ids()
@@ -108,24 +116,6 @@ class TopicOffsetStore(OffsetCache):
         owned = self._owned[partition_for(changes[0].group_id, self._log.partitions)]
         return await owned.append(transitions, lambda refused: self.apply_each(changes, refused))
 
-    def _take(self, cache: OffsetCache, record: StoredRecord) -> None:
-        """Raises BrokenRecord, which names the topic too: it is not the event topic."""
-        try:
-            decoded = msgspec.json.decode(record.key, type=dict[str, Any])
-            if "owner" in decoded:
-                return
-            name = msgspec.convert(decoded, _Key)
-            partition = (name.topic, name.partition)
-            if record.value is None:
-                cache.remove(GroupId(name.group), partition)
-            else:
-                kept = msgspec.structs.asdict(msgspec.json.decode(record.value, type=_Value))
-                del kept["version"]
-                cache.put(GroupId(name.group), partition, StoredOffset(**kept))
-        except msgspec.MsgspecError as error:
-            reason = f"this is no committed offset, in {self._log.location}: {error}"
-            raise BrokenRecord(reason, partition=record.partition, offset=record.offset) from error
-
     async def _transitions(self, changes: Sequence[OffsetsChange]) -> AsyncIterator[Transition]:
         """Records for each change; deleting all of a group's offsets includes those of the changes before it."""
         present: dict[GroupId, set[TopicPartition]] = {}
@@ -140,6 +130,34 @@ class TopicOffsetStore(OffsetCache):
                 records.append(record)
                 await breaks.taken()
             yield tuple(records)
+
+
+def unreadable_offset(record: StoredRecord, location: str) -> BrokenRecord | None:
+    """Why the record, in that topic, stops its partition; None if it does not."""
+    try:
+        _take(OffsetCache(), record, location)
+    except BrokenRecord as broken:
+        return broken
+    return None
+
+
+def _take(cache: OffsetCache, record: StoredRecord, location: str) -> None:
+    """Raises BrokenRecord, which names the topic too: it is not the event topic."""
+    try:
+        decoded = msgspec.json.decode(record.key, type=dict[str, Any])
+        if "owner" in decoded:
+            return
+        name = msgspec.convert(decoded, _Key)
+        partition = (name.topic, name.partition)
+        if record.value is None:
+            cache.remove(GroupId(name.group), partition)
+        else:
+            kept = msgspec.structs.asdict(msgspec.json.decode(record.value, type=_Value))
+            del kept["version"]
+            cache.put(GroupId(name.group), partition, StoredOffset(**kept))
+    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        reason = f"this is no committed offset, in {location}: {error}"
+        raise BrokenRecord(reason, partition=record.partition, offset=record.offset) from error
 
 
 class _Owned:

@@ -7,6 +7,7 @@ Errors, by who is at fault:
 
     LogError
       LogMismatch     the log is not what its settings say, or not ours: refuse to start, or give it up
+        LogMissing    ... because there is none, and none is made for reading
         LogDamaged    ... because what keeps it has been damaged: waiting does not mend it
       LogUnavailable  the log cannot be reached, or an append's outcome stayed unknown until the limit
         LogDenied     our own principal lacks a right: refuse to start, and wait for it when it is taken away later
@@ -30,6 +31,10 @@ class LogError(Exception):
 
 class LogMismatch(LogError):
     """The log contradicts its settings; the message names the setting, both values and the way out."""
+
+
+class LogMissing(LogMismatch):
+    """There is no such log, and one that is opened for reading makes none."""
 
 
 class LogDamaged(LogMismatch):

@@ -29,7 +29,7 @@ import uuid
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack
 
-from events.log.base import Deposed, LogMismatch, LogWriter
+from events.log.base import Deposed, LogMismatch, LogMissing, LogWriter
 from events.log.kafka_connections import Timeouts
 from events.log.kafka_contents import Contents, refuse_somebody_elses
 from events.log.kafka_errors import retried
@@ -186,7 +186,7 @@ class KafkaEventLog:
         await self._check_versions(READING)
         facts = await topic_facts(self._link, self._plan.name, limit_ms=self._limit_ms)
         if facts is None:
-            raise LogMismatch(f"there is no topic {self._plan.name}, and a log opened for reading makes none")
+            raise LogMissing(f"there is no topic {self._plan.name}, and a log opened for reading makes none")
         await self._look_into(facts)
         found = await notes_of(self._link, self._plan.name, facts.partitions, facts.cluster_id, limit_ms=self._limit_ms)
         origin = found.origin

@@ -5,7 +5,7 @@ connections, topics, brokers. Pure. Which record is a stranger's says `kafka_mar
 
 A broker checks little of what it is sent, and anybody may write into a topic. So a batch is unpacked up to a limit
 (kafka_inflate.py), its records come in pieces, and one that cannot be read is skipped where a stranger wrote it; where
-it may be an owner's, it is a BrokenRecord, which names it.
+it may be an owner's, it is a BrokenBatch, which names it.
 """
 
 from collections.abc import Iterator
@@ -20,7 +20,7 @@ from events.log.kafka_batches import EPOCH_BASE, MARK, MARKED_FROM, ORIGIN, PART
 from events.log.kafka_inflate import NotUnpacked, unpacked
 from events.log.kafka_marks import Marks, Written, decode_origin, is_elsewhere, noted_origin, origin_of
 from events.log.limits import CHUNK_RECORDS_MAX
-from events.records import BrokenRecord, StoredRecord
+from events.records import BrokenBatch, StoredRecord
 
 _LENGTH_AT = 8
 _BYTES_BEFORE_LENGTH_COUNTS = 12
@@ -80,7 +80,7 @@ def decode_batches(
     """The records at offsets from `start` up to `end` (exclusive), in pieces, each with the offset to go on from.
 
     A broker sends whole batches, but the first may begin before `start`, and the last may be cut off by the size of
-    the fetch: it is left for the next one. `marks` is written when the first mark is met. Raises BrokenRecord for a
+    the fetch: it is left for the next one. `marks` is written when the first mark is met. Raises BrokenBatch for a
     batch whose checksum is wrong, and for an owner's that cannot be read.
     """
     position = start
@@ -88,7 +88,7 @@ def decode_batches(
         if position >= end:
             return
         if not batch.is_whole:
-            raise BrokenRecord("the checksum of the batch is wrong", partition=partition, offset=batch.base_offset)
+            raise BrokenBatch("the checksum of the batch is wrong", partition=partition, offset=batch.base_offset)
         if not batch.is_control:
             for piece, position in _pieces(batch, partition, start, end, marks):
                 yield piece, position
@@ -117,7 +117,7 @@ def _pieces(batch: _Batch, partition: int, start: int, end: int, marks: Marks) -
     except _CANNOT_BE_READ as error:
         if is_owners or marks.since is None or batch.base_offset < marks.since:
             reason = f"the batch cannot be read: {error or type(error).__name__}"
-            raise BrokenRecord(reason, partition=partition, offset=batch.base_offset) from error
+            raise BrokenBatch(reason, partition=partition, offset=batch.base_offset) from error
         yield [StoredRecord(partition, max(start, after), 0, b"", None, stranger=True)], after + 1
 
 

@@ -59,7 +59,7 @@ async def read(
     """Chunks of the records at offsets from `start` up to `end` (exclusive).
 
     `marks`: from where on owners mark, if that is known. Raises LogUnavailable when the leader cannot be reached for
-    `limit_ms`, or its log is shorter than `end`; BrokenRecord for a batch that cannot be read.
+    `limit_ms`, or its log is shorter than `end`; BrokenBatch for a batch that cannot be read.
     """
     marks = marks or Marks()
     position = start

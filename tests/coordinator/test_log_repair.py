@@ -9,13 +9,16 @@ from typer.testing import CliRunner, Result
 
 import muster
 from coordinator.group.outcomes import JoinGroupOutcome
-from coordinator.log_repair import bury, survey
+from coordinator.log_repair import UNKNOWN_OWNER, bury, survey
+from coordinator.not_served import way_out
+from coordinator.offsets.topic import TopicOffsetStore
 from events.codec import records_of
 from events.events import CoordinatorReady
-from events.log.memory import MemoryStorage
+from events.keys import EntityKind, RecordKey, encode_key
+from events.log.memory import MemoryEventLog, MemoryStorage
 from events.log.sqlite import SqliteEventLog
 from events.log.url import open_log
-from events.records import Record, StoredRecord
+from events.records import BrokenBatch, BrokenRecord, Record, StoredRecord
 from tests.brokers.broker import Broker
 from tests.replay import written
 from tests.simulation.process import GROUP, SimulatedProcess
@@ -52,10 +55,10 @@ def test_a_buried_record_is_passed_over() -> None:
         await stopped.runtime.stop()
 
         (found,) = await survey(stopped.log)
-        (key,) = found.keys
+        (key,) = found.records
         assert (found.partition, key.key, key.offset) == (0, BAD_KEY, offset)
         assert "does not begin with the header" in key.reason
-        assert key.event == "CoordinatorStopped"
+        assert key.lost == "CoordinatorStopped"
         await bury(stopped.log, found, who="me", wall_ms=1)
 
         assert await survey(stopped.log) == []
@@ -65,6 +68,84 @@ def test_a_buried_record_is_passed_over() -> None:
         await process.runtime.stop()
 
     simulate(story())
+
+
+@pytest.mark.parametrize("entity", ["coordinator", "ready", "stopped"])
+def test_a_record_of_the_partition_itself_is_passed_over(entity: str) -> None:
+    """No group's state is in it. Who may be serving the partition is not known where that cannot be read."""
+
+    async def story() -> None:
+        storage = MemoryStorage(partitions=1)
+        first, told = await served(storage)
+        await first.runtime.stop()
+        key = encode_key(RecordKey("0", EntityKind.PARTITION, entity))
+        storage.records[0].append(StoredRecord(0, storage.end_offset(0), 0, key, b"no event"))
+        (found,) = await survey(first.log)
+        assert found.owner == UNKNOWN_OWNER
+        stopped = await SimulatedProcess(storage).start()
+        is_replaced = entity == "coordinator"  # by the next owner's own
+        assert stopped.runtime.ready is is_replaced
+        await stopped.runtime.stop()
+
+        if not is_replaced:
+            (found,) = await survey(stopped.log)
+            assert found.owner is None, "whoever came last was never ready"
+            assert [each.lost for each in found.records] == [f"what '{entity}' said of the partition's owner"]
+            await bury(stopped.log, found, who="me", wall_ms=1)
+        assert await survey(stopped.log) == []
+        process = await SimulatedProcess(storage).start()
+        assert process.runtime.ready
+        assert (await process.heartbeat(told["a"])).error == 0
+        await process.runtime.stop()
+
+    simulate(story())
+
+
+def test_a_committed_offset_that_cannot_be_read_is_passed_over() -> None:
+    """It alone is lost."""
+
+    async def story() -> None:
+        storage, kept = MemoryStorage(partitions=1), MemoryStorage(partitions=1)
+        offsets_log = MemoryEventLog(kept)
+
+        async def started() -> SimulatedProcess:
+            process = SimulatedProcess(storage, offsets=TopicOffsetStore(lambda: offsets_log))
+            await process.offsets.open()
+            return await process.start()
+
+        first = await started()
+        assert (await first.commit(7)).error == 0
+        assert (await first.commit(8, topic="payments")).error == 0
+        broken = next(record for record in kept.records[0] if b"payments" in record.key)
+        await first.runtime.stop()
+        for key in (b"garbage", broken.key):
+            kept.records[0].append(StoredRecord(0, kept.end_offset(0), 0, key, b"no offset"))
+        stopped = await started()
+        assert not stopped.runtime.ready
+        assert str(stopped.runtime.not_ready).endswith("else muster log repair")
+        await stopped.runtime.stop()
+
+        (found,) = await survey(stopped.log, offsets_log)
+        assert (found.owner, found.records, [each.key for each in found.offsets]) == (
+            None,
+            (),
+            [b"garbage", broken.key],
+        )
+        await bury(stopped.log, found, who="me", wall_ms=1, offsets=offsets_log)
+
+        assert await survey(stopped.log, offsets_log) == []
+        process = await started()
+        assert process.runtime.ready
+        assert process.offsets.committed(GROUP).keys() == {("orders", 0)}
+        await process.runtime.stop()
+
+    simulate(story())
+
+
+def test_where_nothing_can_be_repaired_it_is_said_what_helps() -> None:
+    """A batch has no key to write a tombstone under."""
+    assert "another replica of the topic's partition" in way_out(BrokenBatch("the checksum of the batch is wrong"))
+    assert way_out(BrokenRecord("anything else")).endswith("muster log repair")
 
 
 def test_who_may_be_serving_the_partition_is_named() -> None:
@@ -116,7 +197,7 @@ def test_it_is_said_first_and_done_when_told_to(url: str) -> None:
     said = run(url)
     assert said.exit_code == 0, said.output
     assert f"partition {partition}, offset " in said.stdout
-    assert f"its value is GroupCreated of group {GROUP}, seq 1" in said.stdout
+    assert f"what is lost with it: GroupCreated of group {GROUP}, seq 1" in said.stdout
     assert said.stdout.endswith("Nothing was changed; --yes does it.\n")
 
     done = run(url, "--yes")
@@ -125,7 +206,7 @@ def test_it_is_said_first_and_done_when_told_to(url: str) -> None:
 
     again = run(url, "--yes")
     assert (again.exit_code, again.stdout) == (1, "")
-    assert "can be read: there is nothing to repair" in again.stderr
+    assert "stops its partition: there is nothing to repair" in again.stderr
 
 
 async def test_a_file_that_is_in_use_is_not_touched(url: str, tmp_path: Path) -> None:

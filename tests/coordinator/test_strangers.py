@@ -149,7 +149,7 @@ async def test_an_appended_record_that_is_between_two_claims_deposes_nobody() ->
 
 @pytest.mark.parametrize(
     ("key", "value"),
-    [(b"no key", b"x"), (encode_key(RecordKey(str(PARTITION), EntityKind.PARTITION, "coordinator")), b"no event")],
+    [(b"no key", b"x"), (encode_key(RecordKey(str(PARTITION), EntityKind.PARTITION, "ready")), b"no event")],
     ids=["key", "event of the partition"],
 )
 def test_an_owners_record_that_cannot_be_read_stops_its_partition_alone(key: bytes, value: bytes) -> None:
