@@ -234,12 +234,13 @@ class Deciding:
             some = [batch.events.popleft() for _ in range(min(ENCODED_AT_ONCE, len(batch.events)))]
             batch.records += records_of(some)
         except Exception:
-            log.exception("events cannot be encoded", group_id=slot.group_id, command=repr(batch.commands[0]))
             slot.batch = None
-            if len(batch.commands) > 1:
+            if len(batch.commands) > 1:  # one by one, so that the culprit is named, and fails alone
                 _decide_again(slot, batch)
             else:
-                self._fail(slot, batch.commands[0])
+                (command,) = batch.commands
+                log.exception("events cannot be encoded", group_id=slot.group_id, command=repr(command))
+                self._fail(slot, command)
 
     def _store(self, slot: Slot, batch: Batch) -> None:
         offsets = tuple(d.offsets for d in batch.decisions if d.offsets is not None and _changes_offsets(d))

@@ -136,7 +136,11 @@ class Ownership:
 
         def report(state: RetryCallState) -> None:
             error = state.outcome.exception() if state.outcome else None
-            log.warning("claim not renewed yet, trying again", partition=self.partition.number, error=str(error))
+            log.warning(
+                "the claim of a partition that is served could not be renewed yet, trying again",
+                partition=self.partition.number,
+                error=str(error),
+            )
 
         attempts = AsyncRetrying(
             retry=retry_if_exception_type(LogUnavailable), wait=wait_fixed(RENEWAL_PAUSE_S), before_sleep=report
@@ -301,6 +305,9 @@ async def _load(owner: Owner, writer: LogWriter) -> Loading:
         await asyncio.sleep(0)
     last = loading.projector.last_partition_event
     if last is None or last.owner_epoch < writer.epoch:
-        raise LogUnavailable(f"partition {writer.partition}: the reading ended before the owner's own fence record")
+        raise LogUnavailable(
+            f"partition {writer.partition}: the reading ended before the record that this process had written when it"
+            " claimed the partition"
+        )
     owner.strangers.tell(loading.strangers, owner.event_log.location)
     return loading

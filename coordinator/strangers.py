@@ -45,10 +45,12 @@ class StrangersSeen:
         for partition, offset in strangers.first.items():
             if partition not in self._counted_to:
                 log.warning(
-                    "a record that no owner wrote is skipped, and so are others like it",
+                    "a record in the topic was not written by this cluster's Muster: it is skipped, and so are others",
                     log=location,
                     partition=partition,
                     offset=offset,
+                    way_out="find out who produces to the topic, or mirrors into it: Muster's own principal alone needs"
+                    " the ACL Allow WRITE on it",
                 )
             self._counted_to[partition] = strangers.next_offset
         STRANGERS_RECORDS.inc(strangers.records)

@@ -176,7 +176,7 @@ TEXTS = {
     Cause.PROTOCOL_MISMATCH: "{member} was refused, it has no protocol in common with the group",
     Cause.UNKNOWN_MEMBER: "{member} was refused, its member id is not known here",
     Cause.INSTANCE_FENCED: "{member} was fenced, another process has its instance id",
-    Cause.RECORD_OVERWRITTEN: "a record that no owner wrote stood in its place in the event log: it was written again",
+    Cause.RECORD_OVERWRITTEN: "a record that Muster did not write stood in its place in the event log: written again",
     Cause.INSTANCE_DUEL: "{member} and another live process take one instance id from each other in turn",
     Cause.UNKNOWN: "a cause that this version does not know",
 }

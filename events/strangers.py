@@ -42,6 +42,6 @@ class Strangers:
             return None
         partition, offset = min(self.first.items())
         return (
-            f"{location}: records that no owner wrote were skipped ({self.records}); the first stands in partition"
-            f" {partition} at offset {offset}"
+            f"{location}: records that this cluster's Muster did not write were skipped ({self.records}); the first"
+            f" stands in partition {partition} at offset {offset}"
         )

@@ -53,7 +53,10 @@ class Deposed(LogError):
     """Another writer has claimed the partition since."""
 
     def __init__(self, partition: int, epoch: int) -> None:
-        super().__init__(f"partition {partition}: the writer of epoch {epoch} was deposed by a newer one")
+        super().__init__(
+            f"partition {partition}: this process was deposed (its epoch is {epoch}): another one has taken the event"
+            " log over, such as a muster serve with the same --log"
+        )
         self.partition = partition
         self.epoch = epoch
 

@@ -16,21 +16,22 @@ from queue import SimpleQueue
 from typing import Any, TypeVar
 
 T = TypeVar("T")
+_Call = tuple["Future[Any]", Callable[[], Any]]
 
 
 class DiskThread:
-    """One thread, started by the first call. Its callers bound how many calls wait."""
+    """One thread, started by the first call, also after `end`. Its callers bound how many calls wait."""
 
     def __init__(self, name: str) -> None:
         self._name = name
-        self._calls: SimpleQueue[tuple[Future[Any], Callable[[], Any]] | None] = SimpleQueue()
+        self._calls: SimpleQueue[_Call | None] = SimpleQueue()
         self._thread: threading.Thread | None = None
         self._since_s: float | None = None
 
     def submit(self, call: Callable[[], T]) -> "asyncio.Future[T]":
         """Have the call made. Cancelled before it has begun, it is not made; what has begun goes on unheard."""
         if self._thread is None:
-            self._thread = threading.Thread(target=self._run, name=self._name, daemon=True)
+            self._thread = threading.Thread(target=self._run, args=(self._calls,), name=self._name, daemon=True)
             self._thread.start()
         called: Future[T] = Future()
         self._calls.put((called, call))
@@ -45,9 +46,10 @@ class DiskThread:
     def end(self) -> None:
         """Make no call after those that were submitted. Waits for nothing."""
         self._calls.put(None)
+        self._calls, self._thread = SimpleQueue(), None
 
-    def _run(self) -> None:
-        while (item := self._calls.get()) is not None:
+    def _run(self, calls: "SimpleQueue[_Call | None]") -> None:
+        while (item := calls.get()) is not None:
             called, call = item
             if not called.set_running_or_notify_cancel():
                 continue

@@ -1,4 +1,4 @@
-"""What an error of SQLite means for the log: the disk may come back, or the file is damaged. Pure."""
+"""What an error of SQLite means for the log: the disk may come back, another program has it, it is damaged. Pure."""
 
 import sqlite3
 from pathlib import Path
@@ -6,11 +6,17 @@ from pathlib import Path
 from events.log.base import LogDamaged, LogError, LogUnavailable
 
 _DAMAGED = frozenset({sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB})
+_LOCKED = frozenset({sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED})
 
 
 def is_damage(error: sqlite3.Error) -> bool:
     """Whether the file's content is wrong, so that the same would fail again."""
     return getattr(error, "sqlite_errorcode", 0) & 0xFF in _DAMAGED  # errors of the module itself have no code
+
+
+def is_locked(error: sqlite3.Error) -> bool:
+    """Whether another process holds one of SQLite's own locks, so that the disk is well."""
+    return getattr(error, "sqlite_errorcode", 0) & 0xFF in _LOCKED
 
 
 def damaged(error: object, path: Path) -> LogDamaged:
@@ -23,7 +29,12 @@ def damaged(error: object, path: Path) -> LogDamaged:
 
 
 def failure_of(error: sqlite3.Error, path: Path, what: str) -> LogError:
-    """`what` could not be done: "read" or "written"."""
+    """`what` could not be done: "opened", "read" or "written"."""
     if is_damage(error):
         return damaged(error, path)
+    if is_locked(error):
+        return LogUnavailable(
+            f"the event log {path} cannot be {what}: another program has it locked, such as a sqlite3 shell or a backup"
+            f" that has begun a transaction (lsof {path} names it); it goes on when that one has ended"
+        )
     return LogUnavailable(f"the event log {path} cannot be {what}: {error}")

@@ -14,18 +14,19 @@ from pathlib import Path
 from typing import TypeVar
 
 from events.log.base import LogDamaged, LogMismatch
-from events.log.sqlite_failures import damaged, is_damage
+from events.log.sqlite_failures import failure_of, is_damage, is_locked
 
 T = TypeVar("T")
 
-BUSY_TIMEOUT_S = 5.0
+BUSY_TIMEOUT_S = 3.0
+"""For locks of other programs. Shorter than the time after which a disk is said not to answer (sqlite_file.py)."""
 
 
 def connected(
     path: Path, connect: Callable[[Path], sqlite3.Connection], prepare: Callable[[sqlite3.Connection], T]
 ) -> tuple[sqlite3.Connection, T]:
     """A connection, and what `prepare` made of it. Raises LogMismatch when the file is none of SQLite's, or cannot be
-    used, LogDamaged, and what `prepare` raises.
+    used, LogDamaged, LogUnavailable when another program has it locked, and what `prepare` raises.
     """
     try:
         with ExitStack() as on_failure:
@@ -36,8 +37,8 @@ def connected(
     except sqlite3.Error as error:
         if error.sqlite_errorcode == sqlite3.SQLITE_NOTADB:
             raise LogMismatch(f"{path} is not an event log: {error}") from error
-        if is_damage(error):
-            raise damaged(error, path) from error
+        if is_damage(error) or is_locked(error):
+            raise failure_of(error, path, "opened") from error
         raise LogMismatch(f"the event log {path} cannot be opened: {error}") from error
     return connection, prepared
 

@@ -22,6 +22,6 @@ async def check_nobody_else_wrote(log: EventLog, before: LogWriter, writer: LogW
     async for chunk in log.read(number, start=start, end=end - 1):
         for record in strangers.without(chunk):
             raise LogUnavailable(
-                f"{log.location}, partition {number}: somebody else wrote at offset {record.offset} while the claim was"
-                " renewed"
+                f"{log.location}, partition {number}: another muster serve wrote at offset {record.offset} while this"
+                " one claimed the partition again"
             )

@@ -3,6 +3,7 @@
 import asyncio
 
 from kio.schema.errors import ErrorCode
+from structlog.testing import capture_logs
 
 from coordinator.group.outcomes import JoinGroupOutcome
 from events.ids import UNKNOWN_MEMBER_ID
@@ -27,6 +28,26 @@ def test_a_group_whose_first_join_cannot_be_stored_was_never_there() -> None:
         assert await process.join(requires_known_member_id=True) == refused
         assert (await process.describe()).state is GroupState.DEAD
         assert (await process.join("a")).generation_id == 1
+        await process.runtime.stop()
+
+    simulate(story())
+
+
+def test_what_cannot_be_encoded_fails_alone_and_is_named() -> None:
+    """Not the first of those that were decided together with it."""
+
+    async def story() -> None:
+        process = await SimulatedProcess(MemoryStorage()).start()
+        released = process.log.hold_acknowledgements()
+        first, second, torn = process.join("a"), process.join("b"), process.join("\ud800")
+        await asyncio.sleep(0.01)
+        with capture_logs() as lines:
+            released.set()
+            assert (await torn).error is ErrorCode.unknown_server_error
+        (line,) = [line for line in lines if line["event"] == "events cannot be encoded"]
+        assert "group_instance_id='\\ud800'" in line["command"]
+        assert not first.done() or first.result().error is ErrorCode.none
+        assert not second.done() or second.result().error is ErrorCode.none
         await process.runtime.stop()
 
     simulate(story())

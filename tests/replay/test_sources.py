@@ -122,8 +122,8 @@ async def test_what_no_owner_wrote_is_skipped_and_counted() -> None:
         await memory_log(alone)
     )
     assert strangers.told("memory") == (
-        f"memory: records that no owner wrote were skipped ({3 * len(owners)}); the first stands in partition"
-        f" {night.partition} at offset 1"
+        f"memory: records that this cluster's Muster did not write were skipped ({3 * len(owners)}); the first"
+        f" stands in partition {night.partition} at offset 1"
     )
 
 

@@ -54,6 +54,29 @@ def numbers(connection: sqlite3.Connection) -> list[int]:
     return [number for (number,) in connection.execute("SELECT number FROM numbers ORDER BY number")]
 
 
+async def test_a_file_that_another_program_has_locked_is_waited_for(path: Path) -> None:
+    """The disk is well, and not blamed. It goes on when the lock is gone, also at the opening."""
+    log = SqliteEventLog(path)
+    await log.open()
+    writer = await log.claim(0)
+    with closing(sqlite3.connect(path, isolation_level=None)) as other:
+        other.execute("BEGIN EXCLUSIVE")
+        with pytest.raises(LogUnavailable, match="cannot be written: another program has it locked"):
+            await writer.append([(Record(b"a", b"1"),)])
+        assert log.trouble is None
+        other.execute("ROLLBACK")
+        await writer.append([(Record(b"a", b"1"),)])
+        await log.close()
+        other.execute("PRAGMA locking_mode = EXCLUSIVE")
+        other.execute("BEGIN EXCLUSIVE")
+        again = SqliteEventLog(path)
+        with pytest.raises(LogUnavailable, match="cannot be opened: another program has it locked"):
+            await again.open()
+    await again.open()
+    assert [one.key for one in await read_all(again)] == [b"a"]
+    await again.close()
+
+
 class TestADiskThatDoesNotAnswer:
     @pytest.fixture
     def disk(self) -> HangingDisk:
