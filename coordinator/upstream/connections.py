@@ -255,6 +255,8 @@ class Connections:
                 protocol = self._security.security_protocol
                 raise UpstreamUnavailable(f"{place} hung up: does it speak {protocol} (security.protocol)?") from error
             raise UpstreamUnavailable(f"{place}: {_said(error)}") from error
+        except ValueError as error:  # SCRAM: whoever answers does not know our password either; or no name of a host
+            raise UpstreamRefused(f"{place}: {_said(error)}") from error
 
 
 def _said(error: BaseException) -> str:
