@@ -9,19 +9,9 @@ import msgspec
 from coordinator.group.arrivals import COMES_BACK_WITHIN_MS
 from coordinator.group.configs import registration_timeout_ms, retirement_timeout_ms
 from coordinator.group.rebalance import MIN_WAIT_MS, rebalance_timeout_ms
-from coordinator.group.soft import Soft
+from coordinator.group.soft import PHASES, Soft
 from events.ids import MemberId
 from events.state import Group
-
-PHASES = (
-    "join_deadline_ms",
-    "sync_deadline_ms",
-    "registration_deadline_ms",
-    "expansion_deadline_ms",
-    "retirement_deadline_ms",
-    "promotion_deadline_ms",
-)
-"""The deadlines of the whole group, by their names in `Soft`."""
 
 USUAL_MS = 250
 """An append that takes no longer is nothing unusual: only what is beyond moves deadlines that were set before.
@@ -79,7 +69,9 @@ def _rearm_phases(group: Group, soft: Soft, now_ms: int) -> None:
         "join_deadline_ms": rejoin_ms if soft.initial_delay is None else soft.initial_delay.delay_ms,
         "sync_deadline_ms": rebalance_timeout_ms(group),
         "registration_deadline_ms": registration_timeout_ms(group.config),
+        "expansion_deadline_ms": group.config.expansion_delay_ms or 0,
         "retirement_deadline_ms": retirement_timeout_ms(group.config),
+        "promotion_deadline_ms": group.config.learner_timeout_ms or 0,
     }
     for phase, timeout_ms in full_ms.items():
         deadline_ms = getattr(soft, phase)

@@ -14,13 +14,33 @@ from typing import Self
 import msgspec
 
 from coordinator.group.census import Census
-from coordinator.group.commands import Caller, JoinGroup
+from coordinator.group.commands import (
+    AnyGroupDeadline,
+    Caller,
+    EndExpansion,
+    EndJoinPhase,
+    EndRegistration,
+    EndRetirement,
+    EndSyncPhase,
+    JoinGroup,
+    PromoteLearners,
+)
 from coordinator.group.timed import Timed
 from events.ids import GroupInstanceId, MemberId
 from events.tables import Table, TableSet
 
 NEVER = math.inf
 """The deadline of a session whose expiry was ignored because its member is parked (SE3)."""
+
+PHASES: Mapping[str, type[AnyGroupDeadline]] = {
+    "join_deadline_ms": EndJoinPhase,
+    "sync_deadline_ms": EndSyncPhase,
+    "registration_deadline_ms": EndRegistration,
+    "expansion_deadline_ms": EndExpansion,
+    "retirement_deadline_ms": EndRetirement,
+    "promotion_deadline_ms": PromoteLearners,
+}
+"""The deadlines of the whole group, by their names in `Soft`, and what is decided when they have come."""
 
 
 class Session(msgspec.Struct, kw_only=True):
@@ -215,14 +235,7 @@ class Soft(msgspec.Struct, kw_only=True):
 
     def next_deadline_ms(self) -> float:
         """No deadline of the group is earlier; NEVER when there is none. Nothing need be due then (`timed.py`)."""
-        phases = (
-            self.join_deadline_ms,
-            self.sync_deadline_ms,
-            self.registration_deadline_ms,
-            self.expansion_deadline_ms,
-            self.retirement_deadline_ms,
-            self.promotion_deadline_ms,
-        )
+        phases: Iterable[int | None] = (getattr(self, phase) for phase in PHASES)
         return min(
             self.sessions.next_ms(),
             self.pending.next_ms(),

@@ -8,7 +8,6 @@ import msgspec
 from coordinator.group.arrivals import end_hold
 from coordinator.group.commands import (
     AnyDeadline,
-    AnyGroupDeadline,
     EndCatchUp,
     EndExpansion,
     EndHold,
@@ -23,7 +22,7 @@ from coordinator.group.commands import (
 from coordinator.group.departures import after_departures, end_retirement
 from coordinator.group.plan_deadlines import end_expansion, end_registration, promote_learners
 from coordinator.group.rebalance import all_members_joined, complete_join_phase
-from coordinator.group.soft import NEVER, Soft
+from coordinator.group.soft import NEVER, PHASES, Soft
 from coordinator.group.turn import Turn
 from events.causes import Cause
 from events.ids import GroupId, MemberId
@@ -45,15 +44,8 @@ def _due(group_id: GroupId, soft: Soft, now_ms: int) -> Iterator[AnyDeadline]:
         yield EndCatchUp(group_id=group_id, member_id=member_id, due_ms=due_ms)
     for due_ms, member_id in soft.arrivals.due(now_ms):
         yield EndHold(group_id=group_id, member_id=member_id, due_ms=due_ms)
-    of_the_group: tuple[tuple[type[AnyGroupDeadline], int | None], ...] = (
-        (EndJoinPhase, soft.join_deadline_ms),
-        (EndSyncPhase, soft.sync_deadline_ms),
-        (EndRegistration, soft.registration_deadline_ms),
-        (EndExpansion, soft.expansion_deadline_ms),
-        (EndRetirement, soft.retirement_deadline_ms),
-        (PromoteLearners, soft.promotion_deadline_ms),
-    )
-    for deadline, deadline_ms in of_the_group:
+    for phase, deadline in PHASES.items():
+        deadline_ms = getattr(soft, phase)
         if deadline_ms is not None and deadline_ms <= now_ms:
             yield deadline(group_id=group_id, due_ms=deadline_ms)
 

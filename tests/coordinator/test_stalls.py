@@ -6,13 +6,18 @@ restarts, shrinks, is configured and commits. Whoever goes on asking as a client
 
 import asyncio
 from collections.abc import Sequence
+from itertools import pairwise
+from typing import Any
 
 import pytest
 from kio.schema.errors import ErrorCode
 
-from coordinator.group.commands import AlterGroupConfig, ConfigChange, ConfigOperation
+from coordinator import deciding
+from coordinator.group.commands import AlterGroupConfig, AnyCommand, ConfigChange, ConfigOperation, ExpireSession
+from coordinator.group.decide import Decision, decide
 from coordinator.group.offsets import OffsetsChange
 from coordinator.group.outcomes import JoinGroupOutcome
+from coordinator.group.soft import Soft
 from coordinator.offsets.memory import MemoryOffsetStore
 from events.causes import Cause
 from events.codec import decode
@@ -33,7 +38,7 @@ from events.events import (
 from events.log.base import AppendRefused
 from events.log.memory import MemoryStorage
 from events.records import Transition
-from events.state import GroupState
+from events.state import Group, GroupState
 from tests.simulation.process import GROUP, SimulatedProcess
 from tests.simulation.virtual_time import simulate
 
@@ -255,6 +260,70 @@ def test_a_group_that_is_asked_without_a_pause_expels_its_dead_all_the_same() ->
             assert asyncio.get_running_loop().time() < began_s + 12.0, "b's session is 10 s"
             commits = [*commits[1:], process.commit(5, told["a"])]
             await commits[0]
+        await process.runtime.stop()
+
+    simulate(story())
+
+
+def test_a_join_phase_that_began_with_a_slow_append_has_its_full_time_from_then_on() -> None:
+    """Nobody could hear of it before: who rejoins within the rebalance time-out after that is in."""
+
+    async def story() -> None:
+        process = await SimulatedProcess(MemoryStorage(partitions=1)).start()
+        told = await process.join(rebalance_timeout_ms=6_000)
+        assert (await process.sync(told)).error is ErrorCode.none
+        stall_appends_of(process, RebalanceStarted, 8.0)
+        joining = process.join(rebalance_timeout_ms=6_000)
+        assert (await process.heartbeat(told)).error is ErrorCode.rebalance_in_progress
+        await asyncio.sleep(5.0)
+        again = process.join(member_id=told.member_id, rebalance_timeout_ms=6_000)
+        assert {(await each).generation_id for each in (joining, again)} == {2}
+        assert len((await process.describe()).members) == 2
+        await process.runtime.stop()
+
+    simulate(story())
+
+
+def test_who_asked_before_the_stall_is_not_expelled_by_a_look_that_comes_late() -> None:
+    """Its request is decided, and not yet answered, when deadlines are looked at as of long after it came."""
+
+    async def story() -> None:
+        process = await SimulatedProcess(MemoryStorage(partitions=1)).start()
+        began_s = asyncio.get_running_loop().time()
+        told = await process.stable_group("a", "b")
+        stall_appends_of(process, MemberJoined, 12.0)
+        process.join("c")
+        await asyncio.sleep(0.2)
+        process.join("d")  # the next batch: what is decided after it waits for it
+        beats = [process.heartbeat(joined) for joined in told.values()]
+        await asyncio.sleep(began_s + 9.9 - asyncio.get_running_loop().time())
+        asyncio.get_running_loop().advance(0.9)  # type: ignore[attr-defined]  # a look was due 0.1 s into this
+        assert {(await beat).error for beat in beats} == {ErrorCode.rebalance_in_progress}
+        described = await process.describe()
+        assert {member.group_instance_id for member in described.members} == {"a", "b", "c", "d"}
+        await process.runtime.stop()
+
+    simulate(story())
+
+
+def test_a_deadline_whose_rule_fails_is_tried_again_after_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not at once, which would hold everybody up, and not never."""
+    tried_s: list[float] = []
+
+    def failing(command: AnyCommand, group: Group | None, soft: Soft, *rest: Any) -> Decision:
+        if isinstance(command, ExpireSession) and len(tried_s) < 3:
+            tried_s.append(asyncio.get_running_loop().time())
+            raise ZeroDivisionError("a bug")
+        return decide(command, group, soft, *rest)
+
+    monkeypatch.setattr(deciding, "decide", failing)
+
+    async def story() -> None:
+        process = await SimulatedProcess(MemoryStorage(partitions=1)).start()
+        await process.stable_group("a")
+        await asyncio.sleep(15.0)
+        assert (await process.describe()).members == ()
+        assert [round(later - sooner) for sooner, later in pairwise(tried_s)] == [1, 1]
         await process.runtime.stop()
 
     simulate(story())

@@ -1,0 +1,66 @@
+"""Who comes first in a group is the same as if everybody was looked at, however its members have come and gone."""
+
+import msgspec
+from hypothesis import given
+from hypothesis import strategies as st
+
+from coordinator.group.census import count, rank_of
+from events.ids import MemberId
+from events.state import Member, MemberRole
+
+ROLES = (MemberRole.ACTIVE, MemberRole.LEARNER)
+
+
+def member(number: int, joined_ms: int, role: MemberRole = MemberRole.ACTIVE) -> Member:
+    return Member(
+        member_id=MemberId(f"m{number}"),
+        group_instance_id=None,
+        client_id="app",
+        client_host="/127.0.0.1",
+        principal="User:ANONYMOUS",
+        session_timeout_ms=10_000,
+        rebalance_timeout_ms=30_000,
+        protocols=(),
+        assignment=b"",
+        assigned_generation_id=0,
+        joined_ms=joined_ms,
+        role=role,
+    )
+
+
+def test_a_newcomer_that_ranks_before_others_comes_before_them() -> None:
+    """A wall clock that was set back, or members of one moment."""
+    members = {each.member_id: each for each in (member(1, 10), member(2, 20))}
+    census = count(members.values())
+    assert census.oldest(members) == "m1"
+    members[MemberId("m3")] = newcomer = member(3, 5)
+    census.change(None, newcomer)
+    assert census.oldest(members) == "m3"
+
+
+def test_who_is_let_in_comes_before_those_who_joined_later() -> None:
+    members = {each.member_id: each for each in (member(1, 10), member(2, 20), member(3, 5, MemberRole.LEARNER))}
+    census = count(members.values())
+    assert census.oldest(members) == "m1"
+    learner = members[MemberId("m3")]
+    members[learner.member_id] = active = msgspec.structs.replace(learner, role=MemberRole.ACTIVE)
+    census.change(learner, active)
+    assert census.oldest(members) == "m3"
+
+
+changes = st.lists(st.tuples(st.integers(0, 5), st.none() | st.tuples(st.integers(0, 3), st.sampled_from(ROLES))))
+
+
+@given(changes=changes)
+def test_the_first_is_the_first_of_all(changes: list[tuple[int, tuple[int, MemberRole] | None]]) -> None:
+    """After each of any changes: somebody comes, goes, or becomes another."""
+    members: dict[MemberId, Member] = {}
+    census = count(())
+    for number, becomes in changes:
+        before = members.pop(MemberId(f"m{number}"), None)
+        after = None if becomes is None else member(number, *becomes)
+        if after is not None:
+            members[after.member_id] = after
+        census.change(before, after)
+        assert census.oldest(members) == (min(members.values(), key=rank_of).member_id if members else None)
+        assert census == count(members.values())
