@@ -2,7 +2,8 @@
 
 There is no timer per member. A group has one entry, for the earliest of its deadlines; a heartbeat moves a deadline
 away without telling anybody, which is found out when the entry comes up. `due` is called with a group whose entry has
-come up; `paused` before that, if the timer was so late that the machine must have stood still.
+come up. If the timer was so late that the machine must have stood still, `paused` is called, and nothing is due until
+`begin` is, again.
 """
 
 import asyncio
@@ -72,9 +73,11 @@ class Deadlines:
 
     def _fired(self) -> None:
         late_ms = self._clock.monotonic_ms() - self._timer_due_ms
-        if late_ms > PAUSE_MS:
-            self._paused(int(late_ms))
         self._timer_due_ms = -math.inf
+        if late_ms > PAUSE_MS:
+            self._timer = None
+            self._paused(int(late_ms))
+            return
         self._timer = asyncio.get_running_loop().call_later(GRACE_S, self._run)
 
     def _run(self) -> None:

@@ -27,6 +27,7 @@ from coordinator.slices import Slices
 from coordinator.slot import LookAtDeadlines, Slot, Ticket, Watch, new_slot
 from coordinator.sweep import Sweep
 from coordinator.waiting import WaitingRequests
+from coordinator.wire.steps import Steps
 from events.codec import records_of
 from events.damage import Damage
 from events.events import CoordinatorPaused
@@ -68,6 +69,7 @@ class Partition:
         self._committed = committed
         self._watch = watch
         self._slices = slices
+        self._lost = lost
         self._deciding = Deciding(
             outbox=outbox,
             epoch=epoch,
@@ -247,11 +249,23 @@ class Partition:
         return len(self._committed(group_id))
 
     def _machine_paused(self, late_ms: int) -> None:
-        now_ms = self._clock.monotonic_ms()
-        sessions = sum(rearm(slot.group, slot.soft, now_ms) for slot in self._slots.values())
-        for slot in self._slots.values():
+        self._slices.run(self._rearm(), lambda sessions: self._rearmed(late_ms, sessions), self._lost)
+
+    def _rearm(self) -> Steps[int]:
+        sessions = 0
+        for slot in list(self._slots.values()):
+            now_ms = self._clock.monotonic_ms()
+            armed = rearm(slot.group, slot.soft, now_ms)
             if slot.batch is not None:
                 rearm(slot.batch.group, slot.batch.soft, now_ms)
+            sessions += armed
+            yield 1 + armed
+        return sessions
+
+    def _rearmed(self, late_ms: int, sessions: int) -> None:
+        if self._closed_with is not None:
+            return
+        self._deadlines.begin()
         log.warning("timer late, sessions re-armed", partition=self.number, late_ms=late_ms, sessions=sessions)
         paused = CoordinatorPaused(
             partition=self.number,

@@ -21,6 +21,7 @@ from coordinator.sidecar.produce import NOT_FOR_CLIENTS, PRODUCE, look_at
 from coordinator.sidecar.requests import body_at, read_string
 from coordinator.sidecar.reserved import Reserved
 from coordinator.wire.api import Body, Fields
+from coordinator.wire.steps import Each
 
 REFUSED_BYTES_MAX = 65_536
 """Of a request under a transactional id of Muster's own, which nobody has any business to send."""
@@ -75,7 +76,7 @@ def _refuse_records(request: Request) -> None:
                 {
                     "name": getattr(topic, "name", None),
                     "topic_id": getattr(topic, "topic_id", None),
-                    "partition_responses": [_not_written(each.index) for each in topic.partition_data],
+                    "partition_responses": Each(lambda each: _not_written(each.index), topic.partition_data),
                 }
                 for topic in request.body.topic_data
             ]
@@ -100,9 +101,9 @@ def _partitions_refused(body: Body) -> Fields:
         "results_by_topic_v3_and_below": [
             {
                 "name": topic.name,
-                "results_by_partition": [
-                    {"partition_index": index, "partition_error_code": error} for index in topic.partitions
-                ],
+                "results_by_partition": Each(
+                    lambda index: {"partition_index": index, "partition_error_code": error}, topic.partitions
+                ),
             }
             for topic in body.v3_and_below_topics
         ]
