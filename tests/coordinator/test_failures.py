@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Sequence
 
+import pytest
 from kio.schema.errors import ErrorCode
 
 from coordinator.group.commands import Heartbeat
@@ -10,7 +11,7 @@ from coordinator.group.offsets import OffsetsChange
 from coordinator.group.outcomes import Outcome
 from coordinator.offsets.memory import MemoryOffsetStore
 from events.ids import GroupId
-from events.log.base import AppendRefused, Deposed, LogUnavailable
+from events.log.base import AppendRefused, Deposed, LogDenied, LogUnavailable
 from events.log.memory import MemoryLogWriter, MemoryStorage
 from tests.simulation.process import GROUP, SimulatedProcess, until
 from tests.simulation.virtual_time import simulate
@@ -245,5 +246,36 @@ def test_a_log_that_fails_while_it_stops() -> None:
         await process.runtime.stop()
         assert (await leaving).error is ErrorCode.not_coordinator
         assert all(isinstance(error, Deposed) for error in process.lost)
+
+    simulate(story())
+
+
+def test_a_right_that_is_lost_and_had_before_is_waited_for() -> None:
+    """Somebody sets the ACLs anew; at the start it ends the process, in words."""
+
+    async def story() -> None:
+        offsets = FailingOffsets()
+        process = await SimulatedProcess(MemoryStorage(partitions=1), offsets=offsets).start()
+        claim, refused = process.log.claim, 0
+
+        async def refuse(number: int) -> MemoryLogWriter:
+            nonlocal refused
+            refused += 1
+            if refused < 5:
+                raise LogDenied("the ACL Allow WRITE is not there")
+            return await claim(number)
+
+        process.log.claim = refuse  # type: ignore[method-assign, assignment]
+        offsets.fails_with = LogUnavailable("asked for")
+        assert (await process.commit(5)).error is ErrorCode.not_coordinator
+        await until(lambda: refused >= 2, "it is tried again")
+        assert "Allow WRITE" in str(process.runtime.not_ready)
+        await until(lambda: process.runtime.ready, "the partition is served again")
+        assert process.lost == []
+        await process.runtime.stop()
+        fresh, refused = SimulatedProcess(MemoryStorage(partitions=1)), 0
+        fresh.log.claim = refuse  # type: ignore[method-assign, assignment]
+        with pytest.raises(LogDenied):
+            await fresh.start()
 
     simulate(story())

@@ -56,8 +56,8 @@ class _Partition:
     def __init__(self, leader: int) -> None:
         self.leader, self.leader_epoch = leader, 0
         self.batches: list[tuple[int, int, bytes]] = []
-        self.producers: dict[int, tuple[int, int, int]] = {}
-        """By producer id: epoch, the sequence of the last batch, its base offset."""
+        self.producers: dict[int, tuple[int, int, int, int]] = {}
+        """By producer id: epoch, the sequence of the last batch, that of the next one, the last one's base offset."""
 
     @property
     def end(self) -> int:
@@ -71,9 +71,12 @@ class _Partition:
         if known and epoch < known[0]:
             return ErrorCode.invalid_producer_epoch, -1
         if known and known[:2] == (epoch, sequence):
-            return ErrorCode.none, known[2]
+            return ErrorCode.none, known[3]
+        # A producer that is not known may begin anywhere: it may have been forgotten.
+        if known and sequence != (known[2] if known[0] == epoch else 0):
+            return ErrorCode.out_of_order_sequence_number, -1
         base = self.end
-        self.producers[producer_id] = (epoch, sequence, base)
+        self.producers[producer_id] = (epoch, sequence, (sequence + last_delta + 1) % 2**31, base)
         self.batches.append((base, base + last_delta + 1, struct.pack(">q", base) + batch[8:]))
         return ErrorCode.none, base
 

@@ -8,9 +8,12 @@ from kio.schema.errors import ErrorCode
 from structlog.testing import capture_logs
 
 from events.log.base import LogUnavailable
+from events.log.kafka import DEFAULT_TIMEOUTS
 from tests.faults.cluster import FETCH, PRODUCE, FakeCluster
 from tests.faults.process import ProcessOnKafka, groups_in, seconds, story
 from tests.simulation.process import until
+
+LIMIT_S = DEFAULT_TIMEOUTS.delivery_timeout_ms / 1000
 
 
 @story
@@ -106,7 +109,7 @@ async def test_one_hung_broker_of_three_delays_its_own_partitions_alone() -> Non
 
 @story
 async def test_a_log_that_is_away_at_the_start_is_waited_for() -> None:
-    """Partition by partition: those whose leader hangs are served when it has moved, the others before."""
+    """Already while it is opened, when each broker is asked for its settings."""
     cluster = FakeCluster(3)
     await (await ProcessOnKafka(cluster.bootstrap).start()).stop()
     first = cluster.partition("events", 0)
@@ -114,12 +117,43 @@ async def test_a_log_that_is_away_at_the_start_is_waited_for() -> None:
     process = ProcessOnKafka(cluster.bootstrap)
     opening = asyncio.create_task(process.kafka.open())
     await asyncio.sleep(1)
-    assert not opening.done()  # it asks each broker for its settings
+    assert not opening.done()
     cluster.fail_over(first.leader)
     with contextlib.suppress(LogUnavailable):
         await opening
     await process.start()
     await process.runtime.all_owned()
     assert process.runtime.ready
+    assert process.lost == []
+    await process.stop()
+
+
+@story
+async def test_partitions_whose_leaders_hang_at_the_start_are_waited_for_and_the_others_are_served() -> None:
+    """Those that hang do not wait for each other's limits, and are served when their leaders have moved."""
+    cluster = FakeCluster(4)
+    await (await ProcessOnKafka(cluster.bootstrap, partitions=4).start()).stop()
+    leaders = [cluster.partition("events", number).leader for number in range(4)]
+    assert len(set(leaders)) == 4
+    cluster.coordinator = leaders[3]
+    process = ProcessOnKafka(cluster.bootstrap, partitions=4)
+    await process.kafka.open()
+    await process.offsets.open()
+    for number in (0, 1):
+        cluster.hang(leaders[number])
+    began = seconds()
+    await process.runtime.start()
+    groups = [next(groups_in(number, 4)) for number in range(4)]
+    await until(lambda: len(process.runtime._read) == 2, "the others are served", within_s=5)
+    assert seconds() - began < 1.5 * LIMIT_S
+    for number, error in enumerate([ErrorCode.coordinator_load_in_progress] * 2 + [ErrorCode.none] * 2):
+        assert (await process.join("a", group_id=groups[number])).error is error
+    for number in (0, 1):
+        cluster.fail_over(leaders[number])
+    moved = seconds()
+    await process.runtime.all_owned()
+    assert seconds() - moved < 10
+    for group_id in groups[:2]:
+        assert (await process.join("a", group_id=group_id)).error is ErrorCode.none
     assert process.lost == []
     await process.stop()

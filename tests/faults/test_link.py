@@ -15,7 +15,8 @@ from events.log.kafka_producer import KafkaWriter, Place, claim
 from events.log.kafka_reader import read
 from events.log.kafka_security import NOT_SECURED
 from events.records import Record
-from tests.faults.cluster import FETCH, INIT_PRODUCER_ID, METADATA, PRODUCE, FakeCluster
+from tests.faults.cluster import FETCH, HOST, INIT_PRODUCER_ID, METADATA, PRODUCE, FakeCluster
+from tests.faults.network import Connection, NetworkLoop
 from tests.faults.process import TOPIC, seconds, story
 
 PARTITIONS = 8
@@ -153,3 +154,87 @@ async def test_who_waits_when_the_link_is_closed_is_told_so() -> None:
         await asyncio.sleep(1)
         await link.close()
         assert await kinds(*claims) == {LogUnavailable}
+
+
+class Refusing:
+    """Nobody listens there; it counts who tries."""
+
+    def __init__(self) -> None:
+        self.tried = 0
+
+    def accepted(self, _connection: Connection) -> None:
+        self.tried += 1
+        raise ConnectionRefusedError("Connect call failed")
+
+    def received(self, _connection: Connection, _frame: bytes) -> None:
+        raise AssertionError("nobody is connected")
+
+
+@story
+async def test_an_address_that_refuses_is_not_tried_for_each_who_asks() -> None:
+    """Hundreds of lanes may: one attempt in a tenth of a second, whose reason the others are told."""
+    async with linked() as (cluster, link):
+        cluster.stop(1)
+        nobody = Refusing()
+        loop = asyncio.get_running_loop()
+        assert isinstance(loop, NetworkLoop)
+        loop.listeners[HOST, 1] = nobody
+        await asyncio.sleep(1)  # what the link has asked on its own account is over
+        nobody.tried = 0
+        for lane in range(50):
+            with pytest.raises(TryAgain, match="Connect call failed"):
+                await link.ask(1, ApiVersionRequest(), lane=lane)
+        assert nobody.tried == 1
+        await asyncio.sleep(2)
+        tried = nobody.tried
+        with pytest.raises(TryAgain, match="Connect call failed"):
+            await link.ask(1, ApiVersionRequest())
+        assert nobody.tried == tried + 1
+
+
+@story
+async def test_a_request_that_fails_makes_the_link_ask_who_leads_now() -> None:
+    """At once, not when it next asks by itself."""
+    async with linked(2) as (cluster, link):
+        leader = cluster.partition(TOPIC, 0).leader
+        await asyncio.sleep(1)
+        cluster.stop(leader)
+        cluster.fail_over(leader)
+        with pytest.raises(TryAgain):
+            await link.ask_leader(TOPIC, 0, ApiVersionRequest(), lane=place(0).lane)
+        began = seconds()
+        while link.brokers() != [3 - leader]:
+            await asyncio.sleep(0.01)
+            assert seconds() - began < 1
+        await link.ask_leader(TOPIC, 0, ApiVersionRequest(), lane=place(0).lane)
+
+
+@story
+async def test_an_append_that_was_cut_short_is_the_writers_last() -> None:
+    """It is open whether the batch is there: the next one of its sequence would be taken for it, and never appended."""
+    async with linked() as (cluster, link):
+        writer = await claim(link, place(0))
+        await append(writer, b"a")
+        cluster.hang(1)
+        appending = asyncio.create_task(append(writer, b"b"))
+        await asyncio.sleep(0.1)
+        appending.cancel()
+        await asyncio.gather(appending, return_exceptions=True)
+        cluster.go_on(1)
+        for _ in range(2):
+            with pytest.raises(LogUnavailable, match="its outcome is not known"):
+                await append(writer, b"c")
+        assert cluster.partition(TOPIC, 0).end == 2
+
+
+@story
+async def test_batches_follow_each_other_without_a_gap() -> None:
+    """Of any number of records; a broker refuses what does not, and so it does a writer that was overtaken."""
+    async with linked() as (cluster, link):
+        writer = await claim(link, place(0))
+        for number in range(1, 5):
+            assert await writer.append([(Record(b"k", b"v"),) * number] * number) == [None] * number
+        assert cluster.partition(TOPIC, 0).end == 1 + 4 + 9 + 16
+        writer._sequence += 1
+        with pytest.raises(LogUnavailable, match="OUT_OF_ORDER_SEQUENCE_NUMBER"):
+            await append(writer)

@@ -81,3 +81,19 @@ async def test_a_topic_that_holds_nothing_else_is_somebody_elses() -> None:
     await reader.open()
     assert [each.stranger for each in await read_all(reader, PARTITION)] == [False]
     await reader.close()
+
+
+@story
+async def test_in_a_copy_the_first_mark_counts_not_what_was_noted_elsewhere() -> None:
+    """Offsets differ there: what owners wrote before they marked is theirs, wherever marking began in the original."""
+    cluster = FakeCluster()
+    cluster.create(TOPIC, 3, {"cleanup.policy": "compact", "min.compaction.lag.ms": "604800000"})
+    stamp = Stamp(producer_id=999, producer_epoch=7, epoch_base=0, origin=b"3 there", marked_from=0)
+    (elected,) = records_of([msgspec.structs.replace(ELECTED, partition=PARTITION)])
+    of_earlier = foreign.batch([elected], headers=[(ORIGIN, b"2 there")])
+    for batch in (of_earlier, encode_batch([(elected,)], stamp, base_sequence=0, timestamp_ms=1)):
+        cluster.partition(TOPIC, PARTITION).append(batch)
+    reader = ProcessOnKafka(cluster.bootstrap, read_only=True).kafka
+    await reader.open()
+    assert [each.stranger for each in await read_all(reader, PARTITION)] == [False, False]
+    await reader.close()

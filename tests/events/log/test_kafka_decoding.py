@@ -82,6 +82,13 @@ def test_before_owners_marked_their_records_all_are_taken_for_owners() -> None:
     assert decoded(before, since=None)[0].value == b"1"
 
 
+def test_a_mark_before_the_noted_one_counts() -> None:
+    """Owners began to mark no later than at any marked record, whatever was noted or met first."""
+    marked, unmarked = ours(ONE, 3), foreign.batch(ONE, base_offset=4)
+    assert told_apart(decoded(marked + unmarked, since=8)) == ([3], [4])
+    assert told_apart(decoded(foreign.batch(ONE, base_offset=2) + marked + ours(ONE, 5), since=8)) == ([2, 3, 5], [])
+
+
 # ---- hostile ones --------------------------------------------------------------------------------
 
 
@@ -137,6 +144,17 @@ def test_a_deep_batch_comes_in_pieces() -> None:
     deep = foreign.batch([Record(b"a", b"")] * (2 * CHUNK_RECORDS_MAX), codec=foreign.ZSTD)
     pieces = list(decode_batches(deep, 0, start=0, end=2**40, marks=Marks(since=0)))
     assert [(len(records), position) for records, position in pieces] == [(2_000, 2_000), (2_000, 4_000)]
+
+
+def test_a_batch_whose_beginning_is_an_owners_is_named_when_the_rest_cannot_be_read() -> None:
+    """What cannot be read is an owner's too then."""
+    batch = foreign.batch([Record(b"a", b"")] * (CHUNK_RECORDS_MAX + 2), headers=[(MARK, b"3")])
+    damaged = foreign.with_records(batch, batch[61:-4] + b"\xff" * 4, 0)
+    pieces = decode_batches(damaged, 4, start=0, end=2**40, marks=Marks(since=0))
+    records, _ = next(pieces)
+    assert {one.stranger for one in records} == {False}
+    with pytest.raises(BrokenRecord, match="partition 4, offset 0: the batch cannot be read: "):
+        next(pieces)
 
 
 def test_a_long_key_of_a_stranger_is_not_kept() -> None:
