@@ -38,6 +38,10 @@ from events.state import NOT_CONFIGURED, Group, GroupConfig
 log = structlog.get_logger(__name__)
 
 
+REWRITTEN_AT_ONCE = 500
+"""Entities of one group, in one decision: 5 µs for each."""
+
+
 class Partition:
     """See the module. Made when the partition was read, ended by `close`."""
 
@@ -157,7 +161,9 @@ class Partition:
             slot = self._slots.get(group_id)
             if slot is not None and self._closed_with is None:
                 ENTITIES_REWRITTEN.inc(len(of_group))
-                self._deciding.enqueue(slot, RewriteEntities(group_id=group_id, entities=tuple(of_group)))
+                for first in range(0, len(of_group), REWRITTEN_AT_ONCE):
+                    some = tuple(of_group[first : first + REWRITTEN_AT_ONCE])
+                    self._deciding.enqueue(slot, RewriteEntities(group_id=group_id, entities=some))
 
     def groups(self) -> Sequence[Group]:
         """The durable groups."""

@@ -7,10 +7,12 @@ import msgspec
 import pytest
 from kio.schema.errors import ErrorCode
 
+from coordinator import partition as partition_module
 from coordinator import slices
 from coordinator.deciding import BATCH_COMMANDS_MAX
 from coordinator.waiting import WaitingRequests
 from events.ids import GroupId
+from events.keys import EntityKind, RecordKey
 from events.log.memory import MemoryStorage
 from events.state import GroupState
 from tests.coordinator.group.crowd import formed
@@ -121,6 +123,25 @@ async def test_a_partition_of_many_groups_is_taken_over_with_others_in_between()
         assert longest.seconds < HELD_S_MAX, longest
         assert len(partition.groups()) == len(groups)
         assert partition._deadlines._timer is not None
+
+
+def test_many_records_of_one_group_are_written_again_a_few_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(partition_module, "REWRITTEN_AT_ONCE", 2)
+
+    async def story() -> None:
+        storage = MemoryStorage(partitions=1)
+        process = await SimulatedProcess(storage).start()
+        await process.stable_group(*"abcde")
+        keys = [RecordKey(group_id=GROUP, kind=EntityKind.STATIC_MEMBER, entity_id=instance) for instance in "abcde"]
+        before = storage.end_offset(0)
+        (ownership,) = process.runtime._owned.values()
+        ownership.partition.rewrite(keys)
+        await asyncio.sleep(0.1)
+        # Each of them, and the group's own record behind each decision.
+        assert storage.end_offset(0) - before == 5 + 3
+        await process.runtime.stop()
+
+    simulate(story())
 
 
 def test_what_a_parked_request_has_brought_is_not_kept_beside_the_group() -> None:
