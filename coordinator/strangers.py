@@ -16,6 +16,7 @@ from collections.abc import Awaitable, Callable, Collection
 import structlog
 
 from coordinator.metrics import STRANGERS_RECORDS
+from coordinator.not_served import way_out
 from coordinator.tasks import on_failure
 from events.log.base import EventLog, LogUnavailable
 from events.records import BrokenRecord
@@ -116,6 +117,7 @@ class StrangersWatch:
                     "the event log has a record that cannot be read: after a restart its partition would not be served",
                     log=self._log.location,
                     error=str(broken),
+                    way_out=way_out(broken),
                 )
             await asyncio.sleep(PAUSE_S)
         self._looking = None
