@@ -64,6 +64,8 @@ PAUSE_MAX_S: Final = 2.0
 WARN_AFTER: Final = 5
 WARN_EVERY_S: Final = 10.0
 _PAUSE_S: Final = 0.02
+_DOUBLINGS_MAX: Final = 10
+"""Beyond PAUSE_MAX_S: an outage may last for thousands of attempts, and 2**1024 fits into no float."""
 
 Answer = tuple[ErrorCode, Any]
 
@@ -156,7 +158,7 @@ class Driver:
             failures += 1
             if failures == WARN_AFTER:
                 self._warn(held)
-            await asyncio.sleep(min(_PAUSE_S * 2**failures, PAUSE_MAX_S) * random.uniform(0.5, 1.0))  # noqa: S311
+            await asyncio.sleep(_pause_s(failures) * random.uniform(0.5, 1.0))  # noqa: S311
         return None
 
     def _warn(self, held: Held) -> None:
@@ -254,6 +256,10 @@ class _Lanes:
                 yield "parked", number
             finally:
                 heapq.heappush(self._free, number)
+
+
+def _pause_s(failures: int) -> float:
+    return min(_PAUSE_S * (1 << min(failures, _DOUBLINGS_MAX)), PAUSE_MAX_S)
 
 
 def _step_lane(group_id: GroupId) -> Hashable:

@@ -1,0 +1,48 @@
+"""The upstream cluster on a network without sockets, in virtual time.
+
+What belongs here: brokers that hang, or are not there. What they answer is `fake_broker.py`'s.
+"""
+
+import asyncio
+from typing import Final
+
+from tests.coordinator.upstream.fake_broker import KAFKA_3_2, FakeBroker
+from tests.faults.network import Connection, NetworkLoop
+
+HOST: Final = "broker"
+
+
+class SimulatedBroker(FakeBroker):
+    """It listens from the start, at a port of its own; `is_hung`: it takes connections and requests, no more."""
+
+    def __init__(self, port: int) -> None:
+        super().__init__(KAFKA_3_2, None)
+        self.is_hung = False
+        self.open: list[Connection] = []
+        self._port = port
+        self._network().listeners[HOST, port] = self
+
+    @property
+    def address(self) -> str:
+        return f"{HOST}:{self._port}"
+
+    def leave(self) -> None:
+        """Reset the connections, and listen no more."""
+        del self._network().listeners[HOST, self._port]
+        for connection in self.open:
+            connection.cut()
+
+    def accepted(self, connection: Connection) -> None:
+        self.connections += 1
+        self.open.append(connection)
+
+    def received(self, connection: Connection, frame: bytes) -> None:
+        answer = None if self.is_hung else self._answer(frame)
+        if answer is not None:
+            connection.answer(answer)
+
+    @staticmethod
+    def _network() -> NetworkLoop:
+        loop = asyncio.get_running_loop()
+        assert isinstance(loop, NetworkLoop)
+        return loop
