@@ -18,26 +18,20 @@ could not be opened.
 
 import asyncio
 import ssl
-import time
 from collections.abc import Callable, Collection, Hashable
+from contextlib import ExitStack
 from typing import Any, Final, TypeVar
 
 import msgspec
 import structlog
 from aiokafka.conn import AIOKafkaConnection, create_conn
-from aiokafka.errors import (
-    AuthenticationFailedError,
-    IllegalSaslStateError,
-    KafkaConnectionError,
-    KafkaError,
-    SaslAuthenticationFailed,
-    UnsupportedSaslMechanismError,
-)
+from aiokafka.errors import IllegalSaslStateError, KafkaConnectionError
 from kio.schema.errors import ErrorCode
 from kio.schema.metadata.v12.request import MetadataRequest
 from kio.schema.metadata.v12.response import MetadataResponse
 
 from events.log.kafka_exchange import Exchange, NotOffered
+from events.log.kafka_failures import NOT_OPENED, NOT_SENT, UNANSWERED, is_refusal, said, tls_failure
 from events.log.kafka_security import KafkaSecurity
 
 R = TypeVar("R")
@@ -50,7 +44,6 @@ OPENING_MAX: Final = 16
 """At a time, to one broker."""
 SHUT_FOR_S: Final = 0.1
 """What could not be opened is not tried again for that long: thousands of groups may ask at once."""
-_WRONG_CREDENTIALS = (AuthenticationFailedError, SaslAuthenticationFailed, UnsupportedSaslMechanismError)
 
 
 class UpstreamError(Exception):
@@ -159,14 +152,15 @@ class Connections:
             answer = connection.send(Exchange(request, response))
         except NotOffered as what:
             raise UpstreamRefused(f"the broker at {place} does not offer {what}") from what
-        except KafkaError as error:
-            raise UpstreamUnavailable(f"{place}: {error}") from error
+        except NOT_SENT as error:
+            connection.close()
+            raise UpstreamUnavailable(f"{place}: {said(error)}") from error
         sent()
         try:
             received: R = await answer
-        except (KafkaError, TimeoutError) as error:
+        except UNANSWERED as error:
             connection.close()
-            raise AnswerLost(f"{place} did not answer: {_said(error)}") from error
+            raise AnswerLost(f"{place} did not answer: {said(error)}") from error
         return received
 
     async def _connection(self, place: Place, lane: Hashable, limit_ms: int) -> AIOKafkaConnection:
@@ -189,13 +183,17 @@ class Connections:
     async def _opened(self, place: Place, known: _Known, limit_ms: int) -> AIOKafkaConnection:
         async with known.slots:
             until, error = known.shut or (0.0, None)
-            if error is not None and time.monotonic() < until:
+            loop = asyncio.get_running_loop()
+            if error is not None and loop.time() < until:
                 raise type(error)(str(error))
             try:
                 connection = await self._connected(place, limit_ms)
-                await self._check_cluster(place, known, connection)
+                with ExitStack() as unless_checked:
+                    unless_checked.callback(connection.close)
+                    await self._check_cluster(place, known, connection)
+                    unless_checked.pop_all()
             except UpstreamError as refusal:
-                known.shut = time.monotonic() + SHUT_FOR_S, refusal
+                known.shut = loop.time() + SHUT_FOR_S, refusal
                 raise
             known.shut = None
             return connection
@@ -207,14 +205,12 @@ class Connections:
         request = MetadataRequest(topics=(), allow_auto_topic_creation=False, include_topic_authorized_operations=False)
         try:
             answer: MetadataResponse = await opened.send(Exchange(request, MetadataResponse))
-        except (KafkaError, TimeoutError) as error:
-            opened.close()
-            raise UpstreamUnavailable(f"{place} does not tell which cluster it is of: {_said(error)}") from error
+        except NOT_SENT as error:
+            raise UpstreamUnavailable(f"{place} does not tell which cluster it is of: {said(error)}") from error
         told = answer.cluster_id or self.cluster_id
         if told == self.cluster_id:
             known.foreign = ""
             return
-        opened.close()
         reason = f"there is a broker of cluster {told}, where one of {self.cluster_id} was expected"
         if known.foreign != told:
             log.error(
@@ -237,29 +233,23 @@ class Connections:
                     max_idle_ms=IDLE_MS,
                     **self._security.client_arguments(),
                 )
-        except IllegalSaslStateError as error:
-            raise UpstreamRefused(f"the broker at {place} takes no SASL there: see security.protocol") from error
-        except _WRONG_CREDENTIALS as error:
-            raise UpstreamRefused(f"the broker at {place} does not let us in: {_said(error)}") from error
-        except ssl.SSLCertVerificationError as error:
-            raise UpstreamRefused(f"the certificate of the broker at {place}: {error.verify_message}") from error
-        except TimeoutError as error:
-            raise UpstreamUnavailable(f"{place} did not answer within {self._opens_within_ms / 1000:g} s") from error
-        except (OSError, KafkaError) as error:
-            # With TLS 1.3 a broker tells only afterwards that it wants another certificate of ours, or any.
-            cause = error.__cause__ or error
-            if isinstance(cause, ssl.SSLError) and not isinstance(cause, ssl.SSLEOFError):
-                reason = (cause.reason or str(cause)).lower().replace("_", " ")
-                raise UpstreamRefused(f"TLS fails with the broker at {place}: {reason}") from error
-            if isinstance(error, KafkaConnectionError | ConnectionResetError):
-                protocol = self._security.security_protocol
-                raise UpstreamUnavailable(f"{place} hung up: does it speak {protocol} (security.protocol)?") from error
-            raise UpstreamUnavailable(f"{place}: {_said(error)}") from error
-        except ValueError as error:  # SCRAM: whoever answers does not know our password either; or no name of a host
-            raise UpstreamRefused(f"{place}: {_said(error)}") from error
+        except NOT_OPENED as error:
+            raise self._failed(place, error) from error
 
-
-def _said(error: BaseException) -> str:
-    said = str(error) or type(error).__name__
-    # aiokafka says that a connection was closed; why, as TLS tells it, is in the cause.
-    return f"{said}: {_said(error.__cause__)}" if error.__cause__ is not None else said
+    def _failed(self, place: Place, error: Exception) -> UpstreamError:
+        """What one of NOT_OPENED comes to."""
+        if isinstance(error, ssl.SSLCertVerificationError):
+            return UpstreamRefused(f"the certificate of the broker at {place}: {error.verify_message}")
+        if (tls := tls_failure(error)) is not None:
+            reason = (tls.reason or str(tls)).lower().replace("_", " ")
+            return UpstreamRefused(f"TLS fails with the broker at {place}: {reason}")
+        if isinstance(error, IllegalSaslStateError):
+            return UpstreamRefused(f"the broker at {place} takes no SASL there: see security.protocol")
+        if is_refusal(error):
+            return UpstreamRefused(f"the broker at {place} does not let us in: {said(error)}")
+        if isinstance(error, TimeoutError):
+            return UpstreamUnavailable(f"{place} did not answer within {self._opens_within_ms / 1000:g} s")
+        if isinstance(error, KafkaConnectionError | ConnectionResetError):
+            protocol = self._security.security_protocol
+            return UpstreamUnavailable(f"{place} hung up: does it speak {protocol} (security.protocol)?")
+        return UpstreamUnavailable(f"{place}: {said(error)}")

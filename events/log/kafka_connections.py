@@ -13,25 +13,18 @@ A request without an answer in time closes its connection: whatever came after i
 """
 
 import asyncio
-import ssl
 from collections.abc import Awaitable, Callable, Hashable
 from contextlib import ExitStack
 from typing import Any, Final
 
 import msgspec
 from aiokafka.conn import AIOKafkaConnection, create_conn
-from aiokafka.errors import (
-    AuthenticationFailedError,
-    IllegalSaslStateError,
-    IncompatibleBrokerVersion,
-    KafkaError,
-    SaslAuthenticationFailed,
-    UnsupportedSaslMechanismError,
-)
+from aiokafka.errors import IncompatibleBrokerVersion
 
 from events.log.base import LogMismatch, LogUnavailable
 from events.log.kafka_errors import TryAgain
 from events.log.kafka_exchange import NotOffered
+from events.log.kafka_failures import NOT_OPENED, NOT_SENT, UNANSWERED, is_refusal, said
 from events.log.kafka_security import KafkaSecurity
 
 CLIENT_ID: Final = "muster"
@@ -39,13 +32,6 @@ CONNECTIONS_MAX_IDLE_MS: Final = 540_000
 """As in Kafka's clients: shorter than the ten minutes after which a broker closes an idle connection."""
 RECONNECT_BACKOFF_S: Final = 0.1
 """After a failure no other connection to that address is tried for this long: many lanes may ask at once."""
-
-_CREDENTIALS_REFUSED = (
-    AuthenticationFailedError,
-    SaslAuthenticationFailed,
-    UnsupportedSaslMechanismError,
-    IllegalSaslStateError,
-)
 
 
 class NotLetIn(LogUnavailable):
@@ -134,17 +120,17 @@ class KafkaConnections:
             answering = connection.send(request)
         except (NotOffered, IncompatibleBrokerVersion, NotImplementedError) as error:
             raise LogMismatch(f"the broker at {address} lacks a request that an event log needs: {error}") from error
-        except (KafkaError, OSError, RuntimeError) as error:  # RuntimeError: what uvloop says of a closed transport
+        except NOT_SENT as error:
             connection.close()
-            raise TryAgain(f"{address}: {_said(error)}") from error
+            raise TryAgain(f"{address}: {said(error)}") from error
         try:
             answer = await answering
         except TimeoutError as error:
             connection.close()
             raise TryAgain(f"{address} did not answer within {timeout_ms / 1000:g} s") from error
-        except (KafkaError, OSError) as error:
+        except UNANSWERED as error:
             connection.close()
-            raise TryAgain(f"{address}: {_said(error)}") from error
+            raise TryAgain(f"{address}: {said(error)}") from error
         except asyncio.CancelledError:
             connection.close()
             raise
@@ -200,23 +186,8 @@ class KafkaConnections:
                     await self._check(address, connection)
                     unless_checked.pop_all()
                 return connection
-        except _CREDENTIALS_REFUSED as error:
-            raise NotLetIn(f"{address}: {_said(error)}") from error
-        except ssl.SSLCertVerificationError as error:
-            raise NotLetIn(f"{address}: {_said(error)}") from error
         except TimeoutError as error:
             raise TryAgain(f"{address} did not answer within {self._connect_timeout_ms / 1000:g} s") from error
-        except (KafkaError, OSError) as error:
-            # With TLS 1.3 a broker tells only afterwards that it wants another certificate of ours, or any.
-            cause = error.__cause__ or error
-            if isinstance(cause, ssl.SSLError) and not isinstance(cause, ssl.SSLEOFError):
-                raise NotLetIn(f"{address}: {_said(error)}") from error
-            raise TryAgain(f"{address}: {_said(error)}") from error
-        except ValueError as error:  # SCRAM: whoever answers does not know our password either; or no name of a host
-            raise NotLetIn(f"{address}: {_said(error)}") from error
-
-
-def _said(error: BaseException) -> str:
-    said = str(error) or type(error).__name__
-    # aiokafka says that a connection was closed; why, as TLS tells it, is in the cause.
-    return f"{said}: {_said(error.__cause__)}" if error.__cause__ is not None else said
+        except NOT_OPENED as error:
+            kind = NotLetIn if is_refusal(error) else TryAgain
+            raise kind(f"{address}: {said(error)}") from error

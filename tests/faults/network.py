@@ -56,6 +56,8 @@ class Connection(asyncio.Transport):
         self._sent = bytearray()
         self._held: list[bytes] | None = None
         self._is_closed = False
+        self.is_refusing_writes = False
+        """As uvloop does on a transport that it has closed, before anybody was told."""
 
     # ---- the broker's side ---------------------------------------------------------------------------
 
@@ -80,6 +82,8 @@ class Connection(asyncio.Transport):
     # ---- the client's side ---------------------------------------------------------------------------
 
     def write(self, data: Any) -> None:
+        if self.is_refusing_writes:
+            raise RuntimeError("unable to perform operation on <TCPTransport closed=True>; the handler is closed")
         self._sent += data
         while len(self._sent) >= _SIZE_BYTES:
             end = _SIZE_BYTES + int.from_bytes(self._sent[:_SIZE_BYTES], "big")

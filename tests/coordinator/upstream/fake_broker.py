@@ -1,7 +1,7 @@
 """A broker of which a test decides what it offers, and whom it does not answer.
 
-What belongs here: ApiVersions, Metadata, FindCoordinator, and heartbeats in no group. What it must not know:
-coordinating.
+What belongs here: ApiVersions, Metadata, FindCoordinator, heartbeats in no group, and SCRAM as of somebody who has not
+heard what the client said. What it must not know: coordinating.
 """
 
 import asyncio
@@ -111,6 +111,8 @@ class FakeBroker:
             },
             10: {"coordinators": [{**nodes[-1], "key": "g", "error_code": ErrorCode.none, "error_message": None}]},
             12: {},
+            17: {"mechanisms": ["SCRAM-SHA-256"]},
+            36: {"error_message": None, "auth_bytes": b"r=nobody's,s=c2FsdA==,i=4096"},
             18: {
                 "api_keys": [
                     {"api_key": each, "min_version": 0, "max_version": last} for each, last in self._offered.items()

@@ -17,7 +17,7 @@ from events.log.kafka_connections import Timeouts
 from events.log.kafka_link import KafkaLink
 from events.log.kafka_security import KafkaSecurity, kafka_security
 from tests.brokers.certificates import Authority
-from tests.coordinator.upstream.fake_broker import FakeBroker, fake_broker
+from tests.coordinator.upstream.fake_broker import KAFKA_3_2, FakeBroker, fake_broker
 from tests.coordinator.upstream.stage import unexpected
 from tests.coordinator.upstream.test_link import error_of, heartbeat, nobody
 
@@ -120,3 +120,18 @@ async def test_the_log_is_waited_for_while_one_broker_is_not_there(tmp_path: Pat
                 await link.open()
             assert type(told.value) is kind
             await link.close()
+
+
+async def test_somebody_who_fails_at_scram_refuses_us() -> None:
+    """A secret that is not ours, or an impostor: one line each, of the log's link and of the sidecar's own."""
+    user = {"sasl.mechanism": "SCRAM-SHA-256", "sasl.username": "muster", "sasl.password": "secret"}
+    properties = {"security.protocol": "SASL_PLAINTEXT", **user}
+    async with fake_broker({**KAFKA_3_2, 17: 1, 36: 0}) as impostor:
+        link = UpstreamLink(impostor.address, UpstreamSecurity.of(properties), give_up=unexpected)
+        with pytest.raises(UpstreamRefused, match=rf"{impostor.address} does not let us in: Server nonce"):
+            await link.open()
+        await link.close()
+        log_link = KafkaLink([impostor.address], kafka_security(properties, "here"), Timeouts())
+        with pytest.raises(LogMismatch, match=rf"{impostor.address}: Server nonce"):
+            await log_link.open()
+        await log_link.close()

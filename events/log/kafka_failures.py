@@ -1,0 +1,49 @@
+"""What aiokafka and the event loop raise of a connection to a broker, sorted by what follows from it.
+
+What belongs here: kinds of errors, and their words. What it must not know: whose connection it is, and what becomes of
+the request.
+"""
+
+import ssl
+from typing import Final
+
+from aiokafka.errors import (
+    AuthenticationFailedError,
+    IllegalSaslStateError,
+    KafkaError,
+    SaslAuthenticationFailed,
+    UnsupportedSaslMechanismError,
+)
+
+UNANSWERED: Final = (KafkaError, OSError)
+"""While an answer is waited for; a TimeoutError is an OSError."""
+NOT_SENT: Final = (*UNANSWERED, RuntimeError)
+"""While a request is sent: RuntimeError is what uvloop says of a closed transport."""
+NOT_OPENED: Final = (*NOT_SENT, ValueError)
+"""While a connection is opened: ValueError is SCRAM's, or that of a name which no host can have."""
+
+_REFUSED: Final = (
+    AuthenticationFailedError,
+    SaslAuthenticationFailed,
+    UnsupportedSaslMechanismError,
+    IllegalSaslStateError,
+    ssl.SSLCertVerificationError,
+    ValueError,  # SCRAM: whoever answers does not know our password either
+)
+
+
+def is_refusal(error: BaseException) -> bool:
+    """Whether who listens there refuses us, or we them: waiting mends nothing."""
+    return isinstance(error, _REFUSED) or tls_failure(error) is not None
+
+
+def tls_failure(error: BaseException) -> ssl.SSLError | None:
+    """What TLS finds wrong. With TLS 1.3 a broker tells only afterwards that it wants another certificate, or any."""
+    cause = error.__cause__ or error
+    return cause if isinstance(cause, ssl.SSLError) and not isinstance(cause, ssl.SSLEOFError) else None
+
+
+def said(error: BaseException) -> str:
+    """Its words: aiokafka says that a connection was closed; why, as TLS tells it, is in the cause."""
+    words = str(error) or type(error).__name__
+    return f"{words}: {said(error.__cause__)}" if error.__cause__ is not None else words
