@@ -88,11 +88,15 @@ def _place(text: str) -> Place:
     return Place(host.strip("[]"), int(port))
 
 
+_Lane = tuple[Hashable, int]
+"""And the limit on each of its requests in ms."""
+
+
 class _Known(msgspec.Struct, kw_only=True, eq=False):
     """What is known of a place. `shut`: until when it is not tried again, and why."""
 
-    lanes: dict[Hashable, AIOKafkaConnection] = msgspec.field(default_factory=dict)
-    opening: dict[Hashable, asyncio.Lock] = msgspec.field(default_factory=dict)
+    lanes: dict[_Lane, AIOKafkaConnection] = msgspec.field(default_factory=dict)
+    opening: dict[_Lane, asyncio.Lock] = msgspec.field(default_factory=dict)
     slots: asyncio.Semaphore = msgspec.field(default_factory=lambda: asyncio.Semaphore(OPENING_MAX))
     shut: tuple[float, UpstreamError] | None = None
     foreign: str = ""
@@ -133,6 +137,13 @@ class Connections:
         for place in gone:
             del self._known[place]
 
+    def hang_up(self, place: Place, lane: Hashable) -> None:
+        """Close this lane: what is asked in it ends with AnswerLost, and what comes next does not wait behind it."""
+        known = self._known.get(place)
+        for (each, _), connection in known.lanes.items() if known else ():
+            if each == lane:
+                connection.close()
+
     async def ask(
         self,
         place: Place,
@@ -163,7 +174,7 @@ class Connections:
             raise AnswerLost(f"{place} did not answer: {said(error)}") from error
         return received
 
-    async def _connection(self, place: Place, lane: Hashable, limit_ms: int) -> AIOKafkaConnection:
+    async def _connection(self, place: Place, lane: _Lane, limit_ms: int) -> AIOKafkaConnection:
         known = self._known.get(place) or self._known.setdefault(place, _Known())
         known.askers += 1
         try:

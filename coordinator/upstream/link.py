@@ -6,7 +6,7 @@ the error in an answer. How a broker is spoken to, and the errors, are in `conne
 
 import asyncio
 import contextlib
-from collections.abc import Awaitable, Callable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Hashable, Iterable, Mapping, Sequence
 from typing import Any, Final, TypeVar
 from uuid import UUID
 
@@ -34,6 +34,7 @@ from coordinator.upstream.connections import (
     places,
 )
 from coordinator.upstream.security import UpstreamSecurity
+from events.log.first_answer import first_answer
 
 R = TypeVar("R")
 log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
@@ -46,6 +47,8 @@ ErrorOf = Callable[[R], ErrorCode]
 REQUEST_LIMIT_MS: Final = 10_000
 REFRESH_EVERY_MS: Final = 30_000
 REFRESH_AGAIN_AFTER_S: Final = 0.2
+QUESTIONS: Final = "questions"
+"""The lane of what any broker may answer."""
 COORDINATORS_KEPT: Final = 100_000
 MOVED: Final = frozenset(
     {ErrorCode.coordinator_load_in_progress, ErrorCode.coordinator_not_available, ErrorCode.not_coordinator}
@@ -91,6 +94,8 @@ class UpstreamLink:
         self._tell_ids: Callable[[Mapping[str, UUID]], None] = nobody_asks_for_ids
         self._coordinators: dict[str, int] = {}
         self._refusals: list[str] = []
+        self._silent: set[Place] = set()
+        """Who did not answer while another one did."""
         self._wants_refresh = asyncio.Event()
         self._refreshed = asyncio.Event()
         self._refreshing: asyncio.Task[None] | None = None
@@ -200,6 +205,7 @@ class UpstreamLink:
         if has_changed:
             self._brokers = brokers
         self._connections.forget_others(self._brokers.values())
+        self._silent &= {*self._brokers.values(), *self._bootstrap}
         ids = {topic.name: topic.topic_id for topic in metadata.topics if topic.name and topic.topic_id}
         self._tell_ids({name: topic_id for name, topic_id in ids.items() if name in self._topics})
         self._refreshed.set()
@@ -299,22 +305,24 @@ class UpstreamLink:
             self._wants_refresh.set()
             raise
 
-    async def _first(self, among: Iterable[Place], ask: Callable[[Place], Awaitable[R]]) -> R:
+    async def _first(self, among: Iterable[Place], ask: Callable[[Place], Coroutine[Any, Any, R]]) -> R:
         """The answer of the first broker that gives one; it is said once which ones before it do not let us in.
+
+        Who was silent is hung up on, and asked last from then on: one that hangs delays one question.
 
         Raises UpstreamUnavailable, and UpstreamRefused when every one is there and refuses.
         """
-        failed: list[UpstreamError] = []
-        for place in list(among):
-            try:
-                answer = await ask(place)
-            except UpstreamError as error:
-                failed.append(error)
-            else:
-                self._tell_refusals([str(error) for error in failed if isinstance(error, UpstreamRefused)])
-                return answer
-        reasons = "; ".join(map(str, failed))
-        if failed and all(isinstance(error, UpstreamRefused) for error in failed):
+        asked = await first_answer(sorted(among, key=self._silent.__contains__), ask, (UpstreamError,))
+        refusals = [str(error) for error in asked.failed if isinstance(error, UpstreamRefused)]
+        if asked.answer is not None:
+            place, answer = asked.answer
+            for silent in asked.silent:
+                self._connections.hang_up(silent, QUESTIONS)
+            self._silent = {*self._silent, *asked.silent} - {place}
+            self._tell_refusals(refusals)
+            return answer
+        reasons = "; ".join(map(str, asked.failed))
+        if refusals and len(refusals) == len(asked.failed):
             raise UpstreamRefused(reasons)
         raise UpstreamUnavailable(f"no broker of the upstream cluster answers: {reasons}")
 
@@ -324,7 +332,7 @@ class UpstreamLink:
         self._refusals = refusals
 
     async def _ask_at(self, place: Place, request: Any, response: type[R]) -> R:  # noqa: ANN401 -- any of kio's requests
-        return await self._connections.ask(place, request, response, lane="questions", limit_ms=self._limit_ms)
+        return await self._connections.ask(place, request, response, lane=QUESTIONS, limit_ms=self._limit_ms)
 
     def _asked_at(self) -> str:
         return ",".join(map(str, self._bootstrap))

@@ -23,13 +23,12 @@ from aiokafka.protocol.coordination import FindCoordinatorRequest
 from kio.schema.errors import ErrorCode
 
 from events.log.base import LogError, LogMismatch, LogUnavailable
+from events.log.first_answer import first_answer
 from events.log.kafka_connections import BrokerAddress, KafkaConnections, NotLetIn, Timeouts
 from events.log.kafka_errors import TryAgain, final_error, refused
 from events.log.kafka_metadata import ClusterView, MetadataQuestion
 from events.log.kafka_security import KafkaSecurity
 
-ASK_ANOTHER_AFTER_S: Final = 0.5
-"""A broker that hangs delays a question to any broker by this much."""
 METADATA_BACKOFF_S: Final = 0.1
 QUESTIONS: Final = "questions"
 """The lane of what any broker may answer."""
@@ -200,23 +199,16 @@ class KafkaLink:
         """One request that may be made twice, to whichever broker answers first. Raises NotLetIn when none does."""
         known = list(self._view.brokers.values())
         random.shuffle(known)
-        failed: list[TryAgain | NotLetIn] = []
-        asked: set[asyncio.Task[Any]] = set()
         timeout_ms = self.timeouts.request_timeout_ms
-        try:
-            for address in dict.fromkeys([*known, *self._bootstrap()]):
-                asking = self._connections.ask(address, request, lane=QUESTIONS, timeout_ms=timeout_ms)
-                asked.add(asyncio.create_task(asking, name=f"ask-{address}"))
-                if (answer := await _first_answer(asked, failed, within_s=ASK_ANOTHER_AFTER_S)) is not None:
-                    return answer
-            while asked:
-                if (answer := await _first_answer(asked, failed, within_s=None)) is not None:
-                    return answer
-        finally:
-            for task in asked:
-                task.cancel()
-        reasons = "; ".join(dict.fromkeys(map(str, failed)))
-        if all(isinstance(each, NotLetIn) for each in failed):
+
+        async def ask(address: BrokerAddress) -> Any:  # noqa: ANN401 -- the response that belongs to it
+            return await self._connections.ask(address, request, lane=QUESTIONS, timeout_ms=timeout_ms)
+
+        asked = await first_answer(dict.fromkeys([*known, *self._bootstrap()]), ask, (TryAgain, NotLetIn))
+        if asked.answer is not None:
+            return asked.answer[1]
+        reasons = "; ".join(dict.fromkeys(map(str, asked.failed)))
+        if all(isinstance(each, NotLetIn) for each in asked.failed):
             raise NotLetIn(reasons)
         raise TryAgain(reasons)
 
@@ -242,23 +234,3 @@ class KafkaLink:
             host, _, port = server.rpartition(":")
             addresses.append(BrokerAddress(host.strip("[]"), int(port)))
         return addresses
-
-
-async def _first_answer(
-    asked: set[asyncio.Task[Any]], failed: list[TryAgain | NotLetIn], *, within_s: float | None
-) -> Any:  # noqa: ANN401 -- a response
-    """The first answer, or None when none has come in time. Ended tasks leave the set. Raises LogError.
-
-    A broker that does not let us in has failed like one that does not answer: its certificate alone may be wrong.
-    """
-    done, _ = await asyncio.wait(asked, timeout=within_s, return_when=asyncio.FIRST_COMPLETED)
-    asked -= done
-    errors = [error for task in done if (error := task.exception()) is not None]
-    answers = [task.result() for task in done if task.exception() is None]
-    if answers:
-        return answers[0]
-    for error in errors:
-        if not isinstance(error, TryAgain | NotLetIn):
-            raise error
-        failed.append(error)
-    return None

@@ -16,7 +16,7 @@ from events.ids import GroupId
 from tests.coordinator.upstream.simulated import SimulatedBroker
 from tests.coordinator.upstream.stage import NAME, unexpected
 from tests.coordinator.upstream.test_link import error_of, heartbeat
-from tests.faults.process import story
+from tests.faults.process import seconds, story
 
 
 @asynccontextmanager
@@ -28,6 +28,20 @@ async def linked(*brokers: SimulatedBroker) -> AsyncIterator[UpstreamLink]:
     await link.close()
 
 
+def cluster_of_three() -> list[SimulatedBroker]:
+    """Asked in the order 3, 2, 1; the first coordinates all groups."""
+    brokers = [SimulatedBroker(port) for port in (1, 2, 3)]
+    for broker in brokers:
+        broker.node_at, broker.others_at = brokers[0].address, [brokers[2].address, brokers[1].address]
+    return brokers
+
+
+async def ask_for(link: UpstreamLink, *groups: str) -> None:
+    """A question to the coordinator of each, which any broker tells."""
+    asked = (link.ask_coordinator(each, heartbeat(each), HeartbeatResponse, error_of=error_of) for each in groups)
+    await asyncio.gather(*asked)
+
+
 @story
 async def test_a_shadow_waits_for_a_cluster_that_is_away_for_hours() -> None:
     """However often it was tried: it was the 1,024th attempt, after 25 minutes, that ended the process."""
@@ -37,7 +51,7 @@ async def test_a_shadow_waits_for_a_cluster_that_is_away_for_hours() -> None:
         held = Held(GroupId("g"), Shadow(wanted=1))
         with capture_logs():
             driving = asyncio.create_task(Driver(link, NAME, session_timeout_ms=1_800_000).drive(held))
-            await asyncio.wait({driving}, timeout=6 * 3600)
+            await asyncio.wait({driving}, timeout=2 * 3600)
         assert not driving.done(), driving.exception()
         assert "Connect call failed" in held.trouble
         driving.cancel()
@@ -55,3 +69,46 @@ async def test_a_connection_that_takes_no_request_any_more_is_replaced() -> None
         with pytest.raises(UpstreamUnavailable, match="handler is closed"):
             await link.ask(1, heartbeat("g"), HeartbeatResponse)
         await link.ask_coordinator("g", heartbeat("g"), HeartbeatResponse, error_of=error_of)
+
+
+@story
+async def test_a_broker_that_hangs_delays_one_question() -> None:
+    """Half a second each; what is asked after that is asked of others, and who asks meanwhile is not delayed more."""
+    first, *others = cluster_of_three()
+    async with linked(first) as link:
+        await ask_for(link, "before")
+        for other in others:
+            other.is_hung = True
+        began = seconds()
+        await ask_for(link, *(f"g{number}" for number in range(100)))
+        assert seconds() - began <= 1.1
+        began = seconds()
+        await ask_for(link, "after")
+        await link.refresh()
+        assert seconds() - began < 0.3
+
+
+@story
+async def test_a_cluster_is_found_past_a_broker_that_hangs() -> None:
+    """When its connections are opened, too; what was opened there is closed."""
+    first, hung, _ = cluster_of_three()
+    hung.is_hung = True
+    began = seconds()
+    async with linked(hung, first):
+        assert seconds() - began <= 0.6
+        await asyncio.sleep(0.1)
+        assert all(connection.is_closing() for connection in hung.open)
+
+
+@story
+async def test_who_was_silent_is_asked_when_the_others_are_away() -> None:
+    """It may have come back."""
+    first, *others = cluster_of_three()
+    async with linked(first) as link:
+        for other in others:
+            other.is_hung = True
+        await ask_for(link, "g")
+        others[0].is_hung = False
+        others[1].leave()
+        first.leave()
+        await link.refresh()

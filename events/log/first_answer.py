@@ -1,0 +1,59 @@
+"""A question that any broker can answer is put to another one too when the first is silent.
+
+What belongs here: whom to ask when, and whose answer counts. What it must not know: what is asked, and how.
+"""
+
+import asyncio
+from collections.abc import Callable, Coroutine, Iterable
+from typing import Any, Final, Generic, NamedTuple, TypeVar
+
+P = TypeVar("P")
+R = TypeVar("R")
+E = TypeVar("E", bound=Exception)
+
+ASK_ANOTHER_AFTER_S: Final = 0.5
+"""A broker that hangs delays a question to any broker by this much."""
+
+
+class Round(NamedTuple, Generic[P, R, E]):
+    """`answer`: the first, with who gave it, or None when all have failed. `silent`: who was asked long before."""
+
+    answer: tuple[P, R] | None
+    failed: list[E]
+    silent: list[P]
+
+
+async def first_answer(
+    among: Iterable[P], ask: Callable[[P], Coroutine[Any, Any, R]], failures: tuple[type[E], ...]
+) -> Round[P, R, E]:
+    """Ask one after another, the next when one has failed or is silent. Raises what is none of the `failures`.
+
+    One that does not let us in has failed like one that does not answer: its certificate alone may be wrong.
+    """
+    places = iter(among)
+    failed: list[E] = []
+    asked: dict[asyncio.Task[R], P] = {}
+    try:
+        while True:
+            place = next(places, None)
+            if place is not None:
+                asked[asyncio.create_task(ask(place), name=f"ask-{place}")] = place
+            elif not asked:
+                return Round(None, failed, [])
+            within_s = None if place is None else ASK_ANOTHER_AFTER_S
+            done, _ = await asyncio.wait(asked, timeout=within_s, return_when=asyncio.FIRST_COMPLETED)
+            ended = [(asked.pop(task), task) for task in done]
+            failed += [_failure(task, failures) for _, task in ended if task.exception() is not None]
+            for answerer, task in ended:
+                if task.exception() is None:
+                    return Round((answerer, task.result()), failed, [each for each in asked.values() if each != place])
+    finally:
+        for task in asked:
+            task.cancel()
+
+
+def _failure(task: asyncio.Task[Any], failures: tuple[type[E], ...]) -> E:
+    error = task.exception()
+    if not isinstance(error, failures):
+        raise error or AssertionError("it has not failed")
+    return error
