@@ -45,21 +45,30 @@ class FilesContext(ssl.SSLContext):
         self._steps.append(step)
         self._contents |= {file: file.read_bytes() for file in files}
 
-    def read_again(self) -> bool:
-        """Whether something has changed, and is in use now. Raises BadTlsFile, as for a file that is being written:
-        then all stays as it was.
+    def changed(self) -> dict[Path, bytes] | None:
+        """What is in its files by now, if that is something else. It may wait for a disk; it changes nothing.
+
+        Raises BadTlsFile for what cannot be used, such as a file that is being written.
         """
         try:
             contents = {file: file.read_bytes() for file in self._contents}
         except OSError as error:
             raise BadTlsFile(f"{error.filename}: it cannot be read: {error.strerror}") from error
         if contents == self._contents:
-            return False
-        for context in (ssl.SSLContext(self.protocol), self):  # what is wrong is found on one that nobody uses
-            for step in self._steps:
-                step(context)
+            return None
+        trial = ssl.SSLContext(self.protocol)
+        for step in self._steps:
+            step(trial)
+        return contents
+
+    def use(self, contents: dict[Path, bytes]) -> None:
+        """Have what `changed` has told in use: by the thread that opens connections, as no other may change a context.
+
+        OpenSSL reads the files by itself, once more. Raises BadTlsFile.
+        """
+        for step in self._steps:
+            step(self)
         self._contents = contents
-        return True
 
 
 _CONTEXTS: WeakSet[FilesContext] = WeakSet()

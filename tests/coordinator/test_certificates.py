@@ -1,6 +1,7 @@
 """Certificates that are renewed while they are in use: who connects then gets the new one, at either end."""
 
 import asyncio
+import os
 import ssl
 from collections.abc import Iterator
 from pathlib import Path
@@ -56,25 +57,25 @@ def both_ends(authority: Authority, server: Issued, client: Issued) -> tuple[Fil
     return serving, connecting
 
 
-def test_what_was_renewed_is_shown_from_then_on(authority: Authority, logged: list[dict[str, object]]) -> None:
+async def test_what_was_renewed_is_shown_from_then_on(authority: Authority, logged: list[dict[str, object]]) -> None:
     serving, connecting = both_ends(authority, authority.issue("server"), authority.issue("client"))
     certificates = Certificates(lambda: (serving, connecting))
     before = serial_shown(serving, connecting)
-    certificates.look()
+    await certificates.look()
     assert logged == []
     assert serial_shown(serving, connecting) == before
 
     authority.issue("server")
     authority.issue("client")
-    certificates.look()
+    await certificates.look()
     after = serial_shown(serving, connecting)
     assert set(after).isdisjoint(before)
     assert [each["event"] for each in logged] == ["certificates were read again"] * 2
-    certificates.look()
+    await certificates.look()
     assert len(logged) == 2
 
 
-def test_an_authority_more_is_trusted(authority: Authority, tmp_path: Path) -> None:
+async def test_an_authority_more_is_trusted(authority: Authority, tmp_path: Path) -> None:
     """As when authorities change: first both are trusted, then certificates are renewed."""
     serving, connecting = both_ends(authority, authority.issue("server"), authority.issue("client"))
     other = Authority(tmp_path / "other", name="Another authority")
@@ -84,11 +85,11 @@ def test_an_authority_more_is_trusted(authority: Authority, tmp_path: Path) -> N
     with pytest.raises(ssl.SSLError):
         serial_shown(serving, stranger)
     authority.certificate.write_bytes(authority.certificate.read_bytes() + other.certificate.read_bytes())
-    Certificates(lambda: (serving, connecting)).look()
+    await Certificates(lambda: (serving, connecting)).look()
     assert None not in serial_shown(serving, stranger)
 
 
-def test_files_that_are_being_written_change_nothing_and_are_said_once(
+async def test_files_that_are_being_written_change_nothing_and_are_said_once(
     authority: Authority, logged: list[dict[str, object]]
 ) -> None:
     """Half a file, a key without its certificate, none at all: the old pair is in use until both are there."""
@@ -110,13 +111,13 @@ def test_files_that_are_being_written_change_nothing_and_are_said_once(
             server.certificate.write_bytes(half)
         logged.clear()
         for _ in range(3):
-            certificates.look()
+            await certificates.look()
         assert serial_shown(serving, connecting) == before
         (line,) = logged
         assert said in str(line["reason"])
         assert str(server.certificate) in str(line["reason"])
     server.certificate.write_bytes(new)
-    certificates.look()
+    await certificates.look()
     assert serial_shown(serving, connecting)[0] != before[0]
 
 
@@ -134,7 +135,7 @@ async def test_what_could_not_be_read_is_looked_at_again_soon(
     authority.issue("server")
     new = server.certificate.read_bytes()
     server.certificate.write_bytes(old)
-    certificates.look()
+    await certificates.look()
     looking = asyncio.create_task(certificates.keep_looking())
     server.certificate.write_bytes(new)
     async with asyncio.timeout(30):
@@ -142,3 +143,29 @@ async def test_what_could_not_be_read_is_looked_at_again_soon(
             await asyncio.sleep(0.001)
     assert serial_shown(serving, connecting)[0] != before[0]
     looking.cancel()
+
+
+@pytest.mark.timeout(30)
+async def test_a_disk_that_hangs_holds_nobody_up_and_is_said(
+    authority: Authority, logged: list[dict[str, object]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever opens a pipe waits until somebody writes to it; meanwhile the loop turns, and nobody looks again."""
+    monkeypatch.setattr(module, "SILENT_AFTER_S", 0.01)
+    server = authority.issue("server")
+    serving, connecting = both_ends(authority, server, authority.issue("client"))
+    before, certificate = serial_shown(serving, connecting), server.certificate.read_bytes()
+    server.certificate.unlink()
+    os.mkfifo(server.certificate)
+    certificates = Certificates(lambda: (serving, connecting))
+    looking = asyncio.create_task(certificates.look())
+    while not logged:  # noqa: ASYNC110 -- nothing tells of a line of log
+        await asyncio.sleep(0.001)
+    assert "does not answer" in str(logged[0]["event"])
+    assert str(server.certificate) in str(logged[0]["files"])
+    assert serial_shown(serving, connecting) == before
+    answering = os.open(server.certificate, os.O_WRONLY)
+    server.certificate.unlink()
+    server.certificate.write_bytes(certificate)
+    os.close(answering)
+    await looking
+    assert serial_shown(serving, connecting) == before
