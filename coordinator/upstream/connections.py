@@ -256,6 +256,8 @@ class Connections:
             return UpstreamRefused(f"TLS fails with the broker at {place}: {reason}")
         if isinstance(error, IllegalSaslStateError):
             return UpstreamRefused(f"the broker at {place} takes no SASL there: see security.protocol")
+        if isinstance(error, UnicodeError):
+            return UpstreamRefused(f"{place}: {said(error)}")  # no name of a host
         if is_refusal(error):
             return UpstreamRefused(f"the broker at {place} does not let us in: {said(error)}")
         if isinstance(error, TimeoutError):
