@@ -132,6 +132,23 @@ def test_a_commit_that_can_never_be_stored_is_refused_alone() -> None:
     simulate(story())
 
 
+def test_offsets_that_are_refused_when_their_events_are_stored_have_the_partition_read_again() -> None:
+    """Else the group would be here what it is not in the log."""
+
+    async def story() -> None:
+        offsets = FailingOffsets()
+        process = await SimulatedProcess(MemoryStorage(partitions=1), offsets=offsets).start()
+        offsets.refuses = True
+        assert (await process.commit(5)).error is ErrorCode.not_coordinator, "it would have made the group"
+        await until(lambda: process.runtime.ready, "the partition is served again")
+        assert (await process.describe()).state == "Empty"
+        assert process.runtime.committed_offsets(GROUP) == {}
+        assert process.lost == []
+        await process.runtime.stop()
+
+    simulate(story())
+
+
 def test_a_bug_in_what_writes_ends_the_process_in_words() -> None:
     """Rather than leaving a partition that serves nobody and says nothing."""
 

@@ -4,6 +4,7 @@ import asyncio
 from pathlib import Path
 from uuid import uuid4
 
+import msgspec
 import pytest
 from typer.testing import CliRunner, Result
 
@@ -12,16 +13,17 @@ from coordinator.group.outcomes import JoinGroupOutcome
 from coordinator.log_repair import UNKNOWN_OWNER, bury, survey
 from coordinator.not_served import way_out
 from coordinator.offsets.topic import TopicOffsetStore
-from events.codec import records_of
-from events.events import CoordinatorReady
+from events.codec import decode, records_of
+from events.events import CoordinatorPaused, CoordinatorReady
 from events.keys import EntityKind, RecordKey, encode_key
 from events.log.memory import MemoryEventLog, MemoryStorage
 from events.log.sqlite import SqliteEventLog
 from events.log.url import open_log
-from events.records import BrokenBatch, BrokenRecord, Record, StoredRecord
+from events.records import FORMAT_LEVEL, BrokenBatch, BrokenRecord, LogTooNew, Record, StoredRecord
 from tests.brokers.broker import Broker
+from tests.events.test_projector import ELECTED
 from tests.replay import written
-from tests.simulation.process import GROUP, SimulatedProcess
+from tests.simulation.process import GROUP, SimulatedProcess, until
 from tests.simulation.virtual_time import simulate
 
 WIDE = {"COLUMNS": "200", "TERM": "dumb"}
@@ -165,6 +167,45 @@ def test_who_may_be_serving_the_partition_is_named() -> None:
         second = await SimulatedProcess(storage).start()
         (never_ready,) = await survey(second.log)
         assert never_ready.owner is None
+
+    simulate(story())
+
+
+def test_an_owner_that_has_paused_may_be_serving_the_partition() -> None:
+    """It says so when its machine stood still, and goes on."""
+
+    async def story() -> None:
+        storage = MemoryStorage(partitions=1)
+        first, _ = await served(storage)
+        damage(storage)
+        asyncio.get_running_loop().advance(60)  # type: ignore[attr-defined]
+        await until(lambda: _last_event(storage) is CoordinatorPaused, "the pause is recorded")
+        (serving,) = await survey(first.log)
+        assert serving.owner == "simulated:1"
+        await first.runtime.stop()
+
+    simulate(story())
+
+
+def _last_event(storage: MemoryStorage) -> type:
+    value = storage.records[0][-1].value
+    assert value is not None
+    return type(decode(value))
+
+
+def test_a_log_of_a_newer_version_is_not_looked_into() -> None:
+    """Its keys may be well there."""
+
+    async def story() -> None:
+        storage = MemoryStorage(partitions=1)
+        process, _ = await served(storage)
+        damage(storage)
+        newer = msgspec.structs.replace(ELECTED, partition=0, format_level=FORMAT_LEVEL + 1)
+        (record,) = records_of([newer])
+        storage.records[0].append(StoredRecord(0, storage.end_offset(0), 0, record.key, record.value))
+        with pytest.raises(LogTooNew, match=f"format level {FORMAT_LEVEL + 1}, this version of Muster knows"):
+            await survey(process.log)
+        await process.runtime.stop()
 
     simulate(story())
 

@@ -1,22 +1,23 @@
 """Strangers in the log of a running service, and records of owners that cannot be read, in virtual time."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable, Collection, Sequence
 
 import msgspec
 import pytest
 from kio.schema.errors import ErrorCode
 from structlog.testing import capture_logs
 
+from coordinator import strangers
 from coordinator.metrics import REGISTRY
 from coordinator.offsets.memory import MemoryOffsetStore
 from coordinator.offsets.topic import TopicOffsetStore
-from coordinator.strangers import PAUSE_S
+from coordinator.strangers import PAUSE_S, StrangersSeen, StrangersWatch
 from events.codec import decode, records_of
 from events.events import MemberRoleChanged
 from events.ids import GroupId
 from events.keys import EntityKind, RecordKey, encode_key
-from events.log.memory import MemoryEventLog, MemoryStorage
+from events.log.memory import MemoryEventLog, MemoryLogWriter, MemoryStorage
 from events.partitioner import partition_for
 from events.records import FORMAT_LEVEL, LogTooNew, StoredRecord
 from tests.coordinator.test_runtime import story
@@ -142,6 +143,70 @@ async def test_an_appended_record_that_is_between_two_claims_deposes_nobody() ->
     assert process.lost == []
     await until(lambda: not last_of(storage, MEMBER).stranger, "it is written again", within_s=2 * PAUSE_S)
     await process.runtime.stop()
+
+
+@story
+async def test_what_a_stranger_overwrites_while_a_claim_is_renewed_is_written_again() -> None:
+    """Between our last append by the former claim and the first by the new one."""
+    storage = MemoryStorage()
+    process = await SimulatedProcess(storage, claim_renewal_ms=5_000).start()
+    await process.stable_group("a")
+    claim = process.log.claim
+
+    async def claim_meanwhile(partition: int) -> MemoryLogWriter:
+        writer = await claim(partition)
+        if partition == PARTITION:
+            append(storage, MEMBER)
+        return writer
+
+    process.log.claim = claim_meanwhile  # type: ignore[method-assign]
+    await until(lambda: last_of(storage, MEMBER).stranger, "a claim is renewed")
+    await until(lambda: not last_of(storage, MEMBER).stranger, "it is written again", within_s=3)
+    await process.runtime.stop()
+
+
+class InTens(MemoryEventLog):
+    """Its records come ten at a time."""
+
+    def __init__(self, storage: MemoryStorage) -> None:
+        super().__init__(storage)
+        self.read_records = 0
+
+    async def read(
+        self, partition: int, *, start: int = 0, end: int | None = None
+    ) -> AsyncIterator[Sequence[StoredRecord]]:
+        async for chunk in super().read(partition, start=start, end=end):
+            for at in range(0, len(chunk), 10):
+                some = chunk[at : at + 10]
+                self.read_records += len(some)
+                yield some
+
+
+@pytest.mark.parametrize("limit", ["RECORDS_MAX", "KEYS_MAX"])
+def test_so_much_is_read_and_written_again_at_a_time(limit: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is left comes with the next minute, and is not forgotten."""
+    monkeypatch.setattr(strangers, limit, 20)
+
+    @story
+    async def run() -> None:
+        storage = MemoryStorage(partitions=1)
+        append(storage, *(b"%d" % number for number in range(50)), partition=0)
+        log = InTens(storage)
+        await log.open()
+        rewritten: list[tuple[float, int]] = []
+        began_s = asyncio.get_running_loop().time()
+
+        async def rewrite(keys: Collection[bytes]) -> None:
+            rewritten.append((asyncio.get_running_loop().time() - began_s, len(keys)))
+
+        watch = StrangersWatch(log, 0, StrangersSeen(), rewrite=rewrite, failed=lambda error: pytest.fail(str(error)))
+        watch.notice(range(50))
+        await asyncio.sleep(10 * PAUSE_S)
+        assert rewritten == [(0.0, 20), (PAUSE_S, 20), (2 * PAUSE_S, 10)]
+        assert log.read_records == 50
+        await watch.close()
+
+    run()
 
 
 # ---- owners' records that cannot be read -----------------------------------------------------------
