@@ -21,7 +21,7 @@ from collections.abc import Callable, Mapping, Sequence
 import structlog
 from kio.schema.errors import ErrorCode
 
-from coordinator.announce import announce
+from coordinator.announce import RefusedMetadata, announce
 from coordinator.clock import Clock
 from coordinator.current_work import OtherWork, noted
 from coordinator.group.commands import (
@@ -36,7 +36,6 @@ from coordinator.group.commands import (
 )
 from coordinator.group.decide import Decision, decide, failed
 from coordinator.group.excuses import excuse_append, excuse_wait
-from coordinator.group.join import metadata_bytes
 from coordinator.group.settings import GroupSettings
 from coordinator.group.timers import due
 from coordinator.group.turn import Moment
@@ -98,6 +97,7 @@ class Deciding:
         self._heard = heard
         self._changed = changed
         self._idle = idle
+        self._metadata_refused = RefusedMetadata(settings.member_metadata_max_bytes)
         self._is_closed = False
 
     def close(self) -> None:
@@ -179,7 +179,6 @@ class Deciding:
         slot.one_by_one = max(0, slot.one_by_one - 1)
         group, soft = (slot.group, slot.soft) if batch is None else (batch.group, batch.soft)
         moment = self.moment()
-        self._name_if_too_large(command)
         try:
             decision = decide(command, group, soft, moment, self._settings)
         except Exception:
@@ -188,6 +187,8 @@ class Deciding:
             log.exception("a rule failed", group_id=command.group_id, command=repr(command))
             self._fail(slot, command)
             return
+        if decision.metadata_refused_bytes and isinstance(command, JoinGroup):
+            self._metadata_refused.tell(command, decision.metadata_refused_bytes, moment.now_ms)
         if decision.events:
             self._incarnation_max = max(self._incarnation_max, decision.events[-1].incarnation)
         if decision.heard is not None and isinstance(command, Request):
@@ -208,18 +209,6 @@ class Deciding:
         batch.commands.append(command)
         batch.decisions.append(decision)
         batch.events.extend(decision.events)
-
-    def _name_if_too_large(self, command: AnyCommand) -> None:
-        limit_bytes = self._settings.member_metadata_max_bytes
-        if isinstance(command, JoinGroup) and (size_bytes := metadata_bytes(command)) > limit_bytes:
-            log.warning(
-                "join refused: its metadata is larger than --member-metadata-max-bytes",
-                group_id=command.group_id,
-                client_id=command.caller.client_id,
-                client_host=command.caller.client_host,
-                size_bytes=size_bytes,
-                limit_bytes=limit_bytes,
-            )
 
     def _fail(self, slot: Slot, command: AnyCommand) -> None:
         """A command that comes to nothing because of us: its sender is told, and it harms nobody else."""

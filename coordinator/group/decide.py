@@ -38,7 +38,7 @@ from coordinator.group.commands import (
 from coordinator.group.duels import note_if_fenced
 from coordinator.group.expiry import expire_group, expired_offsets, may_have_offsets_upstream, outlives_its_offsets
 from coordinator.group.heartbeat import heartbeat_error
-from coordinator.group.join import error_before_lookup, join_error, join_group
+from coordinator.group.join import METADATA_TOO_LARGE, error_before_lookup, join_error, join_group, metadata_bytes
 from coordinator.group.leave import leave_group, leave_unknown_group
 from coordinator.group.listing import describe_config
 from coordinator.group.offsets import OffsetsChange, is_transactional, judge_commit, judge_deletion
@@ -81,7 +81,7 @@ class Decision(msgspec.Struct, frozen=True, kw_only=True):
 
     `group` is None when there is no such group (any more). `heard` is the session to touch at the request's arrival.
     `offsets` is to be made durable after the events, and before the replies leave; so many of them were deleted
-    because they had expired.
+    because they had expired. `metadata_refused_bytes` is how large a join's metadata is, where it is refused for that.
     """
 
     events: tuple[AnyEvent, ...] = ()
@@ -91,6 +91,7 @@ class Decision(msgspec.Struct, frozen=True, kw_only=True):
     heard: Session | None = None
     offsets: OffsetsChange | None = None
     offsets_expired: int = 0
+    metadata_refused_bytes: int = 0
 
 
 def decide(command: AnyCommand, group: Group | None, soft: Soft, moment: Moment, settings: GroupSettings) -> Decision:
@@ -175,7 +176,9 @@ def _decide_join(
 ) -> Decision:
     error = _error_without_turn(command, group, settings)
     if error is not ErrorCode.none:
-        return _answer(command, JoinGroupOutcome(error=error, member_id=command.member_id), group, soft)
+        refused = _answer(command, JoinGroupOutcome(error=error, member_id=command.member_id), group, soft)
+        too_large = metadata_bytes(command) if error is METADATA_TOO_LARGE else 0
+        return msgspec.structs.replace(refused, metadata_refused_bytes=too_large)
     turn = _turn_of_join(command, group, soft, moment, settings)
     join_group(turn, command)
     return _decision(turn)

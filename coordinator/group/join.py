@@ -4,6 +4,8 @@ Order (J6): session timeout, how large the metadata is; group unknown; size limi
 says it is: a new member, a pending one (KIP-394), or a member.
 """
 
+from typing import Final
+
 import msgspec
 from kio.schema.errors import ErrorCode
 
@@ -26,6 +28,9 @@ from events.events import MemberRejoined
 from events.ids import UNKNOWN_MEMBER_ID, MemberId
 from events.state import HELD, GroupState, Member, MemberRole
 
+METADATA_TOO_LARGE: Final = ErrorCode.unknown_server_error
+"""Before the group is looked up it says nothing else."""
+
 
 def error_before_lookup(command: JoinGroup, settings: GroupSettings) -> ErrorCode:
     """What is refused before the group is looked up (G15, K1).
@@ -38,7 +43,7 @@ def error_before_lookup(command: JoinGroup, settings: GroupSettings) -> ErrorCod
     if not settings.min_session_timeout_ms <= command.session_timeout_ms <= settings.max_session_timeout_ms:
         return ErrorCode.invalid_session_timeout
     if metadata_bytes(command) > settings.member_metadata_max_bytes:
-        return ErrorCode.unknown_server_error
+        return METADATA_TOO_LARGE
     return ErrorCode.none
 
 

@@ -1,10 +1,17 @@
-"""What operators are told of durable events: the counters, and the line of a duel."""
+"""What operators are told of durable events, and of refused joins: the counters, and the lines."""
+
+import asyncio
 
 import structlog
+from kio.schema.errors import ErrorCode
 
-from coordinator.announce import announce
+from coordinator.announce import SAY_AGAIN_AFTER_MS, announce
+from coordinator.group.settings import GroupSettings
 from coordinator.metrics import REGISTRY
+from events.log.memory import MemoryStorage
 from tests.coordinator.group.harness import Harness
+from tests.simulation.process import SimulatedProcess
+from tests.simulation.virtual_time import simulate
 
 NAMES = (
     "muster_instance_duels_total",
@@ -56,3 +63,29 @@ def test_duels_that_were_not_written_are_counted_with_the_next() -> None:
     before = counted()
     announce(h.events[seen:])
     assert counted()["muster_instance_duels_total"] - before["muster_instance_duels_total"] >= 20
+
+
+def test_joins_that_are_refused_for_their_metadata_are_told_of_once_a_minute() -> None:
+    """However often somebody asks: the next line counts those since. One that is refused for something else is none."""
+
+    async def story() -> None:
+        settings = GroupSettings(member_metadata_max_bytes=200, min_session_timeout_ms=6_000)
+        process = await SimulatedProcess(MemoryStorage(), settings=settings).start()
+
+        async def refused(**changed: int) -> ErrorCode:
+            return (await process.join("a", metadata=bytes(300), **changed)).error
+
+        with structlog.testing.capture_logs() as told:
+            assert await refused(session_timeout_ms=1) is ErrorCode.invalid_session_timeout
+            assert told == []
+            for _ in range(100):
+                assert await refused() is ErrorCode.unknown_server_error
+            await asyncio.sleep(SAY_AGAIN_AFTER_MS / 1000)
+            await refused()
+        assert [(line["client_id"], line["size_bytes"], line["others_since"]) for line in told] == [
+            ("client", 305, 0),
+            ("client", 305, 99),
+        ]
+        await process.runtime.stop()
+
+    simulate(story())
