@@ -20,6 +20,7 @@ from coordinator.heartbeats import HeartbeatCache
 from coordinator.memory import FREE_BYTES, Claim, Memory
 from coordinator.memory_share import Share, unsent_bytes
 from coordinator.metrics import ServerMetrics
+from coordinator.principals import ANONYMOUS
 from coordinator.service import Cancel
 from coordinator.wire import heartbeat
 from coordinator.wire.api import KeepTicket, ProtocolError, keep_no_ticket
@@ -31,7 +32,6 @@ log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
 Dispatch = Callable[[bytes, Peer, Callable[[Answered], None], KeepTicket], Cancel | None]
 """`wire.dispatch.dispatch` with all that is the same for every connection."""
 
-_PRINCIPAL = "User:ANONYMOUS"  # Kafka's name for those who did not say who they are
 _KEY_VERSION = Struct(">hh")
 
 OUTPUT_BYTES_MAX = 256 * 1024
@@ -68,7 +68,7 @@ class ClientConnection(asyncio.Protocol):
             fast=self._heartbeats.answer, frame_bytes_max=frame_bytes_max, waiting_bytes_max=waiting_bytes_max
         )
         self._transport: asyncio.Transport | None = None
-        self._peer = Peer(client_host="", principal=_PRINCIPAL)
+        self._peer = Peer(client_host="", principal=ANONYMOUS)
         self._address = ""
         self._cancel: Cancel | None = None
         self._is_working = False
@@ -93,7 +93,7 @@ class ClientConnection(asyncio.Protocol):
         if address is None:  # gone already
             transport.close()
             return
-        self._peer = Peer(client_host=java_host(address[0]), principal=_PRINCIPAL)
+        self._peer = Peer(client_host=java_host(address[0]), principal=ANONYMOUS)
         self._address = f"{address[0]}:{address[1]}"
         self._share.client_host = self._peer.client_host
         if not self._made(self):  # one too many

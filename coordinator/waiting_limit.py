@@ -14,9 +14,9 @@ from coordinator.group.commands import AnyRequest, Heartbeat, JoinGroup, SyncGro
 from coordinator.group.outcomes import Outcome
 from coordinator.metrics import ServerMetrics
 from coordinator.not_served import quarantine_reply
+from coordinator.principals import ANONYMOUS, NOT_KNOWN
 from coordinator.quotas import Quota
 from coordinator.service import CommittedOffset, Groups, HeartbeatTicket, ListedGroup, ReplyTo
-from coordinator.sidecar.sasl import ANONYMOUS, NOT_KNOWN
 from events.ids import GroupId
 
 log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)

@@ -23,6 +23,7 @@ from coordinator.listening import Listening
 from coordinator.memory import FREE_BYTES, Claim
 from coordinator.memory_share import Share, unsent_bytes
 from coordinator.metrics import ServerMetrics
+from coordinator.principals import ANONYMOUS, NOT_KNOWN
 from coordinator.service import Cancel
 from coordinator.sidecar import broker_side
 from coordinator.sidecar.answering import Answering
@@ -34,7 +35,7 @@ from coordinator.sidecar.limits import Limits
 from coordinator.sidecar.metrics import RelayMetrics
 from coordinator.sidecar.plan import PlanOf, Rewrite
 from coordinator.sidecar.questions import OpenQuestions
-from coordinator.sidecar.sasl import ANONYMOUS, NOT_KNOWN, Exchange
+from coordinator.sidecar.sasl import Exchange
 from coordinator.slices import Slices
 from coordinator.wire.api import ProtocolError
 from coordinator.wire.dispatch import Peer

@@ -1,8 +1,9 @@
-"""Who a client says to be, read from the SASL messages that pass through: for the history alone.
+"""Who a client says to be, read from the SASL messages that pass through: for the history, and for the quotas.
 
 The broker decides whom it lets in, and what he may do: what is read here is never asked about that, and nobody is
-called by a name before the broker has accepted it. A message is looked at once; of passwords, proofs and tokens nothing
-is kept, and nothing is ever logged. Pure: no sockets, no requests.
+called by a name before the broker has accepted it. Connections, and joins that wait, are counted by that name. A
+message is looked at once; of passwords, proofs and tokens nothing is kept, and nothing is ever logged. Pure: no
+sockets, no requests.
 
     mechanism        the name is in                                      the last answer
     PLAIN            authcid (RFC 4616)                                  says nothing
@@ -22,10 +23,8 @@ import json
 from collections.abc import Callable
 from typing import Final
 
-ANONYMOUS: Final = "User:ANONYMOUS"
-"""Kafka's principal of who has not authenticated."""
-NOT_KNOWN: Final = ""
-"""The principal of who has authenticated, in a way that does not tell his name."""
+from coordinator.principals import NOT_KNOWN
+
 MESSAGE_BYTES_MAX: Final = 524_288
 """Kafka's default of sasl.server.max.receive.size. What is longer is not looked at."""
 

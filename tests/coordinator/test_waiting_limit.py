@@ -7,6 +7,7 @@ from kio.schema.errors import ErrorCode
 from coordinator.group.commands import AnyRequest, Caller, Heartbeat, JoinGroup, SyncGroup
 from coordinator.group.outcomes import HeartbeatOutcome, JoinGroupOutcome, Outcome, SyncGroupOutcome
 from coordinator.metrics import ServerMetrics
+from coordinator.principals import ANONYMOUS
 from coordinator.quotas import Quota
 from coordinator.waiting_limit import Places, WaitingLimit
 from events.ids import GroupId, MemberId
@@ -16,7 +17,6 @@ from tests.simulation.process import SimulatedProcess
 from tests.simulation.virtual_time import simulate
 
 JOINED = JoinGroupOutcome(member_id=MemberId("m"), generation_id=1)
-ANONYMOUS = "User:ANONYMOUS"
 
 
 def parks(command: AnyRequest) -> Outcome | None:

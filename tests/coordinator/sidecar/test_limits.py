@@ -10,8 +10,9 @@ from kio.schema.sasl_authenticate.v2.request import SaslAuthenticateRequest
 from kio.schema.sasl_handshake.v1.request import SaslHandshakeRequest
 
 from coordinator.metrics import RefusedConnection
+from coordinator.principals import NOT_KNOWN
 from coordinator.sidecar.limits import SASL_AUTHENTICATE, SASL_HANDSHAKE
-from coordinator.sidecar.sasl import MESSAGE_BYTES_MAX, NOT_KNOWN
+from coordinator.sidecar.sasl import MESSAGE_BYTES_MAX
 from coordinator.upstream.security import UpstreamSecurity
 from coordinator.wire.api import Fault
 from coordinator.wire.bounds import bound_of

@@ -1,0 +1,8 @@
+"""What Kafka calls those of whom no name is known."""
+
+from typing import Final
+
+ANONYMOUS: Final = "User:ANONYMOUS"
+"""Kafka's principal of who has not authenticated."""
+NOT_KNOWN: Final = ""
+"""The principal of who has authenticated, in a way that does not tell his name."""
