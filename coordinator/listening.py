@@ -52,18 +52,20 @@ class Served(Protocol):
 
 
 class ConnectionLimits(msgspec.Struct, frozen=True, kw_only=True):
-    """Kafka's names in the comments; a limit for each principal it has not, nor one for those who do not read."""
+    """By the names of the settings, whose defaults these are; Kafka's names in the comments, where it has them."""
 
-    connections_max: int  # max.connections
-    connections_max_idle_ms: int  # connections.max.idle.ms
-    unread_max_ms: int = 120_000
-    per_ip_max: int = INT32_MAX  # max.connections.per.ip
-    per_principal_max: int = INT32_MAX
-    held_bytes_max: int = 268_435_456  # queued.max.request.bytes
+    connections_max: int = 10_000  # max.connections
+    connections_max_idle_ms: int = 600_000  # connections.max.idle.ms
+    unread_answers_max_ms: int = 120_000
+    max_connections_per_ip: int = INT32_MAX  # max.connections.per.ip
+    connections_per_principal: int = INT32_MAX
+    queued_max_request_bytes: int = 268_435_456  # queued.max.request.bytes
 
 
 C = TypeVar("C", bound=Served)
 
+FRAME_BYTES_MAX = 104_857_600
+"""The largest request, unless it is set: Kafka's default of socket.request.max.bytes."""
 BACKLOG = 1024
 """Connections that wait to be accepted, at each address."""
 
@@ -81,14 +83,16 @@ class Listening(Generic[C]):
     ) -> None:
         self._connections_max = limits.connections_max
         self._idle_ms = limits.connections_max_idle_ms
-        self._unread_ms = limits.unread_max_ms
-        self._addresses = Quota[str](limits.per_ip_max, partial(_tell_full, "address", "--max-connections-per-ip"))
+        self._unread_ms = limits.unread_answers_max_ms
+        self._addresses = Quota[str](
+            limits.max_connections_per_ip, partial(_tell_full, "address", "--max-connections-per-ip")
+        )
         self._principals = Quota[str](
-            limits.per_principal_max, partial(_tell_full, "principal", "--connections-per-principal")
+            limits.connections_per_principal, partial(_tell_full, "principal", "--connections-per-principal")
         )
         self._principal_of: dict[C, str] = {}
         self._is_full_told = False
-        self.memory = Memory(limits.held_bytes_max, metrics)
+        self.memory = Memory(limits.queued_max_request_bytes, metrics)
         self._metrics = metrics
         self._monotonic_ms = monotonic_ms
         self._call_later = call_later

@@ -153,11 +153,7 @@ def _server_settings(settings: Settings) -> ServerSettings:
     return ServerSettings(
         host=listen.host,
         port=listen.port,
-        connections_max=settings.connections_max,
-        connections_max_idle_ms=settings.connections_max_idle_ms,
-        unread_answers_max_ms=settings.unread_answers_max_ms,
-        max_connections_per_ip=settings.max_connections_per_ip,
-        queued_max_request_bytes=settings.queued_max_request_bytes,
+        limits=settings.connection_limits(),
         frame_bytes_max=settings.frame_bytes_max,
     )
 

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 import msgspec
 
 from coordinator.client_connection import ClientConnection
-from coordinator.listening import ConnectionLimits, Listening
+from coordinator.listening import FRAME_BYTES_MAX, ConnectionLimits, Listening
 from coordinator.metrics import ServerMetrics
 from coordinator.service import Cancel, Service
 from coordinator.wire.api import Api, KeepTicket
@@ -18,16 +18,12 @@ from coordinator.wire.under_way import Answered
 
 
 class ServerSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """Kafka's names in the comments; the defaults are Kafka's, where it has the setting."""
+    """Where it listens, and within which limits; port 0 takes any that is free."""
 
     host: str = "127.0.0.1"
-    port: int = 9092  # 0 takes any that is free
-    connections_max: int = 2**31 - 1  # max.connections
-    connections_max_idle_ms: int = 600_000  # connections.max.idle.ms
-    unread_answers_max_ms: int = 120_000
-    max_connections_per_ip: int = 2**31 - 1  # max.connections.per.ip
-    frame_bytes_max: int = 104_857_600  # socket.request.max.bytes
-    queued_max_request_bytes: int = 268_435_456  # queued.max.request.bytes, of which Kafka has no default
+    port: int = 9092
+    limits: ConnectionLimits = ConnectionLimits()
+    frame_bytes_max: int = FRAME_BYTES_MAX
     waiting_bytes_max: int = 1_048_576
 
 
@@ -43,13 +39,7 @@ class Server:
         self._metrics = metrics
         self._port = settings.port
         self._listening = Listening[ClientConnection](
-            limits=ConnectionLimits(
-                connections_max=settings.connections_max,
-                connections_max_idle_ms=settings.connections_max_idle_ms,
-                unread_max_ms=settings.unread_answers_max_ms,
-                per_ip_max=settings.max_connections_per_ip,
-                held_bytes_max=settings.queued_max_request_bytes,
-            ),
+            limits=settings.limits,
             metrics=metrics,
             monotonic_ms=service.monotonic_ms,
             call_later=service.call_later,

@@ -25,6 +25,7 @@ from pydantic_settings import (
 from coordinator.addresses import Address, HostPort
 from coordinator.cluster import BadTopic, Topic, declare_topic
 from coordinator.group.settings import INT32_MAX, GroupSettings
+from coordinator.listening import FRAME_BYTES_MAX, ConnectionLimits
 from coordinator.sidecar.settings import EVENT_TOPIC, Properties, SidecarSettings, flag, refusals, split_list
 from coordinator.sidecar.tls import BadTls
 from events.log.kafka_security import (
@@ -37,7 +38,7 @@ from events.log.kafka_security import (
     split_properties,
 )
 
-FRAME_BYTES_MAX = 100 * 1024 * 1024
+_LIMITS = ConnectionLimits()
 INT64_MAX = 2**63 - 1
 
 
@@ -82,21 +83,23 @@ class Settings(SidecarSettings):
         FRAME_BYTES_MAX, ge=1024, le=INT32_MAX, description="The largest request of any API; most have lower bounds."
     )
     queued_max_request_bytes: int = Field(
-        268_435_456,
+        _LIMITS.queued_max_request_bytes,
         ge=1024,
-        description="Bytes that requests and answers may hold in memory; beyond that connections that hold much are "
-        "closed.",
+        description="Bytes that requests and answers may hold in memory, but for 16 KiB of each connection; beyond "
+        "that connections that hold much are closed.",
     )
-    connections_max: int = Field(10_000, ge=1, description="Connections served at a time.")
+    connections_max: int = Field(_LIMITS.connections_max, ge=1, description="Connections served at a time.")
     connections_max_idle_ms: int = Field(
-        600_000,
+        _LIMITS.connections_max_idle_ms,
         ge=1_000,
         description="A connection on which no request begins or ends for longer is closed, unless it waits for an "
         "answer.",
     )
-    unread_answers_max_ms: int = Field(120_000, ge=1_000, description="How long a client may leave answers unread.")
+    unread_answers_max_ms: int = Field(
+        _LIMITS.unread_answers_max_ms, ge=1_000, description="How long a client may leave answers unread."
+    )
     max_connections_per_ip: int = Field(
-        INT32_MAX,
+        _LIMITS.max_connections_per_ip,
         ge=1,
         le=INT32_MAX,
         description="Connections of one address served at a time; clients behind one gateway share its address.",
@@ -175,10 +178,16 @@ class Settings(SidecarSettings):
         """How many joins and syncs of one principal, or group, may wait at a time."""
         return self.waiting_per_principal or self._most_connections
 
-    @property
-    def principal_connections_max(self) -> int:
-        """How many connections one principal may have."""
-        return self.connections_per_principal or self._most_connections
+    def connection_limits(self) -> ConnectionLimits:
+        """Of all connections, of those of one address, and of those of one principal."""
+        return ConnectionLimits(
+            connections_max=self.connections_max,
+            connections_max_idle_ms=self.connections_max_idle_ms,
+            unread_answers_max_ms=self.unread_answers_max_ms,
+            max_connections_per_ip=self.max_connections_per_ip,
+            connections_per_principal=self.connections_per_principal or self._most_connections,
+            queued_max_request_bytes=self.queued_max_request_bytes,
+        )
 
     @property
     def _most_connections(self) -> int:

@@ -20,7 +20,7 @@ from coordinator.clock import SystemClock
 from coordinator.cluster import new_cluster
 from coordinator.group.commands import Caller, ReleaseGroup
 from coordinator.group.outcomes import Outcome, ReleaseGroupOutcome
-from coordinator.listening import ConnectionLimits, Listening
+from coordinator.listening import Listening
 from coordinator.loop_watch import LoopWatch
 from coordinator.metrics import GroupMetrics, ServerMetrics
 from coordinator.offsets.upstream import UpstreamOffsetStore
@@ -200,14 +200,7 @@ class _Sidecar:
 
     def _listening(self, service: Service) -> Listening[ClientSide]:
         return Listening[ClientSide](
-            limits=ConnectionLimits(
-                connections_max=self.settings.connections_max,
-                connections_max_idle_ms=self.settings.connections_max_idle_ms,
-                unread_max_ms=self.settings.unread_answers_max_ms,
-                per_ip_max=self.settings.max_connections_per_ip,
-                per_principal_max=self.settings.principal_connections_max,
-                held_bytes_max=self.settings.queued_max_request_bytes,
-            ),
+            limits=self.settings.connection_limits(),
             metrics=self.metrics,
             monotonic_ms=self.clock.monotonic_ms,
             call_later=service.call_later,

@@ -10,6 +10,7 @@ from kio.schema.errors import ErrorCode
 
 from coordinator.group.commands import AnyRequest, DescribeGroup, Heartbeat
 from coordinator.group.outcomes import DescribeGroupOutcome, HeartbeatOutcome, JoinGroupOutcome, Outcome
+from coordinator.listening import ConnectionLimits
 from coordinator.metrics import ServerMetrics
 from coordinator.server import Server, ServerSettings
 from coordinator.wire.registry import APIS
@@ -70,8 +71,9 @@ class Client:
 
 
 @asynccontextmanager
-async def running(**settings: Any) -> AsyncIterator[Running]:
-    subject = Running(ServerSettings(port=0, **settings))
+async def running(*, waiting_bytes_max: int = 1_048_576, **limits: Any) -> AsyncIterator[Running]:
+    settings = ServerSettings(port=0, limits=ConnectionLimits(**limits), waiting_bytes_max=waiting_bytes_max)
+    subject = Running(settings)
     await subject.server.start()
     subject.service.cluster = subject.service.cluster.advertised_at("127.0.0.1", subject.server.port)
     try:

@@ -72,8 +72,9 @@ def test_joins_that_are_refused_for_their_metadata_are_told_of_once_a_minute() -
         settings = GroupSettings(member_metadata_max_bytes=200, min_session_timeout_ms=6_000)
         process = await SimulatedProcess(MemoryStorage(), settings=settings).start()
 
-        async def refused(**changed: int) -> ErrorCode:
-            return (await process.join("a", metadata=bytes(300), **changed)).error
+        async def refused(session_timeout_ms: int = 10_000) -> ErrorCode:
+            answer = await process.join("a", metadata=bytes(300), session_timeout_ms=session_timeout_ms)
+            return answer.error
 
         with structlog.testing.capture_logs() as told:
             assert await refused(session_timeout_ms=1) is ErrorCode.invalid_session_timeout

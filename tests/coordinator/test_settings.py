@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from coordinator.group.settings import GroupSettings
+from coordinator.listening import ConnectionLimits
 from coordinator.settings import KAFKA_SETTINGS, BadSettings, load_settings
 
 
@@ -29,6 +30,12 @@ def test_the_defaults_are_kafkas() -> None:
         "offsets.retention.minutes",
         "offsets.retention.check.interval.ms",
     }
+
+
+def test_the_limits_of_connections_are_the_same_for_whoever_takes_no_settings() -> None:
+    """But that one principal leaves some for others."""
+    limits = load_settings({}, [], None).connection_limits()
+    assert limits == ConnectionLimits(connections_per_principal=9_000)
 
 
 def test_a_flag_wins_over_the_environment_and_that_over_the_file(

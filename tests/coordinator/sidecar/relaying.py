@@ -247,8 +247,8 @@ async def relaying(
         connection_limits=ConnectionLimits(
             connections_max=connections_max,
             connections_max_idle_ms=connections_max_idle_ms,
-            per_principal_max=per_principal_max,
-            held_bytes_max=held_bytes_max,
+            connections_per_principal=per_principal_max,
+            queued_max_request_bytes=held_bytes_max,
         ),
         broker_context=broker_context,
         more=more,
