@@ -1,5 +1,7 @@
 """Clients that do not read what they are answered: for how long what they are owed is kept."""
 
+import asyncio
+
 from tests.coordinator.running_server import HEARTBEAT, Client, Running, running, until
 
 ANSWERS = 40
@@ -45,3 +47,33 @@ async def test_who_does_not_read_its_answers_is_cut_off() -> None:
         other.send("Heartbeat", 4, 2, **HEARTBEAT)
         assert (await other.answer())[0] == 2
         assert subject.metrics.connections == 2
+
+
+async def test_who_was_told_to_go_and_does_not_read_is_cut_off() -> None:
+    """One that is idle is closed, which waits until it has read; not for ever."""
+    async with running(connections_max_idle_ms=10_000, unread_answers_max_ms=1_000_000) as subject:
+        client = await owed(subject)
+        subject.now_ms += 10_000
+        subject.timers.pass_all()
+        (connection,) = subject.server._listening.connections
+        assert connection.is_closing
+        subject.now_ms += 999
+        subject.timers.pass_all()
+        await asyncio.sleep(0)
+        assert subject.metrics.connections == 1
+        subject.now_ms += 1
+        subject.timers.pass_all()
+        await until(lambda: subject.metrics.connections == 0)
+        assert subject.metrics.connections_idle_closed == 1
+        client.writer.close()
+
+
+async def test_who_does_not_read_holds_up_no_end() -> None:
+    async with running() as subject:
+        client = await owed(subject)
+        closing = asyncio.create_task(subject.server._listening.close(within_s=0.05))
+        await asyncio.wait({closing}, timeout=10)
+        held_up = not closing.done()
+        client.writer.transport.abort()
+        await closing
+        assert not held_up

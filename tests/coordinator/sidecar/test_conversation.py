@@ -6,6 +6,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from coordinator.sidecar.answers import Expected
 from coordinator.sidecar.conversation import IN_FLIGHT_MAX
 from coordinator.wire.api import Fault, ProtocolError
 from tests.coordinator.sidecar.scripted_broker import framed, request
@@ -24,6 +25,7 @@ from tests.coordinator.sidecar.talk import (
     Talk,
     new_conversation,
     produce,
+    rewritten,
 )
 
 contents = st.binary(max_size=40) | st.binary(min_size=FRAME_BYTES_MAX - 50, max_size=FRAME_BYTES_MAX - 50)
@@ -234,6 +236,43 @@ def test_a_half_sent_request_is_under_way_and_nobody_waits_for_it_yet() -> None:
     assert [subject.is_owed, subject.is_under_way] == [True, True]
     subject.answers.receive(framed(1, b""))
     assert [subject.is_owed, subject.is_under_way] == [False, False]
+
+
+def test_the_rest_of_a_request_that_has_to_be_whole_is_no_sign_of_life() -> None:
+    """Its beginning was one, and its end is: in between a client that trickles may be idle for good."""
+    subject = new_conversation()
+    frame = request(JOIN, 7, 1, b"x" * 100)
+    seen = []
+    for piece in (frame[:20], frame[20:40], frame[40:60], frame[60:]):
+        subject.receive(piece)
+        seen.append((subject.next_request(0), subject.went_on()))
+    assert seen == [(None, True), (None, False), (None, False), (frame[4:], True)]
+
+
+def test_each_piece_of_a_request_that_is_relayed_is_a_sign_of_life() -> None:
+    """It goes to the broker as it comes."""
+    subject = new_conversation()
+    frame = request(FETCH, 7, 1, b"x" * 100)
+    for at in range(0, len(frame), 20):
+        subject.receive(frame[at : at + 20])
+        assert subject.next_request(0) is None
+        assert subject.went_on()
+
+
+def test_what_comes_behind_an_answer_that_is_held_waits_within_a_bound() -> None:
+    """Then no more is read from the broker; whatever came goes out in its turn."""
+    answers = new_conversation().answers
+    answers.expect(Expected(b"\0\0\0\1", rewrite=rewritten, delays_changed=True))
+    answers.expect(Expected(b"\0\0\0\2"))
+    behind = framed(2, bytes(WAITING_BYTES_MAX - 8))
+    answers.receive(framed(1, b"") + behind[:-1])
+    many = [answers.has_many_waiting]
+    answers.receive(behind[-1:])
+    many.append(answers.has_many_waiting)
+    assert answers.for_client == []
+    answers.let_go()
+    assert [*many, answers.has_many_waiting] == [False, True, False]
+    assert b"".join(answers.for_client) == framed(1, b"moved ") + behind
 
 
 @pytest.mark.parametrize("acks", [0, 1])

@@ -24,6 +24,7 @@ from tests.coordinator.sidecar.scripted_broker import (
     request,
     scripted_broker,
 )
+from tests.coordinator.sidecar.talk import PRODUCE, produce
 
 FETCH, METADATA, NOBODYS = 1, 3, 9_999
 JOINED = JoinGroupOutcome(member_id=MemberId("m"), generation_id=1)
@@ -324,6 +325,53 @@ async def test_for_a_broker_that_does_not_read_nothing_piles_up() -> None:
         assert await until_no_more_is_read(relay, await relay.connect(1)) < MORE_THAN_SOCKETS_TAKE
         broker.connections[0].reads.set()
         assert [(await client.answer())[0] for _ in range(many)] == list(range(many))
+
+
+async def test_nothing_piles_up_either_where_no_answers_are_owed() -> None:
+    """Of a producer with acks=0, whose requests are whole each time that the broker takes no more."""
+    async with scripted_broker() as broker, relaying({1: broker}) as relay:
+        Holding(broker, PRODUCE)
+        broker.reads = False
+        client = await relay.connect(1)
+        client.send(produce(0, 0))
+        await until(lambda: broker.connections)
+        broker.reads = True
+        other, sent, read, question = await relay.connect(1), 0, 0, request(NOBODYS, 0, 1)
+        while read == sent:
+            assert sent < MORE_THAN_SOCKETS_TAKE
+            frame = produce(1, 0, bytes(200_000))
+            before = relay.metrics.bytes_received
+            client.send(frame)
+            sent += len(frame)
+            for _ in range(50):
+                assert await other.ask(question) == b""
+            read += relay.metrics.bytes_received - before - 50 * len(question)
+        broker.connections[0].reads.set()
+        await until(lambda: relay.metrics.bytes_received >= sent)
+
+
+async def test_of_a_client_whose_broker_is_not_reached_yet_no_more_than_a_piece_is_read(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It may take ten seconds."""
+    may_connect, connected = asyncio.Event(), broker_side.BrokerSide._connected
+
+    async def connect_later(side: broker_side.BrokerSide) -> asyncio.Transport | None:
+        await may_connect.wait()
+        return await connected(side)
+
+    async with scripted_broker() as broker, relaying({1: broker}) as relay:
+        other = await relay.connect(1)
+        assert await other.ask(request(NOBODYS, 0, 1)) == b""
+        monkeypatch.setattr(broker_side.BrokerSide, "_connected", connect_later)
+        before = relay.metrics.bytes_received
+        client = await relay.connect(1)
+        for number in range(10):
+            client.send(request(NOBODYS, 0, number, bytes(1_000_000)))
+        await until(lambda: relay.metrics.bytes_received > before)
+        assert await until_no_more_is_read(relay, other) - before < 1_000_000
+        may_connect.set()
+        assert [(await client.answer())[0] for _ in range(10)] == list(range(10))
 
 
 async def until_no_more_is_read(relay: Relay, other: Client) -> int:
