@@ -17,11 +17,6 @@ def instant(wall_ms: int) -> Instant:
     return Instant(moment.isoformat(timespec="milliseconds")[:-6] + "Z")  # in place of '+00:00'
 
 
-def wall_ms_of(at: Instant) -> int:
-    """The wall clock in ms of an instant."""
-    return _wall_ms(datetime.fromisoformat(at))
-
-
 def _wall_ms(moment: datetime) -> int:
     return (moment - _EPOCH) // timedelta(milliseconds=1)
 

@@ -36,7 +36,7 @@ def handled_apis(
     apis = (
         *authentication.apis(),
         *refused.apis(reserved),
-        consumer_groups.api(shadows.knows, metrics),
+        consumer_groups.api(shadows.follows, metrics),
         *Membership(service, ownerships, moves, would_refuse).apis(),
         *Commits(service, ownerships, moves, shadows, under_way=under_way, reserved=reserved, metrics=metrics).apis(),
         DescribingGroups(service, ownerships, shadows).api(),

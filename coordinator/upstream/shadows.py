@@ -106,17 +106,13 @@ class Shadows:
         return held is not None and held.shadow.wanted is not None
 
     def follows(self, group_id: GroupId) -> bool:
-        """Whether there is a shadow of ours in the group, or on its way in or out."""
+        """Whether upstream may have a shadow of ours in the group: it is in, or on its way in or out."""
         return group_id in self._held
 
     def is_in(self, group_id: GroupId) -> bool:
         """Whether upstream has the group's shadow now, so that it is listed there; it may be about to leave."""
         held = self._held.get(group_id)
         return held is not None and held.shadow.where in {Where.JOINED, Where.IN}
-
-    def knows(self, group_id: GroupId) -> bool:
-        """Whether upstream may have the group's shadow: it is in, or on its way in or out."""
-        return group_id in self._held
 
     async def look(self, group_id: GroupId) -> Theirs | None:
         """Why the group is theirs; None when nobody is in it upstream. Raises ShadowUnavailable."""

@@ -12,18 +12,19 @@ Every failure of the log's own connections and of the brokers' answers becomes o
 """
 
 import asyncio
-import contextlib
+import random
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
 from kio.schema.errors import ErrorCode
-from tenacity import AsyncRetrying, retry_if_exception_type, wait_random_exponential
 
 from events.log.base import LogDenied, LogUnavailable
 
 T = TypeVar("T")
 
+RETRY_PAUSE_MIN_S = 0.02
 RETRY_PAUSE_MAX_S = 0.5
+"""Of the first pause, and of those after five: the longest that it may be."""
 
 RETRIABLE = frozenset(
     {
@@ -98,24 +99,15 @@ async def retried(attempt: Callable[[], Awaitable[T]], *, limit_ms: int) -> T:
     The pauses are random, up to 20 ms at first and half a second later: a new leader is there within tens of
     milliseconds, or not for long; and who waited for long goes on soon after the brokers are back.
     """
-    reason = "no answer"
-
-    async def attempt_again() -> T:
-        nonlocal reason
-        try:
-            return await attempt()
-        except TryAgain as error:
-            reason = str(error)
-            raise
-
+    reason, pause_max_s = "no answer", RETRY_PAUSE_MIN_S
     try:
         async with asyncio.timeout(limit_ms / 1000):
-            # Nearly every first attempt succeeds, and the machinery for more would take a fifth of an append's time.
-            with contextlib.suppress(TryAgain):
-                return await attempt_again()
-            return await AsyncRetrying(
-                retry=retry_if_exception_type(TryAgain),
-                wait=wait_random_exponential(multiplier=0.02, max=RETRY_PAUSE_MAX_S),
-            )(attempt_again)
+            while True:
+                try:
+                    return await attempt()
+                except TryAgain as error:
+                    reason = str(error)
+                await asyncio.sleep(random.uniform(0, pause_max_s))  # noqa: S311 -- spread, not secret
+                pause_max_s = min(2 * pause_max_s, RETRY_PAUSE_MAX_S)
     except TimeoutError as error:
         raise LogUnavailable(f"given up after {limit_ms} ms: {reason}") from error

@@ -3,13 +3,14 @@
 import asyncio
 from collections.abc import AsyncIterator, Collection
 from contextlib import asynccontextmanager
+from itertools import pairwise
 
 import pytest
 from aiokafka.protocol.admin import ApiVersionRequest
 
 from events.log.base import LogUnavailable
 from events.log.kafka_connections import Timeouts
-from events.log.kafka_errors import TryAgain
+from events.log.kafka_errors import RETRY_PAUSE_MAX_S, RETRY_PAUSE_MIN_S, TryAgain, retried
 from events.log.kafka_link import KafkaLink
 from events.log.kafka_producer import KafkaWriter, Place, claim
 from events.log.kafka_reader import read
@@ -44,6 +45,23 @@ async def append(writer: KafkaWriter, value: bytes = b"v") -> None:
 
 async def kinds(*awaited: "asyncio.Task[KafkaWriter]") -> Collection[type]:
     return {type(each) for each in await asyncio.gather(*awaited, return_exceptions=True)}
+
+
+@story
+async def test_what_comes_to_nothing_is_tried_again_after_a_pause() -> None:
+    """The second time, too; and never after a long one."""
+    tried: list[float] = []
+
+    async def attempt() -> None:
+        tried.append(seconds())
+        raise TryAgain("not yet")
+
+    with pytest.raises(LogUnavailable, match="given up after 60000 ms: not yet"):
+        await retried(attempt, limit_ms=60_000)
+    pauses = [later - earlier for earlier, later in pairwise(tried)]
+    assert 0 < pauses[0] <= RETRY_PAUSE_MIN_S
+    assert all(0 < pause <= RETRY_PAUSE_MAX_S for pause in pauses)
+    assert max(pauses) > RETRY_PAUSE_MIN_S
 
 
 @pytest.mark.parametrize("fault", ["hang", "stop"])

@@ -84,7 +84,7 @@ class Shadows(SteadyShadows):
     def is_in(self, _group_id: GroupId) -> bool:
         return False
 
-    def knows(self, _group_id: GroupId) -> bool:
+    def follows(self, _group_id: GroupId) -> bool:
         return False
 
 
