@@ -44,8 +44,8 @@ class HeartbeatTicket(Protocol):
     def accept(self, now_ms: int) -> bool:
         """True: still valid, and the member's session was re-armed at `now_ms` (monotonic). False: forget the ticket.
 
-        It is no longer valid once the group has changed in any way, or is no longer served here, or no answer may be
-        given without asking upstream (the lease). A ticket that was refused once stays refused.
+        It is no longer valid once the group has changed in any way, or is no longer served here. A ticket
+        that was refused once stays refused.
         """
 
 
@@ -53,7 +53,9 @@ class Groups(Protocol):
     """The groups this process serves. Implemented by the runtime, and by a small real one in tests."""
 
     def submit(self, command: AnyRequest, reply: ReplyTo) -> None:
-        """Have the command decided. `reply` is called exactly once, within this call or later, on the loop's thread.
+        """Have the command decided. `reply` is called once at most, within this call or later, on the loop's thread.
+
+        Never for a join or a sync that waits when the same member asks again (J13, SG17): the later one is answered.
 
         The outcome's class is that of the command; errors of the gate (14 loading, 15 unavailable, 16 not owner) are
         outcomes, too. Each command has a `caller.request_id` of its own, also when one request becomes many commands.

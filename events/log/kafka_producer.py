@@ -23,7 +23,7 @@ is noticed.
 
 What is not ideal: the broker forgets a producer id, and with it the fence, `producer.id.expiration.ms` after its last
 batch, and after a turn to another id the fence does not hold against the old one. An owner claims anew well inside
-both times (`claim_renewal_ms` of the log); a deposed owner that slept longer is stopped by its lease alone.
+both times (`claim_renewal_ms` of the log); a deposed owner that slept longer is not fenced.
 """
 
 import asyncio
