@@ -132,10 +132,11 @@ def test_nothing_is_decided_on_what_was_before_somebody_else_served() -> None:
         ownership = first.runtime._owned[PARTITION]
         epoch, leaving = ownership.partition.epoch, None
         ownership.renew()
-        while first.runtime._owned.get(PARTITION) is ownership:
-            if ownership.partition.epoch != epoch and leaving is None:
-                leaving = first.leave(told["b"].member_id)
-            await asyncio.sleep(0.05)
+        async with asyncio.timeout(30):
+            while first.runtime._owned.get(PARTITION) is ownership:
+                if ownership.partition.epoch != epoch and leaving is None:
+                    leaving = first.leave(told["b"].member_id)
+                await asyncio.sleep(0.05)
         await until(lambda: first.runtime.ready, "the partition is served again")
         await (leaving or first.leave(told["b"].member_id))
         events = [decode(record.value) for record in storage.records[PARTITION] if record.value is not None]

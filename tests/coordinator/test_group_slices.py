@@ -198,3 +198,26 @@ def test_after_a_pause_a_sync_phase_has_its_full_time_again() -> None:
         await process.runtime.stop()
 
     simulate(story())
+
+
+def test_after_a_pause_what_is_being_stored_has_its_full_time_again_too() -> None:
+    """The phase that the append begins, beside those that ran before."""
+
+    async def story() -> None:
+        process = await SimulatedProcess(MemoryStorage(partitions=1)).start()
+        told = await process.join(session_timeout_ms=40_000)
+        assert (await process.sync(told)).error is ErrorCode.none
+        release = process.log.hold_acknowledgements()
+        process.join(session_timeout_ms=40_000)
+        await asyncio.sleep(1.0)
+        (ownership,) = process.runtime._owned.values()
+        batch = ownership.partition._slots[GROUP].batch
+        assert batch is not None
+        asyncio.get_running_loop().advance(60.0)  # type: ignore[attr-defined]
+        await asyncio.sleep(1.0)
+        assert batch.soft.join_deadline_ms is not None
+        assert batch.soft.join_deadline_ms >= process.clock.monotonic_ms() + 28_000
+        release.set()
+        await process.runtime.stop()
+
+    simulate(story())

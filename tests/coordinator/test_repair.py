@@ -266,7 +266,8 @@ def test_who_asks_twice_at_once_is_told_to_wait() -> None:
         release = process.log.hold_acknowledgements()
         first = asyncio.ensure_future(alter(process, REPAIR, "anew"))
         await asyncio.sleep(0.01)
-        assert (await alter(process, REPAIR, "anew")).error is ErrorCode.coordinator_load_in_progress
+        async with asyncio.timeout(60):
+            assert (await alter(process, REPAIR, "anew")).error is ErrorCode.coordinator_load_in_progress
         release.set()
         assert (await first).error is ErrorCode.none
         assert sum(isinstance(event, GroupCreated) and is_repair(event) for event in events_in(storage)) == 1

@@ -95,11 +95,12 @@ class TestADiskThatDoesNotAnswer:
     ) -> None:
         """Also who comes while it hangs. When it answers again, what was under way is there, and the next is stored."""
         hung = [asyncio.create_task(file.write(disk.hang)), asyncio.create_task(file.write(partial(insert, 1)))]
-        for write in hung:
-            with pytest.raises(LogUnavailable, match=f"the disk of {file.path} has not answered for "):
-                await write
-        with pytest.raises(LogUnavailable, match="has not answered"):
-            await file.write(partial(insert, 2))
+        async with asyncio.timeout(60):
+            for write in hung:
+                with pytest.raises(LogUnavailable, match=f"the disk of {file.path} has not answered for "):
+                    await write
+            with pytest.raises(LogUnavailable, match="has not answered"):
+                await file.write(partial(insert, 2))
 
         late = asyncio.create_task(file.write(partial(insert, 3)))
         await asyncio.sleep(0)
