@@ -16,6 +16,7 @@ from coordinator.clock import Clock
 from coordinator.group.offsets import OffsetsChange
 from coordinator.group.settings import GroupSettings
 from coordinator.offsets.base import OffsetStore
+from coordinator.offsets.lost import refuse_lost_events, refuse_lost_offsets
 from coordinator.outbox import Lost, Outbox, refused_alone
 from coordinator.partition import Partition
 from coordinator.slices import Slices
@@ -152,9 +153,12 @@ async def take_over(owner: Owner, number: int, *, lost: Lost) -> Ownership:
     """Own the partition. Raises LogError, and EventsError for a history that cannot be served."""
     clock = owner.clock
     started_ms = clock.monotonic_ms()
+    await refuse_lost_events(owner.event_log, owner.offsets, number)
     writer = await claim_and_fence(owner, number)
     loading = await _load(owner, writer)
     projector = loading.projector
+    if projector.groups or projector.quarantined:
+        await refuse_lost_offsets(owner.event_log, owner.offsets, number)
     await owner.offsets.claim(number)
     await _finish_deletions(owner, number, projector)
     took_ms = clock.monotonic_ms() - started_ms

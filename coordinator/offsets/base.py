@@ -6,7 +6,7 @@ from typing import Protocol
 from coordinator.group.offsets import OffsetsChange
 from coordinator.service import CommittedOffset
 from events.ids import GroupId
-from events.log.base import AppendRefused
+from events.log.base import AppendRefused, EventLog
 
 TopicPartition = tuple[str, int]
 
@@ -29,6 +29,11 @@ class BetweenWrites(Protocol):
 
 class OffsetStore(Protocol):
     """Offsets of all groups. One writer, as with the event log beside it."""
+
+    @property
+    def own_log(self) -> EventLog | None:
+        """The log of its own that the offsets are in, once it is open; None: they are with the events, or elsewhere."""
+        ...
 
     async def open(self) -> None:
         """Connect. Raises events.log.base.LogError."""

@@ -8,7 +8,7 @@ from coordinator.group.offsets import OffsetsChange
 from coordinator.offsets.base import BetweenWrites, StoredOffset, TopicPartition
 from coordinator.slices import Breaks
 from events.ids import GroupId
-from events.log.base import AppendRefused
+from events.log.base import AppendRefused, EventLog
 
 
 class OffsetCache:
@@ -16,6 +16,10 @@ class OffsetCache:
 
     def __init__(self) -> None:
         self._groups: dict[GroupId, dict[TopicPartition, StoredOffset]] = {}
+
+    @property
+    def own_log(self) -> EventLog | None:
+        return None
 
     def put(self, group_id: GroupId, partition: TopicPartition, offset: StoredOffset) -> None:
         self._groups.setdefault(group_id, {})[partition] = offset

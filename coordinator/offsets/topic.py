@@ -62,6 +62,10 @@ class TopicOffsetStore(OffsetCache):
         self._strangers = StrangersSeen()
 
     @property
+    def own_log(self) -> EventLog | None:
+        return self._opened
+
+    @property
     def _log(self) -> EventLog:
         assert self._opened is not None
         return self._opened

@@ -5,11 +5,15 @@ from collections.abc import Mapping, Sequence
 from coordinator.group.offsets import OffsetsChange
 from coordinator.offsets.base import BetweenWrites, StoredOffset, TopicPartition
 from events.ids import GroupId
-from events.log.base import AppendRefused
+from events.log.base import AppendRefused, EventLog
 
 
 class UpstreamOffsetStore:
     """Nothing is known here of any group's offsets, and no change of them is made here."""
+
+    @property
+    def own_log(self) -> EventLog | None:
+        return None
 
     async def open(self) -> None:
         """There is nothing to read."""

@@ -255,6 +255,8 @@ def test_an_owners_record_that_cannot_be_read_stops_its_partition_alone(key: byt
 async def test_an_offset_that_cannot_be_read_stops_its_partition_alone() -> None:
     """It stands in a topic of its own, which is named."""
     storage, offsets = MemoryStorage(), MemoryStorage()
+    before = await SimulatedProcess(storage).start()
+    await before.runtime.stop()
     offsets.records[PARTITION].append(StoredRecord(PARTITION, 0, 0, b"garbage", b"x"))
     process = SimulatedProcess(storage, offsets=TopicOffsetStore(lambda: MemoryEventLog(offsets)))
     await process.offsets.open()

@@ -11,6 +11,7 @@ from tests.faults.cluster import FakeCluster
 from tests.faults.process import TOPIC, ProcessOnKafka, groups_in, seconds, story
 from tests.simulation.process import until
 
+OFFSETS = f"{TOPIC}_offsets"
 NOT_SERVED = {ErrorCode.not_coordinator, ErrorCode.coordinator_load_in_progress}
 
 
@@ -79,3 +80,60 @@ async def test_another_number_of_partitions_is_refused() -> None:
     assert (await process.join("d")).error in NOT_SERVED
     assert "has 4 partitions, it had 3: a group's partition follows from their number" in str(process.lost[0])
     await process.stop()
+
+
+async def with_offsets(cluster: FakeCluster) -> ProcessOnKafka:
+    return await ProcessOnKafka(cluster.bootstrap, with_offsets=True).start()
+
+
+async def refused(cluster: FakeCluster, why: str) -> None:
+    process = ProcessOnKafka(cluster.bootstrap, with_offsets=True)
+    with pytest.raises(LogMismatch, match=why):
+        await process.start()
+    await process.stop()
+
+
+@pytest.mark.parametrize("in_what", ["deleted", "made anew"])
+@story
+async def test_offsets_whose_event_topic_is_gone_are_not_taken_for_those_of_deleted_groups(in_what: str) -> None:
+    """Each start is refused, not the first alone, with both names; restored, the topic is gone on with."""
+    cluster = FakeCluster()
+    process = await with_offsets(cluster)
+    assert (await process.commit(777)).error is ErrorCode.none
+    await process.stop()
+    was, stored = cluster.topics[TOPIC], [len(each.batches) for each in cluster.topics[OFFSETS].partitions]
+    cluster.delete(TOPIC) if in_what == "deleted" else cluster.recreate(TOPIC)
+    for _ in range(2):
+        await refused(cluster, rf"topic {TOPIC} is empty, and that of {OFFSETS} is not: .* Restore {TOPIC}, or start w")
+    assert [len(each.batches) for each in cluster.topics[OFFSETS].partitions] == stored, "nothing was claimed"
+    cluster.topics[TOPIC] = was
+    process = await with_offsets(cluster)
+    assert [each.offset for each in process.offsets.committed(process.group_id).values()] == [777]
+    await process.stop()
+
+
+@pytest.mark.parametrize("in_what", ["deleted", "made anew"])
+@story
+async def test_groups_whose_topic_of_offsets_is_gone_are_not_served_without_them(in_what: str) -> None:
+    """Their consumers would begin elsewhere, without a word: each start is refused, with both names."""
+    cluster = FakeCluster()
+    process = await with_offsets(cluster)
+    assert (await process.commit(777)).error is ErrorCode.none
+    await process.stop()
+    was = cluster.topics[OFFSETS]
+    cluster.delete(OFFSETS) if in_what == "deleted" else cluster.recreate(OFFSETS)
+    for _ in range(2):
+        await refused(cluster, rf"topic {TOPIC} has groups, and that of {OFFSETS} is empty: .* Restore {OFFSETS}, or")
+    cluster.topics[OFFSETS] = was
+    process = await with_offsets(cluster)
+    assert [each.offset for each in process.offsets.committed(process.group_id).values()] == [777]
+    await process.stop()
+
+
+@story
+async def test_a_first_start_that_ends_between_its_two_claims_is_gone_on_with() -> None:
+    """An owner's record is in the events' partition then, and none in the offsets': no group is there yet."""
+    cluster = FakeCluster()
+    await (await with_offsets(cluster)).stop()
+    cluster.recreate(OFFSETS)
+    await (await with_offsets(cluster)).stop()

@@ -1,0 +1,38 @@
+"""One of two topics is gone: that of the events, or that of the offsets beside it.
+
+What belongs here: telling so from what is left, before anything goes on from half of it. Offsets whose groups are not
+in the log are taken for those of deleted groups, and removed; groups whose offsets are gone would let every consumer
+begin where `auto.offset.reset` says.
+
+An owner claims a partition of the events first, then that of the offsets, each with a record that leaves the end of the
+partition above 0 for good; and no group is there before both. So neither can be empty beside the other:
+
+    the events' partition is empty      the offsets' is, too
+    the events' partition has groups    the offsets' is not empty
+"""
+
+from coordinator.offsets.base import OffsetStore
+from events.log.base import EventLog, LogMismatch
+
+
+async def refuse_lost_events(events: EventLog, store: OffsetStore, partition: int) -> None:
+    """To be called before the partition is claimed: nothing is written. Raises LogMismatch and LogUnavailable."""
+    offsets = store.own_log
+    # In this order: another process that is the first to claim both may do so meanwhile.
+    if offsets is not None and await offsets.end_offset(partition) and not await events.end_offset(partition):
+        raise LogMismatch(
+            f"partition {partition} of topic {events.location} is empty, and that of {offsets.location} is not: the"
+            " topic of the events was deleted, or made anew, and the offsets that were committed are still there."
+            f" Restore {events.location}, or start with another --log, without these offsets"
+        )
+
+
+async def refuse_lost_offsets(events: EventLog, store: OffsetStore, partition: int) -> None:
+    """To be called where groups are, before their offsets are claimed. Raises LogMismatch and LogUnavailable."""
+    offsets = store.own_log
+    if offsets is not None and not await offsets.end_offset(partition):
+        raise LogMismatch(
+            f"partition {partition} of topic {events.location} has groups, and that of {offsets.location} is empty: the"
+            " topic of their committed offsets was deleted, or made anew, or is not there as the log was a sidecar's."
+            f" Restore {offsets.location}, or start with another --log, without offsets"
+        )
