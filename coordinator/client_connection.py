@@ -1,8 +1,8 @@
 """One client's socket: an `asyncio.Protocol` around a `Connection`, with the dispatch of its requests.
 
-Everything that arrived in one read is worked off in one go, with one write for all answers. Nothing here waits: a
-request that is answered later (a parked join, a fetch) leaves the connection as it is until `answer` is called. From
-within an answer no other request is ever begun: what waits behind it is begun by the event loop.
+What arrived in one read is worked off in one go, with one write for all answers, unless others wait (turns.py). Nothing
+here waits: a request that is answered later (a parked join, a fetch) leaves the connection as it is until `answer` is
+called. From within an answer no other request is ever begun: what waits behind it is begun by the event loop.
 """
 
 import asyncio
@@ -22,6 +22,7 @@ from coordinator.memory_share import Share, unsent_bytes
 from coordinator.metrics import ServerMetrics
 from coordinator.principals import ANONYMOUS
 from coordinator.service import Cancel
+from coordinator.turns import Turns
 from coordinator.wire import heartbeat
 from coordinator.wire.api import KeepTicket, ProtocolError, keep_no_ticket
 from coordinator.wire.dispatch import Peer
@@ -37,9 +38,6 @@ _KEY_VERSION = Struct(">hh")
 OUTPUT_BYTES_MAX = 256 * 1024
 """Of slow answers at a time: then they are sent, it is seen whether the client reads, and others have their turn."""
 
-REQUESTS_AT_ONCE = 64
-"""That are not answered by the fast path; then others have their turn."""
-
 
 class ClientConnection(asyncio.Protocol):
     """`seen_ms` is when a request began, was whole or was answered last (monotonic)."""
@@ -53,6 +51,7 @@ class ClientConnection(asyncio.Protocol):
         frame_bytes_max: int,
         waiting_bytes_max: int,
         memory: Memory,
+        turns: Turns,
         made: Callable[["ClientConnection"], bool],
         lost: Callable[["ClientConnection"], None],
     ) -> None:
@@ -61,6 +60,7 @@ class ClientConnection(asyncio.Protocol):
         self._metrics = metrics
         self._monotonic_ms = monotonic_ms
         self._share = Share(memory, claim=self._claim, abort=self.abort)
+        self._turns = turns
         self._made = made
         self._lost = lost
         self._heartbeats = HeartbeatCache()
@@ -105,6 +105,7 @@ class ClientConnection(asyncio.Protocol):
         if self._transport is None:
             return
         self._transport = None
+        self._turns.forget(self)
         self._share.end()
         self._connection.forget()
         if self._cancel is not None:
@@ -122,14 +123,14 @@ class ClientConnection(asyncio.Protocol):
     def resume_writing(self) -> None:
         self._is_writable = True
         self.unread_since_ms = None
-        self._work()
+        self._begin_working()
 
     def data_received(self, data: bytes) -> None:
         if self._transport is None:
             return
         self._metrics.bytes_received += len(data)
         self._connection.receive(data)
-        self._work()
+        self._begin_working()
 
     @property
     def is_closing(self) -> bool:
@@ -146,7 +147,13 @@ class ClientConnection(asyncio.Protocol):
         if self._transport is not None:
             self._transport.abort()
 
-    def _work(self) -> None:
+    def _begin_working(self) -> None:
+        if self._turns.begin(self):
+            self.take_turn()
+        else:
+            self._mind_reading()
+
+    def take_turn(self) -> None:
         """Take requests until one is parked, or there is none, or the client does not read, or others have waited."""
         now_ms = self._monotonic_ms()
         fault: ProtocolError | None = None
@@ -159,8 +166,13 @@ class ClientConnection(asyncio.Protocol):
                     break
                 self._begin(frame)
                 begun += 1
-                if self._connection.output_bytes > OUTPUT_BYTES_MAX or begun >= REQUESTS_AT_ONCE:
-                    asyncio.get_running_loop().call_soon(self._work)
+                if (
+                    begun >= self._turns.share
+                    or self._connection.output_bytes > OUTPUT_BYTES_MAX
+                    or self._turns.is_over
+                ):
+                    if self._connection.waiting_bytes:
+                        self._turns.wait(self)
                     break
             has_failed = False
         except ProtocolError as error:
@@ -206,7 +218,7 @@ class ClientConnection(asyncio.Protocol):
         self.seen_ms = self._monotonic_ms()
         self._flush()
         if self._connection.waiting_bytes:
-            asyncio.get_running_loop().call_soon(self._work)
+            self._turns.wait(self)
 
     def _flush(self) -> None:
         self._metrics.fast_heartbeats += self._heartbeats.hits
@@ -228,10 +240,12 @@ class ClientConnection(asyncio.Protocol):
 
     def _mind_reading(self) -> None:
         """Read while the client reads, and while not too much waits: back-pressure, in both directions."""
-        if self._connection.held_bytes > FREE_BYTES or self._share.is_counted or not self._is_writable:
+        held = self._connection.held_bytes
+        if held > FREE_BYTES or self._share.is_counted or not self._is_writable:
             unread = 0 if self._is_writable else unsent_bytes(self._transport)
-            self._share.count(self._connection.held_bytes + unread)
-        should_read = self._is_writable and not self._connection.is_full
+            self._share.count(held + unread)
+        must_wait = held > FREE_BYTES and self._turns.is_waiting(self)
+        should_read = self._is_writable and not self._connection.is_full and not must_wait
         if should_read is self._is_reading or self._transport is None or self._transport.is_closing():
             return
         self._is_reading = should_read

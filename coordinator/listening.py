@@ -18,6 +18,7 @@ from coordinator.memory import Memory
 from coordinator.metrics import RefusedConnection, ServerMetrics
 from coordinator.quotas import Quota
 from coordinator.service import Cancel
+from coordinator.turns import Turns
 
 log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
 
@@ -93,6 +94,7 @@ class Listening(Generic[C]):
         self._principal_of: dict[C, str] = {}
         self._is_full_told = False
         self.memory = Memory(limits.queued_max_request_bytes, metrics)
+        self.turns = Turns()
         self._metrics = metrics
         self._monotonic_ms = monotonic_ms
         self._call_later = call_later

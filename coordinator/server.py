@@ -77,6 +77,7 @@ class Server:
             frame_bytes_max=self._settings.frame_bytes_max,
             waiting_bytes_max=self._settings.waiting_bytes_max,
             memory=self._listening.memory,
+            turns=self._listening.turns,
             made=self._listening.made,
             lost=self._listening.lost,
         )

@@ -17,7 +17,7 @@ from typing import cast
 
 import structlog
 
-from coordinator.client_connection import REQUESTS_AT_ONCE, java_host
+from coordinator.client_connection import java_host
 from coordinator.heartbeats import HeartbeatCache
 from coordinator.listening import Listening
 from coordinator.memory import FREE_BYTES, Claim
@@ -37,6 +37,7 @@ from coordinator.sidecar.plan import PlanOf, Rewrite
 from coordinator.sidecar.questions import OpenQuestions
 from coordinator.sidecar.sasl import Exchange
 from coordinator.slices import Slices
+from coordinator.turns import REQUESTS_AT_ONCE
 from coordinator.wire.api import ProtocolError
 from coordinator.wire.dispatch import Peer
 from coordinator.wire.under_way import Answered

@@ -1,0 +1,38 @@
+"""How long the event loop was held by one turn of it, in processor time: all callbacks of sockets that were ready."""
+
+import asyncio
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+
+class LongestTurn:
+    """`seconds` of the loop's thread."""
+
+    def __init__(self) -> None:
+        self.seconds = 0.0
+
+    def __repr__(self) -> str:
+        return f"{self.seconds * 1000:.1f} ms in one turn"
+
+
+@contextmanager
+def longest_turn() -> Iterator[LongestTurn]:
+    """Of all turns of this thread's loop while the block lasts, what waits for sockets left out: it takes no time."""
+    longest = LongestTurn()
+    loops: Any = asyncio.BaseEventLoop
+    usual, thread = loops._run_once, threading.get_ident()
+
+    def run_once(loop: asyncio.AbstractEventLoop) -> None:
+        began = time.thread_time()
+        usual(loop)
+        if threading.get_ident() == thread:
+            longest.seconds = max(longest.seconds, time.thread_time() - began)
+
+    loops._run_once = run_once
+    try:
+        yield longest
+    finally:
+        loops._run_once = usual

@@ -1,0 +1,135 @@
+"""Turns: however many connections have something to be done, all of them together hold the loop for a slice or two."""
+
+import asyncio
+import socket
+
+from coordinator.slices import SLICE_S
+from coordinator.turns import REQUESTS_AT_ONCE, REQUESTS_IN_ROUND, Turns
+from tests.coordinator.hostile import exactly
+from tests.coordinator.kio_client import with_length
+from tests.coordinator.longest_turn import longest_turn
+from tests.coordinator.serving import serving
+
+HELD_S_MAX = 0.15
+CONNECTIONS = 200
+API_VERSIONS = with_length(b"\x00\x12\x00\x00\x00\x00\x00\x01\xff\xff")
+
+
+class Clock:
+    """Stands still, but for who works."""
+
+    def __init__(self) -> None:
+        self.now_s = 0.0
+
+    def __call__(self) -> float:
+        return self.now_s
+
+
+class Busy:
+    """A connection with so many requests, each of which takes a fifth of a slice."""
+
+    def __init__(self, name: str, requests: int, turns: Turns, clock: Clock, log: list[str]) -> None:
+        self._name = name
+        self._requests = requests
+        self._turns = turns
+        self._clock = clock
+        self._log = log
+
+    def come(self) -> None:
+        """Something was read."""
+        if self._turns.begin(self):
+            self.take_turn()
+
+    def take_turn(self) -> None:
+        for _ in range(self._turns.share):
+            self._log.append(self._name)
+            self._clock.now_s += SLICE_S / 5
+            self._requests -= 1
+            if not self._requests:
+                return
+            if self._turns.is_over:
+                break
+        self._turns.wait(self)
+
+
+class Crowd:
+    """All come in one turn of the loop."""
+
+    def __init__(self) -> None:
+        self._clock = Clock()
+        self.turns = Turns(self._clock)
+        self.log: list[str] = []
+
+    def new(self, name: str, requests: int) -> Busy:
+        return Busy(name, requests, self.turns, self._clock, self.log)
+
+
+async def test_all_connections_together_have_one_slice_in_a_turn() -> None:
+    subject = Crowd()
+    for n in range(100):
+        subject.new(f"{n}", 1).come()
+    assert len(subject.log) == 5
+    for turn in range(2, 21):
+        await asyncio.sleep(0)
+        assert len(subject.log) == 5 * turn
+    assert subject.log == [f"{n}" for n in range(100)]
+
+
+async def test_who_has_more_to_do_waits_behind_who_has_come_meanwhile() -> None:
+    subject = Crowd()
+    for n in range(100):
+        subject.new(f"greedy {n}", 64).come()
+    subject.new("late", 1).come()
+    for _ in range(1_000):
+        await asyncio.sleep(0)
+    before = subject.log.index("late") - 5  # those of the first, who began when nobody waited
+    assert before <= REQUESTS_IN_ROUND
+
+
+async def test_who_is_gone_has_no_turn() -> None:
+    subject = Crowd()
+    subject.new("first", 6).come()
+    gone = subject.new("gone", 1)
+    gone.come()
+    assert subject.turns.is_waiting(gone)
+    subject.turns.forget(gone)
+    for _ in range(3):
+        await asyncio.sleep(0)
+    assert subject.log == ["first"] * 6
+
+
+async def test_a_turn_that_fails_takes_nobody_elses() -> None:
+    class Fails:
+        def take_turn(self) -> None:
+            raise ValueError
+
+    subject, told = Crowd(), list[object]()
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: told.append(context["exception"]))
+    subject.turns.wait(Fails())
+    subject.turns.wait(subject.new("behind", 1))
+    for _ in range(3):
+        await asyncio.sleep(0)
+    assert (subject.log, len(told)) == (["behind"], 1)
+
+
+def clients(port: int) -> list[socket.socket]:
+    return [socket.create_connection(("127.0.0.1", port), timeout=60) for _ in range(CONNECTIONS)]
+
+
+async def test_many_connections_with_a_few_small_requests_each_hold_nobody_up() -> None:
+    """What each of them sends is within its share, and all of it is there at once."""
+    async with serving() as muster:
+        sockets = await asyncio.to_thread(clients, muster.server.port)
+        with longest_turn() as longest:
+            for each in sockets:  # the loop stands meanwhile
+                each.sendall(API_VERSIONS * REQUESTS_AT_ONCE)
+            await asyncio.to_thread(_answered, sockets)
+        assert longest.seconds < HELD_S_MAX, longest
+
+
+def _answered(sockets: list[socket.socket]) -> None:
+    """Wait for all answers."""
+    for each in sockets:
+        for _ in range(REQUESTS_AT_ONCE):
+            exactly(each, int.from_bytes(exactly(each, 4), "big"))
+        each.close()
