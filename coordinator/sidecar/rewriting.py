@@ -67,6 +67,9 @@ _DECODED: Mapping[int, range] = {
 }
 _NOT_ABOVE: Mapping[int, int] = {FETCH: 15}
 
+_ANSWERS_KEPT, _ANSWER_KEPT_BYTES_MAX = 16, 4_096
+"""Of ApiVersions, for each version: brokers say the same again and again, and few say different things."""
+
 _INT16, _INT32 = Struct(">h"), Struct(">i")
 _UNSUPPORTED_VERSION = _INT16.pack(ErrorCode.unsupported_version)
 
@@ -140,7 +143,9 @@ class Rewriting:
             rewrite_of(response, change_items(response, "api_keys", self._offer))
             for response in (load_response_schema(api_versions.KEY, version) for version in (api_version, 0))
         )
-        return lambda payload: (in_form_of_v0 if payload.startswith(_UNSUPPORTED_VERSION) else in_its_form)(payload)
+        return _kept(
+            lambda payload: (in_form_of_v0 if payload.startswith(_UNSUPPORTED_VERSION) else in_its_form)(payload)
+        )
 
     def _offer(self, pieces: Pieces) -> Pieces | None:
         """An API with the versions that can be had here, if there are any."""
@@ -152,6 +157,23 @@ class Rewriting:
         if first > last:
             return None
         return pieces | {"min_version": _INT16.pack(first), "max_version": _INT16.pack(last)}
+
+
+def _kept(rewrite: Rewrite) -> Rewrite:
+    """The same bytes in, the same bytes out: for what depends on nothing else."""
+    kept: dict[bytes, bytes] = {}
+
+    def rewrite_or_recall(payload: bytes) -> Steps[bytes]:
+        told = kept.get(payload)
+        if told is None:
+            told = yield from rewrite(payload)
+            if len(payload) <= _ANSWER_KEPT_BYTES_MAX:
+                if len(kept) >= _ANSWERS_KEPT:
+                    kept.clear()
+                kept[payload] = told
+        return told
+
+    return rewrite_or_recall
 
 
 def _found_none(pieces: Pieces, *, flexible: bool) -> Pieces:

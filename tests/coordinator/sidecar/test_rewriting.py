@@ -156,6 +156,22 @@ def test_versions_are_those_of_both_sides(version: int) -> None:
     assert replace(told, api_keys=()) == replace(answer, api_keys=())
 
 
+@pytest.mark.parametrize("version", range(5))
+def test_offered_versions_that_were_told_before_are_not_gone_through_again(version: int) -> None:
+    """And not too many of them are kept."""
+    rewrite = SUBJECT.of(API_VERSIONS, version)
+    assert rewrite is not None
+    answers = []
+    for last in range(100):
+        entry = {"api_key": OWN_KEY, "min_version": 0, "max_version": last}
+        answer = response(API_VERSIONS, version, error_code=ErrorCode.none, api_keys=[entry])
+        answers.append(response_bytes(answer))
+    assert [sum(rewrite(answers[0])) for _ in range(3)] == [1, 0, 0]
+    assert finished(rewrite(answers[0])) == answers[0]
+    assert [sum(rewrite(answer)) for answer in answers] == [0, *[1] * 99]
+    assert sum(rewrite(answers[0])) == 1
+
+
 @pytest.mark.parametrize("api_key", [FETCH, SASL_HANDSHAKE, 9, 19, 36, OWN_KEY])
 @pytest.mark.parametrize("version", [0, 5, 99, -1])
 def test_other_answers_go_on_as_they_are(api_key: int, version: int) -> None:
