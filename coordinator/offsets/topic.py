@@ -9,6 +9,7 @@ is a deleted offset. What strangers overwrite there is written again, as in the 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import suppress
+from itertools import islice
 from typing import Any
 
 import msgspec
@@ -26,6 +27,12 @@ from events.partitioner import partition_for
 from events.records import BrokenRecord, Record, StoredRecord, Transition
 
 VERSION = 1
+
+REWRITTEN_AT_ONCE = 1_000
+"""Offsets that strangers overwrote, written again in one append: the next one lets others in between."""
+
+_NOT_OURS = (msgspec.MsgspecError, UnicodeDecodeError)
+"""What decoding a key or value ends with that is none of ours."""
 
 
 class _Key(msgspec.Struct, frozen=True, kw_only=True):
@@ -90,11 +97,14 @@ class TopicOffsetStore(OffsetCache):
         owned = self._owned[partition] = _Owned(self._log, writer, self._strangers, kept=self)
         read, strangers, overwritten = OffsetCache(), self._strangers.reading(partition), set[bytes]()
         broken: dict[bytes, BrokenRecord] = {}
+        breaks = Breaks()
         async for chunk in self._log.read(partition):
+            await breaks.taken()
             for record in chunk:
                 if record.stranger:
                     strangers.note(record)
-                    overwritten.add(record.key)
+                    if _standing(record.key, read) is not None:  # there may be millions of others
+                        overwritten.add(record.key)
                     continue
                 overwritten.discard(record.key)
                 broken.pop(record.key, None)
@@ -159,7 +169,7 @@ def _take(cache: OffsetCache, record: StoredRecord, location: str) -> None:
             kept = msgspec.structs.asdict(msgspec.json.decode(record.value, type=_Value))
             del kept["version"]
             cache.put(GroupId(name.group), partition, StoredOffset(**kept))
-    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+    except _NOT_OURS as error:
         reason = f"this is no committed offset, in {location}: {error}"
         raise BrokenRecord(reason, partition=record.partition, offset=record.offset) from error
 
@@ -201,11 +211,14 @@ class _Owned:
 
     async def write_again(self, keys: Iterable[bytes], kept: OffsetCache) -> None:
         """The offsets whose last records are strangers': compaction would keep those, and drop ours."""
-        async with self._appending:
-            again = list(_records_again(keys, kept))
-            if again:
-                ENTITIES_REWRITTEN.inc(len(again))
-                await self._append(again)
+        left, breaks = iter(keys), Breaks()
+        while some := list(islice(left, REWRITTEN_AT_ONCE)):
+            async with self._appending:
+                again = list(_records_again(some, kept))
+                if again:
+                    ENTITIES_REWRITTEN.inc(len(again))
+                    await self._append(again)
+            await breaks.taken()
 
     async def _append(self, transitions: Sequence[Transition]) -> Sequence[AppendRefused | None]:
         if self._bug is not None:
@@ -235,11 +248,19 @@ def _fence(partition: int) -> Record:
 
 def _records_again(keys: Iterable[bytes], cache: OffsetCache) -> Iterator[Transition]:
     for key in keys:
-        with suppress(msgspec.MsgspecError):
-            name = msgspec.json.decode(key, type=_Key)
-            kept = cache.committed(GroupId(name.group)).get((name.topic, name.partition))
-            if kept is not None and key == _key(GroupId(name.group), name.topic, name.partition):
-                yield (Record(key, _value(kept)),)
+        kept = _standing(key, cache)
+        if kept is not None:
+            yield (Record(key, _value(kept)),)
+
+
+def _standing(key: bytes, cache: OffsetCache) -> StoredOffset | None:
+    """The offset whose key this is, byte for byte; None for any other bytes."""
+    try:
+        name = msgspec.json.decode(key, type=_Key)
+    except _NOT_OURS:
+        return None
+    kept = cache.committed(GroupId(name.group)).get((name.topic, name.partition))
+    return kept if key == _key(GroupId(name.group), name.topic, name.partition) else None
 
 
 def _records(change: OffsetsChange, deleted: Sequence[TopicPartition]) -> Iterator[Record]:

@@ -12,15 +12,20 @@ from coordinator.group.offsets import OffsetsChange
 from coordinator.offsets.base import OffsetStore, StoredOffset
 from coordinator.offsets.memory import MemoryOffsetStore
 from coordinator.offsets.sqlite import SqliteOffsetStore
-from coordinator.offsets.topic import TopicOffsetStore
+from coordinator.offsets.topic import REWRITTEN_AT_ONCE, TopicOffsetStore
 from events.ids import GroupId
 from events.log.base import AppendRefused, Deposed, LogUnavailable
 from events.log.memory import MemoryEventLog, MemoryStorage
 from events.log.sqlite import SqliteEventLog
-from events.records import BrokenRecord, Record, StoredRecord
+from events.records import BrokenRecord, Record, StoredRecord, Transition
+from tests.coordinator.longest_callback import longest_callback
 
 COMMITS = 50_000
 OTHERS_TURNS = 3
+OVERWRITTEN = 20_000
+OF_NOBODY = 200_000
+HELD_S_MAX = 0.1
+"""Of processor time."""
 ORDERS, PAYMENTS = GroupId("orders"), GroupId("payments")
 PARTITION = 0
 
@@ -165,6 +170,20 @@ class TestSqliteOffsetStore(OffsetStoreContract):
         return lambda: _WithItsFile(tmp_path / "muster.db")
 
 
+class CountedAppends(MemoryEventLog):
+    """`appended`: how many transitions each append had."""
+
+    def __init__(self, storage: MemoryStorage) -> None:
+        super().__init__(storage)
+        self.appended: list[int] = []
+
+    async def append(
+        self, partition: int, epoch: int, transitions: Sequence[Transition]
+    ) -> Sequence[AppendRefused | None]:
+        self.appended.append(len(transitions))
+        return await super().append(partition, epoch, transitions)
+
+
 class TestTopicOffsetStore(OffsetStoreContract):
     @pytest.fixture
     def storage(self) -> MemoryStorage:
@@ -212,7 +231,8 @@ class TestTopicOffsetStore(OffsetStoreContract):
         await claimed(store)
         await store.write([OffsetsChange(group_id=ORDERS, committed=(commit("t", 0, 1), commit("t", 1, 2)))])
         key = storage.records[PARTITION][-2].key
-        for foreign in (b"garbage", key, key.replace(b"orders", b"nobody"), b""):
+        foreign_keys = (b"garbage", key, key.replace(b"orders", b"nobody"), b"", key.replace(b"orders", b"\xff"))
+        for foreign in foreign_keys:
             end = storage.end_offset(PARTITION)
             storage.records[PARTITION].append(StoredRecord(PARTITION, end, 0, foreign, None, stranger=True))
 
@@ -222,10 +242,29 @@ class TestTopicOffsetStore(OffsetStoreContract):
         assert again.committed(ORDERS) == {("t", 0): kept(1), ("t", 1): kept(2)}
         last = [record for record in storage.records[PARTITION] if record.key == key][-1]
         assert not last.stranger
-        assert [record.stranger for record in storage.records[PARTITION]][-6:] == [True] * 4 + [False] * 2
+        assert [record.stranger for record in storage.records[PARTITION]][-7:] == [True] * 5 + [False] * 2
         end = storage.end_offset(PARTITION)
         await claimed(TopicOffsetStore(lambda: MemoryEventLog(storage)))
         assert storage.end_offset(PARTITION) == end + 1, "nothing but the fence: it stands in its place"
+
+    async def test_keys_of_strangers_hold_nobody_up_at_a_takeover(self, storage: MemoryStorage) -> None:
+        """However many: those of nobody's offsets are not kept, and what they overwrote is written again in parts."""
+        store = TopicOffsetStore(lambda: MemoryEventLog(storage))
+        await claimed(store)
+        several = tuple(commit("t", p, p) for p in range(OVERWRITTEN))
+        await store.write([OffsetsChange(group_id=ORDERS, committed=several)])
+        records = storage.records[PARTITION]
+        ours = [record.key for record in records if b"orders" in record.key]
+        for key in [*ours, *(ours[0].replace(b"orders", b"%d" % n) for n in range(OF_NOBODY))]:
+            records.append(StoredRecord(PARTITION, len(records), 0, key, None, stranger=True))
+        written = CountedAppends(storage)
+        again = TopicOffsetStore(lambda: written)
+        with longest_callback() as longest:
+            await claimed(again)
+        assert longest.seconds < HELD_S_MAX, longest
+        assert again.committed(ORDERS) == {("t", p): kept(p) for p in range(OVERWRITTEN)}
+        assert sorted(record.key for record in records[-OVERWRITTEN:]) == sorted(ours)
+        assert max(written.appended) <= REWRITTEN_AT_ONCE
 
     @pytest.mark.parametrize("by", ["the next write", "a renewal"])
     async def test_what_a_stranger_overwrites_meanwhile_is_written_again(self, storage: MemoryStorage, by: str) -> None:
