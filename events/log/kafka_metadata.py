@@ -63,6 +63,10 @@ class MovedLeader(msgspec.Struct, frozen=True, kw_only=True):
     was_at: BrokerAddress | None
 
 
+MADE_ANEW = (
+    "Restore the first one, or delete the new one and start again (it is made with the right settings; groups begin"
+    " anew), or give another --log"
+)
 _OR_ELSEWHERE = "If the brokers' addresses lead to another cluster now, correct them"
 
 
@@ -165,8 +169,7 @@ def _changed(name: str, known: _FollowedTopic, topic_id: UUID | None, partitions
         was, now = topic_id_text(known.topic_id), topic_id_text(topic_id)
         return LogMismatch(
             f"topic {name} was deleted and made anew while it was in use: its id was {was} and is now {now}, and what"
-            " was appended to the first one is not in the second. Start again to use it as it is now, or restore the"
-            f" first one. {_OR_ELSEWHERE}"
+            f" was appended to the first one is not in the second. {MADE_ANEW}. {_OR_ELSEWHERE}"
         )
     if partitions != known.partitions:
         return LogMismatch(

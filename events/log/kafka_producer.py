@@ -42,6 +42,7 @@ from events.log.kafka_batches import UNCOMPRESSED_BYTES_MAX, Stamp, encode_batch
 from events.log.kafka_errors import TryAgain, refused, retried
 from events.log.kafka_link import KafkaLink, PartitionLane
 from events.log.kafka_marks import decode_origin
+from events.log.kafka_metadata import MADE_ANEW
 from events.log.kafka_names import owner_id
 from events.log.kafka_reader import end_offset, newest_stamp
 from events.records import Transition
@@ -210,8 +211,7 @@ class KafkaWriter:
             await self._link.refresh()
         return self._link.refusal(self._place.topic) or LogMismatch(
             f"{self._named()} ended at offset {self._end_offset} and has taken an append at {base_offset}: it has lost"
-            " what was acknowledged, or the topic was deleted and made anew. Start again to use it as it is now, or"
-            " restore it"
+            f" what was acknowledged, or the topic was deleted and made anew. {MADE_ANEW}"
         )
 
     async def _send(self, batch: bytes) -> int | None:

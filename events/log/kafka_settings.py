@@ -80,8 +80,8 @@ def guarantees(
 ) -> Guarantees:
     """What may be relied on. Raises LogMismatch for what contradicts `plan` or breaks the guarantee.
 
-    `is_ours`: the topic holds events, so the way out is to change its settings. An empty one may be meant for somebody
-    else's records: then the way out is another topic.
+    `is_ours`: the topic holds events, so the way out is to change its settings. An empty one may have been made for
+    them, or for somebody else's records: then the way out is another topic.
     """
     refusals = [
         *_partition_refusals(plan, facts),
@@ -114,9 +114,8 @@ def _replica_refusals(plan: TopicPlan, facts: TopicFacts, topic: Configs, bootst
     if in_sync_min > facts.replication:
         yield (
             f"topic {plan.name} has {facts.replication} replicas and min.insync.replicas={in_sync_min}, so nothing can"
-            f" ever be appended: give it more replicas, or run `kafka-configs.sh --bootstrap-server {bootstrap} --alter"
-            f" --entity-type topics --entity-name {plan.name} --add-config"
-            f" min.insync.replicas={max(1, facts.replication - 1)}`"
+            " ever be appended: give it more replicas, or run"
+            f" `{_alter(plan.name, bootstrap, {'min.insync.replicas': str(max(1, facts.replication - 1))})}`"
         )
 
 
@@ -127,20 +126,28 @@ def _topic_refusals(plan: TopicPlan, topic: Configs, bootstrap: str, *, is_ours:
         "min.compaction.lag.ms": "or start with the audit window that the topic has",
         "unclean.leader.election.enable": "since such an election loses events that were acknowledged",
     }
-    for setting, way_out in ways_out.items():
-        if topic.get(setting, wanted[setting]) == wanted[setting]:
-            continue
-        contradiction = f"topic {plan.name} has {setting}={topic[setting]}, the settings say {wanted[setting]}"
-        if is_ours:
-            yield (
-                f"{contradiction}: run `kafka-configs.sh --bootstrap-server {bootstrap} --alter --entity-type topics"
-                f" --entity-name {plan.name} --add-config {setting}={wanted[setting]}`, {way_out}"
-            )
-        else:
-            yield (
-                f"{contradiction}, and it holds no events: give --log another name (a topic that does not exist yet is"
-                " made with the right settings)"
-            )
+    wrong = {setting: wanted[setting] for setting in ways_out if topic.get(setting, wanted[setting]) != wanted[setting]}
+    told = {
+        setting: f"topic {plan.name} has {setting}={topic[setting]}, the settings say {value}"
+        for setting, value in wrong.items()
+    }
+    if is_ours:
+        for setting, value in wrong.items():
+            command = _alter(plan.name, bootstrap, {setting: value})
+            yield f"{told[setting]}: run `{command}`, {ways_out[setting]}"
+    elif wrong:
+        yield (
+            f"{'; '.join(told.values())}; and it holds no events: if it was made for them, run"
+            f" `{_alter(plan.name, bootstrap, wanted)}`, else give --log another name (a topic that does not exist yet"
+            " is made with the right settings)"
+        )
+
+
+def _alter(topic: str, bootstrap: str, configs: Configs) -> str:
+    return (
+        f"kafka-configs.sh --bootstrap-server {bootstrap} --alter --entity-type topics --entity-name {topic}"
+        f" --add-config {','.join(f'{setting}={value}' for setting, value in configs.items())}"
+    )
 
 
 def _expiration_refusals(brokers: Sequence[Configs]) -> Iterator[str]:

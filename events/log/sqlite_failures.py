@@ -19,6 +19,11 @@ def is_locked(error: sqlite3.Error) -> bool:
     return getattr(error, "sqlite_errorcode", 0) & 0xFF in _LOCKED
 
 
+def is_full(error: sqlite3.Error) -> bool:
+    """Whether the disk had no room, which somebody may make."""
+    return getattr(error, "sqlite_errorcode", 0) & 0xFF == sqlite3.SQLITE_FULL
+
+
 def damaged(error: object, path: Path) -> LogDamaged:
     """With the way out."""
     return LogDamaged(

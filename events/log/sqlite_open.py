@@ -5,6 +5,7 @@ order. In between stands a file whose writer was killed: what it wrote last is i
 SQLite can only use that when it may make the `-shm` file, too.
 """
 
+import errno
 import fcntl
 import os
 import sqlite3
@@ -13,10 +14,12 @@ from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import TypeVar
 
-from events.log.base import LogDamaged, LogMismatch
-from events.log.sqlite_failures import failure_of, is_damage, is_locked
+from events.log.base import LogDamaged, LogError, LogMismatch, LogUnavailable
+from events.log.sqlite_failures import failure_of, is_damage, is_full, is_locked
 
 T = TypeVar("T")
+
+_FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
 
 BUSY_TIMEOUT_S = 3.0
 """For locks of other programs. Shorter than the time after which a disk is said not to answer (sqlite_file.py)."""
@@ -26,7 +29,7 @@ def connected(
     path: Path, connect: Callable[[Path], sqlite3.Connection], prepare: Callable[[sqlite3.Connection], T]
 ) -> tuple[sqlite3.Connection, T]:
     """A connection, and what `prepare` made of it. Raises LogMismatch when the file is none of SQLite's, or cannot be
-    used, LogDamaged, LogUnavailable when another program has it locked, and what `prepare` raises.
+    used, LogDamaged, LogUnavailable when another program has it locked or the disk is full, and what `prepare` raises.
     """
     try:
         with ExitStack() as on_failure:
@@ -37,7 +40,7 @@ def connected(
     except sqlite3.Error as error:
         if error.sqlite_errorcode == sqlite3.SQLITE_NOTADB:
             raise LogMismatch(f"{path} is not an event log: {error}") from error
-        if is_damage(error) or is_locked(error):
+        if is_damage(error) or is_locked(error) or is_full(error):
             raise failure_of(error, path, "opened") from error
         raise LogMismatch(f"the event log {path} cannot be opened: {error}") from error
     return connection, prepared
@@ -121,23 +124,31 @@ class FileLock:
         self._descriptor: int | None = None
 
     def acquire(self) -> None:
-        """Raises LogMismatch, naming the file and the holder's process id."""
-        try:
-            descriptor = os.open(self._lock_path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
-        except OSError as error:
-            raise LogMismatch(f"the event log {self._path} cannot be opened: {error.strerror}") from error
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError as error:
-            holder = os.pread(descriptor, 32, 0).decode(errors="replace").strip() or "unknown"
-            os.close(descriptor)
-            raise LogMismatch(
-                f"the event log {self._path} is in use by process {holder}; stop that one first, or give this one "
-                "another file"
-            ) from error
-        os.ftruncate(descriptor, 0)
-        os.pwrite(descriptor, b"%d\n" % os.getpid(), 0)
+        """Raises LogMismatch, naming the file and the holder's process id; LogUnavailable when the disk is full."""
+        with ExitStack() as on_failure:
+            try:
+                descriptor = os.open(self._lock_path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+            except OSError as error:
+                raise self._failed(error) from error
+            on_failure.callback(os.close, descriptor)
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                os.ftruncate(descriptor, 0)
+                os.pwrite(descriptor, b"%d\n" % os.getpid(), 0)
+            except BlockingIOError as error:
+                holder = os.pread(descriptor, 32, 0).decode(errors="replace").strip() or "unknown"
+                raise LogMismatch(
+                    f"the event log {self._path} is in use by process {holder}; stop that one first (for a `muster"
+                    " serve` beside it give another --log)"
+                ) from error
+            except OSError as error:
+                raise self._failed(error) from error
+            on_failure.pop_all()
         self._descriptor = descriptor
+
+    def _failed(self, error: OSError) -> LogError:
+        kind = LogUnavailable if error.errno in _FULL else LogMismatch
+        return kind(f"the event log {self._path} cannot be opened: {self._lock_path}: {error.strerror}")
 
     def release(self) -> None:
         if self._descriptor is not None:

@@ -44,13 +44,16 @@ def test_the_way_out_of_a_contradiction_is_a_command() -> None:
     )
 
 
-def test_the_settings_of_an_empty_topic_are_left_alone() -> None:
-    """Somebody else may be about to use it; so the way out is another topic."""
+def test_of_an_empty_topic_both_ways_out_are_told() -> None:
+    """It may have been made for the events, then one command makes it right; or for somebody else's records."""
     with pytest.raises(LogMismatch) as mismatch:
         promised({"cleanup.policy": "delete"}, is_ours=False)
     assert str(mismatch.value) == (
-        "topic events has cleanup.policy=delete, the settings say compact, and it holds no events: give --log another"
-        " name (a topic that does not exist yet is made with the right settings)"
+        "topic events has cleanup.policy=delete, the settings say compact; and it holds no events: if it was made"
+        " for them, run `kafka-configs.sh --bootstrap-server kafka:9092 --alter --entity-type topics --entity-name"
+        " events --add-config cleanup.policy=compact,min.compaction.lag.ms=1000,max.message.bytes=67108864,"
+        "compression.type=producer,unclean.leader.election.enable=false`, else give --log another name (a topic that"
+        " does not exist yet is made with the right settings)"
     )
 
 

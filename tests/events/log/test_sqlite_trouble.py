@@ -1,6 +1,7 @@
 """What a log in a file does when its disk does not answer, when it is damaged, and when its path names another file."""
 
 import asyncio
+import errno
 import os
 import shutil
 import sqlite3
@@ -75,6 +76,32 @@ async def test_a_file_that_another_program_has_locked_is_waited_for(path: Path) 
     await again.open()
     assert [one.key for one in await read_all(again)] == [b"a"]
     await again.close()
+
+
+async def test_a_disk_that_is_full_at_the_start_is_waited_for(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The lock file is named, nothing of it stays locked, and it goes on when there is room."""
+
+    def full(*_: object) -> int:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    log = SqliteEventLog(path)
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "pwrite", full)
+        with pytest.raises(LogUnavailable, match=rf"{path} cannot be opened: {path}\.lock: No space left on device"):
+            await log.open()
+    await log.open()
+    await log.close()
+
+
+async def test_a_database_that_has_no_room_to_be_made_is_waited_for(path: Path) -> None:
+    """SQLite's own word for a full disk is told with the file."""
+
+    def full(connection: sqlite3.Connection) -> None:
+        connection.execute("PRAGMA max_page_count = 1")
+        connection.execute("CREATE TABLE numbers (number INTEGER)")
+
+    with pytest.raises(LogUnavailable, match=rf"{path} cannot be opened: database or disk is full"):
+        await SqliteFile(path).open(full)
 
 
 class TestADiskThatDoesNotAnswer:
