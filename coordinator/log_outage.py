@@ -43,19 +43,26 @@ class LogOutage:
         A right that we lack is waited for only where we had it before; else LogDenied is raised, too.
         """
 
+        began_ms = self._monotonic_ms()
+
+        async def attempted() -> None:
+            nonlocal began_ms
+            began_ms = self._monotonic_ms()
+            await attempt()
+
         def is_waited_for(error: BaseException) -> bool:
             return isinstance(error, LogUnavailable) and (was_served or not isinstance(error, LogDenied))
 
         def report(state: RetryCallState) -> None:
             error = state.outcome.exception() if state.outcome else None
             if isinstance(error, LogUnavailable):
-                self.failed(partition, error)
+                self.failed(partition, error, began_ms=began_ms)
 
         await AsyncRetrying(
             retry=retry_if_exception(is_waited_for),
             wait=wait_random_exponential(multiplier=0.1, max=RETRY_PAUSE_MAX_S),
             before_sleep=report,
-        )(attempt)
+        )(attempted)
         self.is_back(partition)
 
     @property
@@ -66,11 +73,12 @@ class LogOutage:
         seconds = (self._monotonic_ms() - self._since_ms) // 1000
         return f"the event log {self._location} has been unavailable for {seconds} s, trying again: {self._reason}"
 
-    def failed(self, partition: int, error: Exception) -> None:
-        """A partition has to wait, or waits still."""
+    def failed(self, partition: int, error: Exception, *, began_ms: int) -> None:
+        """A partition has to wait, or waits still. `began_ms`: when that was begun which has failed now."""
         now_ms = self._monotonic_ms()
         if not self._waiting:
-            self._since_ms, self._said_ms = now_ms, now_ms - SAY_AGAIN_AFTER_MS
+            self._since_ms, self._said_ms = began_ms, now_ms - SAY_AGAIN_AFTER_MS
+        self._since_ms = min(self._since_ms, began_ms)
         self._waiting.add(partition)
         self._reason = str(error)
         if now_ms - self._said_ms >= SAY_AGAIN_AFTER_MS:

@@ -3,6 +3,8 @@
 And what helps, in words for the operator, where that is a record of their partition which cannot be read.
 """
 
+import shlex
+
 from kio.schema.errors import ErrorCode
 
 from coordinator.group.commands import AnyRequest, Heartbeat, SyncGroup
@@ -25,7 +27,7 @@ def quarantine_reply(command: AnyRequest) -> tuple[Reply, ...]:
     return failed(command, ErrorCode.coordinator_load_in_progress)
 
 
-def way_out(broken: BrokenRecord) -> str:
+def way_out(broken: BrokenRecord, log_url: str = "URL") -> str:
     """What helps where this record stops its partition. No client can take a batch out of the middle of a topic."""
     if isinstance(broken, BrokenBatch):
         return (
@@ -33,4 +35,5 @@ def way_out(broken: BrokenRecord) -> str:
             " (kafka-leader-election.sh, or stop the broker that leads now). Else restore the topic, or start with"
             " another --log"
         )
-    return "a newer version of Muster, if that wrote it; else muster log repair"
+    repair = f"muster log repair --log {shlex.quote(log_url)} --yes"
+    return f"a newer version of Muster, if that wrote it; else stop this process, then: {repair}"

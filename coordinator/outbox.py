@@ -55,6 +55,8 @@ class Outbox:
         self._wake = asyncio.Event()
         self._idle = asyncio.Event()
         self._idle.set()
+        self._began_s: float | None = None
+        self._loop = asyncio.get_running_loop()
         self._task = asyncio.create_task(self._run(), name=f"outbox-{writer.partition}")
         self._task.add_done_callback(on_failure(lost))
 
@@ -89,6 +91,12 @@ class Outbox:
         self._look_for_gap(self._writer.next_offset, writer.next_offset, 1)
         self._writer = writer
 
+    @property
+    def writing_for_s(self) -> float:
+        """For how long what is being made durable has waited. Also while `lost` is told of it, and in any thread."""
+        began_s = self._began_s
+        return 0.0 if began_s is None else self._loop.time() - began_s
+
     async def drained(self) -> None:
         """Wait until nothing is under way, or the outbox is lost."""
         idle = asyncio.create_task(self._idle.wait())
@@ -119,6 +127,7 @@ class Outbox:
 
     async def _write_all(self) -> None:
         while self._waiting or self._steps:
+            self._began_s = self._loop.time()
             if self._steps:
                 step, done = self._steps.pop(0)
                 await step()
@@ -127,6 +136,7 @@ class Outbox:
             units = self._waiting[:UNITS_PER_APPEND_MAX]
             del self._waiting[:UNITS_PER_APPEND_MAX]
             await self._write(units)
+        self._began_s = None
 
     async def _write(self, units: Sequence[Unit]) -> None:
         with_events = [unit for unit in units if unit.transition]

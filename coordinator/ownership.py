@@ -54,6 +54,9 @@ class Owner(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     effective_settings: Mapping[str, str]
     """By Kafka's names, for the fence record."""
     clock: Clock
+    log_url: str = "URL"
+    """As it was given, and so the address where clients find this process: for commands that are advised."""
+    bootstrap: str = "ADDRESS"
     watch: Watch = nobody_watches
     forgotten: Callable[[int], None] = nobody_counts
     """Told the id of a request that will not be answered, since the same member has asked again."""
@@ -82,6 +85,11 @@ class Ownership:
         self._writer = writer
         self._lost = lost
         self._renewing: asyncio.Task[None] | None = None
+
+    @property
+    def writing_for_s(self) -> float:
+        """For how long an append has waited by now; any thread may ask."""
+        return self._outbox.writing_for_s
 
     def renew(self) -> None:
         """Claim the partition again in the background, lest the log forget this claim; nothing waits for it."""
@@ -239,7 +247,7 @@ def _name_quarantined(owner: Owner, projector: Projector) -> None:
             partition=broken.partition,
             offset=broken.offset,
             reason=broken.reason,
-            way_out=f"muster groups repair {shlex.quote(broken.group_id)}",
+            way_out=f"muster groups repair {shlex.quote(broken.group_id)} --bootstrap {owner.bootstrap}",
         )
 
 

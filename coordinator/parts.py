@@ -124,6 +124,8 @@ def new_owner(
         settings=settings.group_settings(),
         effective_settings=settings.effective_group_settings(),
         clock=clock,
+        log_url=settings.log,
+        bootstrap=settings.advertise or (settings.listen if Address(settings.listen).port else "ADDRESS"),
         watch=watch,
         forgotten=places.leave,
     )

@@ -34,6 +34,12 @@ from events.state import NOT_CONFIGURED, Group, GroupConfig, GroupState
 
 log = structlog.get_logger(__name__)
 
+SLOW_AFTER_S = 10.0
+"""An append that has waited for so long is told in /readyz; the log gives it up later."""
+
+GATHERED_S = 1.0
+"""Partitions that are lost within this time are told of in one line."""
+
 STOPS_WITHIN_S = 10.0
 """For all partitions together; what is cut short is as safe as after a crash."""
 
@@ -56,6 +62,8 @@ class Runtime:
         self._unreadable: dict[int, str] = {}
         """Why partitions are not served that hold a record of an owner which cannot be read."""
         self._outage = LogOutage(owner.event_log.location, owner.clock.monotonic_ms)
+        self._lost_now: dict[int, str] = {}
+        """Partitions that were lost, and why, until that is told."""
         self._stopping = False
 
     @property
@@ -74,12 +82,13 @@ class Runtime:
             if self._retaking:
                 self._retake_later(number)  # one after another they would wait for each other's limits
                 continue
+            began_ms = self._owner.clock.monotonic_ms()
             try:
                 await self._take_over(number)
             except LogDenied:
                 raise
             except LogUnavailable as error:
-                self._outage.failed(number, error)
+                self._outage.failed(number, error, began_ms=began_ms)
                 self._retake_later(number)
         if self._log.claim_renewal_ms is not None:
             self._renewing = asyncio.create_task(self._renew(self._log.claim_renewal_ms), name="renew-claims")
@@ -104,7 +113,8 @@ class Runtime:
             ownership.partition.close(ErrorCode.not_coordinator)
         goodbyes = [asyncio.create_task(_say_goodbye(*item), name=f"stop-{item[0]}") for item in owned.items()]
         if goodbyes:
-            _, late = await asyncio.wait(goodbyes, timeout=STOPS_WITHIN_S)
+            said, late = await asyncio.wait(goodbyes, timeout=STOPS_WITHIN_S)
+            _tell_unsaid(dict(filter(None, (goodbye.result() for goodbye in said))))
             for goodbye in late:
                 goodbye.cancel()
             if late:
@@ -133,10 +143,18 @@ class Runtime:
         if self._log.trouble is not None:
             return self._log.trouble
         if self.ready:
-            return None
+            return self._slow()
         if self._stopping:
             return "stopping"
         return "; ".join(self._unreadable.values()) or self._outage.reason or "partitions are being read"
+
+    def _slow(self) -> str | None:
+        """May be asked in another thread, so that the partitions are copied before they are gone through."""
+        slow = {n: owned.writing_for_s for n, owned in list(self._owned.items()) if owned.writing_for_s >= SLOW_AFTER_S}
+        if not slow:
+            return None
+        waited, numbers = int(max(slow.values())), ", ".join(map(str, slow))
+        return f"an append to the event log {self._log.location} has waited for {waited} s (partition {numbers})"
 
     def has_read(self, group_id: GroupId) -> bool:
         """Whether the group's partition was read by this process, so that the watch was told which groups there are."""
@@ -165,7 +183,7 @@ class Runtime:
         try:
             self._owned[number] = await take_over(self._owner, number, lost=lambda error: self._lost(number, error))
         except BrokenRecord as broken:
-            helps = way_out(broken)
+            helps = way_out(broken, self._owner.log_url)
             why = f"partition {number} of {self._log.location} is not served: {broken}; what helps: {helps}"
             self._unreadable[number] = why
             log.error(
@@ -190,12 +208,22 @@ class Runtime:
         if ownership is None:
             return  # it was given up already
         ownership.partition.close(ErrorCode.not_coordinator)
-        log.error("partition lost", partition=number, error=repr(error))
         if isinstance(error, LogUnavailable):
-            self._outage.failed(number, error)
+            began_ms = self._owner.clock.monotonic_ms() - int(ownership.writing_for_s * 1000)
+            self._outage.failed(number, error, began_ms=began_ms)
+            if not self._lost_now:
+                asyncio.get_running_loop().call_later(GATHERED_S, self._tell_lost)
+            self._lost_now[number] = str(error)
             self._retake_later(number, ownership)
         else:
+            log.error("partition lost", partition=number, error=str(error))
             self._give_up(error)
+
+    def _tell_lost(self) -> None:
+        lost, self._lost_now = self._lost_now, {}
+        log.warning(
+            "partitions lost, they are taken over again", partitions=sorted(lost), error=next(iter(lost.values()))
+        )
 
     def _retake_later(self, number: int, lost: Ownership | None = None) -> None:
         retaking = asyncio.create_task(self._retake(number, lost), name=f"retake-{number}")
@@ -255,8 +283,16 @@ def _listed(group: Group) -> ListedGroup:
     return ListedGroup(group_id=group.group_id, protocol_type=image.protocol_type or "", state=image.state)
 
 
-async def _say_goodbye(number: int, ownership: Ownership) -> None:
+async def _say_goodbye(number: int, ownership: Ownership) -> tuple[int, str] | None:
+    """The partition, and why it could not be said."""
     try:
         await ownership.stop()
     except LogError as error:
-        log.warning("could not say goodbye in the event log", partition=number, error=str(error))
+        return number, str(error)
+    return None
+
+
+def _tell_unsaid(unsaid: Mapping[int, str]) -> None:
+    if unsaid:
+        error = next(iter(unsaid.values()))
+        log.warning("could not say goodbye in the event log", partitions=sorted(unsaid), error=error)

@@ -124,7 +124,9 @@ def test_a_committed_offset_that_cannot_be_read_is_passed_over() -> None:
             kept.records[0].append(StoredRecord(0, kept.end_offset(0), 0, key, b"no offset"))
         stopped = await started()
         assert not stopped.runtime.ready
-        assert str(stopped.runtime.not_ready).endswith("else muster log repair")
+        assert str(stopped.runtime.not_ready).endswith(
+            "else stop this process, then: muster log repair --log URL --yes"
+        )
         await stopped.runtime.stop()
 
         (found,) = await survey(stopped.log, offsets_log)
@@ -147,7 +149,9 @@ def test_a_committed_offset_that_cannot_be_read_is_passed_over() -> None:
 def test_where_nothing_can_be_repaired_it_is_said_what_helps() -> None:
     """A batch has no key to write a tombstone under."""
     assert "another replica of the topic's partition" in way_out(BrokenBatch("the checksum of the batch is wrong"))
-    assert way_out(BrokenRecord("anything else")).endswith("muster log repair")
+    assert way_out(BrokenRecord("anything else"), "sqlite:///my log.db").endswith(
+        "else stop this process, then: muster log repair --log 'sqlite:///my log.db' --yes"
+    )
 
 
 def test_who_may_be_serving_the_partition_is_named() -> None:
@@ -257,6 +261,7 @@ async def test_a_file_that_is_in_use_is_not_touched(url: str, tmp_path: Path) ->
     result = await asyncio.to_thread(run, url, "--yes")
     assert result.exit_code == 2
     assert "is in use by process" in result.stderr
+    assert "stop that one first (for a `muster serve` beside it give another --log)" in result.stderr
     await log.close()
 
 
