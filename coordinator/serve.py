@@ -40,7 +40,7 @@ from coordinator.service import Service
 from coordinator.settings import Settings
 from coordinator.waiting_limit import WaitingLimit
 from coordinator.wire.registry import APIS
-from events.log.base import LogError
+from events.log.base import LogDamaged, LogError
 from events.records import EventsError
 
 log = structlog.get_logger(__name__)
@@ -68,7 +68,7 @@ async def run(settings: Settings) -> None:
         try:
             await starting
         except (LogError, EventsError, BadTopic, OSError) as error:
-            raise CannotServe(str(error)) from error
+            raise CannotServe(_with_replay(error)) from error
         except asyncio.CancelledError:
             if not ended.done():
                 raise
@@ -89,7 +89,12 @@ def _is_bug(loss: Exception | None) -> bool:
 def _told(loss: Exception, settings: Settings) -> str:
     if _is_bug(loss):
         return f"ended by an error in Muster itself, please report it with the traceback above: {loss!r}"
-    return f"{settings.log}: {loss}"
+    return f"{settings.log}: {_with_replay(loss)}"
+
+
+def _with_replay(error: Exception) -> str:
+    """The log's own words are also `muster replay`'s, which need not be told of itself."""
+    return f"{error}; `muster replay` shows what can still be read" if isinstance(error, LogDamaged) else str(error)
 
 
 async def _assembled(

@@ -31,7 +31,7 @@ from kio.schema.metadata.v12.request import MetadataRequest
 from kio.schema.metadata.v12.response import MetadataResponse
 
 from events.log.kafka_exchange import Exchange, NotOffered
-from events.log.kafka_failures import NOT_OPENED, NOT_SENT, UNANSWERED, is_refusal, said, tls_failure
+from events.log.kafka_failures import NOT_OPENED, NOT_SENT, UNANSWERED, is_refusal, refusal, said, tls_failure
 from events.log.kafka_security import KafkaSecurity
 
 R = TypeVar("R")
@@ -253,13 +253,16 @@ class Connections:
             return UpstreamRefused(f"the certificate of the broker at {place}: {error.verify_message}")
         if (tls := tls_failure(error)) is not None:
             reason = (tls.reason or str(tls)).lower().replace("_", " ")
+            if "certificate" in reason and not self._security.presents_certificate:
+                reason += "; it may demand a client's certificate, and none is given (ssl.certificate.location)"
             return UpstreamRefused(f"TLS fails with the broker at {place}: {reason}")
         if isinstance(error, IllegalSaslStateError):
             return UpstreamRefused(f"the broker at {place} takes no SASL there: see security.protocol")
         if isinstance(error, UnicodeError):
             return UpstreamRefused(f"{place}: {said(error)}")  # no name of a host
         if is_refusal(error):
-            return UpstreamRefused(f"the broker at {place} does not let us in: {said(error)}")
+            words = refusal(error, user=self._security.sasl_plain_username, presents_certificate=True)
+            return UpstreamRefused(f"the broker at {place} does not let us in: {words}")
         if isinstance(error, TimeoutError):
             return UpstreamUnavailable(f"{place} did not answer within {self._opens_within_ms / 1000:g} s")
         if isinstance(error, KafkaConnectionError | ConnectionResetError):

@@ -19,12 +19,12 @@ from typing import Any, Final
 
 import msgspec
 from aiokafka.conn import AIOKafkaConnection, create_conn
-from aiokafka.errors import IncompatibleBrokerVersion
+from aiokafka.errors import IncompatibleBrokerVersion, KafkaConnectionError
 
 from events.log.base import LogMismatch, LogUnavailable
 from events.log.kafka_errors import TryAgain
 from events.log.kafka_exchange import NotOffered
-from events.log.kafka_failures import NOT_OPENED, NOT_SENT, UNANSWERED, is_refusal, said
+from events.log.kafka_failures import NOT_OPENED, NOT_SENT, UNANSWERED, is_refusal, refusal, said
 from events.log.kafka_security import KafkaSecurity
 
 CLIENT_ID: Final = "muster"
@@ -189,5 +189,15 @@ class KafkaConnections:
         except TimeoutError as error:
             raise TryAgain(f"{address} did not answer within {self._connect_timeout_ms / 1000:g} s") from error
         except NOT_OPENED as error:
-            kind = NotLetIn if is_refusal(error) else TryAgain
-            raise kind(f"{address}: {said(error)}") from error
+            raise self._not_opened(address, error) from error
+
+    def _not_opened(self, address: BrokerAddress, error: BaseException) -> TryAgain | NotLetIn:
+        """What one of NOT_OPENED comes to."""
+        security = self._security
+        if is_refusal(error):
+            user, shows = security.sasl_plain_username, security.presents_certificate
+            return NotLetIn(f"{address}: {refusal(error, user=user, presents_certificate=shows)}")
+        if isinstance(error, KafkaConnectionError | ConnectionResetError):
+            protocol = security.security_protocol
+            return TryAgain(f"{address}: hung up: does it speak {protocol} (security.protocol)?")
+        return TryAgain(f"{address}: {said(error)}")

@@ -43,6 +43,21 @@ def tls_failure(error: BaseException) -> ssl.SSLError | None:
     return cause if isinstance(cause, ssl.SSLError) and not isinstance(cause, ssl.SSLEOFError) else None
 
 
+def refusal(error: BaseException, *, user: str | None, presents_certificate: bool) -> str:
+    """What `is_refusal` is true of, with the properties to look at."""
+    if isinstance(error, IllegalSaslStateError):
+        return "it takes no SASL there: see security.protocol"
+    if isinstance(error, ValueError | AuthenticationFailedError | SaslAuthenticationFailed) and not isinstance(
+        error, UnicodeError | ssl.SSLError
+    ):
+        return f"user {user} (sasl.username, sasl.password): {said(error)}"
+    tls = tls_failure(error)
+    wants_ours = "CERTIFICATE" in ((tls and tls.reason) or "") and not isinstance(tls, ssl.SSLCertVerificationError)
+    if wants_ours and not presents_certificate:
+        return f"{said(error)}; it may demand a client's certificate, and none is given (ssl.certificate.location)"
+    return said(error)
+
+
 def said(error: BaseException) -> str:
     """Its words: aiokafka says that a connection was closed; why, as TLS tells it, is in the cause."""
     words = str(error) or type(error).__name__

@@ -67,10 +67,15 @@ class KafkaLink:
         try:
             await self.refresh()
         except NotLetIn as error:
-            raise LogMismatch(f"no connection to {','.join(self.bootstrap_servers)}: {error}") from error
+            raise LogMismatch(f"no connection to {self._said_at(error)}") from error
         except TryAgain as error:
-            raise LogUnavailable(f"no broker answers at {','.join(self.bootstrap_servers)}: {error}") from error
+            raise LogUnavailable(f"no broker answers at {self._said_at(error)}") from error
         self._keeping_fresh = asyncio.create_task(self._keep_fresh(), name="kafka-metadata")
+
+    def _said_at(self, error: Exception) -> str:
+        """The addresses, and why; where there is one, it is said once."""
+        servers = ",".join(self.bootstrap_servers)
+        return f"{servers}: {str(error).removeprefix(f'{servers}: ')}"
 
     async def close(self) -> None:
         keeping_fresh, self._keeping_fresh = self._keeping_fresh, None
@@ -212,12 +217,15 @@ class KafkaLink:
             raise NotLetIn(reasons)
         raise TryAgain(reasons)
 
-    async def ask_transaction_coordinator(self, transactional_id: str, request: Any) -> Any:  # noqa: ANN401 -- as above
-        """One request to the coordinator of a transactional.id. Raises LogUnavailable when it may not be looked up."""
+    async def ask_transaction_coordinator(self, transactional_id: str, request: Any, *, prefix: str) -> Any:  # noqa: ANN401 -- as above
+        """One request to the coordinator of a transactional.id. Raises LogUnavailable when it may not be looked up.
+
+        `prefix`: of the ids for which the right would be needed.
+        """
         found = await self.ask_any(FindCoordinatorRequest(transactional_id, _TRANSACTION))
         error = self.settled(found.error_code, f"looking up {transactional_id}")
         if error is not ErrorCode.none:
-            raise refused(f"the coordinator of {transactional_id}", error, "WRITE")
+            raise refused("FindCoordinator", error, "WRITE", prefix)
         return await self.ask(found.coordinator_id, request)
 
     def settled(self, code: int, what: str) -> ErrorCode:

@@ -26,6 +26,11 @@ def owner_id(topic: str, partition: int) -> str:
     return f"muster-{topic}-{partition}"
 
 
+def owner_id_prefix(topic: str) -> str:
+    """What all transactional ids of the log have in common to which the topic belongs, as ACLs are given."""
+    return f"muster-{topic.removesuffix(PROBE_SUFFIX).removesuffix(OFFSETS_SUFFIX)}"
+
+
 def owner_ids_of(topics: Iterable[str]) -> Callable[[bytes], bool]:
     """Whether something is the transactional id of an owner, of whatever partition of these topics."""
     names = "|".join(map(re.escape, topics))

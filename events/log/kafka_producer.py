@@ -43,7 +43,7 @@ from events.log.kafka_errors import TryAgain, refused, retried
 from events.log.kafka_link import KafkaLink, PartitionLane
 from events.log.kafka_marks import decode_origin
 from events.log.kafka_metadata import MADE_ANEW
-from events.log.kafka_names import owner_id
+from events.log.kafka_names import owner_id, owner_id_prefix
 from events.log.kafka_reader import end_offset, newest_stamp
 from events.records import Transition
 
@@ -114,12 +114,14 @@ def _epoch_base(producer_id: int, newest: Stamp | None) -> int:
 
 
 async def _next_producer_epoch(link: KafkaLink, place: Place, transactional_id: str) -> tuple[int, int]:
+    prefix = owner_id_prefix(place.topic)
+
     async def attempt() -> tuple[int, int]:
         request = InitProducerIdRequest(transactional_id, _TRANSACTION_TIMEOUT_MS)
-        response = await link.ask_transaction_coordinator(transactional_id, request)
+        response = await link.ask_transaction_coordinator(transactional_id, request, prefix=prefix)
         error = link.settled(response.error_code, f"InitProducerId of {transactional_id}")
         if error is not ErrorCode.none:
-            raise refused(f"InitProducerId of {transactional_id}", error, "WRITE")
+            raise refused("InitProducerId", error, "WRITE", prefix)
         return response.producer_id, response.producer_epoch
 
     return await retried(attempt, limit_ms=place.append_limit_ms)
@@ -249,7 +251,7 @@ class KafkaWriter:
                 return None
             case error:
                 # OUT_OF_ORDER_SEQUENCE_NUMBER too: the partition does not end with what we appended last.
-                raise refused("the broker refuses the batch", error, "WRITE")
+                raise refused("the broker refuses the batch", error, "WRITE", self._place.topic)
 
     def _named(self) -> str:
         return f"partition {self.partition} of {self._place.topic}"

@@ -30,7 +30,7 @@ async def topic_facts(link: KafkaLink, name: str, *, limit_ms: int) -> TopicFact
         if topic.error_code is ErrorCode.unknown_topic_or_partition:
             return None
         if (error := link.settled(topic.error_code.value, f"looking up topic {name}")) is not ErrorCode.none:
-            raise LogMismatch(f"topic {name} cannot be looked up: {named(error, 'DESCRIBE')}")
+            raise LogMismatch(f"topic {name} cannot be looked up: {named(error, 'DESCRIBE', name)}")
         if any(partition.leader_id < 0 for partition in topic.partitions):
             raise TryAgain(f"a partition of topic {name} has no leader")
         replication = min(len(partition.replica_nodes) for partition in topic.partitions)
@@ -62,7 +62,7 @@ async def ensure_topic(
         ((_, code, message),) = response.topic_errors
         error = link.settled(code, f"creating topic {name}")
         if error not in {ErrorCode.none, ErrorCode.topic_already_exists}:
-            raise LogMismatch(f"topic {name} cannot be created: {named(error, 'CREATE')}: {message}")
+            raise LogMismatch(f"topic {name} cannot be created: {named(error, 'CREATE', name)}: {message}")
 
     async def known() -> TopicFacts:
         made = await topic_facts(link, name, limit_ms=limit_ms)

@@ -27,7 +27,7 @@ def is_full(error: sqlite3.Error) -> bool:
 def damaged(error: object, path: Path) -> LogDamaged:
     """With the way out."""
     return LogDamaged(
-        f"the event log {path} is damaged ({error}); `muster replay` shows what can still be read. Keep a copy of it"
+        f"the event log {path} is damaged ({error}). Keep a copy of it"
         f" and of {path.name}-wal; then restore a backup, or start with --log sqlite:///recovered.db after"
         f" `sqlite3 {path} .recover | sqlite3 recovered.db`"
     )
