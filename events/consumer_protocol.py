@@ -10,7 +10,9 @@ that a client forgot are no obstacle.
 """
 
 import io
+from collections import defaultdict, deque
 from collections.abc import Iterable, Mapping
+from struct import Struct
 from typing import TypeVar
 
 from kio.schema.consumer_protocol_assignment.v0.data import ConsumerProtocolAssignment, TopicPartition
@@ -23,7 +25,16 @@ from kio.static.primitive import i32
 
 CONSUMER_PROTOCOL_TYPE = "consumer"
 
+TOPICS_LOOKED_AT_MAX = 50_000
+"""Of a group's subscriptions together: some 10 ms of work."""
+
+KINDS_MAX = 4
+"""So many lists of equally many topics are known again: who knew more would compare each with each."""
+
 _VERSION_0 = b"\x00\x00"
+_COUNT = Struct(">i")
+_TOPICS_AT = len(_VERSION_0) + _COUNT.size
+_LENGTH_BYTES = 2
 
 _read_subscription = entity_reader(ConsumerProtocolSubscription)
 _read_assignment = entity_reader(ConsumerProtocolAssignment)
@@ -37,6 +48,45 @@ def subscribed_topics(metadata: bytes) -> frozenset[str] | None:
     """The topics of a ConsumerProtocolSubscription; None when the bytes are none."""
     subscription = _read(_read_subscription, metadata)
     return None if subscription is None else frozenset(subscription.topics)
+
+
+def subscribed_by_any(subscriptions: Iterable[bytes], topics_max: int = TOPICS_LOOKED_AT_MAX) -> frozenset[str] | None:
+    """The topics of them all; None when one is none, or when they name more than `topics_max` topics together.
+
+    A list of topics that is there many times, as in most groups, is read and counted once.
+    """
+    topics: set[str] = set()
+    read: defaultdict[bytes, deque[bytes]] = defaultdict(lambda: deque(maxlen=KINDS_MAX))  # by their counts
+    left = topics_max
+    for metadata in subscriptions:
+        count = metadata[len(_VERSION_0) : _TOPICS_AT]
+        known = next((each for each in read[count] if metadata.startswith(each, len(_VERSION_0))), None)
+        if known is not None:
+            if not _has_user_data(metadata, len(_VERSION_0) + len(known)):
+                return None
+            continue
+        if len(count) < _COUNT.size or _COUNT.unpack(count)[0] > left:
+            return None
+        subscription = _read(_read_subscription, metadata)
+        if subscription is None:
+            return None
+        left -= len(subscription.topics)
+        topics.update(subscription.topics)
+        read[count].append(metadata[len(_VERSION_0) : _end_of_topics(subscription)])
+    return frozenset(topics)
+
+
+def _end_of_topics(subscription: ConsumerProtocolSubscription) -> int:
+    topics = subscription.topics
+    return _TOPICS_AT + _LENGTH_BYTES * len(topics) + len("".join(topics).encode())
+
+
+def _has_user_data(metadata: bytes, at: int) -> bool:
+    """Whether the rest of a subscription's fields are there, as the reader wants them."""
+    if len(metadata) < at + _COUNT.size:
+        return False
+    size: int = _COUNT.unpack_from(metadata, at)[0]
+    return -1 <= size <= len(metadata) - at - _COUNT.size
 
 
 def assigned_partitions(assignment: bytes) -> tuple[tuple[str, int], ...] | None:

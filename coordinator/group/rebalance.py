@@ -15,7 +15,7 @@ from coordinator.group.roles import active_members, assign_roles, current_genera
 from coordinator.group.soft import InitialDelay
 from coordinator.group.turn import Turn
 from events.causes import Cause
-from events.consumer_protocol import CONSUMER_PROTOCOL_TYPE, subscribed_topics
+from events.consumer_protocol import CONSUMER_PROTOCOL_TYPE, TOPICS_LOOKED_AT_MAX, subscribed_by_any
 from events.events import GroupEmptied, JoinPhaseCompleted, RebalanceStarted
 from events.ids import MemberId
 from events.state import NO_GENERATION, Group, GroupState, Member
@@ -192,24 +192,25 @@ def select_protocol(members: Iterable[Member]) -> str | None:
 
 
 def subscriptions(group: Group) -> frozenset[str] | None:
-    """The topics of all members, for protocol type consumer (S17); None: not known, so any topic may be subscribed."""
+    """The topics of all members, for protocol type consumer (S17); None: not known, so any topic may be subscribed.
+
+    Nor are more than `TOPICS_LOOKED_AT_MAX` of them: it would hold up everybody else to find out.
+    """
     if group.image.protocol_type != CONSUMER_PROTOCOL_TYPE:
         return None
-    topics: set[str] = set()
-    for member in group.members.values():
-        subscribed = subscribed_topics(member.metadata_for(group.image.protocol_name))
-        if subscribed is None:
-            return None
-        topics |= subscribed
-    return frozenset(topics)
+    protocol_name = group.image.protocol_name
+    return subscribed_by_any(member.metadata_for(protocol_name) for member in group.members.values())
 
 
 def note_subscription(turn: Turn, command: JoinGroup) -> None:
     """Who is let in beside an assignment subscribes, too; what it gave up counts until the next join phase ends."""
     known = turn.soft.subscribed_topics
+    if known is None:
+        return
     metadata = next((each.metadata for each in command.protocols if each.name == turn.image.protocol_name), b"")
-    topics = subscribed_topics(metadata)
-    if known is None or topics is None:
+    topics = subscribed_by_any([metadata])
+    if topics is None:
         turn.soft.subscribed_topics = None
     elif not topics <= known:
-        turn.soft.subscribed_topics = known | topics
+        together = known | topics
+        turn.soft.subscribed_topics = together if len(together) <= TOPICS_LOOKED_AT_MAX else None

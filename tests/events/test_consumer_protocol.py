@@ -10,7 +10,13 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from kio.serial import entity_writer
 
-from events.consumer_protocol import assigned_partitions, encode_assignment, encode_subscription, subscribed_topics
+from events.consumer_protocol import (
+    assigned_partitions,
+    encode_assignment,
+    encode_subscription,
+    subscribed_by_any,
+    subscribed_topics,
+)
 
 VERSIONS = (0, 1, 2, 3)
 TOPICS = st.text(st.characters(codec="ascii"), min_size=1, max_size=20)
@@ -90,3 +96,36 @@ def test_undecodable_bytes_are_none(data: bytes) -> None:
     """Garbage is told apart from no topics."""
     assert subscribed_topics(data) is None
     assert assigned_partitions(data) is None
+
+
+@given(
+    st.lists(
+        st.one_of(
+            st.binary(max_size=12),
+            st.lists(st.sampled_from(["a", "b", "\u00e9"]), max_size=3).map(encode_subscription),
+            st.lists(st.sampled_from(["a", "b"]), max_size=2).map(lambda topics: encode_subscription(topics) + b"more"),
+            st.lists(st.sampled_from(["a", "b"]), max_size=2).map(lambda topics: encode_subscription(topics)[:-2]),
+            st.tuples(st.sampled_from(["a", "b"]), st.binary(max_size=6)).map(
+                lambda of: encode_subscription([of[0]])[:-4] + of[1]
+            ),
+        ),
+        max_size=6,
+    )
+)
+@example([encode_subscription(["a"]), encode_subscription(["a"])[:-4] + b"\xff\xff\xff\xfe"])
+def test_what_any_of_many_subscribes_is_what_each_of_them_does(subscriptions: list[bytes]) -> None:
+    """Though the lists that are the same are read once."""
+    each = [subscribed_topics(metadata) for metadata in subscriptions]
+    known = [topics for topics in each if topics is not None]
+    expected = frozenset[str]().union(*known) if len(known) == len(each) else None
+    assert subscribed_by_any(subscriptions) == expected
+
+
+def test_no_more_topics_are_looked_at_than_may_be() -> None:
+    """The same list counts once, wherever it is; and after the one that has too many no other is taken."""
+    first, second = encode_subscription(["a", "b"]), encode_subscription(["c"])
+    assert subscribed_by_any([first, second, first, second], topics_max=3) == frozenset({"a", "b", "c"})
+    others = iter([first, second, encode_subscription(["d"]), first])
+    assert subscribed_by_any(others, topics_max=3) is None
+    assert list(others) == [first]
+    assert subscribed_by_any([struct.pack(">hi", 0, 2**31 - 1)]) is None

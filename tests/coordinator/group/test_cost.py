@@ -5,13 +5,17 @@ entry of a table that is walked over. So much work is done for a member in a gro
 as much again; what tells everybody something touches everybody, and is not asked here.
 """
 
+import string
 import sys
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from functools import cache
+from itertools import product
 from types import FrameType
 from typing import Any
 
+import msgspec
 import pytest
 
 from coordinator.group.commands import (
@@ -24,9 +28,11 @@ from coordinator.group.commands import (
 )
 from coordinator.group.configs import EXPANSION_DELAY, TARGET_GROUP_SIZE
 from coordinator.group.decide import would_refuse
+from coordinator.group.takeover import resume
 from coordinator.group.timers import due
+from events.consumer_protocol import encode_subscription, subscribed_topics
 from events.ids import UNKNOWN_MEMBER_ID, MemberId
-from events.state import GroupState
+from events.state import GroupState, Protocol
 from events.tables import Table
 from tests.coordinator.group.crowd import GROUP_ID, Crowd, formed
 
@@ -249,3 +255,26 @@ def test_the_end_of_a_join_phase_and_the_leaders_sync_touch_everybody_once() -> 
         assert crowd.group.state is GroupState.STABLE
         each.append(work.total / size)
     assert each[1] <= 1.5 * each[0]
+
+
+def test_a_group_of_long_subscriptions_is_not_read_whole_at_once() -> None:
+    """Neither at the end of a join phase nor at a takeover: less processor time than two of them take to be read."""
+    alphabet = string.ascii_letters + string.digits
+    names = ["".join(name) for name in product(alphabet, repeat=3)][:200_000]
+    subscriptions = [encode_subscription(names[n:] + names[:n]) for n in range(20)]
+    began_s = time.process_time()
+    assert len(subscribed_topics(subscriptions[0]) or ()) == len(names)
+    two_s = 2 * (time.process_time() - began_s)
+    crowd = Crowd()
+    for n, metadata in enumerate(subscriptions):
+        protocols = (Protocol(name="range", metadata=metadata),)
+        join = crowd.join(UNKNOWN_MEMBER_ID, f"i{n}", f"member-{n}")
+        crowd.send(msgspec.structs.replace(join, protocols=protocols))
+    assert crowd.soft.join_deadline_ms is not None
+    crowd.now_ms = 10 * crowd.soft.join_deadline_ms
+    began_s = time.process_time()
+    while crowd.group.state is GroupState.PREPARING_REBALANCE:
+        crowd.send(EndJoinPhase(group_id=GROUP_ID, due_ms=crowd.now_ms))
+        crowd.now_ms = 10 * (crowd.soft.join_deadline_ms or 0)
+    resume(crowd.group, crowd.now_ms, crowd.settings)
+    assert time.process_time() - began_s < two_s

@@ -7,6 +7,7 @@ from kio.schema.errors import ErrorCode
 from coordinator.group.offsets import OffsetsChange
 from coordinator.group.outcomes import CommitOffsetsOutcome, DeleteOffsetsOutcome
 from events.causes import Cause
+from events.consumer_protocol import TOPICS_LOOKED_AT_MAX
 from events.events import GroupCreated
 from events.ids import GroupInstanceId, MemberId
 from events.state import GroupState
@@ -177,6 +178,19 @@ def test_undecodable_subscriptions_keep_every_topic() -> None:
     h = Harness()
     h.stable_group(h.static("a", protocols=protocols(metadata=b"x" * 60)))
     assert h.delete_offsets(("old", 0)).outcome.refused == {("old", 0): ErrorCode.group_subscribed_to_topic}
+
+
+@pytest.mark.parametrize("topics_number", [TOPICS_LOOKED_AT_MAX // 2, TOPICS_LOOKED_AT_MAX // 2 + 1])
+def test_more_topics_than_are_looked_at_keep_every_topic(topics_number: int) -> None:
+    """Subscriptions of two kinds, each of several members, and after a takeover, too."""
+    h = Harness()
+    kinds = [subscription(*(f"{kind}{n}" for n in range(topics_number))) for kind in "xy"]
+    h.stable_group(*(h.static(f"{n}", protocols=protocols(metadata=kinds[n % 2])) for n in range(4)))
+    is_known = 2 * topics_number <= TOPICS_LOOKED_AT_MAX
+    for _ in range(2):
+        assert h.delete_offsets(("x1", 0)).outcome.refused == {("x1", 0): ErrorCode.group_subscribed_to_topic}
+        assert bool(h.delete_offsets(("old", 0)).outcome.refused) is not is_known
+        h.takeover()
 
 
 def test_subscriptions_are_those_of_the_last_join_phase() -> None:
