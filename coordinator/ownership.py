@@ -19,11 +19,11 @@ from coordinator.offsets.base import OffsetStore
 from coordinator.offsets.lost import refuse_lost_events, refuse_lost_offsets
 from coordinator.outbox import Lost, Outbox, refused_alone
 from coordinator.partition import Partition
+from coordinator.service import nobody_counts
 from coordinator.slices import Slices
 from coordinator.slot import Watch, nobody_watches
 from coordinator.strangers import StrangersSeen, StrangersWatch
 from coordinator.tasks import on_failure
-from coordinator.waiting import nobody_counts
 from events.codec import records_of
 from events.damage import Damage, DamageSurvey
 from events.events import CoordinatorElected, CoordinatorReady, CoordinatorStopped

@@ -12,7 +12,15 @@ from kio.schema.errors import ErrorCode
 from coordinator.clock import Clock
 from coordinator.deadlines import Deadlines
 from coordinator.deciding import Deciding
-from coordinator.group.commands import AnyRequest, CheckCapacity, CommittedAt, Heartbeat, JoinGroup, RewriteEntities
+from coordinator.group.commands import (
+    AnyRequest,
+    CheckCapacity,
+    CommittedAt,
+    Heartbeat,
+    JoinGroup,
+    RewriteEntities,
+    SyncGroup,
+)
 from coordinator.group.decide import failed, would_refuse
 from coordinator.group.excuses import USUAL_MS, rearm
 from coordinator.group.heartbeat import heartbeat_error
@@ -174,6 +182,14 @@ class Partition:
         slot = self._slots.get(command.group_id)
         group, soft = (None, Soft()) if slot is None else (slot.group, slot.soft)
         return would_refuse(command, group, soft, self._deciding.moment(), self._settings) is not ErrorCode.none
+
+    def is_member(self, command: JoinGroup | SyncGroup) -> bool:
+        """Whether it is a member's of the durable group, or a static one's that has restarted."""
+        slot = self._slots.get(command.group_id)
+        group = None if slot is None else slot.group
+        return group is not None and (
+            command.member_id in group.members or command.group_instance_id in group.instances
+        )
 
     def has_group(self, group_id: GroupId) -> bool:
         """Whether there is such a group, durably."""

@@ -131,7 +131,7 @@ def new_owner(
     )
 
 
-def new_service(groups: Groups, cluster: Cluster, clock: SystemClock, slices: Slices) -> Service:
+def new_service(groups: Groups, cluster: Cluster, clock: SystemClock, slices: Slices, places: Places) -> Service:
     """What handlers use, on the running loop."""
     loop = asyncio.get_running_loop()
 
@@ -146,6 +146,7 @@ def new_service(groups: Groups, cluster: Cluster, clock: SystemClock, slices: Sl
         new_uuid=lambda: str(uuid.uuid4()),
         new_request_id=itertools.count(1).__next__,
         call_later=call_later,
+        gone=places.leave,
         slices=slices,
     )
 

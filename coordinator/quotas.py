@@ -19,9 +19,9 @@ class Quota(Generic[K]):
         self._taken: Counter[K] = Counter()
         self._full: set[K] = set()
 
-    def take(self, key: K) -> bool:
-        """Whether there was one left for the key, which is taken then."""
-        if self._taken[key] >= self._each_max:
+    def take(self, key: K, *, beyond: bool = False) -> bool:
+        """Whether there was one left for the key, which is taken then; `beyond` the limit there always is."""
+        if self._taken[key] >= self._each_max and not beyond:
             if key not in self._full:
                 self._full.add(key)
                 self._refused(key)

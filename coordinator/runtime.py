@@ -15,7 +15,7 @@ from functools import partial
 import structlog
 from kio.schema.errors import ErrorCode
 
-from coordinator.group.commands import AnyRequest, Heartbeat, JoinGroup
+from coordinator.group.commands import AnyRequest, Heartbeat, JoinGroup, SyncGroup
 from coordinator.group.decide import failed
 from coordinator.log_outage import LogOutage
 from coordinator.metrics import GroupFigures
@@ -164,6 +164,11 @@ class Runtime:
         """Whether this join would now be answered with an error at once, and change nothing."""
         ownership = self._ownership_of(command.group_id)
         return ownership is None or ownership.partition.would_refuse(command)
+
+    def is_member(self, command: JoinGroup | SyncGroup) -> bool:
+        """Whether it is a member's of the group, or a static one's that has restarted."""
+        ownership = self._ownership_of(command.group_id)
+        return ownership is not None and ownership.partition.is_member(command)
 
     def has_group(self, group_id: GroupId) -> bool:
         """Whether there is such a group in the log."""

@@ -124,7 +124,7 @@ async def _start(
     )
     places = new_places(settings, metrics)
     runtime = Runtime(new_owner(settings, event_log, offsets, clock, places=places), give_up=lost)
-    service = new_service(WaitingLimit(runtime, places), cluster, clock, runtime.slices)
+    service = new_service(WaitingLimit(runtime, places, runtime.is_member), cluster, clock, runtime.slices, places)
     server = Server(settings=_server_settings(settings), service=service, apis=APIS, metrics=metrics)
     await _listen(server, settings)
     stack.push_async_callback(server.close)

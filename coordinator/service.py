@@ -22,6 +22,10 @@ ReplyTo = Callable[[Outcome], None]
 Cancel = Callable[[], None]
 
 
+def nobody_counts(_request_id: int) -> None:
+    """Told of requests that nobody waits for any more, where no limit is on those that wait."""
+
+
 class CommittedOffset(msgspec.Struct, frozen=True, kw_only=True):
     """What OffsetFetch tells; `leader_epoch` is -1 when the commit named none (OC19)."""
 
@@ -87,5 +91,7 @@ class Service(msgspec.Struct, kw_only=True):
     new_request_id: Callable[[], int]
     call_later: Callable[[int, Callable[[], None]], Cancel]
     """`call_later(delay_ms, callback)` gives a function that cancels the timer."""
+    gone: Callable[[int], None] = nobody_counts
+    """Told the id of a join's or sync's request when its client has gone before it was answered."""
     slices: Slices = msgspec.field(default_factory=Slices)
     """Whose turn it is, among all requests of the process that have many entries."""

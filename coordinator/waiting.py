@@ -20,10 +20,6 @@ Parking = tuple[type[JoinGroup | SyncGroup], GroupId, MemberId]
 """Where a request can be parked: a group parks one join and one sync of each member."""
 
 
-def nobody_counts(_request_id: int) -> None:
-    """Told of requests that are forgotten where no limit is on those that wait."""
-
-
 class Waiting(msgspec.Struct, frozen=True, eq=False):
     """A request that has not been answered, and where its answer goes."""
 

@@ -2,10 +2,12 @@
 
 What belongs here: a layer before the groups that counts those that are not answered yet, by principal, or by group
 where clients do not authenticate. Who is over the limit is told what is told while a group is being read: all clients
-ask again. What it must not know: what becomes of a request behind it.
+ask again. Members of the group count, and are never told so: theirs may be the join that ends the rebalance which all
+others wait for, and a group parks but one join and one sync of each. What it must not know: what becomes of a request
+behind it.
 """
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 
 import structlog
 from kio.schema.errors import ErrorCode
@@ -23,8 +25,8 @@ log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
 
 
 class Places:
-    """Those that wait, by the ids of their requests. A place is free when the request is answered, or forgotten: a
-    member's join or sync is, once the same member's next one waits (J13, SG17).
+    """Those that wait, by the ids of their requests. A place is free when the request is answered, its client has gone,
+    or it is forgotten: a member's join or sync is, once the same member's next one waits (J13, SG17).
     """
 
     def __init__(self, *, each_max: int, metrics: ServerMetrics) -> None:
@@ -36,9 +38,9 @@ class Places:
     def waiting(self) -> int:
         return len(self._whose)
 
-    def take(self, request_id: int, whose: str) -> bool:
-        """Whether there was one left."""
-        if not self._quota.take(whose):
+    def take(self, request_id: int, whose: str, *, is_members: bool) -> bool:
+        """Whether there was one left; for a member there always is."""
+        if not self._quota.take(whose, beyond=is_members):
             self._metrics.waiting_refused += 1
             return False
         self._whose[request_id] = whose
@@ -54,8 +56,9 @@ class Places:
 class WaitingLimit(Groups):
     """See the module. `places` are left by whoever forgets a request, too."""
 
-    def __init__(self, groups: Groups, places: Places) -> None:
+    def __init__(self, groups: Groups, places: Places, is_member: Callable[[JoinGroup | SyncGroup], bool]) -> None:
         self._groups = groups
+        self._is_member = is_member
         self._places = places
 
     def submit(self, command: AnyRequest, reply: ReplyTo) -> None:
@@ -63,7 +66,7 @@ class WaitingLimit(Groups):
             self._groups.submit(command, reply)
             return
         request_id = command.caller.request_id
-        if not self._places.take(request_id, _whose(command)):
+        if not self._places.take(request_id, _whose(command), is_members=self._is_member(command)):
             (refused,) = quarantine_reply(command)
             reply(refused.outcome)
             return

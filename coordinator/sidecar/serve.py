@@ -193,10 +193,10 @@ class _Sidecar:
         self.stack.push_async_callback(owned.close)
         steered = SteeredGroups(owned, moves, under_way, may_own=self.settings.may_own, give_up=self.lost)
         self.stack.push_async_callback(steered.close)
-        groups = WaitingLimit(steered, places)
+        groups = WaitingLimit(steered, places, runtime.is_member)
         # What Metadata says here is the cluster's own; no handler of a sidecar asks this one.
         cluster = new_cluster(cluster_id=self.link.cluster_id, node_id=-1, host="", port=-1, topics=())
-        return new_service(groups, cluster, self.clock, runtime.slices)
+        return new_service(groups, cluster, self.clock, runtime.slices, places)
 
     def _listening(self, service: Service) -> Listening[ClientSide]:
         return Listening[ClientSide](

@@ -6,21 +6,29 @@ instance id, in the response for each member, too (KIP-345). v6 is flexible. v7 
 protocol name may be null (W11). v8 has a reason (KIP-800). v9 can tell a leader to skip the assignment (KIP-814).
 """
 
+from functools import partial
+
 from coordinator.group.commands import Caller, JoinGroup
 from coordinator.group.outcomes import JoinedMember, JoinGroupOutcome, Outcome
-from coordinator.service import Service
+from coordinator.service import Cancel, Service
 from coordinator.wire.api import Answer, Api, Body, Fields, RequestContext, stated_reason
-from coordinator.wire.steps import Each
+from coordinator.wire.steps import Each, Steps
 from events.ids import MemberId
 from events.state import Protocol
 
 
-def handle(body: Body, context: RequestContext, service: Service, answer: Answer) -> None:
+def handle(body: Body, context: RequestContext, service: Service, answer: Answer) -> Cancel | None:
     def reply(outcome: Outcome) -> None:
         assert isinstance(outcome, JoinGroupOutcome)
         answer(encode(outcome, context.api_version))
 
-    service.groups.submit(decode(body, context, context.caller(service), service.new_uuid()), reply)
+    def submit() -> Steps[Cancel]:
+        command = decode(body, context, context.caller(service), service.new_uuid())
+        yield len(command.protocols)
+        service.groups.submit(command, reply)
+        return partial(service.gone, command.caller.request_id)
+
+    return context.work(submit())
 
 
 def decode(body: Body, context: RequestContext, caller: Caller, uuid: str) -> JoinGroup:

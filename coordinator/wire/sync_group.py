@@ -4,6 +4,8 @@ v1 adds the throttle time. v3 adds the group instance id (KIP-345). v4 is flexib
 both directions (KIP-559); a request of v5 without one of them is refused before anything else is looked at (G2).
 """
 
+from functools import partial
+
 from kio.schema.errors import ErrorCode
 
 from coordinator.group.commands import Caller, SyncGroup
@@ -23,9 +25,10 @@ def handle(body: Body, context: RequestContext, service: Service, answer: Answer
         assert isinstance(outcome, SyncGroupOutcome)
         answer(encode(outcome))
 
-    def submit() -> Steps[None]:
+    def submit() -> Steps[Cancel]:
         command = yield from decode(body, context.caller(service))
         service.groups.submit(command, reply)
+        return partial(service.gone, command.caller.request_id)
 
     return context.work(submit())
 

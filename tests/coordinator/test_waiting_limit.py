@@ -2,6 +2,8 @@
 
 import asyncio
 
+import msgspec
+import pytest
 from kio.schema.errors import ErrorCode
 
 from coordinator.group.commands import AnyRequest, Caller, Heartbeat, JoinGroup, SyncGroup
@@ -12,7 +14,9 @@ from coordinator.quotas import Quota
 from coordinator.waiting_limit import Places, WaitingLimit
 from events.ids import GroupId, MemberId
 from events.log.memory import MemoryStorage
-from tests.coordinator.scripted import ScriptedGroups
+from tests.coordinator.kio_client import Exchange
+from tests.coordinator.scripted import ScriptedGroups, new_service
+from tests.coordinator.wire.test_membership import JOIN, SYNC
 from tests.simulation.process import SimulatedProcess
 from tests.simulation.virtual_time import simulate
 
@@ -30,7 +34,8 @@ class Asked:
         self.groups = ScriptedGroups(parks)
         self.metrics = ServerMetrics({})
         self.places = Places(each_max=2, metrics=self.metrics)
-        self.limited = WaitingLimit(self.groups, self.places)
+        self.limited = WaitingLimit(self.groups, self.places, lambda command: command.member_id in self.members)
+        self.members: set[str] = set()
         self._request_id = 0
 
     def caller(self, principal: str) -> Caller:
@@ -119,7 +124,7 @@ def test_who_asks_again_waits_once() -> None:
     async def story() -> None:
         places = Places(each_max=3, metrics=ServerMetrics({}))
         process = await SimulatedProcess(MemoryStorage(partitions=1), forgotten=places.leave).start()
-        limited = WaitingLimit(process.runtime, places)
+        limited = WaitingLimit(process.runtime, places, process.runtime.is_member)
         told = await process.stable_group("a", "b")
         process.through(limited)
         process.join("a", told["a"].member_id, metadata=b"other")
@@ -137,6 +142,55 @@ def test_who_asks_again_waits_once() -> None:
         await process.runtime.stop()
 
     simulate(story())
+
+
+def test_a_member_is_never_refused() -> None:
+    """Its join may be the one that ends the rebalance which all others wait for; it counts all the same."""
+    asked = Asked()
+    asked.members = {"leader", "follower"}
+    assert [asked.join(member_id) for member_id in ("a", "leader", "follower")] == [[], [], []]
+    assert asked.sync("leader") == []
+    assert (asked.places.waiting, len(asked.join("b"))) == (4, 1)
+
+
+def test_the_join_that_ends_a_rebalance_is_not_refused() -> None:
+    """Nor is a static member's restart."""
+
+    async def story() -> None:
+        places = Places(each_max=2, metrics=ServerMetrics({}))
+        process = await SimulatedProcess(MemoryStorage(partitions=1), forgotten=places.leave).start()
+        told = await process.stable_group("a", "b")
+        process.through(WaitingLimit(process.runtime, places, process.runtime.is_member))
+        newcomers = [process.join(name) for name in "cd"]
+        await asyncio.sleep(0.001)
+        assert places.waiting == 2
+        assert (await process.join("e")).error is ErrorCode.coordinator_load_in_progress
+        restarted = process.join("a")
+        await asyncio.sleep(0.001)
+        rejoined = process.join("b", told["b"].member_id)
+        for each in (*newcomers, restarted, rejoined):
+            assert (await each).error is ErrorCode.none
+        assert places.waiting == 0
+        await process.runtime.stop()
+
+    simulate(story())
+
+
+@pytest.mark.parametrize("name", ["JoinGroup", "SyncGroup"])
+def test_a_client_that_has_gone_keeps_no_place(name: str) -> None:
+    """Though its request is parked for as long as its group waits for others."""
+    asked = Asked()
+    service = msgspec.structs.replace(new_service(asked.groups), groups=asked.limited, gone=asked.places.leave)
+    form = JOIN if name == "JoinGroup" else SYNC
+    exchanges = [Exchange(service, name, 5, **form) for _ in range(2)]
+    assert asked.places.waiting == 2
+    for exchange in exchanges:
+        assert exchange.cancel is not None
+        exchange.cancel()
+    assert asked.places.waiting == 0
+    for _ in exchanges:
+        asked.groups.release(JOINED if name == "JoinGroup" else SyncGroupOutcome(error=ErrorCode.none))
+    assert asked.places.waiting == 0
 
 
 def test_who_is_refused_does_not_take_the_place_of_who_waits() -> None:

@@ -34,9 +34,8 @@ from coordinator.offsets.base import OffsetStore
 from coordinator.offsets.memory import MemoryOffsetStore
 from coordinator.ownership import Owner
 from coordinator.runtime import Runtime
-from coordinator.service import Groups
+from coordinator.service import Groups, nobody_counts
 from coordinator.slot import Watch, nobody_watches
-from coordinator.waiting import nobody_counts
 from events.ids import GroupId, GroupInstanceId, MemberId
 from events.log.memory import MemoryEventLog, MemoryStorage
 from events.state import Protocol
