@@ -29,6 +29,8 @@ import uuid
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack
 
+import msgspec
+
 from events.log.base import Deposed, LogMismatch, LogMissing, LogWriter
 from events.log.kafka_connections import Timeouts
 from events.log.kafka_contents import Contents, refuse_somebody_elses
@@ -82,7 +84,7 @@ class KafkaEventLog:
         self._origin = origin_of(None)
         self._home: str | None = None
         """The cluster whose owners' records are read."""
-        self._known_marks: dict[int, int] = {}
+        self._known_marks: dict[int, Marks] = {}
 
     @property
     def location(self) -> str:
@@ -136,6 +138,7 @@ class KafkaEventLog:
         """See EventLog. Raises LogUnavailable."""
         if self._guarantees is None:
             raise LogMismatch(f"topic {self._plan.name} is not open for writing: nothing can be claimed")
+        self._known_marks.pop(partition, None)
         return await claim(self._link, self._place(self._plan.name, partition))
 
     async def end_offset(self, partition: int) -> int:
@@ -147,7 +150,7 @@ class KafkaEventLog:
         """See EventLog. The default end is the end when the first chunk is asked for. Raises LogUnavailable."""
         known_end = await self.end_offset(partition)
         until = known_end if end is None else min(end, known_end)
-        marks = Marks(since=await self._marked_from(partition), home=self._home)
+        marks = await self._marks(partition)
         chunks = read(
             self._link,
             self._plan.name,
@@ -160,18 +163,21 @@ class KafkaEventLog:
         async for chunk in chunks:
             yield chunk
 
-    async def _marked_from(self, partition: int) -> int | None:
-        """From which offset on what has no mark is a stranger's; None while nobody has noted that here."""
+    async def _marks(self, partition: int) -> Marks:
+        """From which offsets on what has no mark, or is not native, is a stranger's, as far as it is noted here."""
+        unknown = Marks(home=self._home)
         if self._home != self._facts.cluster_id:
-            return None
+            return unknown
         if partition not in self._known_marks:
             newest = await newest_stamp(
                 self._link, self._plan.name, partition, home=self._home, limit_ms=self._limit_ms
             )
             if newest is None or newest.marked_from is None:
-                return None
-            self._known_marks[partition] = newest.marked_from
-        return self._known_marks[partition]
+                return unknown
+            self._known_marks[partition] = Marks(
+                since=newest.marked_from, native_from=newest.native_from, home=self._home
+            )
+        return msgspec.structs.replace(self._known_marks[partition])
 
     async def _follow(self, *topics: str) -> None:
         await retried(lambda: self._link.follow(topics), limit_ms=self._limit_ms)

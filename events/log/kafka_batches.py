@@ -21,9 +21,9 @@ _ZSTD = 4
 _COMPRESSED_FROM_BYTES = 4096
 """Below this a batch is sent as it is: compressing would cost more time than the bytes do."""
 
-BATCH_OVERHEAD_BYTES = 61 + 40 + 30
-"""The header of the batch, and what `marked_from` and `partitions` take in the last record."""
-_RECORD_OVERHEAD_BYTES = 110
+BATCH_OVERHEAD_BYTES = 61 + 40 + 40 + 30
+"""The header of the batch, and what `marked_from`, `native_from` and `partitions` take in the last record."""
+_RECORD_OVERHEAD_BYTES = 130
 """At most: seven variable-length numbers of 5 to 10 bytes, the mark, and the header that `epoch_base` takes."""
 
 UNCOMPRESSED_BYTES_MAX = 256 * 1024 * 1024
@@ -33,13 +33,14 @@ no more."""
 _ANY_SIZE = 2**31 - 1
 
 MARK = "muster"
-"""The header that every record of an owner carries, first of all. Its value: the format level in decimal, a space, and
-the id of the cluster that it was written on.
+"""The header that every record of an owner carries, first of all. Its value: the format level in decimal, a space, the
+id of the cluster that it was written on, a space, and the producer id that it was written with, in decimal.
 """
 EPOCH_BASE = "muster.epoch-base"
 ORIGIN = "muster.origin"
 """Where earlier versions noted what the mark's value is now, in the last record of each batch."""
 MARKED_FROM = "muster.marked-from"
+NATIVE_FROM = "muster.native-from"
 PARTITIONS = "muster.partitions"
 
 
@@ -53,6 +54,8 @@ class Stamp(msgspec.Struct, frozen=True, kw_only=True):
     """Where the batch was written, and by which version (`Origin` in kafka_marks.py)."""
     marked_from: int | None = None
     """The first offset of the partition from which all owners mark; None: not known, it may be this batch's own."""
+    native_from: int | None = None
+    """The first offset from which an owner's record stands where it was written; None: as for `marked_from`."""
     partitions: int | None = None
     """How many the topic has; None: not noted, by an earlier version."""
 
@@ -75,6 +78,11 @@ def packed(transitions: Sequence[Transition], *, limit_bytes: int) -> Iterator[r
         yield range(first, len(transitions))
 
 
+def mark_of(origin: bytes, producer_id: int) -> bytes:
+    """The value of the header `muster`; `origin`: see `Origin` in kafka_marks.py."""
+    return b"%b %d" % (origin, producer_id) if origin else str(FORMAT_LEVEL).encode()
+
+
 def encode_batch(transitions: Sequence[Transition], stamp: Stamp, *, base_sequence: int, timestamp_ms: int) -> bytes:
     """One record batch: idempotent, not transactional; compressed when it is large enough to gain by it."""
     large = sum(map(uncompressed_bytes, transitions)) >= _COMPRESSED_FROM_BYTES
@@ -87,12 +95,14 @@ def encode_batch(transitions: Sequence[Transition], stamp: Stamp, *, base_sequen
         base_sequence=base_sequence,
         batch_size=_ANY_SIZE,
     )
-    headers = [(MARK, stamp.origin or str(FORMAT_LEVEL).encode())]
+    headers = [(MARK, mark_of(stamp.origin, stamp.producer_id))]
     if stamp.epoch_base:
         headers.append((EPOCH_BASE, str(stamp.epoch_base).encode()))
     last_headers = headers.copy()
     if stamp.marked_from is not None:
         last_headers.append((MARKED_FROM, str(stamp.marked_from).encode()))
+    if stamp.native_from is not None:
+        last_headers.append((NATIVE_FROM, str(stamp.native_from).encode()))
     if stamp.partitions is not None:
         last_headers.append((PARTITIONS, str(stamp.partitions).encode()))
     records = [record for transition in transitions for record in transition]

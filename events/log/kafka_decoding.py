@@ -16,9 +16,9 @@ from aiokafka.errors import KafkaError
 from aiokafka.record.default_records import DefaultRecord, DefaultRecordBatch
 from aiokafka.record.memory_records import MemoryRecords
 
-from events.log.kafka_batches import EPOCH_BASE, MARK, MARKED_FROM, ORIGIN, PARTITIONS, Stamp
+from events.log.kafka_batches import EPOCH_BASE, MARK, MARKED_FROM, NATIVE_FROM, ORIGIN, PARTITIONS, Stamp, mark_of
 from events.log.kafka_inflate import NotUnpacked, unpacked
-from events.log.kafka_marks import Marks, Written, decode_origin, is_elsewhere, noted_origin, origin_of
+from events.log.kafka_marks import Marks, Written, decode_origin, is_elsewhere, is_native, noted_origin, origin_of
 from events.log.limits import CHUNK_RECORDS_MAX
 from events.records import BrokenBatch, StoredRecord
 
@@ -99,14 +99,15 @@ def decode_batches(
 
 def _pieces(batch: _Batch, partition: int, start: int, end: int, marks: Marks) -> Iterator[_Piece]:
     """The batch's records, at most CHUNK_RECORDS_MAX at a time; in place of what cannot be read a stranger's record."""
-    is_owners, after, marked_by_us = False, batch.base_offset, [(MARK, origin_of(marks.home).encode())]
+    is_owners, after = False, batch.base_offset
+    marked_by_us = [(MARK, mark_of(origin_of(marks.home).encode(), batch.producer[0]))]
     try:
         records = batch.records()
         while some := list(islice(records, CHUNK_RECORDS_MAX)):
             after = some[-1].offset + 1
             if some[0].offset < start or after > end:
                 some = [record for record in some if start <= record.offset < end]
-            # Nearly always all are ours, and then it is done at once: a takeover waits for it.
+            # Nearly always all are ours, and native, and then it is done at once: a takeover waits for it.
             if not batch.is_transactional and [r.headers[:1] for r in some].count(marked_by_us) == len(some) > 0:
                 marks.meet(some[0].offset)
                 piece = [StoredRecord(partition, r.offset, r.timestamp, r.key or b"", r.value) for r in some]
@@ -125,9 +126,12 @@ def _stored(record: DefaultRecord, partition: int, marks: Marks, batch: _Batch) 
     """The record, as the rule in `kafka_marks.py` has it."""
     key, offset = record.key or b"", record.offset
     is_foreign = is_elsewhere(noted_origin(record.headers), marks.home)
-    if not is_foreign and not batch.is_transactional and any(name == MARK for name, _ in record.headers):
+    is_marked = not is_foreign and not batch.is_transactional and any(name == MARK for name, _ in record.headers)
+    must_be_native = marks.native_from is not None and offset >= marks.native_from
+    is_played_again = is_marked and must_be_native and not is_native(record.headers, batch.producer[0])
+    if is_marked and not is_played_again:
         marks.meet(offset)
-    elif is_foreign or (marks.since is not None and offset >= marks.since):
+    elif is_foreign or is_played_again or (marks.since is not None and offset >= marks.since):
         key = key if len(key) <= _STRANGERS_KEY_BYTES_MAX else b""
         return StoredRecord(partition, offset, record.timestamp, key, None, stranger=True)
     return StoredRecord(partition, offset, record.timestamp, key, record.value)
@@ -174,10 +178,12 @@ def _written(batch: _Batch, home: str | None) -> Written | None:
         epoch_base=_number(headers.get(EPOCH_BASE)) or 0,
         origin=origin,
         marked_from=_number(headers.get(MARKED_FROM)),
+        native_from=_number(headers.get(NATIVE_FROM)),
         partitions=_number(headers.get(PARTITIONS)),
     )
     noted = ORIGIN in headers or EPOCH_BASE in headers
-    return Written(base_offset=batch.base_offset, stamp=stamp, marked=MARK in headers, noted=noted)
+    native = any(is_native(each, producer_id) for each in of_records)
+    return Written(base_offset=batch.base_offset, stamp=stamp, marked=MARK in headers, native=native, noted=noted)
 
 
 def _number(noted: bytes | None) -> int | None:

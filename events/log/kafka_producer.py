@@ -100,6 +100,7 @@ async def claim(link: KafkaLink, place: Place, *, transactional_id: str | None =
         origin=place.origin,
         # Where no owner ever wrote, all that has no mark is a stranger's.
         marked_from=0 if newest is None else newest.marked_from,
+        native_from=0 if newest is None else newest.native_from,
         partitions=place.partitions,
     )
     return KafkaWriter(link, place, stamp, end_offset=end)
@@ -203,8 +204,11 @@ class KafkaWriter:
 
     def _note_place(self, base_offset: int, records: int) -> None:
         """Where a batch stands; -1: the broker does not tell. Strangers' records may stand before it."""
-        if self._stamp.marked_from is None and base_offset >= 0:
-            self._stamp = msgspec.structs.replace(self._stamp, marked_from=base_offset)
+        if base_offset >= 0 and None in {self._stamp.marked_from, self._stamp.native_from}:
+            marked_from, native_from = (
+                base_offset if noted is None else noted for noted in (self._stamp.marked_from, self._stamp.native_from)
+            )
+            self._stamp = msgspec.structs.replace(self._stamp, marked_from=marked_from, native_from=native_from)
         self._end_offset = max(self._end_offset, base_offset) + records
         self._next_offset = self._end_offset if base_offset >= 0 else None
 

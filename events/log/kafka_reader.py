@@ -96,7 +96,7 @@ async def newest_stamp(
     `home`: the cluster that owners have noted; None: any.
     """
     stop = await end_offset(link, topic, partition, limit_ms=limit_ms) if end is None else end
-    newest, first, width = Newest(), 0, 1
+    newest, first, width = Newest(asks_native=home is not None), 0, 1
     while stop > first and not newest.found:
         begin = max(first, stop - width)
         batches, first = await _writers(link, topic, partition, start=begin, end=stop, home=home, limit_ms=limit_ms)

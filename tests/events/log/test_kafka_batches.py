@@ -121,7 +121,9 @@ def newest(fetched: bytes) -> Stamp | None:
 
 def test_the_writer_of_the_last_batch_is_told() -> None:
     """With the base that its epoch is counted from, if it has one, where it was written, and since when all mark."""
-    counted = Stamp(producer_id=9, producer_epoch=1, epoch_base=40_000, origin=b"2 cluster", marked_from=17)
+    counted = Stamp(
+        producer_id=9, producer_epoch=1, epoch_base=40_000, origin=b"2 cluster", marked_from=17, native_from=17
+    )
     batches = encoded((Record(b"a", b"1"),)) + encoded((Record(b"b", b"2"),), stamp=counted)
 
     assert newest(batches) == counted

@@ -13,7 +13,7 @@ from events.log.limits import CHUNK_RECORDS_MAX
 from events.records import FORMAT_LEVEL, BrokenRecord, Record, StoredRecord
 from tests.events.log import foreign_batches as foreign
 
-STAMP = Stamp(producer_id=7, producer_epoch=3, epoch_base=0, origin=b"3 here", marked_from=0)
+STAMP = Stamp(producer_id=7, producer_epoch=3, epoch_base=0, origin=b"3 here", marked_from=0, native_from=0)
 ONE = [Record(b"a", b"1")]
 MIB = 1024 * 1024
 
@@ -252,3 +252,47 @@ def test_a_number_that_nobody_can_have_noted_is_none(name: str) -> None:
     found = newest(foreign.batch(ONE, base_offset=1, headers=[("muster.origin", b"2 here"), (name, b"9" * 5_000)]))
     assert found is not None
     assert (found.epoch_base, found.marked_from) == (0, None)
+
+
+# ---- owners' records that were played again ----------------------------------------------------------
+
+
+def played_again(base_offset: int, *, mark: bytes = b"3 here 7") -> bytes:
+    """As an export that is restored: all headers, and another producer."""
+    return foreign.batch(ONE, base_offset=base_offset, headers=[(MARK, mark)])
+
+
+def strangers_among(*batches: bytes, marks: Marks) -> list[bool]:
+    return [each.stranger for each in read_all(b"".join(batches), marks)]
+
+
+def read_all(fetched: bytes, marks: Marks) -> list[StoredRecord]:
+    return [each for piece, _ in decode_batches(fetched, 0, start=0, end=99, marks=marks) for each in piece]
+
+
+def test_an_owners_record_that_was_played_again_is_a_strangers() -> None:
+    """Its batch has another producer than its mark names; the owner's own has the one that it names."""
+    marks = Marks(since=0, native_from=0, home="here")
+    assert strangers_among(ours(ONE, 0), played_again(1), ours(ONE, 2), marks=marks) == [False, True, False]
+
+
+@pytest.mark.parametrize("mark", [b"3 here 7", b"3 here", b"3"], ids=["restored", "of an earlier version", "a level"])
+def test_before_the_first_native_record_every_mark_is_believed(mark: bytes) -> None:
+    """A topic that was restored, or one whose marks named no producer, is read, and gone on with."""
+    marks = Marks(since=0, native_from=1, home="here")
+    assert strangers_among(played_again(0, mark=mark), ours(ONE, 1), marks=marks) == [False, False]
+    assert strangers_among(played_again(2, mark=mark), marks=marks) == [True]
+
+
+def test_what_was_played_again_does_not_hide_who_wrote_last() -> None:
+    """Else the next epoch would be counted from an old one."""
+    again = foreign.batch(ONE, base_offset=2, headers=[(MARK, b"3 here 7"), ("muster.marked-from", b"5")])
+    assert newest(ours(ONE, 0), ours(ONE, 1) + again, played_again(3)) == STAMP
+
+
+def test_where_nothing_is_native_the_last_mark_counts() -> None:
+    """A topic that was restored; from which offset on records are native is not noted there."""
+    again = foreign.batch(ONE, base_offset=2, headers=[(MARK, b"3 here 7"), ("muster.marked-from", b"5")])
+    found = newest(played_again(1), again)
+    assert found is not None
+    assert (found.producer_id, found.origin, found.marked_from, found.native_from) == (77, b"3 here", 5, None)
