@@ -141,11 +141,16 @@ def serve(
     flags = {name: value for name, value in locals().items() if name not in {"config", "config_file"}}
     import uvloop  # noqa: PLC0415 -- only this command needs these, and the others are to start fast
 
+    from coordinator.log_lines import write_lines_beside  # noqa: PLC0415
+    from coordinator.metrics import REGISTRY  # noqa: PLC0415
     from coordinator.parts import CannotServe  # noqa: PLC0415
     from coordinator.serve import LogLost, run  # noqa: PLC0415
 
     try:
         settings = load_settings(flags, config or [], config_file)
+        lines = write_lines_beside()
+        if lines is not None:
+            REGISTRY.register(lines)
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
             runner.run(run(settings))
     except (BadSettings, CannotServe) as error:

@@ -1,0 +1,139 @@
+"""Lines of the log on their way to standard error, which may be a pipe that nobody reads.
+
+Whoever writes a line never waits: it goes into a queue of `QUEUED_BYTES_MAX`, and a thread of its own writes it. What
+finds the queue full, or cannot be written (the reader is gone, the disk is full), is counted, and told of when lines
+can be written again. At the end of the process the queue is waited for, but not for long.
+
+Python's own QueueListener knows only records of `logging`, has no bound on bytes, and its end waits for as long as it
+takes.
+"""
+
+import atexit
+import io
+import os
+import select
+import sys
+import threading
+from collections import deque
+from collections.abc import Iterable
+
+import structlog
+from prometheus_client.core import CounterMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
+
+QUEUED_BYTES_MAX = 4 * 1024 * 1024
+ENDS_WITHIN_S = 2.0
+"""How long the end of the process waits for what is queued."""
+
+
+class LogLines(io.RawIOBase, Collector):
+    """Writes to a descriptor, in a thread of its own. Any thread may write; none is held up."""
+
+    def __init__(self, descriptor: int, *, queued_bytes_max: int = QUEUED_BYTES_MAX) -> None:
+        super().__init__()
+        self._descriptor = descriptor
+        self._queued_bytes_max = queued_bytes_max
+        self._queue: deque[bytes] = deque()
+        self._queued_bytes = 0  # what is being written included
+        self._dropped = self._untold = 0
+        # Reentrant, as Condition has it by itself: an object that is collected may write a warning at any point.
+        self._changed = threading.Condition()
+        threading.Thread(target=self._work, name="log-lines", daemon=True).start()
+
+    @property
+    def dropped(self) -> int:
+        """Lines that were not written."""
+        return self._dropped
+
+    def collect(self) -> Iterable[Metric]:
+        yield CounterMetricFamily(
+            "muster_log_lines_dropped",
+            "Lines of the log that could not be written: standard error was not read, or could not take them",
+            value=self._dropped,
+        )
+
+    def write(self, data: bytes) -> int:  # type: ignore[override]  # the TextIOWrapper around it writes bytes alone
+        """Queue it, or count it."""
+        with self._changed:
+            if self._queued_bytes + len(data) > self._queued_bytes_max:
+                self._drop(data)
+            else:
+                self._queue.append(data)
+                self._queued_bytes += len(data)
+                self._changed.notify_all()
+        return len(data)
+
+    def wait_until_written(self, within_s: float) -> bool:
+        """Whether all that was queued has been written, or dropped, within the time."""
+        with self._changed:
+            return self._changed.wait_for(lambda: not self._queued_bytes, within_s)
+
+    def writable(self) -> bool:
+        return True
+
+    def fileno(self) -> int:
+        return self._descriptor
+
+    def isatty(self) -> bool:
+        return os.isatty(self._descriptor)
+
+    def _drop(self, data: bytes) -> None:
+        lines = max(1, data.count(b"\n"))
+        self._dropped += lines
+        self._untold += lines
+
+    def _work(self) -> None:
+        while True:
+            with self._changed:
+                self._changed.wait_for(lambda: self._queue)
+                data = self._queue.popleft()
+            try:
+                self._write_out(data)
+            except OSError:
+                is_written = False
+            else:
+                is_written = True
+            self._done(data, is_written=is_written)
+
+    def _done(self, data: bytes, *, is_written: bool) -> None:
+        with self._changed:
+            if not is_written:
+                self._drop(data)
+            self._queued_bytes -= len(data)
+            untold = 0
+            if is_written and self._queued_bytes <= self._queued_bytes_max // 2:
+                untold, self._untold = self._untold, 0
+            self._changed.notify_all()
+        if untold:
+            log.warning("lines of the log were dropped: standard error did not take them", lines=untold)
+
+    def _write_out(self, data: bytes) -> None:
+        """Wait for as long as it takes. Raises OSError."""
+        while data:
+            try:
+                data = data[os.write(self._descriptor, data) :]
+            except BlockingIOError:  # whoever started us made it so
+                select.select((), (self._descriptor,), ())
+
+
+def write_lines_beside() -> LogLines | None:
+    """From here to the end of the process all that goes to `sys.stderr` is queued, Python's own tracebacks included.
+
+    None where standard error is no file: a test has taken its place.
+    """
+    try:
+        descriptor = sys.stderr.fileno()
+    except (OSError, AttributeError):  # AttributeError: it was closed before we began, and is None
+        return None
+    sys.stderr.flush()
+    lines = LogLines(descriptor)
+    sys.stderr = io.TextIOWrapper(lines, encoding="utf-8", errors="backslashreplace", line_buffering=True)
+    atexit.register(_end, lines)
+    return lines
+
+
+def _end(lines: LogLines) -> None:
+    sys.stderr.flush()
+    lines.wait_until_written(ENDS_WITHIN_S)
