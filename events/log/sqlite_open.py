@@ -66,7 +66,20 @@ def connect_for_writing(path: Path) -> sqlite3.Connection:
     """A connection that makes the file when it is missing."""
     if path.is_dir():
         raise LogMismatch(f"the event log {path} is a folder, not a file")
+    _refuse_other_names(path)
     return _connect(path, "mode=rwc")
+
+
+def _refuse_other_names(path: Path) -> None:
+    """The lock and SQLite's write-ahead log have their names after the file's: under another one it has others.
+
+    See "multiple links to the same file" in sqlite.org/howtocorrupt.html. A symbolic link is none: it is followed.
+    """
+    if path.exists() and path.stat().st_nlink > 1:
+        raise LogMismatch(
+            f"the event log {path} has another name, a hard link, under which it might be in use as well: remove that"
+            f" name (find / -xdev -inum {path.stat().st_ino} shows it), or give this one a copy"
+        )
 
 
 def connect_for_reading(path: Path) -> sqlite3.Connection:

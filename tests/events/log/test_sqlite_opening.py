@@ -233,6 +233,18 @@ class TestTheLock:
         assert records_of(await read_all(reader)) == list(transition("a"))
         await reader.close()
 
+    async def test_a_file_with_a_second_name_is_refused_by_either(self, log: SqliteEventLog, path: Path) -> None:
+        """A hard link would have a lock and a write-ahead log of its own."""
+        other = path.with_name("other.db")
+        os.link(path, other)
+        with pytest.raises(LogMismatch, match="has another name, a hard link"):
+            await SqliteEventLog(other).open()
+        await log.close()
+        with pytest.raises(LogMismatch, match=r"find / -xdev -inum \d+ shows it"):
+            await SqliteEventLog(path).open()
+        other.unlink()
+        await make(path)
+
     async def test_the_next_process_comes_in_after_the_first_has_closed(self, path: Path) -> None:
         """Also when the file of the lock is still there."""
         for _ in range(2):
