@@ -2,8 +2,70 @@
 
 import logging
 import sys
+import time
+from collections.abc import Callable, Collection
 
+import msgspec
 import structlog
+
+OF_CLIENTS = frozenset(
+    {
+        "a connection failed",
+        "a request failed",
+        "broker closed the connection",
+        "connection closed",
+        "connection closed: it does not read its answers",
+        "connection closed: requests and answers hold more than --queued-max-request-bytes",
+        "connection closed: the broker's answer cannot be used",
+        "connection lost",
+        "TLS with a client failed",
+    }
+)
+"""Lines that a client can have written as often as it likes."""
+
+LINES_EACH_SECOND = 10
+"""Of each kind of those, in each second. As many others as were left out stand in the next one, as `others_since`."""
+
+
+class _Told(msgspec.Struct):
+    """Lines of one kind in the second that began at `began_s`, and those left out since the last line."""
+
+    began_s: float
+    lines: int = 0
+    left_out: int = 0
+
+
+class Few:
+    """A processor of structlog: of each kind of these events at most `each_second` lines in a second."""
+
+    def __init__(
+        self,
+        events: Collection[str] = OF_CLIENTS,
+        *,
+        each_second: int = LINES_EACH_SECOND,
+        now_s: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._events = events
+        self._each_second = each_second
+        self._now_s = now_s
+        self._told: dict[tuple[str, object], _Told] = {}
+
+    def __call__(self, _: object, __: str, line: structlog.typing.EventDict) -> structlog.typing.EventDict:
+        """The line, or DropEvent."""
+        event = line["event"]
+        if event not in self._events:
+            return line
+        now_s = self._now_s()
+        told = self._told.setdefault((event, line.get("fault")), _Told(now_s))
+        if now_s - told.began_s >= 1:
+            told.began_s, told.lines = now_s, 0
+        if told.lines >= self._each_second:
+            told.left_out += 1
+            raise structlog.DropEvent
+        told.lines += 1
+        if told.left_out:
+            line["others_since"], told.left_out = told.left_out, 0
+        return line
 
 
 def configure_logs(level: str, form: str) -> None:
@@ -17,6 +79,7 @@ def configure_logs(level: str, form: str) -> None:
     )
     number = logging.getLevelNamesMapping()[level.upper()]
     processors: list[structlog.typing.Processor] = [
+        Few(),
         structlog.contextvars.merge_contextvars,
         structlog.processors.add_log_level,
         structlog.processors.TimeStamper(fmt="iso", utc=True),

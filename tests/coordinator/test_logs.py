@@ -1,0 +1,51 @@
+"""Lines of the log that clients cause: few of each kind, and none uncounted."""
+
+from pathlib import Path
+
+import pytest
+import structlog
+
+from coordinator.logs import OF_CLIENTS, Few
+
+COORDINATOR = Path(__file__).parents[2] / "coordinator"
+FLOOD = 339
+
+
+class Log:
+    """What is left of lines that are written at certain times."""
+
+    def __init__(self) -> None:
+        self.now_s = 100.0
+        self._few = Few(each_second=10, now_s=lambda: self.now_s)
+
+    def written(self, lines: int, **line: object) -> list[structlog.typing.EventDict]:
+        left = []
+        for _ in range(lines):
+            try:
+                left.append(self._few(None, "warning", dict(line)))
+            except structlog.DropEvent:
+                continue
+        return left
+
+
+def test_a_flood_of_one_kind_is_few_lines_and_the_next_has_the_others() -> None:
+    log = Log()
+    closed = {"event": "connection closed", "fault": "frame-size"}
+    assert log.written(FLOOD, **closed) == [closed] * 10
+    log.now_s += 1
+    assert log.written(2, **closed) == [closed | {"others_since": FLOOD - 10}, closed]
+
+
+def test_another_kind_is_told_of_meanwhile() -> None:
+    """Another fault is another kind; and what no client can cause is never left out."""
+    log = Log()
+    log.written(FLOOD, event="connection closed", fault="frame-size")
+    assert len(log.written(1, event="connection closed", fault="unknown-api")) == 1
+    assert len(log.written(1, event="connection lost")) == 1
+    assert len(log.written(FLOOD, event="group quarantined")) == FLOOD
+
+
+@pytest.mark.parametrize("event", sorted(OF_CLIENTS))
+def test_each_of_these_lines_is_written_somewhere(event: str) -> None:
+    sources = [path for path in COORDINATOR.rglob("*.py") if path.name != "logs.py"]
+    assert any(f'"{event}"' in path.read_text(encoding="utf-8") for path in sources)
