@@ -19,6 +19,7 @@ from coordinator.logs import configure_logs
 from coordinator.loop_watch import LoopWatch
 from coordinator.metrics import GroupMetrics, ServerMetrics
 from coordinator.offsets.open import offset_store_for
+from coordinator.open_files import within_open_files
 from coordinator.parts import (
     CannotServe,
     Readiness,
@@ -53,6 +54,7 @@ class LogLost(Exception):
 async def run(settings: Settings) -> None:
     """Serve until SIGTERM or SIGINT. Raises CannotServe at the start, LogLost later."""
     configure_logs(settings.log_level, settings.log_format)
+    settings = within_open_files(settings)
     ended: asyncio.Future[Exception | None] = asyncio.get_running_loop().create_future()
 
     def end(loss: Exception | None = None) -> None:

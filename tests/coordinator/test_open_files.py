@@ -1,0 +1,78 @@
+"""The limit of open files: it is raised, and connections are refused before it is met."""
+
+import asyncio
+import json
+import subprocess
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from coordinator.open_files import connections_within, reserve_of
+from tests.brokers.broker import HOST
+from tests.brokers.child import leashed
+from tests.clients.probe import until
+from tests.muster_process import COMMAND
+
+WITHIN_S = 60
+OPEN_FILES = 256
+FITTING = OPEN_FILES - 64
+
+
+@pytest.mark.parametrize("limit", [80, 256, 1_024, 4_096, 20_000, 1_048_576])
+@pytest.mark.parametrize("each", [1, 2])
+def test_connections_and_the_reserve_fit(limit: int, each: int) -> None:
+    fitting = connections_within(limit, each=each)
+    assert fitting * each + reserve_of(limit) <= limit
+    assert (fitting + 1) * each + reserve_of(limit) > limit
+
+
+@contextmanager
+def serving(tmp_path: Path, limits: str) -> Iterator[dict[str, dict[str, Any]]]:
+    """The lines of the log, by their event, of a process that was started under these limits and serves."""
+    output = tmp_path / "output"
+    address = f"{HOST}:0"
+    command = [*COMMAND, "--listen", address, "--metrics", address, "--log", "memory:", "--log-format", "json"]
+
+    def events() -> dict[str, dict[str, Any]]:
+        lines = [json.loads(line) for line in output.read_text().splitlines() if line.startswith("{")]
+        return {line["event"]: line for line in lines}
+
+    with (
+        output.open("wb") as written_to,
+        leashed(["sh", "-c", f'{limits}; exec "$@"', "sh", *command], stdout=written_to),
+    ):
+        until(lambda: "serving" in events(), output.read_text, within_s=WITHIN_S)
+        yield events()
+
+
+async def test_more_clients_than_files_leave_the_side_door_open(tmp_path: Path) -> None:
+    """Those that are too many are closed, one line at the start has said so, and who is there is served."""
+    with serving(tmp_path, f"ulimit -n {OPEN_FILES}") as events:
+        host, _, port = events["serving"]["listen"].rpartition(":")
+        clients = [await asyncio.open_connection(host, int(port)) for _ in range(OPEN_FILES + 100)]
+        metrics = events["metrics"]["listen"]
+        assert await asyncio.to_thread(asked, f"http://{metrics}/healthz") == "ok\n"
+        text = await asyncio.to_thread(asked, f"http://{metrics}/metrics")
+        for _, writer in clients:
+            writer.close()
+    assert f"muster_connections {FITTING}.0" in text
+    lowered = events["fewer connections are served than --connections-max: the limit of open files is too low"]
+    assert (lowered["connections_max"], lowered["served"], lowered["open_files_max"]) == (10_000, FITTING, OPEN_FILES)
+
+
+def asked(url: str) -> str:
+    with urllib.request.urlopen(url, timeout=WITHIN_S) as answer:
+        text: str = answer.read().decode()
+    return text
+
+
+def test_the_soft_limit_is_raised(tmp_path: Path) -> None:
+    """Shells and containers often have a soft one of 1,024 below a hard one that is enough."""
+    hard = int(subprocess.run(["sh", "-c", "ulimit -Hn"], capture_output=True, text=True, check=True).stdout)
+    with serving(tmp_path, f"ulimit -Sn {OPEN_FILES}") as events:
+        lowered = [line for line in events.values() if "open_files_max" in line]
+    assert [line["open_files_max"] for line in lowered] in ([], [hard])
