@@ -72,6 +72,7 @@ class ClientConnection(asyncio.Protocol):
         self._address = ""
         self._cancel: Cancel | None = None
         self._is_working = False
+        self._is_at_end = False
         self._is_writable = True
         self._is_reading = True
         self.unread_since_ms: int | None = None
@@ -132,6 +133,11 @@ class ClientConnection(asyncio.Protocol):
         self._connection.receive(data)
         self._begin_working()
 
+    def eof_received(self) -> bool:
+        """The client sends no more. What waits for its turn is worked off before it is closed, as Kafka does."""
+        self._is_at_end = self._turns.is_waiting(self)
+        return self._is_at_end
+
     @property
     def is_closing(self) -> bool:
         """Whether it is to be closed, and waits for the client to read what was sent."""
@@ -186,6 +192,8 @@ class ClientConnection(asyncio.Protocol):
         self._flush()
         if fault is not None:
             self._refuse(fault)
+        elif self._is_at_end and not self._turns.is_waiting(self):
+            self.close()
 
     def _begin(self, frame: bytes) -> None:
         api_key, api_version = _KEY_VERSION.unpack_from(frame)

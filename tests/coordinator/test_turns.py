@@ -6,8 +6,9 @@ import socket
 from coordinator.slices import SLICE_S
 from coordinator.turns import REQUESTS_AT_ONCE, REQUESTS_IN_ROUND, Turns
 from tests.coordinator.hostile import exactly
-from tests.coordinator.kio_client import with_length
+from tests.coordinator.kio_client import frame, with_length
 from tests.coordinator.longest_turn import longest_turn
+from tests.coordinator.running_server import HEARTBEAT, running, until
 from tests.coordinator.serving import serving
 
 HELD_S_MAX = 0.15
@@ -125,6 +126,19 @@ async def test_many_connections_with_a_few_small_requests_each_hold_nobody_up() 
                 each.sendall(API_VERSIONS * REQUESTS_AT_ONCE)
             await asyncio.to_thread(_answered, sockets)
         assert longest.seconds < HELD_S_MAX, longest
+
+
+async def test_what_waits_for_its_turn_when_its_client_goes_is_done() -> None:
+    """A member that leaves and hangs up is not one that is missed."""
+    async with running() as subject:
+        sockets = await asyncio.to_thread(clients, subject.server.port)
+        for each in sockets[:-1]:
+            each.sendall(API_VERSIONS * REQUESTS_AT_ONCE)
+        sockets[-1].sendall(API_VERSIONS * 2 + with_length(frame("Heartbeat", 4, **HEARTBEAT)))
+        sockets[-1].close()
+        await asyncio.to_thread(_answered, sockets[:-1])
+        await until(lambda: subject.metrics.connections == 0)
+        assert len(subject.groups.commands) == 1
 
 
 def _answered(sockets: list[socket.socket]) -> None:
