@@ -1,17 +1,16 @@
 """What operators are told of events that have just become durable, and of refusals: counters, and lines of the log."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 import structlog
 
 from coordinator.group.commands import JoinGroup
 from coordinator.metrics import GROUPS_EXPIRED, INSTANCE_DUELS, INSTANCE_FENCES, REBALANCES, STATIC_RESTARTS
+from coordinator.occasions import Occasions
 from events.causes import Cause
 from events.events import AnyEvent, GroupDeleted, MemberFenced, RebalanceStarted, StaticMemberReplaced
 
 log = structlog.get_logger(__name__)
-
-SAY_AGAIN_AFTER_MS = 60_000
 
 
 def announce(events: Iterable[AnyEvent]) -> None:
@@ -47,15 +46,14 @@ def _announce_fence(event: MemberFenced) -> None:
 class RefusedMetadata:
     """Joins with more metadata than `limit_bytes`: one line a minute, since a client may ask as often as it likes."""
 
-    def __init__(self, limit_bytes: int) -> None:
+    def __init__(self, limit_bytes: int, monotonic_ms: Callable[[], int]) -> None:
         self._limit_bytes = limit_bytes
-        self._said_ms: float | None = None
-        self._unsaid = 0
+        self._occasions = Occasions(monotonic_ms)
 
-    def tell(self, join: JoinGroup, size_bytes: int, now_ms: float) -> None:
+    def tell(self, join: JoinGroup, size_bytes: int) -> None:
         """Name it, and how many there were since the last line."""
-        if self._said_ms is not None and now_ms - self._said_ms < SAY_AGAIN_AFTER_MS:
-            self._unsaid += 1
+        unsaid = self._occasions.tell("metadata")
+        if unsaid is None:
             return
         log.warning(
             "join refused: its metadata is larger than --member-metadata-max-bytes",
@@ -64,6 +62,5 @@ class RefusedMetadata:
             client_host=join.caller.client_host,
             size_bytes=size_bytes,
             limit_bytes=self._limit_bytes,
-            others_since=self._unsaid,
+            others_since=unsaid,
         )
-        self._said_ms, self._unsaid = now_ms, 0

@@ -97,7 +97,7 @@ class Deciding:
         self._heard = heard
         self._changed = changed
         self._idle = idle
-        self._metadata_refused = RefusedMetadata(settings.member_metadata_max_bytes)
+        self._metadata_refused = RefusedMetadata(settings.member_metadata_max_bytes, clock.monotonic_ms)
         self._is_closed = False
 
     def close(self) -> None:
@@ -188,7 +188,7 @@ class Deciding:
             self._fail(slot, command)
             return
         if decision.metadata_refused_bytes and isinstance(command, JoinGroup):
-            self._metadata_refused.tell(command, decision.metadata_refused_bytes, moment.now_ms)
+            self._metadata_refused.tell(command, decision.metadata_refused_bytes)
         if decision.events:
             self._incarnation_max = max(self._incarnation_max, decision.events[-1].incarnation)
         if decision.heard is not None and isinstance(command, Request):

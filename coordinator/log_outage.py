@@ -13,11 +13,11 @@ from typing import Final
 import structlog
 from tenacity import AsyncRetrying, RetryCallState, retry_if_exception, wait_random_exponential
 
+from coordinator.occasions import Occasions
 from events.log.base import LogDenied, LogUnavailable
 
 log = structlog.get_logger(__name__)
 
-SAY_AGAIN_AFTER_MS: Final = 60_000
 RETRY_PAUSE_MAX_S: Final = 1.0
 """The log has limits of its own for each attempt; when it is back, it is served again soon after."""
 AS_A_WHOLE: Final = -1
@@ -33,7 +33,7 @@ class LogOutage:
         self._waiting: set[int] = set()
         self._reason = ""
         self._since_ms = 0
-        self._said_ms = 0
+        self._occasions = Occasions(monotonic_ms)
 
     async def waited_for(
         self, attempt: Callable[[], Awaitable[None]], partition: int = AS_A_WHOLE, *, was_served: bool = False
@@ -77,12 +77,11 @@ class LogOutage:
         """A partition has to wait, or waits still. `began_ms`: when that was begun which has failed now."""
         now_ms = self._monotonic_ms()
         if not self._waiting:
-            self._since_ms, self._said_ms = began_ms, now_ms - SAY_AGAIN_AFTER_MS
+            self._since_ms = began_ms
         self._since_ms = min(self._since_ms, began_ms)
         self._waiting.add(partition)
         self._reason = str(error)
-        if now_ms - self._said_ms >= SAY_AGAIN_AFTER_MS:
-            self._said_ms = now_ms
+        if self._occasions.tell(self._location) is not None:
             log.warning(
                 "event log unavailable, trying again",
                 log=self._location,
@@ -96,5 +95,6 @@ class LogOutage:
             return
         self._waiting.discard(partition)
         if not self._waiting:
+            self._occasions.over(self._location)
             seconds = (self._monotonic_ms() - self._since_ms) // 1000
             log.info("event log available again", log=self._location, seconds=seconds)

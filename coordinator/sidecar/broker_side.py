@@ -9,6 +9,7 @@ import msgspec
 import structlog
 
 from coordinator.memory_share import unsent_bytes
+from coordinator.occasions import Occasions
 from coordinator.sidecar.flow import Flow, send_all
 from coordinator.sidecar.metrics import RelayMetrics
 from coordinator.tasks import on_failure
@@ -28,6 +29,19 @@ class Door(msgspec.Struct, frozen=True, kw_only=True):
     addresses: Callable[[], Sequence[tuple[str, int]]]
     """Where the broker is now, or several to be tried in turn; none while that is not known."""
     context: ssl.SSLContext | None
+    occasions: Occasions
+    """Of all listeners together."""
+
+    @property
+    def broker(self) -> str:
+        """For people."""
+        return "one of --upstream" if self.node_id is None else f"node id {self.node_id}"
+
+    def tell_closed(self, peer: str, cause: str) -> None:
+        """It has closed a client's connection."""
+        unsaid = self.occasions.tell(("closed", self.node_id, peer, cause))
+        if unsaid is not None:
+            log.info("broker closed the connection", broker=self.broker, peer=peer, cause=cause, others_since=unsaid)
 
 
 class Told(Protocol):
@@ -68,11 +82,6 @@ class BrokerSide(asyncio.Protocol):
         self._connecting: asyncio.Task[None] | None = None
 
     @property
-    def node_id(self) -> int | None:
-        """None for any broker."""
-        return self._door.node_id
-
-    @property
     def is_wanted(self) -> bool:
         """Whether it was reached for."""
         return self._connecting is not None
@@ -107,6 +116,7 @@ class BrokerSide(asyncio.Protocol):
     async def _connected(self) -> asyncio.Transport | None:
         """A connection to the broker, for this client alone; None, and a line in the log, when it cannot be had."""
         for host, port in self._door.addresses():
+            address = f"{host}:{port}"
             try:
                 async with asyncio.timeout(CONNECTS_WITHIN_S):
                     transport, _ = await asyncio.get_running_loop().create_connection(
@@ -115,8 +125,13 @@ class BrokerSide(asyncio.Protocol):
             except (OSError, TimeoutError) as error:
                 self._relayed.brokers_not_reached += 1
                 reason = str(error) or f"no answer within {CONNECTS_WITHIN_S:g} s"
-                log.warning("broker not reached", node_id=self.node_id, address=f"{host}:{port}", error=reason)
+                unsaid = self._door.occasions.tell(("not reached", address))
+                if unsaid is not None:
+                    broker = self._door.broker
+                    log.warning("broker not reached", broker=broker, address=address, error=reason, others_since=unsaid)
             else:
+                if past := self._door.occasions.over(("not reached", address)):
+                    log.info("broker reached again", address=address, seconds=past.seconds, failures=past.times)
                 return transport
         return None
 

@@ -16,6 +16,7 @@ import structlog
 
 from coordinator.listening import BACKLOG, Listening
 from coordinator.metrics import ServerMetrics
+from coordinator.occasions import Occasions
 from coordinator.service import Service
 from coordinator.sidecar.broker_side import Door
 from coordinator.sidecar.client_side import ClientSide
@@ -66,6 +67,7 @@ class Listeners:
         self._complaints: dict[int, str] = {}
         self._begun: set[asyncio.Task[None]] = set()
         self._turns = itertools.count()
+        self._occasions = Occasions(service.monotonic_ms)
 
     async def start(self, port: int) -> int:
         """The address to begin with; returns its port. Raises CannotListen."""
@@ -145,7 +147,12 @@ class Listeners:
         await self._listening.accept_at(bound, self._connections_to(node_id), context=self._client_context)
 
     def _connections_to(self, node_id: int | None) -> Callable[[], ClientSide]:
-        door = Door(node_id=node_id, addresses=lambda: self._where(node_id), context=self._broker_context)
+        door = Door(
+            node_id=node_id,
+            addresses=lambda: self._where(node_id),
+            context=self._broker_context,
+            occasions=self._occasions,
+        )
 
         def new_connection() -> ClientSide:
             return ClientSide(

@@ -23,6 +23,7 @@ from coordinator.group.outcomes import Outcome, ReleaseGroupOutcome
 from coordinator.listening import Listening
 from coordinator.loop_watch import LoopWatch
 from coordinator.metrics import GroupMetrics, ServerMetrics
+from coordinator.occasions import Occasions
 from coordinator.offsets.upstream import UpstreamOffsetStore
 from coordinator.parts import (
     CannotServe,
@@ -130,7 +131,7 @@ class _Sidecar:
         await keep_open(event_log, settings, stack, self.readiness, lost=self.lost)
         shadows.know_name(ShadowName.of(event_log.identity))
         await self._settle(reserved, event_log)
-        self.readiness.reason = lambda: runtime.not_ready
+        self.readiness.reason = lambda: "; ".join(filter(None, (self.link.outage.reason, runtime.not_ready))) or None
         await take_over(runtime, stack)
         moves.begin()
         await _release_strays(shadows, lambda group_id: runtime.has_group(group_id) and not moves.is_released(group_id))
@@ -162,11 +163,16 @@ class _Sidecar:
     async def _until_answered(self, ask: Callable[[], Awaitable[None]]) -> None:
         """Ask the cluster until somebody answers."""
         upstream = self.settings.upstream
+        occasions = Occasions(self.clock.monotonic_ms)
 
         def report(state: RetryCallState) -> None:
             error = state.outcome.exception() if state.outcome else None
             self.readiness.reason = lambda: f"--upstream {upstream}: {error}"
-            log.warning("upstream not reached, trying again", upstream=upstream, error=str(error))
+            unsaid = occasions.tell(upstream)
+            if unsaid is not None:
+                log.warning(
+                    "upstream not reached, trying again", upstream=upstream, error=str(error), others_since=unsaid
+                )
 
         attempts = AsyncRetrying(
             retry=retry_if_exception_type(UpstreamUnavailable),
@@ -174,6 +180,8 @@ class _Sidecar:
             before_sleep=report,
         )
         await attempts(ask)
+        if past := occasions.over(upstream):
+            log.info("upstream reached", upstream=upstream, seconds=past.seconds, failures=past.times)
 
     def _moves(self, runtime: Runtime, shadows: Shadows) -> Moves:
         moves = Moves(

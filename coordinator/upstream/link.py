@@ -22,7 +22,9 @@ from kio.schema.types import TopicName
 from kio.static.primitive import i8
 from tenacity import AsyncRetrying, retry_if_exception, stop_after_delay, wait_random_exponential
 
+from coordinator.clock import SystemClock
 from coordinator.tasks import on_failure
+from coordinator.upstream.cluster_outage import NOBODY_ANSWERS, ClusterOutage
 from coordinator.upstream.connections import (
     AnswerLost,
     Connections,
@@ -47,6 +49,8 @@ ErrorOf = Callable[[R], ErrorCode]
 REQUEST_LIMIT_MS: Final = 10_000
 REFRESH_EVERY_MS: Final = 30_000
 REFRESH_AGAIN_AFTER_S: Final = 0.2
+LOOK_AGAIN_AFTER_MS: Final = 1_000
+"""While nobody answers."""
 QUESTIONS: Final = "questions"
 """The lane of what any broker may answer."""
 COORDINATORS_KEPT: Final = 100_000
@@ -64,6 +68,7 @@ NEEDED: Final[Mapping[str, tuple[int, int]]] = {
     "ListGroups": (16, 4),
 }
 """What a broker must know: API key and version. Kafka 3.2 and newer do."""
+_CLOCK: Final = SystemClock()
 _GROUP: Final = i8(0)
 """The kind of coordinator that FindCoordinator is asked for."""
 
@@ -79,6 +84,7 @@ class UpstreamLink:
         give_up: Callable[[Exception], None],
         request_limit_ms: int = REQUEST_LIMIT_MS,
         refresh_every_ms: int = REFRESH_EVERY_MS,
+        monotonic_ms: Callable[[], int] = _CLOCK.monotonic_ms,
     ) -> None:
         """`bootstrap`: HOST:PORT, several with commas between them. Raises UpstreamRefused for what is none."""
         self._bootstrap = places(bootstrap)
@@ -88,6 +94,7 @@ class UpstreamLink:
         self._give_up = give_up
         self._limit_ms = request_limit_ms
         self._refresh_every_ms = refresh_every_ms
+        self.outage = ClusterOutage(self._asked_at(), monotonic_ms)
         self._brokers: dict[int, Place] = {}
         self._watchers: list[Callable[[Brokers], None]] = []
         self._topics: tuple[str, ...] = ()
@@ -153,22 +160,16 @@ class UpstreamLink:
             raise UpstreamUnavailable(f"no broker tells which there are: {self._asked_at()}") from error
 
     async def _keep_fresh(self) -> None:
-        is_there = True
         while True:
+            again_after_ms = LOOK_AGAIN_AFTER_MS if self.outage.is_on else self._refresh_every_ms
             with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(self._refresh_every_ms / 1000):
+                async with asyncio.timeout(again_after_ms / 1000):
                     await self._wants_refresh.wait()
             self._wants_refresh.clear()
             try:
                 await self._look_around()
             except UpstreamError as error:
-                if is_there:
-                    log.warning("the upstream cluster does not answer", error=str(error))
-                is_there = False
-            else:
-                if not is_there:
-                    log.info("the upstream cluster answers again", brokers=len(self._brokers))
-                is_there = True
+                self.outage.failed(error)
             await asyncio.sleep(REFRESH_AGAIN_AFTER_S)  # whoever asks meanwhile is answered by the next round
 
     async def _look_around(self) -> None:
@@ -198,6 +199,7 @@ class UpstreamLink:
         self.api_versions = {int(api.api_key): (api.min_version, api.max_version) for api in offered.api_keys}
 
     def _learn(self, metadata: MetadataResponse) -> None:
+        self.outage.answered()
         if not self.cluster_id:  # for good: who is of another one is not spoken to
             self.cluster_id = self._connections.cluster_id = metadata.cluster_id or ""
         brokers = {int(broker.node_id): Place(broker.host, int(broker.port)) for broker in metadata.brokers}
@@ -324,7 +326,7 @@ class UpstreamLink:
         reasons = "; ".join(map(str, asked.failed))
         if refusals and len(refusals) == len(asked.failed):
             raise UpstreamRefused(reasons)
-        raise UpstreamUnavailable(f"no broker of the upstream cluster answers: {reasons}")
+        raise UpstreamUnavailable(f"{NOBODY_ANSWERS}{reasons}")
 
     def _tell_refusals(self, refusals: list[str]) -> None:
         if refusals != self._refusals and refusals:

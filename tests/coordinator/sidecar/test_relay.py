@@ -1,6 +1,7 @@
 """The relay with real sockets: who goes, who does not read, who talks nonsense, and how it ends."""
 
 import asyncio
+import socket
 
 import pytest
 import structlog
@@ -204,6 +205,44 @@ async def test_a_broker_that_cannot_be_reached_closes_its_clients_alone() -> Non
         assert [line["address"] for line in logged] == ["127.0.0.1:1"]
         assert relay.relayed.brokers_not_reached == 1
         assert await (await relay.connect(1)).ask(request(NOBODYS, 0, 1)) == b""
+
+
+async def test_a_broker_that_is_away_is_told_of_when_it_begins_each_minute_and_when_it_is_over() -> None:
+    """However often clients try."""
+    async with scripted_broker() as broker, relaying({1: broker}) as relay:
+
+        async def tried(times: int) -> None:
+            for _ in range(times):
+                client = await relay.connect()
+                client.send(request(NOBODYS, 0, 1))
+                await client.rest()
+
+        with structlog.testing.capture_logs() as logged:
+            relay.listeners.follow({1: ("127.0.0.1", 1)})
+            await tried(20)
+            relay.now_ms += 60_000
+            await tried(2)
+            with socket.socket() as away:
+                away.bind(("127.0.0.1", 0))
+                relay.listeners.follow({1: away.getsockname()})
+                await tried(2)
+                away.listen()
+                reaching = await relay.connect(1)
+                reaching.send(request(NOBODYS, 0, 1))
+                await until(lambda: logged[-1]["event"] == "broker reached again")
+                assert logged.pop()["failures"] == 2
+            await reaching.rest()
+            broker.script = lambda asked: asked.connection.writer.close()
+            relay.listeners.follow({1: ("127.0.0.1", broker.port)})
+            await tried(3)
+        assert relay.relayed.brokers_not_reached == 24
+        assert [(line["event"], line["broker"], line["others_since"]) for line in logged] == [
+            ("broker not reached", "one of --upstream", 0),
+            ("broker not reached", "one of --upstream", 19),
+            ("broker not reached", "one of --upstream", 0),
+            ("broker closed the connection", "node id 1", 0),
+            ("broker closed the connection", "one of --upstream", 0),
+        ]
 
 
 # ---- who talks nonsense --------------------------------------------------------------------------------

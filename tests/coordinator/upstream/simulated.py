@@ -20,7 +20,7 @@ class SimulatedBroker(FakeBroker):
         self.is_hung = False
         self.open: list[Connection] = []
         self._port = port
-        self._network().listeners[HOST, port] = self
+        self.come_back()
 
     @property
     def address(self) -> str:
@@ -31,6 +31,10 @@ class SimulatedBroker(FakeBroker):
         del self._network().listeners[HOST, self._port]
         for connection in self.open:
             connection.cut()
+
+    def come_back(self) -> None:
+        """Listen again."""
+        self._network().listeners[HOST, self._port] = self
 
     def accepted(self, connection: Connection) -> None:
         self.connections += 1

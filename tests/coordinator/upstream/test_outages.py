@@ -1,6 +1,7 @@
 """The upstream cluster, or a broker of it, is away or hangs: for how long does not matter; in virtual time."""
 
 import asyncio
+import re
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
@@ -17,12 +18,14 @@ from tests.coordinator.upstream.simulated import SimulatedBroker
 from tests.coordinator.upstream.stage import NAME, unexpected
 from tests.coordinator.upstream.test_link import error_of, heartbeat
 from tests.faults.process import seconds, story
+from tests.simulation.virtual_time import VirtualClock
 
 
 @asynccontextmanager
 async def linked(*brokers: SimulatedBroker) -> AsyncIterator[UpstreamLink]:
     """An open link to them, until the block ends."""
-    link = UpstreamLink(",".join(broker.address for broker in brokers), give_up=unexpected)
+    addresses = ",".join(broker.address for broker in brokers)
+    link = UpstreamLink(addresses, give_up=unexpected, monotonic_ms=VirtualClock().monotonic_ms)
     await link.open()
     yield link
     await link.close()
@@ -56,6 +59,29 @@ async def test_a_shadow_waits_for_a_cluster_that_is_away_for_hours() -> None:
         assert "Connect call failed" in held.trouble
         driving.cancel()
         await asyncio.gather(driving, return_exceptions=True)
+
+
+@story
+async def test_a_cluster_that_is_away_is_told_of_each_minute_and_its_return_at_once() -> None:
+    """/readyz says for how long, from the second round that nobody answers on."""
+    broker = SimulatedBroker(1)
+    async with linked(broker) as link:
+        broker.leave()
+        with capture_logs() as told:
+            await asyncio.sleep(40)
+            assert re.fullmatch(
+                rf"--upstream {broker.address}: no broker of the cluster has answered for \d\d s, trying again: .*"
+                r"Connect call failed.*",
+                str(link.outage.reason),
+            )
+            await asyncio.sleep(120)
+            broker.come_back()
+            await asyncio.sleep(2)
+            assert link.outage.reason is None
+    assert [line["event"] for line in told] == [
+        *["the upstream cluster does not answer"] * 3,
+        "the upstream cluster answers again",
+    ]
 
 
 @story

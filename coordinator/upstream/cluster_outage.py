@@ -1,0 +1,52 @@
+"""That nobody of the upstream cluster answers: why, since when, and what /readyz and the log say meanwhile."""
+
+from collections.abc import Callable
+from typing import Final
+
+import structlog
+
+from coordinator.occasions import Occasions
+
+log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
+
+NOBODY_ANSWERS: Final = "no broker of the upstream cluster answers: "
+
+
+class ClusterOutage:
+    """See the module. `asked_at`: the addresses we begin with."""
+
+    def __init__(self, asked_at: str, monotonic_ms: Callable[[], int]) -> None:
+        self._asked_at = asked_at
+        self._monotonic_ms = monotonic_ms
+        self._occasions = Occasions(monotonic_ms)
+        self._answered_ms = monotonic_ms()
+        self._error = ""
+
+    @property
+    def is_on(self) -> bool:
+        return bool(self._error)
+
+    @property
+    def reason(self) -> str | None:
+        """For people; None while somebody answers. May be asked from another thread."""
+        error = self._error
+        if not error:
+            return None
+        silent = f"no broker of the cluster has answered for {self._silent_s} s"
+        return f"--upstream {self._asked_at}: {silent}, trying again: {error}"
+
+    def failed(self, error: Exception) -> None:
+        """Nobody has answered."""
+        self._error = str(error).removeprefix(NOBODY_ANSWERS)
+        if self._occasions.tell(self._asked_at) is not None:
+            log.warning("the upstream cluster does not answer", seconds=self._silent_s, error=self._error)
+
+    def answered(self) -> None:
+        """Somebody has."""
+        self._answered_ms, self._error = self._monotonic_ms(), ""
+        if past := self._occasions.over(self._asked_at):
+            log.info("the upstream cluster answers again", seconds=past.seconds)
+
+    @property
+    def _silent_s(self) -> int:
+        return (self._monotonic_ms() - self._answered_ms) // 1000
