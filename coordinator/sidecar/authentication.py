@@ -16,15 +16,17 @@ from kio.schema.errors import ErrorCode
 from coordinator.sidecar.client_side import ClientSide
 from coordinator.sidecar.intercept import Request, SidecarApi
 from coordinator.sidecar.limits import SASL_AUTHENTICATE, SASL_HANDSHAKE
+from coordinator.sidecar.metrics import RelayMetrics
 from coordinator.sidecar.questions import read_answer_in_steps
 from coordinator.wire.steps import Steps
 
 
-def apis() -> tuple[SidecarApi, ...]:
+def apis(metrics: RelayMetrics) -> tuple[SidecarApi, ...]:
     """The registrations."""
+    authenticate = partial(_authenticate, metrics)
     return (
         SidecarApi(key=SASL_HANDSHAKE, name="SaslHandshake", versions=range(1, 2), handle=_begin),
-        SidecarApi(key=SASL_AUTHENTICATE, name="SaslAuthenticate", versions=range(3), handle=_authenticate),
+        SidecarApi(key=SASL_AUTHENTICATE, name="SaslAuthenticate", versions=range(3), handle=authenticate),
     )
 
 
@@ -33,15 +35,19 @@ def _begin(request: Request) -> None:
     request.relay()
 
 
-def _authenticate(request: Request) -> None:
+def _authenticate(metrics: RelayMetrics, request: Request) -> None:
     client = request.client
     client.sasl.said(request.body.auth_bytes)
-    client.relay(rewrite=partial(_look, client, request.context.api_version))
+    client.relay(rewrite=partial(_look, metrics, client, request.context.api_version))
 
 
-def _look(client: ClientSide, api_version: int, payload: bytes) -> Steps[bytes]:
+def _look(metrics: RelayMetrics, client: ClientSide, api_version: int, payload: bytes) -> Steps[bytes]:
     """The answer, unchanged. Raises ProtocolError when it is none."""
     answer: Any = yield from read_answer_in_steps(load_response_schema(SASL_AUTHENTICATE, api_version), payload)
     if answer.error_code is ErrorCode.none:
         client.authenticated(client.sasl.accepted(answer.auth_bytes))
+    else:
+        metrics.authentications_refused += 1
+        reason = answer.error_message or answer.error_code.name.upper()
+        client.door.tell_not_let_in(client.peer.client_host, client.sasl.refused(), reason)
     return payload

@@ -43,6 +43,13 @@ class Door(msgspec.Struct, frozen=True, kw_only=True):
         if unsaid is not None:
             log.info("broker closed the connection", broker=self.broker, peer=peer, cause=cause, others_since=unsaid)
 
+    def tell_not_let_in(self, peer: str, user: str, reason: str) -> None:
+        """It has refused the credentials of a client, which usually tries again at once."""
+        unsaid = self.occasions.tell(("not let in", peer))
+        if unsaid is not None:
+            why = f"SASL authentication failed: {reason}"
+            log.warning("client refused by the broker", peer=peer, user=user, reason=why, others_since=unsaid)
+
 
 class Told(Protocol):
     """The client's side, which is told what happens on the broker's."""

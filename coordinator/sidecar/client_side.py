@@ -86,7 +86,7 @@ class ClientSide(asyncio.Protocol):
             rewritten=self._rewritten,
             failed=self._cannot_answer,
         )
-        self._door = door
+        self.door = door
         self._broker = BrokerSide(door, self, relayed)
         self._transport: asyncio.Transport | None = None
         self._flow: Flow | None = None
@@ -258,7 +258,7 @@ class ClientSide(asyncio.Protocol):
         if not isinstance(error, ProtocolError):
             self._failed(error)
             return
-        broker = self._door.broker
+        broker = self.door.broker
         log.error("connection closed: the broker's answer cannot be used", broker=broker, cause=str(error))
         self._metrics.protocol_errors[error.fault] += 1
         self._send()
@@ -270,7 +270,7 @@ class ClientSide(asyncio.Protocol):
         if self._transport is None:
             self._end()
         elif not self._transport.is_closing():
-            self._door.tell_closed(self.peer.client_host, str(error or "closed"))
+            self.door.tell_closed(self.peer.client_host, str(error or "closed"))
             self._answering.go_on(self._conversation.end)
             self._send()
             if not self._conversation.answers.is_rewriting:

@@ -34,7 +34,7 @@ def handled_apis(
 ) -> Mapping[int, SidecarApi]:
     """The registrations."""
     apis = (
-        *authentication.apis(),
+        *authentication.apis(metrics),
         *refused.apis(reserved),
         consumer_groups.api(shadows.follows, metrics),
         *Membership(service, ownerships, moves, would_refuse).apis(),

@@ -4,6 +4,7 @@ The handlers of `wire/` do the work, as they do standalone. What comes before is
 whether the broker lets this client READ it (G1).
 """
 
+import logging
 from collections.abc import Callable
 
 import msgspec
@@ -13,15 +14,17 @@ from kio.schema.errors import ErrorCode
 from coordinator.group.commands import AnyRequest, JoinGroup
 from coordinator.group.decide import failed
 from coordinator.not_served import loading_reply
+from coordinator.occasions import Occasions
 from coordinator.service import Cancel, Groups, ReplyTo, Service
 from coordinator.sidecar.intercept import Request, SidecarApi
 from coordinator.sidecar.moves import Moves
 from coordinator.sidecar.whose import Ownerships, Whose
 from coordinator.upstream.shadows import ShadowUnavailable
-from coordinator.upstream.whose import ForeignShadow
+from coordinator.upstream.whose import ForeignShadow, NotPermitted, Theirs
 from coordinator.wire import heartbeat, join_group, leave_group, sync_group
 from coordinator.wire.api import Api, Fields
 from coordinator.wire.operations import READ
+from events.ids import GroupId
 
 log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
 
@@ -36,6 +39,7 @@ class Membership:
         self._ownerships = ownerships
         self._moves = moves
         self._would_refuse = would_refuse
+        self._occasions = Occasions(service.monotonic_ms)
 
     def apis(self) -> tuple[SidecarApi, ...]:
         """The registrations."""
@@ -78,13 +82,20 @@ class Membership:
                 if isinstance(theirs, ForeignShadow) and api is join_group.API:
                     # As the broker refuses it. Relayed, it could leave a member id upstream that is never used, for
                     # which that Muster's shadow would have to wait (P4, P7).
-                    log.warning("group left to another Muster", group_id=group_id, reason=theirs.reason)
+                    self._tell_left("group left to another Muster", group_id, theirs)
                     refusal = ErrorCode.inconsistent_group_protocol
                 elif theirs is not None:
-                    log.info("group left to upstream", group_id=group_id, reason=theirs.reason)
+                    self._tell_left("group left to upstream", group_id, theirs)
                     request.relay()
                     return
         self._handle(api, request, refusal)
+
+    def _tell_left(self, event: str, group_id: GroupId, theirs: Theirs) -> None:
+        unsaid = self._occasions.tell((group_id, theirs.reason))
+        if unsaid is not None:
+            is_trouble = isinstance(theirs, ForeignShadow | NotPermitted)
+            level = logging.WARNING if is_trouble else logging.INFO
+            log.log(level, event, group_id=group_id, reason=theirs.reason, others_since=unsaid)
 
     def _is_in_vain(self, api: Api, request: Request) -> bool:
         context = request.context

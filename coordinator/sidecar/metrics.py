@@ -16,6 +16,7 @@ class RelayMetrics(Collector):
         self.commits_relayed = 0
         self.authorizations_asked = 0
         self.newcomers_put_off = 0
+        self.authentications_refused = 0
 
     def collect(self) -> Iterable[Metric]:
         """All counters as Prometheus wants them."""
@@ -28,6 +29,11 @@ class RelayMetrics(Collector):
                 "muster_newcomers_put_off",
                 "Heartbeats of group.protocol=consumer told to try again, as the group has classic members here",
                 self.newcomers_put_off,
+            ),
+            (
+                "muster_authentications_refused",
+                "Times that a broker did not let a client in",
+                self.authentications_refused,
             ),
             ("muster_authorizations_asked", "Times a broker was asked what a client may do", self.authorizations_asked),
         ):

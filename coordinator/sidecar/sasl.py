@@ -2,7 +2,7 @@
 
 The broker decides whom it lets in, and what he may do: what is read here is never asked about that, and nobody is
 called by a name before the broker has accepted it. Connections, and joins that wait, are counted by that name. A
-message is looked at once; of passwords, proofs and tokens nothing is kept, and nothing is ever logged. Pure: no
+message is looked at once; of passwords, proofs and tokens nothing is kept, nor ever logged. Pure: no
 sockets, no requests.
 
     mechanism        the name is in                                      the last answer
@@ -58,6 +58,11 @@ class Exchange:
             return None
         name, self._name = self._name, None
         return f"User:{name}" if name else NOT_KNOWN
+
+    def refused(self) -> str:
+        """Who was said to ask, for people: the broker did not believe it."""
+        name, self._name = self._name, None
+        return name or "not known"
 
     def proved(self) -> str | None:
         """The principal, when this is the proof that an exchange has ended: the broker has answered something that it

@@ -44,7 +44,7 @@ async def inhabitants(link: UpstreamLink, group_id: GroupId, name: ShadowName) -
     request = DescribeGroupsRequest(groups=(KafkaGroupId(group_id),), include_authorized_operations=True)
     answer = await link.ask_coordinator(group_id, request, DescribeGroupsResponse, error_of=_described_error, lane=LANE)
     (described,) = answer.groups
-    now = whose_by(described, name)
+    now = whose_by(described, name, link.asked_at)
     is_somebody = not isinstance(now, Ours | ForeignShadow)  # of another type, or just left, or another Muster's
     if not is_somebody or not described.members or not _may_read(described):
         raise NotMovable(verdict.reason)

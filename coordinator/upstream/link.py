@@ -94,7 +94,7 @@ class UpstreamLink:
         self._give_up = give_up
         self._limit_ms = request_limit_ms
         self._refresh_every_ms = refresh_every_ms
-        self.outage = ClusterOutage(self._asked_at(), monotonic_ms)
+        self.outage = ClusterOutage(self.asked_at, monotonic_ms)
         self._brokers: dict[int, Place] = {}
         self._watchers: list[Callable[[Brokers], None]] = []
         self._topics: tuple[str, ...] = ()
@@ -157,7 +157,7 @@ class UpstreamLink:
             async with asyncio.timeout(self._limit_ms / 1000):
                 await self._refreshed.wait()
         except TimeoutError as error:
-            raise UpstreamUnavailable(f"no broker tells which there are: {self._asked_at()}") from error
+            raise UpstreamUnavailable(f"no broker tells which there are: {self.asked_at}") from error
 
     async def _keep_fresh(self) -> None:
         while True:
@@ -336,7 +336,9 @@ class UpstreamLink:
     async def _ask_at(self, place: Place, request: Any, response: type[R]) -> R:  # noqa: ANN401 -- any of kio's requests
         return await self._connections.ask(place, request, response, lane=QUESTIONS, limit_ms=self._limit_ms)
 
-    def _asked_at(self) -> str:
+    @property
+    def asked_at(self) -> str:
+        """The addresses that we begin with."""
         return ",".join(map(str, self._bootstrap))
 
 

@@ -44,6 +44,10 @@ class Theirs(msgspec.Struct, frozen=True):
     reason: str
 
 
+class NotPermitted(Theirs, frozen=True):
+    """It may be ours, but the brokers do not let Muster READ it."""
+
+
 class ForeignShadow(Theirs, frozen=True):
     """A Muster with another event log has its shadow in the group, or one of an earlier version has (`is_unnamed`)."""
 
@@ -84,13 +88,13 @@ async def whose_is(link: UpstreamLink, group_id: str, name: ShadowName) -> Ours 
     request = DescribeGroupsRequest(groups=(KafkaGroupId(group_id),), include_authorized_operations=True)
     try:
         answer = await link.ask_coordinator(group_id, request, DescribeGroupsResponse, error_of=_first_error, lane=LANE)
-        verdict = whose_by(answer.groups[0], name)
+        verdict = whose_by(answer.groups[0], name, link.asked_at)
         if isinstance(verdict, Ours) and answer.groups[0].group_state == "Dead":
             return await _newer_type(link, group_id) or verdict
     except UpstreamRefused as refusal:
         if refusal.error is None:
             raise
-        return Theirs(reason_of(refusal.error))
+        return _refused(refusal.error)
     return verdict
 
 
@@ -106,18 +110,18 @@ async def shadowed_groups(link: UpstreamLink) -> list[GroupId]:
     return [GroupId(group.group_id) for group in listed if group.protocol_type == PROTOCOL_TYPE]
 
 
-def whose_by(described: DescribedGroup, name: ShadowName) -> Ours | Theirs:
-    """What DescribeGroups says of a classic group, or of one that is not there."""
+def whose_by(described: DescribedGroup, name: ShadowName, asked_at: str) -> Ours | Theirs:
+    """What DescribeGroups says of a classic group, or of one that is not there; `asked_at`: addresses of brokers."""
     if described.error_code is not ErrorCode.none:
-        return Theirs(reason_of(described.error_code))
+        return _refused(described.error_code)
     if described.authorized_operations >= 0 and not described.authorized_operations & READ:
-        return Theirs(reason_of(ErrorCode.group_authorization_failed))
+        return _refused(ErrorCode.group_authorization_failed)
     if not described.members:
         return Ours(has_shadow=False)
     if has_shadow(described, name):
         return Ours(has_shadow=True)
     if described.protocol_type == PROTOCOL_TYPE:
-        return _foreign(described, name)
+        return _foreign(described, name, asked_at)
     return Theirs(_inhabited(described.protocol_type or "classic", described.members))
 
 
@@ -133,7 +137,12 @@ def has_shadow(described: Any, name: ShadowName) -> bool:  # noqa: ANN401 -- kio
     return described.protocol_data in {"", name.protocol_name}  # below v4; there is none while a group rebalances
 
 
-def _foreign(described: DescribedGroup, name: ShadowName) -> ForeignShadow:
+def _refused(error: ErrorCode) -> Theirs:
+    is_right_missing = error is ErrorCode.group_authorization_failed
+    return (NotPermitted if is_right_missing else Theirs)(reason_of(error))
+
+
+def _foreign(described: DescribedGroup, name: ShadowName, asked_at: str) -> ForeignShadow:
     shadow = described.members[0]
     instance_id = shadow.group_instance_id
     is_unnamed = instance_id == UNNAMED.group_instance_id
@@ -142,7 +151,7 @@ def _foreign(described: DescribedGroup, name: ShadowName) -> ForeignShadow:
         f"another Muster coordinates it ({whose}): upstream it has the shadow {instance_id}, client {shadow.client_id}"
         f" at {shadow.client_host}, and this Muster's would be {name.group_instance_id}. Connect its clients to that"
         " Muster. If there is none any more, its shadow leaves within 30 minutes, or at once with: muster members"
-        f" remove {shlex.quote(described.group_id)} {instance_id} --bootstrap BROKER",
+        f" remove {shlex.quote(described.group_id)} {instance_id} --bootstrap {asked_at}",
         is_unnamed=is_unnamed,
     )
 

@@ -127,7 +127,7 @@ class Relay:
         handled = {
             api.key: api
             for api in (
-                *authentication.apis(),
+                *authentication.apis(self.relayed),
                 *refused.apis(Reserved(None)),
                 *membership.apis(),
                 *more,

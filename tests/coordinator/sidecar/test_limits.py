@@ -4,6 +4,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 import pytest
+import structlog
 from kio.schema.api_versions.v3.request import ApiVersionsRequest
 from kio.schema.errors import ErrorCode
 from kio.schema.sasl_authenticate.v2.request import SaslAuthenticateRequest
@@ -148,9 +149,16 @@ async def test_an_unknown_mechanism_is_trusted_when_the_broker_answers_something
 
 
 async def test_who_was_not_let_in_may_not() -> None:
+    """It is counted, and told of once a minute: who, as whom, and what the broker says. Never the password."""
     async with listening(authenticates=True) as (broker, relay, client):
-        lets_in(broker, b"", error=ErrorCode.sasl_authentication_failed)
-        await authenticate(client, "PLAIN", b"\0alice\0guessed")
+        lets_in(broker, b"", b"", error=ErrorCode.sasl_authentication_failed)
+        with structlog.testing.capture_logs() as told:
+            for _ in range(2):
+                await authenticate(client, "PLAIN", b"\0alice\0guessed")
+        (line,) = told
+        assert (line["log_level"], line["peer"], line["user"]) == ("warning", "/127.0.0.1", "alice")
+        assert line["reason"] == "SASL authentication failed: SASL_AUTHENTICATION_FAILED"
+        assert relay.relayed.authentications_refused == 2
         assert await is_refused(relay, client, join_of(MESSAGE_BYTES_MAX))
 
 

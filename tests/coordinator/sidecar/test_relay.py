@@ -10,11 +10,12 @@ from kio.schema.errors import ErrorCode
 from coordinator.group.commands import AnyRequest, JoinGroup, LeaveGroup
 from coordinator.group.outcomes import HeartbeatOutcome, JoinGroupOutcome, LeaveGroupOutcome, Outcome
 from coordinator.sidecar import broker_side
+from coordinator.upstream.whose import ForeignShadow, NotPermitted, Theirs
 from coordinator.wire.api import Fault
-from events.ids import MemberId
+from events.ids import GroupId, MemberId
 from tests.coordinator.kio_client import frame, with_length
 from tests.coordinator.running_server import HEARTBEAT, JOIN
-from tests.coordinator.sidecar.relaying import MORE_THAN_SOCKETS_TAKE, Client, Relay, relaying, until
+from tests.coordinator.sidecar.relaying import MORE_THAN_SOCKETS_TAKE, Client, Held, Relay, relaying, until
 from tests.coordinator.sidecar.scripted_broker import (
     DESCRIBE_GROUPS,
     Asked,
@@ -242,6 +243,35 @@ async def test_a_broker_that_is_away_is_told_of_when_it_begins_each_minute_and_w
             ("broker not reached", "one of --upstream", 0),
             ("broker closed the connection", "node id 1", 0),
             ("broker closed the connection", "one of --upstream", 0),
+        ]
+
+
+@pytest.mark.parametrize(
+    ("theirs", "level", "event"),
+    [
+        (Theirs("somebody is in it"), "info", "group left to upstream"),
+        (NotPermitted("an ACL lacks"), "warning", "group left to upstream"),
+        (ForeignShadow("another has it", is_unnamed=False), "warning", "group left to another Muster"),
+    ],
+)
+async def test_a_group_that_is_left_to_others_is_told_of_once_a_minute(
+    monkeypatch: pytest.MonkeyPatch, theirs: Theirs, level: str, event: str
+) -> None:
+    """However often its clients join; what an operator has to mend is a warning."""
+
+    async def take(_self: Held, _group_id: GroupId) -> Theirs:
+        return theirs
+
+    monkeypatch.setattr(Held, "take", take)
+    async with scripted_broker() as broker, relaying({1: broker}) as relay:
+        client = await relay.connect(1)
+        with structlog.testing.capture_logs() as told:
+            for after_ms in (0, 1_000, 1_000, 60_000):
+                relay.now_ms += after_ms
+                await client.ask(with_length(frame("JoinGroup", 3, **JOIN | {"group_id": "theirs"})))
+        assert [(line["event"], line["log_level"], line["others_since"]) for line in told] == [
+            (event, level, 0),
+            (event, level, 2),
         ]
 
 

@@ -8,7 +8,7 @@ from kio.schema.describe_groups.v5.response import DescribedGroup
 from kio.schema.errors import ErrorCode
 
 from coordinator.upstream.shadow import UNNAMED, ShadowName
-from coordinator.upstream.whose import ForeignShadow, Ours, Theirs, has_shadow, whose_by
+from coordinator.upstream.whose import ForeignShadow, NotPermitted, Ours, Theirs, has_shadow, whose_by
 from coordinator.wire.operations import DESCRIBE, NOT_TOLD, READ
 from tests.coordinator.kio_client import filled
 
@@ -59,13 +59,14 @@ MANY = "upstream it has 2 members (type consumer), for example client app at /10
 )
 def test_whose_it_is(group: DescribedGroup, verdict: Ours | Theirs | str | bool) -> None:
     """A bool: another Muster's, and whether that is of an earlier version. A str: theirs, for a reason that has it."""
-    told = whose_by(group, OURS)
+    told = whose_by(group, OURS, "kafka:9092")
     match verdict:
         case bool():
             assert isinstance(told, ForeignShadow)
             assert told.is_unnamed is verdict
         case str():
             assert isinstance(told, Theirs)
+            assert isinstance(told, NotPermitted) == ("ACL" in verdict)
             assert verdict in told.reason
         case _:
             assert told == verdict
@@ -73,12 +74,12 @@ def test_whose_it_is(group: DescribedGroup, verdict: Ours | Theirs | str | bool)
 
 def test_another_musters_group_is_named_with_the_way_out() -> None:
     """Both identities, as far as they are seen, where the other is, and what to do."""
-    told = whose_by(described("muster", ANOTHER.group_instance_id), OURS)
+    told = whose_by(described("muster", ANOTHER.group_instance_id), OURS, "kafka-1:9092,kafka-2:9092")
     assert told == ForeignShadow(
         "another Muster coordinates it (which keeps another event log): upstream it has the shadow"
         " muster-cluster.another, client app at /10.0.0.7, and this Muster's would be muster-cluster.topic. Connect its"
         " clients to that Muster. If there is none any more, its shadow leaves within 30 minutes, or at once with:"
-        " muster members remove orders muster-cluster.another --bootstrap BROKER",
+        " muster members remove orders muster-cluster.another --bootstrap kafka-1:9092,kafka-2:9092",
         is_unnamed=False,
     )
 
