@@ -1,10 +1,17 @@
 """HOST:PORT, as settings have it."""
 
+import errno
 from typing import Annotated
 
 from pydantic import AfterValidator
 
 PORT_MAX = 65_535
+
+
+def why_not_bound(error: OSError, other_port: str = "choose another port, 0 takes a free one") -> str:
+    """Why there is no listening at an address, and `other_port` as the way out where the port is to blame."""
+    reason = error.strerror or str(error)
+    return f"{reason}; {other_port}" if error.errno == errno.EADDRINUSE else reason
 
 
 class Address(str):

@@ -15,6 +15,7 @@ from coordinator.wire import heartbeat
 from coordinator.wire.api import Fault, ProtocolError
 from coordinator.wire.bounds import bound_of
 from coordinator.wire.messages import HEADER_START_BYTES
+from coordinator.wire.mistaken import mistaken
 
 Fast = Callable[[int, bytes, int], bytes | None]
 """A heartbeat's version, what follows its correlation id, and when it arrived: what follows the answer's, or None."""
@@ -173,5 +174,5 @@ class Connection:
             )
         return ProtocolError(
             Fault.OVERSIZED_FRAME,
-            f"a request was said to have {length} bytes, {self._frame_bytes_max} are allowed",
+            mistaken(length) or f"a request was said to have {length} bytes, {self._frame_bytes_max} are allowed",
         )

@@ -17,7 +17,7 @@ from importlib.metadata import version
 import structlog
 from prometheus_client.registry import Collector
 
-from coordinator.addresses import Address
+from coordinator.addresses import Address, why_not_bound
 from coordinator.certificates import Certificates
 from coordinator.clock import SystemClock
 from coordinator.cluster import Cluster
@@ -209,7 +209,7 @@ def open_side_door(
     try:
         endpoint = MetricsEndpoint(at.host, at.port, REGISTRY, not_ready=readiness, not_well=lambda: watch.not_well)
     except OSError as error:
-        raise CannotServe(f"--metrics {address}: {error.strerror}; choose another port, 0 takes a free one") from error
+        raise CannotServe(f"--metrics {address}: {why_not_bound(error)}") from error
     stack.callback(endpoint.close)
     log.info("metrics", listen=f"{at.host}:{endpoint.port}")
 

@@ -12,7 +12,7 @@ from contextlib import AsyncExitStack
 
 import structlog
 
-from coordinator.addresses import Address
+from coordinator.addresses import Address, why_not_bound
 from coordinator.clock import SystemClock
 from coordinator.cluster import BadTopic, Cluster, new_cluster
 from coordinator.logs import configure_logs
@@ -169,8 +169,7 @@ async def _listen(server: Server, settings: Settings) -> None:
     try:
         await server.start()
     except OSError as error:
-        reason = error.strerror or str(error)
-        raise CannotServe(f"--listen {settings.listen}: {reason}; choose another port, 0 takes a free one") from error
+        raise CannotServe(f"--listen {settings.listen}: {why_not_bound(error)}") from error
 
 
 def _advertise(service: Service, server: Server, settings: Settings) -> None:

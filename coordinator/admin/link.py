@@ -18,6 +18,7 @@ until a limit ends. A change whose answer was lost is never sent twice: it may h
 """
 
 import asyncio
+import shlex
 import ssl
 from collections.abc import Callable
 from typing import TypeVar
@@ -146,7 +147,8 @@ class CoordinatorLink:
         except _TryAgain as error:
             raise NoCoordinator(
                 f"no coordinator of group {group_id} within {self._limit_ms / 1000:g} s, asked at {self._asked_at()}: "
-                f"{error}; it may be starting: ask again, or look at its log"
+                f"{error}; it may be starting: ask again, or look at its log; or the group may be quarantined: "
+                f"muster groups repair {shlex.quote(group_id)} says so"
             ) from error
 
     async def _attempt(self, group_id: str, exchange: Exchange[R], error_of: ErrorOf[R], *, changes: bool) -> R:
@@ -188,14 +190,17 @@ class CoordinatorLink:
 
     async def _bootstrapped(self, group_id: str) -> tuple[Address, AIOKafkaConnection]:
         reasons = []
+        way_out = "start it (muster serve), or name its address"
         for address in self._bootstrap:
             try:
                 return address, await self._connection(address)
             except (OSError, KafkaError) as error:
                 reasons.append(str(error) or repr(error))
+                if isinstance(error, KafkaError):
+                    way_out = "it took the connection and closed it: if it is a sidecar, its cluster may be away"
         raise NoCoordinator(
             f"nobody answers at {self._asked_at()} who could say who coordinates group {group_id} "
-            f"({'; '.join(reasons)}): start it (muster serve), or name its address"
+            f"({'; '.join(reasons)}): {way_out}"
         )
 
     async def _send(self, address: Address, connection: AIOKafkaConnection, exchange: Exchange[R]) -> R:

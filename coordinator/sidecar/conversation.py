@@ -25,6 +25,7 @@ from coordinator.sidecar.plan import Look, Plan, PlanOf, Rewrite, Walk
 from coordinator.wire import heartbeat
 from coordinator.wire.api import Fault, ProtocolError
 from coordinator.wire.messages import HEADER_START_BYTES
+from coordinator.wire.mistaken import mistaken
 
 Fast = Callable[[int, bytes, int], bytes | None]
 """As in connection.py: a heartbeat's version, what follows its correlation id, and when it came."""
@@ -38,7 +39,6 @@ BEGINNING_BYTES_MAX = 128 * 1024
 _USUAL_BEGINNING_BYTES = 256
 _LENGTH = Struct(">i")
 _START = Struct(">ihh4s")
-_TLS_HANDSHAKE = 0x1603  # how a client that speaks TLS begins, read as the upper half of a length
 _ANSWERED_TO_STRANGERS = frozenset({17, 18, 36})  # SaslHandshake, ApiVersions, SaslAuthenticate
 
 
@@ -292,5 +292,5 @@ class Conversation:
             raise ProtocolError(
                 Fault.SHORT_FRAME, f"a request of {length} bytes is too short for a header of {HEADER_START_BYTES}"
             )
-        what = "TLS, which is not served here" if length >> 16 == _TLS_HANDSHAKE else f"{bytes_max} are allowed"
-        raise ProtocolError(Fault.OVERSIZED_FRAME, f"a request was said to have {length} bytes: {what}")
+        too_long = f"a request was said to have {length} bytes, {bytes_max} are allowed"
+        raise ProtocolError(Fault.OVERSIZED_FRAME, mistaken(length) or too_long)

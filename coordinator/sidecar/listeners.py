@@ -14,6 +14,7 @@ from contextlib import ExitStack
 
 import structlog
 
+from coordinator.addresses import why_not_bound
 from coordinator.listening import BACKLOG, Listening
 from coordinator.metrics import ServerMetrics
 from coordinator.occasions import Occasions
@@ -80,9 +81,7 @@ class Listeners:
                 self._host, port, self._connections_to(None), context=self._client_context
             )
         except OSError as error:
-            raise CannotListen(
-                f"--listen {self._host}:{port}: {error.strerror or error}; choose another port, 0 takes a free one"
-            ) from error
+            raise CannotListen(f"--listen {self._host}:{port}: {why_not_bound(error)}") from error
 
     async def open_for(self, brokers: Mapping[int, tuple[str, int]], ports: BrokerPorts) -> None:
         """Have a listener for each of these brokers, and others at these ports. Raises CannotListen, NoPort."""
@@ -93,9 +92,9 @@ class Listeners:
             try:
                 self._listen_for(node_id)
             except OSError as error:
+                why = why_not_bound(error, f"choose another --broker-base-port, or --listener-map {node_id}=PORT")
                 raise CannotListen(
-                    f"the listener of node id {node_id} cannot have port {self._ports.port_of(node_id)}: "
-                    f"{error.strerror or error}; choose another --broker-base-port, or --listener-map {node_id}=PORT"
+                    f"the listener of node id {node_id} cannot have port {self._ports.port_of(node_id)}: {why}"
                 ) from error
         await asyncio.gather(*self._begun)
 

@@ -133,7 +133,7 @@ def test_a_bad_length_is_refused_as_soon_as_it_is_there(length: int, fault: Faul
         subject.receive(content[place : place + 1])
         assert subject.next_request(0) is None
     subject.receive(content[pieces - 1 :])
-    with pytest.raises(ProtocolError, match=str(length)) as raised:
+    with pytest.raises(ProtocolError, match=f"{length}|speaks HTTP") as raised:
         subject.next_request(0)
     assert raised.value.fault is fault
     assert subject.take_output() == answer(1, b"one")

@@ -173,7 +173,7 @@ async def test_p6_a_tls_alert_is_not_taken_for_a_length() -> None:
             assert await client.rest() == b""
         assert [line["cause"] for line in told if "cause" in line] == [
             "the broker speaks TLS, and was spoken to in plain text",
-            "a request was said to have 369295618 bytes: TLS, which is not served here",
+            "the client speaks TLS, which is not served here (security.protocol)",
         ]
 
 

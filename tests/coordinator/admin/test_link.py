@@ -145,6 +145,20 @@ async def test_where_nobody_answers_it_ends_at_once() -> None:
     assert "group orders" in str(raised.value)
 
 
+async def test_who_takes_the_connection_and_closes_it_is_not_to_be_started() -> None:
+    """So does a sidecar whose cluster is away."""
+
+    async def hang_up_at_once(_reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.close()
+
+    async with await asyncio.start_server(hang_up_at_once, "127.0.0.1", 0) as closing:
+        address = f"127.0.0.1:{closing.sockets[0].getsockname()[1]}"
+        async with GroupAdmin(address) as admin:
+            with pytest.raises(NoCoordinator, match="closed it: if it is a sidecar, its cluster may be away") as raised:
+                await admin.list_members("orders")
+    assert "start it" not in str(raised.value)
+
+
 async def test_an_address_that_it_is_wrongly_said_to_have_is_named(server: Running) -> None:
     """As when a server advertises what cannot be reached from here."""
     advertised = Address("127.0.0.1", int(nobody().rpartition(":")[2]))
