@@ -39,7 +39,7 @@ from kio.schema.leave_group.v5.response import LeaveGroupResponse
 from kio.schema.types import GroupId
 from kio.static.primitive import i8
 
-from coordinator.admin.link import AdminError, CoordinatorLink, Refused, WrongUse, error_text
+from coordinator.admin.link import AdminError, CoordinatorLink, NotOurs, Refused, WrongUse, error_text
 from coordinator.group.commands import ConfigChange, ConfigOperation
 from coordinator.group.configs import (
     EXPANSION_DELAY,
@@ -175,14 +175,19 @@ class GroupAdmin:
         return tuple(_removal(name, errors["", name], errors[name, None]) for name in names)
 
     async def list_members(self, group_id: str) -> tuple[ListedMember, ...]:
-        """Everybody who is, or is to be, in the group. Raises Refused for a group that does not exist."""
+        """Everybody who is, or is to be, in the group. Raises Refused for one that is not there, or not ours."""
+        members = await self._told_members(group_id)
+        if not members and (described := await self.describe_group(group_id)).members:
+            members = await self._told_members(group_id)  # the first may have come meanwhile
+            if not members:
+                raise NotOurs(group_id, described.protocol_type)
+        return members
+
+    async def _told_members(self, group_id: str) -> tuple[ListedMember, ...]:
         entries = (await self._describe(group_id, (MEMBERS,))).configs
         if not entries:
             raise AdminError(f"the coordinator of group {group_id} does not tell its members: it is not Muster")
-        members = msgspec.json.decode(entries[0].value or "[]", type=tuple[ListedMember, ...])
-        if not members:
-            await self._check_existence(group_id)
-        return members
+        return msgspec.json.decode(entries[0].value or "[]", type=tuple[ListedMember, ...])
 
     # ---- settings ----------------------------------------------------------------------------------
 

@@ -12,6 +12,7 @@ that aiokafka lacks (`events/log/kafka_exchange.py`).
       NoCoordinator     nobody answers, or nobody says that it coordinates the group
       OutcomeUnknown    the connection was lost while a change was under way
       Refused           the coordinator says no; `error` is Kafka's
+        NotOurs         the group has its members upstream
 
 COORDINATOR_LOAD_IN_PROGRESS, COORDINATOR_NOT_AVAILABLE and NOT_COORDINATOR change nothing, so the same is asked again
 until a limit ends. A change whose answer was lost is never sent twice: it may have been made.
@@ -79,6 +80,18 @@ class Refused(AdminError):
     def __init__(self, group_id: str, error: ErrorCode, message: str | None) -> None:
         super().__init__(f"group {group_id}: {error_text(error, message)}")
         self.error = error
+
+
+class NotOurs(Refused):
+    """The group has its members upstream, of whom Muster tells nothing."""
+
+    def __init__(self, group_id: str, protocol_type: str) -> None:
+        way_out = f"ask the brokers, or take it over with muster adopt {shlex.quote(group_id)}"
+        whose = f"is not Muster's: it has its members upstream (type {protocol_type}); {way_out}"
+        if protocol_type == "muster":  # of a shadow (coordinator/upstream/shadow.py)
+            whose = "is not this Muster's: another one coordinates it; ask that one"
+        AdminError.__init__(self, f"group {group_id} {whose}")
+        self.error = ErrorCode.group_id_not_found
 
 
 class _TryAgain(Exception):

@@ -4,6 +4,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from contextlib import asynccontextmanager
 from typing import Any
 
+import msgspec
 import pytest
 from kio.schema.errors import ErrorCode
 
@@ -21,6 +22,7 @@ from coordinator.group.commands import (
 from coordinator.group.configs import GROUP_CONFIGS
 from coordinator.group.outcomes import (
     AlterGroupConfigOutcome,
+    DescribedMember,
     DescribeGroupConfigOutcome,
     DescribeGroupOutcome,
     LeaveGroupOutcome,
@@ -273,6 +275,32 @@ async def test_a_group_without_members_may_not_exist(exists: bool) -> None:
         else:
             with pytest.raises(Refused, match="group orders: GROUP_ID_NOT_FOUND"):
                 await admin.list_members("orders")
+
+
+@pytest.mark.parametrize(
+    ("protocol_type", "told"),
+    [
+        ("consumer", r"it has its members upstream \(type consumer\); ask the brokers, or .* muster adopt orders"),
+        ("muster", "another one coordinates it; ask that one"),
+    ],
+)
+async def test_a_group_that_has_its_members_upstream_is_not_said_to_have_none(protocol_type: str, told: str) -> None:
+    member = DescribedMember(
+        member_id=MemberId("m"),
+        group_instance_id=None,
+        client_id="app",
+        client_host="/10.0.0.7",
+        metadata=b"",
+        assignment=b"",
+    )
+    described = msgspec.structs.replace(EMPTY_GROUP, protocol_type=protocol_type, members=(member,))
+
+    def outcome(command: AnyRequest) -> Outcome:
+        return DescribeGroupConfigOutcome() if isinstance(command, DescribeGroupConfig) else described
+
+    async with administered(outcome) as (admin, _):
+        with pytest.raises(Refused, match=f"^group orders is not .*{told}"):
+            await admin.list_members("orders")
 
 
 async def test_every_setting_is_told_with_where_it_comes_from() -> None:
