@@ -1,25 +1,28 @@
-"""Frames on connections of the standalone server, without sockets: each on one of its own, cut anywhere."""
+"""Frames on connections of the standalone server, without sockets: each on one of its own, cut anywhere.
+
+Behind it is a whole process with its log in memory, so whatever can be decoded comes to the rules.
+"""
 
 import asyncio
 import itertools
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from random import Random
-from typing import Any
+from typing import Any, cast
 
-from kio.schema.errors import ErrorCode
+import structlog
 
 from coordinator.client_connection import ClientConnection
-from coordinator.group.commands import AnyRequest
-from coordinator.group.decide import failed
-from coordinator.group.outcomes import Outcome
 from coordinator.metrics import ServerMetrics
 from coordinator.server import Server, ServerSettings
 from coordinator.wire.registry import APIS
+from events.log.memory import MemoryStorage
 from tests.coordinator.longest_callback import longest_callback
 from tests.coordinator.scripted import ManualTimers, ScriptedGroups, new_service
 from tests.frames.generator import Frame, Frames
 from tests.frames.verdict import Verdict
+from tests.simulation.process import SimulatedProcess
 
 
 class Wire(asyncio.Transport):
@@ -55,17 +58,14 @@ class Wire(asyncio.Transport):
         """As above."""
 
 
-def refuses(command: AnyRequest) -> Outcome:
-    """Nobody is known here."""
-    return failed(command, ErrorCode.unknown_member_id)[0].outcome
-
-
 class Stage:
     """A server, and what a test wants to know of it."""
 
     def __init__(self) -> None:
-        self.timers, self.metrics, self.groups = ManualTimers(), ServerMetrics(APIS), ScriptedGroups(refuses)
-        self.service = new_service(self.groups, self.timers)
+        self.timers, self.metrics, self.storage = ManualTimers(), ServerMetrics(APIS), MemoryStorage()
+        self.process = SimulatedProcess(self.storage)
+        self.service = new_service(cast("ScriptedGroups", self.process.runtime), self.timers)
+        self.service.monotonic_ms, self.service.wall_ms = self.process.clock.monotonic_ms, self.process.clock.wall_ms
         self.server = Server(settings=ServerSettings(), service=self.service, apis=APIS, metrics=self.metrics)
 
     async def play(self, frame: Frame, pieces: tuple[bytes, ...], verdict: Verdict) -> None:
@@ -82,20 +82,59 @@ class Stage:
         self.timers.pass_all()  # a Fetch that waits
         await self._settled()
         fault = next(iter(Counter(self.metrics.protocol_errors) - before), None)
-        verdict.judge(frame, answered=wire.sent > 0, fault=fault, closed=wire.is_closing())
+        answered = wire.sent > 0 or (
+            connection.is_parked and not wire.is_closing()
+        )  # a join that waits for others is answered in time
+        verdict.judge(frame, answered=answered, fault=fault, closed=wire.is_closing())
         wire.close()
         await asyncio.sleep(0)
-        self.groups.commands.clear()
 
     async def _settled(self) -> None:
-        for _ in itertools.takewhile(lambda _: self.service.slices.waiting, itertools.count()):
+        for _ in itertools.takewhile(lambda _: self._is_at_work, itertools.count()):
             await asyncio.sleep(0)
+
+    @property
+    def _is_at_work(self) -> bool:
+        runtime = self.process.runtime
+        is_storing = not all(each._outbox._idle.is_set() for each in runtime._owned.values())
+        return bool(self.service.slices.waiting or runtime.slices.waiting or is_storing)
+
+    async def lives(self) -> None:
+        """The process has given nothing up, and what it wrote can be read again."""
+        assert self.process.runtime.ready
+        await self.process.runtime.stop()
+        again = await SimulatedProcess(self.storage, offsets=self.process.offsets).start()
+        assert again.runtime.ready
+        assert not again.runtime.figures().quarantined
+        await again.runtime.stop()
+        assert self.process.lost == again.lost == []
+
+
+@contextmanager
+def no_errors_told() -> Iterator[None]:
+    """A rule that fails is answered, and told in the log alone."""
+    told: list[Any] = []
+
+    def note(_logger: object, method: str, line: Any) -> Any:
+        if method in {"error", "exception"}:
+            told.append(line)
+        raise structlog.DropEvent
+
+    processors = structlog.get_config()["processors"]
+    before = processors.copy()
+    processors[:] = [note]
+    try:
+        yield
+    finally:
+        processors[:] = before
+    assert not told
 
 
 async def play(frames: int, seed: int, report: Callable[[str], None]) -> Counter[str]:
     """Play so many; returns what became of them. Raises BadOutcome."""
     verdict, random, source, stage = Verdict(), Random(seed), Frames(APIS.values(), seed), Stage()
-    with longest_callback() as longest:
+    await stage.process.start()
+    with no_errors_told(), longest_callback() as longest:
         for number in range(frames):
             frame = source.next()
             size = len(frame.content)
@@ -104,6 +143,7 @@ async def play(frames: int, seed: int, report: Callable[[str], None]) -> Counter
             if not (number + 1) % 50_000:
                 report(f"{number + 1} frames: {dict(verdict.outcomes)}")
     verdict.nobody_waited(longest)
+    await stage.lives()  # until then joins may wait for others, whoever has gone
     await verdict.nothing_is_left(
         ClientConnection,
         connections=len(stage.server._listening.connections),
