@@ -104,3 +104,19 @@ async def test_a_topic_that_was_restored_is_gone_on_with() -> None:
         assert (await process.commit(101, told["a"])).error is ErrorCode.none
         assert not any(each.stranger for each in await read_all(process.kafka, PARTITION))
         await process.stop()
+
+
+@pytest.mark.parametrize("topic", TOPICS)
+@story
+async def test_a_format_level_is_believed_from_an_owner_alone(topic: str) -> None:
+    """A stranger's record that carries a mark of a higher level stops no start."""
+    cluster = FakeCluster()
+    first = await process_on(cluster).start()
+    told = await first.stable_group("a")
+    await first.stop()
+    builder = DefaultRecordBatchBuilder(2, 0, 0, -1, -1, -1, 2**20)
+    builder.append(0, 0, b"zz", b"1", [("muster", b"99 " + cluster.cluster_id.encode())])
+    cluster.partition(topic, PARTITION).append(bytes(builder.build()))
+    second = await process_on(cluster).start()
+    assert (await second.heartbeat(told["a"])).error is ErrorCode.none
+    await second.stop()
