@@ -148,7 +148,7 @@ async def test_a_log_of_an_earlier_version_goes_on_and_marks_from_there(
     groups = read_projection(2).groups
 
     for _ in range(2):
-        process = await process_on(kafka_broker, topic).start()
+        process = await ProcessOnKafka([kafka_broker.bootstrap], topic=topic, partitions=1).start()
         listed = process.runtime.list_groups()
         assert not isinstance(listed, ErrorCode)
         assert {group.group_id for group in listed} == groups.keys()

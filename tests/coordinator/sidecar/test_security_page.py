@@ -116,8 +116,9 @@ async def used(muster: MusterProcess) -> str:
 
 
 def complaints(muster: MusterProcess) -> list[str]:
-    """What was logged above the level of information, but for how busy the machine is."""
-    levels, busy = ('"level": "warning"', '"level": "error"'), ("the event loop ", "timer late")
+    """What was logged above the level of information, but for how busy the machine is, and how few files it opens."""
+    levels = ('"level": "warning"', '"level": "error"')
+    busy = ("the event loop ", "timer late", "fewer connections are served than --connections-max")
     loud = [line for line in muster.output.splitlines() if any(level in line for level in levels)]
     return [line for line in loud if not any(words in line for words in busy)]
 
@@ -205,7 +206,7 @@ def test_who_reads_the_log_needs_nothing_else(
     arguments = ["groups", "--log", options(broker, topic)["log"]]
     arguments += [part for each in reading for part in ("--kafka-config", each)]
     refused = CliRunner().invoke(replay_cli.app, arguments)
-    assert (refused.exit_code, "Allow DESCRIBE on this TOPIC" in refused.stderr) == (2, True), refused.output
+    assert (refused.exit_code, f"Allow DESCRIBE on TOPIC {topic}" in refused.stderr) == (2, True), refused.output
     with allowed(broker, Acl("bob", "topic", topic, "READ")):
         told = CliRunner().invoke(replay_cli.app, arguments, env={"COLUMNS": "160"})
     assert told.exit_code == 0, told.output

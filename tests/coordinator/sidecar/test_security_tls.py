@@ -219,7 +219,7 @@ async def test_tls_at_a_plain_listener(broker: SecuredBroker, ours: Authority) -
         other = await Connection.open(muster.bootstrap)
         await asyncio.to_thread(shakes_hands, muster, trusting(ours))
         closed = muster.wait_for_event("connection closed")
-        assert closed["cause"].endswith("TLS, which is not served here")
+        assert "TLS, which is not served here" in closed["cause"]
         assert (await other.ask("ApiVersions", 0))["error_code"] == 0
         other.close()
 

@@ -28,6 +28,8 @@ class Upstream:
     Whoever was in the way of such a join has gone when it is asked who that is.
     """
 
+    asked_at = "127.0.0.1:9092"
+
     def __init__(self) -> None:
         self.asked: list[str] = []
         self.generation_id = 0
