@@ -76,9 +76,7 @@ class LogOutage:
     def failed(self, partition: int, error: Exception, *, began_ms: int) -> None:
         """A partition has to wait, or waits still. `began_ms`: when that was begun which has failed now."""
         now_ms = self._monotonic_ms()
-        if not self._waiting:
-            self._since_ms = began_ms
-        self._since_ms = min(self._since_ms, began_ms)
+        self._since_ms = min(self._since_ms, began_ms) if self._waiting else began_ms
         self._waiting.add(partition)
         self._reason = str(error)
         if self._occasions.tell(self._location) is not None:
