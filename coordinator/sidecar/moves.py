@@ -233,8 +233,9 @@ class Moves:
         absent = [each for each in members if not self.heard.is_here(group_id, each.member_id, now_ms)]
         if absent:
             return (
-                f"{len(absent)} of its {len(members)} members were not heard of here in the last minute, so they are "
-                f"connected to the cluster directly: {names(map(_former, absent))}. Connect them to this Muster first"
+                f"{len(absent)} of its {len(members)} members were not heard of here in the last minute: "
+                f"{names(map(_former, absent))}. Who is connected to the cluster directly has to be connected to this "
+                "Muster first; who has joined only now is heard of in a moment: try again"
             )
         if only_try:
             return None

@@ -5,8 +5,7 @@ expected of the answers.
 """
 
 import asyncio
-import time
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
 from copy import copy
 from typing import Any, Final
@@ -64,15 +63,6 @@ async def until_coordinated(bootstrap: str) -> None:
 def new_name(what: str) -> str:
     """A name that nobody has."""
     return f"{what}-{uuid4().hex[:8]}"
-
-
-def until(condition: Callable[[], bool], what: Callable[[], object]) -> None:
-    """Wait for a condition; `what` is shown when it does not come true. Raises `TimeoutError`."""
-    deadline = time.monotonic() + WITHIN_S
-    while not condition():
-        if time.monotonic() >= deadline:
-            raise TimeoutError(f"not within {WITHIN_S} s: {what()}")
-        time.sleep(LOOK_EVERY_S)
 
 
 @asynccontextmanager

@@ -20,6 +20,7 @@ from coordinator.admin import GroupAdmin
 from coordinator.group.outcomes import Standing
 from tests.brokers import Broker
 from tests.clients.consumers import Confluent, KafkaPython, RunningConsumer
+from tests.clients.probe import until
 from tests.conformance.wire import Connection
 from tests.coordinator.sidecar.admin_stage import (
     PARTITIONS,
@@ -29,7 +30,6 @@ from tests.coordinator.sidecar.admin_stage import (
     front_of,
     new_name,
     talking,
-    until,
     until_empty_at,
 )
 
@@ -145,9 +145,13 @@ def test_settings_are_altered_and_described_by_confluent(groups: dict[str, str],
     (altered,) = admin.incremental_alter_configs([resource], request_timeout=WITHIN_S).values()
     altered.result()
     asked = ConfigResource(ConfigResource.Type.GROUP, groups["ours"])
-    (described,) = admin.describe_configs([asked], request_timeout=WITHIN_S).values()
-    told = {name: entry.value for name, entry in described.result().items()}
-    assert (told["members.learner.timeout.ms"], told["consumer.session.timeout.ms"]) == ("60000", "50000")
+
+    def told() -> tuple[str, str]:
+        (described,) = admin.describe_configs([asked], request_timeout=WITHIN_S).values()
+        entries = described.result()
+        return entries["members.learner.timeout.ms"].value, entries["consumer.session.timeout.ms"].value
+
+    until(lambda: told() == ("60000", "50000"), told)  # a broker shows a change when it has followed the controller
 
 
 async def test_members_are_administered_through_the_sidecar(front: Front, groups: dict[str, str]) -> None:

@@ -7,6 +7,7 @@ import pytest
 from tests.brokers import Broker
 from tests.brokers.java_tools import JavaTool, run_tool
 from tests.clients.consumers import Confluent, RunningConsumer
+from tests.clients.probe import until
 from tests.coordinator.sidecar.admin_stage import (
     PARTITIONS,
     Front,
@@ -15,7 +16,6 @@ from tests.coordinator.sidecar.admin_stage import (
     front_of,
     new_name,
     talking,
-    until,
     until_empty_at,
 )
 

@@ -4,6 +4,7 @@ Each question is asked twice: of Kafka alone, about groups that are all its own,
 them are ours. But for the names the answers are equal.
 """
 
+import asyncio
 from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
@@ -279,6 +280,12 @@ async def test_settings_of_both_are_changed_all_or_none(front: Front, version: i
             told = {each["name"]: each["value"] for each in answer["results"][0]["configs"]}
             return told[KAFKAS], told[OURS]
 
+        async def until_values(group_id: str, wanted: tuple[str | None, str | None]) -> None:
+            """A broker answers a change when the controller has it, and shows it when it has followed."""
+            async with asyncio.timeout(60):
+                while await values(group_id) != wanted:  # noqa: ASYNC110 -- another process tells
+                    await asyncio.sleep(0.05)
+
         for group_id in (mixed, ours):
             await formed(through, group_id, front.topic)
         await formed(direct, theirs, front.topic)
@@ -288,9 +295,9 @@ async def test_settings_of_both_are_changed_all_or_none(front: Front, version: i
         assert await alter(*everything, validate_only=True) == [0, 0, 0]
         assert [await values(each) for each in (mixed, ours, theirs)] == [("45000", None)] * 3
         assert await alter(*everything) == [0, 0, 0]
-        assert await values(mixed) == ("50000", "3")
-        assert await values(ours) == ("45000", "2")
-        assert await values(theirs) == ("51000", None)
+        await until_values(mixed, ("50000", "3"))
+        await until_values(ours, ("45000", "2"))
+        await until_values(theirs, ("51000", None))
 
         bad_ours = resource(mixed, consumer_session_timeout_ms="52000", target_group_size="0")
         bad_theirs = resource(ours, consumer_session_timeout_ms="none", target_group_size="4")

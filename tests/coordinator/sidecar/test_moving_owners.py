@@ -15,8 +15,8 @@ from coordinator.admin.moving import move_group
 from coordinator.group.configs import MUSTER, UPSTREAM
 from coordinator.group.outcomes import GroupMove, MoveState
 from tests.brokers import Broker
-from tests.clients.probe import described
-from tests.coordinator.sidecar.admin_stage import PARTITIONS, Front, front_of, new_name, until
+from tests.clients.probe import described, until
+from tests.coordinator.sidecar.admin_stage import PARTITIONS, Front, front_of, new_name
 from tests.coordinator.sidecar.owners import (
     BusyOwner,
     ConfluentOwner,

@@ -145,7 +145,7 @@ def test_a_renewed_certificate_is_shown_without_a_restart(
     before = serial()
     ours.issue("sidecar")
     until(lambda: serial() != before, lambda: before)
-    assert muster.events("certificates were read again")
+    until(lambda: bool(muster.events("certificates were read again")), lambda: "no line of it")
 
 
 def test_a_certificate_as_identity_is_refused(broker: SecuredBroker) -> None:
