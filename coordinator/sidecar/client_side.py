@@ -37,7 +37,6 @@ from coordinator.sidecar.plan import PlanOf, Rewrite
 from coordinator.sidecar.questions import OpenQuestions
 from coordinator.sidecar.sasl import Exchange
 from coordinator.slices import Slices
-from coordinator.turns import REQUESTS_AT_ONCE
 from coordinator.wire.api import ProtocolError
 from coordinator.wire.dispatch import Peer
 from coordinator.wire.under_way import Answered
@@ -73,6 +72,7 @@ class ClientSide(asyncio.Protocol):
         self._metrics = metrics
         self._monotonic_ms = monotonic_ms
         self._listening = listening
+        self._turns = listening.turns
         self.slices = slices
         self._questions = OpenQuestions()
         self._conversation = Conversation(
@@ -343,12 +343,23 @@ class ClientSide(asyncio.Protocol):
             self.seen_ms = self._monotonic_ms()
         self._send()
         if self._conversation.waiting_bytes:
-            asyncio.get_running_loop().call_soon(self._work)
+            self._turns.wait(self)
         else:
             self._close_if_done()
 
     def _work(self) -> None:
-        """Relay what is to be relayed, take requests until one waits; one write to each side for all of it."""
+        """Go on now, or when it is this connection's turn."""
+        if not self.is_open():
+            return
+        if self._turns.begin(self):
+            self.take_turn()
+        else:
+            self._send()
+
+    def take_turn(self) -> None:
+        """Relay what is to be relayed, take requests until one waits, or others have waited; one write to each side for
+        all of it.
+        """
         if not self.is_open():
             return
         now_ms = self._monotonic_ms()
@@ -381,8 +392,9 @@ class ClientSide(asyncio.Protocol):
             if self._conversation.is_handling:
                 self._cancel = cancel
             taken += 1
-            if taken >= REQUESTS_AT_ONCE:
-                asyncio.get_running_loop().call_soon(self._work)
+            if taken >= self._turns.share or self._turns.is_over:
+                if self._conversation.waiting_bytes:
+                    self._turns.wait(self)
                 return
 
     def _count_heartbeats(self) -> None:
@@ -407,7 +419,9 @@ class ClientSide(asyncio.Protocol):
         if self._flow is None or not self.is_open():
             return
         answers = self._conversation.answers
-        self._flow.turn(on=self._broker.reads and self._client_reads and not self._conversation.is_full)
+        must_wait = self._conversation.held_bytes > FREE_BYTES and self._turns.is_waiting(self)
+        is_full = self._conversation.is_full or must_wait
+        self._flow.turn(on=self._broker.reads and self._client_reads and not is_full)
         self._broker.turn(on=self._client_reads and not (answers.is_rewriting or answers.has_many_waiting))
 
     def _mind_memory(self) -> None:
@@ -424,7 +438,7 @@ class ClientSide(asyncio.Protocol):
 
     def _close_if_done(self) -> None:
         is_gone = self._transport is None
-        if not (is_gone or self._is_draining) or self._conversation.is_under_way:
+        if not (is_gone or self._is_draining) or self._conversation.is_under_way or self._turns.is_waiting(self):
             return
         if is_gone:
             self._end()

@@ -1,0 +1,120 @@
+"""Many connections through the sidecar take turns: whoever asks much at once waits behind those who ask little."""
+
+import asyncio
+import itertools
+
+import pytest
+from kio.schema.errors import ErrorCode
+
+from coordinator.group.commands import AnyRequest, LeaveGroup
+from coordinator.group.outcomes import LeaveGroupOutcome, Outcome
+from coordinator.sidecar.client_side import ClientSide
+from coordinator.slices import SLICE_S
+from coordinator.turns import REQUESTS_AT_ONCE, Turns
+from tests.coordinator.kio_client import frame, with_length
+from tests.coordinator.sidecar.relaying import MORE_THAN_SOCKETS_TAKE, Client, Relay, relaying, until
+from tests.coordinator.sidecar.scripted_broker import scripted_broker
+
+IN_A_SLICE = 5
+
+
+class HeldTurns(Turns):
+    """Nobody has a turn while it is held."""
+
+    is_held = False
+
+    def _turn(self) -> None:
+        if self.is_held:
+            asyncio.get_running_loop().call_soon(self._turn)
+        else:
+            super()._turn()
+
+
+class Crowded:
+    """A relay where each decision takes a part of a slice, and nothing else takes time. `leavers`: who leaves."""
+
+    def __init__(self, relay: Relay) -> None:
+        self.leavers: list[str] = []
+        self._now_s = 0.0
+        self._relay = relay
+        relay.groups.outcome = self._outcome
+        relay.listening.turns = self.turns = HeldTurns(lambda: self._now_s)
+
+    def _outcome(self, command: AnyRequest) -> Outcome:
+        assert isinstance(command, LeaveGroup)
+        self.leavers.append(command.members[0].member_id)
+        self._now_s += SLICE_S / IN_A_SLICE
+        return LeaveGroupOutcome(error=ErrorCode.none)
+
+    async def client(self, name: str) -> Client:
+        """One whose rights are known."""
+        client = await self._relay.connect(1)
+        await client.ask(leave(name))
+        return client
+
+
+def leave(name: str) -> bytes:
+    return with_length(frame("LeaveGroup", 2, correlation_id=1, group_id="g", member_id=name))
+
+
+async def test_who_asks_much_waits_behind_who_comes_meanwhile() -> None:
+    names = [f"{n}" for n in range(4)]
+    async with scripted_broker() as broker, relaying({1: broker}) as relay:
+        crowded = Crowded(relay)
+        clients = {name: await crowded.client(name) for name in names}
+        crowded.leavers.clear()
+        for name, client in clients.items():
+            client.send(leave(name) * REQUESTS_AT_ONCE)
+        for client in clients.values():
+            for _ in range(REQUESTS_AT_ONCE):
+                await client.answer()
+        assert sorted(crowded.leavers) == sorted(names * REQUESTS_AT_ONCE)
+        runs = [len(list(same)) for _, same in itertools.groupby(crowded.leavers)]
+        assert max(runs[:-1]) <= 2 * IN_A_SLICE, runs  # the last has nobody to wait for
+
+
+@pytest.mark.parametrize("goes", ["hangs up", "is told to go"])
+async def test_who_waits_for_its_turn_is_not_forgotten_at_the_end(goes: str) -> None:
+    """What a client has asked before it hung up is done; of one that is to go nothing more is begun."""
+    async with scripted_broker() as broker, relaying({1: broker}) as relay:
+        crowded = Crowded(relay)
+        greedy, leaver = await crowded.client("greedy"), await crowded.client("leaver")
+        connection = _connection(relay, leaver)
+        crowded.leavers.clear()
+        crowded.turns.is_held = True
+        greedy.send(leave("greedy") * REQUESTS_AT_ONCE)
+        await until(lambda: crowded.leavers)
+        leaver.send(leave("leaver") * (2 * IN_A_SLICE))
+        await until(lambda: crowded.turns.is_waiting(connection))
+        if goes == "hangs up":
+            leaver.close()
+            await until(lambda: connection not in relay.listening.connections)
+        else:
+            connection.drain()
+        crowded.turns.is_held = False
+        await until(lambda: broker.open_connections == 1)
+        assert crowded.leavers.count("leaver") == (2 * IN_A_SLICE if goes == "hangs up" else 0)
+
+
+async def test_who_waits_for_its_turn_is_not_read_for_without_end() -> None:
+    many = [leave("leaver") * 1_000] * (MORE_THAN_SOCKETS_TAKE // len(leave("leaver")) // 1_000)
+    async with scripted_broker() as broker, relaying({1: broker}) as relay:
+        crowded = Crowded(relay)
+        greedy, leaver = await crowded.client("greedy"), await crowded.client("leaver")
+        connection = _connection(relay, leaver)
+        crowded.turns.is_held = True
+        greedy.send(leave("greedy") * REQUESTS_AT_ONCE)
+        await until(lambda: not crowded.turns.begin(connection))
+        before = relay.metrics.bytes_received
+        leaver.send(*many)
+        await until(lambda: connection._flow and not connection._flow._is_on)
+        assert 0 < relay.metrics.bytes_received - before < 1_000_000
+
+
+def _connection(relay: Relay, client: Client) -> ClientSide:
+    """The relay's side of it."""
+    return next(each for each in relay.listening.connections if each.address.endswith(_port(client)))
+
+
+def _port(client: Client) -> str:
+    return f":{client.writer.get_extra_info('sockname')[1]}"
