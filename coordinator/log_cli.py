@@ -3,7 +3,6 @@
 import asyncio
 import os
 import socket
-import sys
 import time
 from collections.abc import Coroutine, Sequence
 from contextlib import AsyncExitStack
@@ -12,7 +11,7 @@ from typing import Annotated, TypeVar
 import typer
 
 from coordinator.log_repair import PartitionSurvey, bury, owners_of, survey
-from coordinator.members.answer import REFUSED, UNUSABLE, fail
+from coordinator.members.answer import REFUSED, UNUSABLE, confirmed, fail
 from coordinator.members.view import printable
 from coordinator.not_served import way_out
 from events.log.base import EventLog, LogError, LogMissing
@@ -101,9 +100,7 @@ def repair(
             REFUSED,
             COMMAND,
         )
-    if not yes and sys.stdin.isatty() and sys.stdout.isatty():
-        yes = typer.confirm("Pass them over?")
-    if not yes:
+    if not confirmed("Pass them over?", yes=yes):
         typer.echo("Nothing was changed; --yes does it.")
         return
     _run(_bury(log, security, audit_window_ms, found))

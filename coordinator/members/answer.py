@@ -6,6 +6,7 @@ done goes to stdout, what is not to stderr; with JSON stdout has both.
 
 import asyncio
 import os
+import sys
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from enum import StrEnum, unique
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
@@ -30,6 +31,11 @@ UNUSABLE = 2
 class Format(StrEnum):
     TABLE = "table"
     JSON = "json"
+
+
+def confirmed(question: str, *, yes: bool) -> bool:
+    """Whether it is to be done: `--yes`, or the question was answered so where somebody can be asked."""
+    return yes or (sys.stdin.isatty() and sys.stdout.isatty() and typer.confirm(question))
 
 
 def ask(

@@ -1,13 +1,12 @@
 """`muster groups repair`: say what of a quarantined group is lost, ask, and have it made anew."""
 
-import sys
 from typing import Annotated
 
 import msgspec
 import typer
 
 from coordinator.group.outcomes import GroupDamage, UnreadableRecord
-from coordinator.members.answer import REFUSED, Format, ask, fail, show
+from coordinator.members.answer import REFUSED, Format, ask, confirmed, fail, show
 from coordinator.members.cli import HERE, BootstrapOption, FormatOption, GroupArgument, KafkaConfigOption
 from coordinator.members.view import printable
 
@@ -62,8 +61,7 @@ def repair(
         fail(f"group {printable(group)} is not quarantined: there is nothing to repair", REFUSED, COMMAND)
     if form is not Format.JSON:
         typer.echo("\n".join(_lines(group, damage)))
-        asks = not yes and sys.stdin.isatty() and sys.stdout.isatty()
-        yes = yes or (asks and typer.confirm("Make it anew?"))
+        yes = confirmed("Make it anew?", yes=yes)
     if yes:
         ask(bootstrap, kafka_config, lambda admin: repair_group(admin, group), command=COMMAND)
     said = f"{printable(group)}: repaired, its members join again" if yes else "Nothing was changed; --yes does it."
