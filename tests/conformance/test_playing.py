@@ -1,4 +1,4 @@
-"""Scripts that go wrong are played once more, if they are few; what is different then is different."""
+"""Scripts that go wrong are played again, if they are few; what is different then is different."""
 
 from collections.abc import Mapping, Sequence
 
@@ -6,7 +6,7 @@ import pytest
 
 from tests.conformance import playing
 from tests.conformance.eras import NEWEST
-from tests.conformance.playing import AGAIN_MAX, Played, Plays, differences, play_all
+from tests.conformance.playing import AGAIN_MAX, AGAIN_TIMES, Played, Plays, differences, play_all
 from tests.conformance.script import Script
 from tests.conformance.servers import Pair, Setup
 from tests.conformance.stage import Stage
@@ -52,8 +52,8 @@ async def test_one_that_goes_wrong_once_is_fine(monkeypatch: pytest.MonkeyPatch)
     assert [differences(script(name), plays) for name in ("good", "late")] == [[], []]
 
 
-async def test_one_that_goes_wrong_twice_is_not(monkeypatch: pytest.MonkeyPatch) -> None:
-    stubborn = Stubborn({"bad": 2})
+async def test_one_that_goes_wrong_each_time_is_not(monkeypatch: pytest.MonkeyPatch) -> None:
+    stubborn = Stubborn({"bad": 1 + AGAIN_TIMES})
     monkeypatch.setattr(playing, "_play", stubborn.play)
     with pytest.warns(UserWarning, match="bad"):
         plays = await play_all([script("bad")], {})
