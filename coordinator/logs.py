@@ -36,7 +36,7 @@ class _Told(msgspec.Struct):
 
 
 class Few:
-    """A processor of structlog: of each kind of these events at most `each_second` lines in a second."""
+    """A processor of structlog: of each kind of these events, and of each library, `each_second` lines in a second."""
 
     def __init__(
         self,
@@ -52,11 +52,12 @@ class Few:
 
     def __call__(self, _: object, __: str, line: structlog.typing.EventDict) -> structlog.typing.EventDict:
         """The line, or DropEvent."""
-        event = line["event"]
-        if event not in self._events:
+        event, library = line["event"], line.get("library")
+        if library is None and event not in self._events:
             return line
         now_s = self._now_s()
-        told = self._told.setdefault((event, line.get("fault")), _Told(now_s))
+        # What a library says may have anything in it: all its lines are of one kind, so that there are few kinds.
+        told = self._told.setdefault((library or event, line.get("fault")), _Told(now_s))
         if now_s - told.began_s >= 1:
             told.began_s, told.lines = now_s, 0
         if told.lines >= self._each_second:
@@ -66,6 +67,15 @@ class Few:
         if told.left_out:
             line["others_since"], told.left_out = told.left_out, 0
         return line
+
+
+class OfLibraries(logging.Handler):
+    """Writes what libraries say through `logging` as lines of this log, with the logger's name as `library`."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        structlog.get_logger(record.name).log(
+            record.levelno, record.getMessage(), library=record.name, exc_info=record.exc_info
+        )
 
 
 def configure_logs(level: str, form: str) -> None:
@@ -93,4 +103,4 @@ def configure_logs(level: str, form: str) -> None:
         logger_factory=structlog.WriteLoggerFactory(sys.stderr),  # a line is one write, so that none is torn
         cache_logger_on_first_use=True,
     )
-    logging.basicConfig(level=max(number, logging.WARNING), stream=sys.stderr, format="%(name)s: %(message)s")
+    logging.basicConfig(level=max(number, logging.WARNING), handlers=[OfLibraries()])

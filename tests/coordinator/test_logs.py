@@ -1,5 +1,8 @@
 """Lines of the log that clients cause: few of each kind, and none uncounted."""
 
+import json
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -49,3 +52,42 @@ def test_another_kind_is_told_of_meanwhile() -> None:
 def test_each_of_these_lines_is_written_somewhere(event: str) -> None:
     sources = [path for path in COORDINATOR.rglob("*.py") if path.name != "logs.py"]
     assert any(f'"{event}"' in path.read_text(encoding="utf-8") for path in sources)
+
+
+LIBRARIES = """
+import logging
+from coordinator.logs import configure_logs
+
+configure_logs("INFO", {form!r})
+logging.getLogger("aiokafka.conn").info("nobody wants to know")
+for _ in range({flood}):
+    logging.getLogger("aiokafka.conn").warning("%s in the clear", "user {{and}} 100%")
+try:
+    raise KeyError("of a library")
+except KeyError:
+    logging.getLogger("asyncio").exception("Task exception was never retrieved")
+"""
+
+
+def said_by_libraries(form: str) -> list[str]:
+    command = [sys.executable, "-c", LIBRARIES.format(form=form, flood=FLOOD)]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, cwd=COORDINATOR.parent)
+    return done.stderr.splitlines()
+
+
+def test_what_libraries_say_is_in_the_form_of_the_log() -> None:
+    """Few lines of each, and a traceback within its line."""
+    lines = [json.loads(line) for line in said_by_libraries("json")]
+    warnings = [line for line in lines if line["library"] == "aiokafka.conn"]
+    assert 10 <= len(warnings) < FLOOD
+    assert (warnings[0]["event"], warnings[0]["level"]) == ("user {and} 100% in the clear", "warning")
+    (failed,) = [line for line in lines if line["library"] == "asyncio"]
+    assert (failed["event"], failed["level"]) == ("Task exception was never retrieved", "error")
+    assert "KeyError: 'of a library'" in failed["exception"]
+
+
+def test_on_a_terminal_too() -> None:
+    lines = said_by_libraries("console")
+    assert "[warning  ] user {and} 100% in the clear" in lines[0]
+    assert "library=aiokafka.conn" in lines[0]
+    assert "KeyError: 'of a library'" in lines
