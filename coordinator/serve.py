@@ -16,7 +16,6 @@ from coordinator.addresses import Address, why_not_bound
 from coordinator.clock import SystemClock
 from coordinator.cluster import BadTopic, Cluster, new_cluster
 from coordinator.logs import configure_logs
-from coordinator.loop_watch import LoopWatch
 from coordinator.metrics import GroupMetrics, ServerMetrics
 from coordinator.offsets.open import offset_store_for
 from coordinator.open_files import within_open_files
@@ -64,8 +63,7 @@ async def run(settings: Settings) -> None:
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, end)
     async with AsyncExitStack() as stack:
-        watch = watch_loop(stack)
-        starting = asyncio.create_task(_assembled(settings, stack, watch, lost=end), name="start")
+        starting = asyncio.create_task(_assembled(settings, stack, lost=end), name="start")
         ended.add_done_callback(lambda _: starting.cancel())
         try:
             await starting
@@ -99,31 +97,28 @@ def _with_replay(error: Exception) -> str:
     return f"{error}; `muster replay` shows what can still be read" if isinstance(error, LogDamaged) else str(error)
 
 
-async def _assembled(
-    settings: Settings, stack: AsyncExitStack, watch: LoopWatch, *, lost: Callable[[Exception], None]
-) -> None:
+async def _assembled(settings: Settings, stack: AsyncExitStack, *, lost: Callable[[Exception], None]) -> None:
     if settings.upstream is None:
-        await _start(settings, stack, watch, lost=lost)
+        await _start(settings, stack, lost=lost)
     else:
         from coordinator.sidecar.serve import start  # noqa: PLC0415 -- who stands alone needs none of it
 
-        await start(settings, stack, watch, lost=lost)
+        await start(settings, stack, lost=lost)
 
 
-async def _start(
-    settings: Settings, stack: AsyncExitStack, watch: LoopWatch, *, lost: Callable[[Exception], None]
-) -> None:
+async def _start(settings: Settings, stack: AsyncExitStack, *, lost: Callable[[Exception], None]) -> None:
     """Start all parts; the stack stops them the other way round."""
+    event_log = new_log(settings)
+    offsets = offset_store_for(
+        event_log, settings.log, replication=settings.log_replication, security=settings.log_security()
+    )
+    watch = watch_loop(stack)  # all is imported, which holds the loop while there is nobody to serve
     clock = SystemClock()
     cluster = _cluster(settings)
     readiness, metrics = Readiness(clock), ServerMetrics(APIS)
     if settings.metrics is not None:
         open_side_door(settings.metrics, (metrics,), readiness, stack, watch=watch)
     keep_certificates(stack, lost=lost)
-    event_log = new_log(settings)
-    offsets = offset_store_for(
-        event_log, settings.log, replication=settings.log_replication, security=settings.log_security()
-    )
     places = new_places(settings, metrics)
     runtime = Runtime(new_owner(settings, event_log, offsets, clock, places=places), give_up=lost)
     service = new_service(WaitingLimit(runtime, places, runtime.is_member), cluster, clock, runtime.slices, places)

@@ -116,6 +116,27 @@ def test_an_error_in_muster_itself_is_told_with_its_traceback(form: str) -> None
     assert last.endswith("KeyError('a bug of ours')")
 
 
+@pytest.mark.parametrize("arguments", [["--log", f"kafka://{HOST}:1/events"], ["--upstream", f"{HOST}:1"]])
+def test_a_start_that_takes_its_time_is_not_a_loop_that_hangs(arguments: list[str]) -> None:
+    """What only this log or a sidecar needs is imported at the start, from a slow disk at times."""
+    slow = (
+        "import muster, sys, time\n"
+        "class Slow:\n"
+        "    def find_spec(name, *_):\n"
+        "        if name == 'aiokafka': time.sleep(3)\n"
+        "sys.meta_path.insert(0, Slow)\n"
+        "muster.main()\n"
+    )
+    command = [sys.executable, "-c", slow, "serve", "--listen", f"{HOST}:0", "--log-format", "json", *arguments]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as starting:
+        assert starting.stderr is not None
+        told = []
+        while "trying again" not in (event := json.loads(starting.stderr.readline())["event"]):
+            told.append(event)
+        starting.terminate()
+    assert not [event for event in told if "event loop" in event]
+
+
 def test_a_log_of_a_newer_version_is_refused(tmp_path: Path) -> None:
     """Rather than read in part."""
     url = asyncio.run(written.sqlite_log(tmp_path / "muster.db"))

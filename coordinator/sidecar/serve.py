@@ -21,7 +21,6 @@ from coordinator.cluster import new_cluster
 from coordinator.group.commands import Caller, ReleaseGroup
 from coordinator.group.outcomes import Outcome, ReleaseGroupOutcome
 from coordinator.listening import Listening
-from coordinator.loop_watch import LoopWatch
 from coordinator.metrics import GroupMetrics, ServerMetrics
 from coordinator.occasions import Occasions
 from coordinator.offsets.upstream import UpstreamOffsetStore
@@ -38,6 +37,7 @@ from coordinator.parts import (
     new_service,
     open_side_door,
     take_over,
+    watch_loop,
 )
 from coordinator.runtime import Runtime
 from coordinator.service import Service
@@ -70,11 +70,9 @@ STOPS_WITHIN_S = 10.0
 WAITING_BYTES_MAX = 1_048_576
 
 
-async def start(
-    settings: Settings, stack: AsyncExitStack, watch: LoopWatch, *, lost: Callable[[Exception], None]
-) -> None:
+async def start(settings: Settings, stack: AsyncExitStack, *, lost: Callable[[Exception], None]) -> None:
     """Start all parts; the stack stops them the other way round. Raises CannotServe, LogError, EventsError."""
-    await _Sidecar(settings, stack, lost).start(watch)
+    await _Sidecar(settings, stack, lost).start()
 
 
 class _Sidecar:
@@ -90,8 +88,9 @@ class _Sidecar:
         self.readiness = Readiness(self.clock)
         self.link = UpstreamLink(settings.upstream or "", settings.upstream_security(), give_up=lost)
 
-    async def start(self, watch: LoopWatch) -> None:
+    async def start(self) -> None:
         settings, stack = self.settings, self.stack
+        watch = watch_loop(stack)
         stack.push_async_callback(self.link.close)
         if settings.metrics is not None:
             open_side_door(settings.metrics, (self.metrics, self.relayed), self.readiness, stack, watch=watch)
