@@ -31,6 +31,8 @@ class Door(msgspec.Struct, frozen=True, kw_only=True):
     context: ssl.SSLContext | None
     occasions: Occasions
     """Of all listeners together."""
+    not_reached: Callable[[], None]
+    """Told each time."""
 
     @property
     def broker(self) -> str:
@@ -131,6 +133,7 @@ class BrokerSide(asyncio.Protocol):
                     )
             except (OSError, TimeoutError) as error:
                 self._relayed.brokers_not_reached += 1
+                self._door.not_reached()
                 reason = str(error) or f"no answer within {CONNECTS_WITHIN_S:g} s"
                 unsaid = self._door.occasions.tell(("not reached", address))
                 if unsaid is not None:

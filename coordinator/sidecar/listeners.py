@@ -34,7 +34,7 @@ class CannotListen(Exception):
 
 
 class Listeners:
-    """See the module. `advertised_host` is what clients are told."""
+    """See the module. `advertised_host` is what clients are told; `not_reached` is told when a broker was not."""
 
     def __init__(
         self,
@@ -49,6 +49,7 @@ class Listeners:
         limits: Limits,
         client_context: ssl.SSLContext | None,
         broker_context: ssl.SSLContext | None,
+        not_reached: Callable[[], None],
     ) -> None:
         self._host = host
         self._advertised_host = advertised_host
@@ -61,6 +62,7 @@ class Listeners:
         self._limits = limits
         self._client_context = client_context
         self._broker_context = broker_context
+        self._not_reached = not_reached
         self._brokers: dict[int, tuple[str, int]] = {}
         self._live: tuple[tuple[str, int], ...] = ()
         self._addresses: list[tuple[socket.AddressFamily, str]] = []
@@ -151,6 +153,7 @@ class Listeners:
             addresses=lambda: self._where(node_id),
             context=self._broker_context,
             occasions=self._occasions,
+            not_reached=self._not_reached,
         )
 
         def new_connection() -> ClientSide:

@@ -24,7 +24,7 @@ from typing import Any, Final, TypeVar
 
 import msgspec
 import structlog
-from aiokafka.conn import AIOKafkaConnection, create_conn
+from aiokafka.conn import AIOKafkaConnection, CloseReason, create_conn
 from aiokafka.errors import IllegalSaslStateError, KafkaConnectionError
 from kio.schema.errors import ErrorCode
 from kio.schema.metadata.v12.request import MetadataRequest
@@ -108,15 +108,18 @@ class _Known(msgspec.Struct, kw_only=True, eq=False):
 
 
 def nobody_asks() -> None:
-    """For who does not want to know that a request was sent."""
+    """For who does not want to know."""
 
 
 class Connections:
-    """See the module. `opens_within_ms`: what a broker may take to let us in."""
+    """See the module. `opens_within_ms`: what a broker may take to let us in. `lost`: told when one hangs up."""
 
-    def __init__(self, security: KafkaSecurity, *, opens_within_ms: int) -> None:
+    def __init__(
+        self, security: KafkaSecurity, *, opens_within_ms: int, lost: Callable[[], None] = nobody_asks
+    ) -> None:
         self._security = security
         self._opens_within_ms = opens_within_ms
+        self._lost = lost
         self._known: dict[Place, _Known] = {}
         self._is_closed = False
         self.cluster_id = ""
@@ -242,10 +245,17 @@ class Connections:
                     client_id=CLIENT_ID,
                     request_timeout_ms=limit_ms,
                     max_idle_ms=IDLE_MS,
+                    on_close=self._closed,
                     **self._security.client_arguments(),
                 )
         except NOT_OPENED as error:
             raise self._failed(place, error) from error
+
+    def _closed(self, closed: AIOKafkaConnection, reason: CloseReason | None) -> None:
+        """Told once of each; one that never came to use says nothing new of the cluster."""
+        was_in_use = any(closed is each for known in self._known.values() for each in known.lanes.values())
+        if reason is CloseReason.CONNECTION_BROKEN and was_in_use:
+            self._lost()
 
     def _failed(self, place: Place, error: Exception) -> UpstreamError:
         """What one of NOT_OPENED comes to."""

@@ -88,8 +88,11 @@ class UpstreamLink:
     ) -> None:
         """`bootstrap`: HOST:PORT, several with commas between them. Raises UpstreamRefused for what is none."""
         self._bootstrap = places(bootstrap)
+        self._wants_refresh = asyncio.Event()
+        self.look_soon = self._wants_refresh.set
+        """Somebody was not reached, or has hung up: there may be an outage, or other brokers."""
         self._connections = Connections(
-            (security or UpstreamSecurity()).kafka_security(), opens_within_ms=request_limit_ms
+            (security or UpstreamSecurity()).kafka_security(), opens_within_ms=request_limit_ms, lost=self.look_soon
         )
         self._give_up = give_up
         self._limit_ms = request_limit_ms
@@ -103,7 +106,6 @@ class UpstreamLink:
         self._refusals: list[str] = []
         self._silent: set[Place] = set()
         """Who did not answer while another one did."""
-        self._wants_refresh = asyncio.Event()
         self._refreshed = asyncio.Event()
         self._refreshing: asyncio.Task[None] | None = None
         self.cluster_id = ""
@@ -152,7 +154,7 @@ class UpstreamLink:
     async def refresh(self) -> None:
         """Ask for the brokers now; returns when they were told. Raises UpstreamUnavailable."""
         self._refreshed.clear()
-        self._wants_refresh.set()
+        self.look_soon()
         try:
             async with asyncio.timeout(self._limit_ms / 1000):
                 await self._refreshed.wait()
@@ -241,7 +243,7 @@ class UpstreamLink:
                 place, request, response, lane=lane, limit_ms=limit_ms or self._limit_ms, sent=sent
             )
         except UpstreamUnavailable:
-            self._wants_refresh.set()  # it may be elsewhere by now
+            self.look_soon()  # it may be elsewhere by now
             raise
 
     async def ask_coordinator(
@@ -270,8 +272,7 @@ class UpstreamLink:
             except UpstreamUnavailable:
                 self._coordinators.pop(group_id, None)
                 raise
-            error = error_of(answer)
-            if error in MOVED:
+            if (error := error_of(answer)) in MOVED:
                 self._coordinators.pop(group_id, None)
                 raise UpstreamUnavailable(f"broker {node_id} says {error.name.upper()} for group {group_id}")
             return answer
@@ -284,8 +285,7 @@ class UpstreamLink:
         )(attempt)
 
     async def _coordinator(self, group_id: str) -> int:
-        known = self._coordinators.get(group_id)
-        if known is not None:
+        if (known := self._coordinators.get(group_id)) is not None:
             return known
         request = FindCoordinatorRequest(key_type=_GROUP, coordinator_keys=(group_id,))
         (found,) = (await self._ask_any(request, FindCoordinatorResponse)).coordinators
@@ -304,7 +304,7 @@ class UpstreamLink:
         try:
             return await self._first(self._brokers.values(), lambda place: self._ask_at(place, request, response))
         except UpstreamError:
-            self._wants_refresh.set()
+            self.look_soon()
             raise
 
     async def _first(self, among: Iterable[Place], ask: Callable[[Place], Coroutine[Any, Any, R]]) -> R:

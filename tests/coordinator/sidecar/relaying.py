@@ -117,6 +117,8 @@ class Relay:
         )
         self.limits = limits
         self.broker_context = broker_context
+        self.asked_to_look = 0
+        """How often the cluster was to be looked at, since a broker was not reached."""
         self.port = 0
         self.base_port = 0
         self.ownerships = Ownerships(Held(), self.moves, may_own=lambda _: True, is_read=lambda _: True)
@@ -155,7 +157,11 @@ class Relay:
             limits=self.limits,
             client_context=None,
             broker_context=self.broker_context,
+            not_reached=self._not_reached,
         )
+
+    def _not_reached(self) -> None:
+        self.asked_to_look += 1
 
     async def start(self, brokers: Mapping[int, tuple[str, int]], base_port: int) -> None:
         """Listen, for these brokers."""

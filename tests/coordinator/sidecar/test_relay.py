@@ -204,7 +204,7 @@ async def test_a_broker_that_cannot_be_reached_closes_its_clients_alone() -> Non
             client.send(request(NOBODYS, 0, 1))
             assert await client.rest() == b""
         assert [line["address"] for line in logged] == ["127.0.0.1:1"]
-        assert relay.relayed.brokers_not_reached == 1
+        assert (relay.relayed.brokers_not_reached, relay.asked_to_look) == (1, 1)
         assert await (await relay.connect(1)).ask(request(NOBODYS, 0, 1)) == b""
 
 

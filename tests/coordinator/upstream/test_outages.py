@@ -63,7 +63,7 @@ async def test_a_shadow_waits_for_a_cluster_that_is_away_for_hours() -> None:
 
 @story
 async def test_a_cluster_that_is_away_is_told_of_each_minute_and_its_return_at_once() -> None:
-    """/readyz says for how long, from the second round that nobody answers on."""
+    """/readyz says for how long."""
     broker = SimulatedBroker(1)
     async with linked(broker) as link:
         broker.leave()
@@ -82,6 +82,46 @@ async def test_a_cluster_that_is_away_is_told_of_each_minute_and_its_return_at_o
         *["the upstream cluster does not answer"] * 3,
         "the upstream cluster answers again",
     ]
+
+
+@story
+async def test_a_cluster_that_goes_away_is_told_of_at_once() -> None:
+    """With nobody asking it anything: our own connection ends."""
+    broker = SimulatedBroker(1)
+    async with linked(broker) as link:
+        await asyncio.sleep(5)
+        with capture_logs() as told:
+            broker.leave()
+            await asyncio.sleep(1)
+        assert "Connect call failed" in str(link.outage.reason)
+    assert [line["event"] for line in told] == ["the upstream cluster does not answer"]
+
+
+@story
+async def test_who_was_not_reached_has_the_cluster_asked_at_once() -> None:
+    """As a client of a sidecar finds it, where no connection ends by itself: the network is gone."""
+    broker = SimulatedBroker(1)
+    async with linked(broker) as link:
+        await asyncio.sleep(5)
+        broker.is_hung = True
+        link.look_soon()
+        await asyncio.sleep(11)
+        assert "did not answer" in str(link.outage.reason)
+
+
+@story
+async def test_brokers_that_are_restarted_one_after_another_are_no_outage() -> None:
+    """Another one answers."""
+    brokers = cluster_of_three()
+    async with linked(brokers[0]) as link:
+        with capture_logs() as told:
+            for broker in brokers:
+                broker.leave()
+                await asyncio.sleep(5)
+                assert link.outage.reason is None
+                broker.come_back()
+                await asyncio.sleep(5)
+    assert told == []
 
 
 @story
