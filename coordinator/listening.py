@@ -19,6 +19,7 @@ from coordinator.metrics import RefusedConnection, ServerMetrics
 from coordinator.quotas import Quota
 from coordinator.service import Cancel
 from coordinator.turns import Turns
+from coordinator.wire.room import Room
 
 log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
 
@@ -81,6 +82,7 @@ class Listening(Generic[C]):
         metrics: ServerMetrics,
         monotonic_ms: Callable[[], int],
         call_later: Callable[[int, Callable[[], None]], Cancel],
+        room: Room,
     ) -> None:
         self._connections_max = limits.connections_max
         self._idle_ms = limits.connections_max_idle_ms
@@ -93,7 +95,7 @@ class Listening(Generic[C]):
         )
         self._principal_of: dict[C, str] = {}
         self._is_full_told = False
-        self.memory = Memory(limits.queued_max_request_bytes, metrics)
+        self.memory = Memory(limits.queued_max_request_bytes, metrics, room)
         self.turns = Turns()
         self._metrics = metrics
         self._monotonic_ms = monotonic_ms

@@ -9,7 +9,7 @@ most is closed: first among those that have not authenticated, then among those 
 half sent, answers that are not read), and only then among those that wait for us. Whoever has more than half of it,
 with all connections of the same principal or address together, goes before others whatever they wait for: joins that
 are parked by one take no room that others need. What a usual request has is not counted, so that it is never in
-question.
+question. Answers that are being written are nobody's yet, and have a quarter of it (wire/room.py), one of them more.
 """
 
 from collections import Counter
@@ -19,6 +19,7 @@ from typing import Final, Protocol
 import structlog
 
 from coordinator.metrics import ServerMetrics
+from coordinator.wire.room import Room
 
 log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
 
@@ -65,8 +66,10 @@ class Holder(Protocol):
 class Memory:
     """See the module."""
 
-    def __init__(self, bytes_max: int, metrics: ServerMetrics) -> None:
+    def __init__(self, bytes_max: int, metrics: ServerMetrics, room: Room) -> None:
         self._bytes_max = bytes_max
+        self._room = room
+        room.bytes_max = bytes_max // 4
         self._metrics = metrics
         self._held: dict[Holder, tuple[int, str]] = {}  # so much, of whom
         self._held_by: Counter[str] = Counter()
@@ -79,9 +82,9 @@ class Memory:
             self._held[holder] = size, holder.whose
             self._held_by[holder.whose] += size
             self._held_bytes += size
-        while self._held_bytes > self._bytes_max:
+        while self._held and self._held_bytes + self._room.bytes > self._bytes_max:
             self._close_one()
-        self._metrics.held_bytes = self._held_bytes
+        self._metrics.held_bytes = self._held_bytes + self._room.bytes
 
     def _close_one(self) -> None:
         goes = min(self._held, key=self._turn)

@@ -43,6 +43,7 @@ class Server:
             metrics=metrics,
             monotonic_ms=service.monotonic_ms,
             call_later=service.call_later,
+            room=service.slices.room,
         )
 
     @property

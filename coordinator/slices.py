@@ -5,19 +5,22 @@ What belongs here: whose turn it is, and for how long. What it must not know: wh
 The first ENTRIES_AT_ONCE entries are worked on at once, so that a usual request is done within its own callback. What
 has more goes to the end of one queue for the whole process: in each turn of the loop the first in the queue has one
 slice, and goes to its end again. So however many large requests there are, others wait for one slice in each turn.
-A coroutine that goes through many entries does the same with a `Pace`.
+What has to wait until other work has ended (`steps.WAIT`) is out of the queue meanwhile. A coroutine that goes through
+many entries does the same with a `Pace`.
 """
 
 import asyncio
 import time
-from collections import deque
+from collections import OrderedDict, deque
 from collections.abc import Callable
+from functools import partial
 from typing import Any, TypeVar
 
 import msgspec
 
 from coordinator.current_work import NOW, OtherWork, RequestWork, noted
-from coordinator.wire.steps import ENTRIES_AT_ONCE, ENTRIES_PER_STEP, Steps
+from coordinator.wire.room import Room
+from coordinator.wire.steps import ENTRIES_AT_ONCE, ENTRIES_PER_STEP, WAIT, Steps
 
 R = TypeVar("R")
 
@@ -36,10 +39,8 @@ class _Work(msgspec.Struct, kw_only=True, eq=False):
     done: Callable[[Any], None]
     failed: Callable[[Exception], None]
     note: RequestWork | OtherWork
+    has_waited: bool = False
     is_cancelled: bool = False
-
-    def cancel(self) -> None:
-        self.is_cancelled = True
 
 
 class Slices:
@@ -47,12 +48,16 @@ class Slices:
 
     def __init__(self) -> None:
         self._queue: deque[_Work] = deque()
+        self._parked: OrderedDict[_Work, None] = OrderedDict()
+        """What waits until other work has ended, first come first served."""
         self._is_due = False
+        self.room = Room()
+        """For the answers that are written in these slices."""
 
     @property
     def waiting(self) -> int:
         """How much work has not ended."""
-        return len(self._queue)
+        return len(self._queue) + len(self._parked)
 
     def run(
         self, steps: Steps[R], done: Callable[[R], None], failed: Callable[[Exception], None]
@@ -64,7 +69,10 @@ class Slices:
         entries = 0
         try:
             while entries < ENTRIES_AT_ONCE:
-                entries += next(steps)
+                told = next(steps)
+                if told == WAIT:
+                    return self._begun(steps, done, failed, self._park)
+                entries += told
         except StopIteration as end:
             done(end.value)
             return None
@@ -74,10 +82,24 @@ class Slices:
         self, steps: Steps[R], done: Callable[[R], None], failed: Callable[[Exception], None]
     ) -> Callable[[], None]:
         """The same for what is known to be much: nothing is done at once."""
+        return self._begun(steps, done, failed, self._enqueue)
+
+    def _begun(
+        self,
+        steps: Steps[R],
+        done: Callable[[R], None],
+        failed: Callable[[Exception], None],
+        goes_on: Callable[[_Work], None],
+    ) -> Callable[[], None]:
         work = _Work(steps=steps, done=done, failed=failed, note=NOW.note or _UNKNOWN)
-        self._queue.append(work)
-        self._come_again()
-        return work.cancel
+        goes_on(work)
+        return partial(self._cancel, work)
+
+    def _cancel(self, work: _Work) -> None:
+        """What it holds is given back in its next turn, as it may be having one now."""
+        work.is_cancelled = True
+        if work in self._parked:
+            self._unpark(work)
 
     async def result(self, steps: Steps[R]) -> R:
         """The same for a coroutine; cancelled with it. Raises what the steps raise."""
@@ -102,6 +124,25 @@ class Slices:
         """For a coroutine that goes through many entries."""
         return Pace(self)
 
+    def _enqueue(self, work: _Work) -> None:
+        self._queue.append(work)
+        self._come_again()
+
+    def _park(self, work: _Work) -> None:
+        """Behind the others, but whoever has waited already."""
+        self._parked[work] = None
+        self._parked.move_to_end(work, last=not work.has_waited)
+        work.has_waited = True
+
+    def _unpark_first(self) -> None:
+        if self._parked:
+            self._unpark(next(iter(self._parked)))
+
+    def _unpark(self, work: _Work) -> None:
+        """It sees for itself whether it can go on."""
+        del self._parked[work]
+        self._enqueue(work)
+
     def _come_again(self) -> None:
         if self._queue and not self._is_due:
             self._is_due = True
@@ -115,6 +156,7 @@ class Slices:
                 work = self._queue.popleft()
                 if work.is_cancelled:
                     work.steps.close()
+                    self._unpark_first()
                     continue
                 with noted(work.note):
                     self._slice_or_fail(work)
@@ -126,20 +168,27 @@ class Slices:
         try:
             self._slice(work)
         except Exception as error:  # noqa: BLE001 -- whose work it is knows what its failing means
+            self._unpark_first()
             if not work.is_cancelled:
                 work.failed(error)
 
     def _slice(self, work: _Work) -> None:
         until = time.perf_counter() + SLICE_S
         try:
-            next(work.steps)  # one at least, however late it is
-            while time.perf_counter() < until:
-                next(work.steps)
+            told = next(work.steps)  # one at least, however late it is
+            if told != WAIT and work.has_waited:
+                self._unpark_first()  # there may be room for more than one
+            while told != WAIT and time.perf_counter() < until:
+                told = next(work.steps)
         except StopIteration as end:
+            self._unpark_first()
             if not work.is_cancelled:
                 work.done(end.value)
             return
-        self._queue.append(work)
+        if told == WAIT and not work.is_cancelled:
+            self._park(work)
+        else:
+            self._queue.append(work)
 
 
 def _told(future: "asyncio.Future[R]") -> tuple[Callable[[R], None], Callable[[Exception], None]]:

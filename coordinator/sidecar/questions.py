@@ -14,6 +14,7 @@ from coordinator.slices import Slices
 from coordinator.wire.api import Fault, Fields, ProtocolError
 from coordinator.wire.messages import HEADER_START_BYTES
 from coordinator.wire.reading import reader_in_steps, tagged_fields_size
+from coordinator.wire.room import Room
 from coordinator.wire.steps import Allowance, Steps
 from coordinator.wire.writing import Output, response_writer_in_steps
 
@@ -87,7 +88,7 @@ def request_bytes_in_steps(request: Any, values: Fields, client_id: str | None) 
     )
     start = BytesIO()
     _writer(cast("Hashable", type(header)))(start, header)
-    output = Output(start.getvalue()[HEADER_START_BYTES:], answer_bytes_max=INT32_MAX)
+    output = Output(start.getvalue()[HEADER_START_BYTES:], answer_bytes_max=INT32_MAX, room=Room(INT32_MAX))
     yield from response_writer_in_steps(cast("Hashable", type(request)))(output, values)
     return b"".join(output.chunks())
 

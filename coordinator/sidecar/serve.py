@@ -211,6 +211,7 @@ class _Sidecar:
             metrics=self.metrics,
             monotonic_ms=self.clock.monotonic_ms,
             call_later=service.call_later,
+            room=service.slices.room,
         )
 
     async def _listen(

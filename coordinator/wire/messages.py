@@ -14,6 +14,7 @@ from kio.serial.errors import SerialError
 from coordinator.wire.api import Body, Fault, Fields, ProtocolError
 from coordinator.wire.bounds import ANSWER_BYTES_MAX, bound_of
 from coordinator.wire.reading import reader_in_steps, tagged_fields_size
+from coordinator.wire.room import Room
 from coordinator.wire.steps import Allowance, Steps, TooManyEntries, finished
 from coordinator.wire.writing import AnswerTooLarge, Output, Unwritable, response_writer_in_steps
 
@@ -60,21 +61,24 @@ class Message:
 
     def write(self, response: Fields) -> bytes:
         """All that follows the correlation id, of an answer that is known to be short. Raises ProtocolError."""
-        return b"".join(finished(self.write_in_steps(response)))
+        return b"".join(finished(self.write_in_steps(response, Room(ANSWER_BYTES_MAX))))
 
-    def write_in_steps(self, response: Fields) -> Steps[list[bytes]]:
-        """All that follows the correlation id: the rest of the header, and the body; in chunks.
+    def write_in_steps(self, response: Fields, room: Room) -> Steps[list[bytes]]:
+        """All that follows the correlation id: the rest of the header, and the body; in chunks. Waits where there is no
+        room.
 
         Raises ProtocolError when a value does not fit into this version, as a string of 40,000 bytes into one that
         counts with 16 bits, and when the answer is longer than any may be.
         """
-        output = Output(self._header_rest, answer_bytes_max=ANSWER_BYTES_MAX)
+        output = Output(self._header_rest, answer_bytes_max=ANSWER_BYTES_MAX, room=room)
         try:
             yield from self._write_body(output, response)
         except AnswerTooLarge as error:
             raise ProtocolError(Fault.OVERSIZED_ANSWER, f"the answer to {self.name} is not given: {error}") from error
         except Unwritable as error:
             raise ProtocolError(Fault.UNWRITABLE_RESPONSE, f"{self.name} cannot be answered: {error}") from error
+        finally:
+            output.close()
         return output.chunks()
 
 

@@ -20,6 +20,9 @@ Steps = Generator[int, None, R]
 ENTRIES_AT_ONCE = 512
 """What has no more is done in one go: some 2 ms of work at most."""
 
+WAIT = -1
+"""Yielded instead of entries: there is nothing to be done before other work has ended, and given back its room."""
+
 ENTRIES_PER_STEP = 32
 """Entries between two yields: some 100 µs of work at most."""
 

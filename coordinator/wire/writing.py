@@ -17,7 +17,8 @@ from typing import Any, cast, get_args, get_origin
 import msgspec
 from kio.static.protocol import Entity
 
-from coordinator.wire.steps import ENTRIES_PER_STEP, Steps
+from coordinator.wire.room import Room
+from coordinator.wire.steps import ENTRIES_PER_STEP, WAIT, Steps
 
 Write = Callable[[bytearray, Any], None]
 
@@ -25,24 +26,32 @@ Write = Callable[[bytearray, Any], None]
 class Output:
     """What was written: whole chunks, and the one that is being written, so that nothing large is ever copied.
 
-    `answer_bytes_max` bounds all of it.
+    `answer_bytes_max` bounds all of it; `room` is what it shares with others, until it is closed.
     """
 
-    def __init__(self, start: bytes = b"", *, answer_bytes_max: int) -> None:
+    def __init__(self, start: bytes = b"", *, answer_bytes_max: int, room: Room) -> None:
         self.chunk = bytearray(start)
         self._chunks: list[bytes] = []
         self._size = 0
         self._answer_bytes_max = answer_bytes_max
+        self._room = room
 
-    def cut(self) -> None:
-        """Begin a new chunk, if this one is long enough. Raises AnswerTooLarge."""
+    def cut(self) -> Steps[None]:
+        """Begin a new chunk, if this one is long enough; then wait until there is room. Raises AnswerTooLarge."""
         if len(self.chunk) < CHUNK_BYTES:
             return
         self._size += len(self.chunk)
+        self._room.take(len(self.chunk))
         if self._size > self._answer_bytes_max:
             raise AnswerTooLarge(f"it has more than {self._answer_bytes_max} bytes")
         self._chunks.append(bytes(self.chunk))
         self.chunk.clear()
+        while not self._room.has_some_for(self):
+            yield WAIT
+
+    def close(self) -> None:
+        """It is written, or not wanted any more."""
+        self._room.give_back(self, self._size)
 
     def chunks(self) -> list[bytes]:
         """All of it, in its order."""
@@ -252,16 +261,18 @@ def _array_writer(item_writer: _Writer, *, flexible: bool) -> WriteInSteps:
         if isinstance(item_writer, _InSteps):
             for item in items:
                 yield from item_writer.write(output, item)
-                output.cut()
+                yield from output.cut()
                 yield 1
             return
-        written = 0
-        for written, item in enumerate(items, 1):
+        uncounted = 0
+        for item in items:
             item_writer.write(output.chunk, item)
-            if not written % ENTRIES_PER_STEP:
-                output.cut()
-                yield ENTRIES_PER_STEP
-        output.cut()
-        yield written % ENTRIES_PER_STEP
+            uncounted += 1
+            if uncounted == ENTRIES_PER_STEP or len(output.chunk) >= CHUNK_BYTES:
+                yield from output.cut()
+                yield ENTRIES_PER_STEP  # a long one is as many
+                uncounted = 0
+        yield from output.cut()
+        yield uncounted
 
     return write

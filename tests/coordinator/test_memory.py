@@ -8,6 +8,7 @@ from prometheus_client import CollectorRegistry
 from coordinator.group.outcomes import JoinedMember, JoinGroupOutcome
 from coordinator.memory import FREE_BYTES, Claim, Memory
 from coordinator.metrics import ServerMetrics
+from coordinator.wire.room import Room
 from events.ids import MemberId
 from tests.coordinator.kio_client import frame, parse, with_length
 from tests.coordinator.running_server import HEARTBEAT, JOIN, JOINED, Running, running, until
@@ -34,7 +35,7 @@ class Holders:
 
     def __init__(self) -> None:
         self.metrics = ServerMetrics({})
-        self.memory = Memory(100 * KB, self.metrics)
+        self.memory = Memory(100 * KB, self.metrics, Room())
         self.evicted: list[str] = []
 
     def new(self, name: str, claim: Claim, whose: str | None = None) -> Holding:

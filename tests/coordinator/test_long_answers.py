@@ -1,0 +1,107 @@
+"""Many long answers at once: what is written of them has a bound together, and short ones do not wait."""
+
+import asyncio
+import tracemalloc
+from collections.abc import Callable
+
+from coordinator.group.outcomes import DescribedMember, DescribeGroupOutcome
+from coordinator.slices import Slices
+from coordinator.wire.describe_groups import encode
+from coordinator.wire.messages import message
+from coordinator.wire.room import Room
+from coordinator.wire.under_way import Answered, UnderWay
+from events.ids import GroupId, MemberId
+
+KB, MB = 1_024, 1_048_576
+ASKED = message(15, 5)
+METADATA = bytes(8 * KB)
+
+
+def members(count: int, metadata: bytes = METADATA) -> tuple[DescribedMember, ...]:
+    return tuple(
+        DescribedMember(
+            member_id=MemberId(f"m{n}"),
+            group_instance_id=None,
+            client_id="c",
+            client_host="/127.0.0.1",
+            metadata=metadata,
+            assignment=b"",
+        )
+        for n in range(count)
+    )
+
+
+LONG = DescribeGroupOutcome(members=members(1_250))  # some 10 MB
+
+
+def write(slices: Slices, outcome: DescribeGroupOutcome, answer: Callable[[Answered], None]) -> Callable[[], None]:
+    """As a request of DescribeGroups has its answer written; returns what cancels it."""
+    under_way = UnderWay(ASKED, slices, answer)
+    under_way.write({"groups": [encode(GroupId("g"), outcome, 5, 0)]})
+    return under_way.cancel
+
+
+async def all_done(slices: Slices) -> None:
+    async with asyncio.timeout(60):
+        while slices.waiting:  # noqa: ASYNC110 -- slices set no event
+            await asyncio.sleep(0)
+
+
+def size(answered: Answered) -> int:
+    assert isinstance(answered, list)
+    return sum(map(len, answered))
+
+
+async def test_answers_that_are_written_side_by_side_have_a_bound_together() -> None:
+    """A quarter of the limit's default, and one answer more; each one is given."""
+    slices, told = Slices(), list[int]()
+    tracemalloc.start()
+    try:
+        for _ in range(24):
+            write(slices, LONG, lambda answered: told.append(size(answered)))
+        await all_done(slices)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert len(told) == 24
+    assert set(told) == {told[0]}
+    assert told[0] > 10_000_000
+    assert peak < 85 * MB
+
+
+async def test_short_answers_do_not_wait_for_long_ones() -> None:
+    """Neither those that are written at once, nor those that have many short entries."""
+    slices, told = Slices(), list[str]()
+    slices.room = Room(MB)
+    for _ in range(8):
+        write(slices, LONG, lambda _: told.append("long"))
+    write(slices, DescribeGroupOutcome(members=members(2)), lambda _: told.append("short"))
+    assert told == ["short"]
+    write(slices, DescribeGroupOutcome(members=members(700, metadata=b"")), lambda _: told.append("many"))
+    await all_done(slices)
+    assert told.index("many") <= 2  # one that was nearly there may come before it
+    assert (told.count("long"), slices.room.bytes) == (8, 0)
+
+
+async def test_clients_that_go_give_back_their_room_whether_they_write_or_wait() -> None:
+    slices, told = Slices(), list[int]()
+    slices.room = Room(MB)
+    cancels = [write(slices, LONG, lambda answered: told.append(size(answered))) for _ in range(6)]
+    while slices.room.bytes <= MB:  # noqa: ASYNC110 -- nor does the room
+        await asyncio.sleep(0)
+    before = len(told)
+    for cancel in cancels[:5]:
+        cancel()
+    await all_done(slices)
+    assert (len(told), slices.room.bytes) == (before + 1, 0)
+
+
+async def test_an_answer_that_cannot_be_written_gives_back_its_room() -> None:
+    slices, told = Slices(), list[Answered]()
+    slices.room = Room(MB)
+    too_long = DescribeGroupOutcome(members=members(13_000))  # over 100 MB
+    for outcome in (too_long, LONG, too_long):
+        write(slices, outcome, told.append)
+    await all_done(slices)
+    assert sum(isinstance(each, list) for each in told) == 1
+    assert (len(told), slices.room.bytes) == (3, 0)
