@@ -1,0 +1,66 @@
+"""The port of the metrics, and strangers who keep its threads busy."""
+
+import socket
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from http.client import HTTPConnection
+
+import pytest
+from prometheus_client import CollectorRegistry
+
+from coordinator.metrics_endpoint import CONNECTIONS_MAX, MetricsEndpoint
+
+WITHIN_S = 60
+
+
+@contextmanager
+def endpoint(request_s: float = WITHIN_S) -> Iterator[int]:
+    """Its port."""
+    subject = MetricsEndpoint(
+        "127.0.0.1", 0, CollectorRegistry(), not_ready=lambda: None, not_well=lambda: None, request_s=request_s
+    )
+    try:
+        yield subject.port
+    finally:
+        subject.close()
+
+
+def half_sent(port: int) -> socket.socket:
+    connection = socket.create_connection(("127.0.0.1", port), timeout=WITHIN_S)
+    connection.sendall(b"GET /metrics HTT")
+    return connection
+
+
+def status(port: int) -> int:
+    connection = HTTPConnection("127.0.0.1", port, timeout=WITHIN_S)
+    try:
+        connection.request("GET", "/healthz")
+        return connection.getresponse().status
+    finally:
+        connection.close()
+
+
+def test_half_sent_requests_keep_few_threads_and_nobody_out() -> None:
+    """Though none of them is at its limit of time."""
+    before = threading.active_count()
+    with endpoint() as port, ExitStack() as connections:
+        for _ in range(3):
+            for _ in range(100):
+                connections.enter_context(half_sent(port))
+            assert status(port) == 200
+            assert threading.active_count() <= before + 1 + CONNECTIONS_MAX
+
+
+def test_a_request_that_trickles_in_is_ended(capfd: pytest.CaptureFixture[str]) -> None:
+    """However often a byte comes, and without a traceback for it."""
+    given_up_s = time.monotonic() + WITHIN_S
+    with endpoint(request_s=0.2) as port, half_sent(port) as connection:
+        with suppress(ConnectionError):
+            while time.monotonic() < given_up_s:
+                connection.sendall(b"P")
+                time.sleep(0.02)
+            pytest.fail("it is still read")
+        assert status(port) == 200
+    assert capfd.readouterr().err == ""
