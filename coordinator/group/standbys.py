@@ -10,7 +10,7 @@ whose client cannot skip it. A called one that does not come within its rebalanc
 and does not sync; then the next standby is called.
 """
 
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 
 from kio.schema.errors import ErrorCode
 
@@ -30,11 +30,13 @@ def call_standbys(turn: Turn, lost: Sequence[Member], led_before: MemberId | Non
         return list(lost)
     standbys = [each for each in turn.group.members.values() if each.role is MemberRole.STANDBY and not each.retiring]
     standbys.sort(key=lambda member: (member.joined_ms, member.member_id))
+    subscribed = _Subscribed(image.protocol_name)
     missed = []
     for member in lost:
         is_known = member.assignment and member.assigned_generation_id == image.assigned_generation_id
-        fit = (each for each in standbys if can_read(each.metadata_for(image.protocol_name), member.assignment))
-        standby = next(fit, None) if is_known else None
+        topics = assigned_topics(member.assignment) if is_known else None
+        fit = (each for each in standbys if topics is not None and subscribed.covers(each, topics))
+        standby = next(fit, None)
         if standby is None:
             missed.append(member)
         else:
@@ -53,10 +55,31 @@ def _call(turn: Turn, standby: Member, lost: Member, *, led: bool) -> None:
     turn.why = why
 
 
+class _Subscribed:
+    """The standbys' subscriptions, each of which is read once, however many were lost: it may have 1 MiB."""
+
+    def __init__(self, protocol_name: str | None) -> None:
+        self._protocol_name = protocol_name
+        self._topics: dict[MemberId, frozenset[str] | None] = {}
+
+    def covers(self, standby: Member, topics: Set[str]) -> bool:
+        """Whether it subscribes all these; what cannot be read covers nothing."""
+        if standby.member_id not in self._topics:
+            self._topics[standby.member_id] = subscribed_topics(standby.metadata_for(self._protocol_name))
+        subscribed = self._topics[standby.member_id]
+        return subscribed is not None and topics <= subscribed
+
+
+def assigned_topics(assignment: bytes) -> Set[str] | None:
+    """None when it cannot be read."""
+    partitions = assigned_partitions(assignment)
+    return None if partitions is None else {topic for topic, _ in partitions}
+
+
 def can_read(metadata: bytes, assignment: bytes) -> bool:
     """Whether a subscription covers all that is assigned; what cannot be read covers nothing."""
-    subscribed, partitions = subscribed_topics(metadata), assigned_partitions(assignment)
-    return subscribed is not None and partitions is not None and {topic for topic, _ in partitions} <= subscribed
+    subscribed, topics = subscribed_topics(metadata), assigned_topics(assignment)
+    return subscribed is not None and topics is not None and topics <= subscribed
 
 
 def has_taken_over(turn: Turn, member: Member) -> None:

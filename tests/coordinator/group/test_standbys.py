@@ -2,8 +2,10 @@
 
 from typing import Any
 
+import pytest
 from kio.schema.errors import ErrorCode
 
+from coordinator.group import standbys
 from coordinator.group.commands import ConfigOperation
 from coordinator.group.configs import TARGET_GROUP_SIZE
 from coordinator.group.roles import EMPTY_ASSIGNMENT
@@ -119,6 +121,22 @@ def test_two_lost_at_once_are_replaced_by_two_standbys() -> None:
     assert {s.assignment, t.assignment} == lost
     assert a.heartbeat().error is ErrorCode.none
     assert starts(h)[1:] == []
+
+
+def test_the_subscription_of_a_standby_is_read_once_however_many_are_lost(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It may have 1 MiB, and cover nobody's assignment."""
+    read: list[bytes] = []
+
+    def subscribed_topics(metadata: bytes) -> frozenset[str]:
+        read.append(metadata)
+        return frozenset()
+
+    monkeypatch.setattr(standbys, "subscribed_topics", subscribed_topics)
+    h = Harness()
+    with_standbys(h, h.static("s"), h.static("t"), active="abcdef")
+    h.leave_instance(*"bcdef")
+    assert h.state is GroupState.PREPARING_REBALANCE
+    assert len(read) == 2
 
 
 def test_two_lost_and_one_standby_is_a_rebalance() -> None:
