@@ -7,7 +7,7 @@ import msgspec
 from events.causes import Cause
 from events.ids import GroupId
 from events.state import GroupState
-from replay.history import Broken, Gap, Happened, Item, Prelude, Read, SeqGaps
+from replay.history import Broken, Gap, Happened, Item, PassedOver, Prelude, Read, SeqGaps, Told
 from replay.rebalance import Outcome, Rebalance
 from replay.timeline import Timeline
 from replay.times import Instant, instant
@@ -38,7 +38,7 @@ class GroupLine(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Groups(msgspec.Struct, frozen=True, kw_only=True):
-    """`unreadable_keys`: records of which not even the group is known."""
+    """`unreadable_keys`: records of which not even the group is known, and that were not passed over by a repair."""
 
     log: str
     groups: tuple[GroupLine, ...]
@@ -51,19 +51,23 @@ class Overview:
     def __init__(self) -> None:
         self._groups: dict[GroupId, _Group] = {}
         self._preludes: defaultdict[int, Prelude] = defaultdict(Prelude)
-        self._unreadable_keys: list[str] = []
+        self._unreadable: list[Broken] = []
 
     def take(self, group_id: GroupId | None, read: Read) -> None:
         """The next read; without a group it concerns all groups of its partition."""
         partition = read.place.partition
         if group_id is None:
             self._preludes[partition].note(read)
+            if isinstance(read, PassedOver):
+                self._pass_over(read)
+                return
             if isinstance(read, Broken):
-                self._unreadable_keys.append(missing_text(read))
+                self._unreadable.append(read)
             for group in self._groups.values():
                 if group.partition == partition:
                     group.take(read)
             return
+        assert not isinstance(read, PassedOver)  # it has no group
         known = self._groups.get(group_id)
         if known is None:
             known = self._groups[group_id] = _Group(group_id, partition)
@@ -74,7 +78,13 @@ class Overview:
     def result(self, log: str) -> Groups:
         """The groups by name."""
         lines = [self._groups[group_id].line() for group_id in sorted(self._groups)]
-        return Groups(log=log, groups=tuple(lines), unreadable_keys=tuple(self._unreadable_keys))
+        return Groups(log=log, groups=tuple(lines), unreadable_keys=tuple(map(missing_text, self._unreadable)))
+
+    def _pass_over(self, read: PassedOver) -> None:
+        partition = read.place.partition
+        self._unreadable = [
+            each for each in self._unreadable if (each.place.partition, each.key) != (partition, read.key)
+        ]
 
 
 class _Group:
@@ -92,7 +102,7 @@ class _Group:
         self._missing = 0
         self._quarantined: list[str] = []
 
-    def take(self, read: Read) -> None:
+    def take(self, read: Told) -> None:
         gap = self._gaps.before(read)
         if gap is not None:
             self._missing += gap.missing

@@ -84,11 +84,22 @@ class Unreadable(StrEnum):
 
 
 class Broken(msgspec.Struct, frozen=True, kw_only=True):
-    """A record that cannot be read. With an undecodable key it may belong to any group of the partition."""
+    """A record that cannot be read. With an undecodable key it may belong to any group of the partition.
+
+    `key`: of one that `muster log repair` can pass over; empty for the others.
+    """
 
     place: Place
     kind: Unreadable
     reason: str
+    key: bytes = b""
+
+
+class PassedOver(msgspec.Struct, frozen=True, kw_only=True):
+    """A tombstone of `muster log repair`: what was broken under this key stops the partition no more."""
+
+    place: Place
+    key: bytes
 
 
 class Gap(msgspec.Struct, frozen=True, kw_only=True):
@@ -104,10 +115,13 @@ class Gap(msgspec.Struct, frozen=True, kw_only=True):
         return self.last_seq - self.first_seq + 1
 
 
-Read = Happened | Coordinated | Broken
+Told = Happened | Coordinated | Broken
+"""What there is to be told."""
+
+Read = Told | PassedOver
 """What a log yields."""
 
-Item = Read | Gap
+Item = Told | Gap
 """What a history consists of."""
 
 
@@ -135,7 +149,7 @@ class SeqGaps:
         self._seq = 0
         self._unreadable = 0
 
-    def before(self, read: Read) -> Gap | None:
+    def before(self, read: Told) -> Gap | None:
         """The gap that ends with this read, if there is one."""
         if isinstance(read, Broken):
             self._unreadable += read.kind.quarantines
@@ -160,7 +174,7 @@ class Prelude:
         self._broken: list[Broken] = []
 
     @property
-    def reads(self) -> list[Read]:
+    def reads(self) -> list[Told]:
         """In the order of the log, but for the broken ones, which come first."""
         return [*self._broken, *([self._coordinator] if self._coordinator is not None else [])]
 
@@ -170,12 +184,16 @@ class Prelude:
             self._coordinator = read
         elif isinstance(read, Broken) and read.kind is Unreadable.UNDECODABLE_KEY:
             self._broken.append(read)
+        elif isinstance(read, PassedOver):
+            self._broken = [broken for broken in self._broken if broken.key != read.key]
 
 
 def with_gaps(reads: Iterable[Read]) -> Iterator[Item]:
     """The reads of one group, with a marker wherever `seq` jumps."""
     gaps = SeqGaps()
     for read in reads:
+        if isinstance(read, PassedOver):
+            continue
         gap = gaps.before(read)
         if gap is not None:
             yield gap

@@ -4,13 +4,15 @@ Streams: whatever the log's size, what is kept is what the caller keeps. For one
 read, and only the values whose key names the group are decoded.
 
 A reader is lenient where an owner must not be: an event type that is not known here is skipped and counted, a value
-that cannot be read becomes a `Broken` marker in its group's history. Tombstones are skipped: the event before each
-says all. So are records that no owner wrote (`events.strangers`). What is not ours to read at all is an error:
-LogTooNew, and any LogError.
+that cannot be read becomes a `Broken` marker in its group's history. Tombstones are skipped, since the event before
+each says all, but for those of `muster log repair`. So are records that no owner wrote (`events.strangers`). What is
+not ours to read at all is an error: LogTooNew, and any LogError.
 """
 
 from collections import defaultdict
 from collections.abc import Callable
+
+import msgspec
 
 from events.codec import decode
 from events.events import CoordinatorElected, PartitionEvent
@@ -20,7 +22,19 @@ from events.log.base import EventLog
 from events.partitioner import partition_for
 from events.records import FORMAT_LEVEL, BrokenRecord, LogTooNew, StoredRecord, UndecodableKey, UnknownEventType
 from events.strangers import Strangers
-from replay.history import Broken, Coordinated, Happened, History, Place, Prelude, Read, Unreadable, with_gaps
+from replay.history import (
+    Broken,
+    Coordinated,
+    Happened,
+    History,
+    PassedOver,
+    Place,
+    Prelude,
+    Read,
+    Told,
+    Unreadable,
+    with_gaps,
+)
 
 Take = Callable[[GroupId | None, Read], None]
 """Takes the next read; without a group it concerns all groups of its partition."""
@@ -79,7 +93,7 @@ async def read_histories(
                 reads[home].append(read)
             return
         if group_id not in reads:
-            reads[group_id] = preludes[partition].reads
+            reads[group_id] = [*preludes[partition].reads]
             homes[partition].append(group_id)
         reads[group_id].append(read)
 
@@ -99,14 +113,21 @@ def read_record(record: StoredRecord, wanted: GroupId | None = None) -> tuple[Gr
     try:
         key = decode_key(record.key)
     except UndecodableKey as broken:
-        return None, Broken(place=place, kind=Unreadable.UNDECODABLE_KEY, reason=broken.reason)
+        if record.value is None:
+            return None, PassedOver(place=place, key=record.key)
+        return None, Broken(place=place, kind=Unreadable.UNDECODABLE_KEY, reason=broken.reason, key=record.key)
     of_partition = key.kind is EntityKind.PARTITION
+    if of_partition and record.value is None:
+        return None, PassedOver(place=place, key=record.key)
     if record.value is None or not (of_partition or wanted is None or key.group_id == wanted):
         return None
-    return None if of_partition else GroupId(key.group_id), _read_value(record.value, key, place)
+    told = _read_value(record.value, key, place)
+    if of_partition and isinstance(told, Broken):
+        told = msgspec.structs.replace(told, key=record.key)
+    return None if of_partition else GroupId(key.group_id), told
 
 
-def _read_value(value: bytes, key: RecordKey, place: Place) -> Read:
+def _read_value(value: bytes, key: RecordKey, place: Place) -> Told:
     of_partition = key.kind is EntityKind.PARTITION
     try:
         event = decode(value)

@@ -14,6 +14,7 @@ from replay.history import Broken, Coordinated, Gap, Happened, Unreadable
 from replay.rebalance import Outcome
 from replay.sources import read_histories, read_log
 from replay.why import why
+from tests.events.test_projector import ELECTED
 from tests.replay.histories import Script
 from tests.replay.stories import a_night
 from tests.replay.written import (
@@ -104,6 +105,24 @@ async def test_an_undecodable_key_is_noted_in_every_group_of_its_partition() -> 
     groups = await overview(log)
     assert len(groups.unreadable_keys) == 1
     assert groups.groups[0].quarantined == ()
+
+
+async def test_what_a_repair_has_passed_over_is_named_no_more() -> None:
+    """Neither the record nor the tombstone under its key; of a group that began before, the history has it still."""
+    records = stored(orders(), replaced={20: BROKEN_KEY})
+    (election,) = records_of([ELECTED])
+    for key, value in (
+        (election.key, b"not an event"),
+        (b"another broken key", b"lost too"),
+        (BROKEN_KEY.key, None),
+        (election.key, None),
+    ):
+        records.append(StoredRecord(records[0].partition, len(records), 0, key, value))
+    log = await memory_log(records)
+    (left,) = (await overview(log)).unreadable_keys
+    assert f"offset {len(records) - 3} cannot be read" in left
+    broken = [item for item in (await read_histories(log))[ORDERS].items if isinstance(item, Broken)]
+    assert [item.place.offset for item in broken] == [20, len(records) - 4, len(records) - 3]
 
 
 async def test_what_no_owner_wrote_is_skipped_and_counted() -> None:
