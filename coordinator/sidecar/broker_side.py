@@ -46,11 +46,10 @@ class Door(msgspec.Struct, frozen=True, kw_only=True):
             log.info("broker closed the connection", broker=self.broker, peer=peer, cause=cause, others_since=unsaid)
 
     def tell_not_let_in(self, peer: str, user: str, reason: str) -> None:
-        """It has refused the credentials of a client, which usually tries again at once."""
+        """It does not let a client in, which usually tries again at once."""
         unsaid = self.occasions.tell(("not let in", peer))
         if unsaid is not None:
-            why = f"SASL authentication failed: {reason}"
-            log.warning("client refused by the broker", peer=peer, user=user, reason=why, others_since=unsaid)
+            log.warning("client refused by the broker", peer=peer, user=user, reason=reason, others_since=unsaid)
 
 
 class Told(Protocol):

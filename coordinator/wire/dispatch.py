@@ -16,6 +16,8 @@ from coordinator.wire.messages import message
 from coordinator.wire.under_way import Answered, UnderWay
 
 _HEADER_START = Struct(">hhi")  # API key, version, correlation id
+_MEANT = {17: "SaslHandshake: no client authenticates here; its security.protocol should be PLAINTEXT"}
+"""What clients may ask for that is not offered, and what helps."""
 
 
 class Peer(msgspec.Struct, frozen=True, kw_only=True):
@@ -44,7 +46,7 @@ def dispatch(
     api_key, api_version, correlation_id = _HEADER_START.unpack_from(frame)
     api = apis.get(api_key)
     if api is None:
-        raise ProtocolError(Fault.UNKNOWN_API, f"API key {api_key} is not offered here")
+        raise ProtocolError(Fault.UNKNOWN_API, _MEANT.get(api_key, f"API key {api_key} is not offered here"))
     if api_version not in api.versions:
         if api_key == api_versions.KEY:
             answer([message(api_key, 0).write(api_versions.unsupported_version())])

@@ -6,6 +6,7 @@ from random import Random
 
 import msgspec
 import pytest
+import structlog
 from kio.schema.errors import ErrorCode
 from prometheus_client import CollectorRegistry
 
@@ -105,6 +106,17 @@ async def test_bytes_that_make_no_sense_close_their_connection_alone(content: by
         second.send("Heartbeat", 4, 2, **HEARTBEAT)
         assert (await second.answer())[0] == 2
         assert subject.metrics.protocol_errors == {fault: 1}
+
+
+async def test_who_wants_to_authenticate_here_is_told_of_with_what_helps() -> None:
+    async with running() as subject:
+        client = await subject.connect()
+        with structlog.testing.capture_logs() as told:
+            client.writer.write(with_length(b"\x00\x11\x00\x01" + bytes(6) + b"\x00\x05PLAIN"))
+            assert await client.is_closed()
+    (line,) = told
+    assert (line["event"], line["peer"]) == ("connection closed", "/127.0.0.1")
+    assert line["cause"] == "SaslHandshake: no client authenticates here; its security.protocol should be PLAINTEXT"
 
 
 async def test_random_bytes_never_disturb_the_next_connection() -> None:

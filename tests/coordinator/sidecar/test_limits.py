@@ -132,6 +132,24 @@ async def test_who_has_authenticated_may_send_what_is_long() -> None:
         await until(lambda: relay.groups.parked)
 
 
+async def test_a_mechanism_that_the_broker_has_not_enabled_is_told_with_those_that_are() -> None:
+    """One line, however often the client tries; and it is counted."""
+    async with listening(authenticates=True) as (broker, relay, client):
+        fields = {"error_code": ErrorCode.unsupported_sasl_mechanism, "mechanisms": ("PLAIN", "SCRAM-SHA-256")}
+        broker.script = lambda asked: asked.tell(response(SASL_HANDSHAKE, 1, **fields))
+        with structlog.testing.capture_logs() as told:
+            for _ in range(3):
+                answer = await client.ask(asking(SaslHandshakeRequest(mechanism="SCRAM-SHA-512" + 100 * "x")))
+                assert answer.endswith(b"PLAIN\x00\x0dSCRAM-SHA-256")
+        (line,) = told
+        assert (line["event"], line["peer"]) == ("client refused by the broker", "/127.0.0.1")
+        assert line["reason"] == (
+            f"the broker has not enabled SASL mechanism 'SCRAM-SHA-512{27 * 'x'}' at this listener; enabled: PLAIN, "
+            "SCRAM-SHA-256"
+        )
+        assert relay.relayed.authentications_refused == 3
+
+
 async def test_an_unknown_mechanism_is_trusted_when_the_broker_answers_something_else() -> None:
     """Not after its first step, nor its second: nobody here knows which is the last. ApiVersions proves nothing."""
     async with listening(authenticates=True) as (broker, relay, client):
