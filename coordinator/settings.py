@@ -26,6 +26,7 @@ from coordinator.addresses import Address, HostPort
 from coordinator.cluster import BadTopic, Topic, declare_topic
 from coordinator.group.settings import INT32_MAX, GroupSettings
 from coordinator.listening import FRAME_BYTES_MAX, ConnectionLimits
+from coordinator.setting_sources import PROPERTY_FIELDS, Sources
 from coordinator.sidecar.settings import EVENT_TOPIC, Properties, SidecarSettings, flag, refusals, split_list
 from coordinator.sidecar.tls import BadTls
 from events.log.kafka_security import (
@@ -220,9 +221,6 @@ KAFKA_SETTINGS: Mapping[str, str] = {
 }
 """Kafka's names of the settings that `--config` takes, and our fields for them."""
 
-_PROPERTIES = {"upstream_config", "kafka_config"}
-"""The fields that are tables of Kafka's client properties."""
-
 
 def load_settings(flags: Mapping[str, Any], config: Sequence[str], file: Path | None) -> Settings:
     """Settings from flags (None: not given), `--config NAME=VALUE`, the environment and a file. Raises BadSettings."""
@@ -230,6 +228,10 @@ def load_settings(flags: Mapping[str, Any], config: Sequence[str], file: Path | 
     given |= dict(_split_config(entry) for entry in config)
     try:
         table = _read_file(file) if file is not None else {}
+    except BadSecurity as error:
+        raise BadSettings(str(error)) from error
+    sources = Sources(flags=given, environment=os.environ, table=table, file=file)
+    try:
         settings = _gathered(given, table)
         if settings.upstream is not None and "log" not in settings.model_fields_set:
             settings = settings.model_copy(update={"log": f"kafka://{settings.upstream}/{EVENT_TOPIC}"})
@@ -242,18 +244,19 @@ def load_settings(flags: Mapping[str, Any], config: Sequence[str], file: Path | 
             settings.log_security()
             settings.client_tls()
     except ValidationError as error:
-        raise BadSettings("\n".join(_problem(dict(detail)) for detail in error.errors())) from None
+        told = "\n".join(_problem(dict(detail)) for detail in error.errors())
+        raise BadSettings(sources.named(told)) from None
     except (BadSecurity, BadTls) as error:
-        raise BadSettings(str(error)) from error
+        raise BadSettings(sources.named(str(error))) from error
     if problems:
-        raise BadSettings("\n".join(problems))
+        raise BadSettings(sources.named("\n".join(problems)))
     return settings
 
 
 def _gathered(given: Mapping[str, Any], table: Mapping[str, Any]) -> Settings:
     """From all sources. Properties are gathered name by name. Raises ValidationError and BadSecurity."""
-    split = {name: split_properties(given[name], flag(name)) for name in _PROPERTIES if name in given}
-    prefixes = {name: f"MUSTER_{name.upper()}_" for name in _PROPERTIES}
+    split = {name: split_properties(given[name], flag(name)) for name in PROPERTY_FIELDS if name in given}
+    prefixes = {name: f"MUSTER_{name.upper()}_" for name in PROPERTY_FIELDS}
     named = {name: properties_of_environment(os.environ, prefix) for name, prefix in prefixes.items()}
     from_environment = {name: properties for name, properties in named.items() if properties}
 
@@ -326,7 +329,7 @@ def _read_file(file: Path) -> dict[str, Any]:
     if isinstance(upstream := flat.get("upstream"), dict):
         properties = flat["upstream_config"] = _dotted(upstream)
         flat["upstream"] = properties.pop("bootstrap.servers", None)
-    for name in _PROPERTIES & flat.keys():
+    for name in PROPERTY_FIELDS & flat.keys():
         if not isinstance(flat[name], dict):
             raise BadSettings(f"{file}: [{name.replace('_', '-')}] should be a table of Kafka's client properties")
         flat[name] = _dotted(flat[name])
@@ -354,4 +357,6 @@ def _problem(detail: Mapping[str, Any]) -> str:
     message = str(detail["msg"]).removeprefix("Value error, ")
     message = f"{message[0].lower()}{message[1:]}"
     # Of a property only the name is shown: the value may be a secret.
-    return f"{name} {'.'.join(inside)}: {message}" if field in _PROPERTIES else f"{name}={detail['input']}: {message}"
+    return (
+        f"{name} {'.'.join(inside)}: {message}" if field in PROPERTY_FIELDS else f"{name}={detail['input']}: {message}"
+    )

@@ -112,7 +112,10 @@ def test_the_file_has_a_table_for_the_upstream(tmp_path: Path, monkeypatch: pyte
     [
         ('[upstream]\nsasl.pasword = "hunter2"', "there is no property 'sasl.pasword'; did you mean sasl.password?"),
         ('upstream = "kafka:1"\nupstream-config = "hunter2"', "[upstream-config] should be a table"),
-        ('[upstream]\n"bootstrap.servers" = "kafka:1"\nsasl.password = 4', "--upstream-config sasl.password: input"),
+        (
+            '[upstream]\n"bootstrap.servers" = "kafka:1"\nsasl.password = 4',
+            "toml: upstream-config sasl.password: input",
+        ),
     ],
 )
 def test_a_table_that_cannot_be_used_is_named(tmp_path: Path, text: str, said: str) -> None:
@@ -140,7 +143,7 @@ def test_variables_for_other_commands_are_no_contradiction(monkeypatch: pytest.M
     assert load_settings({}, [], None).log_security() == NOT_SECURED
     flags = {"log": "kafka://c:1/events", "kafka_config": SASL}
     assert load_settings(flags, [], None).log_security().sasl_plain_password == SECRET
-    assert "--kafka-config sasl.password has no effect with" in refused({"log": "kafka://c:1/events"})
+    assert "MUSTER_KAFKA_CONFIG_SASL_PASSWORD has no effect with" in refused({"log": "kafka://c:1/events"})
 
 
 @pytest.mark.parametrize(
@@ -253,3 +256,36 @@ def test_clients_may_be_served_with_tls(authority: Authority, issued: Issued) ->
     assert sidecar(**files).client_tls() is not None
     assert "--tls-client-ca=/no: it cannot be read" in refused({"upstream": "a:1", **files, "tls_client_ca": "/no"})
     assert sidecar(**files, tls_client_ca=authority.certificate).client_tls() is not None
+
+
+@pytest.mark.parametrize(
+    ("variables", "flags", "said"),
+    [
+        ({"GROUPS": "a*"}, {}, "MUSTER_GROUPS without --upstream: only a sidecar"),
+        ({"GROUPS": "a*"}, {"tls_key": "k"}, "MUSTER_GROUPS, --tls-key without --upstream"),
+        ({"UPSTREAM_CONFIG_SASL_USERNAME": "u"}, {}, "MUSTER_UPSTREAM_CONFIG_SASL_USERNAME without --upstream"),
+        ({"UPSTREAM": "a:1", "CLUSTER_ID": "c"}, {}, "MUSTER_CLUSTER_ID and MUSTER_UPSTREAM contradict each other"),
+        ({"CONNECTIONS_MAX": "none"}, {}, "MUSTER_CONNECTIONS_MAX=none: input should be a valid integer"),
+        ({"GROUP_MAX_SIZE": "0"}, {}, "MUSTER_GROUP_MAX_SIZE=0: input should be greater than or equal to 1"),
+        ({"LISTEN": "here"}, {"listen": "there"}, "--listen=there: should be HOST:PORT"),
+        (
+            {"UPSTREAM_CONFIG_SASL_MECHANISM": "none"},
+            {"upstream": "a:1", "upstream_config": [*SASL[::2], f"sasl.password={SECRET}"]},
+            "MUSTER_UPSTREAM_CONFIG_SASL_MECHANISM=none is none of",
+        ),
+    ],
+)
+def test_what_the_environment_has_given_is_named_by_its_variable(
+    variables: dict[str, str], flags: dict[str, Any], said: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, value in variables.items():
+        monkeypatch.setenv(f"MUSTER_{name}", value)
+    assert refused(flags).startswith(said)
+
+
+def test_what_the_file_has_given_is_named_by_its_key(tmp_path: Path) -> None:
+    file = tmp_path / "muster.toml"
+    file.write_text('tls-key = "k"\n[config]\n"group.max.size" = 0\n')
+    assert refused({}, file).startswith(f"{file}: group.max.size=0: input should be")
+    file.write_text('upstream = "a:1"\ntls-key = "k"\n')
+    assert refused({}, file) == f"{file}: tls-key needs --tls-certificate beside it"
