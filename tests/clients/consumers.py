@@ -25,6 +25,7 @@ from kafka.coordinator.assignors.range import RangePartitionAssignor as KafkaPyt
 SESSION_MS: Final = 20_000
 HEARTBEAT_MS: Final = 200
 POLL_MS: Final = 50
+JOINING_POLL_MS: Final = 1_000
 BACKOFF_MS: Final = 50
 BACKOFF_MAX_MS: Final = 250
 DONE_WITHIN_S: Final = 30
@@ -209,9 +210,13 @@ class KafkaPython(RunningConsumer):
                 assigned_now(assigned)
 
         self._consumer.subscribe([self.topic], listener=Listener())
+        # Else it may lead before it knows how many partitions there are, and join again as soon as it does.
+        self._consumer.topics()
 
     def _poll(self) -> None:
-        for records in self._consumer.poll(timeout_ms=POLL_MS).values():
+        # It joins once more when the time of a poll is over before it has made use of SyncGroup's answer.
+        timeout_ms = JOINING_POLL_MS if self._consumer._coordinator.need_rejoin() else POLL_MS
+        for records in self._consumer.poll(timeout_ms=timeout_ms).values():
             for record in records:
                 self._consumed(record.partition, record.offset, record.value)
 
