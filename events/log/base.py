@@ -140,6 +140,10 @@ class EventLog(Protocol):
         """
         ...
 
+    async def was_claimed(self, partition: int) -> bool:
+        """Whether an owner has ever written there. Strangers do not count."""
+        ...
+
     async def end_offset(self, partition: int) -> int:
         """One past the last durable record."""
         ...

@@ -85,6 +85,7 @@ class KafkaEventLog:
         self._home: str | None = None
         """The cluster whose owners' records are read."""
         self._known_marks: dict[int, Marks] = {}
+        self._is_new = False
 
     @property
     def location(self) -> str:
@@ -140,6 +141,11 @@ class KafkaEventLog:
             raise LogMismatch(f"topic {self._plan.name} is not open for writing: nothing can be claimed")
         self._known_marks.pop(partition, None)
         return await claim(self._link, self._place(self._plan.name, partition))
+
+    async def was_claimed(self, partition: int) -> bool:
+        home = self._facts.cluster_id
+        newest = await newest_stamp(self._link, self._plan.name, partition, home=home, limit_ms=self._limit_ms)
+        return newest is not None and (newest.is_marked or not self._is_new)
 
     async def end_offset(self, partition: int) -> int:
         return await end_offset(self._link, self._plan.name, partition, limit_ms=self._limit_ms)
@@ -203,7 +209,16 @@ class KafkaEventLog:
         """What the topic holds that was found. Raises LogMismatch when it is somebody else's."""
         name = self._plan.name
         await self._follow(name)
-        return await refuse_somebody_elses(self._link, name, facts.partitions, limit_ms=self._limit_ms)
+        return await refuse_somebody_elses(
+            self._link, name, facts.partitions, was_opened=self._was_opened, limit_ms=self._limit_ms
+        )
+
+    async def _was_opened(self) -> bool:
+        """Whether somebody opened a log of this name before: the probe's topic is made once it was seen to be one."""
+        try:
+            return await topic_facts(self._link, self._plan.name + PROBE_SUFFIX, limit_ms=self._limit_ms) is not None
+        except LogMismatch:  # who only reads needs no right to know
+            return False
 
     async def _open_for_writing(self) -> TopicFacts:
         link, plan, probe = self._link, self._plan, self._plan.name + PROBE_SUFFIX
@@ -218,6 +233,7 @@ class KafkaEventLog:
             replication=plan.replication,
             limit_ms=self._limit_ms,
         )
+        self._is_new = contents is Contents.NOTHING
         self._guarantees = await check_topic(
             link, plan, facts, is_ours=contents is Contents.OURS, limit_ms=self._limit_ms
         )
@@ -259,4 +275,5 @@ class KafkaEventLog:
             append_limit_ms=self._limit_ms,
             origin=self._origin.encode(),
             partitions=self._facts.partitions if topic == self._plan.name else None,
+            is_new=self._is_new,
         )

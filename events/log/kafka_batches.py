@@ -59,6 +59,11 @@ class Stamp(msgspec.Struct, frozen=True, kw_only=True):
     partitions: int | None = None
     """How many the topic has; None: not noted, by an earlier version."""
 
+    @property
+    def is_marked(self) -> bool:
+        """Of what was read: whether its owner marks, or one before it did."""
+        return self.marked_from is not None
+
 
 def uncompressed_bytes(transition: Transition) -> int:
     """An upper bound on what the transition's records take in a batch."""

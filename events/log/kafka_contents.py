@@ -6,23 +6,23 @@ cluster around it, as they were.
 
 How it works: a few records of each partition are read, its newest and its oldest. One of Muster's is enough: strangers
 may append to an event topic, and are skipped there. Every owner has marked its records by a header whose name begins
-with `muster`; what was written before there were headers is known by its key, whose form never changes.
+with `muster`; what was written before there were headers is known by its key, whose form never changes. Strangers may
+have written before the first owner, and a lot since. So where a log of this name was opened before, as the topic for
+the probe of the fences tells, owners are looked for in all of it.
 
 What is not ideal: a topic that is empty for the moment belongs to nobody as far as can be seen.
 """
 
-from collections.abc import Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from enum import Enum, auto
 
-from events.keys import KEY_HEADER
 from events.log.base import LogMismatch
 from events.log.kafka_decoding import records_of
 from events.log.kafka_link import KafkaLink
-from events.log.kafka_reader import glimpses
+from events.log.kafka_marks import KEY_PREFIXES
+from events.log.kafka_reader import glimpses, newest_stamp
 
 _HEADER_PREFIX = "muster"
-_KEY_PREFIXES = (KEY_HEADER, b'{"version":1,"group":"', b'{"version":1,"owner":')
-"""How the keys of an event topic begin, and those of the topic of offsets beside it."""
 
 
 class Contents(Enum):
@@ -45,10 +45,19 @@ async def contents_of(link: KafkaLink, topic: str, partitions: int, *, limit_ms:
     return found
 
 
-async def refuse_somebody_elses(link: KafkaLink, topic: str, partitions: int, *, limit_ms: int) -> Contents:
-    """What the topic holds. Raises LogMismatch when that is somebody else's, and LogUnavailable."""
+async def refuse_somebody_elses(
+    link: KafkaLink, topic: str, partitions: int, *, was_opened: Callable[[], Awaitable[bool]], limit_ms: int
+) -> Contents:
+    """What the topic holds. `was_opened`: whether a log of this name was opened before.
+
+    Raises LogMismatch when that is somebody else's, and LogUnavailable.
+    """
     contents = await contents_of(link, topic, partitions, limit_ms=limit_ms)
     if contents is Contents.SOMEBODY_ELSES:
+        if await was_opened():
+            for partition in range(partitions):
+                if await newest_stamp(link, topic, partition, home=None, limit_ms=limit_ms) is not None:
+                    return Contents.OURS
         raise LogMismatch(
             f"topic {topic} is somebody else's and not an event log: none of its newest and oldest records was written"
             " by Muster. It was left as it is; give --log another name (muster serve makes what does not exist yet)"
@@ -59,7 +68,7 @@ async def refuse_somebody_elses(link: KafkaLink, topic: str, partitions: int, *,
 def _whose(fetched: bytes) -> Iterator[bool]:
     """For each record in the whole batches whether an owner has written it."""
     for record in records_of(fetched):
-        yield record is not None and (_is_marked(record.headers) or (record.key or b"").startswith(_KEY_PREFIXES))
+        yield record is not None and (_is_marked(record.headers) or (record.key or b"").startswith(KEY_PREFIXES))
 
 
 def _is_marked(headers: list[tuple[str, bytes | None]]) -> bool:

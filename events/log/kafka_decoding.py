@@ -18,7 +18,16 @@ from aiokafka.record.memory_records import MemoryRecords
 
 from events.log.kafka_batches import EPOCH_BASE, MARK, MARKED_FROM, NATIVE_FROM, ORIGIN, PARTITIONS, Stamp, mark_of
 from events.log.kafka_inflate import NotUnpacked, unpacked
-from events.log.kafka_marks import Marks, Written, decode_origin, is_elsewhere, is_native, noted_origin, origin_of
+from events.log.kafka_marks import (
+    KEY_PREFIXES,
+    Marks,
+    Written,
+    decode_origin,
+    is_elsewhere,
+    is_native,
+    noted_origin,
+    origin_of,
+)
 from events.log.limits import CHUNK_RECORDS_MAX
 from events.records import BrokenBatch, StoredRecord
 
@@ -162,7 +171,10 @@ def _written(batch: _Batch, home: str | None) -> Written | None:
     if batch.is_control or batch.is_transactional:
         return None
     try:
-        of_records = [record.headers for record in batch.records()]
+        keys, of_records = list[bytes](), list[list[tuple[str, bytes | None]]]()
+        for record in batch.records():
+            keys.append(record.key or b"")
+            of_records.append(record.headers)
     except _CANNOT_BE_READ:
         return None
     headers = {name: value or b"" for each in of_records for name, value in each}
@@ -181,7 +193,7 @@ def _written(batch: _Batch, home: str | None) -> Written | None:
         native_from=_number(headers.get(NATIVE_FROM)),
         partitions=_number(headers.get(PARTITIONS)),
     )
-    noted = ORIGIN in headers or EPOCH_BASE in headers
+    noted = ORIGIN in headers or EPOCH_BASE in headers or any(key.startswith(KEY_PREFIXES) for key in keys)
     native = any(is_native(each, producer_id) for each in of_records)
     return Written(base_offset=batch.base_offset, stamp=stamp, marked=MARK in headers, native=native, noted=noted)
 

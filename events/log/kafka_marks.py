@@ -35,10 +35,16 @@ from collections.abc import Sequence
 
 import msgspec
 
+from events.keys import KEY_HEADER
 from events.log.kafka_batches import MARK, ORIGIN, Stamp, mark_of
 from events.records import FORMAT_LEVEL
 
 Headers = Sequence[tuple[str, bytes | None]]
+
+KEY_PREFIXES = (KEY_HEADER, b'{"version":1,"group":"', b'{"version":1,"owner":')
+"""How the keys of an event topic begin, and those of the topic of offsets beside it: so those are known that were
+written before there were headers.
+"""
 
 
 class Origin(msgspec.Struct, frozen=True, kw_only=True):
@@ -109,8 +115,8 @@ class Marks(msgspec.Struct, kw_only=True):
 class Written(msgspec.Struct, frozen=True, kw_only=True):
     """A batch that is not transactional, and its writer.
 
-    `marked`: an owner's, perhaps played again, unless it is `native`. `noted`: an owner's too, of a version that noted
-    the origin, but did not mark yet.
+    `marked`: an owner's, perhaps played again, unless it is `native`. `noted`: an owner's too, of a version that did
+    not mark yet, but noted the origin, or is known by its keys.
     """
 
     base_offset: int
@@ -129,7 +135,6 @@ class Newest:
     def __init__(self, *, asks_native: bool = True) -> None:
         self._asks_native = asks_native
         self._is_native = False
-        self._last: Stamp | None = None  # whoever it was
         self._owner: Stamp | None = None
         self._unmarked: Stamp | None = None
         self._origin = b""
@@ -144,7 +149,6 @@ class Newest:
         for batch in reversed(batches):
             if self.found:
                 return
-            self._last = self._last or batch.stamp
             if not batch.marked:
                 # An owner's of a version that did not mark, unless there is a mark further back: a stranger's then.
                 if batch.noted and self._owner is None:
@@ -174,8 +178,8 @@ class Newest:
 
     @property
     def stamp(self) -> Stamp | None:
-        """Of the last owner; of whoever wrote last where no owner can be told, as in the topics of early versions."""
-        stamp = self._owner or self._unmarked or self._last
+        """Of the last owner; None: of all those who wrote nobody was one."""
+        stamp = self._owner or self._unmarked
         if stamp is None:
             return None
         origin = self._origin or (self._unmarked.origin if self._unmarked and self._owner is None else b"")

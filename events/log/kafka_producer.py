@@ -70,6 +70,8 @@ class Place(msgspec.Struct, frozen=True, kw_only=True):
     """What each record notes of where it was written (see kafka_marks.py)."""
     partitions: int | None = None
     """How many the topic has, as each batch notes."""
+    is_new: bool = False
+    """Whether the topic was empty when it was opened: then no earlier version has written what has no mark."""
 
     @property
     def home(self) -> str | None:
@@ -93,6 +95,8 @@ async def claim(link: KafkaLink, place: Place, *, transactional_id: str | None =
     newest = await newest_stamp(
         link, place.topic, place.partition, home=place.home, limit_ms=place.append_limit_ms, end=end
     )
+    if place.is_new and newest is not None and not newest.is_marked:
+        newest = None
     stamp = Stamp(
         producer_id=producer_id,
         producer_epoch=producer_epoch,

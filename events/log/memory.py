@@ -114,6 +114,10 @@ class MemoryEventLog:
         self.storage.epochs[partition] += 1
         return MemoryLogWriter(self, partition, self.storage.epochs[partition])
 
+    async def was_claimed(self, partition: int) -> bool:
+        self._check_open()
+        return any(not record.stranger for record in self.storage.records[partition])
+
     async def end_offset(self, partition: int) -> int:
         self._check_open()
         return self.storage.end_offset(partition)

@@ -122,6 +122,9 @@ class SqliteEventLog:
         epoch = await self.file.write(partial(_claim, partition))
         return SqliteLogWriter(self.file, partition, epoch, self._batch_bytes_max, self._wall_ms)
 
+    async def was_claimed(self, partition: int) -> bool:
+        return await self.end_offset(partition) > 0
+
     async def end_offset(self, partition: int) -> int:
         self._check_partition(partition)
         try:

@@ -1,0 +1,111 @@
+"""Strangers who write into a topic of the log that was made just now, before its owners do."""
+
+import struct
+
+import pytest
+from aiokafka.record.default_records import DefaultRecordBatchBuilder
+from kio.schema.errors import ErrorCode
+
+from coordinator.offsets.topic import _key
+from events.ids import GroupId
+from events.log.base import LogMismatch
+from tests.faults.cluster import FakeCluster
+from tests.faults.process import TOPIC, ProcessOnKafka, groups_in, story
+
+OFFSETS = f"{TOPIC}_offsets"
+FORGED = _key(GroupId("g"), "orders", 0)
+
+
+def strangers_write(cluster: FakeCluster, topic: str, *, records: int = 1, key: bytes = b"theirs") -> None:
+    """Into each partition, as a producer without idempotence."""
+    for partition in cluster.topics[topic].partitions:
+        for number in range(records):
+            builder = DefaultRecordBatchBuilder(2, 0, 0, -1, -1, -1, 2**20)
+            builder.append(0, 0, key, b"%d" % number, [])
+            batch = bytes(builder.build())
+            end = partition.end
+            partition.batches.append((end, end + 1, struct.pack(">q", end) + batch[8:]))
+
+
+def process_on(cluster: FakeCluster) -> ProcessOnKafka:
+    return ProcessOnKafka(cluster.bootstrap, with_offsets=True)
+
+
+async def begun(process: ProcessOnKafka, cluster: FakeCluster, *topics: str) -> ProcessOnKafka:
+    """Started, where strangers are faster than the first owner of each partition."""
+    await process.kafka.open()
+    await process.offsets.open()
+    for topic in topics:
+        strangers_write(cluster, topic)
+    await process.runtime.start()
+    return process
+
+
+@story
+async def test_strangers_before_the_first_owner_are_skipped_and_every_start_goes_on() -> None:
+    """Also when they have written hundreds of records since: ours are neither the first nor the last ones then."""
+    cluster = FakeCluster()
+    process = await begun(process_on(cluster), cluster, TOPIC, OFFSETS)
+    told = await process.stable_group("a", "b")
+    assert (await process.commit(100, told["a"])).error is ErrorCode.none
+    await process.stop()
+    for topic in (TOPIC, OFFSETS):
+        strangers_write(cluster, topic, records=600)
+    for _ in range(2):
+        process = await process_on(cluster).start()
+        assert (await process.heartbeat(told["a"])).error is ErrorCode.none
+        assert [each.offset for each in process.offsets.committed(process.group_id).values()] == [100]
+        await process.stop()
+
+
+@story
+async def test_strangers_are_not_taken_for_owners_of_an_earlier_version() -> None:
+    """Though their records have the form that those had."""
+    cluster = FakeCluster()
+    process = process_on(cluster)
+    await process.kafka.open()
+    await process.offsets.open()
+    strangers_write(cluster, OFFSETS, key=FORGED)
+    await process.runtime.start()
+    assert not process.offsets.committed(GroupId("g"))
+    await process.stop()
+    process = await process_on(cluster).start()
+    assert not process.offsets.committed(GroupId("g"))
+    await process.stop()
+
+
+@story
+async def test_strangers_do_not_hide_that_the_topic_of_the_events_was_made_anew() -> None:
+    """The offsets that are left would be taken for those of deleted groups."""
+    cluster = FakeCluster()
+    process = await process_on(cluster).start()
+    assert (await process.commit(777)).error is ErrorCode.none
+    await process.stop()
+    was = cluster.topics[TOPIC]
+    cluster.delete(TOPIC)
+    process = process_on(cluster)
+    with pytest.raises(LogMismatch, match=rf"topic {TOPIC} .*, and that of {OFFSETS} .* Restore {TOPIC}, or start"):
+        await begun(process, cluster, TOPIC)
+    await process.stop()
+    cluster.topics[TOPIC] = was
+    process = await process_on(cluster).start()
+    assert [each.offset for each in process.offsets.committed(process.group_id).values()] == [777]
+    await process.stop()
+
+
+@story
+async def test_strangers_do_not_hide_that_the_topic_of_the_offsets_was_made_anew() -> None:
+    """Where one partition of it was claimed since, the topic is Muster's."""
+    cluster = FakeCluster()
+    process = await process_on(cluster).start()
+    group = next(groups_in(2, 3))
+    assert (await process.commit(777, group_id=group)).error is ErrorCode.none
+    await process.stop()
+    cluster.recreate(OFFSETS)
+    for _ in range(2):
+        process = process_on(cluster)
+        with pytest.raises(LogMismatch, match=rf"topic {TOPIC} has groups, and that of {OFFSETS} .* Restore {OFFSETS}"):
+            await process.start()
+        await process.stop()
+        assert any(each.batches for each in cluster.topics[OFFSETS].partitions), "another partition was claimed"
+        strangers_write(cluster, OFFSETS)
