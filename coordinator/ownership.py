@@ -285,7 +285,11 @@ async def _append_one(writer: LogWriter, transition: Transition) -> None:
 
 
 async def _finish_deletions(owner: Owner, number: int, projector: Projector) -> None:
-    """Offsets are written after the events of their group: a deletion may have been cut short between the two."""
+    """Offsets are written after the events of their group: a deletion may have been cut short between the two.
+
+    Of a group that the events do not even know as deleted they are kept: the two topics may have been restored from
+    backups of different times. In one file both are always of the same.
+    """
     orphans = [
         group_id
         for group_id in owner.offsets.group_ids()
@@ -293,6 +297,20 @@ async def _finish_deletions(owner: Owner, number: int, projector: Projector) -> 
         and group_id not in projector.groups
         and group_id not in projector.quarantined
     ]
+    if owner.offsets.own_log is not None:
+        unknown = [group_id for group_id in orphans if group_id not in projector.deleted]
+        if unknown:
+            log.warning(
+                "the event log does not know groups whose committed offsets are there: they are kept",
+                log=owner.event_log.location,
+                offsets=owner.offsets.own_log.location,
+                partition=number,
+                groups=len(unknown),
+                first=min(unknown),
+                way_out="none is needed if an older backup of the event topic was restored: the groups go on from these"
+                " offsets; else look whether both topics belong together",
+            )
+        orphans = [group_id for group_id in orphans if group_id in projector.deleted]
     if orphans:
         log.info("removing offsets of deleted groups", partition=number, groups=len(orphans))
         await owner.offsets.write([OffsetsChange(group_id=group_id, all_deleted=True) for group_id in orphans])

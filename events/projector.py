@@ -52,6 +52,8 @@ class Projector:
     def __init__(self) -> None:
         self.groups: dict[GroupId, Group] = {}
         self.quarantined: dict[GroupId, Quarantined] = {}
+        self.deleted: set[GroupId] = set()
+        """Groups that were there, as far as the records tell, and are not any more."""
         self.last_partition_event: AnyPartitionEvent | None = None
         self.incarnation_max = 0
         self.events_read = 0
@@ -85,10 +87,12 @@ class Projector:
         if group is None:
             group = self.groups[event.group_id] = first(event)
             self._known_by_parts.add(event.group_id)
+            self.deleted.discard(event.group_id)
         else:
             apply(group, event)
         if is_gone(group):
             del self.groups[event.group_id]
+            self.deleted.add(event.group_id)
         if event.group_id in self._known_by_parts:
             if isinstance(event, GroupEvent):
                 self._known_by_parts.discard(event.group_id)
@@ -115,6 +119,7 @@ class Projector:
             self.groups.pop(group_id, None)
             self.quarantined.pop(group_id, None)
             self._known_by_parts.discard(group_id)
+            self.deleted.add(group_id)
         elif group is not None and key.kind is EntityKind.STATIC_MEMBER:
             remove_member(group, MemberId(""), GroupInstanceId(key.entity_id))
         elif group is not None and key.kind is EntityKind.DYNAMIC_MEMBER:
@@ -133,6 +138,7 @@ class Projector:
         if not group.members and not group.registrations and group.config == NOT_CONFIGURED:
             self._known_by_parts.discard(group_id)
             del self.groups[group_id]
+            self.deleted.add(group_id)
 
     def _quarantine(self, key: RecordKey, record: StoredRecord, broken: BrokenRecord) -> None:
         if key.kind is EntityKind.PARTITION:

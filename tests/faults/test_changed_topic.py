@@ -1,9 +1,11 @@
 """The event topic is deleted, made anew or given partitions while it is in use: its owner gives it up, and says so."""
 
 import asyncio
+import itertools
 
 import pytest
 from kio.schema.errors import ErrorCode
+from structlog.testing import capture_logs
 
 from events.log.base import LogMismatch
 from events.partitioner import partition_for
@@ -127,6 +129,36 @@ async def test_groups_whose_topic_of_offsets_is_gone_are_not_served_without_them
     cluster.topics[OFFSETS] = was
     process = await with_offsets(cluster)
     assert [each.offset for each in process.offsets.committed(process.group_id).values()] == [777]
+    await process.stop()
+
+
+@story
+async def test_offsets_of_groups_that_are_newer_than_a_restored_event_topic_are_kept() -> None:
+    """They were acknowledged; only those of groups that are known to be deleted go with them. It is said, in a line."""
+    cluster = FakeCluster()
+    process = await with_offsets(cluster)
+    number = partition_for(process.group_id, 3)
+    newer, deleted = itertools.islice((each for each in groups_in(number, 3) if each != process.group_id), 2)
+    for committed, group in ((100, process.group_id), (5, deleted)):
+        assert (await process.commit(committed, group_id=group)).error is ErrorCode.none
+    assert (await process.delete(deleted)).error is ErrorCode.none
+    backup = [list(each.batches) for each in cluster.topics[TOPIC].partitions]
+    for committed, group in ((900, process.group_id), (55, newer)):
+        assert (await process.commit(committed, group_id=group)).error is ErrorCode.none
+    await process.stop()
+    for partition, batches in zip(cluster.topics[TOPIC].partitions, backup, strict=True):
+        partition.batches = batches
+    for _ in range(2):
+        with capture_logs() as lines:
+            process = await with_offsets(cluster)
+        (told,) = [line for line in lines if "they are kept" in line["event"]]
+        assert (told["groups"], told["first"], told["log"], told["offsets"]) == (1, newer, TOPIC, OFFSETS)
+        offsets = {group: process.offsets.committed(group) for group in (process.group_id, newer, deleted)}
+        assert [[each.offset for each in of.values()] for of in offsets.values()] == [[900], [55], []]
+        await process.stop()
+    process = await with_offsets(cluster)
+    assert (await process.commit(56, group_id=newer)).error is ErrorCode.none
+    assert [each.offset for each in process.offsets.committed(newer).values()] == [56]
     await process.stop()
 
 
