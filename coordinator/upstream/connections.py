@@ -24,12 +24,13 @@ from typing import Any, Final, TypeVar
 
 import msgspec
 import structlog
-from aiokafka.conn import AIOKafkaConnection, CloseReason, create_conn
+from aiokafka.conn import AIOKafkaConnection, CloseReason
 from aiokafka.errors import IllegalSaslStateError, KafkaConnectionError
 from kio.schema.errors import ErrorCode
 from kio.schema.metadata.v12.request import MetadataRequest
 from kio.schema.metadata.v12.response import MetadataResponse
 
+from events.log.kafka_connect import connect
 from events.log.kafka_exchange import Exchange, NotOffered
 from events.log.kafka_failures import NOT_OPENED, NOT_SENT, UNANSWERED, is_refusal, refusal, said, tls_failure
 from events.log.kafka_security import KafkaSecurity
@@ -239,7 +240,7 @@ class Connections:
     async def _connected(self, place: Place, limit_ms: int) -> AIOKafkaConnection:
         try:
             async with asyncio.timeout(self._opens_within_ms / 1000):
-                return await create_conn(
+                return await connect(
                     place.host,
                     place.port,
                     client_id=CLIENT_ID,

@@ -18,10 +18,11 @@ from contextlib import ExitStack
 from typing import Any, Final
 
 import msgspec
-from aiokafka.conn import AIOKafkaConnection, create_conn
+from aiokafka.conn import AIOKafkaConnection
 from aiokafka.errors import IncompatibleBrokerVersion, KafkaConnectionError
 
 from events.log.base import LogMismatch, LogUnavailable
+from events.log.kafka_connect import connect
 from events.log.kafka_errors import TryAgain
 from events.log.kafka_exchange import NotOffered
 from events.log.kafka_failures import NOT_OPENED, NOT_SENT, UNANSWERED, is_refusal, refusal, said
@@ -173,7 +174,7 @@ class KafkaConnections:
     async def _connect(self, address: BrokerAddress, timeout_ms: int) -> AIOKafkaConnection:
         try:
             async with asyncio.timeout(self._connect_timeout_ms / 1000):
-                connection = await create_conn(
+                connection = await connect(
                     address.host,
                     address.port,
                     client_id=CLIENT_ID,

@@ -6,6 +6,7 @@ from contextlib import asynccontextmanager
 from itertools import pairwise
 
 import pytest
+from aiokafka.conn import AIOKafkaConnection
 from aiokafka.protocol.admin import ApiVersionRequest
 
 from events.log.base import LogUnavailable
@@ -14,7 +15,7 @@ from events.log.kafka_errors import RETRY_PAUSE_MAX_S, RETRY_PAUSE_MIN_S, TryAga
 from events.log.kafka_link import KafkaLink
 from events.log.kafka_producer import KafkaWriter, Place, claim
 from events.log.kafka_reader import read
-from events.log.kafka_security import NOT_SECURED
+from events.log.kafka_security import NOT_SECURED, KafkaSecurity
 from events.records import Record
 from tests.faults.cluster import FETCH, HOST, INIT_PRODUCER_ID, METADATA, PRODUCE, FakeCluster
 from tests.faults.network import Connection, NetworkLoop
@@ -81,6 +82,31 @@ async def test_claims_that_meet_a_broker_that_is_away_are_unavailable_each(fault
         back = seconds()
         assert await kinds(*claims) == {KafkaWriter}
         assert seconds() - back < 2
+
+
+@pytest.mark.parametrize("fault", [KeyError("api_key"), AssertionError()])
+@story
+async def test_what_aiokafka_stumbles_over_as_it_connects_is_tried_again(fault: Exception) -> None:
+    """With its name; and what our own code raises there is a bug of ours."""
+
+    async def stumbles(_: AIOKafkaConnection) -> None:
+        raise fault
+
+    def is_a_bug(_: KafkaSecurity) -> None:
+        raise KeyError("of ours")
+
+    async with linked() as (cluster, link):
+        with pytest.MonkeyPatch.context() as patched:
+            patched.setattr(AIOKafkaConnection, "connect", stumbles)
+            with pytest.raises(LogUnavailable, match=f"{type(fault).__name__} within aiokafka, as it connected"):
+                await claim(link, place(0))
+        await append(await claim(link, place(0)))
+        cluster.stop(1)
+        cluster.start(1)
+        with pytest.MonkeyPatch.context() as patched:
+            patched.setattr(KafkaSecurity, "client_arguments", is_a_bug)
+            with pytest.raises(KeyError, match="of ours"):
+                await claim(link, place(0))
 
 
 @story

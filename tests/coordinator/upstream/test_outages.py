@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 import pytest
+from aiokafka.conn import AIOKafkaConnection
 from kio.schema.heartbeat.v4.response import HeartbeatResponse
 from structlog.testing import capture_logs
 
@@ -107,6 +108,26 @@ async def test_who_was_not_reached_has_the_cluster_asked_at_once() -> None:
         link.look_soon()
         await asyncio.sleep(11)
         assert "did not answer" in str(link.outage.reason)
+
+
+@pytest.mark.parametrize("fault", [KeyError("api_key"), AssertionError()])
+@story
+async def test_what_aiokafka_stumbles_over_as_it_connects_is_tried_again(fault: Exception) -> None:
+    """With its name: it ended the process."""
+
+    async def stumbles(_: AIOKafkaConnection) -> None:
+        raise fault
+
+    broker = SimulatedBroker(1)
+    async with linked(broker) as link:
+        with pytest.MonkeyPatch.context() as patched:
+            patched.setattr(AIOKafkaConnection, "connect", stumbles)
+            broker.leave()
+            broker.come_back()
+            await asyncio.sleep(5)
+            assert f"{type(fault).__name__} within aiokafka, as it connected" in str(link.outage.reason)
+        await asyncio.sleep(2)
+        assert link.outage.reason is None
 
 
 @story
