@@ -56,6 +56,8 @@ class Outbox:
         self._idle = asyncio.Event()
         self._idle.set()
         self._began_s: float | None = None
+        self.is_writing_offsets = False
+        """Whether what is being written now are offsets, after the events."""
         self._loop = asyncio.get_running_loop()
         self._task = asyncio.create_task(self._run(), name=f"outbox-{writer.partition}")
         self._task.add_done_callback(on_failure(lost))
@@ -153,7 +155,11 @@ class Outbox:
             verdicts = {id(unit): answer for unit, answer in zip(with_events, answers, strict=True)}
         stored = [(unit, change) for unit in units if verdicts.get(id(unit)) is None for change in unit.offsets]
         if stored:
-            answers = await self._offsets.write([change for _, change in stored])
+            self.is_writing_offsets = True
+            try:
+                answers = await self._offsets.write([change for _, change in stored])
+            finally:
+                self.is_writing_offsets = False
             for (unit, _), answer in zip(stored, answers, strict=True):
                 if answer is not None and unit.transition:
                     # Its events are there and its offsets never will be: what is stored has to be read again.

@@ -65,6 +65,13 @@ class Owner(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     """Of the process."""
 
 
+class WaitsFor(msgspec.Struct, frozen=True, kw_only=True):
+    """What an append waits for: the log's location, and who stores what is appended there, for people."""
+
+    log: str
+    whom: str
+
+
 class Ownership:
     """One partition, owned: its writer, its groups, and how it was given up."""
 
@@ -90,6 +97,13 @@ class Ownership:
     def writing_for_s(self) -> float:
         """For how long an append has waited by now; any thread may ask."""
         return self._outbox.writing_for_s
+
+    @property
+    def waits_for(self) -> WaitsFor:
+        """Who has to answer first; any thread may ask."""
+        own_log = self._owner.offsets.own_log if self._outbox.is_writing_offsets else None
+        event_log = own_log or self._owner.event_log
+        return WaitsFor(log=event_log.location, whom=event_log.stored_by(self.partition.number))
 
     def renew(self) -> None:
         """Claim the partition again in the background, lest the log forget this claim; nothing waits for it."""

@@ -24,6 +24,7 @@ from coordinator.ownership import Owner, Ownership, take_over
 from coordinator.service import CommittedOffset, ListedGroup, ReplyTo
 from coordinator.slices import Slices
 from coordinator.slot import Ticket
+from coordinator.slow_appends import SlowAppends
 from coordinator.tasks import on_failure
 from coordinator.wire.steps import Each
 from events.ids import GroupId
@@ -33,9 +34,6 @@ from events.records import BrokenRecord, EventsError
 from events.state import NOT_CONFIGURED, Group, GroupConfig, GroupState
 
 log = structlog.get_logger(__name__)
-
-SLOW_AFTER_S = 10.0
-"""An append that has waited for so long is told in /readyz; the log gives it up later."""
 
 GATHERED_S = 1.0
 """Partitions that are lost within this time are told of in one line."""
@@ -58,6 +56,8 @@ class Runtime:
         self._owned: dict[int, Ownership] = {}
         self._retaking: dict[int, asyncio.Task[None]] = {}
         self._renewing: asyncio.Task[None] | None = None
+        self._slow = SlowAppends(owner.event_log, lambda: self._owned)
+        self._telling: asyncio.Task[None] | None = None
         self._read: set[int] = set()
         self._unreadable: dict[int, str] = {}
         """Why partitions are not served that hold a record of an owner which cannot be read."""
@@ -93,6 +93,8 @@ class Runtime:
         if self._log.claim_renewal_ms is not None:
             self._renewing = asyncio.create_task(self._renew(self._log.claim_renewal_ms), name="renew-claims")
             self._renewing.add_done_callback(on_failure(self._give_up))
+        self._telling = asyncio.create_task(self._slow.keep_telling(), name="slow-appends")
+        self._telling.add_done_callback(on_failure(self._give_up))
 
     async def all_owned(self) -> None:
         """Return when every partition that was waited for is owned, or has been given up."""
@@ -103,7 +105,7 @@ class Runtime:
         """Give everything up in good order; parked requests are answered NOT_COORDINATOR and come back elsewhere."""
         self._stopping = True
         owned, self._owned = self._owned, {}  # what is lost from here on is not taken over again
-        tasks = [*self._retaking.values(), *([self._renewing] if self._renewing else [])]
+        tasks = [*self._retaking.values(), *filter(None, (self._renewing, self._telling))]
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
@@ -143,18 +145,10 @@ class Runtime:
         if self._log.trouble is not None:
             return self._log.trouble
         if self.ready:
-            return self._slow()
+            return self._slow.reason
         if self._stopping:
             return "stopping"
         return "; ".join(self._unreadable.values()) or self._outage.reason or "partitions are being read"
-
-    def _slow(self) -> str | None:
-        """May be asked in another thread, so that the partitions are copied before they are gone through."""
-        slow = {n: owned.writing_for_s for n, owned in list(self._owned.items()) if owned.writing_for_s >= SLOW_AFTER_S}
-        if not slow:
-            return None
-        waited, numbers = int(max(slow.values())), ", ".join(map(str, slow))
-        return f"an append to the event log {self._log.location} has waited for {waited} s (partition {numbers})"
 
     def has_read(self, group_id: GroupId) -> bool:
         """Whether the group's partition was read by this process, so that the watch was told which groups there are."""

@@ -127,6 +127,10 @@ class EventLog(Protocol):
         """How often an owner must claim anew, lest its fence be forgotten; None: a claim stands for ever."""
         ...
 
+    def stored_by(self, partition: int) -> str:
+        """Who stores what is appended to the partition, for people: a broker, or a file. Any thread may ask."""
+        ...
+
     async def open(self) -> None:
         """Connect, make the log if it is missing and may be made, check its settings. Raises LogError."""
         ...

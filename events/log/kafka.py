@@ -116,6 +116,10 @@ class KafkaEventLog:
         """An append that is not answered ends by itself, and says so."""
         return None
 
+    def stored_by(self, partition: int) -> str:
+        """The partition leader, as far as it is known."""
+        return self._link.leader_said(self._plan.name, partition)
+
     @property
     def claim_renewal_ms(self) -> int | None:
         """None too when the brokers do not tell."""

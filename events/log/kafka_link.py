@@ -113,6 +113,13 @@ class KafkaLink:
         """The node ids of the live brokers, in order."""
         return sorted(self._view.brokers)
 
+    def leader_said(self, topic: str, partition: int) -> str:
+        """The partition's leader, for people."""
+        leader = self._view.leader(topic, partition)
+        if leader is None:
+            return "a partition leader, of which none is known,"
+        return f"broker {leader} at {self._view.brokers.get(leader, 'an address that is not known')}"
+
     def refusal(self, topic: str) -> LogMismatch | None:
         """Why a followed topic can no longer be used."""
         return self._view.refusals.get(topic)

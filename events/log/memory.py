@@ -70,6 +70,10 @@ class MemoryEventLog:
         self._refuses_above_bytes: int | None = None
         self._released: asyncio.Event | None = None
 
+    def stored_by(self, partition: int) -> str:
+        """It may be told to hold an append back."""
+        return "memory"
+
     def fail_next_append(self) -> None:
         """The next append raises LogUnavailable; nothing of it is there."""
         self._fails = True

@@ -88,6 +88,10 @@ class SqliteEventLog:
         """The disk does not answer."""
         return self.file.trouble
 
+    def stored_by(self, partition: int) -> str:
+        """The file's disk."""
+        return f"the disk of {self.location}"
+
     @property
     def claim_renewal_ms(self) -> int | None:
         """Epochs stand in the file."""

@@ -10,9 +10,10 @@ from structlog.testing import capture_logs
 
 from events.log.base import LogUnavailable
 from events.log.kafka import DEFAULT_TIMEOUTS
+from events.partitioner import partition_for
 from tests.faults.cluster import FETCH, PRODUCE, FakeCluster
 from tests.faults.process import ProcessOnKafka, groups_in, seconds, story
-from tests.simulation.process import until
+from tests.simulation.process import GROUP, until
 
 LIMIT_S = DEFAULT_TIMEOUTS.delivery_timeout_ms / 1000
 
@@ -31,6 +32,13 @@ async def test_the_only_broker_hangs_for_five_minutes() -> None:
         await asyncio.sleep(288)
     assert slow is not None
     assert "an append to the event log events has waited for 1" in slow
+    assert slow.endswith(" s (partition 0): broker 1 at broker:1 has not answered")
+    first = logged[0]
+    assert first["event"] == "an append is not answered, waiting for it"
+    assert (first["partitions"], first["waits_for"], first["log"]) == ([0], "broker 1 at broker:1", "events")
+    assert 10 <= first["seconds"] <= 12
+    told = [line["partitions"] for line in logged if line["event"] == first["event"]]
+    assert told == [[0], [1, 2]]  # once each
     assert (await waiting).error is ErrorCode.not_coordinator
     assert (await process.join("b")).error is ErrorCode.coordinator_load_in_progress
     reason = process.runtime.not_ready
@@ -51,6 +59,27 @@ async def test_the_only_broker_hangs_for_five_minutes() -> None:
     assert seconds() - began < 2
     assert [line["event"] for line in logged if "event log" in line["event"]] == ["event log available again"]
     assert process.lost == []
+    await process.stop()
+
+
+@story
+async def test_offsets_that_are_not_stored_name_the_broker_that_leads_theirs() -> None:
+    """It may be another one than that of the events."""
+    cluster = FakeCluster(2)
+    process = await ProcessOnKafka(cluster.bootstrap, with_offsets=True).start()
+    number = partition_for(GROUP, 3)
+    events, offsets = cluster.partition("events", number), cluster.partition("events_offsets", number)
+    offsets.leader = 3 - events.leader
+    assert (await process.commit(1)).error is ErrorCode.none
+    cluster.hang(offsets.leader)
+    with capture_logs() as logged:
+        waiting = process.commit(2)
+        await asyncio.sleep(12)
+    (line,) = [line for line in logged if line["event"] == "an append is not answered, waiting for it"]
+    assert (line["log"], line["partitions"]) == ("events_offsets", [number])
+    assert line["waits_for"] == f"broker {offsets.leader} at broker:{offsets.leader}"
+    cluster.go_on(offsets.leader)
+    await waiting
     await process.stop()
 
 
