@@ -3,10 +3,10 @@
 import typer
 
 from coordinator import cli as coordinator_cli
-from coordinator import log_cli
-from coordinator.members import cli as members_cli
-from coordinator.members import moving as moving_cli
-from coordinator.members import repairing as repairing_cli
+from coordinator.commands import log_cli
+from coordinator.commands.members import cli as members_cli
+from coordinator.commands.members import moving as moving_cli
+from coordinator.commands.members import repairing as repairing_cli
 from replay import cli as replay_cli
 from replay.fleet import cli as fleet_cli
 

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import msgspec
 
-from events.codec import decode, records_of
+from events.avro.codec import decode, records_of
 from events.events import AnyEvent, PartitionEvent
 from events.ids import GroupId
 from events.log.memory import MemoryStorage
-from events.log.sqlite import SqliteEventLog
+from events.log.sqlite.log import SqliteEventLog
 from events.partitioner import partition_for
 from events.records import StoredRecord, Transition
 from tests.simulation.process import SimulatedProcess

@@ -1,12 +1,24 @@
-"""The server. `group/` is the rules (pure), `wire/` Kafka's messages; the files beside them are the shell around both.
+"""The coordinator: `muster serve`, and the commands beside it. What is further down imports nothing that is further up.
 
-server.py connection.py   sockets, frames, answers in request order
-wire/                     kio message <-> command, outcome
-runtime.py                the partitions of this process: finding a group's, taking over, giving up
-ownership.py              how one partition is taken over
-partition.py              a command's way through the rules; deadlines.py: what happens when time passes
-outbox.py                 what may leave only when it is durable
-offsets/                  committed offsets
-cluster.py                standalone mode: the topics that clients see
-settings.py cli.py        how it is set and started
+cli.py, serve.py    the command line, and the start and the end of a process
+commands/           `muster members`, `muster groups`, `muster log`
+sidecar/            clients that reach their cluster through Muster
+standalone/         clients that are connected to nothing but Muster
+parts.py            what both modes are put together from
+open_files.py       how many files and sockets the process may have open
+runtime/            the shell around the rules: partitions, decisions, appends, timers
+offsets/            committed offsets
+settings/           settings of both modes, and what they name
+net/                what connections of both modes have in common
+strangers.py        records in our topics that no owner wrote
+observability/      metrics, log lines, health
+upstream/           our own connections to the cluster behind a sidecar, and our members in its groups
+admin/              the client that the commands use
+wire/               Kafka's messages: kio's message <-> command, outcome
+not_served.py       how requests are answered of groups that are not served
+service.py          what an API's handler may ask for
+group/              the rules, pure
+load/               how long work shares the event loop
+cluster.py          standalone mode: the topics that clients see
+clock.py, occasions.py, principals.py, tasks.py    small things that everybody may use
 """

@@ -17,27 +17,27 @@ from importlib.metadata import version
 import structlog
 from prometheus_client.registry import Collector
 
-from coordinator.addresses import Address, why_not_bound
-from coordinator.certificates import Certificates
 from coordinator.clock import SystemClock
 from coordinator.cluster import Cluster
-from coordinator.file_watch import watch_file
-from coordinator.log_outage import LogOutage
-from coordinator.loop_watch import LoopWatch
-from coordinator.metrics import REGISTRY, ServerMetrics
-from coordinator.metrics_endpoint import MetricsEndpoint
+from coordinator.load.slices import Slices
+from coordinator.observability.loop_watch import LoopWatch
+from coordinator.observability.metrics import REGISTRY, ServerMetrics
+from coordinator.observability.metrics_endpoint import MetricsEndpoint
 from coordinator.offsets.base import OffsetStore
-from coordinator.ownership import Owner
-from coordinator.runtime import Runtime
+from coordinator.runtime.log_outage import LogOutage
+from coordinator.runtime.ownership import Owner
+from coordinator.runtime.runtime import Runtime
+from coordinator.runtime.slot import Watch, nobody_watches
+from coordinator.runtime.waiting_limit import Places
 from coordinator.service import Cancel, Groups, Service
-from coordinator.settings import Settings
-from coordinator.slices import Slices
-from coordinator.slot import Watch, nobody_watches
+from coordinator.settings.addresses import Address, why_not_bound
+from coordinator.settings.certificates import Certificates
+from coordinator.settings.file_watch import watch_file
+from coordinator.settings.settings import Settings
 from coordinator.tasks import on_failure
-from coordinator.waiting_limit import Places
 from events.log.base import EventLog, LogUnavailable
-from events.log.sqlite import SqliteEventLog
-from events.log.tls_files import contexts_of_files
+from events.log.kafka.client.tls_files import contexts_of_files
+from events.log.sqlite.log import SqliteEventLog
 from events.log.url import open_log
 
 log = structlog.get_logger(__name__)

@@ -12,11 +12,10 @@ from contextlib import AsyncExitStack
 
 import structlog
 
-from coordinator.addresses import Address, why_not_bound
 from coordinator.clock import SystemClock
 from coordinator.cluster import BadTopic, Cluster, new_cluster
-from coordinator.logs import configure_logs
-from coordinator.metrics import GroupMetrics, ServerMetrics
+from coordinator.observability.logs import configure_logs
+from coordinator.observability.metrics import GroupMetrics, ServerMetrics
 from coordinator.offsets.open import offset_store_for
 from coordinator.open_files import within_open_files
 from coordinator.parts import (
@@ -34,11 +33,12 @@ from coordinator.parts import (
     take_over,
     watch_loop,
 )
-from coordinator.runtime import Runtime
-from coordinator.server import Server, ServerSettings
+from coordinator.runtime.runtime import Runtime
+from coordinator.runtime.waiting_limit import WaitingLimit
 from coordinator.service import Service
-from coordinator.settings import Settings
-from coordinator.waiting_limit import WaitingLimit
+from coordinator.settings.addresses import Address, why_not_bound
+from coordinator.settings.settings import Settings
+from coordinator.standalone.server import Server, ServerSettings
 from coordinator.wire.registry import APIS
 from events.log.base import LogDamaged, LogError
 from events.records import EventsError

@@ -14,7 +14,7 @@ from kio.schema.errors import ErrorCode
 from coordinator.cluster import Cluster
 from coordinator.group.commands import AnyRequest, Heartbeat
 from coordinator.group.outcomes import Outcome
-from coordinator.slices import Slices
+from coordinator.load.slices import Slices
 from events.ids import GroupId
 from events.state import GroupState
 

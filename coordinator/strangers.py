@@ -15,8 +15,8 @@ from collections.abc import Awaitable, Callable, Collection
 
 import structlog
 
-from coordinator.metrics import STRANGERS_RECORDS
 from coordinator.not_served import way_out
+from coordinator.observability.metrics import STRANGERS_RECORDS
 from coordinator.tasks import on_failure
 from events.log.base import EventLog, LogUnavailable
 from events.records import BrokenRecord

@@ -13,7 +13,7 @@ from collections.abc import Iterable
 
 import msgspec
 
-from events.codec import decode
+from events.avro.codec import decode
 from events.ids import GroupId
 from events.keys import EntityKind, decode_key
 from events.projector import Projector, entity_of

@@ -27,7 +27,7 @@ last record is a stranger's, it may drop the owner's. `overwritten` says which t
 from collections.abc import Iterable, Iterator
 from operator import attrgetter
 
-from events.codec import decode, event_type_of
+from events.avro.codec import decode, event_type_of
 from events.events import PartitionEvent
 from events.keys import EntityKind, RecordKey
 from events.projector import Projector, entity_of

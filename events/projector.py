@@ -13,7 +13,8 @@ is known. Readers use `quarantined` to say what they could not read.
 
 import msgspec
 
-from events.codec import decode
+from events.avro.codec import decode
+from events.avro.evolve import apply, first, is_gone, remove_member
 from events.events import (
     AnyPartitionEvent,
     AnyRecordedEvent,
@@ -22,7 +23,6 @@ from events.events import (
     GroupEvent,
     PartitionEvent,
 )
-from events.evolve import apply, first, is_gone, remove_member
 from events.ids import GroupId, GroupInstanceId, MemberId
 from events.keys import EntityKind, RecordKey, decode_key
 from events.records import FORMAT_LEVEL, BrokenRecord, LogTooNew, StoredRecord, UndecodableKey

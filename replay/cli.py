@@ -17,7 +17,7 @@ from rich.console import Console
 
 from events.ids import GroupId
 from events.log.base import EventLog, LogError
-from events.log.kafka_security import KAFKA_CONFIG, KAFKA_CONFIG_HELP, KafkaSecurity, security_given
+from events.log.kafka.client.security import KAFKA_CONFIG, KAFKA_CONFIG_HELP, KafkaSecurity, security_given
 from events.log.url import open_log
 from events.records import EventsError
 from events.strangers import Strangers
@@ -30,8 +30,8 @@ from replay.sources import Take, read_histories, read_log
 from replay.state import FORMS_OF_AT, read_at, state_at
 from replay.story import story
 from replay.times import instant
-from replay.why import generations_of
-from replay.why import why as why_of
+from replay.why.why import generations_of
+from replay.why.why import why as why_of
 
 T = TypeVar("T")
 

@@ -33,12 +33,12 @@ from events.events import (
     StaticMemberReplaced,
 )
 from events.state import GroupConfig, MemberRole
-from replay.incidents import unserved
-from replay.moves import by_topic, decode_assignment
-from replay.planned import configured_text
-from replay.rebalance import actor, ref
 from replay.times import duration, setting
-from replay.wording import JOIN_ENDS, asked_by, cause_text, host, partitions, plainly, plural, short_member_id, who
+from replay.why.incidents import unserved
+from replay.why.moves import by_topic, decode_assignment
+from replay.why.planned import configured_text
+from replay.why.rebalance import actor, ref
+from replay.why.wording import JOIN_ENDS, asked_by, cause_text, host, partitions, plainly, plural, short_member_id, who
 
 
 def event_text(event: AnyRecordedEvent, config: GroupConfig | None = None) -> str:

@@ -8,10 +8,10 @@ from events.causes import Cause
 from events.ids import GroupId
 from events.state import GroupState
 from replay.history import Broken, Gap, Happened, Item, PassedOver, Prelude, Read, SeqGaps, Told
-from replay.rebalance import Outcome, Rebalance
-from replay.timeline import Timeline
 from replay.times import Instant, instant
-from replay.wording import missing_text
+from replay.why.rebalance import Outcome, Rebalance
+from replay.why.timeline import Timeline
+from replay.why.wording import missing_text
 
 
 class GroupLine(msgspec.Struct, frozen=True, kw_only=True):

@@ -14,7 +14,7 @@ from collections.abc import Callable
 
 import msgspec
 
-from events.codec import decode
+from events.avro.codec import decode
 from events.events import CoordinatorElected, PartitionEvent
 from events.ids import GroupId
 from events.keys import EntityKind, RecordKey, decode_key

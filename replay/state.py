@@ -3,15 +3,15 @@
 import msgspec
 
 from coordinator.group.configs import values_set
+from events.avro.evolve import evolve, first
 from events.consumer_protocol import CONSUMER_PROTOCOL_TYPE
-from events.evolve import evolve, first
 from events.ids import GroupId, GroupInstanceId, MemberId
 from events.state import Group, GroupState, Member, MemberRole
 from replay.history import Coordinated, Happened, History
-from replay.moves import partitions_of
-from replay.rebalance import MemberRef, TopicPartitions, ref
 from replay.times import Instant, instant, read_time
-from replay.wording import missing_text
+from replay.why.moves import partitions_of
+from replay.why.rebalance import MemberRef, TopicPartitions, ref
+from replay.why.wording import missing_text
 
 
 class AtSeq(msgspec.Struct, frozen=True):

@@ -19,7 +19,7 @@ from events.state import NOT_CONFIGURED, GroupConfig, GroupState
 from replay.event_texts import event_text
 from replay.history import Broken, Coordinated, Gap, Happened, History, Item
 from replay.times import Instant, instant
-from replay.wording import missing_text
+from replay.why.wording import missing_text
 
 
 @unique

@@ -6,7 +6,7 @@ from uuid import uuid4
 import pytest
 from typer.testing import CliRunner, Result
 
-from coordinator.members import cli as members_cli
+from coordinator.commands.members import cli as members_cli
 from replay import cli as replay_cli
 from tests.brokers.secured import SecuredBroker, client_properties, password_of, secured_broker
 from tests.clients.probe import described

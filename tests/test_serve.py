@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from coordinator.settings import KAFKA_SETTINGS, Settings
+from coordinator.settings.settings import KAFKA_SETTINGS, Settings
 from tests.brokers.broker import HOST, lasting_ports
 from tests.brokers.certificates import Authority
 from tests.brokers.child import leashed, signal_group
@@ -100,7 +100,7 @@ def test_a_port_that_is_taken_is_named(tmp_path: Path) -> None:
 def test_an_error_in_muster_itself_is_told_with_its_traceback(form: str) -> None:
     """And exit code 1, for whoever restarts it; the last line says that it is to be reported."""
     broken = (
-        "import muster, coordinator.certificates as certificates\n"
+        "import muster, coordinator.settings.certificates as certificates\n"
         "def look(_): raise KeyError('a bug of ours')\n"
         "certificates.Certificates.look, certificates.LOOKS_EVERY_S = look, 0\n"
         "muster.main()\n"

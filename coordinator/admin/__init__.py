@@ -54,8 +54,8 @@ from coordinator.group.configs import (
     TARGET_GROUP_SIZE,
 )
 from coordinator.group.outcomes import AlterGroupConfigOutcome, ListedMember
-from events.log.kafka_exchange import Exchange
-from events.log.kafka_security import NOT_SECURED, KafkaSecurity
+from events.log.kafka.client.exchange import Exchange
+from events.log.kafka.client.security import NOT_SECURED, KafkaSecurity
 
 LIMIT_MS = 30_000
 """How long a coordinator is looked for that is loading, or moves."""

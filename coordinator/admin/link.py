@@ -4,7 +4,7 @@ What belongs here: addresses, connections, FindCoordinator, and what may be trie
 asked, but for the error in the answer.
 
 How it works: aiokafka keeps a connection (security, correlation ids, ApiVersions), kio has the messages, in versions
-that aiokafka lacks (`events/log/kafka_exchange.py`).
+that aiokafka lacks (`events/log/kafka/client/exchange.py`).
 
     AdminError          one clear line, for whoever asked
       WrongUse          it makes no sense to ask that; nothing was sent
@@ -37,8 +37,8 @@ from kio.schema.find_coordinator.v4.request import FindCoordinatorRequest
 from kio.schema.find_coordinator.v4.response import FindCoordinatorResponse
 from tenacity import AsyncRetrying, retry_if_exception_type, stop_after_delay, wait_random_exponential
 
-from events.log.kafka_exchange import Exchange, NotOffered
-from events.log.kafka_security import NOT_SECURED, KafkaSecurity
+from events.log.kafka.client.exchange import Exchange, NotOffered
+from events.log.kafka.client.security import NOT_SECURED, KafkaSecurity
 
 R = TypeVar("R")
 

@@ -66,9 +66,9 @@ from coordinator.group.soft import Session, Soft
 from coordinator.group.sync import reject_assignment, sync_group
 from coordinator.group.timers import run_deadline
 from coordinator.group.turn import Moment, Turn
+from events.avro.evolve import is_gone
 from events.causes import Cause
 from events.events import AnyEvent, GroupCreated
-from events.evolve import is_gone
 from events.ids import UNKNOWN_MEMBER_ID
 from events.state import Group, GroupState, new_group
 

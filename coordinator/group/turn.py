@@ -19,6 +19,7 @@ from coordinator.group.commands import Caller
 from coordinator.group.outcomes import JoinGroupOutcome, Outcome, Reply, SyncGroupOutcome
 from coordinator.group.settings import GroupSettings
 from coordinator.group.soft import Refusals, Session, Soft
+from events.avro.evolve import apply
 from events.causes import Cause
 from events.events import (
     AnyEvent,
@@ -33,7 +34,6 @@ from events.events import (
     MemberRemoved,
     Why,
 )
-from events.evolve import apply
 from events.ids import UNKNOWN_MEMBER_ID, GroupInstanceId, MemberId
 from events.state import Group, GroupConfig, GroupState, Member, Registration
 

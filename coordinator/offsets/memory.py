@@ -5,8 +5,8 @@ from types import MappingProxyType
 
 from coordinator.group.commands import OffsetToCommit
 from coordinator.group.offsets import OffsetsChange
+from coordinator.load.slices import Breaks
 from coordinator.offsets.base import BetweenWrites, StoredOffset, TopicPartition
-from coordinator.slices import Breaks
 from events.ids import GroupId
 from events.log.base import AppendRefused, EventLog
 

@@ -5,9 +5,9 @@ from coordinator.offsets.memory import MemoryOffsetStore
 from coordinator.offsets.sqlite import SqliteOffsetStore
 from coordinator.offsets.topic import TopicOffsetStore
 from events.log.base import EventLog
-from events.log.kafka_names import OFFSETS_SUFFIX
-from events.log.kafka_security import NOT_SECURED, KafkaSecurity
-from events.log.sqlite import SqliteEventLog
+from events.log.kafka.client.security import NOT_SECURED, KafkaSecurity
+from events.log.kafka.names import OFFSETS_SUFFIX
+from events.log.sqlite.log import SqliteEventLog
 from events.log.url import open_log
 
 

@@ -8,7 +8,7 @@ from coordinator.offsets.base import BetweenWrites, StoredOffset
 from coordinator.offsets.memory import OffsetCache, stored
 from events.ids import GroupId
 from events.log.base import AppendRefused
-from events.log.sqlite_file import SqliteFile
+from events.log.sqlite.file import SqliteFile
 
 _TABLE = (
     "CREATE TABLE IF NOT EXISTS offsets ("

@@ -15,10 +15,10 @@ from typing import Any
 import msgspec
 
 from coordinator.group.offsets import OffsetsChange
-from coordinator.metrics import ENTITIES_REWRITTEN
+from coordinator.load.slices import Breaks
+from coordinator.observability.metrics import ENTITIES_REWRITTEN
 from coordinator.offsets.base import BetweenWrites, StoredOffset, TopicPartition
 from coordinator.offsets.memory import OffsetCache, stored
-from coordinator.slices import Breaks
 from coordinator.strangers import StrangersSeen, StrangersWatch, gap_between
 from events.ids import GroupId
 from events.log.base import AppendRefused, EventLog, LogError, LogWriter

@@ -15,13 +15,12 @@ from contextlib import AsyncExitStack
 import structlog
 from tenacity import AsyncRetrying, RetryCallState, retry_if_exception_type, wait_exponential_jitter
 
-from coordinator.addresses import Address
 from coordinator.clock import SystemClock
 from coordinator.cluster import new_cluster
 from coordinator.group.commands import Caller, ReleaseGroup
 from coordinator.group.outcomes import Outcome, ReleaseGroupOutcome
-from coordinator.listening import Listening
-from coordinator.metrics import GroupMetrics, ServerMetrics
+from coordinator.net.listening import Listening
+from coordinator.observability.metrics import GroupMetrics, ServerMetrics
 from coordinator.occasions import Occasions
 from coordinator.offsets.upstream import UpstreamOffsetStore
 from coordinator.parts import (
@@ -39,30 +38,31 @@ from coordinator.parts import (
     take_over,
     watch_loop,
 )
-from coordinator.runtime import Runtime
+from coordinator.runtime.runtime import Runtime
+from coordinator.runtime.waiting_limit import Places, WaitingLimit
 from coordinator.service import Service
-from coordinator.settings import Settings
-from coordinator.sidecar.client_side import ClientSide
-from coordinator.sidecar.handled import handled_apis
-from coordinator.sidecar.intercept import Interceptor, SidecarApi
-from coordinator.sidecar.limits import Limits
-from coordinator.sidecar.listeners import CannotListen, Listeners
-from coordinator.sidecar.metrics import RelayMetrics
-from coordinator.sidecar.moves import Moves
-from coordinator.sidecar.owned import OwnedGroups
-from coordinator.sidecar.ports import NoPort
-from coordinator.sidecar.reserved import Reserved
-from coordinator.sidecar.rewriting import Rewriting
-from coordinator.sidecar.steered import SteeredGroups
-from coordinator.sidecar.under_way import CommitsUnderWay
-from coordinator.sidecar.whose import Ownerships
+from coordinator.settings.addresses import Address
+from coordinator.settings.broker_ports import NoPort
+from coordinator.settings.settings import Settings
+from coordinator.sidecar.apis.handled import handled_apis
+from coordinator.sidecar.messages.reserved import Reserved
+from coordinator.sidecar.messages.rewriting import Rewriting
+from coordinator.sidecar.moving.moves import Moves
+from coordinator.sidecar.moving.owned import OwnedGroups
+from coordinator.sidecar.moving.steered import SteeredGroups
+from coordinator.sidecar.moving.under_way import CommitsUnderWay
+from coordinator.sidecar.moving.whose import Ownerships
+from coordinator.sidecar.relay.client_side import ClientSide
+from coordinator.sidecar.relay.intercept import Interceptor, SidecarApi
+from coordinator.sidecar.relay.limits import Limits
+from coordinator.sidecar.relay.listeners import CannotListen, Listeners
+from coordinator.sidecar.relay.metrics import RelayMetrics
 from coordinator.upstream.connections import UpstreamRefused, UpstreamUnavailable
 from coordinator.upstream.link import UpstreamLink
 from coordinator.upstream.shadows import ShadowName, Shadows, ShadowUnavailable
-from coordinator.waiting_limit import Places, WaitingLimit
 from events.ids import GroupId
 from events.log.base import EventLog
-from events.log.kafka import KafkaEventLog
+from events.log.kafka.log import KafkaEventLog
 
 log = structlog.get_logger(__name__)
 

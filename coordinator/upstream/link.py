@@ -36,7 +36,7 @@ from coordinator.upstream.connections import (
     places,
 )
 from coordinator.upstream.security import UpstreamSecurity
-from events.log.first_answer import first_answer
+from events.log.kafka.client.first_answer import first_answer
 
 R = TypeVar("R")
 log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)

@@ -15,8 +15,8 @@ from typing import Any
 import msgspec
 
 from coordinator.group.commands import Caller
+from coordinator.load.steps import Steps, finished
 from coordinator.service import Cancel, HeartbeatTicket, Service
-from coordinator.wire.steps import Steps, finished
 from events.ids import GroupId, MemberId
 
 Fields = Mapping[str, Any]

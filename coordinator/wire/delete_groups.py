@@ -6,10 +6,10 @@ from kio.schema.errors import ErrorCode
 
 from coordinator.group.commands import DeleteGroup
 from coordinator.group.outcomes import DeleteGroupOutcome, Outcome
+from coordinator.load.steps import Each, Steps
 from coordinator.service import Cancel, ReplyTo, Service
 from coordinator.wire.api import Answer, Api, Body, Fields, RequestContext
 from coordinator.wire.gather import Gather
-from coordinator.wire.steps import Each, Steps
 
 
 def handle(body: Body, context: RequestContext, service: Service, answer: Answer) -> Cancel | None:

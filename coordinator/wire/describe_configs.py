@@ -19,11 +19,11 @@ from coordinator.cluster import Cluster, is_topic_name
 from coordinator.group.commands import DescribeGroupConfig
 from coordinator.group.configs import GROUP_CONFIGS, MEMBERS, MOVE, REPAIR, ConfigType, GroupConfigDef
 from coordinator.group.outcomes import DescribeGroupConfigOutcome, Outcome
+from coordinator.load.steps import Steps
 from coordinator.service import Cancel, ReplyTo, Service
 from coordinator.wire.api import Answer, Api, Body, Fields, RequestContext
 from coordinator.wire.gather import Gather
 from coordinator.wire.resources import ResourceType, named
-from coordinator.wire.steps import Steps
 
 DEFAULT_CONFIG, DYNAMIC_GROUP_CONFIG = 5, 8
 """Where a value comes from, as Kafka numbers it."""

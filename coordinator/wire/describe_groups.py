@@ -12,11 +12,11 @@ from kio.schema.errors import ErrorCode
 
 from coordinator.group.commands import DescribeGroup
 from coordinator.group.outcomes import DescribedMember, DescribeGroupOutcome, Outcome
+from coordinator.load.steps import Each, Steps
 from coordinator.service import Cancel, ReplyTo, Service
 from coordinator.wire.api import Answer, Api, Body, Fields, RequestContext
 from coordinator.wire.gather import Gather
 from coordinator.wire.operations import GROUP_OPERATIONS, NOT_TOLD
-from coordinator.wire.steps import Each, Steps
 from events.ids import GroupId
 from events.state import GroupState
 

@@ -1,7 +1,7 @@
 """A frame on its way to the handler of its API, and the handler's fields on their way back as bytes.
 
-Both ways are gone in slices (coordinator/slices.py), so that others have their turns while a large request is read, and
-a large answer written.
+Both ways are gone in slices (coordinator/load/slices.py), so that others have their turns while a large request is
+read, and a large answer written.
 """
 
 from collections.abc import Callable, Mapping

@@ -11,9 +11,9 @@ client stands, since a declared topic has no end that a position could be beyond
 from kio.schema.errors import ErrorCode
 
 from coordinator.cluster import Cluster
+from coordinator.load.steps import Each, Steps
 from coordinator.service import Cancel, Service
 from coordinator.wire.api import Answer, Api, Body, Fields, RequestContext
-from coordinator.wire.steps import Each, Steps
 
 _NO_RECORDS = b""
 

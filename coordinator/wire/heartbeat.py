@@ -2,7 +2,7 @@
 
 v1 adds the throttle time. v3 adds the group instance id (KIP-345). v4 is flexible.
 
-After an accepted heartbeat a ticket for the next one of the same bytes is asked for; see coordinator/heartbeats.py.
+After an accepted heartbeat a ticket for the next one of the same bytes is asked for; see coordinator/net/heartbeats.py.
 """
 
 from functools import cache

@@ -10,9 +10,9 @@ from functools import partial
 
 from coordinator.group.commands import Caller, JoinGroup
 from coordinator.group.outcomes import JoinedMember, JoinGroupOutcome, Outcome
+from coordinator.load.steps import Each, Steps
 from coordinator.service import Cancel, Service
 from coordinator.wire.api import Answer, Api, Body, Fields, RequestContext, stated_reason
-from coordinator.wire.steps import Each, Steps
 from events.ids import MemberId
 from events.state import Protocol
 

@@ -9,9 +9,9 @@ from kio.schema.errors import ErrorCode
 
 from coordinator.group.commands import Caller, LeaveGroup, LeavingMember
 from coordinator.group.outcomes import LeaveGroupOutcome, LeftMember, Outcome
+from coordinator.load.steps import Each, Steps, collected
 from coordinator.service import Cancel, Service
 from coordinator.wire.api import Answer, Api, Body, Fields, RequestContext, stated_reason
-from coordinator.wire.steps import Each, Steps, collected
 from events.ids import MemberId
 
 

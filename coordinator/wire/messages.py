@@ -11,11 +11,11 @@ from kio.index import load_request_schema, load_response_schema
 from kio.serial import readers
 from kio.serial.errors import SerialError
 
+from coordinator.load.room import Room
+from coordinator.load.steps import Allowance, Steps, TooManyEntries, finished
 from coordinator.wire.api import Body, Fault, Fields, ProtocolError
 from coordinator.wire.bounds import ANSWER_BYTES_MAX, bound_of
 from coordinator.wire.reading import reader_in_steps, tagged_fields_size
-from coordinator.wire.room import Room
-from coordinator.wire.steps import Allowance, Steps, TooManyEntries, finished
 from coordinator.wire.writing import AnswerTooLarge, Output, Unwritable, response_writer_in_steps
 
 HEADER_START_BYTES = 8

@@ -13,9 +13,9 @@ from kio.schema.errors import ErrorCode
 from coordinator.cluster import Cluster
 from coordinator.group.commands import Caller, CommitOffsets, OffsetToCommit
 from coordinator.group.outcomes import CommitOffsetsOutcome, Outcome
+from coordinator.load.steps import Each, Steps, collected
 from coordinator.service import Cancel, Service
 from coordinator.wire.api import Answer, Api, Body, Fields, RequestContext
-from coordinator.wire.steps import Each, Steps, collected
 from events.ids import MemberId
 
 _NO_RETENTION = -1

@@ -8,9 +8,9 @@ from kio.schema.errors import ErrorCode
 from coordinator.cluster import Cluster
 from coordinator.group.commands import Caller, DeleteOffsets
 from coordinator.group.outcomes import DeleteOffsetsOutcome, Outcome
+from coordinator.load.steps import Each, Steps, collected
 from coordinator.service import Cancel, Service
 from coordinator.wire.api import Answer, Api, Body, Fields, RequestContext
-from coordinator.wire.steps import Each, Steps, collected
 
 
 def handle(body: Body, context: RequestContext, service: Service, answer: Answer) -> Cancel | None:

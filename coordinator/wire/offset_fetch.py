@@ -14,9 +14,9 @@ from uuid import UUID
 from kio.schema.errors import ErrorCode
 
 from coordinator.cluster import Cluster
+from coordinator.load.steps import Each, Steps
 from coordinator.service import Cancel, CommittedOffset, Service
 from coordinator.wire.api import Answer, Api, Body, Fields, RequestContext
-from coordinator.wire.steps import Each, Steps
 from events.ids import GroupId
 
 Committed = Mapping[tuple[str, int], CommittedOffset]

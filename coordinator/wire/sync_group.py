@@ -10,9 +10,9 @@ from kio.schema.errors import ErrorCode
 
 from coordinator.group.commands import Caller, SyncGroup
 from coordinator.group.outcomes import Outcome, SyncGroupOutcome
+from coordinator.load.steps import Steps, collected
 from coordinator.service import Cancel, Service
 from coordinator.wire.api import Answer, Api, Body, Fields, RequestContext
-from coordinator.wire.steps import Steps, collected
 from events.ids import MemberId
 
 

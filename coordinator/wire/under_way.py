@@ -9,11 +9,11 @@ from typing import TypeVar
 
 import structlog
 
+from coordinator.load.slices import Slices
+from coordinator.load.steps import Steps
 from coordinator.service import Cancel
-from coordinator.slices import Slices
 from coordinator.wire.api import Fault, Fields, ProtocolError
 from coordinator.wire.messages import Message
-from coordinator.wire.steps import Steps
 
 log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
 

@@ -10,7 +10,7 @@ from typing import Annotated, NoReturn
 import typer
 
 from events.log.base import LogError
-from events.log.kafka_security import KAFKA_CONFIG, KAFKA_CONFIG_HELP, KafkaSecurity, security_given
+from events.log.kafka.client.security import KAFKA_CONFIG, KAFKA_CONFIG_HELP, KafkaSecurity, security_given
 from events.log.url import open_log
 from events.records import EventsError
 from replay.fleet.build import build, spark_session

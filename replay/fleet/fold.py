@@ -15,9 +15,9 @@ import msgspec
 from events.ids import GroupId
 from events.records import StoredRecord
 from replay.history import History, Prelude, Read, with_gaps
-from replay.rebalance import IncidentKind
 from replay.sources import read_record
-from replay.why import Answer, answers_of
+from replay.why.rebalance import IncidentKind
+from replay.why.why import Answer, answers_of
 
 Row = dict[str, Any]
 

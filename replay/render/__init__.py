@@ -16,7 +16,7 @@ from replay.render.tables import print_groups, print_state, print_story
 from replay.render.why_table import print_why
 from replay.state import StateAt
 from replay.story import Story
-from replay.why import Why
+from replay.why.why import Why
 
 Result = Groups | Story | Why | StateAt
 

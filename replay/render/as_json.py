@@ -12,7 +12,7 @@ import msgspec
 from replay.groups import Groups
 from replay.state import StateAt
 from replay.story import Story
-from replay.why import Why
+from replay.why.why import Why
 
 
 def write_json(result: Groups | Story | Why | StateAt, out: IO[str]) -> None:

@@ -10,12 +10,12 @@ from rich.text import Text
 from events.events import GroupAdvanced
 from events.state import GroupState, MemberRole
 from replay.groups import GroupLine, Groups
-from replay.rebalance import Outcome
 from replay.render.printable import text
 from replay.state import MemberState, RegistrationState, StateAt
 from replay.story import Line, LineKind, Story
 from replay.times import Instant, clock_of, day_of, setting
-from replay.wording import host, name, partitions
+from replay.why.rebalance import Outcome
+from replay.why.wording import host, name, partitions
 
 _STATE_STYLES = {
     GroupState.STABLE: "green",

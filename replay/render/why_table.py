@@ -6,8 +6,11 @@ from rich.console import Console, RenderableType
 from rich.text import Text
 
 from events.causes import Cause
-from replay.planned import settings_text
-from replay.rebalance import (
+from replay.render.printable import text
+from replay.render.tables import grid
+from replay.times import Instant, clock_of, day_of, duration, setting
+from replay.why.planned import settings_text
+from replay.why.rebalance import (
     Actor,
     Incident,
     IncidentKind,
@@ -21,11 +24,8 @@ from replay.rebalance import (
     Requester,
     SyncPhase,
 )
-from replay.render.printable import text
-from replay.render.tables import grid
-from replay.times import Instant, clock_of, day_of, duration, setting
-from replay.why import Answer, Why
-from replay.wording import JOIN_ENDS, host, listed, move_text, name, plural
+from replay.why.why import Answer, Why
+from replay.why.wording import JOIN_ENDS, host, listed, move_text, name, plural
 
 Row = tuple[str, RenderableType]
 

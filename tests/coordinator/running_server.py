@@ -10,9 +10,9 @@ from kio.schema.errors import ErrorCode
 
 from coordinator.group.commands import AnyRequest, DescribeGroup, Heartbeat
 from coordinator.group.outcomes import DescribeGroupOutcome, HeartbeatOutcome, JoinGroupOutcome, Outcome
-from coordinator.listening import ConnectionLimits
-from coordinator.metrics import ServerMetrics
-from coordinator.server import Server, ServerSettings
+from coordinator.net.listening import ConnectionLimits
+from coordinator.observability.metrics import ServerMetrics
+from coordinator.standalone.server import Server, ServerSettings
 from coordinator.wire.registry import APIS
 from events.ids import MemberId
 from tests.coordinator.kio_client import frame, with_length

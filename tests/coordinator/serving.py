@@ -18,12 +18,12 @@ from typing import Any
 from coordinator.clock import SystemClock
 from coordinator.cluster import Cluster
 from coordinator.group.settings import GroupSettings
-from coordinator.metrics import ServerMetrics
+from coordinator.observability.metrics import ServerMetrics
 from coordinator.offsets.memory import MemoryOffsetStore
-from coordinator.ownership import Owner
-from coordinator.runtime import Runtime
-from coordinator.server import Server, ServerSettings
+from coordinator.runtime.ownership import Owner
+from coordinator.runtime.runtime import Runtime
 from coordinator.service import Cancel, Service
+from coordinator.standalone.server import Server, ServerSettings
 from coordinator.wire.registry import APIS
 from events.log.memory import MemoryEventLog, MemoryStorage
 from tests.conformance.wire import Connection, Fields, ms

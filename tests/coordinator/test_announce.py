@@ -5,10 +5,10 @@ import asyncio
 import structlog
 from kio.schema.errors import ErrorCode
 
-from coordinator.announce import announce
 from coordinator.group.settings import GroupSettings
-from coordinator.metrics import REGISTRY
+from coordinator.observability.metrics import REGISTRY
 from coordinator.occasions import SAY_AGAIN_AFTER_MS
+from coordinator.runtime.announce import announce
 from events.log.memory import MemoryStorage
 from tests.coordinator.group.harness import Harness
 from tests.simulation.process import SimulatedProcess

@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 import structlog
 
-from coordinator import certificates as module
-from coordinator.certificates import Certificates
-from coordinator.sidecar.tls import client_context
-from events.log.kafka_security import kafka_security
-from events.log.tls_files import FilesContext
+from coordinator.settings import certificates as module
+from coordinator.settings.certificates import Certificates
+from coordinator.settings.sidecar_tls import client_context
+from events.log.kafka.client.security import kafka_security
+from events.log.kafka.client.tls_files import FilesContext
 from tests.brokers.certificates import Authority, Issued
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from kio.schema.errors import ErrorCode
 
-from events.codec import decode
+from events.avro.codec import decode
 from events.events import CoordinatorElected, GroupEvent, MemberEvent, MemberRemoved, PartitionEvent
 from events.log.base import Deposed
 from events.log.memory import MemoryLogWriter, MemoryStorage

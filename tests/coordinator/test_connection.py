@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from coordinator.connection import Connection
+from coordinator.net.frames import Connection
 from coordinator.wire.api import Fault, ProtocolError
 
 FRAME_BYTES_MAX = 64

@@ -8,7 +8,7 @@ from structlog.testing import capture_logs
 
 from coordinator.group.commands import AnyRequest, JoinGroup
 from coordinator.group.outcomes import Outcome
-from coordinator.turns import REQUESTS_AT_ONCE
+from coordinator.net.turns import REQUESTS_AT_ONCE
 from coordinator.wire.api import Fault
 from tests.coordinator.kio_client import frame, with_length
 from tests.coordinator.running_server import HEARTBEAT, JOIN, outcome, running

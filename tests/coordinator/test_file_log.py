@@ -12,19 +12,19 @@ import pytest
 import structlog
 from kio.schema.errors import ErrorCode
 
-from coordinator import file_watch
 from coordinator.clock import SystemClock
-from coordinator.file_watch import watch_file
 from coordinator.group.commands import Caller, CommitOffsets, OffsetToCommit
 from coordinator.group.outcomes import CommitOffsetsOutcome, Outcome
 from coordinator.group.settings import GroupSettings
 from coordinator.offsets.memory import MemoryOffsetStore
-from coordinator.ownership import Owner
-from coordinator.runtime import Runtime
+from coordinator.runtime.ownership import Owner
+from coordinator.runtime.runtime import Runtime
+from coordinator.settings import file_watch
+from coordinator.settings.file_watch import watch_file
 from events.ids import GroupId, MemberId
 from events.log.base import LogDamaged, LogMismatch
-from events.log.sqlite import SqliteEventLog
-from events.log.sqlite_file import SqliteFile
+from events.log.sqlite.file import SqliteFile
+from events.log.sqlite.log import SqliteEventLog
 
 PAGE_BYTES = 4096
 

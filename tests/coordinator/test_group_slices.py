@@ -7,10 +7,10 @@ import msgspec
 import pytest
 from kio.schema.errors import ErrorCode
 
-from coordinator import partition as partition_module
-from coordinator import slices
-from coordinator.deciding import BATCH_COMMANDS_MAX
-from coordinator.waiting import WaitingRequests
+from coordinator.load import slices
+from coordinator.runtime import partition as partition_module
+from coordinator.runtime.deciding import BATCH_COMMANDS_MAX
+from coordinator.runtime.waiting import WaitingRequests
 from events.ids import GroupId
 from events.keys import EntityKind, RecordKey
 from events.log.memory import MemoryStorage

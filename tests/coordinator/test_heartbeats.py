@@ -3,7 +3,7 @@
 import pytest
 from kio.schema.errors import ErrorCode
 
-from coordinator.heartbeats import FRAME_BYTES_MAX, MEMBERS_MAX, HeartbeatCache
+from coordinator.net.heartbeats import FRAME_BYTES_MAX, MEMBERS_MAX, HeartbeatCache
 from events.ids import GroupId, MemberId
 from tests.coordinator.kio_client import frame, parse, versions
 from tests.coordinator.scripted import ScriptedTicket

@@ -9,15 +9,15 @@ import pytest
 from typer.testing import CliRunner, Result
 
 import muster
+from coordinator.commands.log_repair import UNKNOWN_OWNER, bury, survey
 from coordinator.group.outcomes import JoinGroupOutcome
-from coordinator.log_repair import UNKNOWN_OWNER, bury, survey
 from coordinator.not_served import way_out
 from coordinator.offsets.topic import TopicOffsetStore
-from events.codec import decode, records_of
+from events.avro.codec import decode, records_of
 from events.events import CoordinatorPaused, CoordinatorReady
 from events.keys import EntityKind, RecordKey, encode_key
 from events.log.memory import MemoryEventLog, MemoryStorage
-from events.log.sqlite import SqliteEventLog
+from events.log.sqlite.log import SqliteEventLog
 from events.log.url import open_log
 from events.records import FORMAT_LEVEL, BrokenBatch, BrokenRecord, LogTooNew, Record, StoredRecord
 from tests.brokers.broker import Broker

@@ -5,10 +5,10 @@ import tracemalloc
 from collections.abc import Callable
 
 from coordinator.group.outcomes import DescribedMember, DescribeGroupOutcome
-from coordinator.slices import Slices
+from coordinator.load.room import Room
+from coordinator.load.slices import Slices
 from coordinator.wire.describe_groups import encode
 from coordinator.wire.messages import message
-from coordinator.wire.room import Room
 from coordinator.wire.under_way import Answered, UnderWay
 from events.ids import GroupId, MemberId
 

@@ -6,9 +6,9 @@ from kio.schema.errors import ErrorCode
 from prometheus_client import CollectorRegistry
 
 from coordinator.group.outcomes import JoinedMember, JoinGroupOutcome
-from coordinator.memory import FREE_BYTES, Claim, Memory
-from coordinator.metrics import ServerMetrics
-from coordinator.wire.room import Room
+from coordinator.load.room import Room
+from coordinator.net.memory import FREE_BYTES, Claim, Memory
+from coordinator.observability.metrics import ServerMetrics
 from events.ids import MemberId
 from tests.coordinator.kio_client import frame, parse, with_length
 from tests.coordinator.running_server import HEARTBEAT, JOIN, JOINED, Running, running, until

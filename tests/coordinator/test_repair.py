@@ -9,8 +9,8 @@ from kio.schema.errors import ErrorCode
 from coordinator.group.commands import AlterGroupConfig, ConfigChange, ConfigOperation, DescribeGroupConfig
 from coordinator.group.configs import EXPANSION_DELAY, REGISTERED, REPAIR
 from coordinator.group.outcomes import AlterGroupConfigOutcome, DescribeGroupConfigOutcome, GroupDamage
+from events.avro.codec import decode
 from events.causes import Cause
-from events.codec import decode
 from events.events import AnyRecordedEvent, Event, GroupCreated
 from events.ids import GroupInstanceId
 from events.keys import EntityKind, decode_key

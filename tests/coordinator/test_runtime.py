@@ -7,7 +7,7 @@ from kio.schema.errors import ErrorCode
 
 from coordinator.group.outcomes import JoinGroupOutcome
 from coordinator.group.settings import GroupSettings
-from events.codec import decode
+from events.avro.codec import decode
 from events.events import CoordinatorElected, CoordinatorPaused, CoordinatorReady, CoordinatorStopped, MemberAssigned
 from events.ids import GroupId
 from events.log.base import Deposed, LogUnavailable

@@ -10,10 +10,10 @@ import structlog
 from kio.schema.errors import ErrorCode
 from prometheus_client import CollectorRegistry
 
-from coordinator.client_connection import java_host
 from coordinator.group.commands import DescribeGroup, Heartbeat, JoinGroup
 from coordinator.group.outcomes import JoinGroupOutcome
-from coordinator.server import ServerSettings
+from coordinator.net.hosts import java_host
+from coordinator.standalone.server import ServerSettings
 from coordinator.wire.api import Fault
 from coordinator.wire.registry import APIS
 from events.ids import MemberId

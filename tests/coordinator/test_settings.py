@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from coordinator.group.settings import GroupSettings
-from coordinator.listening import ConnectionLimits
-from coordinator.settings import KAFKA_SETTINGS, BadSettings, load_settings
+from coordinator.net.listening import ConnectionLimits
+from coordinator.settings.settings import KAFKA_SETTINGS, BadSettings, load_settings
 
 
 @pytest.fixture(autouse=True)

@@ -5,9 +5,9 @@ import time
 
 import pytest
 
-from coordinator.current_work import NOW, OtherWork, noted
-from coordinator.slices import SLICE_S, Slices
-from coordinator.wire.steps import ENTRIES_AT_ONCE, Allowance, Each, Steps, TooManyEntries, collected, finished
+from coordinator.load.current_work import NOW, OtherWork, noted
+from coordinator.load.slices import SLICE_S, Slices
+from coordinator.load.steps import ENTRIES_AT_ONCE, Allowance, Each, Steps, TooManyEntries, collected, finished
 
 
 @pytest.fixture(autouse=True)

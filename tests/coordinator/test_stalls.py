@@ -12,15 +12,15 @@ from typing import Any
 import pytest
 from kio.schema.errors import ErrorCode
 
-from coordinator import deciding
 from coordinator.group.commands import AlterGroupConfig, AnyCommand, ConfigChange, ConfigOperation, ExpireSession
 from coordinator.group.decide import Decision, decide
 from coordinator.group.offsets import OffsetsChange
 from coordinator.group.outcomes import JoinGroupOutcome
 from coordinator.group.soft import Soft
 from coordinator.offsets.memory import MemoryOffsetStore
+from coordinator.runtime import deciding
+from events.avro.codec import decode
 from events.causes import Cause
-from events.codec import decode
 from events.events import (
     AnyRecordedEvent,
     CoordinatorPaused,

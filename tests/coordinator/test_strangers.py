@@ -9,11 +9,11 @@ from kio.schema.errors import ErrorCode
 from structlog.testing import capture_logs
 
 from coordinator import strangers
-from coordinator.metrics import REGISTRY
+from coordinator.observability.metrics import REGISTRY
 from coordinator.offsets.memory import MemoryOffsetStore
 from coordinator.offsets.topic import TopicOffsetStore
 from coordinator.strangers import PAUSE_S, StrangersSeen, StrangersWatch
-from events.codec import decode, records_of
+from events.avro.codec import decode, records_of
 from events.events import MemberRoleChanged
 from events.ids import GroupId
 from events.keys import EntityKind, RecordKey, encode_key

@@ -10,10 +10,10 @@ from kio.schema.errors import ErrorCode
 
 from coordinator.group.outcomes import JoinGroupOutcome
 from coordinator.group.settings import GroupSettings
-from coordinator.metrics import REGISTRY
-from coordinator.sweep import WORK_OF_A_GROUP, WORK_PER_STEP, Sweep
+from coordinator.observability.metrics import REGISTRY
+from coordinator.runtime.sweep import WORK_OF_A_GROUP, WORK_PER_STEP, Sweep
+from events.avro.codec import decode
 from events.causes import Cause
-from events.codec import decode
 from events.events import GroupDeleted, MemberAssigned
 from events.ids import GroupId
 from events.log.memory import MemoryStorage

@@ -8,10 +8,10 @@ from kio.schema.errors import ErrorCode
 
 from coordinator.group.commands import AnyRequest, Caller, Heartbeat, JoinGroup, SyncGroup
 from coordinator.group.outcomes import HeartbeatOutcome, JoinGroupOutcome, Outcome, SyncGroupOutcome
-from coordinator.metrics import ServerMetrics
+from coordinator.load.quotas import Quota
+from coordinator.observability.metrics import ServerMetrics
 from coordinator.principals import ANONYMOUS
-from coordinator.quotas import Quota
-from coordinator.waiting_limit import Places, WaitingLimit
+from coordinator.runtime.waiting_limit import Places, WaitingLimit
 from events.ids import GroupId, MemberId
 from events.log.memory import MemoryStorage
 from tests.coordinator.kio_client import Exchange

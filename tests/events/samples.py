@@ -3,7 +3,7 @@
 import typing
 from typing import Any
 
-from events import codec
+from events.avro import codec
 from events.causes import Cause
 from events.events import AnyRecordedEvent
 

@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 from hypothesis import strategies as st
 
-from events import codec
+from events.avro import codec
 from events.causes import Cause
 from events.events import EVENT_TYPES, AnyEvent, AnyRecordedEvent, PartitionEvent
 from events.keys import EntityKind, RecordKey

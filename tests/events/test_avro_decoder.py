@@ -9,12 +9,12 @@ import msgspec
 import pytest
 from fastavro import parse_schema, schemaless_writer
 
-from events import codec
-from events.avro_decoder import compile_decoder, decoder_source
-from events.avro_encoder import compile_encoder
-from events.avro_schema import Schema
+from events.avro import codec
+from events.avro.codec import Registry, header_of
+from events.avro.decoder import compile_decoder, decoder_source
+from events.avro.encoder import compile_encoder
+from events.avro.schema import Schema
 from events.causes import Cause
-from events.codec import Registry, header_of
 from events.events import EVENT_TYPES, AnyRecordedEvent, GroupAdvanced, MemberJoined, Why
 from events.records import BrokenRecord
 from tests.events.samples import full_event

@@ -9,9 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import schemas
-from events import codec
+from events.avro import codec
+from events.avro.codec import Registry, decode, encode, event_type_of, fingerprint_of, records_of
 from events.causes import Cause
-from events.codec import Registry, decode, encode, event_type_of, fingerprint_of, records_of
 from events.events import (
     EVENT_TYPES,
     AnyRecordedEvent,

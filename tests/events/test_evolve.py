@@ -4,6 +4,7 @@ import msgspec
 import pytest
 from hypothesis import given
 
+from events.avro.evolve import evolve, first, is_gone, remove_member
 from events.causes import Cause
 from events.events import (
     AnyEvent,
@@ -20,7 +21,6 @@ from events.events import (
     StaticMemberReplaced,
     Why,
 )
-from events.evolve import evolve, first, is_gone, remove_member
 from events.ids import GroupId, GroupInstanceId, MemberId
 from events.state import NO_GENERATION, Group, GroupImage, GroupState, Member, Protocol, new_group
 from tests.events.strategies import group_and_member_events

@@ -3,7 +3,7 @@
 import pytest
 
 import schemas
-from events.codec import event_type_of
+from events.avro.codec import event_type_of
 from events.events import EVENT_TYPES
 from tests.events.histories import project, read_log, read_projection, recorded_levels
 from tests.events.histories.story import story

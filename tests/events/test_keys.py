@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import schemas
-from events.codec import header_of
+from events.avro.codec import header_of
 from events.events import EVENT_TYPES, GroupEvent, MemberEvent
 from events.keys import KEY_HEADER, EntityKind, RecordKey, decode_key, encode_key, key_of
 from events.records import UndecodableKey

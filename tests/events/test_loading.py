@@ -9,7 +9,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from events.codec import records_of
+from events.avro.codec import records_of
 from events.keys import EntityKind, RecordKey, encode_key
 from events.loading import Loading
 from events.projector import Projector

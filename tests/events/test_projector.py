@@ -3,7 +3,7 @@
 import msgspec
 import pytest
 
-from events.codec import encode, records_of
+from events.avro.codec import encode, records_of
 from events.events import (
     AnyRecordedEvent,
     CoordinatorElected,

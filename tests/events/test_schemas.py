@@ -9,9 +9,9 @@ import msgspec
 import pytest
 
 import schemas
-from events import codec
+from events.avro import codec
+from events.avro.codec import Registry, header_of
 from events.causes import Cause
-from events.codec import Registry, header_of
 from events.events import EVENT_TYPES, AnyRecordedEvent
 
 LEVEL_1 = {

@@ -10,11 +10,11 @@ from coordinator.group.settings import GroupSettings
 from coordinator.offsets.base import OffsetStore
 from coordinator.offsets.topic import TopicOffsetStore
 from coordinator.offsets.upstream import UpstreamOffsetStore
-from coordinator.ownership import Owner
-from coordinator.runtime import Runtime
+from coordinator.runtime.ownership import Owner
+from coordinator.runtime.runtime import Runtime
 from events.ids import GroupId
-from events.log.kafka import DEFAULT_TIMEOUTS, KafkaEventLog
-from events.log.kafka_connections import Timeouts
+from events.log.kafka.client.connections import Timeouts
+from events.log.kafka.log import DEFAULT_TIMEOUTS, KafkaEventLog
 from events.partitioner import partition_for
 from tests.faults.network import NetworkLoop
 from tests.simulation.process import GROUP, SimulatedProcess

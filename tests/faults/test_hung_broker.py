@@ -9,7 +9,7 @@ from kio.schema.errors import ErrorCode
 from structlog.testing import capture_logs
 
 from events.log.base import LogUnavailable
-from events.log.kafka import DEFAULT_TIMEOUTS
+from events.log.kafka.log import DEFAULT_TIMEOUTS
 from events.partitioner import partition_for
 from tests.faults.cluster import FETCH, PRODUCE, FakeCluster
 from tests.faults.process import ProcessOnKafka, groups_in, seconds, story

@@ -10,12 +10,12 @@ from aiokafka.conn import AIOKafkaConnection
 from aiokafka.protocol.admin import ApiVersionRequest
 
 from events.log.base import LogUnavailable
-from events.log.kafka_connections import Timeouts
-from events.log.kafka_errors import RETRY_PAUSE_MAX_S, RETRY_PAUSE_MIN_S, TryAgain, retried
-from events.log.kafka_link import KafkaLink
-from events.log.kafka_producer import KafkaWriter, Place, claim
-from events.log.kafka_reader import read
-from events.log.kafka_security import NOT_SECURED, KafkaSecurity
+from events.log.kafka.client.connections import Timeouts
+from events.log.kafka.client.errors import RETRY_PAUSE_MAX_S, RETRY_PAUSE_MIN_S, TryAgain, retried
+from events.log.kafka.client.link import KafkaLink
+from events.log.kafka.client.security import NOT_SECURED, KafkaSecurity
+from events.log.kafka.producer import KafkaWriter, Place, claim
+from events.log.kafka.reader import read
 from events.records import Record
 from tests.faults.cluster import FETCH, HOST, INIT_PRODUCER_ID, METADATA, PRODUCE, FakeCluster
 from tests.faults.network import Connection, NetworkLoop

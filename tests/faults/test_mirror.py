@@ -5,11 +5,11 @@ import pytest
 from kio.schema.errors import ErrorCode
 from structlog.testing import capture_logs
 
-from events.codec import records_of
+from events.avro.codec import records_of
 from events.keys import EntityKind, RecordKey, encode_key
 from events.log.base import LogMismatch
-from events.log.kafka_batches import ORIGIN, Stamp, encode_batch
-from events.log.kafka_marks import Origin
+from events.log.kafka.batches import ORIGIN, Stamp, encode_batch
+from events.log.kafka.marks import Origin
 from events.partitioner import partition_for
 from events.records import FORMAT_LEVEL, Record
 from tests.events.log import foreign_batches as foreign

@@ -5,8 +5,8 @@ from aiokafka.record.default_records import DefaultRecordBatchBuilder
 from kio.schema.errors import ErrorCode
 from structlog.testing import capture_logs
 
-from coordinator.metrics import REGISTRY
-from events.log.kafka_decoding import records_of
+from coordinator.observability.metrics import REGISTRY
+from events.log.kafka.decoding import records_of
 from events.partitioner import partition_for
 from tests.events.log.transitions import read_all
 from tests.faults.cluster import FakeCluster

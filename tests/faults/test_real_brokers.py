@@ -15,7 +15,7 @@ from kio.schema.errors import ErrorCode
 
 from coordinator.group.outcomes import JoinGroupOutcome
 from events.ids import GroupId
-from events.log.kafka_connections import Timeouts
+from events.log.kafka.client.connections import Timeouts
 from tests.brokers.broker import HOST, Broker
 from tests.brokers.cluster import Cluster, running_cluster
 from tests.clients.consumers import Confluent

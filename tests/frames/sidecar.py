@@ -7,7 +7,7 @@ import asyncio
 from collections import Counter
 from collections.abc import Callable
 
-from coordinator.sidecar.client_side import ClientSide
+from coordinator.sidecar.relay.client_side import ClientSide
 from coordinator.wire.api import Fault, Offered
 from coordinator.wire.registry import APIS
 from tests.coordinator.longest_callback import longest_callback

@@ -13,9 +13,9 @@ from typing import Any, cast
 
 import structlog
 
-from coordinator.client_connection import ClientConnection
-from coordinator.metrics import ServerMetrics
-from coordinator.server import Server, ServerSettings
+from coordinator.observability.metrics import ServerMetrics
+from coordinator.standalone.client_connection import ClientConnection
+from coordinator.standalone.server import Server, ServerSettings
 from coordinator.wire.registry import APIS
 from events.log.memory import MemoryStorage
 from tests.coordinator.longest_callback import longest_callback

@@ -9,7 +9,7 @@ from typing import TypeVar
 
 import msgspec
 
-from coordinator.runtime import Runtime
+from coordinator.runtime.runtime import Runtime
 from events.log.memory import MemoryEventLog, MemoryStorage
 from events.records import StoredRecord
 from tests.simulation.process import SimulatedProcess

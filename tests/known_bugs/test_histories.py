@@ -11,18 +11,18 @@ from aiokafka.protocol.fetch import FetchRequest, FetchResponse_v11
 from aiokafka.record.util import calc_crc32c
 from kio.schema.errors import ErrorCode
 
-from events.codec import decode
+from events.avro.codec import decode
 from events.events import MemberAssigned
 from events.ids import GroupId
 from events.keys import EntityKind, RecordKey, encode_key
 from events.loading import Loading
-from events.log import kafka_reader
 from events.log.base import LogUnavailable
-from events.log.kafka_batches import Stamp, encode_batch
-from events.log.kafka_connections import Timeouts
-from events.log.kafka_link import KafkaLink
-from events.log.kafka_reader import FETCH_BYTES
-from events.log.kafka_security import KafkaSecurity
+from events.log.kafka import reader as kafka_reader
+from events.log.kafka.batches import Stamp, encode_batch
+from events.log.kafka.client.connections import Timeouts
+from events.log.kafka.client.link import KafkaLink
+from events.log.kafka.client.security import KafkaSecurity
+from events.log.kafka.reader import FETCH_BYTES
 from events.log.memory import MemoryStorage
 from events.projector import Projector
 from events.records import BrokenRecord, Record, StoredRecord

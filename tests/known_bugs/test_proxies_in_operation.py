@@ -15,10 +15,10 @@ import structlog
 from kio.schema.errors import ErrorCode
 
 from coordinator.group.outcomes import JoinGroupOutcome
-from coordinator.settings import BadSettings, load_settings
-from coordinator.sidecar.broker_side import CONNECTS_WITHIN_S
-from coordinator.sidecar.conversation import IN_FLIGHT_MAX
-from coordinator.sidecar.listeners import CannotListen
+from coordinator.settings.settings import BadSettings, load_settings
+from coordinator.sidecar.relay.broker_side import CONNECTS_WITHIN_S
+from coordinator.sidecar.relay.conversation import IN_FLIGHT_MAX
+from coordinator.sidecar.relay.listeners import CannotListen
 from events.ids import MemberId
 from tests.coordinator.kio_client import frame, with_length
 from tests.coordinator.running_server import JOIN

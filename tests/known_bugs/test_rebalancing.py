@@ -4,8 +4,8 @@ import pytest
 from kio.schema.errors import ErrorCode
 
 from coordinator.group.settings import INT32_MAX, NEW_MEMBER_JOIN_TIMEOUT_MS
+from events.avro.codec import decode
 from events.causes import Cause
-from events.codec import decode
 from events.events import AnyRecordedEvent, JoinPhaseCompleted, MemberJoined, MemberRemoved, RebalanceStarted
 from events.log.memory import MemoryStorage
 from events.state import GroupState

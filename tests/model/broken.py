@@ -25,6 +25,7 @@ from coordinator.group.settings import GroupSettings
 from coordinator.group.soft import Soft
 from coordinator.group.takeover import resume
 from coordinator.group.turn import Moment
+from events.avro.evolve import evolve
 from events.causes import Cause
 from events.events import (
     AnyEvent,
@@ -34,7 +35,6 @@ from events.events import (
     MemberRemoved,
     StaticMemberReplaced,
 )
-from events.evolve import evolve
 from events.ids import UNKNOWN_MEMBER_ID, MemberId
 from events.state import NO_GENERATION, Group, GroupState, new_group
 from tests.model.world import GROUP_ID, UNIT_MS, Rules

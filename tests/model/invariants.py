@@ -34,9 +34,9 @@ from coordinator.group.commands import AnyCommand, AnyRequest, JoinGroup
 from coordinator.group.decide import Decision
 from coordinator.group.outcomes import Outcome
 from coordinator.group.soft import Soft
+from events.avro.evolve import evolve
 from events.consumer_protocol import encode_assignment
 from events.events import AnyEvent, MemberJoined, StaticMemberReplaced
-from events.evolve import evolve
 from events.ids import UNKNOWN_MEMBER_ID, MemberId
 from events.state import Group, GroupState, new_group
 from tests.coordinator.group import promises

@@ -16,7 +16,7 @@ from coordinator.group.arrivals import HOLD_MS_MAX
 from coordinator.group.commands import AnyCommand
 from coordinator.group.decide import Decision
 from coordinator.group.soft import Sessions, Soft
-from events.codec import records_of
+from events.avro.codec import records_of
 from events.ids import MemberId
 from events.projector import Projector
 from events.records import StoredRecord

@@ -10,8 +10,9 @@ from typing import Any
 
 import msgspec
 
+from events.avro.codec import records_of
+from events.avro.evolve import evolve
 from events.causes import Cause
-from events.codec import records_of
 from events.events import (
     AnyEvent,
     AnyMemberEvent,
@@ -33,7 +34,6 @@ from events.events import (
     RebalanceStarted,
     Why,
 )
-from events.evolve import evolve
 from events.ids import MemberId
 from events.records import Record, StoredRecord, Transition
 from events.state import NO_GENERATION, GroupState, Member, new_group

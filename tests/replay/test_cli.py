@@ -11,7 +11,7 @@ import msgspec
 import pytest
 from typer.testing import CliRunner, Result
 
-from events.codec import records_of
+from events.avro.codec import records_of
 from events.keys import EntityKind, RecordKey, encode_key
 from events.log.url import open_log
 from events.records import Record

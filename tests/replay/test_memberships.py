@@ -8,11 +8,11 @@ import pytest
 from coordinator.group.configs import REGISTERED, RETIRED
 from events.causes import Cause
 from replay.history import Happened, with_gaps
-from replay.rebalance import IncidentKind
 from replay.render import Format
-from replay.rerun import rerun
+from replay.rerun.rerun import rerun
 from replay.story import LineKind, story
-from replay.why import why
+from replay.why.rebalance import IncidentKind
+from replay.why.why import why
 from tests.coordinator.group.harness import Harness
 from tests.replay import memberships
 from tests.replay.golden import assert_golden

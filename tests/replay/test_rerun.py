@@ -23,7 +23,7 @@ from events.events import MemberAssigned, MemberRemoved, RebalanceStarted
 from events.ids import UNKNOWN_MEMBER_ID
 from events.state import GroupState
 from replay.history import Happened, with_gaps
-from replay.rerun import Rerun, comparable, rerun
+from replay.rerun.rerun import Rerun, comparable, rerun
 from tests.coordinator.group.client import protocols
 from tests.coordinator.group.harness import DELAY_MS, Harness
 from tests.replay.play import MembershipPlay, Play

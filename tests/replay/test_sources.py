@@ -3,7 +3,7 @@
 import msgspec
 import pytest
 
-from events.codec import records_of
+from events.avro.codec import records_of
 from events.events import CoordinatorElected
 from events.ids import GroupId
 from events.log.memory import MemoryEventLog
@@ -11,9 +11,9 @@ from events.records import LogTooNew, Record, StoredRecord
 from events.strangers import Strangers
 from replay.groups import Groups, Overview
 from replay.history import Broken, Coordinated, Gap, Happened, Unreadable
-from replay.rebalance import Outcome
 from replay.sources import read_histories, read_log
-from replay.why import why
+from replay.why.rebalance import Outcome
+from replay.why.why import why
 from tests.events.test_projector import ELECTED
 from tests.replay.histories import Script
 from tests.replay.stories import a_night

@@ -2,7 +2,7 @@
 
 from events.causes import Cause
 from events.state import MemberRole
-from replay.rebalance import IncidentKind
+from replay.why.rebalance import IncidentKind
 from tests.coordinator.group.client import protocols, subscription
 from tests.replay import memberships
 from tests.replay.memberships import two

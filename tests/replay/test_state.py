@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from events.evolve import evolve, first
+from events.avro.evolve import evolve, first
 from events.state import GroupState
 from replay.state import AtSeq, AtTime, read_at, state_at
 from replay.times import duration, instant, read_time

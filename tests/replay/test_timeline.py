@@ -8,10 +8,10 @@ from hypothesis import strategies as st
 
 from events.causes import Cause
 from replay.history import Broken, Gap, Happened, History, Place, Read, Unreadable, with_gaps
-from replay.moves import NOBODY, Ownership, movement
-from replay.rebalance import IncidentKind, MemberRef, Outcome, Rebalance
 from replay.story import story
-from replay.timeline import rebalances
+from replay.why.moves import NOBODY, Ownership, movement
+from replay.why.rebalance import IncidentKind, MemberRef, Outcome, Rebalance
+from replay.why.timeline import rebalances
 from tests.coordinator.group.harness import GROUP_ID, Harness
 from tests.replay import memberships
 from tests.replay.histories import Script

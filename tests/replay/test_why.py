@@ -9,9 +9,9 @@ from rich.console import Console
 from events.causes import TEXTS, TRIGGERS, Cause
 from events.events import MemberRemoved
 from replay.event_texts import event_text
-from replay.rebalance import IncidentKind, Outcome
 from replay.render import Format, render
-from replay.why import Why, generations_of, why
+from replay.why.rebalance import IncidentKind, Outcome
+from replay.why.why import Why, generations_of, why
 from tests.coordinator.group.client import protocols
 from tests.coordinator.group.harness import Harness
 from tests.replay.golden import assert_golden

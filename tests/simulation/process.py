@@ -32,10 +32,10 @@ from coordinator.group.outcomes import (
 from coordinator.group.settings import GroupSettings
 from coordinator.offsets.base import OffsetStore
 from coordinator.offsets.memory import MemoryOffsetStore
-from coordinator.ownership import Owner
-from coordinator.runtime import Runtime
+from coordinator.runtime.ownership import Owner
+from coordinator.runtime.runtime import Runtime
+from coordinator.runtime.slot import Watch, nobody_watches
 from coordinator.service import Groups, nobody_counts
-from coordinator.slot import Watch, nobody_watches
 from events.ids import GroupId, GroupInstanceId, MemberId
 from events.log.memory import MemoryEventLog, MemoryStorage
 from events.state import Protocol

@@ -33,10 +33,10 @@ from coordinator.group.settings import GroupSettings
 from coordinator.group.soft import Soft
 from coordinator.group.takeover import resume
 from coordinator.group.turn import Moment
+from events.avro.codec import records_of
+from events.avro.evolve import evolve
 from events.causes import Cause
-from events.codec import records_of
 from events.events import AnyEvent
-from events.evolve import evolve
 from events.ids import GroupId, GroupInstanceId, MemberId
 from events.projector import Projector
 from events.records import StoredRecord

@@ -11,7 +11,7 @@ from events.causes import TEXTS, Cause
 from events.events import GroupAdvanced, GroupConfigured, InstanceRegistered, MemberRoleChanged
 from events.keys import EntityKind, RecordKey, decode_key
 from replay.event_texts import event_text
-from replay.why import why
+from replay.why.why import why
 from tests.coordinator.group.harness import Harness, story
 from tests.events.test_compaction_law import HISTORIES, Step, history, project
 from tests.replay.played import history_of

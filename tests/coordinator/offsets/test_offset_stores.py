@@ -16,7 +16,7 @@ from coordinator.offsets.topic import REWRITTEN_AT_ONCE, TopicOffsetStore
 from events.ids import GroupId
 from events.log.base import AppendRefused, Deposed, LogUnavailable
 from events.log.memory import MemoryEventLog, MemoryStorage
-from events.log.sqlite import SqliteEventLog
+from events.log.sqlite.log import SqliteEventLog
 from events.records import BrokenRecord, Record, StoredRecord, Transition
 from tests.coordinator.longest_callback import longest_callback
 

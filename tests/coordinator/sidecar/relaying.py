@@ -19,21 +19,21 @@ from kio.schema.errors import ErrorCode
 
 from coordinator.group.commands import AnyRequest, Heartbeat, JoinGroup, SyncGroup
 from coordinator.group.outcomes import HeartbeatOutcome, Outcome
-from coordinator.listening import ConnectionLimits, Listening
-from coordinator.metrics import ServerMetrics
+from coordinator.net.listening import ConnectionLimits, Listening
+from coordinator.observability.metrics import ServerMetrics
 from coordinator.service import Service
-from coordinator.sidecar import authentication, refused
-from coordinator.sidecar.client_side import ClientSide
-from coordinator.sidecar.intercept import Interceptor, SidecarApi
-from coordinator.sidecar.limits import Limits
-from coordinator.sidecar.listeners import Listeners
-from coordinator.sidecar.membership import Membership
-from coordinator.sidecar.metrics import RelayMetrics
-from coordinator.sidecar.moves import Moves
-from coordinator.sidecar.ports import BrokerPorts
-from coordinator.sidecar.reserved import Reserved
-from coordinator.sidecar.rewriting import Rewriting
-from coordinator.sidecar.whose import Ownerships
+from coordinator.settings.broker_ports import BrokerPorts
+from coordinator.sidecar.apis import authentication, refused
+from coordinator.sidecar.apis.membership import Membership
+from coordinator.sidecar.messages.reserved import Reserved
+from coordinator.sidecar.messages.rewriting import Rewriting
+from coordinator.sidecar.moving.moves import Moves
+from coordinator.sidecar.moving.whose import Ownerships
+from coordinator.sidecar.relay.client_side import ClientSide
+from coordinator.sidecar.relay.intercept import Interceptor, SidecarApi
+from coordinator.sidecar.relay.limits import Limits
+from coordinator.sidecar.relay.listeners import Listeners
+from coordinator.sidecar.relay.metrics import RelayMetrics
 from coordinator.upstream.link import UpstreamLink
 from coordinator.upstream.shadow import ShadowName
 from coordinator.upstream.whose import Theirs

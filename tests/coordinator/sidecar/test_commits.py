@@ -11,13 +11,13 @@ from kio.schema.errors import ErrorCode
 
 from coordinator.group.commands import AnyRequest, DeleteGroup, DeleteOffsets
 from coordinator.group.outcomes import AuthorizeCommitOutcome, DeleteGroupOutcome, DeleteOffsetsOutcome, Outcome
-from coordinator.sidecar.commits import Commits
-from coordinator.sidecar.delete_groups import DeletingGroups
-from coordinator.sidecar.intercept import SidecarApi
-from coordinator.sidecar.offset_delete import DeletingOffsets
-from coordinator.sidecar.reserved import Reserved
-from coordinator.sidecar.under_way import CommitsUnderWay
-from coordinator.sidecar.whose import Ownerships
+from coordinator.sidecar.apis.commits import Commits
+from coordinator.sidecar.apis.delete_groups import DeletingGroups
+from coordinator.sidecar.apis.offset_delete import DeletingOffsets
+from coordinator.sidecar.messages.reserved import Reserved
+from coordinator.sidecar.moving.under_way import CommitsUnderWay
+from coordinator.sidecar.moving.whose import Ownerships
+from coordinator.sidecar.relay.intercept import SidecarApi
 from coordinator.upstream.shadows import Identity, ShadowName
 from events.ids import GroupId
 from tests.coordinator.kio_client import filled

@@ -18,10 +18,10 @@ from coordinator.group.commands import AnyRequest
 from coordinator.group.decide import failed
 from coordinator.group.outcomes import Outcome
 from coordinator.service import ListedGroup
-from coordinator.sidecar.handled import handled_apis
-from coordinator.sidecar.intercept import SidecarApi
-from coordinator.sidecar.reserved import Reserved
-from coordinator.sidecar.under_way import CommitsUnderWay
+from coordinator.sidecar.apis.handled import handled_apis
+from coordinator.sidecar.messages.reserved import Reserved
+from coordinator.sidecar.moving.under_way import CommitsUnderWay
+from coordinator.sidecar.relay.intercept import SidecarApi
 from coordinator.wire.api import Offered
 from coordinator.wire.registry import APIS
 from events.ids import GroupId

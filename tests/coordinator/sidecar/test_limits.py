@@ -10,10 +10,10 @@ from kio.schema.errors import ErrorCode
 from kio.schema.sasl_authenticate.v2.request import SaslAuthenticateRequest
 from kio.schema.sasl_handshake.v1.request import SaslHandshakeRequest
 
-from coordinator.metrics import RefusedConnection
+from coordinator.observability.metrics import RefusedConnection
 from coordinator.principals import NOT_KNOWN
-from coordinator.sidecar.limits import SASL_AUTHENTICATE, SASL_HANDSHAKE
-from coordinator.sidecar.sasl import MESSAGE_BYTES_MAX
+from coordinator.sidecar.relay.limits import SASL_AUTHENTICATE, SASL_HANDSHAKE
+from coordinator.sidecar.relay.sasl import MESSAGE_BYTES_MAX
 from coordinator.upstream.security import UpstreamSecurity
 from coordinator.wire.api import Fault
 from coordinator.wire.bounds import bound_of

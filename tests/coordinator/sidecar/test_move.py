@@ -6,8 +6,8 @@ import pytest
 
 from coordinator.group.configs import MUSTER, UPSTREAM
 from coordinator.group.outcomes import MoveState
-from coordinator.sidecar.heard import LATELY_MS, Heard
-from coordinator.sidecar.move import ASSUMED_SESSION_MS, Former, Move, Sender, names
+from coordinator.sidecar.moving.heard import LATELY_MS, Heard
+from coordinator.sidecar.moving.move import ASSUMED_SESSION_MS, Former, Move, Sender, names
 from events.ids import GroupId, GroupInstanceId, MemberId
 
 SESSION_MS, REBALANCE_MS = 45_000, 300_000

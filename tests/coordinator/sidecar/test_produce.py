@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from coordinator.sidecar.conversation import BEGINNING_BYTES_MAX
-from coordinator.sidecar.produce import ENTRIES_MAX, look_at
-from coordinator.sidecar.reserved import Reserved
+from coordinator.sidecar.messages.produce import ENTRIES_MAX, look_at
+from coordinator.sidecar.messages.reserved import Reserved
+from coordinator.sidecar.relay.conversation import BEGINNING_BYTES_MAX
 from coordinator.wire.api import Fault, ProtocolError
 from tests.coordinator.sidecar.produced import FLEXIBLE_FROM, IDS_FROM, Topic, produced, varint
 

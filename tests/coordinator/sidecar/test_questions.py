@@ -10,9 +10,10 @@ from hypothesis import strategies as st
 from kio.index import load_response_schema
 from kio.schema.errors import ErrorCode
 
-from coordinator.sidecar.limits import SASL_AUTHENTICATE
-from coordinator.sidecar.merging import as_fields
-from coordinator.sidecar.questions import read_answer_in_steps
+from coordinator.load.steps import finished
+from coordinator.sidecar.apis.merging import as_fields
+from coordinator.sidecar.messages.questions import read_answer_in_steps
+from coordinator.sidecar.relay.limits import SASL_AUTHENTICATE
 from coordinator.wire import (
     delete_groups,
     describe_configs,
@@ -24,7 +25,6 @@ from coordinator.wire import (
 )
 from coordinator.wire.api import Fault, ProtocolError
 from coordinator.wire.messages import message
-from coordinator.wire.steps import finished
 from tests.coordinator.sidecar.any_answer import any_answer
 from tests.coordinator.sidecar.scripted_broker import response, response_bytes
 

@@ -10,10 +10,10 @@ import pytest
 from kio.index import load_request_schema
 from kio.schema.errors import ErrorCode
 
-from coordinator.sidecar import refused
-from coordinator.sidecar.intercept import SidecarApi
-from coordinator.sidecar.refused import REFUSED_BYTES_MAX
-from coordinator.sidecar.reserved import Reserved
+from coordinator.sidecar.apis import refused
+from coordinator.sidecar.apis.refused import REFUSED_BYTES_MAX
+from coordinator.sidecar.messages.reserved import Reserved
+from coordinator.sidecar.relay.intercept import SidecarApi
 from coordinator.wire.api import Fault
 from tests.coordinator.kio_client import filled, with_length
 from tests.coordinator.sidecar.produced import Topic, produced

@@ -9,7 +9,7 @@ from kio.schema.errors import ErrorCode
 
 from coordinator.group.commands import AnyRequest, JoinGroup, LeaveGroup
 from coordinator.group.outcomes import HeartbeatOutcome, JoinGroupOutcome, LeaveGroupOutcome, Outcome
-from coordinator.sidecar import broker_side
+from coordinator.sidecar.relay import broker_side
 from coordinator.upstream.whose import ForeignShadow, NotPermitted, Theirs
 from coordinator.wire.api import Fault
 from events.ids import GroupId, MemberId

@@ -10,8 +10,9 @@ import pytest
 from kio.index import load_response_schema
 from kio.schema.errors import ErrorCode
 
-from coordinator.sidecar.produce import PRODUCE
-from coordinator.sidecar.rewriting import (
+from coordinator.load.steps import finished
+from coordinator.sidecar.messages.produce import PRODUCE
+from coordinator.sidecar.messages.rewriting import (
     DESCRIBE_CLUSTER,
     FETCH,
     FIND_COORDINATOR,
@@ -21,7 +22,6 @@ from coordinator.sidecar.rewriting import (
     Rewriting,
 )
 from coordinator.wire.api import Fault, ProtocolError
-from coordinator.wire.steps import finished
 from tests.coordinator.sidecar.any_answer import any_answer
 from tests.coordinator.sidecar.scripted_broker import API_VERSIONS, read_response, response, response_bytes
 

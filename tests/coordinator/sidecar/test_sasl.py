@@ -6,7 +6,7 @@ import json
 import pytest
 
 from coordinator.principals import NOT_KNOWN
-from coordinator.sidecar.sasl import MESSAGE_BYTES_MAX, Exchange
+from coordinator.sidecar.relay.sasl import MESSAGE_BYTES_MAX, Exchange
 
 SERVER_FIRST, SERVER_FINAL = b"r=abcdef,s=c2FsdA==,i=4096", b"v=c2lnbmF0dXJl"
 

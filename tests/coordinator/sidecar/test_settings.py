@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 
-from coordinator.addresses import Address
-from coordinator.settings import BadSettings, Settings, load_settings
-from coordinator.sidecar.ports import BrokerPorts
-from events.log.kafka_security import NOT_SECURED
+from coordinator.settings.addresses import Address
+from coordinator.settings.broker_ports import BrokerPorts
+from coordinator.settings.settings import BadSettings, Settings, load_settings
+from events.log.kafka.client.security import NOT_SECURED
 from tests.brokers.certificates import Authority, Issued
 
 SECRET = "hunter2"

@@ -18,10 +18,10 @@ from coordinator.group.outcomes import (
     Outcome,
     ReleasedMember,
 )
-from coordinator.sidecar import moves as moves_module
-from coordinator.sidecar.moves import TAKEN_WITHIN_MS, Moves
-from coordinator.sidecar.steered import SteeredGroups
-from coordinator.sidecar.under_way import CommitsUnderWay
+from coordinator.sidecar.moving import moves as moves_module
+from coordinator.sidecar.moving.moves import TAKEN_WITHIN_MS, Moves
+from coordinator.sidecar.moving.steered import SteeredGroups
+from coordinator.sidecar.moving.under_way import CommitsUnderWay
 from coordinator.upstream.link import UpstreamLink
 from coordinator.upstream.shadow import ShadowName
 from events.ids import GroupId, MemberId

@@ -3,7 +3,7 @@
 import asyncio
 import gc
 
-from coordinator.sidecar.under_way import CommitsUnderWay
+from coordinator.sidecar.moving.under_way import CommitsUnderWay
 from events.ids import GroupId
 from tests.coordinator.kio_client import frame, with_length
 from tests.coordinator.sidecar.relaying import relaying, until

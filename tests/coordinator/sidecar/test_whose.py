@@ -7,8 +7,8 @@ from kio.schema.errors import ErrorCode
 
 from coordinator.group.commands import Caller, Heartbeat, SyncGroup
 from coordinator.group.outcomes import HeartbeatOutcome, Outcome, SyncGroupOutcome
-from coordinator.sidecar.membership import Refusing
-from coordinator.sidecar.whose import Ownerships, Whose
+from coordinator.sidecar.apis.membership import Refusing
+from coordinator.sidecar.moving.whose import Ownerships, Whose
 from coordinator.upstream.whose import ForeignShadow, Theirs
 from events.ids import GroupId, MemberId
 from tests.coordinator.kio_client import frame, with_length

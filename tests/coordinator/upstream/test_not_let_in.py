@@ -13,9 +13,9 @@ from coordinator.upstream.connections import UpstreamRefused, UpstreamUnavailabl
 from coordinator.upstream.link import UpstreamLink
 from coordinator.upstream.security import UpstreamSecurity
 from events.log.base import LogMismatch, LogUnavailable
-from events.log.kafka_connections import Timeouts
-from events.log.kafka_link import KafkaLink
-from events.log.kafka_security import KafkaSecurity, kafka_security
+from events.log.kafka.client.connections import Timeouts
+from events.log.kafka.client.link import KafkaLink
+from events.log.kafka.client.security import KafkaSecurity, kafka_security
 from tests.brokers.certificates import Authority
 from tests.coordinator.upstream.fake_broker import KAFKA_3_2, FakeBroker, fake_broker
 from tests.coordinator.upstream.stage import unexpected

@@ -11,14 +11,14 @@ from kio.schema.errors import ErrorCode
 from coordinator.group.commands import AnyRequest
 from coordinator.group.decide import failed
 from coordinator.group.outcomes import DescribeGroupOutcome, Outcome
-from coordinator.metrics import ServerMetrics
-from coordinator.slices import Slices
+from coordinator.load.slices import Slices
+from coordinator.load.steps import finished
+from coordinator.observability.metrics import ServerMetrics
 from coordinator.wire.api import Fault, ProtocolError
 from coordinator.wire.bounds import ANSWER_BYTES_MAX, bound_of
 from coordinator.wire.dispatch import dispatch
 from coordinator.wire.messages import message
 from coordinator.wire.registry import APIS
-from coordinator.wire.steps import finished
 from tests.coordinator.kio_client import PEER, Exchange, frame, parse, told
 from tests.coordinator.scripted import ScriptedGroups, new_service
 from tests.coordinator.wire.smallest import Path, arrays_of, entry_bytes, request_of

@@ -4,7 +4,7 @@ import msgspec
 
 from coordinator.group.commands import ConfigOperation
 from coordinator.group.configs import LEARNERS, REBALANCE, REGISTERED, RETIRED
-from events.codec import records_of
+from events.avro.codec import records_of
 from events.events import (
     AnyPartitionEvent,
     CoordinatorElected,

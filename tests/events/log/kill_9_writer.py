@@ -8,7 +8,7 @@ import asyncio
 import sys
 from pathlib import Path
 
-from events.log.sqlite import SqliteEventLog
+from events.log.sqlite.log import SqliteEventLog
 from events.records import Record, Transition
 
 

@@ -15,11 +15,11 @@ from coordinator.offsets.topic import TopicOffsetStore
 from events.events import CoordinatorStopped
 from events.ids import GroupId
 from events.keys import encode_key, key_of
-from events.log.kafka_batches import Stamp, encode_batch
-from events.log.kafka_connections import Timeouts
-from events.log.kafka_contents import Contents, contents_of
-from events.log.kafka_link import KafkaLink
-from events.log.kafka_security import NOT_SECURED
+from events.log.kafka.batches import Stamp, encode_batch
+from events.log.kafka.client.connections import Timeouts
+from events.log.kafka.client.link import KafkaLink
+from events.log.kafka.client.security import NOT_SECURED
+from events.log.kafka.contents import Contents, contents_of
 from events.log.memory import MemoryEventLog, MemoryStorage
 from events.records import Record
 

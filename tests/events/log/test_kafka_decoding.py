@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from events.log.kafka_batches import MARK, UNCOMPRESSED_BYTES_MAX, Stamp, encode_batch
-from events.log.kafka_decoding import decode_batches, writers_of
-from events.log.kafka_marks import Marks, Newest
+from events.log.kafka.batches import MARK, UNCOMPRESSED_BYTES_MAX, Stamp, encode_batch
+from events.log.kafka.decoding import decode_batches, writers_of
+from events.log.kafka.marks import Marks, Newest
 from events.log.limits import CHUNK_RECORDS_MAX
 from events.records import FORMAT_LEVEL, BrokenRecord, Record, StoredRecord
 from tests.events.log import foreign_batches as foreign

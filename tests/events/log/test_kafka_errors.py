@@ -4,8 +4,8 @@ import pytest
 from kio.schema.errors import ErrorCode
 
 from events.log.base import LogDenied
-from events.log.kafka_errors import refused
-from events.log.kafka_names import owner_id_prefix
+from events.log.kafka.client.errors import refused
+from events.log.kafka.names import owner_id_prefix
 
 
 @pytest.mark.parametrize(

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from events.log.base import LogError, LogMismatch, LogUnavailable
-from events.log.kafka_connections import Timeouts
-from events.log.kafka_link import KafkaLink
-from events.log.kafka_security import NOT_SECURED, KafkaSecurity, kafka_security
+from events.log.kafka.client.connections import Timeouts
+from events.log.kafka.client.link import KafkaLink
+from events.log.kafka.client.security import NOT_SECURED, KafkaSecurity, kafka_security
 from tests.brokers.certificates import Authority
 
 

@@ -8,12 +8,12 @@ from aiokafka.protocol.fetch import FetchRequest, FetchResponse_v11
 from aiokafka.protocol.offset import OffsetRequest, OffsetResponse_v3
 
 from events.log.base import LogMismatch
-from events.log.kafka_batches import Stamp, encode_batch
-from events.log.kafka_connections import Timeouts
-from events.log.kafka_link import KafkaLink
-from events.log.kafka_marks import Origin, decode_origin, origin_of
-from events.log.kafka_origin import check_origin, refuse_another
-from events.log.kafka_security import NOT_SECURED
+from events.log.kafka.batches import Stamp, encode_batch
+from events.log.kafka.client.connections import Timeouts
+from events.log.kafka.client.link import KafkaLink
+from events.log.kafka.client.security import NOT_SECURED
+from events.log.kafka.marks import Origin, decode_origin, origin_of
+from events.log.kafka.origin import check_origin, refuse_another
 from events.records import FORMAT_LEVEL, LogTooNew, Record
 
 OURS = origin_of("here")

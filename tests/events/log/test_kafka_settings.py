@@ -3,7 +3,7 @@
 import pytest
 
 from events.log.base import LogMismatch
-from events.log.kafka_settings import Configs, Guarantees, TopicFacts, TopicPlan, guarantees
+from events.log.kafka.client.settings import Configs, Guarantees, TopicFacts, TopicPlan, guarantees
 
 PLAN = TopicPlan(
     name="events", partitions=None, replication=None, audit_window_ms=1000, batch_bytes_max=64 * 1024 * 1024

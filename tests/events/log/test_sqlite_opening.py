@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from events.log.base import LogMismatch, LogUnavailable
-from events.log.sqlite import SqliteEventLog
-from events.log.sqlite_schema import TABLES_VERSION
+from events.log.sqlite.log import SqliteEventLog
+from events.log.sqlite.schema import TABLES_VERSION
 from events.records import FORMAT_LEVEL, LogTooNew, Record
 from tests.events.log.transitions import read_all, records_of, transition
 
@@ -258,7 +258,7 @@ class TestReadingWithoutPermissionToWrite:
 import asyncio, ctypes, os, sys
 from pathlib import Path
 from events.log.base import LogMismatch
-from events.log.sqlite import SqliteEventLog
+from events.log.sqlite.log import SqliteEventLog
 
 async def main() -> None:
     log = SqliteEventLog(Path(sys.argv[1]), read_only=True)

@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from events.log import sqlite_trim
 from events.log.base import LogUnavailable
-from events.log.sqlite import SqliteEventLog
-from events.log.sqlite_trim import Trimmed
+from events.log.sqlite import trim as sqlite_trim
+from events.log.sqlite.log import SqliteEventLog
+from events.log.sqlite.trim import Trimmed
 from events.records import Record, StoredRecord
 from tests.events.log.transitions import read_all, record, transition
 

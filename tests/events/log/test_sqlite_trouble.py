@@ -17,8 +17,8 @@ import pytest
 
 from coordinator.serve import _with_replay
 from events.log.base import LogDamaged, LogMismatch, LogUnavailable
-from events.log.sqlite import SqliteEventLog
-from events.log.sqlite_file import SqliteFile
+from events.log.sqlite.file import SqliteFile
+from events.log.sqlite.log import SqliteEventLog
 from events.records import Record
 from tests.events.log.transitions import read_all
 
@@ -174,7 +174,7 @@ class TestADiskThatDoesNotAnswer:
 import asyncio, threading
 from pathlib import Path
 from events.log.base import LogUnavailable
-from events.log.sqlite_file import SqliteFile
+from events.log.sqlite.file import SqliteFile
 
 async def main():
     file = SqliteFile(Path({str(path)!r}), closes_within_s=0.1)

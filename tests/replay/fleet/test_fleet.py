@@ -15,14 +15,14 @@ import pytest
 from events.ids import GroupId
 from events.keys import EntityKind, decode_key
 from events.log.memory import MemoryEventLog, MemoryStorage
-from events.log.sqlite import SqliteEventLog
+from events.log.sqlite.log import SqliteEventLog
 from events.partitioner import partition_for
 from events.records import Record, StoredRecord
 from replay.fleet.fold import Row, fold, partition_reads
 from replay.fleet.java import NoJava, java_version
 from replay.fleet.stage import stage
 from replay.sources import read_histories
-from replay.why import answers_of
+from replay.why.why import answers_of
 from tests.replay import memberships
 from tests.simulation.process import SimulatedProcess
 from tests.simulation.virtual_time import simulate

@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from events.log.base import EventLog
-from events.log.kafka import KafkaEventLog
-from events.log.kafka_connections import Timeouts
+from events.log.kafka.client.connections import Timeouts
+from events.log.kafka.log import KafkaEventLog
 from tests.brokers.broker import Broker
 from tests.events.log.contract import EventLogContract
 from tests.events.log.kafka.proxied import ProxiedKafkaEventLog, new_topic_name

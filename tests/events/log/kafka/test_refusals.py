@@ -6,12 +6,12 @@ from aiokafka.admin import AIOKafkaAdminClient
 from kio.schema.errors import ErrorCode
 
 from events.log.base import LogMismatch, LogUnavailable
-from events.log.kafka import KafkaEventLog
-from events.log.kafka_batches import Stamp
-from events.log.kafka_connections import Timeouts
-from events.log.kafka_marks import Origin, decode_origin
-from events.log.kafka_producer import KafkaWriter, Place
-from events.log.kafka_reader import end_offset, newest_stamp
+from events.log.kafka.batches import Stamp
+from events.log.kafka.client.connections import Timeouts
+from events.log.kafka.log import KafkaEventLog
+from events.log.kafka.marks import Origin, decode_origin
+from events.log.kafka.producer import KafkaWriter, Place
+from events.log.kafka.reader import end_offset, newest_stamp
 from events.records import LogTooNew
 from tests.brokers.broker import Broker
 from tests.events.log.kafka.proxied import OpenKafkaLog, ProxiedKafkaEventLog, followed

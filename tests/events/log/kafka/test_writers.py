@@ -7,10 +7,10 @@ import pytest
 from kio.schema.errors import ErrorCode
 
 from events.log.base import Deposed, LogMismatch, LogUnavailable
-from events.log.kafka_batches import Stamp
-from events.log.kafka_marks import origin_of
-from events.log.kafka_producer import KafkaWriter, Place
-from events.log.kafka_reader import read
+from events.log.kafka.batches import Stamp
+from events.log.kafka.marks import origin_of
+from events.log.kafka.producer import KafkaWriter, Place
+from events.log.kafka.reader import read
 from events.records import Record
 from tests.brokers.broker import Broker
 from tests.coordinator.hostile import HELD_S_MAX

@@ -1,0 +1,175 @@
+"""Repairing an event log in which an owner's record cannot be read in such a way that its partition is not served.
+
+What belongs here: finding such records, whether somebody may be serving the partition, and the tombstone that ends it.
+
+    a key that cannot be read        not even the group is known, so nobody may go on as if it were not there
+    a record of the partition's own  who owned it when; no group's state is in it
+    a committed offset               in the topic of offsets beside the event topic; it alone is lost
+
+A broken value of a group is none of these: that group alone is quarantined (`muster groups repair`). A batch of which
+nothing can be read cannot be repaired by any client, as it has no keys.
+
+A tombstone under the same key says that an administrator has looked at it; from then on it is passed over
+(`events/loading.py`), until compaction removes both. To write it the partition is claimed, which would depose whoever
+serves it. Who does has said so: an owner that has read a partition writes CoordinatorReady, and one that stops at such
+a record never comes to that.
+"""
+
+from collections.abc import Sequence
+
+import msgspec
+
+from coordinator.offsets.topic import unreadable_offset
+from events.avro.codec import decode, records_of
+from events.events import (
+    AnyRecordedEvent,
+    CoordinatorElected,
+    CoordinatorPaused,
+    CoordinatorReady,
+    CoordinatorStopped,
+    PartitionEvent,
+)
+from events.keys import EntityKind
+from events.log.base import AppendRefused, EventLog, LogUnavailable, LogWriter
+from events.projector import entity_of
+from events.records import FORMAT_LEVEL, BrokenRecord, LogTooNew, Record, StoredRecord, Transition, UndecodableKey
+
+UNKNOWN_OWNER = "an owner whose record cannot be read"
+
+
+class Unreadable(msgspec.Struct, frozen=True, kw_only=True):
+    """The last record under its key, which cannot be read. `lost`: what goes with it, for people."""
+
+    key: bytes
+    offset: int
+    reason: str
+    lost: str
+
+
+class PartitionSurvey(msgspec.Struct, frozen=True, kw_only=True):
+    """A partition with such records. `owner`: of the last owner, who may be serving it; None when nobody can be."""
+
+    partition: int
+    records: tuple[Unreadable, ...]
+    offsets: tuple[Unreadable, ...] = ()
+    """In the topic of offsets."""
+    owner: str | None
+
+
+async def survey(log: EventLog, offsets: EventLog | None = None) -> list[PartitionSurvey]:
+    """The partitions in which there is something to repair. Reads all of the log, and disturbs nobody.
+
+    `offsets`: the topic of offsets, where there is one. Raises LogError, LogTooNew, BrokenBatch.
+    """
+    found = []
+    for partition in range(log.partitions):
+        reading = _Reading()
+        async for chunk in log.read(partition):
+            for record in chunk:
+                reading.take(record)
+        of_offsets = {} if offsets is None else await _unreadable_offsets(offsets, partition)
+        if reading.found or of_offsets:
+            found.append(
+                PartitionSurvey(
+                    partition=partition,
+                    records=tuple(reading.found.values()),
+                    offsets=tuple(of_offsets.values()),
+                    owner=reading.owner,
+                )
+            )
+    return found
+
+
+async def _unreadable_offsets(log: EventLog, partition: int) -> dict[bytes, Unreadable]:
+    found: dict[bytes, Unreadable] = {}
+    async for chunk in log.read(partition):
+        for record in chunk:
+            if record.stranger:
+                continue
+            found.pop(record.key, None)
+            broken = None if record.value is None else unreadable_offset(record, log.location)
+            if broken is not None:
+                lost = "the offset that was committed there"
+                found[record.key] = Unreadable(key=record.key, offset=record.offset, reason=broken.reason, lost=lost)
+    return found
+
+
+async def bury(
+    log: EventLog, surveyed: PartitionSurvey, *, who: str, wall_ms: int, offsets: EventLog | None = None
+) -> None:
+    """Write the tombstones, and who did it. Claims the partition. Raises LogError."""
+    writer = await log.claim(surveyed.partition)
+    stopped = CoordinatorStopped(partition=surveyed.partition, owner_epoch=writer.epoch, owner=who, stopped_ms=wall_ms)
+    await _append(writer, (*_tombstones(surveyed.records), *records_of([stopped])))
+    if surveyed.offsets and offsets is not None:
+        await _append(await offsets.claim(surveyed.partition), _tombstones(surveyed.offsets))
+
+
+def _tombstones(records: Sequence[Unreadable]) -> Transition:
+    return tuple(Record(each.key, None) for each in records)
+
+
+async def _append(writer: LogWriter, transition: Transition) -> None:
+    (verdict,) = await writer.append([transition])
+    if isinstance(verdict, AppendRefused):
+        raise LogUnavailable(
+            f"the tombstones for partition {writer.partition} take {verdict.size_bytes} bytes, the limit is"
+            f" {verdict.limit_bytes}"
+        )
+
+
+class _Reading:
+    """A partition's records, in order: which of them nobody can read, by key, and who may be serving it."""
+
+    def __init__(self) -> None:
+        self.found: dict[bytes, Unreadable] = {}
+        self.owner: str | None = None
+
+    def take(self, record: StoredRecord) -> None:
+        """The next record."""
+        if record.stranger:
+            return
+        if self.found:
+            self.found.pop(record.key, None)
+        try:
+            is_of_group = entity_of(record).kind is not EntityKind.PARTITION
+        except UndecodableKey as broken:
+            if record.value is not None:
+                event = _decoded(record.value)
+                lost = "its value, which is unreadable, too" if event is None else _named(event)
+                self._note(record, broken.reason, lost)
+            return
+        if is_of_group or record.value is None:
+            return
+        try:
+            event = decode(record.value)
+        except BrokenRecord as broken:
+            self._note(record, broken.reason, f"what {entity_of(record).entity_id!r} said of the partition's owner")
+            self.owner = UNKNOWN_OWNER
+            return
+        if isinstance(event, CoordinatorElected) and event.format_level > FORMAT_LEVEL:
+            raise LogTooNew(
+                f"the log has format level {event.format_level}, this version of Muster knows {FORMAT_LEVEL}; use a"
+                " newer Muster"
+            )
+        self.owner = event.owner if isinstance(event, CoordinatorReady | CoordinatorPaused) else None
+
+    def _note(self, record: StoredRecord, reason: str, lost: str) -> None:
+        self.found[record.key] = Unreadable(key=record.key, offset=record.offset, reason=reason, lost=lost)
+
+
+def _decoded(value: bytes) -> AnyRecordedEvent | None:
+    try:
+        return decode(value)
+    except BrokenRecord:
+        return None
+
+
+def _named(event: AnyRecordedEvent) -> str:
+    name = type(event).__name__
+    return name if isinstance(event, PartitionEvent) else f"{name} of group {event.group_id}, seq {event.seq}"
+
+
+def owners_of(found: Sequence[PartitionSurvey]) -> dict[int, str]:
+    """By partition, who may be serving it."""
+    return {each.partition: each.owner for each in found if each.owner is not None}

@@ -1,0 +1,116 @@
+"""One question of `muster members`: asked, and answered on the terminal.
+
+Exit codes: 0 done; 1 refused, each member's reason on a line of its own; 2 wrong use, or no such coordinator. What is
+done goes to stdout, what is not to stderr; with JSON stdout has both.
+"""
+
+import asyncio
+import os
+import sys
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from enum import StrEnum, unique
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
+
+import typer
+from rich.console import Console
+
+from coordinator.commands.members.view import print_json, printable, results_json
+from events.log.kafka.client.security import BadSecurity, KafkaSecurity, security_given
+
+if TYPE_CHECKING:
+    from coordinator.admin import GroupAdmin, MemberResult
+
+T = TypeVar("T")
+
+MEMBERS_COMMAND = "muster members"
+REFUSED = 1
+UNUSABLE = 2
+
+
+@unique
+class Format(StrEnum):
+    TABLE = "table"
+    JSON = "json"
+
+
+def confirmed(question: str, *, yes: bool) -> bool:
+    """Whether it is to be done: `--yes`, or the question was answered so where somebody can be asked."""
+    return yes or (sys.stdin.isatty() and sys.stdout.isatty() and typer.confirm(question))
+
+
+def ask(
+    bootstrap: str,
+    kafka_config: Sequence[str] | None,
+    question: Callable[["GroupAdmin"], Awaitable[T]],
+    *,
+    command: str = MEMBERS_COMMAND,
+) -> T:
+    """What the coordinator answers; what it refuses as a whole, and whatever is wrong on the way, is one line.
+
+    The client is imported here, so that other commands start as fast as without it.
+    """
+    from coordinator.admin import GroupAdmin  # noqa: PLC0415
+    from coordinator.admin.link import AdminError, NoCoordinator, NotLetIn, Refused  # noqa: PLC0415
+
+    async def ask(security: KafkaSecurity) -> T:
+        async with GroupAdmin(bootstrap, security=security) as admin:
+            return await question(admin)
+
+    try:
+        return asyncio.run(ask(security_given(kafka_config or [], os.environ)))
+    except BadSecurity as error:
+        fail(str(error), UNUSABLE, command)
+    except Refused as error:
+        fail(str(error), REFUSED, command)
+    except NoCoordinator as error:
+        fail(
+            f"{error} (--bootstrap, or MUSTER_BOOTSTRAP; --kafka-config where TLS or SASL is asked for)",
+            UNUSABLE,
+            command,
+        )
+    except NotLetIn as error:
+        fail(f"{error} (--kafka-config)", UNUSABLE, command)
+    except AdminError as error:
+        fail(str(error), UNUSABLE, command)
+
+
+# ---- answering ----------------------------------------------------------------------------------
+
+
+def show(content: Mapping[str, Any], form: Format, print_table: Callable[[Console], None]) -> None:
+    console = Console(highlight=False)
+    if form is Format.JSON:
+        print_json(content, console)
+    else:
+        print_table(console)
+
+
+def show_done(group: str, lines: Sequence[str], form: Format) -> None:
+    """What is so from now on, a line each."""
+    show({"group_id": group, "done": True}, form, lambda _: typer.echo("\n".join(f"{group}: {line}" for line in lines)))
+
+
+def show_results(group: str, results: Sequence["MemberResult"], done: str, form: Format) -> None:
+    """What is `done` on stdout, what is not on stderr, with its reason; a line for each member."""
+
+    def lines(_console: Console) -> None:
+        for each in results:
+            if each.done:
+                typer.echo(f"{each.member}: {done}")
+
+    show(results_json(group, results), form, lines)
+    for each in results:
+        if each.reason is not None:
+            complain(f"{each.member}: {each.reason}")
+    if not all(each.done for each in results):
+        raise typer.Exit(REFUSED)
+
+
+def fail(message: str, code: int, command: str = MEMBERS_COMMAND) -> NoReturn:
+    complain(message, command)
+    raise typer.Exit(code)
+
+
+def complain(message: str, command: str = MEMBERS_COMMAND) -> None:
+    """A line on stderr, with the command that it comes from."""
+    typer.echo(f"{command}: {printable(message)}", err=True)

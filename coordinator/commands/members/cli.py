@@ -1,0 +1,289 @@
+"""`muster members ...`: parse, call one function of `coordinator.admin`, show what came of it."""
+
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from typing import Annotated
+
+import typer
+
+from coordinator.commands.members.answer import UNUSABLE, Format, ask, fail, show, show_done, show_results
+from coordinator.commands.members.durations import BadDuration, read_duration
+from coordinator.commands.members.view import print_members, print_settings
+from events.log.kafka.client.security import KAFKA_CONFIG, KAFKA_CONFIG_HELP
+
+app = typer.Typer(
+    name="members",
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode="markdown",
+    pretty_exceptions_enable=False,
+    help=(
+        "The members of a group: who they are, who is to come, who is to go.\n\n"
+        "\b\n"
+        "Examples:\n\n"
+        "    muster members list orders\n"
+        "    muster members add orders web-9 web-10 --timeout 10m\n"
+        "    muster members retire orders web-1 web-2\n"
+        "    muster members rebalance orders\n"
+        "    muster members config orders target.group.size=6\n\n"
+        "They are asked of the group's coordinator at --bootstrap, or MUSTER_BOOTSTRAP. Everything but list and remove "
+        "is a setting of the group, so any client that can alter configs can do the same.\n\n"
+        "Exit codes: 0 done; 1 refused, with the reason for each member; 2 wrong use, or no such coordinator."
+    ),
+)
+
+
+def duration(text: str) -> int:
+    """The value of an option, in ms."""
+    try:
+        return read_duration(text)
+    except BadDuration as bad:
+        raise typer.BadParameter(str(bad)) from bad
+
+
+GroupArgument = Annotated[str, typer.Argument(metavar="GROUP", help="The group id.")]
+InstancesArgument = Annotated[list[str], typer.Argument(metavar="INSTANCE", help="Instance ids (group.instance.id).")]
+NamesArgument = Annotated[list[str], typer.Argument(metavar="ID", help="Instance ids, or member ids.")]
+BootstrapOption = Annotated[
+    str,
+    typer.Option(
+        "--bootstrap",
+        metavar="HOST:PORT",
+        envvar="MUSTER_BOOTSTRAP",
+        help="Where the coordinator is, or somebody who knows it.",
+    ),
+]
+KafkaConfigOption = Annotated[
+    list[str] | None, typer.Option(KAFKA_CONFIG, metavar="NAME=VALUE", help=KAFKA_CONFIG_HELP)
+]
+FormatOption = Annotated[Format, typer.Option("--format", help="A table for eyes, json for programs.")]
+TimeoutOption = Annotated[
+    int | None,
+    typer.Option(
+        "--timeout",
+        metavar="DURATION",
+        parser=duration,
+        help="How long they are waited for: 30s, 10m, 1h30m. It is the group's from then on; without it, as it was "
+        "(5m at first).",
+    ),
+]
+
+HERE = "127.0.0.1:9092"
+
+
+@app.command("add")
+def add(
+    group: GroupArgument,
+    instances: InstancesArgument,
+    timeout: TimeoutOption = None,
+    bootstrap: BootstrapOption = HERE,
+    kafka_config: KafkaConfigOption = None,
+    form: FormatOption = Format.TABLE,
+) -> None:
+    """Expect static members (KIP-469): the group goes on until the last one is there, then one rebalance.
+
+    Start them after this. Who has not come when the time is over is no longer expected, and there is one rebalance
+    with those who have.
+
+    \b
+    Example:
+
+        muster members add orders web-9 web-10 web-11 --timeout 10m
+    """
+    results = ask(
+        bootstrap, kafka_config, lambda admin: admin.add_members_to_group(group, instances, timeout_ms=timeout)
+    )
+    show_results(group, results, "expected", form)
+
+
+@app.command("withdraw")
+def withdraw(
+    group: GroupArgument,
+    instances: InstancesArgument,
+    bootstrap: BootstrapOption = HERE,
+    kafka_config: KafkaConfigOption = None,
+    form: FormatOption = Format.TABLE,
+) -> None:
+    """No longer expect members that were added.
+
+    \b
+    Example:
+
+        muster members withdraw orders web-11
+    """
+    results = ask(bootstrap, kafka_config, lambda admin: admin.withdraw_registrations(group, instances))
+    show_results(group, results, "no longer expected", form)
+
+
+@app.command("retire")
+def retire(
+    group: GroupArgument,
+    names: NamesArgument,
+    timeout: TimeoutOption = None,
+    bootstrap: BootstrapOption = HERE,
+    kafka_config: KafkaConfigOption = None,
+    form: FormatOption = Format.TABLE,
+) -> None:
+    """Announce that members will go: their departures are gathered, then one rebalance.
+
+    Stop them after this. Who is still there when the time is over is removed.
+
+    \b
+    Example:
+
+        muster members retire orders web-7 web-8 --timeout 5m
+    """
+    results = ask(bootstrap, kafka_config, lambda admin: admin.retire_members(group, names, timeout_ms=timeout))
+    show_results(group, results, "retiring", form)
+
+
+@app.command("keep")
+def keep(
+    group: GroupArgument,
+    names: NamesArgument,
+    bootstrap: BootstrapOption = HERE,
+    kafka_config: KafkaConfigOption = None,
+    form: FormatOption = Format.TABLE,
+) -> None:
+    """Take a retirement back.
+
+    \b
+    Example:
+
+        muster members keep orders web-8
+    """
+    show_results(group, ask(bootstrap, kafka_config, lambda admin: admin.keep_members(group, names)), "kept", form)
+
+
+@app.command("promote")
+def promote(
+    group: GroupArgument,
+    names: Annotated[list[str] | None, typer.Argument(metavar="ID", help="Instance ids, or member ids.")] = None,
+    everybody: Annotated[bool, typer.Option("--all", help="All learners that there are.")] = False,
+    bootstrap: BootstrapOption = HERE,
+    kafka_config: KafkaConfigOption = None,
+    form: FormatOption = Format.TABLE,
+) -> None:
+    """Give learners partitions now, in one rebalance.
+
+    \b
+    Examples:
+
+        muster members promote orders web-9 web-10
+        muster members promote orders --all
+    """
+    if bool(names) == everybody:
+        fail("name the learners to promote, or give --all", UNUSABLE)
+    if everybody:
+        ask(bootstrap, kafka_config, lambda admin: admin.promote_all_learners(group))
+        show_done(group, ["its learners are promoted"], form)
+    else:
+        results = ask(bootstrap, kafka_config, lambda admin: admin.promote_learners(group, names or []))
+        show_results(group, results, "promoted", form)
+
+
+@app.command("rebalance")
+def rebalance(
+    group: GroupArgument,
+    force: Annotated[bool, typer.Option("--force", help="Also when the group has dynamic members.")] = False,
+    bootstrap: BootstrapOption = HERE,
+    kafka_config: KafkaConfigOption = None,
+    form: FormatOption = Format.TABLE,
+) -> None:
+    """Have a stable group rebalance now.
+
+    \b
+    Example:
+
+        muster members rebalance orders
+    """
+    ask(bootstrap, kafka_config, lambda admin: admin.rebalance_group(group, force=force))
+    show_done(group, ["rebalances now"], form)
+
+
+@app.command("remove")
+def remove(
+    group: GroupArgument,
+    names: NamesArgument,
+    reason: Annotated[
+        str | None, typer.Option("--reason", metavar="TEXT", help="Why; kept in the history (KIP-800).")
+    ] = None,
+    bootstrap: BootstrapOption = HERE,
+    kafka_config: KafkaConfigOption = None,
+    form: FormatOption = Format.TABLE,
+) -> None:
+    """Remove members at once (KIP-345), each that is there; one that lives joins again, or is fenced.
+
+    \b
+    Example:
+
+        muster members remove orders web-3 --reason "disk full"
+    """
+    results = ask(bootstrap, kafka_config, lambda admin: admin.remove_members_from_group(group, names, reason=reason))
+    show_results(group, results, "removed", form)
+
+
+@app.command("list")
+def list_command(
+    group: GroupArgument,
+    bootstrap: BootstrapOption = HERE,
+    kafka_config: KafkaConfigOption = None,
+    form: FormatOption = Format.TABLE,
+) -> None:
+    """Everybody who is in the group, or is to be: how they stand to it, and how much of their session is left.
+
+    \b
+    Examples:
+
+        muster members list orders
+        muster members list orders --format json | jq -r '.members[] | [.group_instance_id, .standing] | @tsv'
+    """
+    members = ask(bootstrap, kafka_config, lambda admin: admin.list_members(group))
+    show({"group_id": group, "members": members}, form, lambda console: print_members(group, members, console))
+
+
+@app.command("config")
+def config(
+    group: GroupArgument,
+    settings: Annotated[
+        list[str] | None, typer.Argument(metavar="NAME=VALUE", help="NAME= for the default again.")
+    ] = None,
+    bootstrap: BootstrapOption = HERE,
+    kafka_config: KafkaConfigOption = None,
+    form: FormatOption = Format.TABLE,
+) -> None:
+    """Show the settings of a group, or change some of them, all or none.
+
+    Those whose name ends in .ms take durations such as 30s as well as a number of ms.
+
+    \b
+    Examples:
+
+        muster members config orders
+        muster members config orders target.group.size=6
+        muster members config orders members.expansion.delay.ms=30s target.group.size=
+    """
+    if settings:
+        wanted = _assignments(settings)
+        ask(bootstrap, kafka_config, lambda admin: admin.alter_group_config(group, wanted))
+        lines = [f"{name} has its default" if value is None else f"{name}={value}" for name, value in wanted.items()]
+        show_done(group, lines, form)
+        return
+    told = ask(bootstrap, kafka_config, lambda admin: admin.describe_group_config(group))
+    show({"group_id": group, "settings": told}, form, lambda console: print_settings(told, console))
+
+
+def _assignments(texts: Sequence[str]) -> Mapping[str, str | None]:
+    """`NAME=VALUE` and `NAME=`; a duration of a setting in ms as its number of ms."""
+    wanted: dict[str, str | None] = {}
+    for text in texts:
+        name, equals, value = (part.strip() for part in text.partition("="))
+        if not name or not equals:
+            fail(f"{text!r} should be NAME=VALUE, or NAME= to have the default again", UNUSABLE)
+        if name in wanted:
+            fail(f"{name} is given twice", UNUSABLE)
+        if name.endswith(".ms"):
+            with suppress(BadDuration):  # a number of ms, or nonsense that the coordinator explains
+                value = str(read_duration(value))
+        wanted[name] = value or None
+    return wanted

@@ -1,0 +1,163 @@
+"""`muster adopt` and `muster release`: say what the members will see, have the groups move, tell how far they are."""
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn
+
+import msgspec
+import typer
+
+from coordinator.commands.members.answer import REFUSED, Format, ask, complain, show
+from coordinator.commands.members.cli import HERE, BootstrapOption, FormatOption, KafkaConfigOption, duration
+from coordinator.group.configs import MUSTER, UPSTREAM
+from coordinator.group.outcomes import GroupMove, MoveState
+
+if TYPE_CHECKING:
+    from coordinator.admin import GroupAdmin
+
+
+GroupsArgument = Annotated[list[str], typer.Argument(metavar="GROUP", help="Group ids; one moves after the other.")]
+DryRunOption = Annotated[
+    bool, typer.Option("--dry-run", help="Say what the members would see, and whether it could be done.")
+]
+
+_WHERE = {MUSTER: "this Muster", UPSTREAM: "the cluster upstream"}
+_HOW = {
+    MUSTER: "each is taken out of its group upstream at its next heartbeat",
+    UPSTREAM: "each is told at its next heartbeat",
+}
+
+
+def adopt(
+    groups: GroupsArgument,
+    *,
+    timeout: Annotated[
+        int | None,
+        typer.Option(
+            "--timeout",
+            metavar="DURATION",
+            parser=duration,
+            help="When it is given up: 30s, 5m. At least what members may work on one batch. [default: 60s]",
+        ),
+    ] = None,
+    dry_run: DryRunOption = False,
+    bootstrap: BootstrapOption = HERE,
+    kafka_config: KafkaConfigOption = None,
+    form: FormatOption = Format.TABLE,
+) -> None:
+    """Have a sidecar take over live groups whose members are connected to it.
+
+    A group that is empty for a moment is taken over by itself. This is for those that never are: their members are
+    sent away upstream, one by one as they are heard of, and all join again here, in one rebalance. Refused when some
+    of them are connected to the cluster directly.
+
+    \b
+    Examples:
+
+        muster adopt orders --dry-run
+        muster adopt orders payments --timeout 5m
+    """
+    _Moving("muster adopt", MUSTER, bootstrap, kafka_config, form, timeout_ms=timeout).run(groups, dry_run=dry_run)
+
+
+def release(
+    groups: GroupsArgument,
+    dry_run: DryRunOption = False,
+    bootstrap: BootstrapOption = HERE,
+    kafka_config: KafkaConfigOption = None,
+    form: FormatOption = Format.TABLE,
+) -> None:
+    """Give groups of a sidecar back to the cluster upstream, for good; their members may stay connected.
+
+    All members join again upstream, in one rebalance; none before all have let go of their partitions. The group is
+    upstream's from then on, also after a restart, until it is adopted again.
+
+    \b
+    Examples:
+
+        muster release orders --dry-run
+        muster release orders payments
+    """
+    _Moving("muster release", UPSTREAM, bootstrap, kafka_config, form).run(groups, dry_run=dry_run)
+
+
+class _Moving:
+    """One call of a command. `to`: where the groups are to be."""
+
+    def __init__(
+        self,
+        command: str,
+        to: str,
+        bootstrap: str,
+        kafka_config: Sequence[str] | None,
+        form: Format,
+        *,
+        timeout_ms: int | None = None,
+    ) -> None:
+        self._command, self._to = command, to
+        self._bootstrap, self._kafka_config = bootstrap, kafka_config
+        self._is_json = form is Format.JSON
+        self._timeout_ms = timeout_ms
+
+    def run(self, groups: Sequence[str], *, dry_run: bool) -> None:
+        """One group after the other; what is refused ends it, with what was done before told."""
+        done: list[Mapping[str, Any]] = []
+        for group_id in dict.fromkeys(groups):
+            told = ask(
+                self._bootstrap,
+                self._kafka_config,
+                lambda admin, group_id=group_id: self._move(admin, group_id, dry_run=dry_run),  # type: ignore[misc]
+                command=self._command,
+            )
+            done.append(told)
+            if not told["done"] and not dry_run:
+                self._end(done, told)
+        self._show(done)
+
+    async def _move(self, admin: "GroupAdmin", group_id: str, *, dry_run: bool) -> Mapping[str, Any]:
+        from coordinator.admin.moving import count_movers, move_group, try_move  # noqa: PLC0415 -- as in `ask`
+
+        await try_move(admin, group_id, self._to)
+        members = await count_movers(admin, group_id, self._to)
+        self._say(f"{group_id}: {_what_they_see(members, self._to)}")
+        if dry_run:
+            return {"group_id": group_id, "to": self._to, "done": False, "members": members}
+        move = await move_group(
+            admin, group_id, self._to, timeout_ms=self._timeout_ms, tell=lambda move: self._progress(group_id, move)
+        )
+        if move.state is MoveState.DONE:
+            self._say(f"{group_id}: {_done(move, self._to)}")
+        return {"group_id": group_id, "done": move.state is MoveState.DONE, **msgspec.to_builtins(move)}
+
+    def _progress(self, group_id: str, move: GroupMove) -> None:
+        self._say(f"{group_id}: of {move.members} members {move.told} told, {move.back} back")
+
+    def _end(self, done: Sequence[Mapping[str, Any]], told: Mapping[str, Any]) -> NoReturn:
+        self._show(done)
+        complain(f"{told['group_id']}: given up after {told['took_ms'] / 1000:.1f} s: {told['reason']}", self._command)
+        raise typer.Exit(REFUSED)
+
+    def _say(self, line: str) -> None:
+        if not self._is_json:
+            typer.echo(line)
+
+    def _show(self, done: Sequence[Mapping[str, Any]]) -> None:
+        if self._is_json:
+            show({"groups": done}, Format.JSON, lambda _console: None)
+
+
+def _what_they_see(members: int, to: str) -> str:
+    if not members:
+        return f"nobody has to join again; who joins from now on joins at {_WHERE[to]}"
+    who = "its only member joins" if members == 1 else f"its {members} members join"
+    return (
+        f"{who} again at {_WHERE[to]}: {_HOW[to]}, and lets go of its partitions; when the last one has, there is one "
+        "rebalance. Nothing is consumed for at most the longest heartbeat interval, what members still work on, and a "
+        "join phase; what was not committed is consumed again"
+    )
+
+
+def _done(move: GroupMove, to: str) -> str:
+    if not move.members:
+        return f"coordinated by {_WHERE[to]}"
+    late = f" ({move.reason})" if move.reason else ""
+    return f"coordinated by {_WHERE[to]}: {move.back} of {move.members} back after {move.took_ms / 1000:.1f} s{late}"

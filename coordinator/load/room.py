@@ -1,0 +1,38 @@
+"""How much room there is for answers that are being written, in all of the process.
+
+What belongs here: how many bytes they have together, and who goes on when that is too much. What it must not know: what
+is written, and who runs whom (coordinator/load/slices.py).
+
+Answers grow side by side, in slices: each would be nearly all there before the first is. So at the bound one of them
+goes on, and the others that are to grow wait until it has ended, in their order. A short answer never asks. Nobody
+waits for a client here: what was written is the connection's, and counted with what it holds.
+"""
+
+ROOM_BYTES_MAX = 67_108_864
+
+
+class Room:
+    """`bytes_max` may be exceeded by one answer."""
+
+    def __init__(self, bytes_max: int = ROOM_BYTES_MAX) -> None:
+        self.bytes_max = bytes_max
+        self.bytes = 0
+        self._goes_on: object | None = None
+
+    def take(self, size: int) -> None:
+        """So many more bytes were written."""
+        self.bytes += size
+
+    def has_some_for(self, answer: object) -> bool:
+        """Whether this answer may grow."""
+        if self.bytes <= self.bytes_max:
+            return True
+        if self._goes_on is None:
+            self._goes_on = answer
+        return self._goes_on is answer
+
+    def give_back(self, answer: object, size: int) -> None:
+        """This answer is no longer being written, and had so many bytes."""
+        self.bytes -= size
+        if self._goes_on is answer:
+            self._goes_on = None

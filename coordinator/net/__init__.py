@@ -1,0 +1,13 @@
+"""What connections of both modes have in common: frames, heartbeats, turns, memory, limits.
+
+frames.py          One client connection without its socket: bytes in, one request at a time out, answers in, bytes
+                   out.
+heartbeats.py      The fast path: a heartbeat whose bytes are those of the member's last accepted one is answered
+                   without decoding.
+listening.py       Accepting connections within a limit, closing idle ones, and stopping in good order; at one
+                   address or at many.
+memory.py          How many bytes requests and answers hold, over the process, and who has to go when that is too
+                   much.
+memory_share.py    One connection's share of the memory: what it holds, and how it is made to let go.
+turns.py           Turns: how all connections of a process share one turn of the event loop.
+"""

@@ -1,0 +1,163 @@
+"""A watchdog of the event loop: how late it turns, whether it turns at all, and what it was at when it did not.
+
+What belongs here: the ticks of the loop, the thread that looks at them, and what the log says. What it must not know:
+requests; what is being worked on stands in current_work.py.
+
+    the loop     ticks every `TICK_S`; how late a tick comes is the metric
+    the thread   looks every `LOOK_S`; it counts for how long the loop has not ticked, names what holds it, and is asked
+                 by /healthz, which answers in a thread too
+
+A process that was stopped (SIGSTOP, a suspended machine) is not one whose loop hangs. So time counts only as far as the
+thread was there to see it pass; when the thread itself could not run, as much counts as the process used its processor,
+since a call that lets no other thread run holds the thread up as well.
+"""
+
+import asyncio
+import sys
+import threading
+import time
+import traceback
+from collections.abc import Iterable
+from itertools import islice
+from pathlib import Path
+
+import msgspec
+import structlog
+from prometheus_client.core import GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+from coordinator.load.current_work import NOW
+from coordinator.observability.metrics import LOOP_HOLDS, LOOP_LATE_SECONDS
+
+log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
+
+TICK_S = 0.1
+LOOK_S = 0.25
+TOLD_AFTER_S = 1.0
+"""A loop that has not turned for so long is told of in the log, with what holds it."""
+UNWELL_AFTER_S = 5.0
+"""A loop that has not turned for so long makes /healthz fail."""
+
+_FRAMES_TOLD = 8
+
+
+class Instant(msgspec.Struct, frozen=True):
+    """The time, and how much of its processor the process has used so far. Both in seconds."""
+
+    at_s: float
+    used_s: float
+
+
+def seen(since: Instant, now: Instant, *, expected_s: float) -> float:
+    """How much of the time between the two the process was there for; it sleeps for `expected_s` in between."""
+    passed_s = now.at_s - since.at_s
+    return min(passed_s, max(2 * expected_s, now.used_s - since.used_s))
+
+
+class Turns:
+    """How long the loop has not turned. `held_s` is written by the thread that looks, and read by anybody."""
+
+    def __init__(self, now: Instant) -> None:
+        self.held_s = 0.0
+        self._ticked = self._looked = self._counted_from = now
+
+    def tick(self, now: Instant) -> float:
+        """The loop turns. Returns how late that was, in seconds."""
+        before, self._ticked = self._ticked, now
+        there_s = self.held_s + seen(before, now, expected_s=LOOK_S)
+        return max(0.0, min(now.at_s - before.at_s, there_s) - TICK_S)
+
+    def look(self, now: Instant) -> float:
+        """Somebody looks. Returns how long the process was not there since the last look, in seconds."""
+        ticked = self._ticked
+        if ticked is not self._counted_from:
+            self._counted_from, self.held_s = ticked, 0.0
+        since = self._looked if self._looked.at_s > ticked.at_s else ticked
+        self.held_s += seen(since, now, expected_s=LOOK_S)
+        gone_s = now.at_s - self._looked.at_s - seen(self._looked, now, expected_s=LOOK_S)
+        self._looked = now
+        return gone_s
+
+
+class LoopWatch(Collector):
+    """Watches the loop that runs when it is made, from `start` until `close`."""
+
+    def __init__(self, *, told_after_s: float = TOLD_AFTER_S, unwell_after_s: float = UNWELL_AFTER_S) -> None:
+        self._told_after_s = told_after_s
+        self._unwell_after_s = unwell_after_s
+        self._loop = asyncio.get_running_loop()
+        self._loop_thread = threading.get_ident()
+        self._turns = Turns(_now())
+        self._ticking: asyncio.TimerHandle | None = None
+        self._closed = threading.Event()
+        self._thread = threading.Thread(target=self._watch, name="loop-watch", daemon=True)
+
+    def start(self) -> None:
+        self._ticking = self._loop.call_later(TICK_S, self._tick)
+        self._thread.start()
+
+    def close(self) -> None:
+        if self._ticking is not None:
+            self._ticking.cancel()
+        self._closed.set()
+        self._thread.join()
+
+    @property
+    def not_well(self) -> str | None:
+        """Why the process is not well, for people; None when it is. May be asked in any thread."""
+        held_s = self._turns.held_s
+        if held_s < self._unwell_after_s:
+            return None
+        return f"the event loop has not turned for {held_s:.1f} s: {_told(self._work())}"
+
+    def collect(self) -> Iterable[Metric]:
+        """What Prometheus is told beside `muster_loop_late_seconds`."""
+        yield GaugeMetricFamily(
+            "muster_loop_held_seconds", "For how long the event loop has not turned now", value=self._turns.held_s
+        )
+
+    def _tick(self) -> None:
+        LOOP_LATE_SECONDS.observe(self._turns.tick(_now()))
+        self._ticking = self._loop.call_later(TICK_S, self._tick)
+
+    def _watch(self) -> None:
+        """The thread: look, and tell once when the loop is held, once when that is too long, and when it is over."""
+        held_s = 0.0
+        while not self._closed.wait(LOOK_S):
+            gone_s = self._turns.look(_now())
+            if gone_s > TOLD_AFTER_S:
+                log.warning(
+                    "the process did not run: it or its machine was stopped, or had no processor",
+                    seconds=round(gone_s, 1),
+                )
+            before_s, held_s = held_s, self._turns.held_s
+            if before_s < self._told_after_s <= held_s:
+                LOOP_HOLDS.inc()
+                log.warning("the event loop is held", seconds=round(held_s, 1), **self._work(), at=self._stack())
+            if before_s < self._unwell_after_s <= held_s:
+                log.error("the event loop hangs", seconds=round(held_s, 1), **self._work(), at=self._stack())
+            if held_s < self._told_after_s <= before_s:
+                log.warning("the event loop turns again", seconds=round(before_s, 1))
+
+    def _work(self) -> dict[str, object]:
+        """What the loop is at: what was noted, and which task runs. Nothing is guessed."""
+        note = NOW.note
+        work: dict[str, object] = {"work": "not noted"} if note is None else msgspec.structs.asdict(note)
+        task = asyncio.current_task(self._loop)
+        if note is None and task is not None:
+            work["task"] = task.get_name()
+        return work
+
+    def _stack(self) -> list[str]:
+        """Where the loop's thread is, the innermost call first."""
+        frame = sys._current_frames().get(self._loop_thread)  # noqa: SLF001 -- the only way to ask for it
+        calls = islice(traceback.walk_stack(frame), _FRAMES_TOLD) if frame is not None else ()
+        return [f"{Path(f.f_code.co_filename).name}:{line} {f.f_code.co_qualname}" for f, line in calls]
+
+
+def _told(work: dict[str, object]) -> str:
+    return ", ".join(f"{name.replace('_', ' ')} {value}" for name, value in work.items())
+
+
+def _now() -> Instant:
+    return Instant(time.monotonic(), time.process_time())

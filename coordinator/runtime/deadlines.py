@@ -1,0 +1,96 @@
+"""The deadlines of a partition: one heap, one timer.
+
+There is no timer per member. A group has one entry, for the earliest of its deadlines; a heartbeat moves a deadline
+away without telling anybody, which is found out when the entry comes up. `due` is called with a group whose entry has
+come up. If the timer was so late that the machine must have stood still, `paused` is called, and nothing is due until
+`begin` is, again.
+"""
+
+import asyncio
+import heapq
+import math
+from collections.abc import Callable
+
+from coordinator.clock import Clock
+from coordinator.load.current_work import OtherWork, noted
+from coordinator.load.slices import SLICE_MS
+from events.ids import GroupId
+
+PAUSE_MS = 1_000
+"""A timer later than this means that the machine stood still: nobody is blamed for its silence."""
+
+GRACE_S = 0.005
+"""What has arrived is handled before anybody is expired: one more round of reading lies between."""
+
+
+class Deadlines:
+    """See the module."""
+
+    def __init__(self, clock: Clock, *, due: Callable[[GroupId], None], paused: Callable[[int], None]) -> None:
+        self._clock = clock
+        self._due = due
+        self._paused = paused
+        self._heap: list[tuple[float, GroupId]] = []
+        self._scheduled: dict[GroupId, float] = {}
+        self._timer: asyncio.TimerHandle | None = None
+        self._timer_due_ms = -math.inf  # nothing sets a timer until `begin`
+
+    def begin(self) -> None:
+        """Look at what is scheduled from here on."""
+        self._timer_due_ms = math.inf
+        if self._heap:
+            self._set_timer(self._heap[0][0])
+
+    def is_scheduled(self, group_id: GroupId) -> bool:
+        return group_id in self._scheduled
+
+    def schedule(self, group_id: GroupId, deadline_ms: float) -> None:
+        """Have the group looked at then; an earlier look that is planned already stays."""
+        if deadline_ms == math.inf or deadline_ms >= self._scheduled.get(group_id, math.inf):
+            return
+        self._scheduled[group_id] = deadline_ms
+        heapq.heappush(self._heap, (deadline_ms, group_id))
+        if deadline_ms < self._timer_due_ms:
+            self._set_timer(deadline_ms)
+
+    def forget(self, group_id: GroupId) -> None:
+        self._scheduled.pop(group_id, None)
+
+    def close(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer_due_ms = -math.inf  # nothing sets a timer from here on
+        self._heap.clear()
+
+    def _set_timer(self, due_ms: float) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        # What is overdue when it is scheduled is not late because of the machine.
+        now_ms = self._clock.monotonic_ms()
+        self._timer_due_ms = max(due_ms, now_ms)
+        delay_s = (self._timer_due_ms - now_ms) / 1000
+        self._timer = asyncio.get_running_loop().call_later(delay_s, self._fired)
+
+    def _fired(self) -> None:
+        late_ms = self._clock.monotonic_ms() - self._timer_due_ms
+        self._timer_due_ms = -math.inf
+        if late_ms > PAUSE_MS:
+            self._timer = None
+            self._paused(int(late_ms))
+            return
+        self._timer = asyncio.get_running_loop().call_later(GRACE_S, self._run)
+
+    def _run(self) -> None:
+        now_ms = self._clock.monotonic_ms()
+        try:
+            # For a slice: what is due then still, comes after what others wait for.
+            while self._heap and self._heap[0][0] <= now_ms and self._clock.monotonic_ms() < now_ms + SLICE_MS:
+                deadline_ms, group_id = heapq.heappop(self._heap)
+                if self._scheduled.get(group_id) == deadline_ms:
+                    del self._scheduled[group_id]
+                    with noted(OtherWork(work=f"a deadline of group {group_id}")):
+                        self._due(group_id)
+        finally:  # whatever becomes of one group, the others have deadlines too
+            self._timer, self._timer_due_ms = None, math.inf
+            if self._heap:
+                self._set_timer(self._heap[0][0])

@@ -1,0 +1,179 @@
+"""The outbox: what may leave only when it is durable, and the two writers it waits for.
+
+A *unit* is what one group decided in one go: events of one or more decisions, perhaps a change of its offsets, and the
+replies that wait for them. Units of many groups that come while an append is under way go together in the next one.
+A unit's offsets are written after its events, so that no offset is ever durable for a group that is not.
+Between two appends a step may be run: the same owner goes on with another writer.
+
+    submit(unit) -> events appended -> offsets written -> unit.settled(None | AppendRefused)
+                 -> Deposed, LogUnavailable: lost(error), and nothing is settled any more
+
+The outbox knows nothing of groups: it moves records, and tells when they are safe.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Protocol
+
+import msgspec
+
+from coordinator.group.offsets import OffsetsChange
+from coordinator.load.slices import Breaks
+from coordinator.observability.metrics import APPEND_SECONDS, TRANSITIONS_APPENDED
+from coordinator.offsets.base import OffsetStore
+from coordinator.strangers import gap_between
+from coordinator.tasks import on_failure
+from events.log.base import AppendRefused, LogError, LogUnavailable, LogWriter
+from events.records import Transition
+
+UNITS_PER_APPEND_MAX = 1_000
+
+
+class Unit(msgspec.Struct, kw_only=True, eq=False):
+    """`settled` is called once: with None when all is durable, or with why the events can never be stored."""
+
+    transition: Transition
+    offsets: tuple[OffsetsChange, ...]
+    settled: Callable[[AppendRefused | None], None]
+
+
+class Lost(Protocol):
+    def __call__(self, error: Exception) -> None: ...
+
+
+class Outbox:
+    """One for each owned partition. `lost` is called at most once, and ends it."""
+
+    def __init__(self, writer: LogWriter, offsets: OffsetStore, lost: Lost) -> None:
+        self._writer = writer
+        self._offsets = offsets
+        self._lost = lost
+        self.strangers_noticed: Callable[[range], None] | None = None
+        """Told of offsets among which somebody else has appended."""
+        self._waiting: list[Unit] = []
+        self._steps: list[tuple[Callable[[], Awaitable[None]], asyncio.Future[None]]] = []
+        self._wake = asyncio.Event()
+        self._idle = asyncio.Event()
+        self._idle.set()
+        self._began_s: float | None = None
+        self.is_writing_offsets = False
+        """Whether what is being written now are offsets, after the events."""
+        self._loop = asyncio.get_running_loop()
+        self._task = asyncio.create_task(self._run(), name=f"outbox-{writer.partition}")
+        self._task.add_done_callback(on_failure(lost))
+
+    def submit(self, unit: Unit) -> None:
+        """Have the unit made durable."""
+        self._waiting.append(unit)
+        self._idle.clear()
+        self._wake.set()
+
+    async def appended(self, transition: Transition) -> None:
+        """Append this with whatever else is waiting; returns when it is durable. Raises LogUnavailable."""
+        settled: asyncio.Future[AppendRefused | None] = asyncio.get_running_loop().create_future()
+
+        def note(refused: AppendRefused | None) -> None:
+            if not settled.done():  # who waited may have been cancelled
+                settled.set_result(refused)
+
+        self.submit(Unit(transition=transition, offsets=(), settled=note))
+        if (refused := await settled) is not None:
+            raise refused_alone(self._writer, refused)
+
+    async def between_writes(self, step: Callable[[], Awaitable[None]]) -> None:
+        """Run a step while nothing is being written. When it raises LogError, the outbox is lost."""
+        done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._steps.append((step, done))
+        self._idle.clear()
+        self._wake.set()
+        await done
+
+    def go_on_with(self, writer: LogWriter) -> None:
+        """Append with another writer from now on, which has written its fence record; call it in a step."""
+        self._look_for_gap(self._writer.next_offset, writer.next_offset, 1)
+        self._writer = writer
+
+    @property
+    def writing_for_s(self) -> float:
+        """For how long what is being made durable has waited. Also while `lost` is told of it, and in any thread."""
+        began_s = self._began_s
+        return 0.0 if began_s is None else self._loop.time() - began_s
+
+    async def drained(self) -> None:
+        """Wait until nothing is under way, or the outbox is lost."""
+        idle = asyncio.create_task(self._idle.wait())
+        await asyncio.wait({idle, self._task}, return_when=asyncio.FIRST_COMPLETED)
+        idle.cancel()
+
+    async def close(self) -> None:
+        """Stop, whatever is still waiting."""
+        self._task.cancel()
+        await asyncio.gather(self._task, return_exceptions=True)
+
+    async def _run(self) -> None:
+        while True:
+            await self._wake.wait()
+            self._wake.clear()
+            try:
+                await self._write_all()
+            except LogError as error:
+                self._lost(error)
+                return
+            self._idle.set()
+
+    def _look_for_gap(self, before: int | None, after: int | None, appended: int) -> None:
+        """Between these offsets we have appended so many records: more than that are somebody else's."""
+        gap = gap_between(before, after, appended)
+        if self.strangers_noticed is not None and gap is not None:
+            self.strangers_noticed(gap)
+
+    async def _write_all(self) -> None:
+        while self._waiting or self._steps:
+            self._began_s = self._loop.time()
+            if self._steps:
+                step, done = self._steps.pop(0)
+                await step()
+                if not done.cancelled():
+                    done.set_result(None)
+            units = self._waiting[:UNITS_PER_APPEND_MAX]
+            del self._waiting[:UNITS_PER_APPEND_MAX]
+            await self._write(units)
+        self._began_s = None
+
+    async def _write(self, units: Sequence[Unit]) -> None:
+        with_events = [unit for unit in units if unit.transition]
+        verdicts: dict[int, AppendRefused | None] = {}
+        if with_events:
+            before = self._writer.next_offset
+            with APPEND_SECONDS.time():
+                answers = await self._writer.append([unit.transition for unit in with_events])
+            TRANSITIONS_APPENDED.inc(answers.count(None))
+            appended = sum(
+                len(unit.transition) for unit, answer in zip(with_events, answers, strict=True) if not answer
+            )
+            self._look_for_gap(before, self._writer.next_offset, appended)
+            verdicts = {id(unit): answer for unit, answer in zip(with_events, answers, strict=True)}
+        stored = [(unit, change) for unit in units if verdicts.get(id(unit)) is None for change in unit.offsets]
+        if stored:
+            self.is_writing_offsets = True
+            try:
+                answers = await self._offsets.write([change for _, change in stored])
+            finally:
+                self.is_writing_offsets = False
+            for (unit, _), answer in zip(stored, answers, strict=True):
+                if answer is not None and unit.transition:
+                    # Its events are there and its offsets never will be: what is stored has to be read again.
+                    raise LogUnavailable(f"a commit of {answer.size_bytes} bytes was refused, its events are stored")
+                verdicts[id(unit)] = verdicts.get(id(unit)) or answer
+        breaks = Breaks()
+        for unit in units:
+            unit.settled(verdicts.get(id(unit)))
+            await breaks.taken()
+
+
+def refused_alone(writer: LogWriter, refused: AppendRefused) -> LogUnavailable:
+    """What a partition's own record that is too large comes to: without it the partition cannot be owned."""
+    return LogUnavailable(
+        f"partition {writer.partition}: a record of the partition itself, of {refused.size_bytes} bytes, was refused;"
+        f" the limit is {refused.limit_bytes} bytes"
+    )

@@ -1,0 +1,357 @@
+"""Taking a partition over: claim it, write the fence record, read up to that record, serve.
+
+The fence record comes first because until the new owner's first append the log still takes the old owner's (see the
+event log's contract); only what was read up to the fence record is complete.
+"""
+
+import asyncio
+import shlex
+from collections.abc import Callable, Collection, Mapping
+
+import msgspec
+import structlog
+from tenacity import AsyncRetrying, RetryCallState, retry_if_exception_type, wait_fixed
+
+from coordinator.clock import Clock
+from coordinator.group.offsets import OffsetsChange
+from coordinator.group.settings import GroupSettings
+from coordinator.load.slices import Slices
+from coordinator.offsets.base import OffsetStore
+from coordinator.offsets.lost import refuse_lost_events, refuse_lost_offsets
+from coordinator.runtime.outbox import Lost, Outbox, refused_alone
+from coordinator.runtime.partition import Partition
+from coordinator.runtime.slot import Watch, nobody_watches
+from coordinator.service import nobody_counts
+from coordinator.strangers import StrangersSeen, StrangersWatch
+from coordinator.tasks import on_failure
+from events.avro.codec import records_of
+from events.damage import Damage, DamageSurvey
+from events.events import CoordinatorElected, CoordinatorReady, CoordinatorStopped
+from events.ids import GroupId
+from events.keys import EntityKind, RecordKey, decode_key
+from events.loading import Loading
+from events.log.base import AppendRefused, EventLog, LogUnavailable, LogWriter
+from events.log.succession import check_nobody_else_wrote
+from events.partitioner import partition_for
+from events.projector import Projector
+from events.records import FORMAT_LEVEL, Transition, UndecodableKey
+
+log = structlog.get_logger(__name__)
+
+RENEWAL_PAUSE_S = 60.0
+"""Between two tries to claim again; there are hours for it."""
+
+
+class Owner(msgspec.Struct, frozen=True, kw_only=True, eq=False):
+    """Who takes partitions over, and what for: the same for all partitions of a process."""
+
+    name: str
+    """`host:pid`, as it stands in the log."""
+    version: str
+    event_log: EventLog
+    offsets: OffsetStore
+    settings: GroupSettings
+    effective_settings: Mapping[str, str]
+    """By Kafka's names, for the fence record."""
+    clock: Clock
+    log_url: str = "URL"
+    """As it was given, and so the address where clients find this process: for commands that are advised."""
+    bootstrap: str = "ADDRESS"
+    watch: Watch = nobody_watches
+    forgotten: Callable[[int], None] = nobody_counts
+    """Told the id of a request that will not be answered, since the same member has asked again."""
+    strangers: StrangersSeen = msgspec.field(default_factory=StrangersSeen)
+    slices: Slices = msgspec.field(default_factory=Slices)
+    """Of the process."""
+
+
+class WaitsFor(msgspec.Struct, frozen=True, kw_only=True):
+    """What an append waits for: the log's location, and who stores what is appended there, for people."""
+
+    log: str
+    whom: str
+
+
+class Ownership:
+    """One partition, owned: its writer, its groups, and how it was given up."""
+
+    def __init__(
+        self,
+        owner: Owner,
+        partition: Partition,
+        outbox: Outbox,
+        writer: LogWriter,
+        *,
+        strangers: StrangersWatch,
+        lost: Lost,
+    ) -> None:
+        self.partition = partition
+        self._strangers = strangers
+        self._owner = owner
+        self._outbox = outbox
+        self._writer = writer
+        self._lost = lost
+        self._renewing: asyncio.Task[None] | None = None
+
+    @property
+    def writing_for_s(self) -> float:
+        """For how long an append has waited by now; any thread may ask."""
+        return self._outbox.writing_for_s
+
+    @property
+    def waits_for(self) -> WaitsFor:
+        """Who has to answer first; any thread may ask."""
+        own_log = self._owner.offsets.own_log if self._outbox.is_writing_offsets else None
+        event_log = own_log or self._owner.event_log
+        return WaitsFor(log=event_log.location, whom=event_log.stored_by(self.partition.number))
+
+    def renew(self) -> None:
+        """Claim the partition again in the background, lest the log forget this claim; nothing waits for it."""
+        if self._renewing is None or self._renewing.done():
+            self._renewing = asyncio.create_task(self._renew(), name=f"renew-{self.partition.number}")
+            self._renewing.add_done_callback(on_failure(self._lost))
+
+    async def stop(self) -> None:
+        """Let what is under way become durable, and say goodbye in the log."""
+        await self._strangers.close()
+        await self._end_renewal()
+        await self._outbox.drained()
+        await self._outbox.close()
+        stopped = CoordinatorStopped(
+            partition=self._writer.partition,
+            owner_epoch=self._writer.epoch,
+            owner=self._owner.name,
+            stopped_ms=self._owner.clock.wall_ms(),
+        )
+        await self._writer.append([records_of([stopped])])
+
+    async def abandon(self) -> None:
+        """End it without a word: the log is lost to us."""
+        await self._strangers.close()
+        await self._end_renewal()
+        await self._outbox.close()
+
+    async def _end_renewal(self) -> None:
+        if self._renewing is not None:
+            self._renewing.cancel()
+            await asyncio.gather(self._renewing, return_exceptions=True)
+
+    async def _renew(self) -> None:
+        # Whoever has claimed it since deposes this owner for good: an append tells, where a claim would take it back.
+        # Who claims it between that append and the switch has written something, which is not known here.
+        owner, number = self._owner, self.partition.number
+        await self._outbox.appended(fence_record(owner, self._writer))
+        writer, before = await self._claim_patiently(), self._writer
+
+        async def switch() -> None:
+            await fence(owner, writer)
+            await check_nobody_else_wrote(owner.event_log, before, writer)
+            self._outbox.go_on_with(writer)
+            self._writer = writer
+            self.partition.epoch = writer.epoch
+
+        await self._outbox.between_writes(switch)
+        await owner.offsets.renew(number, self._outbox.between_writes)
+        log.debug("claim renewed", partition=number, epoch=writer.epoch)
+
+    async def _claim_patiently(self) -> LogWriter:
+        """A newer writer. Until it has appended, the one before goes on; so a broker that is away is waited for."""
+
+        def report(state: RetryCallState) -> None:
+            error = state.outcome.exception() if state.outcome else None
+            log.warning(
+                "the claim of a partition that is served could not be renewed yet, trying again",
+                partition=self.partition.number,
+                error=str(error),
+            )
+
+        attempts = AsyncRetrying(
+            retry=retry_if_exception_type(LogUnavailable), wait=wait_fixed(RENEWAL_PAUSE_S), before_sleep=report
+        )
+        return await attempts(self._owner.event_log.claim, self.partition.number)
+
+
+async def take_over(owner: Owner, number: int, *, lost: Lost) -> Ownership:
+    """Own the partition. Raises LogError, and EventsError for a history that cannot be served."""
+    clock = owner.clock
+    started_ms = clock.monotonic_ms()
+    await refuse_lost_events(owner.event_log, owner.offsets, number)
+    writer = await claim_and_fence(owner, number)
+    loading = await _load(owner, writer)
+    projector = loading.projector
+    if projector.groups or projector.quarantined:
+        await refuse_lost_offsets(owner.event_log, owner.offsets, number)
+    await owner.offsets.claim(number)
+    await _finish_deletions(owner, number, projector)
+    took_ms = clock.monotonic_ms() - started_ms
+    members = sum(len(group.members) for group in projector.groups.values())
+    ready = CoordinatorReady(
+        partition=number,
+        owner_epoch=writer.epoch,
+        owner=owner.name,
+        ready_ms=clock.wall_ms(),
+        took_ms=took_ms,
+        events_read=projector.events_read,
+        groups=len(projector.groups),
+        members=members,
+        incarnation_max=projector.incarnation_max,
+    )
+    await _append_one(writer, records_of([ready]))
+    log.info(
+        "partition ready",
+        partition=number,
+        epoch=writer.epoch,
+        took_ms=took_ms,
+        events=projector.events_read,
+        groups=len(projector.groups),
+        members=members,
+    )
+    damages = await _damages(owner.event_log, writer, projector)
+    _name_quarantined(owner, projector)
+    outbox = Outbox(writer, owner.offsets, lost)
+    partition = Partition(
+        number,
+        outbox=outbox,
+        epoch=writer.epoch,
+        owner=owner.name,
+        settings=owner.settings,
+        clock=clock,
+        incarnation_max=projector.incarnation_max,
+        quarantined=damages,
+        committed=owner.offsets.committed,
+        watch=owner.watch,
+        slices=owner.slices,
+        forgotten=owner.forgotten,
+        lost=lost,
+    )
+    groups = [group for group_id, group in projector.groups.items() if group_id not in projector.quarantined]
+    try:
+        await partition.adopt(groups)
+    except asyncio.CancelledError:
+        await outbox.close()
+        raise
+    partition.rewrite(loading.overwritten)
+
+    async def rewrite(keys: Collection[bytes]) -> None:
+        partition.rewrite(filter(None, map(_entity, keys)))
+
+    strangers = StrangersWatch(owner.event_log, number, owner.strangers, rewrite=rewrite, failed=lost)
+    outbox.strangers_noticed = strangers.notice
+    if writer.next_offset is not None and writer.next_offset - 1 > projector.next_offset:
+        # Between the end of the reading and the event that says we are ready.
+        strangers.notice(range(projector.next_offset, writer.next_offset - 1))
+    return Ownership(owner, partition, outbox, writer, strangers=strangers, lost=lost)
+
+
+def _entity(key: bytes) -> RecordKey | None:
+    """What the key is about, if it is the key of anything of a group."""
+    try:
+        entity = decode_key(key)
+    except UndecodableKey:
+        return None
+    return None if entity.kind is EntityKind.PARTITION else entity
+
+
+def _name_quarantined(owner: Owner, projector: Projector) -> None:
+    for broken in projector.quarantined.values():
+        log.error(
+            "group quarantined: a record of it cannot be read",
+            group_id=broken.group_id,
+            log=owner.event_log.location,
+            partition=broken.partition,
+            offset=broken.offset,
+            reason=broken.reason,
+            way_out=f"muster groups repair {shlex.quote(broken.group_id)} --bootstrap {owner.bootstrap}",
+        )
+
+
+async def claim_and_fence(owner: Owner, number: int) -> LogWriter:
+    """A writer that alone may append. Raises LogError."""
+    writer = await owner.event_log.claim(number)
+    await fence(owner, writer)
+    return writer
+
+
+def fence_record(owner: Owner, writer: LogWriter) -> Transition:
+    """The record from which on no writer older than this one appends."""
+    elected = CoordinatorElected(
+        partition=writer.partition,
+        owner_epoch=writer.epoch,
+        owner=owner.name,
+        elected_ms=owner.clock.wall_ms(),
+        version=owner.version,
+        format_level=FORMAT_LEVEL,
+        settings=dict(owner.effective_settings),
+    )
+    return records_of([elected])
+
+
+async def fence(owner: Owner, writer: LogWriter) -> None:
+    """Write the fence record. Raises LogError."""
+    await _append_one(writer, fence_record(owner, writer))
+
+
+async def _append_one(writer: LogWriter, transition: Transition) -> None:
+    """Append what is about the partition itself."""
+    (verdict,) = await writer.append([transition])
+    if isinstance(verdict, AppendRefused):
+        raise refused_alone(writer, verdict)
+
+
+async def _finish_deletions(owner: Owner, number: int, projector: Projector) -> None:
+    """Offsets are written after the events of their group: a deletion may have been cut short between the two.
+
+    Of a group that the events do not even know as deleted they are kept: the two topics may have been restored from
+    backups of different times. In one file both are always of the same.
+    """
+    orphans = [
+        group_id
+        for group_id in owner.offsets.group_ids()
+        if partition_for(group_id, owner.event_log.partitions) == number
+        and group_id not in projector.groups
+        and group_id not in projector.quarantined
+    ]
+    if owner.offsets.own_log is not None:
+        unknown = [group_id for group_id in orphans if group_id not in projector.deleted]
+        if unknown:
+            log.warning(
+                "the event log does not know groups whose committed offsets are there: they are kept",
+                log=owner.event_log.location,
+                offsets=owner.offsets.own_log.location,
+                partition=number,
+                groups=len(unknown),
+                first=min(unknown),
+                way_out="none is needed if an older backup of the event topic was restored: the groups go on from these"
+                " offsets; else look whether both topics belong together",
+            )
+        orphans = [group_id for group_id in orphans if group_id in projector.deleted]
+    if orphans:
+        log.info("removing offsets of deleted groups", partition=number, groups=len(orphans))
+        await owner.offsets.write([OffsetsChange(group_id=group_id, all_deleted=True) for group_id in orphans])
+
+
+async def _damages(log_: EventLog, writer: LogWriter, projector: Projector) -> dict[GroupId, Damage]:
+    """What is left of the groups that are quarantined, which is another reading where there are any."""
+    if not projector.quarantined:
+        return {}
+    survey = DamageSurvey(projector)
+    async for chunk in log_.read(writer.partition):
+        survey.read(chunk)
+    return survey.damages()
+
+
+async def _load(owner: Owner, writer: LogWriter) -> Loading:
+    """The groups up to the writer's fence record. Raises LogUnavailable when the reading ends before it (L6)."""
+    loading = Loading(owner.strangers.reading(writer.partition))
+    async for chunk in owner.event_log.read(writer.partition):
+        loading.read(chunk)
+    for _ in loading.fold():
+        await asyncio.sleep(0)
+    last = loading.projector.last_partition_event
+    if last is None or last.owner_epoch < writer.epoch:
+        raise LogUnavailable(
+            f"partition {writer.partition}: the reading ended before the record that this process had written when it"
+            " claimed the partition"
+        )
+    owner.strangers.tell(loading.strangers, owner.event_log.location)
+    return loading

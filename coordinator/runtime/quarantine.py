@@ -1,0 +1,115 @@
+"""The groups of a partition that are not served, since a record of theirs cannot be read: what they are answered, and
+the way out.
+
+What belongs here: which requests of a quarantined group are answered otherwise than with COORDINATOR_LOAD_IN_PROGRESS,
+and that a repair takes effect when it is durable. What a repair keeps stands in `group/repair.py`.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+
+import structlog
+from kio.schema.errors import ErrorCode
+
+from coordinator.group.commands import AlterGroupConfig, AnyRequest, DescribeGroupConfig
+from coordinator.group.outcomes import AlterGroupConfigOutcome, DescribeGroupConfigOutcome, Outcome, Reply
+from coordinator.group.repair import describe_damage, is_repair, repair_group, repair_refusal, tombstones
+from coordinator.group.settings import GroupSettings
+from coordinator.group.turn import Moment
+from coordinator.not_served import quarantine_reply
+from coordinator.runtime.outbox import Outbox, Unit
+from coordinator.runtime.waiting import WaitingRequests
+from events.avro.codec import records_of
+from events.damage import Damage
+from events.ids import GroupId
+from events.log.base import AppendRefused
+from events.state import Group
+
+log = structlog.get_logger(__name__)
+
+
+class Quarantine:
+    """See the module. `repaired` is told of a group that is to be served from now on."""
+
+    def __init__(
+        self,
+        damages: Mapping[GroupId, Damage],
+        *,
+        outbox: Outbox,
+        moment: Callable[[], Moment],
+        settings: GroupSettings,
+        waiting: WaitingRequests,
+        repaired: Callable[[Group], None],
+    ) -> None:
+        self._damages = dict(damages)
+        self._outbox = outbox
+        self._moment = moment
+        self._settings = settings
+        self._waiting = waiting
+        self._repaired = repaired
+        self._under_way: set[GroupId] = set()
+        self._is_closed = False
+
+    def __contains__(self, group_id: GroupId) -> bool:
+        return group_id in self._damages
+
+    def __len__(self) -> int:
+        return len(self._damages)
+
+    def close(self) -> None:
+        """Repair nothing any more; what is being stored takes no effect here."""
+        self._is_closed = True
+
+    def submit(self, command: AnyRequest) -> None:
+        """Have a request to a quarantined group answered, at once or when a repair is durable."""
+        damage = self._damages[command.group_id]
+        if isinstance(command, DescribeGroupConfig):
+            error = ErrorCode.coordinator_load_in_progress
+            self._reply(command, DescribeGroupConfigOutcome(error=error, damage=describe_damage(damage)))
+        elif isinstance(command, AlterGroupConfig) and is_repair(command.changes):
+            self._repair(damage, command)
+        else:
+            self._release(quarantine_reply(command))
+
+    def _repair(self, damage: Damage, command: AlterGroupConfig) -> None:
+        refused = repair_refusal(command.changes)
+        if refused is not None or command.validate_only:
+            self._reply(command, refused or AlterGroupConfigOutcome(error=ErrorCode.none))
+        elif damage.group_id in self._under_way:
+            self._release(quarantine_reply(command))
+        else:
+            self._under_way.add(damage.group_id)
+            self._store(damage, command)
+
+    def _store(self, damage: Damage, command: AlterGroupConfig) -> None:
+        group, events = repair_group(damage, command, self._moment(), self._settings)
+
+        def settled(refused: AppendRefused | None) -> None:
+            if self._is_closed:
+                return
+            self._under_way.discard(damage.group_id)
+            if refused is not None:
+                message = (
+                    f"the repair takes {refused.size_bytes} bytes in the event log, the limit is {refused.limit_bytes}"
+                )
+                self._reply(command, AlterGroupConfigOutcome(error=ErrorCode.unknown_server_error, message=message))
+                return
+            del self._damages[damage.group_id]
+            log.warning(
+                "group repaired",
+                group_id=group.group_id,
+                generation_id=group.generation_id,
+                lost=[each.offset for each in damage.broken],
+                client_id=command.caller.client_id,
+                client_host=command.caller.client_host,
+                principal=command.caller.principal,
+            )
+            self._repaired(group)
+            self._reply(command, AlterGroupConfigOutcome(error=ErrorCode.none))
+
+        self._outbox.submit(Unit(transition=(*tombstones(damage), *records_of(events)), offsets=(), settled=settled))
+
+    def _reply(self, command: AnyRequest, outcome: Outcome) -> None:
+        self._release([Reply(command.caller.request_id, outcome)])
+
+    def _release(self, replies: Sequence[Reply]) -> None:
+        self._waiting.release_each(replies)

@@ -1,0 +1,297 @@
+"""All partitions of this process: taking them over, finding the one of a group, giving them up.
+
+`Runtime` is what the handlers of `wire/` know as `Groups`. A partition whose log is lost is closed at once. If the log
+may come back (LogUnavailable) it is taken over anew, for as long as it takes, also at the start; if another process has
+it (Deposed), if it is another log (LogMismatch), or if a newer version wrote it, `give_up` is told, and the process
+ends. A partition with an owner's record that cannot be read stays closed; the others are served. Claims are renewed as
+often as the log wants it.
+"""
+
+import asyncio
+from collections import Counter
+from collections.abc import Callable, Collection, Mapping
+from functools import partial
+
+import structlog
+from kio.schema.errors import ErrorCode
+
+from coordinator.group.commands import AnyRequest, Heartbeat, JoinGroup, SyncGroup
+from coordinator.group.decide import failed
+from coordinator.load.slices import Slices
+from coordinator.load.steps import Each
+from coordinator.not_served import loading_reply, way_out
+from coordinator.observability.metrics import GroupFigures
+from coordinator.runtime.log_outage import LogOutage
+from coordinator.runtime.ownership import Owner, Ownership, take_over
+from coordinator.runtime.slot import Ticket
+from coordinator.runtime.slow_appends import SlowAppends
+from coordinator.service import CommittedOffset, ListedGroup, ReplyTo
+from coordinator.tasks import on_failure
+from events.ids import GroupId
+from events.log.base import Deposed, LogDenied, LogError, LogUnavailable
+from events.partitioner import partition_for
+from events.records import BrokenRecord, EventsError
+from events.state import NOT_CONFIGURED, Group, GroupConfig, GroupState
+
+log = structlog.get_logger(__name__)
+
+GATHERED_S = 1.0
+"""Partitions that are lost within this time are told of in one line."""
+
+STOPS_WITHIN_S = 10.0
+"""For all partitions together; what is cut short is as safe as after a crash."""
+
+
+class Runtime:
+    """`give_up` is called when the process cannot go on; the caller ends it with the error's message.
+
+    The log is open when `start` is called; what is asked before is answered as while a partition is read.
+    """
+
+    def __init__(self, owner: Owner, *, give_up: Callable[[Exception], None]) -> None:
+        self._owner = owner
+        self._log = owner.event_log
+        self._offsets = owner.offsets
+        self._give_up = give_up
+        self._owned: dict[int, Ownership] = {}
+        self._retaking: dict[int, asyncio.Task[None]] = {}
+        self._renewing: asyncio.Task[None] | None = None
+        self._slow = SlowAppends(owner.event_log, lambda: self._owned)
+        self._telling: asyncio.Task[None] | None = None
+        self._read: set[int] = set()
+        self._unreadable: dict[int, str] = {}
+        """Why partitions are not served that hold a record of an owner which cannot be read."""
+        self._outage = LogOutage(owner.event_log.location, owner.clock.monotonic_ms)
+        self._lost_now: dict[int, str] = {}
+        """Partitions that were lost, and why, until that is told."""
+        self._stopping = False
+
+    @property
+    def slices(self) -> Slices:
+        """Whose turn it is in this process."""
+        return self._owner.slices
+
+    # ---- ownership -----------------------------------------------------------------------------------
+
+    async def start(self) -> None:
+        """Take all partitions over; those whose log is away are waited for beside it (`all_owned`).
+
+        Raises Deposed, LogMismatch, LogDenied and EventsError.
+        """
+        for number in range(self._log.partitions):
+            if self._retaking:
+                self._retake_later(number)  # one after another they would wait for each other's limits
+                continue
+            began_ms = self._owner.clock.monotonic_ms()
+            try:
+                await self._take_over(number)
+            except LogDenied:
+                raise
+            except LogUnavailable as error:
+                self._outage.failed(number, error, began_ms=began_ms)
+                self._retake_later(number)
+        if self._log.claim_renewal_ms is not None:
+            self._renewing = asyncio.create_task(self._renew(self._log.claim_renewal_ms), name="renew-claims")
+            self._renewing.add_done_callback(on_failure(self._give_up))
+        self._telling = asyncio.create_task(self._slow.keep_telling(), name="slow-appends")
+        self._telling.add_done_callback(on_failure(self._give_up))
+
+    async def all_owned(self) -> None:
+        """Return when every partition that was waited for is owned, or has been given up."""
+        while self._retaking:
+            await asyncio.wait(self._retaking.values())
+
+    async def stop(self) -> None:
+        """Give everything up in good order; parked requests are answered NOT_COORDINATOR and come back elsewhere."""
+        self._stopping = True
+        owned, self._owned = self._owned, {}  # what is lost from here on is not taken over again
+        tasks = [*self._retaking.values(), *filter(None, (self._renewing, self._telling))]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        owned |= self._owned
+        self._owned = {}
+        for ownership in owned.values():
+            ownership.partition.close(ErrorCode.not_coordinator)
+        goodbyes = [asyncio.create_task(_say_goodbye(*item), name=f"stop-{item[0]}") for item in owned.items()]
+        if goodbyes:
+            said, late = await asyncio.wait(goodbyes, timeout=STOPS_WITHIN_S)
+            _tell_unsaid(dict(filter(None, (goodbye.result() for goodbye in said))))
+            for goodbye in late:
+                goodbye.cancel()
+            if late:
+                log.warning("stopped before everything was said in the event log", partitions=len(late))
+
+    def figures(self) -> GroupFigures:
+        """For the metrics: asked for in another thread, so that each collection is copied before it is gone through."""
+        states = Counter({state.value: 0 for state in GroupState})
+        members = quarantined = 0
+        owned = list(self._owned.values())
+        for ownership in owned:
+            groups = ownership.partition.groups()
+            states.update(group.image.state.value for group in groups)
+            members += sum(len(group.members) for group in groups)
+            quarantined += ownership.partition.quarantined
+        return GroupFigures(groups=states, members=members, quarantined=quarantined, partitions=len(owned))
+
+    @property
+    def ready(self) -> bool:
+        """Whether every partition is served."""
+        return bool(self._owned) and len(self._owned) == self._log.partitions and not self._stopping
+
+    @property
+    def not_ready(self) -> str | None:
+        """Why not, for people; None when it is."""
+        if self._log.trouble is not None:
+            return self._log.trouble
+        if self.ready:
+            return self._slow.reason
+        if self._stopping:
+            return "stopping"
+        return "; ".join(self._unreadable.values()) or self._outage.reason or "partitions are being read"
+
+    def has_read(self, group_id: GroupId) -> bool:
+        """Whether the group's partition was read by this process, so that the watch was told which groups there are."""
+        return bool(self._read) and partition_for(group_id, self._log.partitions) in self._read
+
+    def would_refuse(self, command: JoinGroup) -> bool:
+        """Whether this join would now be answered with an error at once, and change nothing."""
+        ownership = self._ownership_of(command.group_id)
+        return ownership is None or ownership.partition.would_refuse(command)
+
+    def is_member(self, command: JoinGroup | SyncGroup) -> bool:
+        """Whether it is a member's of the group, or a static one's that has restarted."""
+        ownership = self._ownership_of(command.group_id)
+        return ownership is not None and ownership.partition.is_member(command)
+
+    def has_group(self, group_id: GroupId) -> bool:
+        """Whether there is such a group in the log."""
+        ownership = self._ownership_of(group_id)
+        return ownership is not None and ownership.partition.has_group(group_id)
+
+    def config_of(self, group_id: GroupId) -> GroupConfig:
+        """What is set for the group; nothing for one that is not there, or not read."""
+        ownership = self._ownership_of(group_id)
+        return NOT_CONFIGURED if ownership is None else ownership.partition.config_of(group_id)
+
+    def _ownership_of(self, group_id: GroupId) -> Ownership | None:
+        """None while the group's partition is not served; before the log is open that is any, and none is known."""
+        return self._owned.get(partition_for(group_id, self._log.partitions)) if self._owned else None
+
+    async def _take_over(self, number: int) -> None:
+        try:
+            self._owned[number] = await take_over(self._owner, number, lost=lambda error: self._lost(number, error))
+        except BrokenRecord as broken:
+            helps = way_out(broken, self._owner.log_url)
+            why = f"partition {number} of {self._log.location} is not served: {broken}; what helps: {helps}"
+            self._unreadable[number] = why
+            log.error(
+                "partition not served: a record in the event log cannot be read",
+                log=self._log.location,
+                partition=number,
+                offset=broken.offset,
+                reason=broken.reason,
+                way_out=helps,
+            )
+        else:
+            self._read.add(number)
+
+    async def _renew(self, every_ms: int) -> None:
+        while True:
+            await asyncio.sleep(every_ms / 1000)
+            for ownership in self._owned.values():
+                ownership.renew()  # in the background
+
+    def _lost(self, number: int, error: Exception) -> None:
+        ownership = self._owned.pop(number, None)
+        if ownership is None:
+            return  # it was given up already
+        ownership.partition.close(ErrorCode.not_coordinator)
+        if isinstance(error, LogUnavailable):
+            began_ms = self._owner.clock.monotonic_ms() - int(ownership.writing_for_s * 1000)
+            self._outage.failed(number, error, began_ms=began_ms)
+            if not self._lost_now:
+                asyncio.get_running_loop().call_later(GATHERED_S, self._tell_lost)
+            self._lost_now[number] = str(error)
+            self._retake_later(number, ownership)
+        else:
+            log.error("partition lost", partition=number, error=str(error))
+            self._give_up(error)
+
+    def _tell_lost(self) -> None:
+        lost, self._lost_now = self._lost_now, {}
+        log.warning(
+            "partitions lost, they are taken over again", partitions=sorted(lost), error=next(iter(lost.values()))
+        )
+
+    def _retake_later(self, number: int, lost: Ownership | None = None) -> None:
+        retaking = asyncio.create_task(self._retake(number, lost), name=f"retake-{number}")
+        retaking.add_done_callback(on_failure(self._give_up))
+        retaking.add_done_callback(partial(self._retook, number))
+        self._retaking[number] = retaking
+
+    def _retook(self, number: int, retaking: asyncio.Task[None]) -> None:
+        if self._retaking.get(number) is retaking:
+            del self._retaking[number]
+
+    async def _retake(self, number: int, lost: Ownership | None) -> None:
+        if lost is not None:
+            await lost.abandon()
+
+        try:
+            await self._outage.waited_for(partial(self._take_over, number), number, was_served=lost is not None)
+        except (Deposed, LogError, EventsError) as error:
+            self._give_up(error)
+
+    # ---- the Groups of the handlers ------------------------------------------------------------------
+
+    def submit(self, command: AnyRequest, reply: ReplyTo) -> None:
+        """Have the command decided by the owner of its group."""
+        ownership = self._ownership_of(command.group_id)
+        if ownership is None:
+            stopping = self._stopping
+            (answer,) = failed(command, ErrorCode.coordinator_not_available) if stopping else loading_reply(command)
+            reply(answer.outcome)
+        else:
+            ownership.partition.submit(command, reply)
+
+    def heartbeat_ticket(self, command: Heartbeat) -> Ticket | None:
+        """A ticket for the fast path, if this heartbeat would now be answered with NONE."""
+        ownership = self._ownership_of(command.group_id)
+        return ownership.partition.ticket(command) if ownership else None
+
+    def list_groups(self) -> Collection[ListedGroup] | ErrorCode:
+        """Every durable group; loading as long as one partition is (G22)."""
+        if not self.ready:
+            return self._not_ready()
+        return Each(_listed, [group for ownership in self._owned.values() for group in ownership.partition.groups()])
+
+    def committed_offsets(self, group_id: GroupId) -> Mapping[tuple[str, int], CommittedOffset] | ErrorCode:
+        """The durable offsets of a group."""
+        if self._ownership_of(group_id) is None:
+            return self._not_ready()
+        return dict(self._offsets.committed(group_id))
+
+    def _not_ready(self) -> ErrorCode:
+        stopping = self._stopping
+        return ErrorCode.coordinator_not_available if stopping else ErrorCode.coordinator_load_in_progress
+
+
+def _listed(group: Group) -> ListedGroup:
+    image = group.image
+    return ListedGroup(group_id=group.group_id, protocol_type=image.protocol_type or "", state=image.state)
+
+
+async def _say_goodbye(number: int, ownership: Ownership) -> tuple[int, str] | None:
+    """The partition, and why it could not be said."""
+    try:
+        await ownership.stop()
+    except LogError as error:
+        return number, str(error)
+    return None
+
+
+def _tell_unsaid(unsaid: Mapping[int, str]) -> None:
+    if unsaid:
+        error = next(iter(unsaid.values()))
+        log.warning("could not say goodbye in the event log", partitions=sorted(unsaid), error=error)

@@ -1,0 +1,15 @@
+"""Settings of both modes, and what they name: addresses, ports, certificates.
+
+addresses.py          HOST:PORT, as settings have it.
+broker_ports.py       Which port a broker's listener has: the same after every restart, whatever order the brokers
+                      appear in.
+certificates.py       Certificates that are renewed while the process runs: read again, without a restart.
+file_watch.py         Watching the file of an event log: whether its disk answers, and whether it is still where it
+                      was opened.
+setting_sources.py    Where a setting came from: the name by which whoever gave it can find it.
+settings.py           How the coordinator is set: flags, `MUSTER_*` variables, a TOML file, defaults; the first that
+                      names a setting.
+sidecar.py            The settings of the sidecar: of the cluster behind it, of its listeners, of what it may own.
+sidecar_tls.py        TLS towards clients: the files of `--tls-certificate` and the options beside it, as the
+                      context of the listeners.
+"""

@@ -1,0 +1,54 @@
+"""Which port a broker's listener has: the same after every restart, whatever order the brokers appear in.
+
+What belongs here: the rule, and what cannot be had under it. Pure: nothing is bound here, and who the brokers are is
+not known. The listener of node id n is at `base + n`, unless the mapping says otherwise. Ports taken at random would
+strand clients that know the old ones (known bugs P11, P15), and a range too small for a cluster's node ids, as KRaft
+numbers them, is said with the way out (P10).
+"""
+
+from collections.abc import Mapping
+
+import msgspec
+
+from coordinator.settings.addresses import PORT_MAX
+
+
+class NoPort(Exception):
+    """There is no port for that node id; the message says why, and the way out."""
+
+
+class BrokerPorts(msgspec.Struct, frozen=True):
+    """`base`: the port of node id 0, whether there is one or not. `mapping`: node ids with a port of their own.
+
+    `taken`: ports that are in use for something else, with the option that says so.
+    """
+
+    base: int
+    mapping: Mapping[int, int] = {}
+    taken: Mapping[int, str] = {}
+
+    def port_of(self, node_id: int) -> int:
+        """Raises NoPort."""
+        mapped = self.mapping.get(node_id)
+        port = self.base + node_id if mapped is None else mapped
+        if not 0 < port <= PORT_MAX:
+            last = PORT_MAX - self.base
+            raise NoPort(
+                f"there is no port for node id {node_id}: from --broker-base-port {self.base} on there are ports for"
+                f" node ids 0 to {last}; choose a lower one, or give this one its own: --listener-map {node_id}=PORT"
+            )
+        if port in self.taken:
+            raise NoPort(
+                f"the listener of node id {node_id} would be at port {port}, which {self.taken[port]} has:"
+                f" {self._ways_out(node_id)}"
+            )
+        owner = None if mapped is not None else next((each for each, at in self.mapping.items() if at == port), None)
+        if owner is not None:
+            raise NoPort(
+                f"the listener of node id {node_id} would be at port {port}, which --listener-map gives to node id"
+                f" {owner}: {self._ways_out(node_id)}"
+            )
+        return port
+
+    def _ways_out(self, node_id: int) -> str:
+        return f"choose another --broker-base-port, or --listener-map {node_id}=PORT"

@@ -1,0 +1,40 @@
+"""Watching the file of an event log: whether its disk answers, and whether it is still where it was opened.
+
+What belongs here: when it is looked, and what is said of it. What it must not know: what is wrong with a file, which
+`events/log/sqlite/file.py` says.
+"""
+
+import asyncio
+from collections.abc import Callable
+
+import structlog
+
+from coordinator.tasks import on_failure
+from events.log.sqlite.file import SqliteFile
+
+log = structlog.get_logger(__name__)
+
+LOOK_EVERY_S = 1.0
+SAY_AGAIN_AFTER_S = 60.0
+
+
+def watch_file(file: SqliteFile, *, lost: Callable[[Exception], None]) -> "asyncio.Task[None]":
+    """Watch until the task is cancelled. `lost` is told what will not mend: a file that is gone, or another one now."""
+    watching = asyncio.create_task(_watch(file), name="file-watch")
+    watching.add_done_callback(on_failure(lost))
+    return watching
+
+
+async def _watch(file: SqliteFile) -> None:
+    loop = asyncio.get_running_loop()
+    since_s = said_s = None
+    while True:
+        await asyncio.sleep(LOOK_EVERY_S)
+        trouble, now_s = file.trouble, loop.time()
+        if trouble is None and since_s is not None:
+            log.info("the disk answers again", file=str(file.path), after_s=round(now_s - since_s))
+            since_s = said_s = None
+        elif trouble is not None and (said_s is None or now_s - said_s >= SAY_AGAIN_AFTER_S):
+            since_s, said_s = since_s or now_s, now_s
+            log.warning("the disk does not answer, waiting for it", file=str(file.path), reason=trouble)
+        await file.check_in_place()

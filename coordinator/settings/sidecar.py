@@ -1,0 +1,198 @@
+"""The settings of the sidecar: of the cluster behind it, of its listeners, of what it may own.
+
+What belongs here: those fields of `Settings` that have a meaning only with `--upstream`, what contradicts what among
+them, and the values made of them. Everything is checked when the settings are loaded, files included.
+"""
+
+import ssl
+from collections.abc import Iterator, Mapping, Set
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import Annotated, Any
+
+from pydantic import BeforeValidator, Field
+from pydantic_settings import BaseSettings, NoDecode
+
+from coordinator.group.settings import INT32_MAX
+from coordinator.settings.addresses import PORT_MAX, Address, Servers
+from coordinator.settings.broker_ports import BrokerPorts
+from coordinator.settings.sidecar_tls import client_context
+from coordinator.upstream.security import ClientsCertificate, UpstreamSecurity
+from events.log.kafka.client.security import PROPERTIES
+
+EVENT_TOPIC = "__muster_events"
+"""The event log of a sidecar is a topic of the cluster behind it, unless `--log` names another."""
+
+
+def split_list(value: Any) -> Any:  # noqa: ANN401 -- whatever a source gives
+    """In the environment the values of a list are separated by commas."""
+    return [text.strip() for text in value.split(",") if text.strip()] if isinstance(value, str) else value
+
+
+def _read_map(value: Any) -> Any:  # noqa: ANN401 -- whatever a source gives
+    """`ID=PORT,ID=PORT`, or a table of the file."""
+    if value == {}:
+        return value
+    if isinstance(value, Mapping):
+        value = ",".join(f"{node_id}={port}" for node_id, port in value.items())
+    ports: dict[int, int] = {}
+    for entry in str(value).split(","):
+        node_id, _, port = (part.strip() for part in entry.partition("="))
+        if not (node_id.isdecimal() and port.isdecimal() and int(node_id) <= INT32_MAX and 0 < int(port) <= PORT_MAX):
+            raise ValueError(f"{entry.strip()!r} should be ID=PORT, a node id and a port up to {PORT_MAX}")
+        if int(node_id) in ports:
+            raise ValueError(f"node id {int(node_id)} is given twice")
+        if int(port) in ports.values():
+            raise ValueError(f"port {int(port)} is given to two node ids")
+        ports[int(node_id)] = int(port)
+    return ports
+
+
+Properties = Annotated[dict[str, str], NoDecode]
+"""Kafka's client properties. They hold secrets, so they are in no `repr` and in no message."""
+
+
+class SidecarSettings(BaseSettings):
+    """The part of `Settings` that needs `--upstream`, which makes the process a sidecar."""
+
+    upstream: Servers | None = Field(
+        None, description="The cluster to stand in front of, HOST:PORT of one or more brokers, separated by commas."
+    )
+    upstream_config: Properties = Field(
+        default_factory=dict,
+        repr=False,
+        description=f"How to reach it, by the names of Kafka's client properties: {', '.join(PROPERTIES)}. Secrets are "
+        "better in the environment (MUSTER_UPSTREAM_CONFIG_SASL_PASSWORD) or the file ([upstream]).",
+    )
+    broker_base_port: int | None = Field(
+        None,
+        ge=1,
+        le=PORT_MAX,
+        description="The broker with node id N has its listener at this port + N. [default: the port of --listen + 1]",
+    )
+    listener_map: Annotated[dict[int, int], NoDecode, BeforeValidator(_read_map)] = Field(
+        default_factory=dict, description="Other ports for some brokers, ID=PORT, separated by commas."
+    )
+    groups: Annotated[list[str], NoDecode, BeforeValidator(split_list)] = Field(
+        default_factory=lambda: ["*"],
+        min_length=1,
+        description="Which groups Muster may own, a pattern of group ids with * and ?; all others are relayed.",
+    )
+    authorization_cache_ms: int = Field(
+        5_000, ge=0, le=60_000, description="For how long what the broker permits a client is not asked again."
+    )
+    connections_per_principal: int | None = Field(
+        None,
+        ge=1,
+        description="Connections of one principal served at a time, where clients authenticate with SASL. "
+        "[default: nine tenths of --connections-max]",
+    )
+    single_identity: bool = Field(
+        default=False,
+        description="Upstream all clients are one principal, that of --single-identity-certificate.",
+    )
+    single_identity_certificate: Path | None = Field(
+        None, description="What is shown to brokers for every client: a certificate, PEM, which is not Muster's own."
+    )
+    single_identity_key: Path | None = Field(None, description="That certificate's key, PEM, not encrypted.")
+    tls_certificate: Path | None = Field(
+        None, description="Serve clients with TLS: the certificate, PEM, its chain behind it."
+    )
+    tls_key: Path | None = Field(None, description="The certificate's key, PEM, not encrypted.")
+    tls_client_ca: Path | None = Field(
+        None, description="Demand certificates of clients, signed by one of these authorities, PEM."
+    )
+
+    def upstream_security(self) -> UpstreamSecurity:
+        """How the cluster is reached. Raises BadSecurity."""
+        certificate, key = self.single_identity_certificate, self.single_identity_key
+        for_clients = None if certificate is None or key is None else ClientsCertificate(certificate, key)
+        return UpstreamSecurity.of(self.upstream_config, where="--upstream-config", for_clients=for_clients)
+
+    def client_tls(self) -> ssl.SSLContext | None:
+        """For the listeners; None: clients come in plain text. Raises BadTls."""
+        if self.tls_certificate is None or self.tls_key is None:
+            return None
+        return client_context(self.tls_certificate, self.tls_key, self.tls_client_ca)
+
+    def may_own(self, group_id: str) -> bool:
+        """Whether one of the patterns of `--groups` matches the whole id, in this case of letters."""
+        return any(fnmatchcase(group_id, pattern) for pattern in self.groups)
+
+    def broker_ports(self, listen: Address, metrics: Address | None) -> BrokerPorts:
+        """Where the listeners of the brokers are. `listen` with the port that was bound, if it was 0."""
+        taken = {listen.port: "--listen"}
+        if metrics is not None and Address(f"{listen.host}:{metrics.port}").shares_port_with(metrics):
+            taken[metrics.port] = "--metrics"
+        return BrokerPorts(base=self.broker_base_port or listen.port + 1, mapping=self.listener_map, taken=taken)
+
+
+NOT_WITH_UPSTREAM: Mapping[str, str] = {
+    "topic": "topics are the cluster's",
+    "cluster_id": "clients see the cluster's",
+    "node_id": "clients see the brokers' node ids",
+}
+"""Settings of a coordinator without a cluster, and why a sidecar has no use for them."""
+
+
+def refusals(settings: SidecarSettings, given: Set[str], listen: Address, metrics: Address | None) -> Iterator[str]:
+    """What makes no sense together, a line each. `given`: the fields that some source has named."""
+    if settings.upstream is None:
+        idle = [flag(name) for name in SidecarSettings.model_fields if name in given]
+        if idle:
+            yield f"{', '.join(idle)} without --upstream: only a sidecar, in front of a cluster, can use that"
+        return
+    for name, reason in NOT_WITH_UPSTREAM.items():
+        if name in given:
+            yield f"{flag(name)} and --upstream contradict each other: {reason}; leave one of them out"
+    yield from _tls_refusals(settings)
+    yield from _port_refusals(settings, listen, metrics)
+
+
+def flag(field: str) -> str:
+    """`--broker-base-port`."""
+    return "--" + field.replace("_", "-")
+
+
+def _tls_refusals(settings: SidecarSettings) -> Iterator[str]:
+    for name, other in (
+        ("tls_certificate", "tls_key"),
+        ("tls_key", "tls_certificate"),
+        ("tls_client_ca", "tls_certificate"),
+    ):
+        if getattr(settings, name) is not None and getattr(settings, other) is None:
+            yield f"{flag(name)} needs {flag(other)} beside it"
+    yield from _identity_refusals(settings)
+
+
+def _identity_refusals(settings: SidecarSettings) -> Iterator[str]:
+    """Clients' certificates end here. So there is one for all of them, or they authenticate by other means."""
+    upstream = settings.upstream_security().kafka_security()
+    files = settings.single_identity_certificate, settings.single_identity_key
+    if settings.single_identity and None in files:
+        yield (
+            "--single-identity needs --single-identity-certificate and --single-identity-key, as whom all clients are "
+            "known upstream; Muster's own is never shown for them, since it may do what no client should"
+        )
+    elif not settings.single_identity and any(files):
+        yield "--single-identity-certificate and --single-identity-key need --single-identity beside them"
+    elif any(files) and upstream.ssl_context is None:
+        yield "--single-identity shows a certificate to brokers: it needs --upstream-config security.protocol=SSL"
+    # With SASL_SSL the certificate opens the connection, and the principal is who authenticates on it.
+    elif upstream.presents_certificate and upstream.security_protocol == "SSL" and not settings.single_identity:
+        yield (
+            "--upstream-config ssl.certificate.location: where brokers know clients by certificates, all clients are "
+            "one principal upstream, whoever they are, since their own certificates end here: say --single-identity "
+            "and give a certificate for them if that is wanted, or have clients authenticate with SASL, which is "
+            "passed through"
+        )
+
+
+def _port_refusals(settings: SidecarSettings, listen: Address, metrics: Address | None) -> Iterator[str]:
+    if settings.broker_base_port is None and listen.port == PORT_MAX:
+        yield f"--listen {listen} leaves no ports above it for the brokers' listeners: give --broker-base-port"
+        return
+    taken = settings.broker_ports(listen, metrics).taken
+    for node_id, port in settings.listener_map.items():
+        if port in taken:
+            yield f"--listener-map {node_id}={port}: {taken[port]} has that port"

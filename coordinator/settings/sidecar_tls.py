@@ -1,0 +1,92 @@
+"""TLS towards clients: the files of `--tls-certificate` and the options beside it, as the context of the listeners.
+
+What belongs here: what a server needs of its certificate. Files that cannot be read, that do not belong together, that
+are no longer or not yet valid: one line each, before anything is bound. Whether clients would accept the certificate is
+asked of OpenSSL itself: it is shown to a client in memory that trusts it, so what remains to be complained of is its
+dates and what it is for.
+
+A handshake that fails with a client is a line in the log. Event loops tell nobody of it, so the context does.
+"""
+
+import ssl
+from pathlib import Path
+
+import structlog
+
+from events.log.kafka.client.tls_files import BadTlsFile, FilesContext, present, trust
+
+log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
+
+_MEANINGS = {
+    "WRONG_VERSION_NUMBER": "it does not speak TLS",
+    "HTTP_REQUEST": "it speaks HTTP",
+    "PEER_DID_NOT_RETURN_A_CERTIFICATE": "it shows no certificate, which --tls-client-ca demands",
+}
+"""Where OpenSSL's reason says little."""
+
+
+class BadTls(Exception):
+    """Files that clients cannot be served with; the message names the option, the file and what is wrong."""
+
+
+def client_context(certificate: Path, key: Path, client_ca: Path | None) -> ssl.SSLContext:
+    """TLS 1.2 or newer; with `client_ca` nobody gets in without a certificate signed by it. Raises BadTls."""
+    try:
+        context = _serving(certificate, key)
+        _show_in_memory(context, certificate)
+        if client_ca is not None:
+            trust(context, "--tls-client-ca", client_ca)
+            context.verify_mode = ssl.CERT_REQUIRED
+        context.sslobject_class = _Telling
+    except BadTlsFile as bad:
+        raise BadTls(str(bad)) from bad
+    return context
+
+
+class _Telling(ssl.SSLObject):
+    """One client's TLS."""
+
+    def do_handshake(self) -> None:
+        try:
+            super().do_handshake()
+        except (ssl.SSLWantReadError, ssl.SSLWantWriteError):
+            raise
+        except ssl.SSLCertVerificationError as error:
+            log.warning("TLS with a client failed", reason=f"its certificate: {error.verify_message}")
+            raise
+        except ssl.SSLError as error:
+            reason = error.reason or str(error)
+            log.warning("TLS with a client failed", reason=_MEANINGS.get(reason, reason.lower().replace("_", " ")))
+            raise
+
+
+def _serving(certificate: Path, key: Path) -> ssl.SSLContext:
+    context = FilesContext(ssl.PROTOCOL_TLS_SERVER)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    present(
+        context,
+        ("--tls-certificate", certificate),
+        ("--tls-key", key),
+        pass_phrase=("give one without a pass phrase", None),
+    )
+    return context
+
+
+def _show_in_memory(serving: ssl.SSLContext, certificate: Path) -> None:
+    """A handshake with ourselves. Raises BadTls."""
+    trusting = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    trusting.check_hostname = False
+    trusting.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
+    trust(trusting, "--tls-certificate", certificate)
+    to_server, to_client = ssl.MemoryBIO(), ssl.MemoryBIO()
+    client = trusting.wrap_bio(to_client, to_server)
+    server = serving.wrap_bio(to_server, to_client, server_side=True)
+    for end in (client, server, client):
+        try:
+            end.do_handshake()
+        except ssl.SSLWantReadError:
+            continue
+        except ssl.SSLCertVerificationError as error:
+            raise BadTls(
+                f"--tls-certificate={certificate}: no client would accept it: {error.verify_message}"
+            ) from error

@@ -1,0 +1,68 @@
+"""SaslHandshake and SaslAuthenticate (keys 17 and 36): relayed as they are, and looked at on their way.
+
+Authentication is between the client and the broker. What is taken from it is the client's name, for the history, once
+the broker has accepted it (sasl.py); and that the client may be somebody else from then on: what was permitted to its
+connection before is asked for again. Whom the broker does not let in is told of in the log.
+
+SaslHandshake is offered from v1 on: after v0 come tokens without a header, that nobody can tell from requests.
+"""
+
+from functools import partial
+from typing import Any, Final
+
+from kio.index import load_response_schema
+from kio.schema.errors import ErrorCode
+
+from coordinator.load.steps import Steps
+from coordinator.sidecar.messages.questions import read_answer_in_steps
+from coordinator.sidecar.relay.client_side import ClientSide
+from coordinator.sidecar.relay.intercept import Request, SidecarApi
+from coordinator.sidecar.relay.limits import SASL_AUTHENTICATE, SASL_HANDSHAKE
+from coordinator.sidecar.relay.metrics import RelayMetrics
+
+MECHANISM_TOLD: Final = 40
+"""Characters: no mechanism has a longer name, and a client may send any."""
+
+
+def apis(metrics: RelayMetrics) -> tuple[SidecarApi, ...]:
+    """The registrations."""
+    begin, authenticate = partial(_begin, metrics), partial(_authenticate, metrics)
+    return (
+        SidecarApi(key=SASL_HANDSHAKE, name="SaslHandshake", versions=range(1, 2), handle=begin),
+        SidecarApi(key=SASL_AUTHENTICATE, name="SaslAuthenticate", versions=range(3), handle=authenticate),
+    )
+
+
+def _begin(metrics: RelayMetrics, request: Request) -> None:
+    client, mechanism = request.client, request.body.mechanism
+    client.sasl.begin(mechanism)
+    client.relay(rewrite=partial(_begun, metrics, client, mechanism[:MECHANISM_TOLD]))
+
+
+def _begun(metrics: RelayMetrics, client: ClientSide, mechanism: str, payload: bytes) -> Steps[bytes]:
+    """The answer, unchanged. Raises ProtocolError when it is none."""
+    answer: Any = yield from read_answer_in_steps(load_response_schema(SASL_HANDSHAKE, 1), payload)
+    if answer.error_code is not ErrorCode.none:
+        metrics.authentications_refused += 1
+        enabled = ", ".join(answer.mechanisms) or "none"
+        reason = f"the broker has not enabled SASL mechanism {mechanism!r} at this listener; enabled: {enabled}"
+        client.door.tell_not_let_in(client.peer.client_host, "not said yet", reason)
+    return payload
+
+
+def _authenticate(metrics: RelayMetrics, request: Request) -> None:
+    client = request.client
+    client.sasl.said(request.body.auth_bytes)
+    client.relay(rewrite=partial(_look, metrics, client, request.context.api_version))
+
+
+def _look(metrics: RelayMetrics, client: ClientSide, api_version: int, payload: bytes) -> Steps[bytes]:
+    """The answer, unchanged. Raises ProtocolError when it is none."""
+    answer: Any = yield from read_answer_in_steps(load_response_schema(SASL_AUTHENTICATE, api_version), payload)
+    if answer.error_code is ErrorCode.none:
+        client.authenticated(client.sasl.accepted(answer.auth_bytes))
+    else:
+        metrics.authentications_refused += 1
+        reason = f"SASL authentication failed: {answer.error_message or answer.error_code.name.upper()}"
+        client.door.tell_not_let_in(client.peer.client_host, client.sasl.refused(), reason)
+    return payload

@@ -1,0 +1,243 @@
+"""OffsetCommit and TxnOffsetCommit (keys 8 and 28): judged by the group's rules, then committed by the client itself.
+
+The offsets stay upstream. Member, instance and generation are checked here, where they are known; then the same
+request goes to the broker on the client's own connection, under the identity of the group's shadow, so that the broker
+authorizes the client, checks topics and sizes, and refuses what another generation has overtaken on the way.
+
+A TxnOffsetCommit that names no member (below v3) is relayed as it is: it is always taken (TO4). A simple consumer's
+commit is the rules' to judge: while somebody has a member id and has not joined, the group is Empty and takes it (OC8),
+which the broker would not, since there is a shadow already.
+"""
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+from kio.schema.errors import ErrorCode
+from kio.schema.metadata.v12.request import MetadataRequest, MetadataRequestTopic
+from kio.schema.metadata.v12.response import MetadataResponse, MetadataResponseTopic
+
+from coordinator.group.commands import AuthorizeCommit
+from coordinator.group.offsets import names_nobody
+from coordinator.group.outcomes import AuthorizeCommitOutcome, Outcome
+from coordinator.load.steps import Each, collected
+from coordinator.service import Cancel, Service
+from coordinator.sidecar.messages.questions import ask
+from coordinator.sidecar.messages.reserved import Reserved
+from coordinator.sidecar.messages.under_shadow import OFFSET_COMMIT, TXN_OFFSET_COMMIT, not_of_shadow, under_shadow
+from coordinator.sidecar.moving.moves import Moves
+from coordinator.sidecar.moving.under_way import CommitsUnderWay
+from coordinator.sidecar.moving.whose import Ownerships, Whose
+from coordinator.sidecar.relay.intercept import Request, SidecarApi
+from coordinator.sidecar.relay.metrics import RelayMetrics
+from coordinator.upstream.shadows import Shadows, ShadowUnavailable
+from coordinator.wire.api import Body, Fields
+from coordinator.wire.operations import READ
+from events.ids import GroupId, MemberId
+
+_KNOWS_UNKNOWN_GROUPS_FROM = 9
+_NO_GENERATION = -1
+_ASKED_AT_ONCE = 1_000
+"""Topics in one question."""
+
+
+class Commits:
+    """`service` is what the rules are asked through."""
+
+    def __init__(
+        self,
+        service: Service,
+        ownerships: Ownerships,
+        moves: Moves,
+        shadows: Shadows,
+        *,
+        under_way: CommitsUnderWay,
+        reserved: Reserved,
+        metrics: RelayMetrics,
+    ) -> None:
+        self._service = service
+        self._ownerships = ownerships
+        self._moves = moves
+        self._shadows = shadows
+        self._under_way = under_way
+        self._reserved = reserved
+        self._metrics = metrics
+
+    def apis(self) -> tuple[SidecarApi, ...]:
+        """The registrations."""
+        return (
+            SidecarApi(key=OFFSET_COMMIT, name="OffsetCommit", versions=range(2, 11), handle=self.handle),
+            SidecarApi(key=TXN_OFFSET_COMMIT, name="TxnOffsetCommit", versions=range(6), handle=self.handle),
+        )
+
+    def handle(self, request: Request) -> Cancel | None:
+        if self._reserved.is_transactional_id(getattr(request.body, "transactional_id", "").encode()):
+            request.answer(_refused(request.body, ErrorCode.transactional_id_authorization_failed))
+            return None
+        group_id = request.body.group_id
+        command = _command(request, self._service)
+        whose = self._ownerships.of(group_id)
+        is_brokers = names_nobody(command) and (command.is_transactional or whose is not Whose.OURS)
+        if whose is Whose.THEIRS or is_brokers:
+            if self._shadows.is_leaving(group_id):
+                return request.work(self._relay_when_left(request))
+            request.relay()
+            return None
+        verdict = request.client.verdicts.known(group_id, request.context.arrived_ms)
+        if verdict is None or whose is Whose.TO_BE_ASKED:
+            return request.work(self._ask_first(request, command, whose))
+        self._judge(request, command, verdict.refusal(READ))
+        return None
+
+    async def _ask_first(self, request: Request, command: AuthorizeCommit, whose: Whose) -> None:
+        refusal = (await request.client.verdicts.of(command.group_id)).refusal(READ)
+        if refusal is ErrorCode.none and whose is Whose.TO_BE_ASKED and await self._is_theirs(command.group_id):
+            request.relay()
+        else:
+            self._judge(request, command, refusal)
+
+    async def _is_theirs(self, group_id: GroupId) -> bool:
+        """Of a group that is not read: whether others are in it upstream, so that it cannot be ours."""
+        try:
+            return await self._ownerships.take(group_id, is_in_vain=lambda: True) is not None
+        except ShadowUnavailable:
+            return False  # who asks is told that it is being loaded
+
+    async def _relay_when_left(self, request: Request) -> None:
+        """Nobody is in the group any more, and its shadow is just leaving, for which the broker would refuse this."""
+        try:
+            async with self._shadows.stepped_out(request.body.group_id):
+                request.relay()
+        except ShadowUnavailable:
+            request.answer(_refused(request.body, ErrorCode.coordinator_not_available))
+
+    def _judge(self, request: Request, command: AuthorizeCommit, refusal: ErrorCode) -> None:
+        if refusal is not ErrorCode.none:
+            request.answer(_refused(request.body, refusal))
+            return
+        if self._ownerships.of(command.group_id) is Whose.MOVING:
+            moved = self._moves.answer_commit(request)
+            if moved is None:
+                request.relay()
+            else:
+                request.answer(_refused(request.body, moved))
+            return
+
+        def reply(outcome: Outcome) -> None:
+            assert isinstance(outcome, AuthorizeCommitOutcome)
+            if outcome.error is not ErrorCode.none:
+                if outcome.error is ErrorCode.unknown_member_id:
+                    self._moves.told(request)  # it waited for its turn while the group was released
+                request.work(_refuse_what_exists(request, outcome.error))
+            elif outcome.generation_id == _NO_GENERATION:
+                request.relay()
+            elif not self._relay(request, command, outcome.generation_id):
+                request.work(self._relay_when_raised(request, command, outcome.generation_id))
+
+        self._service.groups.submit(command, reply)
+
+    def _relay(self, request: Request, command: AuthorizeCommit, generation_id: int) -> bool:
+        """Give the commit to the broker under the shadow's name; False while it has none for this generation."""
+        group_id = command.group_id
+        identity = None if self._under_way.is_held_back(group_id) else self._shadows.identity(group_id, generation_id)
+        if identity is None:
+            return False
+        self._metrics.commits_relayed += 1
+        answered = self._under_way.given(group_id, request.client.is_broker_lost)
+        context = request.context
+        told = not_of_shadow(context.api_key, context.api_version, lambda: self._shadows.doubt(group_id))
+        request.client.relay(under_shadow(request.frame, identity), lambda payload: told(answered(payload)))
+        return True
+
+    async def _relay_when_raised(self, request: Request, command: AuthorizeCommit, generation_id: int) -> None:
+        is_raised = False
+        try:
+            while not is_raised or self._under_way.is_held_back(command.group_id):
+                await self._under_way.until_let_go(command.group_id)
+                await self._shadows.raised(command.group_id, generation_id)
+                is_raised = True
+        except (ShadowUnavailable, TimeoutError):
+            request.answer(_refused(request.body, ErrorCode.coordinator_not_available))
+            return
+        if not self._relay(request, command, generation_id):  # another generation has begun meanwhile
+            is_members = command.generation_id >= 0
+            error = ErrorCode.illegal_generation if is_members else ErrorCode.unknown_member_id
+            request.answer(_refused(request.body, error))
+
+
+def _command(request: Request, service: Service) -> AuthorizeCommit:
+    body, context = request.body, request.context
+    is_transactional = context.api_key == TXN_OFFSET_COMMIT
+    knows_unknown_groups = not is_transactional and context.api_version >= _KNOWS_UNKNOWN_GROUPS_FROM
+    generation = "generation_id" if is_transactional else "generation_id_or_member_epoch"
+    return AuthorizeCommit(
+        caller=context.caller(service),
+        group_id=body.group_id,
+        member_id=MemberId(getattr(body, "member_id", "")),
+        group_instance_id=getattr(body, "group_instance_id", None),
+        generation_id=getattr(body, generation, _NO_GENERATION),
+        unknown_group_error=ErrorCode.group_id_not_found if knows_unknown_groups else ErrorCode.illegal_generation,
+        is_transactional=is_transactional,
+    )
+
+
+async def _refuse_what_exists(request: Request, error: ErrorCode) -> None:
+    """The group's error, for what it would have been asked about: the broker sorts out first what does not exist, and
+    what this client may not read (G4, G6).
+    """
+    slices = request.client.slices
+    keys = tuple(dict.fromkeys(await slices.result(collected(map(_key, request.body.topics)))))
+    told: dict[Any, MetadataResponseTopic] = {}
+    for first in range(0, len(keys), _ASKED_AT_ONCE):
+        question = MetadataRequest(
+            topics=tuple(map(_asked, keys[first : first + _ASKED_AT_ONCE])),
+            allow_auto_topic_creation=False,
+            include_topic_authorized_operations=True,
+        )
+        answer = await ask(request.client, question, MetadataResponse)
+        told |= {topic.name if isinstance(keys[0], str) else topic.topic_id: topic for topic in answer.topics}
+    found = ((key, each.partition_index) for key, topic in told.items() for each in topic.partitions)
+    exist = set(await slices.result(collected(found)))
+
+    def error_of(topic: Body, partition: int) -> ErrorCode:
+        key = _key(topic)
+        known = told.get(key)
+        if known is None:  # no name, or an id of zeros, which is nobody's
+            return ErrorCode.unknown_topic_or_partition if isinstance(key, str) else ErrorCode.unknown_topic_id
+        if known.error_code is not ErrorCode.none:
+            return known.error_code
+        if not known.topic_authorized_operations & READ:
+            return ErrorCode.topic_authorization_failed
+        return error if (key, partition) in exist else ErrorCode.unknown_topic_or_partition
+
+    request.answer(_answers(request.body, error_of))
+
+
+def _key(topic: Body) -> Any:  # noqa: ANN401 -- a topic's name, or its id where names are no longer sent
+    return getattr(topic, "name", None) or getattr(topic, "topic_id", "")
+
+
+def _asked(key: Any) -> MetadataRequestTopic:  # noqa: ANN401 -- as above
+    by_name = isinstance(key, str)
+    return MetadataRequestTopic(topic_id=None if by_name else key, name=key if by_name else None)
+
+
+def _refused(body: Body, error: ErrorCode) -> Fields:
+    """The error for each partition."""
+    return _answers(body, lambda _topic, _partition: error)
+
+
+def _answers(body: Body, error_of: Callable[[Body, int], ErrorCode]) -> Fields:
+    """In the form of both APIs."""
+
+    def partition(topic: Body, asked: Body) -> Fields:
+        return {"partition_index": asked.partition_index, "error_code": error_of(topic, asked.partition_index)}
+
+    def topic_of(topic: Body) -> Fields:
+        return {
+            "name": getattr(topic, "name", None),
+            "topic_id": getattr(topic, "topic_id", None),
+            "partitions": Each(partial(partition, topic), topic.partitions),
+        }
+
+    return {"topics": Each(topic_of, body.topics)}

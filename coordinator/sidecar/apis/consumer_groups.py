@@ -1,0 +1,77 @@
+"""ConsumerGroupHeartbeat (key 68) of a client that comes with the newer protocol (KIP-848) to a group that is ours.
+
+While members of the classic protocol are in the group here, its shadow is in it upstream, so the broker says that it is
+no consumer group: GROUP_ID_NOT_FOUND, of which clients die. What is true is that it cannot be joined *yet*:
+
+    member epoch   the client is told               and
+    0, it joins    COORDINATOR_NOT_AVAILABLE        asks again; held for a second, since clients ask at once otherwise
+    above 0        UNKNOWN_MEMBER_ID                lets go of its partitions, and joins
+    below 0        what the broker says             has left
+
+When the last classic member has left, the shadow leaves too, and the next heartbeat, relayed as all are, takes the
+group. Nothing else of the protocol is touched.
+"""
+
+from collections.abc import Callable
+from functools import cache, partial
+from struct import Struct
+from typing import Final
+
+from kio.index import load_response_schema
+from kio.schema.errors import ErrorCode
+
+from coordinator.load.steps import Steps
+from coordinator.sidecar.messages.plan import RELAY, Look, Plan, Rewrite
+from coordinator.sidecar.messages.requests import body_at, read_string
+from coordinator.sidecar.messages.rewriting import rewrite_of
+from coordinator.sidecar.messages.splicing import Pieces, change_fields, text_piece
+from coordinator.sidecar.relay.intercept import SidecarApi
+from coordinator.sidecar.relay.metrics import RelayMetrics
+from events.ids import GroupId
+
+CONSUMER_GROUP_HEARTBEAT: Final = 68
+
+_INT16, _INT32 = Struct(">h"), Struct(">i")
+_NOT_A_CONSUMER_GROUP = _INT16.pack(ErrorCode.group_id_not_found)
+_REASON = (
+    "the group has members of the classic protocol, which Muster coordinates: it can be joined when the last of them "
+    "has left, or when the group is released to the cluster (muster release)"
+)
+
+
+def api(is_shadowed: Callable[[GroupId], bool], metrics: RelayMetrics) -> SidecarApi:
+    """The registration. `is_shadowed`: whether upstream a shadow of ours is in the group, or on its way in or out."""
+
+    def told(group_id: GroupId, change: Rewrite, payload: bytes) -> Steps[bytes]:
+        changed = (yield from change(payload)) if is_shadowed(group_id) else payload
+        metrics.newcomers_put_off += changed != payload
+        return changed
+
+    def look(api_version: int, _rewrite: object) -> Look:
+        return lambda frame: _plan(frame, api_version, told)
+
+    return SidecarApi(key=CONSUMER_GROUP_HEARTBEAT, name="ConsumerGroupHeartbeat", versions=range(2), look=look)
+
+
+def _plan(frame: bytes, api_version: int, told: Callable[[GroupId, Rewrite, bytes], Steps[bytes]]) -> Plan:
+    """By the group and the member epoch; what the broker says decides."""
+    encoded, at = read_string(frame, body_at(frame, flexible=True), flexible=True)
+    _, at = read_string(frame, at, flexible=True)  # the member id
+    (member_epoch,) = _INT32.unpack_from(frame, at)
+    if member_epoch < 0:
+        return RELAY
+    group_id = GroupId(encoded.decode(errors="replace"))
+    error = ErrorCode.coordinator_not_available if member_epoch == 0 else ErrorCode.unknown_member_id
+    change = _put_off(api_version, error)
+    return Plan(rewrite=partial(told, group_id, change), delays_changed=member_epoch == 0)
+
+
+@cache
+def _put_off(api_version: int, error: ErrorCode) -> Rewrite:
+    response = load_response_schema(CONSUMER_GROUP_HEARTBEAT, api_version)
+    instead = {"error_code": _INT16.pack(error), "error_message": text_piece(_REASON, flexible=True)}
+
+    def change(pieces: Pieces) -> Pieces:
+        return pieces | instead if pieces["error_code"] == _NOT_A_CONSUMER_GROUP else pieces
+
+    return rewrite_of(response, change_fields(response, change))

@@ -1,0 +1,151 @@
+"""DeleteGroups (key 42), for groups of ours and others in one request.
+
+A group with members of ours is refused by the rules. An Empty one is deleted here first, with an event, and then
+upstream, with its offsets: were it the other way round, a member that joins between the two would find its offsets gone
+and its group still there. Its shadow is out by then. All that is not ours, or not known here, the broker deletes or
+refuses. A group in which somebody is upstream is theirs, or one that is of another type there, whatever is known of it
+here: that is not lost.
+"""
+
+import asyncio
+from collections.abc import Mapping, Sequence, Set
+from contextlib import AsyncExitStack
+from dataclasses import replace
+
+from kio.schema.describe_groups.v5.response import DescribedGroup
+from kio.schema.errors import ErrorCode
+
+from coordinator.group.commands import DeleteGroup
+from coordinator.group.outcomes import DeleteGroupOutcome
+from coordinator.load.steps import Each
+from coordinator.service import Cancel, Service
+from coordinator.sidecar.apis.merging import (
+    ANSWERS_WITHIN_S,
+    ask_broker,
+    decided,
+    describe_upstream,
+    has_others,
+    is_unknown,
+    of_newer_types,
+    refusal,
+)
+from coordinator.sidecar.moving.whose import Ownerships
+from coordinator.sidecar.relay.intercept import Request, SidecarApi
+from coordinator.upstream.shadows import Shadows, ShadowUnavailable
+from coordinator.wire import delete_groups
+from coordinator.wire.operations import DELETE
+from events.ids import GroupId
+
+Errors = dict[GroupId, ErrorCode]
+
+
+class DeletingGroups:
+    """`service` is what the rules are asked through."""
+
+    def __init__(
+        self,
+        service: Service,
+        ownerships: Ownerships,
+        shadows: Shadows,
+        *,
+        answers_within_s: float = ANSWERS_WITHIN_S,
+    ) -> None:
+        self._service = service
+        self._ownerships = ownerships
+        self._shadows = shadows
+        self._answers_within_s = answers_within_s
+
+    def api(self) -> SidecarApi:
+        """The registration."""
+        api = delete_groups.API
+        return SidecarApi(key=api.key, name=api.name, versions=api.versions, handle=self.handle)
+
+    def handle(self, request: Request) -> Cancel | None:
+        return request.work(self._delete(request))
+
+    async def _delete(self, request: Request) -> None:
+        group_ids = list(dict.fromkeys(request.body.groups_names))  # one result for each (G12)
+        pace, ours = request.pace(), []
+        for group_id in group_ids:
+            if self._ownerships.is_for(group_id):
+                ours.append(group_id)
+            await pace.kept()
+        if not ours:
+            request.relay()
+            return
+        here = await self._delete_here(request, ours)
+        decided_here = {group_id for group_id, error in here.items() if error not in _GOES_ON}
+        deleted_here = {group_id for group_id, error in here.items() if error is ErrorCode.none}
+        rest = [group_id for group_id in group_ids if group_id not in decided_here]
+        for group_id, error in (await self._delete_upstream(request, rest, deleted_here)).items():
+            is_done = error is ErrorCode.group_id_not_found and group_id in deleted_here
+            here[group_id] = ErrorCode.none if is_done else error
+        request.answer({"results": Each(lambda each: {"group_id": each, "error_code": here[each]}, group_ids)})
+
+    async def _delete_here(self, request: Request, group_ids: Sequence[GroupId]) -> Errors:
+        """NONE for a group that was deleted, 69 for one that the broker is to decide about."""
+        errors = {}
+        deciding = {}
+        pace = request.pace()
+        described = await describe_upstream(request.client, group_ids)
+        newer = await self._of_newer_types(request, described)
+        for group_id, told in described.items():
+            await pace.kept()
+            errors[group_id] = refusal(told, DELETE)
+            if errors[group_id] is not ErrorCode.none:
+                continue
+            if group_id in newer and newer[group_id] is not ErrorCode.none:
+                errors[group_id] = newer[group_id]
+                continue
+            if has_others(told, self._shadows.name) or group_id in newer:
+                errors[group_id] = ErrorCode.group_id_not_found
+                continue
+            command = DeleteGroup(caller=request.context.caller(self._service), group_id=group_id)
+            deciding[group_id] = decided(self._service, command)
+        for group_id, outcome in deciding.items():
+            told_here = await outcome
+            assert isinstance(told_here, DeleteGroupOutcome)
+            errors[group_id] = told_here.error
+        return errors
+
+    async def _of_newer_types(self, request: Request, described: Mapping[GroupId, DescribedGroup]) -> Errors:
+        asked = [
+            group_id
+            for group_id, told in described.items()
+            if is_unknown(told) and refusal(told, DELETE) is ErrorCode.none and not self._shadows.holds(group_id)
+        ]
+        return dict(await of_newer_types(request.client, asked))
+
+    async def _delete_upstream(
+        self, request: Request, group_ids: Sequence[GroupId], deleted_here: Set[GroupId]
+    ) -> Errors:
+        errors: Errors = {}
+        pace = request.pace()
+        async with AsyncExitStack() as shadows_out:
+            for group_id in group_ids:
+                await pace.kept()
+                if self._shadows.holds(group_id):
+                    continue  # somebody has come meanwhile: the broker finds the shadow, and refuses
+                try:
+                    await shadows_out.enter_async_context(self._shadows.stepped_out(group_id))
+                except ShadowUnavailable:
+                    errors[group_id] = ErrorCode.coordinator_not_available
+            asked = [each for each in group_ids if each not in errors]
+            for pause_s in _PAUSES_S:
+                if not asked:
+                    break
+                await asyncio.sleep(pause_s)
+                try:
+                    async with asyncio.timeout(self._answers_within_s):  # else nobody could join meanwhile
+                        answer = await ask_broker(request, replace(request.body, groups_names=tuple(asked)))
+                except TimeoutError:
+                    errors |= dict.fromkeys(asked, ErrorCode.coordinator_not_available)
+                    break
+                errors |= {GroupId(each.group_id): each.error_code for each in answer.results}
+                asked = [each for each in asked if errors[each] is ErrorCode.non_empty_group and each in deleted_here]
+        return errors
+
+
+_GOES_ON = frozenset({ErrorCode.none, ErrorCode.group_id_not_found})
+_PAUSES_S = (0.0, *(0.1,) * 50)
+"""A group that was formed and left within upstream's initial rebalance delay, 3 s as a rule, is not Empty before."""

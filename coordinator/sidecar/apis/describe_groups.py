@@ -1,0 +1,128 @@
+"""DescribeGroups (key 15), for groups of ours and others in one request.
+
+The broker is asked about all of them, so it says who may describe what (G9), and tells the operations (G10). Then
+those it has nobody in are told by the rules, if they know them, unless they are of another type upstream: the broker
+calls these Dead, but lists them, so it is asked for its list if the rules know one that is Dead there. What the broker
+hides is asked for: from v6 on it tells no operations of a group that it does not know. A group that is named many times
+is described once.
+"""
+
+import asyncio
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from kio.schema.errors import ErrorCode
+
+from coordinator.group.commands import DescribeGroup
+from coordinator.group.outcomes import DescribeGroupOutcome, Outcome
+from coordinator.service import Cancel, Service
+from coordinator.sidecar.apis.merging import (
+    any_is_for,
+    as_fields,
+    ask_broker,
+    decided,
+    has_others,
+    is_unknown,
+    of_newer_types,
+    without_shadow,
+)
+from coordinator.sidecar.moving.whose import Ownerships
+from coordinator.sidecar.relay.intercept import Request, SidecarApi
+from coordinator.upstream.shadows import Shadows
+from coordinator.wire import describe_groups
+from coordinator.wire.api import Fields
+from coordinator.wire.operations import NOT_TOLD
+from events.ids import GroupId
+
+_TOLD_BY_BROKER = frozenset({ErrorCode.none, ErrorCode.group_id_not_found})
+"""What the broker says when it is up to the group; all else comes before that."""
+
+
+class DescribingGroups:
+    """`service` is what the rules are asked through."""
+
+    def __init__(self, service: Service, ownerships: Ownerships, shadows: Shadows) -> None:
+        self._service = service
+        self._ownerships = ownerships
+        self._shadows = shadows
+
+    def api(self) -> SidecarApi:
+        """The registration."""
+        api = describe_groups.API
+        return SidecarApi(key=api.key, name=api.name, versions=api.versions, handle=self.handle)
+
+    def handle(self, request: Request) -> Cancel | None:
+        return request.work(self._describe(request))
+
+    async def _describe(self, request: Request) -> None:
+        pace = request.pace()
+        group_ids = tuple(dict.fromkeys(request.body.groups))
+        if not await any_is_for(self._ownerships, group_ids, pace):
+            request.relay()
+            return
+        is_repeated = len(group_ids) < len(request.body.groups)
+        answer = await ask_broker(request, replace(request.body, groups=group_ids) if is_repeated else None)
+        told = {each.group_id: each for each in answer.groups}
+        asked = {}
+        for group_id, described in told.items():
+            asked[group_id] = self._asked(request, described)
+            await pace.kept()
+        known = {group_id: await outcome for group_id, outcome in asked.items() if outcome is not None}
+        newer = await self._of_newer_types(request, told, known)
+        groups = []
+        for group_id in group_ids:
+            if group_id in newer:
+                error = newer[group_id] or told[group_id].error_code
+                groups.append(as_fields(replace(told[group_id], error_code=error)))
+            elif group_id in told:
+                groups.append(await self._merged(request, told[group_id], known.get(group_id)))
+            await pace.kept()
+        request.answer({**as_fields(replace(answer, groups=())), "groups": groups})
+
+    def _asked(self, request: Request, told: Any) -> asyncio.Future[Outcome] | None:  # noqa: ANN401 -- of any version
+        """What the rules know of a group that may be ours; None when it is not."""
+        if told.error_code not in _TOLD_BY_BROKER or has_others(told, self._shadows.name):
+            return None
+        if not self._ownerships.is_for(told.group_id):
+            return None
+        return decided(
+            self._service, DescribeGroup(caller=request.context.caller(self._service), group_id=told.group_id)
+        )
+
+    async def _of_newer_types(
+        self, request: Request, told: Mapping[GroupId, Any], known: Mapping[GroupId, Outcome]
+    ) -> Mapping[GroupId, ErrorCode]:
+        """Those of the known groups that are something else upstream, or may be: then with an error."""
+        asked = [
+            group_id
+            for group_id, outcome in known.items()
+            if is_unknown(told[group_id]) and _is_known(outcome) and not self._shadows.holds(group_id)
+        ]
+        return await of_newer_types(request.client, asked)
+
+    async def _merged(
+        self,
+        request: Request,
+        told: Any,  # noqa: ANN401 -- as above
+        outcome: Outcome | None,
+    ) -> Fields:
+        if outcome is None:
+            return as_fields(told)
+        assert isinstance(outcome, DescribeGroupOutcome)
+        if outcome.error is ErrorCode.group_id_not_found:
+            return as_fields(without_shadow(told, self._shadows.name))
+        operations = await _operations(request, told)
+        return describe_groups.encode(GroupId(told.group_id), outcome, request.context.api_version, operations)
+
+
+def _is_known(outcome: Outcome) -> bool:
+    return isinstance(outcome, DescribeGroupOutcome) and outcome.error is ErrorCode.none
+
+
+async def _operations(request: Request, told: Any) -> int:  # noqa: ANN401 -- as above
+    if not getattr(request.body, "include_authorized_operations", False):
+        return NOT_TOLD
+    if told.error_code is ErrorCode.none:
+        return int(told.authorized_operations)
+    return (await request.client.verdicts.of(GroupId(told.group_id))).operations

@@ -1,0 +1,200 @@
+"""DescribeConfigs and IncrementalAlterConfigs (keys 32 and 44) of groups: Kafka's settings upstream, ours here.
+
+A group is one resource with the settings of both. To describe it the broker is asked as the client asked, and what it
+lets the client see has ours added: it passes over names that it does not know. A change is split by name. The broker
+is asked first whether all of its part could be made, so it says who may (ALTER_CONFIGS), and refuses what is wrong with
+the resource. What is ours is made then, unless the resource has settings of both: there ours are tried, the broker's
+made, and ours made at last, so that all of a resource are made or none, as long as nobody comes between.
+
+Beyond what the broker asks for (ALTER_CONFIGS, DESCRIBE_CONFIGS), ours need READ on the group, as whoever takes part in
+it does: they decide who takes part. Who its members are is told to whom may DESCRIBE it. Both is asked of the broker.
+
+What names nothing of ours is relayed as it came.
+"""
+
+from collections.abc import Iterable
+from dataclasses import replace
+from typing import Any
+
+import msgspec
+from kio.schema.errors import ErrorCode
+
+from coordinator.group.commands import DescribeGroupConfig
+from coordinator.group.configs import COORDINATOR, GROUP_CONFIGS, MEMBERS, MOVE
+from coordinator.group.outcomes import AlterGroupConfigOutcome, DescribeGroupConfigOutcome
+from coordinator.load.slices import Pace
+from coordinator.load.steps import Each
+from coordinator.service import Cancel, Service
+from coordinator.sidecar.apis.merging import as_fields, ask_broker, decided
+from coordinator.sidecar.moving.whose import Ownerships
+from coordinator.sidecar.relay.intercept import Request, SidecarApi
+from coordinator.wire import describe_configs, incremental_alter_configs
+from coordinator.wire.api import Body, Fields
+from coordinator.wire.operations import DESCRIBE, READ
+from coordinator.wire.resources import ResourceType
+
+Key = tuple[int, str]
+"""A resource, by type and name."""
+
+
+class GroupConfigs:
+    """`service` is what the rules are asked through."""
+
+    def __init__(self, service: Service, ownerships: Ownerships) -> None:
+        self._service = service
+        self._ownerships = ownerships
+
+    def apis(self) -> tuple[SidecarApi, ...]:
+        """The registrations."""
+        describe, alter = describe_configs.API, incremental_alter_configs.API
+        return (
+            SidecarApi(key=describe.key, name=describe.name, versions=describe.versions, handle=self.describe),
+            SidecarApi(key=alter.key, name=alter.name, versions=alter.versions, handle=self.alter),
+        )
+
+    # ---- describing ----------------------------------------------------------------------------------
+
+    def describe(self, request: Request) -> Cancel | None:
+        """Handle a DescribeConfigs."""
+        return request.work(self._describe(request))
+
+    async def _describe(self, request: Request) -> None:
+        pace = request.pace()
+        ours: dict[Key, Body] = {}
+        for resource in request.body.resources:
+            if self._may_be_ours(resource) and _names_ours(resource.configuration_keys):
+                ours.setdefault(key_of(resource), resource)
+            await pace.kept()
+        if not ours:
+            request.relay()
+            return
+        answer = await ask_broker(request)
+        results = []
+        for told in answer.results:  # of a resource that is named many times all is told once, its members may be many
+            results.append(await self._with_ours(request, ours.pop(key_of(told), None), told))
+            await pace.kept()
+        request.answer({**as_fields(replace(answer, results=())), "results": results})
+
+    async def _with_ours(self, request: Request, resource: Body | None, told: Body) -> Fields:
+        if resource is None or told.error_code is not ErrorCode.none:
+            return as_fields(told)
+        if not {MEMBERS, MOVE}.isdisjoint(resource.configuration_keys or ()):
+            refused = await request.client.verdicts.refusal_at_any_broker(resource.resource_name, DESCRIBE)
+            if refused is not ErrorCode.none:
+                message = f"{MEMBERS} and {MOVE} tell who is in the group, for which DESCRIBE on it is needed"
+                return {**as_fields(told), "error_code": refused, "error_message": message, "configs": []}
+        caller = request.context.caller(self._service)
+        outcome = await decided(self._service, DescribeGroupConfig(caller=caller, group_id=resource.resource_name))
+        assert isinstance(outcome, DescribeGroupConfigOutcome)
+        ours = describe_configs.encode_group(resource, outcome, request.body, request.context.api_version)
+        if ours["error_code"]:
+            return ours
+        fields = as_fields(told)
+        return {**fields, "configs": [*fields["configs"], *ours["configs"]]}
+
+    # ---- altering ------------------------------------------------------------------------------------
+
+    def alter(self, request: Request) -> Cancel | None:
+        """Handle an IncrementalAlterConfigs."""
+        return request.work(self._alter(request))
+
+    async def _alter(self, request: Request) -> None:
+        pace, body = request.pace(), request.body
+        parts: list[_Part] = []
+        others: list[Body] = []
+        for resource in body.resources:
+            if self._has_ours(resource):
+                parts.append(_Part.of(resource))
+            else:
+                others.append(resource)
+            await pace.kept(1 + len(resource.configs))
+        if not parts:
+            request.relay()
+            return
+        asked = replace(body, resources=tuple(part.theirs for part in parts), validate_only=True)
+        results = await _results(await ask_broker(request, asked), pace)
+        for part in parts:
+            await pace.kept()
+            if not results[part.key]["error_code"]:
+                refused = await request.client.verdicts.refusal_at_any_broker(part.ours.resource_name, READ)
+                if refused is not ErrorCode.none:
+                    message = "Muster's own settings of a group need READ on it, beside ALTER_CONFIGS"
+                    results[part.key] = incremental_alter_configs.encode(part.ours, refused, message)
+                    continue
+                only_try = body.validate_only or part.is_mixed
+                results[part.key] = await self._alter_ours(request, part, validate_only=only_try)
+        mixed = [part for part in parts if part.is_mixed and not results[part.key]["error_code"]]
+        rest = (*others, *(part.theirs for part in mixed))
+        if rest:
+            results |= await _results(await ask_broker(request, replace(body, resources=rest)), pace)
+        for part in mixed:
+            await pace.kept()
+            if not results[part.key]["error_code"] and not body.validate_only:
+                results[part.key] = await self._alter_ours(request, part, validate_only=False)
+        request.answer({"responses": Each(lambda resource: results[key_of(resource)], body.resources)})
+
+    async def _alter_ours(self, request: Request, part: "_Part", *, validate_only: bool) -> Fields:
+        refused = incremental_alter_configs.refusal(part.ours)
+        if refused is not None:
+            return incremental_alter_configs.encode(part.ours, ErrorCode.invalid_request, refused)
+        caller = request.context.caller(self._service)
+        command = incremental_alter_configs.decode(part.ours, caller, validate_only=validate_only)
+        outcome = await decided(self._service, command)
+        assert isinstance(outcome, AlterGroupConfigOutcome)
+        return incremental_alter_configs.encode(part.ours, outcome.error, outcome.message)
+
+    def _has_ours(self, resource: Body) -> bool:
+        names_ours = self._may_be_ours(resource) and any(is_ours(change.name) for change in resource.configs)
+        return names_ours or _steers(resource)
+
+    def _may_be_ours(self, resource: Body) -> bool:
+        return resource.resource_type == ResourceType.GROUP and self._ownerships.is_for(resource.resource_name)
+
+
+class _Part(msgspec.Struct, frozen=True):
+    """A resource with settings of ours: them alone, and what is left for the broker, perhaps none."""
+
+    ours: Any
+    theirs: Any
+
+    @classmethod
+    def of(cls, resource: Body) -> "_Part":
+        ours = tuple(change for change in resource.configs if is_ours(change.name))
+        theirs = tuple(change for change in resource.configs if not is_ours(change.name))
+        return cls(replace(resource, configs=ours), replace(resource, configs=theirs))
+
+    @property
+    def key(self) -> Key:
+        return key_of(self.ours)
+
+    @property
+    def is_mixed(self) -> bool:
+        return bool(self.theirs.configs)
+
+
+def is_ours(name: str) -> bool:
+    """Whether a setting is decided about here: those that there are, and all that are named like them."""
+    return name in GROUP_CONFIGS or name == MEMBERS or name.startswith(f"{MEMBERS}.")
+
+
+def _steers(resource: Body) -> bool:
+    """Whether it asks for a move, which is refused in words of ours for groups that this sidecar is not for."""
+    is_group = resource.resource_type == ResourceType.GROUP
+    return is_group and any(change.name == COORDINATOR for change in resource.configs)
+
+
+def key_of(resource: Body) -> Key:
+    """Of a resource, or of the answer to it."""
+    return int(resource.resource_type), resource.resource_name
+
+
+def _names_ours(names: Iterable[str] | None) -> bool:
+    return not names or any(map(is_ours, names))
+
+
+async def _results(answer: Body, pace: Pace) -> dict[Key, Fields]:
+    results = {}
+    for told in answer.responses:
+        results[key_of(told)] = as_fields(told)
+        await pace.kept()
+    return results

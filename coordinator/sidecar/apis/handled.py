@@ -1,0 +1,48 @@
+"""All APIs that a sidecar handles, by key. What is not here is relayed."""
+
+from collections.abc import Callable, Mapping
+
+from coordinator.group.commands import JoinGroup
+from coordinator.service import Service
+from coordinator.sidecar.apis import authentication, consumer_groups, refused
+from coordinator.sidecar.apis.commits import Commits
+from coordinator.sidecar.apis.delete_groups import DeletingGroups
+from coordinator.sidecar.apis.describe_groups import DescribingGroups
+from coordinator.sidecar.apis.group_configs import GroupConfigs
+from coordinator.sidecar.apis.list_groups import ListingGroups
+from coordinator.sidecar.apis.membership import Membership
+from coordinator.sidecar.apis.offset_delete import DeletingOffsets
+from coordinator.sidecar.messages.reserved import Reserved
+from coordinator.sidecar.moving.moves import Moves
+from coordinator.sidecar.moving.under_way import CommitsUnderWay
+from coordinator.sidecar.moving.whose import Ownerships
+from coordinator.sidecar.relay.intercept import SidecarApi
+from coordinator.sidecar.relay.metrics import RelayMetrics
+from coordinator.upstream.shadows import Shadows
+
+
+def handled_apis(
+    service: Service,
+    ownerships: Ownerships,
+    moves: Moves,
+    shadows: Shadows,
+    metrics: RelayMetrics,
+    *,
+    reserved: Reserved,
+    under_way: CommitsUnderWay,
+    would_refuse: Callable[[JoinGroup], bool],
+) -> Mapping[int, SidecarApi]:
+    """The registrations."""
+    apis = (
+        *authentication.apis(metrics),
+        *refused.apis(reserved),
+        consumer_groups.api(shadows.follows, metrics),
+        *Membership(service, ownerships, moves, would_refuse).apis(),
+        *Commits(service, ownerships, moves, shadows, under_way=under_way, reserved=reserved, metrics=metrics).apis(),
+        DescribingGroups(service, ownerships, shadows).api(),
+        ListingGroups(service, ownerships, shadows).api(),
+        DeletingGroups(service, ownerships, shadows).api(),
+        DeletingOffsets(service, ownerships, shadows, under_way).api(),
+        *GroupConfigs(service, ownerships).apis(),
+    )
+    return {api.key: api for api in apis}

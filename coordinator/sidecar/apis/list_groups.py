@@ -1,0 +1,111 @@
+"""ListGroups (key 16): what the broker lists, with the groups of ours as they are known here.
+
+A state upstream is the shadow's, so the broker is asked for all states, and the filter comes afterwards. So does that
+of types, or a group that is of another type there would be taken for one that no broker lists. Ours are of the classic
+type there too: where only others are asked for, the request is relayed.
+
+A group that no broker lists is added: an Empty one that has settings alone, or one whose shadow is on its way. Only the
+broker that coordinates it, and lets the client DESCRIBE it, adds it: so it is there once in the whole cluster. Both is
+asked with DescribeGroups on the client's connection: another broker answers NOT_COORDINATOR.
+"""
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from kio.schema.errors import ErrorCode
+
+from coordinator.service import Cancel, ListedGroup, Service
+from coordinator.sidecar.apis.merging import as_fields, ask_broker, describe_upstream, refusal
+from coordinator.sidecar.moving.whose import Ownerships
+from coordinator.sidecar.relay.intercept import Request, SidecarApi
+from coordinator.upstream.shadow import PROTOCOL_TYPE
+from coordinator.upstream.shadows import Shadows
+from coordinator.wire import list_groups
+from coordinator.wire.api import Body, Fields
+from coordinator.wire.operations import DESCRIBE
+from events.ids import GroupId
+from events.state import GroupState
+
+CLASSIC = "classic"
+
+
+class ListingGroups:
+    """`service` is what the rules are asked through."""
+
+    def __init__(self, service: Service, ownerships: Ownerships, shadows: Shadows) -> None:
+        self._service = service
+        self._ownerships = ownerships
+        self._shadows = shadows
+
+    def api(self) -> SidecarApi:
+        """The registration."""
+        api = list_groups.API
+        return SidecarApi(key=api.key, name=api.name, versions=api.versions, handle=self.handle)
+
+    def handle(self, request: Request) -> Cancel | None:
+        types = _types(request.body)
+        if not types or CLASSIC in types:
+            return request.work(self._list(request))
+        request.relay()
+        return None
+
+    async def _list(self, request: Request) -> None:
+        body = request.body
+        states = {state.strip().lower() for state in getattr(body, "states_filter", ())}
+        types = _types(body)
+        unfiltered = {name: () for name, wanted in (("states_filter", states), ("types_filter", types)) if wanted}
+        answer = await ask_broker(request, replace(body, **unfiltered) if unfiltered else None)
+        known = self._service.groups.list_groups()
+        if isinstance(known, ErrorCode):
+            request.answer({"error_code": known, "groups": []})
+            return
+        pace = request.pace()
+        ours = {}
+        for group in known:
+            if self._ownerships.is_for(group.group_id):
+                ours[group.group_id] = group
+            await pace.kept()
+        groups, listed = [], set()
+        for told in answer.groups:
+            listed.add(told.group_id)
+            groups.append(self._line(told, ours))
+            await pace.kept()
+        groups += [_line_of(each) for each in await self._added(request, ours, listed)]
+        if states:
+            groups = [each for each in groups if each["group_state"].lower() in states]
+        if types:
+            groups = [each for each in groups if each["group_type"].lower() in types]
+        request.answer({**as_fields(replace(answer, groups=())), "groups": groups})
+
+    def _line(self, listed: Body, ours: Mapping[GroupId, ListedGroup]) -> Fields:
+        is_empty = getattr(listed, "group_state", GroupState.EMPTY.value) == GroupState.EMPTY.value  # told from v4 on
+        is_ours = is_empty or self._shadows.follows(listed.group_id)  # else it is another service's
+        is_shadow = listed.protocol_type == PROTOCOL_TYPE and is_ours
+        known = ours.get(listed.group_id)
+        if known is not None and (is_shadow or self._shadows.holds(known.group_id)):
+            return _line_of(known)
+        if is_shadow:
+            return {**as_fields(listed), "protocol_type": "", "group_state": GroupState.EMPTY.value}
+        return as_fields(listed)
+
+    async def _added(
+        self, request: Request, ours: Mapping[GroupId, ListedGroup], listed: set[GroupId]
+    ) -> list[ListedGroup]:
+        """The groups of ours that are missing in this broker's list, and in those of all others."""
+        missing = [each for each in ours if each not in listed and not self._shadows.is_in(each)]
+        described = await describe_upstream(request.client, missing)
+        return [ours[group_id] for group_id, told in described.items() if refusal(told, DESCRIBE) is ErrorCode.none]
+
+
+def _types(body: Body) -> set[str]:
+    """What the groups are to be of; none below v5."""
+    return {each.lower() for each in getattr(body, "types_filter", ())}
+
+
+def _line_of(group: ListedGroup) -> Fields:
+    return {
+        "group_id": group.group_id,
+        "protocol_type": group.protocol_type,
+        "group_state": group.state.value,
+        "group_type": CLASSIC,
+    }

@@ -1,0 +1,136 @@
+"""JoinGroup, SyncGroup, Heartbeat, LeaveGroup (keys 11, 14, 12, 13) of groups that are ours; others' are relayed.
+
+The handlers of `wire/` do the work, as they do standalone. What comes before is the sidecar's: whose group it is, and
+whether the broker lets this client READ it (G1).
+"""
+
+import logging
+from collections.abc import Callable
+
+import msgspec
+import structlog
+from kio.schema.errors import ErrorCode
+
+from coordinator.group.commands import AnyRequest, JoinGroup
+from coordinator.group.decide import failed
+from coordinator.not_served import loading_reply
+from coordinator.occasions import Occasions
+from coordinator.service import Cancel, Groups, ReplyTo, Service
+from coordinator.sidecar.moving.moves import Moves
+from coordinator.sidecar.moving.whose import Ownerships, Whose
+from coordinator.sidecar.relay.intercept import Request, SidecarApi
+from coordinator.upstream.shadows import ShadowUnavailable
+from coordinator.upstream.whose import ForeignShadow, NotPermitted, Theirs
+from coordinator.wire import heartbeat, join_group, leave_group, sync_group
+from coordinator.wire.api import Api, Fields
+from coordinator.wire.operations import READ
+from events.ids import GroupId
+
+log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
+
+
+class Membership:
+    """`service` is what the handlers use when the client may; `would_refuse` what the rules would make of a join."""
+
+    def __init__(
+        self, service: Service, ownerships: Ownerships, moves: Moves, would_refuse: Callable[[JoinGroup], bool]
+    ) -> None:
+        self._service = service
+        self._ownerships = ownerships
+        self._moves = moves
+        self._would_refuse = would_refuse
+        self._occasions = Occasions(service.monotonic_ms)
+
+    def apis(self) -> tuple[SidecarApi, ...]:
+        """The registrations."""
+        return tuple(
+            SidecarApi(key=api.key, name=api.name, versions=api.versions, handle=self._handler(api))
+            for api in (join_group.API, sync_group.API, heartbeat.API, leave_group.API)
+        )
+
+    def _handler(self, api: Api) -> Callable[[Request], Cancel | None]:
+        def handle(request: Request) -> Cancel | None:
+            group_id = request.body.group_id
+            whose = self._ownerships.of(group_id, joins=api is join_group.API)
+            if whose is Whose.THEIRS:
+                self._moves.heard.relay(request)
+                return None
+            verdict = request.client.verdicts.known(group_id, request.context.arrived_ms)
+            if whose in (Whose.TO_BE_ASKED, Whose.MOVING) or verdict is None:
+                return request.work(self._ask_first(api, request, whose))
+            return self._handle(api, request, verdict.refusal(READ))
+
+        return handle
+
+    async def _ask_first(self, api: Api, request: Request, whose: Whose) -> None:
+        """The broker decides who may, before anything happens to the group."""
+        group_id = request.body.group_id
+        refusal = (await request.client.verdicts.of(group_id)).refusal(READ)
+        if refusal is ErrorCode.none and whose is Whose.MOVING:
+            moved = await self._moves.answer(request)
+            if moved is None:
+                request.relay()
+                return
+            refusal = moved
+        elif refusal is ErrorCode.none and whose is Whose.TO_BE_ASKED:
+            try:
+                theirs = await self._ownerships.take(group_id, is_in_vain=lambda: self._is_in_vain(api, request))
+            except ShadowUnavailable as error:
+                log.warning("a join is refused: upstream does not say whose group it is", error=str(error))
+                refusal = ErrorCode.coordinator_not_available
+            else:
+                if isinstance(theirs, ForeignShadow) and api is join_group.API:
+                    # As the broker refuses it. Relayed, it could leave a member id upstream that is never used, for
+                    # which that Muster's shadow would have to wait (P4, P7).
+                    self._tell_left("group left to another Muster", group_id, theirs)
+                    refusal = ErrorCode.inconsistent_group_protocol
+                elif theirs is not None:
+                    self._tell_left("group left to upstream", group_id, theirs)
+                    request.relay()
+                    return
+        self._handle(api, request, refusal)
+
+    def _tell_left(self, event: str, group_id: GroupId, theirs: Theirs) -> None:
+        unsaid = self._occasions.tell((group_id, theirs.reason))
+        if unsaid is not None:
+            is_trouble = isinstance(theirs, ForeignShadow | NotPermitted)
+            level = logging.WARNING if is_trouble else logging.INFO
+            log.log(level, event, group_id=group_id, reason=theirs.reason, others_since=unsaid)
+
+    def _is_in_vain(self, api: Api, request: Request) -> bool:
+        context = request.context
+        if api is not join_group.API:
+            return True
+        return self._would_refuse(join_group.decode(request.body, context, context.caller(self._service), ""))
+
+    def _handle(self, api: Api, request: Request, refusal: ErrorCode) -> Cancel | None:
+        allowed = refusal is ErrorCode.none
+        service = self._service if allowed else msgspec.structs.replace(self._service, groups=Refusing(refusal))
+
+        def answer(fields: Fields) -> None:
+            if fields.get("error_code") is ErrorCode.unknown_member_id:
+                self._moves.told(request)  # it waited for its turn while the group was released
+            request.answer(fields)
+
+        return api.handle(request.body, request.context, service, answer)
+
+
+class Refusing(Groups):
+    """Groups that nobody may touch: each command is answered with the error, in its own form."""
+
+    def __init__(self, error: ErrorCode) -> None:
+        self._error = error
+
+    def submit(self, command: AnyRequest, reply: ReplyTo) -> None:
+        loading = self._error is ErrorCode.coordinator_load_in_progress  # which a sync is never told (QK8)
+        (refused,) = loading_reply(command) if loading else failed(command, self._error)
+        reply(refused.outcome)
+
+    def heartbeat_ticket(self, command: object) -> None:
+        return None
+
+    def list_groups(self) -> ErrorCode:
+        return self._error
+
+    def committed_offsets(self, group_id: object) -> ErrorCode:
+        return self._error

@@ -1,0 +1,163 @@
+"""OffsetDelete (key 47). The offsets are upstream, and so is the deletion; whether they may be deleted is known here.
+
+The broker deletes no offset of a group that has a member, unless it knows the member's subscription. So for a group of
+ours the rules are asked which topics are subscribed (86), the shadow steps out, the broker deletes the rest on the
+client's own connection, and the shadow comes back. Commits wait meanwhile, so the broker is not waited for long: what
+it deletes later is none of what is subscribed either. A group without members is the broker's.
+
+Order of checks as in Kafka (G8): the group, then READ of each topic (29), whether it exists (3), then 86. The broker is
+not asked to delete what is subscribed, so the first two are learnt from Metadata.
+"""
+
+import asyncio
+from collections.abc import Mapping
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+from kio.schema.errors import ErrorCode
+from kio.schema.metadata.v9.request import MetadataRequest, MetadataRequestTopic
+from kio.schema.metadata.v9.response import MetadataResponse
+from kio.schema.types import TopicName
+
+from coordinator.group.commands import DeleteOffsets
+from coordinator.group.outcomes import DeleteOffsetsOutcome
+from coordinator.load.steps import Each, Steps, collected
+from coordinator.service import Cancel, Service
+from coordinator.sidecar.apis.merging import ANSWERS_WITHIN_S, ask_broker, decided
+from coordinator.sidecar.messages.questions import Asked, ask
+from coordinator.sidecar.moving.under_way import CommitsUnderWay
+from coordinator.sidecar.moving.whose import Ownerships, Whose
+from coordinator.sidecar.relay.intercept import Request, SidecarApi
+from coordinator.upstream.shadows import Shadows, ShadowUnavailable
+from coordinator.wire import offset_delete
+from coordinator.wire.api import Body, Fields
+from coordinator.wire.operations import DELETE, READ
+
+Errors = Mapping[tuple[str, int], ErrorCode]
+"""By topic and partition."""
+
+
+class DeletingOffsets:
+    """`service` is what the rules are asked through."""
+
+    def __init__(
+        self,
+        service: Service,
+        ownerships: Ownerships,
+        shadows: Shadows,
+        under_way: CommitsUnderWay,
+        *,
+        answers_within_s: float = ANSWERS_WITHIN_S,
+    ) -> None:
+        self._service = service
+        self._ownerships = ownerships
+        self._shadows = shadows
+        self._under_way = under_way
+        self._answers_within_s = answers_within_s
+
+    def api(self) -> SidecarApi:
+        """The registration."""
+        api = offset_delete.API
+        return SidecarApi(key=api.key, name=api.name, versions=api.versions, handle=self.handle)
+
+    def handle(self, request: Request) -> Cancel | None:
+        if self._ownerships.is_for(request.body.group_id):
+            return request.work(self._delete(request))
+        request.relay()
+        return None
+
+    async def _delete(self, request: Request) -> None:
+        body = request.body
+        try:
+            if self._ownerships.of(body.group_id) is not Whose.OURS:
+                async with self._shadows.stepped_out(body.group_id):  # it is out already, or just leaving
+                    request.relay()
+                return
+            request.answer(await self._delete_of_ours(request))
+        except (ShadowUnavailable, TimeoutError):
+            request.answer(_refused(ErrorCode.coordinator_not_available))
+
+    async def _delete_of_ours(self, request: Request) -> Fields:
+        """Raises ShadowUnavailable, TimeoutError, ProtocolError."""
+        body = request.body
+        refusal = (await request.client.verdicts.of(body.group_id)).refusal(DELETE)
+        if refusal is not ErrorCode.none:
+            return _refused(refusal)
+        slices = request.client.slices
+        named = ((topic.name, each.partition_index) for topic in body.topics for each in topic.partitions)
+        partitions = tuple(dict.fromkeys(await slices.result(collected(named))))
+        command = DeleteOffsets(
+            caller=request.context.caller(self._service), group_id=body.group_id, partitions=partitions
+        )
+        outcome = await decided(self._service, command)
+        assert isinstance(outcome, DeleteOffsetsOutcome)
+        if outcome.error is not ErrorCode.none:
+            return _refused(outcome.error)
+        errors = await _seen_by_broker(request.client, outcome.refused)
+        allowed = await slices.result(_without(body, outcome.refused))
+        if allowed.topics:
+            async with self._under_way.held_back(body.group_id), self._shadows.stepped_out(body.group_id):
+                async with asyncio.timeout(self._answers_within_s):
+                    answer = await ask_broker(request, allowed)
+            if answer.error_code is not ErrorCode.none:
+                return _refused(answer.error_code)
+            told = (
+                ((topic.name, each.partition_index), each.error_code)
+                for topic in answer.topics
+                for each in topic.partitions
+            )
+            errors.update(await slices.result(collected(told)))
+        return _told(body, errors)
+
+
+def _without(body: Body, refused: Errors) -> Steps[Any]:
+    """The request without those partitions, and without topics of which nothing is left."""
+    left = []
+    for topic in body.topics:
+        name = topic.name
+        kept = (None if (name, each.partition_index) in refused else each for each in topic.partitions)
+        partitions = yield from collected(kept)
+        if partitions:
+            left.append(replace(topic, partitions=tuple(partitions)))
+        yield 1
+    return replace(body, topics=tuple(left))
+
+
+async def _seen_by_broker(client: Asked, refused: Errors) -> dict[tuple[str, int], ErrorCode]:
+    """The errors of partitions that were refused: what the broker would have said of the topic comes first."""
+    names = sorted({topic for topic, _ in refused})
+    if not names:
+        return {}
+    request = MetadataRequest(
+        topics=tuple(MetadataRequestTopic(name=TopicName(name)) for name in names),
+        allow_auto_topic_creation=False,
+        include_cluster_authorized_operations=False,
+        include_topic_authorized_operations=True,
+    )
+    topics = {topic.name: topic for topic in (await ask(client, request, MetadataResponse)).topics}
+    found = ((topic.name, each.partition_index) for topic in topics.values() for each in topic.partitions)
+    exist = set(await client.slices.result(collected(found)))
+
+    def error(name: str, partition: int, error: ErrorCode) -> ErrorCode:
+        topic = topics[TopicName(name)]
+        if topic.error_code is ErrorCode.topic_authorization_failed or not topic.topic_authorized_operations & READ:
+            return ErrorCode.topic_authorization_failed
+        return error if (name, partition) in exist else ErrorCode.unknown_topic_or_partition
+
+    return dict(await client.slices.result(collected((key, error(*key, refused[key])) for key in refused)))
+
+
+def _refused(error: ErrorCode) -> Fields:
+    return {"error_code": error, "topics": []}
+
+
+def _told(body: Body, errors: Errors) -> Fields:
+    def partition(topic: Body, asked: Body) -> Fields:
+        error = errors.get((topic.name, asked.partition_index), ErrorCode.none)
+        return {"partition_index": asked.partition_index, "error_code": error}
+
+    def topic_of(topic: Body) -> Fields:
+        return {"name": topic.name, "partitions": Each(partial(partition, topic), topic.partitions)}
+
+    return {"error_code": ErrorCode.none, "topics": Each(topic_of, body.topics)}

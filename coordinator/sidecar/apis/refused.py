@@ -1,0 +1,110 @@
+"""What clients are refused because it is Muster's own (reserved.py): records for its topics, its transactional ids.
+
+    Produce (0)                                                  INVALID_TOPIC_EXCEPTION, or the end of the connection
+    InitProducerId, AddPartitionsToTxn, AddOffsetsToTxn (22, 24, 25), EndTxn (26)
+                                                                 TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+
+Everybody else's are relayed as they come: the transactional id is the first field of these requests, so no more than
+that is looked at. AddPartitionsToTxn is offered up to v3, as clients use it; from v4 on brokers speak it among
+themselves, for many producers at once. TxnOffsetCommit (28) is handled anyway (commits.py).
+"""
+
+from collections.abc import Callable
+from functools import partial
+
+from kio.index import load_request_schema
+from kio.schema.errors import ErrorCode
+
+from coordinator.load.steps import Each
+from coordinator.sidecar.messages.plan import RELAY, Look, Plan
+from coordinator.sidecar.messages.produce import NOT_FOR_CLIENTS, PRODUCE, look_at
+from coordinator.sidecar.messages.requests import body_at, read_string
+from coordinator.sidecar.messages.reserved import Reserved
+from coordinator.sidecar.relay.intercept import Request, SidecarApi
+from coordinator.wire.api import Body, Fields
+
+REFUSED_BYTES_MAX = 65_536
+"""Of a request under a transactional id of Muster's own, which nobody has any business to send."""
+
+_NO_PRODUCER = {"producer_id": -1, "producer_epoch": -1}
+_REFUSAL = {"error_code": ErrorCode.transactional_id_authorization_failed}
+
+
+def apis(reserved: Reserved) -> tuple[SidecarApi, ...]:
+    """The registrations."""
+    return (
+        SidecarApi(
+            key=PRODUCE,
+            name="Produce",
+            versions=range(14),
+            handle=_refuse_records,
+            look=lambda api_version, rewrite: partial(
+                look_at, api_version=api_version, rewrite=rewrite, reserved=reserved
+            ),
+        ),
+        _transactional(22, "InitProducerId", range(7), lambda _: {**_REFUSAL, **_NO_PRODUCER}, reserved),
+        _transactional(24, "AddPartitionsToTxn", range(4), _partitions_refused, reserved),
+        _transactional(25, "AddOffsetsToTxn", range(5), lambda _: _REFUSAL, reserved),
+        _transactional(26, "EndTxn", range(6), lambda _: {**_REFUSAL, **_NO_PRODUCER}, reserved),
+    )
+
+
+def _transactional(
+    key: int, name: str, versions: range, refusal: Callable[[Body], Fields], reserved: Reserved
+) -> SidecarApi:
+    def look(api_version: int, _rewrite: object) -> Look:
+        flexible = bool(load_request_schema(key, api_version).__flexible__)
+
+        def by_id(frame: bytes) -> Plan:
+            encoded, _ = read_string(frame, body_at(frame, flexible=flexible), flexible=flexible)
+            is_reserved = reserved.is_transactional_id(encoded)
+            return Plan(is_taken=True, taken_bytes_max=REFUSED_BYTES_MAX) if is_reserved else RELAY
+
+        return by_id
+
+    def refuse(request: Request) -> None:
+        request.answer(refusal(request.body))
+
+    return SidecarApi(key=key, name=name, versions=versions, handle=refuse, look=look)
+
+
+def _refuse_records(request: Request) -> None:
+    """Each partition, of the one topic."""
+    request.answer(
+        {
+            "responses": [
+                {
+                    "name": getattr(topic, "name", None),
+                    "topic_id": getattr(topic, "topic_id", None),
+                    "partition_responses": Each(lambda each: _not_written(each.index), topic.partition_data),
+                }
+                for topic in request.body.topic_data
+            ]
+        }
+    )
+
+
+def _not_written(index: int) -> Fields:
+    return {
+        "index": index,
+        "error_code": ErrorCode.invalid_topic_exception,
+        "base_offset": -1,
+        "log_append_time": -1,
+        "record_errors": (),
+        "error_message": f"nothing is written to this topic: {NOT_FOR_CLIENTS}",
+    }
+
+
+def _partitions_refused(body: Body) -> Fields:
+    error = ErrorCode.transactional_id_authorization_failed
+    return {
+        "results_by_topic_v3_and_below": [
+            {
+                "name": topic.name,
+                "results_by_partition": Each(
+                    lambda index: {"partition_index": index, "partition_error_code": error}, topic.partitions
+                ),
+            }
+            for topic in body.v3_and_below_topics
+        ]
+    }

@@ -1,0 +1,43 @@
+"""How many entries a relayed request may have whose answer is rewritten here (rewriting.py), one for each entry.
+
+An answer that is rewritten is held in memory, and each of its entries takes time of ours: two million keys in the 4 MB
+of one FindCoordinator were 48 MB and 9 s. So these have the bounds of wire/bounds.py, as where they are answered here;
+beyond them the connection is closed before the broker has any of it. What else is relayed is the broker's to judge.
+"""
+
+from collections.abc import Mapping
+from struct import Struct
+from typing import Final
+
+from kio.index import load_request_schema
+
+from coordinator.load.steps import TooManyEntries
+from coordinator.sidecar.messages.plan import Look, Plan
+from coordinator.sidecar.messages.requests import body_at, read_varint
+from coordinator.sidecar.messages.rewriting import FIND_COORDINATOR, METADATA
+from coordinator.wire.api import Fault, ProtocolError
+from coordinator.wire.bounds import bound_of
+
+_INT32 = Struct(">i")
+_BEFORE_ENTRIES: Final[Mapping[int, tuple[int, int]]] = {METADATA: (0, 0), FIND_COORDINATOR: (4, 1)}
+"""By API key the first version with an array, and the bytes of the body before it, which is its first in every version.
+"""
+
+
+def look_for(api_key: int, api_version: int, plan: Plan) -> Look | None:
+    """Lets the plan be followed if there are not too many entries; None where there is but one, or none counts."""
+    first_version, skipped = _BEFORE_ENTRIES.get(api_key, (api_version + 1, 0))
+    if api_version < first_version:
+        return None
+    request = load_request_schema(api_key, api_version)
+    flexible, entries_max = bool(request.__flexible__), bound_of(api_key).entries_max
+
+    def look(frame: bytes) -> Plan:
+        at = body_at(frame, flexible=flexible) + skipped
+        entries = read_varint(frame, at)[0] - 1 if flexible else _INT32.unpack_from(frame, at)[0]
+        if entries > entries_max:
+            told = TooManyEntries(entries, entries_max)
+            raise ProtocolError(Fault.TOO_MANY_ENTRIES, f"{request.__name__} v{api_version} is refused: {told}")
+        return plan
+
+    return look

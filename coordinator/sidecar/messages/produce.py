@@ -1,0 +1,206 @@
+"""Produce (key 0) on its way through: whether it will be answered, and whether it is for topics that are Muster's own.
+
+v3 adds the transactional id, which stands before the acks; v9 is flexible; from v13 on topics are told by their ids.
+
+    transactional id, acks, timeout, topics:    name or id, partitions:    index, records
+
+A request is streamed and never whole in memory, so its topics are read as they pass: the walk follows the lengths, and
+the records are skipped, never looked at. It reads each byte before the broker gets it. A topic of Muster's own that is
+alone in its request is refused partition by partition, since the request has not begun to pass by then; among others it
+ends the connection, with the end of the request not sent: a broker acts on no half request.
+
+What belongs here: the request, as bytes. What it must not know: sockets, and whose topics those are.
+"""
+
+import struct
+from collections.abc import Callable
+from struct import Struct
+from typing import Final
+
+from coordinator.sidecar.messages.plan import Plan, Rewrite
+from coordinator.sidecar.messages.requests import body_at, malformed, read_string, read_varint, tagged_field_end
+from coordinator.sidecar.messages.reserved import Reserved
+from coordinator.wire.api import Fault, ProtocolError
+
+Step = Callable[[bytes, int], int]
+
+PRODUCE = 0
+
+ENTRIES_MAX: Final = 100_000
+"""Topics, partitions and tagged fields of one request: more than a broker leads."""
+REFUSED_BYTES_MAX: Final = 2_097_152
+"""Of a request that is refused with an answer, for which it is whole in memory: twice what producers send."""
+
+_INT16, _INT32 = Struct(">h"), Struct(">i")
+_FLEXIBLE_FROM = 9
+_TRANSACTIONAL_FROM = 3
+_IDS_FROM = 13
+_ANSWERED_FROM = 3
+_LENGTH_BYTES = _INT32.size
+_TIMEOUT_BYTES = _INT32.size
+_INDEX_BYTES = _INT32.size
+_ID_BYTES = 16
+_NAME_BYTES_MAX = 249  # a longer one is no topic's
+NOT_FOR_CLIENTS: Final = "it belongs to Muster's own event log, which nobody else writes"
+
+
+def look_at(frame: bytes, api_version: int, rewrite: Rewrite | None, reserved: Reserved) -> Plan:
+    """What is done with a Produce, by its first bytes, without the length. Raises ProtocolError, and IndexError or
+    struct.error when more of it has to come.
+    """
+    flexible = api_version >= _FLEXIBLE_FROM
+    at = body_at(frame, flexible=flexible)
+    transactional_id = b""
+    if api_version >= _TRANSACTIONAL_FROM:
+        transactional_id, at = read_string(frame, at, flexible=flexible)
+    acks: int = _INT16.unpack_from(frame, at)[0]
+    is_answered = acks != 0  # a Produce with acks=0 never is (P9)
+    if not reserved.topics:
+        return Plan(rewrite=rewrite, is_answered=is_answered)
+    if transactional_id and reserved.is_transactional_id(transactional_id):
+        raise ProtocolError(
+            Fault.REFUSED_PRODUCE,
+            f"a Produce under the transactional id {transactional_id.decode()}: {NOT_FOR_CLIENTS}",
+        )
+    topics, at = _count(frame, at + _INT16.size + _TIMEOUT_BYTES, flexible=flexible)
+    if topics:
+        key, _ = _topic_key(frame, at, api_version)
+        if topics == 1 and is_answered and api_version >= _ANSWERED_FROM and reserved.is_topic(key):
+            return Plan(is_taken=True, taken_bytes_max=REFUSED_BYTES_MAX)
+    walk = ProduceWalk(api_version, topics, reserved, skip=_LENGTH_BYTES + at)
+    return Plan(rewrite=rewrite, is_answered=is_answered, walk=walk.feed)
+
+
+class ProduceWalk:
+    """The topics of a Produce, which begin `skip` bytes behind its beginning, read as it passes.
+
+    It is always in one step, which needs some more bytes than have come, or has some to skip first.
+    """
+
+    def __init__(self, api_version: int, topics: int, reserved: Reserved, *, skip: int) -> None:
+        self._api_version = api_version
+        self._flexible = api_version >= _FLEXIBLE_FROM
+        self._reserved = reserved
+        self._skip = skip
+        self._left = b""  # the beginning of what is to be read next
+        self._entries = 0
+        self._topics = topics  # that are still to come; so below
+        self._partitions = 0
+        self._tags = 0
+        self._step: Step = self._topic
+        self._behind_tags: Step = self._topic
+        self._expect(topics)
+
+    def feed(self, data: bytes) -> None:
+        """The next bytes of the request. Raises ProtocolError; then the broker must not get them."""
+        if self._skip >= len(data):  # records, as good as always
+            self._skip -= len(data)
+            return
+        if self._left:
+            data, self._left = self._left + data, b""
+        at = self._skip
+        while at < len(data):
+            try:
+                at = self._step(data, at)
+            except (IndexError, struct.error):
+                self._left = data[at:]
+                at = len(data)
+        self._skip = at - len(data)
+
+    # ---- steps: each reads something, says which one comes next, and where that is -------------------
+
+    def _topic(self, data: bytes, at: int) -> int:
+        if not self._topics:
+            return len(data)  # what is behind the topics names none
+        key, at = _topic_key(data, at, self._api_version)
+        if self._reserved.is_topic(key):
+            name = self._reserved.name_of(key)
+            raise ProtocolError(
+                Fault.REFUSED_PRODUCE, f"a Produce, not answered or not alone, for {name}: {NOT_FOR_CLIENTS}"
+            )
+        self._topics -= 1
+        self._step = self._partition_count
+        return at
+
+    def _partition_count(self, data: bytes, at: int) -> int:
+        self._partitions, at = _count(data, at, flexible=self._flexible)
+        self._expect(self._partitions)
+        self._step = self._partition
+        return at
+
+    def _partition(self, data: bytes, at: int) -> int:
+        """As many as are there, the last perhaps not whole."""
+        begins = at
+        while self._partitions and at < len(data):
+            try:
+                ends = self._records_end(data, at + _INDEX_BYTES)
+            except (IndexError, struct.error):
+                if at == begins:
+                    raise
+                return at
+            self._partitions -= 1
+            at = ends
+            if not self._flexible:
+                continue
+            if at >= len(data) or data[at]:
+                self._step, self._behind_tags = self._tag_count, self._partition
+                return at
+            at += 1  # no tagged fields, as good as always
+        if not self._partitions:
+            self._step, self._behind_tags = (self._tag_count if self._flexible else self._topic), self._topic
+        return at
+
+    def _records_end(self, data: bytes, at: int) -> int:
+        if self._flexible:
+            length, at = read_varint(data, at)
+            return at + max(0, length - 1)
+        return at + _INT32.size + max(0, int(_INT32.unpack_from(data, at)[0]))
+
+    def _tag_count(self, data: bytes, at: int) -> int:
+        self._tags, at = read_varint(data, at)
+        self._expect(self._tags)
+        self._step = self._tag if self._tags else self._behind_tags
+        return at
+
+    def _tag(self, data: bytes, at: int) -> int:
+        at = tagged_field_end(data, at)
+        self._tags -= 1
+        if not self._tags:
+            self._step = self._behind_tags
+        return at
+
+    def _expect(self, entries: int) -> None:
+        self._entries += entries
+        if self._entries > ENTRIES_MAX:
+            raise malformed(f"a Produce with more than {ENTRIES_MAX} topics, partitions and tagged fields")
+
+
+def _count(data: bytes, at: int, *, flexible: bool) -> tuple[int, int]:
+    """Of an array that may not be null, and where its first item is."""
+    if flexible:
+        length, at = read_varint(data, at)
+        length -= 1
+    else:
+        length, at = int(_INT32.unpack_from(data, at)[0]), at + _INT32.size
+    if length < 0:
+        raise malformed("a Produce without an array that has to be there")
+    return length, at
+
+
+def _topic_key(data: bytes, at: int, api_version: int) -> tuple[bytes, int]:
+    """The name or the id, none for a name that no topic has, and the offset behind it."""
+    if api_version >= _IDS_FROM:
+        length = _ID_BYTES
+    elif api_version >= _FLEXIBLE_FROM:
+        length, at = read_varint(data, at)
+        length -= 1
+    else:
+        length, at = int(_INT16.unpack_from(data, at)[0]), at + _INT16.size
+    if length < 0:
+        raise malformed("a Produce for a topic without a name")
+    ends = at + length
+    if length > _NAME_BYTES_MAX:
+        return b"", ends
+    if ends > len(data):
+        raise IndexError(f"a name of {length} bytes")
+    return data[at:ends], ends

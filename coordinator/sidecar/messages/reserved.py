@@ -1,0 +1,60 @@
+"""What is Muster's alone in the cluster behind it: the topics of its event log, and its owners' transactional ids.
+
+A client that could write there could have a group's history say anything, or depose an owner with one request. Where
+every principal may write everywhere the brokers do not know who Muster is, so the sidecar refuses it to whoever comes
+through it. Where the log is in another cluster, or in a file, nothing is reserved. Which cluster it is in is known when
+it is open; until then what has these names is kept from clients.
+"""
+
+from collections.abc import Mapping
+from uuid import UUID
+
+import structlog
+
+from events.log.kafka.names import owner_ids_of, topics_of
+
+log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
+
+
+class Reserved:
+    """See the module. `event_topic`: None when nothing is reserved."""
+
+    def __init__(self, event_topic: str | None) -> None:
+        self.topics: tuple[str, ...] = () if event_topic is None else topics_of(event_topic)
+        self._keys: dict[bytes, str] = {name.encode(): name for name in self.topics}
+        self._is_owner_id = owner_ids_of(self.topics)
+        self._is_here = False
+        self._lacks_id = False
+
+    def settle(self, *, is_here: bool) -> None:
+        """The log is open, and known to be in this cluster, or not to be."""
+        self._is_here = is_here
+        if not is_here:
+            self.topics, self._keys, self._is_owner_id = (), {}, owner_ids_of(())
+
+    def have_ids(self, ids: Mapping[str, UUID]) -> None:
+        """The ids of the topics that there are, by name, as the cluster tells them now: they may be made anew."""
+        self._keys = {name.encode(): name for name in self.topics} | {
+            topic_id.bytes: name for name, topic_id in ids.items() if name in self.topics
+        }
+        lacks_id = self._is_here and self.topics[0] not in ids
+        if lacks_id and not self._lacks_id:
+            log.warning(
+                "clients that name topics by id (Produce v13) are not kept from the event topic: its id is not told",
+                topic=self.topics[0],
+                way_out="if the topic is there, allow Muster's own principal DESCRIBE on this TOPIC; brokers before"
+                " Kafka 2.8 have no ids, and no Produce v13",
+            )
+        self._lacks_id = lacks_id
+
+    def is_topic(self, key: bytes) -> bool:
+        """Whether this is the name of such a topic, or its id."""
+        return key in self._keys
+
+    def name_of(self, key: bytes) -> str:
+        """The topic's name, of a key that is one."""
+        return self._keys[key]
+
+    def is_transactional_id(self, encoded: bytes) -> bool:
+        """Whether an owner claims a partition under this one."""
+        return self._is_owner_id(encoded)

@@ -1,0 +1,202 @@
+"""Answers that are changed on their way to the client: those that carry addresses of brokers, and the versions offered.
+
+    Metadata, FindCoordinator, DescribeCluster     the brokers, by node id
+    Produce v10+, ShareFetch, ShareAcknowledge     the new leaders' node endpoints (KIP-951)
+    ApiVersions                                    less, where something must be decoded here
+
+Metadata and DescribeCluster tell which cluster answers. If it is another one, as where a broker's address was given to
+somebody else, the connection ends before the client hears of that one's brokers.
+
+Fetch is offered up to v15: from v16 on its answers carry addresses, and they are too large to be decoded for that. An
+address is found by its node id; the client finds the same broker behind it. Everything else of an answer stays.
+"""
+
+import struct
+from collections.abc import Callable, Mapping
+from dataclasses import fields
+from struct import Struct
+from typing import Any
+
+from kio.index import load_response_schema
+from kio.schema.errors import ErrorCode
+from kio.serial.errors import SerialError
+
+from coordinator.load.steps import Steps
+from coordinator.sidecar.messages.plan import Rewrite
+from coordinator.sidecar.messages.produce import PRODUCE
+from coordinator.sidecar.messages.splicing import (
+    Change,
+    Pieces,
+    Splice,
+    change_fields,
+    change_items,
+    field_of,
+    text_of,
+    text_piece,
+)
+from coordinator.wire import api_versions
+from coordinator.wire.api import Fault, ProtocolError
+from coordinator.wire.reading import tagged_fields_size
+
+AddressOf = Callable[[int, str, int], tuple[str, int] | None]
+"""Of a broker: from its node id and its own host and port to the host and port of its listener here, if it has one."""
+
+FETCH, METADATA, FIND_COORDINATOR = 1, 3, 10
+DESCRIBE_CLUSTER, SHARE_FETCH, SHARE_ACKNOWLEDGE = 60, 78, 79
+
+_FIRST_WITH_ENDPOINTS = {PRODUCE: 10, SHARE_FETCH: 1, SHARE_ACKNOWLEDGE: 1}
+_ENDPOINTS = ("node_endpoints", "node_id")
+_ENTRIES: Mapping[int, tuple[str, str]] = {  # the array that holds addresses, and the node id in it
+    METADATA: ("brokers", "node_id"),
+    FIND_COORDINATOR: ("coordinators", "node_id"),
+    DESCRIBE_CLUSTER: ("brokers", "broker_id"),
+    PRODUCE: _ENDPOINTS,
+    SHARE_FETCH: _ENDPOINTS,
+    SHARE_ACKNOWLEDGE: _ENDPOINTS,
+}
+_MANY_COORDINATORS_FROM = 4
+_TELL_CLUSTER = frozenset({METADATA, DESCRIBE_CLUSTER})
+_DECODED: Mapping[int, range] = {
+    PRODUCE: range(14),
+    METADATA: range(14),
+    FIND_COORDINATOR: range(7),
+    api_versions.KEY: api_versions.VERSIONS,
+    DESCRIBE_CLUSTER: range(3),
+    SHARE_FETCH: range(1, 3),
+    SHARE_ACKNOWLEDGE: range(1, 3),
+}
+_NOT_ABOVE: Mapping[int, int] = {FETCH: 15}
+
+_ANSWERS_KEPT, _ANSWER_KEPT_BYTES_MAX = 16, 4_096
+"""Of ApiVersions, for each version: brokers say the same again and again, and few say different things."""
+
+_INT16, _INT32 = Struct(">h"), Struct(">i")
+_UNSUPPORTED_VERSION = _INT16.pack(ErrorCode.unsupported_version)
+
+
+class Rewriting:
+    """`handled` are the versions of what is handled here, by API key: more is not offered of them. `cluster_id`: of the
+    cluster behind; "" where it is not known.
+    """
+
+    def __init__(self, address_of: AddressOf, handled: Mapping[int, range], cluster_id: str = "") -> None:
+        self._address_of = address_of
+        self._cluster_id = cluster_id
+        self._offered = {
+            **_DECODED,
+            **handled,
+            **{key: range(last + 1) for key, last in _NOT_ABOVE.items()},
+        }
+
+    def versions(self, api_key: int) -> range | None:
+        """What is offered of an API at most; None: whatever the broker does."""
+        return self._offered.get(api_key)
+
+    def of(self, api_key: int, api_version: int) -> Rewrite | None:
+        """How an answer is rewritten; None when it goes on as it is."""
+        if api_key == api_versions.KEY:
+            return self._offers_less(api_version)
+        if api_key not in _DECODED or api_version < _FIRST_WITH_ENDPOINTS.get(api_key, 0):
+            return None
+        response = load_response_schema(api_key, api_version)
+        name, node_id = _ENTRIES[api_key]
+        change = self._moves(node_id, flexible=bool(response.__flexible__))
+        if api_key == FIND_COORDINATOR and api_version < _MANY_COORDINATORS_FROM:
+            return rewrite_of(response, change_fields(response, change))
+        changed = change_items(response, name, change)
+        return rewrite_of(response, self._of_this_cluster(response, changed) if api_key in _TELL_CLUSTER else changed)
+
+    def _of_this_cluster(self, response: Any, changed: Splice) -> Splice:  # noqa: ANN401 -- any of kio's
+        """Changed, if the answer is from the cluster behind us."""
+        if not self._cluster_id or not any(field.name == "cluster_id" for field in fields(response)):
+            return changed  # Metadata below v2 does not tell
+        piece, flexible = field_of(response, "cluster_id"), bool(response.__flexible__)
+
+        def checked(data: bytes, start: int) -> Steps[bytes]:
+            told = text_of((yield from piece(data, start)), flexible=flexible)
+            if told and told != self._cluster_id:
+                raise ProtocolError(
+                    Fault.BROKER_ANSWER, f"a broker of cluster {told}, where one of {self._cluster_id} was expected"
+                )
+            return (yield from changed(data, start))
+
+        return checked
+
+    def _moves(self, node_id: str, *, flexible: bool) -> Change:
+        """The same broker at its listener here. One without a listener is left out, as if it were down."""
+
+        def move(pieces: Pieces) -> Pieces | None:
+            node, port = _INT32.unpack(pieces[node_id])[0], _INT32.unpack(pieces["port"])[0]
+            if node < 0:
+                return pieces  # nobody
+            address = self._address_of(node, text_of(pieces["host"], flexible=flexible), port)
+            if address is None:
+                return _found_none(pieces, flexible=flexible) if "error_code" in pieces else None
+            host, port = address
+            return pieces | {"host": text_piece(host, flexible=flexible), "port": _INT32.pack(port)}
+
+        return move
+
+    def _offers_less(self, api_version: int) -> Rewrite:
+        """P1. A broker that does not know the version answers in the form of v0 (P3)."""
+        in_its_form, in_form_of_v0 = (
+            rewrite_of(response, change_items(response, "api_keys", self._offer))
+            for response in (load_response_schema(api_versions.KEY, version) for version in (api_version, 0))
+        )
+        return _kept(
+            lambda payload: (in_form_of_v0 if payload.startswith(_UNSUPPORTED_VERSION) else in_its_form)(payload)
+        )
+
+    def _offer(self, pieces: Pieces) -> Pieces | None:
+        """An API with the versions that can be had here, if there are any."""
+        api_key, first, last = (_INT16.unpack(pieces[name])[0] for name in ("api_key", "min_version", "max_version"))
+        ours = self._offered.get(api_key)
+        if ours is None:
+            return pieces
+        first, last = max(first, ours[0]), min(last, ours[-1])
+        if first > last:
+            return None
+        return pieces | {"min_version": _INT16.pack(first), "max_version": _INT16.pack(last)}
+
+
+def _kept(rewrite: Rewrite) -> Rewrite:
+    """The same bytes in, the same bytes out: for what depends on nothing else."""
+    kept: dict[bytes, bytes] = {}
+
+    def rewrite_or_recall(payload: bytes) -> Steps[bytes]:
+        told = kept.get(payload)
+        if told is None:
+            told = yield from rewrite(payload)
+            if len(payload) <= _ANSWER_KEPT_BYTES_MAX:
+                if len(kept) >= _ANSWERS_KEPT:
+                    kept.clear()
+                kept[payload] = told
+        return told
+
+    return rewrite_or_recall
+
+
+def _found_none(pieces: Pieces, *, flexible: bool) -> Pieces:
+    """FindCoordinator, of a broker that cannot be reached: the client asks again."""
+    return pieces | {
+        "error_code": _INT16.pack(ErrorCode.coordinator_not_available),
+        "node_id": _INT32.pack(-1),
+        "host": text_piece("", flexible=flexible),
+        "port": _INT32.pack(-1),
+    }
+
+
+def rewrite_of(response: Any, changed: Splice) -> Rewrite:  # noqa: ANN401 -- any of kio's
+    """Of an answer whose body is changed; `changed` is told where that begins. What is broken is the broker's fault."""
+    flexible = bool(response.__header_schema__.__flexible__)
+
+    def rewrite(payload: bytes) -> Steps[bytes]:
+        try:
+            start = tagged_fields_size(payload, 0) if flexible else 0
+            return payload[:start] + (yield from changed(payload, start))
+        except (SerialError, struct.error, IndexError, UnicodeDecodeError) as error:
+            raise ProtocolError(
+                Fault.BROKER_ANSWER, f"{response.__name__} v{response.__version__} cannot be read: {error}"
+            ) from error
+
+    return rewrite

@@ -1,0 +1,340 @@
+"""Live groups that move to or from the cluster upstream. See `move.py` for what a move waits for.
+
+    release    ours -> upstream. The rules have taken all members out, in one step with the setting
+               `members.coordinator`, from which on nobody joins here. The shadow leaves; each member's next request is
+               answered 25.
+    adopt      upstream -> ours. Each member's next request that comes here takes it out upstream, and is answered 25.
+               What it commits until then is relayed, as ever.
+
+Meanwhile who was told, or is new, is answered COORDINATOR_LOAD_IN_PROGRESS when it joins, after which every client asks
+again. Then a released group's joins are relayed, and an adopted group is Empty upstream, so that the next one takes it,
+as always.
+
+A release cannot be undone half-way, and needs no limit: nobody is waited for beyond his own timeouts. An adoption can
+be given up: who was taken out joins upstream again. A restart of this process ends a move. A released group stays
+released; what a former process has left of its shadow is taken away before anybody is let through to join it.
+"""
+
+import asyncio
+import contextlib
+from collections.abc import Awaitable, Callable, Iterable
+from typing import Protocol
+
+import structlog
+from kio.schema.errors import ErrorCode
+
+from coordinator.group.configs import COORDINATOR, MUSTER, UPSTREAM
+from coordinator.group.outcomes import GroupMove, MoveState, ReleasedMember
+from coordinator.sidecar.moving.heard import Heard
+from coordinator.sidecar.moving.move import Former, Move, Sender, names
+from coordinator.sidecar.relay.intercept import Request
+from coordinator.tasks import on_failure
+from coordinator.upstream.connections import UpstreamError
+from coordinator.upstream.inhabitants import Inhabitant, NotMovable, inhabitants, remove
+from coordinator.upstream.link import UpstreamLink
+from coordinator.upstream.shadows import ShadowName, ShadowUnavailable
+from coordinator.wire import join_group, leave_group
+from events.ids import UNKNOWN_MEMBER_ID, GroupId, MemberId
+
+log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
+
+LOOK_EVERY_S = 0.25
+LIST_EVERY_MS = 1_000
+TRY_AGAIN_S = 1.0
+TAKEN_WITHIN_MS = 30_000
+"""How long it is tried to have an adopted group joined here again."""
+REPORTS_KEPT = 1_000
+_TAKEN = frozenset({ErrorCode.none, ErrorCode.group_id_not_found})
+_GONE_UPSTREAM = frozenset({ErrorCode.none, ErrorCode.unknown_member_id, ErrorCode.group_id_not_found})
+
+
+class LeavingShadows(Protocol):
+    """Our members in the groups upstream, that leave (see upstream/shadows.py)."""
+
+    @property
+    def name(self) -> ShadowName: ...
+
+    def holds(self, group_id: GroupId) -> bool: ...
+
+    def follow(self, group_id: GroupId, generation_id: int, is_wanted: bool) -> None: ...
+
+    async def until_gone(self, group_id: GroupId) -> None: ...
+
+    async def release_strays(self, is_ours: Callable[[GroupId], bool]) -> list[GroupId]: ...
+
+
+class Moves:
+    """See the module. `is_released`: whether `members.coordinator` says that a group is upstream's."""
+
+    def __init__(
+        self,
+        link: UpstreamLink,
+        shadows: LeavingShadows,
+        *,
+        is_released: Callable[[GroupId], bool],
+        monotonic_ms: Callable[[], int],
+        give_up: Callable[[Exception], None],
+    ) -> None:
+        self.is_released = is_released
+        self.heard = Heard(monotonic_ms)
+        self._link = link
+        self._shadows = shadows
+        self._monotonic_ms = monotonic_ms
+        self._give_up = give_up
+        self._moves: dict[GroupId, Move] = {}
+        self._reports: dict[GroupId, GroupMove] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._may_be_shadowed = True
+        """Nobody has looked yet whether a former process has left shadows in released groups."""
+
+    def begin(self) -> None:
+        """The groups have been read: look for what a former process has left upstream."""
+        self._run(self._release_strays(), "release-strays")
+
+    async def close(self) -> None:
+        """What is under way ends; nothing of it is lost but the waiting."""
+        tasks = list(self._tasks)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    def is_moving(self, group_id: GroupId) -> bool:
+        """Whether requests of the group's members are to be answered by `answer`."""
+        return group_id in self._moves or (self._may_be_shadowed and self.is_released(group_id))
+
+    def report(self, group_id: GroupId) -> GroupMove | None:
+        """How far the group's move is, or how its last one went."""
+        move = self._moves.get(group_id)
+        return self._reports.get(group_id) if move is None else move.report(MoveState.MOVING, self._monotonic_ms())
+
+    # ---- requests ------------------------------------------------------------------------------------
+
+    async def answer(self, request: Request) -> ErrorCode | None:
+        """With which error a membership request of a moving group is answered; None: it is relayed."""
+        group_id, key = request.body.group_id, request.context.api_key
+        move = self._moves.get(group_id)
+        if move is None:
+            return ErrorCode.coordinator_load_in_progress if key == join_group.API.key else None
+        if key == leave_group.API.key:
+            return _leave(move, request)
+        sender = _sender(request)
+        if key == join_group.API.key and sender.member_id not in move.members:
+            return await self._come_back(group_id, move, sender)
+        return await self._tell(group_id, move, sender)
+
+    def answer_commit(self, request: Request) -> ErrorCode | None:
+        """With which error a commit in a moving group is answered; None: it is relayed."""
+        move = self._moves.get(request.body.group_id)
+        if move is None or not move.is_release:
+            return None
+        move.tell(_sender(request), self._monotonic_ms())
+        return ErrorCode.unknown_member_id
+
+    def told(self, request: Request) -> None:
+        """The rules have answered this request that there is no such member."""
+        move = self._moves.get(request.body.group_id)
+        if move is not None:
+            move.tell(_sender(request), self._monotonic_ms())
+
+    async def _tell(self, group_id: GroupId, move: Move, sender: Sender) -> ErrorCode:
+        if not move.is_release and sender.member_id:  # librdkafka heartbeats once more without one
+            error = await self._take_out(group_id, sender)
+            if error is not ErrorCode.none:
+                return error
+            move.add(_former(sender))
+        move.tell(sender, self._monotonic_ms())
+        return ErrorCode.unknown_member_id
+
+    async def _come_back(self, group_id: GroupId, move: Move, sender: Sender) -> ErrorCode:
+        before = move.predecessor(sender.group_instance_id)
+        if not move.is_release and before is not None and not before.is_told:
+            # Its process was started anew; nothing else would ever be heard of it.
+            error = await self._take_out(group_id, before)
+            if error is not ErrorCode.none:
+                return error
+        move.come_back(sender)
+        return ErrorCode.coordinator_load_in_progress
+
+    async def _take_out(self, group_id: GroupId, member: Sender | Former) -> ErrorCode:
+        """Out of the group upstream; NONE also for one that is out already."""
+        try:
+            error = await remove(self._link, group_id, member.member_id, member.group_instance_id)
+        except UpstreamError as failed:
+            log.warning("a member could not be taken out upstream", group_id=group_id, error=str(failed))
+            return ErrorCode.coordinator_not_available
+        return ErrorCode.none if error in _GONE_UPSTREAM else error
+
+    # ---- release -------------------------------------------------------------------------------------
+
+    def release(self, group_id: GroupId, members: Iterable[ReleasedMember]) -> None:
+        """The rules have taken these out of the group, which is upstream's from now on."""
+        now_ms = self._monotonic_ms()
+        formers = [
+            Former(
+                member_id=each.member_id,
+                group_instance_id=each.group_instance_id,
+                client_id=each.client_id,
+                client_host=each.client_host,
+                session_timeout_ms=each.session_timeout_ms,
+                rebalance_timeout_ms=each.rebalance_timeout_ms,
+                was_parked=each.was_parked,
+            )
+            for each in members
+        ]
+        move = self._moves[group_id] = Move(UPSTREAM, formers, now_ms=now_ms)
+        log.info("group moves to upstream", group_id=group_id, members=len(formers))
+        self._run(self._release(group_id, move), f"release-{group_id}")
+
+    async def _release(self, group_id: GroupId, move: Move) -> None:
+        while move.waits_for(self._monotonic_ms()):  # noqa: ASYNC110 -- what it waits for is time, too
+            await asyncio.sleep(LOOK_EVERY_S)
+        await self._until_gone(group_id)
+        self._end(group_id, move, MoveState.DONE)
+
+    async def _until_gone(self, group_id: GroupId) -> None:
+        while True:
+            self._shadows.follow(group_id, 0, is_wanted=False)  # a join may have wanted it a moment ago
+            try:
+                await self._shadows.until_gone(group_id)
+            except ShadowUnavailable as error:
+                log.warning("a released group waits for its shadow to leave", group_id=group_id, error=str(error))
+            else:
+                return
+
+    async def _release_strays(self) -> None:
+        while self._may_be_shadowed:
+            try:
+                strays = await self._shadows.release_strays(self.is_released)
+            except ShadowUnavailable as error:
+                log.warning("released groups wait", error=str(error))
+                await asyncio.sleep(TRY_AGAIN_S)
+            else:
+                for group_id in strays:
+                    await self._until_gone(group_id)
+                self._may_be_shadowed = False
+
+    # ---- adoption ------------------------------------------------------------------------------------
+
+    async def adopt(
+        self, group_id: GroupId, *, timeout_ms: int, only_try: bool, take: Callable[[], Awaitable[ErrorCode]]
+    ) -> str | None:
+        """Begin to move the group here; None, or why that cannot be. `take`: try to have the rules let it be joined."""
+        if self._shadows.holds(group_id) and not self.is_moving(group_id):
+            return None
+        if self.is_moving(group_id):
+            return "it is moving already"
+        try:
+            members = await inhabitants(self._link, group_id, self._shadows.name)
+        except NotMovable as error:
+            return str(error)
+        except UpstreamError as error:
+            return f"upstream does not tell its members: {error}"
+        now_ms = self._monotonic_ms()
+        absent = [each for each in members if not self.heard.is_here(group_id, each.member_id, now_ms)]
+        if absent:
+            return (
+                f"{len(absent)} of its {len(members)} members were not heard of here in the last minute: "
+                f"{names(map(_former, absent))}. Who is connected to the cluster directly has to be connected to this "
+                "Muster first; who has joined only now is heard of in a moment: try again"
+            )
+        if only_try:
+            return None
+        if self.is_moving(group_id):
+            return "it is moving already"
+        move = Move(MUSTER, map(_former, members), now_ms=now_ms, limit_ms=now_ms + timeout_ms)
+        self._moves[group_id] = move
+        log.info("group moves to muster", group_id=group_id, members=len(members))
+        self._run(self._adopt(group_id, move, take), f"adopt-{group_id}")
+        return None
+
+    async def _adopt(self, group_id: GroupId, move: Move, take: Callable[[], Awaitable[ErrorCode]]) -> None:
+        listed_ms, left = 0, list(move.members)
+        assert move.limit_ms is not None
+        while (now_ms := self._monotonic_ms()) < move.limit_ms:
+            if not move.waits_for(now_ms) or now_ms - listed_ms >= LIST_EVERY_MS:
+                listed_ms = now_ms
+                with contextlib.suppress(UpstreamError, NotMovable):  # asked again, until the limit
+                    left = _note(move, await inhabitants(self._link, group_id, self._shadows.name))
+            if not left and not move.waits_for(now_ms):
+                break
+            await asyncio.sleep(LOOK_EVERY_S)
+        late = move.waits_for(now_ms)
+        if left:
+            self._end(group_id, move, MoveState.GIVEN_UP, f"these did not come: {names(late)}")
+            return
+        error = await self._take(take)
+        if error is not ErrorCode.none:
+            self._end(group_id, move, MoveState.GIVEN_UP, f"{COORDINATOR} was not set back: {error.name.upper()}")
+            return
+        reason = f"these were told, and have not asked to join again: {names(late)}" if late else None
+        self._end(group_id, move, MoveState.DONE, reason)
+
+    async def _take(self, take: Callable[[], Awaitable[ErrorCode]]) -> ErrorCode:
+        """Whether or not it is known to be released: nothing is known while its partition cannot be served."""
+        until_ms = self._monotonic_ms() + TAKEN_WITHIN_MS
+        error = await take()
+        while error not in _TAKEN and self._monotonic_ms() < until_ms:
+            await asyncio.sleep(LOOK_EVERY_S)
+            error = await take()
+        return ErrorCode.none if error in _TAKEN else error
+
+    # ---- both ----------------------------------------------------------------------------------------
+
+    def _end(self, group_id: GroupId, move: Move, state: MoveState, reason: str | None = None) -> None:
+        if self._moves.get(group_id) is move:
+            del self._moves[group_id]
+        report = move.report(state, self._monotonic_ms(), reason)
+        if len(self._reports) >= REPORTS_KEPT:
+            del self._reports[next(iter(self._reports))]
+        self._reports.pop(group_id, None)
+        self._reports[group_id] = report
+        done = state is MoveState.DONE
+        tell = log.info if done else log.warning
+        event = "group moved" if done else "group not moved"
+        tell(event, group_id=group_id, to=move.to, members=report.members, took_ms=report.took_ms, reason=reason)
+
+    def _run(self, steps: Awaitable[None], name: str) -> None:
+        task = asyncio.ensure_future(steps)
+        task.set_name(name)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        task.add_done_callback(on_failure(self._give_up))
+
+
+def _note(move: Move, members: Iterable[Inhabitant]) -> list[MemberId]:
+    """Whom upstream has. Who is not there and was not told is gone; who has come is to be told."""
+    there = {each.member_id: each for each in members}
+    for member_id, former in move.members.items():
+        if member_id not in there and not former.is_told:
+            move.leave(member_id)
+    for each in there.values():
+        move.add(_former(each))
+    return list(there)
+
+
+def _leave(move: Move, request: Request) -> ErrorCode | None:
+    """Who leaves does not come back; upstream takes it out itself, if it is there."""
+    body = request.body
+    for each in getattr(body, "members", None) or (body,):
+        move.leave(each.member_id)
+    return ErrorCode.unknown_member_id if move.is_release else None
+
+
+def _former(member: Inhabitant | Sender) -> Former:
+    return Former(
+        member_id=member.member_id,
+        group_instance_id=member.group_instance_id,
+        client_id=member.client_id,
+        client_host=member.client_host,
+    )
+
+
+def _sender(request: Request) -> Sender:
+    body, context = request.body, request.context
+    return Sender(
+        connection=request.client,
+        client_id=context.client_id,
+        client_host=context.client_host,
+        member_id=MemberId(getattr(body, "member_id", UNKNOWN_MEMBER_ID)),
+        group_instance_id=getattr(body, "group_instance_id", None),
+    )

@@ -1,0 +1,77 @@
+"""The groups as the handlers of a sidecar know them: the runtime's, with what upstream has to know first.
+
+No SyncGroup of a generation is answered before the shadow's generation was raised upstream for it. A commit of the
+generation before cannot land there from then on, so nobody who begins to work finds an older one's commit on his own.
+Within a generation somebody may take another's place, too: a static member that restarts, a standby that is called. So
+a join that is answered in a generation that is raised already has it raised once more, before that member's sync.
+"""
+
+from collections.abc import Callable
+
+import structlog
+from kio.schema.errors import ErrorCode
+
+from coordinator.group.commands import AnyRequest, JoinGroup, SyncGroup
+from coordinator.group.outcomes import JoinGroupOutcome, Outcome, SyncGroupOutcome
+from coordinator.runtime.waiting import Waiting, tell
+from coordinator.service import Groups, ReplyTo
+from coordinator.sidecar.moving.in_front import GroupsInFront
+from coordinator.upstream.shadows import Shadows, ShadowUnavailable
+
+log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
+
+
+class OwnedGroups(GroupsInFront):
+    """See the module."""
+
+    def __init__(self, groups: Groups, shadows: Shadows, *, give_up: Callable[[Exception], None]) -> None:
+        super().__init__(groups, give_up=give_up)
+        self._shadows = shadows
+
+    def submit(self, command: AnyRequest, reply: ReplyTo) -> None:
+        match command:
+            case SyncGroup():
+                self._sync(command, reply)
+            case JoinGroup():
+                self._join(command, reply)
+            case _:
+                super().submit(command, reply)
+
+    def _join(self, command: JoinGroup, reply: ReplyTo) -> None:
+        def joined(outcome: Outcome) -> None:
+            assert isinstance(outcome, JoinGroupOutcome)
+            generation_id = outcome.generation_id
+            if outcome.error is ErrorCode.none and self._shadows.identity(command.group_id, generation_id) is not None:
+                self._shadows.renew(command.group_id)
+            reply(outcome)
+
+        self._groups.submit(command, joined)
+
+    def _sync(self, command: SyncGroup, reply: ReplyTo) -> None:
+        def synced(outcome: Outcome) -> None:
+            assert isinstance(outcome, SyncGroupOutcome)
+            if outcome.error is not ErrorCode.none or self._is_raised(command):
+                reply(outcome)
+            else:
+                self._when_raised(command, outcome, reply)
+
+        self._groups.submit(command, synced)
+
+    def _is_raised(self, command: SyncGroup) -> bool:
+        return self._shadows.identity(command.group_id, command.generation_id) is not None
+
+    def _when_raised(self, command: SyncGroup, outcome: SyncGroupOutcome, reply: ReplyTo) -> None:
+        waiting = Waiting(command, reply)
+
+        async def wait() -> None:
+            try:
+                await self._shadows.raised(command.group_id, command.generation_id)
+            except ShadowUnavailable as error:
+                log.warning("a sync is refused: upstream does not know its generation", error=str(error))
+                tell(waiting, SyncGroupOutcome(error=ErrorCode.coordinator_not_available))
+                return
+            # Another generation may have begun meanwhile; its members must not meet one of this.
+            is_raised = self._is_raised(command)
+            tell(waiting, outcome if is_raised else SyncGroupOutcome(error=ErrorCode.rebalance_in_progress))
+
+        self._go_on(wait(), name=f"raised-{command.group_id}")

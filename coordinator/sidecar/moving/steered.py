@@ -1,0 +1,183 @@
+"""The setting `members.coordinator`, with which an administrator has a group move, and is told how far it is.
+
+It is set as all settings are (IncrementalAlterConfigs on the GROUP resource). `upstream` is the rules' to carry out,
+and kept; the move follows from it. `muster` begins a move, for which upstream is asked, and undoes the other one when
+it is done. It stands alone in its request, but for `members.coordinator.timeout.ms`, which is never kept.
+"""
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+import msgspec
+from kio.schema.errors import ErrorCode
+
+from coordinator.group.commands import (
+    AlterGroupConfig,
+    AnyRequest,
+    ConfigChange,
+    ConfigOperation,
+    DescribeGroupConfig,
+)
+from coordinator.group.configs import (
+    COORDINATOR,
+    COORDINATOR_TIMEOUT,
+    DAY_MS,
+    UPSTREAM,
+    BadConfig,
+    ConfigType,
+    GroupConfigDef,
+    coordinator,
+    number,
+)
+from coordinator.group.outcomes import (
+    AlterGroupConfigOutcome,
+    DescribeGroupConfigOutcome,
+    GroupMove,
+    MoveState,
+    Outcome,
+)
+from coordinator.service import Groups, ReplyTo
+from coordinator.sidecar.moving.in_front import GroupsInFront
+from coordinator.sidecar.moving.moves import Moves
+from coordinator.sidecar.moving.under_way import CommitsUnderWay
+from events.ids import GroupId
+
+_TIMEOUT = GroupConfigDef(
+    name=COORDINATOR_TIMEOUT,
+    type=ConfigType.INT,
+    default="60000",
+    minimum=1,
+    maximum=DAY_MS,
+    documentation="How long an adoption may take.",
+)
+
+
+class SteeredGroups(GroupsInFront):
+    """See the module. `may_own`: whether the group is one that this sidecar is for (`--groups`)."""
+
+    def __init__(
+        self,
+        groups: Groups,
+        moves: Moves,
+        under_way: CommitsUnderWay,
+        *,
+        may_own: Callable[[GroupId], bool],
+        give_up: Callable[[Exception], None],
+    ) -> None:
+        super().__init__(groups, give_up=give_up)
+        self._moves = moves
+        self._under_way = under_way
+        self._may_own = may_own
+        self._claimed: set[GroupId] = set()
+        """Somebody has asked for a move that has not begun yet: until then requests are answered as ever."""
+
+    def submit(self, command: AnyRequest, reply: ReplyTo) -> None:
+        if isinstance(command, AlterGroupConfig) and any(change.name == COORDINATOR for change in command.changes):
+            self._steer(command, reply)
+        elif isinstance(command, DescribeGroupConfig):
+            self._describe(command, reply)
+        else:
+            super().submit(command, reply)
+
+    def _describe(self, command: DescribeGroupConfig, reply: ReplyTo) -> None:
+        def described(outcome: Outcome) -> None:
+            assert isinstance(outcome, DescribeGroupConfigOutcome)
+            move = self._moves.report(command.group_id)
+            values = outcome.values
+            if move is not None and move.state is MoveState.MOVING:
+                values = {**values, COORDINATOR: progress(move)}
+            reply(msgspec.structs.replace(outcome, values=values, move=move))
+
+        self._groups.submit(command, described)
+
+    def _steer(self, command: AlterGroupConfig, reply: ReplyTo) -> None:
+        changes = {change.name: change for change in command.changes}
+        change = changes[COORDINATOR]
+        try:
+            if changes.keys() - {COORDINATOR, COORDINATOR_TIMEOUT} or len(changes) < len(command.changes):
+                raise BadConfig(f"{COORDINATOR} stands alone in its request, but for {COORDINATOR_TIMEOUT}")
+            if change.operation not in (ConfigOperation.SET, ConfigOperation.DELETE):
+                raise BadConfig(f"{COORDINATOR} is no list: set it")
+            wanted = coordinator(change.value)
+            timeout_ms = number(_TIMEOUT, _text(changes.get(COORDINATOR_TIMEOUT)))
+        except BadConfig as bad:
+            reply(AlterGroupConfigOutcome(error=ErrorCode.invalid_config, message=str(bad)))
+            return
+        if not self._may_own(command.group_id):
+            reply(_refused("this Muster is not for groups of that name (--groups)"))
+        elif self._moves.is_moving(command.group_id) or command.group_id in self._claimed:
+            reply(_refused("it is moving already"))
+        elif wanted == UPSTREAM:
+            self._run(self._release(msgspec.structs.replace(command, changes=(change,)), reply), command)
+        else:
+            self._run(self._adopt(command, timeout_ms, reply), command)
+
+    async def _release(self, command: AlterGroupConfig, reply: ReplyTo) -> None:
+        """Commits that are under way upstream get there before the shadow leaves, under whose name they go."""
+        if command.validate_only:
+            self._groups.submit(command, lambda outcome: reply(_said(outcome)))
+            return
+        decided: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+        def altered(outcome: Outcome) -> None:
+            assert isinstance(outcome, AlterGroupConfigOutcome)
+            if outcome.error is ErrorCode.none and not was_released:
+                self._moves.release(command.group_id, outcome.released)
+            reply(_said(outcome))
+            decided.set_result(None)
+
+        async with self._under_way.held_back(command.group_id):
+            was_released = self._moves.is_released(command.group_id)
+            self._groups.submit(command, altered)
+            await decided
+
+    def _run(self, steps: Coroutine[Any, Any, None], command: AlterGroupConfig) -> None:
+        task = self._go_on(steps, name="steer")
+        if not command.validate_only:
+            self._claimed.add(command.group_id)
+            task.add_done_callback(lambda _: self._claimed.discard(command.group_id))
+
+    async def _adopt(self, command: AlterGroupConfig, timeout_ms: int, reply: ReplyTo) -> None:
+        refusal = await self._moves.adopt(
+            command.group_id,
+            timeout_ms=timeout_ms,
+            only_try=command.validate_only,
+            take=lambda: self._set_back(command),
+        )
+        reply(AlterGroupConfigOutcome(error=ErrorCode.none) if refusal is None else _refused(refusal))
+
+    async def _set_back(self, command: AlterGroupConfig) -> ErrorCode:
+        """The group may be joined here again, if there is no error."""
+        decided: asyncio.Future[ErrorCode] = asyncio.get_running_loop().create_future()
+
+        def altered(outcome: Outcome) -> None:
+            assert isinstance(outcome, AlterGroupConfigOutcome)
+            decided.set_result(outcome.error)
+
+        change = ConfigChange(name=COORDINATOR, operation=ConfigOperation.DELETE, value=None)
+        # Its request id is not in use: the command itself is none of the rules', and each attempt has been answered.
+        self._groups.submit(msgspec.structs.replace(command, changes=(change,)), altered)
+        return await decided
+
+
+def progress(move: GroupMove) -> str:
+    """For people."""
+    return f"moving to {move.to}: of {move.members} members {move.told} told, {move.back} back"
+
+
+def _text(change: ConfigChange | None) -> str:
+    return _TIMEOUT.default if change is None or change.value is None else change.value
+
+
+def _said(outcome: Outcome) -> AlterGroupConfigOutcome:
+    """A release's, with what an unknown group means."""
+    assert isinstance(outcome, AlterGroupConfigOutcome)
+    if outcome.error is not ErrorCode.group_id_not_found:
+        return outcome
+    text = "no member of it has ever joined here: there is nothing to release"
+    return msgspec.structs.replace(outcome, message=text)
+
+
+def _refused(reason: str) -> AlterGroupConfigOutcome:
+    return AlterGroupConfigOutcome(error=ErrorCode.invalid_request, message=reason)

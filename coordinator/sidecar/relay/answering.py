@@ -1,0 +1,63 @@
+"""Answers of a broker on their way to one client, as far as they take time: long to be rewritten, or held for a while.
+
+What belongs here: the loop's turns, and a timer. What it must not know: sockets, and what is in an answer (answers.py).
+"""
+
+import asyncio
+from collections.abc import Callable
+
+from coordinator.load.slices import Slices
+from coordinator.service import Cancel
+from coordinator.sidecar.relay.answers import Answers
+from coordinator.wire.api import ProtocolError
+
+
+class Answering:
+    """`went_on` is called when something was done, `rewritten` when a long answer is; `failed` when what the broker
+    says makes no sense, or with a bug of ours.
+    """
+
+    def __init__(
+        self,
+        answers: Answers,
+        slices: Slices,
+        *,
+        delay_ms: int,
+        went_on: Callable[[], None],
+        rewritten: Callable[[], None],
+        failed: Callable[[Exception], None],
+    ) -> None:
+        self._answers = answers
+        self._slices = slices
+        self._delay_s = delay_ms / 1000
+        self._went_on = went_on
+        self._rewritten = rewritten
+        self._failed = failed
+        self._delay: asyncio.TimerHandle | None = None
+        self._cancel_rewriting: Cancel | None = None
+
+    def go_on(self, step: Callable[[], None]) -> None:
+        """Do a step. What is left of rewriting is done in slices; what is delayed is let go after a while."""
+        try:
+            step()
+            steps = self._answers.take_rewriting()
+            if steps is not None:
+                self._cancel_rewriting = self._slices.later(steps, lambda _: self._rewritten(), self._failed)
+        except ProtocolError as error:
+            self._failed(error)
+            return
+        if self._answers.is_delaying and self._delay is None:
+            self._delay = asyncio.get_running_loop().call_later(self._delay_s, self._let_go)
+        self._went_on()
+
+    def _let_go(self) -> None:
+        self._delay = None
+        self.go_on(self._answers.let_go)
+
+    def stop(self) -> None:
+        """Nobody wants an answer any more."""
+        if self._delay is not None:
+            self._delay.cancel()
+        if self._cancel_rewriting is not None:
+            self._cancel_rewriting()
+            self._cancel_rewriting = None

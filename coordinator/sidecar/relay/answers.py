@@ -1,0 +1,201 @@
+"""What a broker answers one client: each answer held against the request that is due.
+
+What belongs here: frames of the broker, and the order in which it owes them. What it must not know: sockets, time, and
+what the client sends meanwhile (conversation.py, which tells what is expected).
+
+    relayed as it comes      however long it is, it is never whole in memory
+    rewritten                whole; a long one in steps that somebody else takes
+    rewritten and delayed    held until it is let go, if rewriting has changed it
+    our own                  whole, to whoever asked
+
+While one is being rewritten or delayed what comes behind it waits, so answers leave in their order.
+"""
+
+import re
+from collections import deque
+from collections.abc import Callable
+from struct import Struct
+
+import msgspec
+
+from coordinator.load.steps import ENTRIES_AT_ONCE, Steps
+from coordinator.sidecar.messages.plan import Rewrite
+from coordinator.sidecar.relay.buffer import Incoming
+from coordinator.sidecar.relay.limits import Limits
+from coordinator.wire.api import Fault, ProtocolError
+
+_LENGTH = Struct(">i")
+_ANSWER_START = Struct(">i4s")
+_TLS_ALERT = re.compile(rb"\x15\x03[\x00-\x04]\x00\x02[\x01\x02].", re.DOTALL)
+
+
+class Expected(msgspec.Struct, frozen=True):
+    """An answer that the broker owes. `own`: it is to a question of ours, and goes nowhere else. `is_for_anybody`: the
+    broker gives it to who has not authenticated, too.
+    """
+
+    correlation_id: bytes
+    rewrite: Rewrite | None = None
+    delays_changed: bool = False
+    is_for_anybody: bool = False
+    own: Callable[[bytes], None] | None = None
+
+
+class Answers:
+    """See the module. `for_client` are the bytes to be sent now; whoever sends them clears them.
+
+    `is_served`: the broker has answered something that it answers to nobody who has not authenticated.
+    """
+
+    def __init__(self, limits: Limits) -> None:
+        self.is_served = False
+        self.is_rewriting = False
+        """Whether an answer is being rewritten (see `take_rewriting`)."""
+        self.for_client: list[bytes] = []
+        self._frame_bytes_max = limits.frame_bytes_max
+        self._waiting_bytes_max = limits.waiting_bytes_max
+        self._incoming = Incoming()
+        self._expected: deque[Expected] = deque()
+        self._passing = 0  # bytes of an answer that is relayed as it comes, which are still to come
+        self._rewriting: Steps[None] | None = None  # of an answer, until it is in `for_client`
+        self._delayed: tuple[bytes, bytes] | None = None  # the correlation id of an answer that is held, and the rest
+        self._is_ending = False
+
+    @property
+    def expected(self) -> int:
+        """How many answers the broker owes, of which nothing has come."""
+        return len(self._expected)
+
+    @property
+    def is_one_begun(self) -> bool:
+        """Whether one has begun, and is not all in `for_client`."""
+        return self._passing > 0 or self.is_rewriting or self._delayed is not None
+
+    @property
+    def is_one_to_be_read(self) -> bool:
+        """Whether something is to be learnt from one that is expected."""
+        return any(each.rewrite is not None for each in self._expected)
+
+    @property
+    def waiting_bytes(self) -> int:
+        return self._incoming.waiting_bytes
+
+    @property
+    def is_delaying(self) -> bool:
+        """Whether an answer is held, until `let_go`."""
+        return self._delayed is not None
+
+    @property
+    def has_many_waiting(self) -> bool:
+        """Whether so much waits behind one that is held that no more should be read from the broker."""
+        return self._delayed is not None and self._incoming.waiting_bytes >= self._waiting_bytes_max
+
+    def expect(self, expected: Expected) -> None:
+        """One more, behind those that are expected already."""
+        self._expected.append(expected)
+
+    def put(self, correlation_id: bytes, *payload: bytes) -> None:
+        """An answer for the client, in its turn: what follows the correlation id."""
+        size = sum(map(len, payload))
+        self.for_client += (_LENGTH.pack(size + len(correlation_id)), correlation_id, *payload)
+
+    def end(self) -> None:
+        """Delay nothing any more. Raises ProtocolError as `receive` does."""
+        self._is_ending = True
+        self.let_go()
+
+    def forget(self) -> None:
+        """Keep no bytes."""
+        self._incoming = Incoming()
+
+    def receive(self, data: bytes) -> None:
+        """Bytes from the broker, cut anywhere. Raises ProtocolError when they make no sense; nothing may follow.
+
+        A long answer that is to be rewritten is so by whoever takes its steps (`take_rewriting`); until they are done
+        nothing is made of what comes behind it. Then this is to be called again.
+        """
+        if data:
+            self._incoming.add(data)
+        incoming = self._incoming
+        while not self.is_rewriting and self._delayed is None:
+            if self._passing:
+                self._passing -= incoming.pass_on(self._passing, self.for_client)
+                if self._passing:
+                    return
+            start = incoming.look(_ANSWER_START.size)
+            if len(start) < _ANSWER_START.size:
+                if start:
+                    self._check_no_alert()  # which is shorter
+                return
+            length, correlation_id = _ANSWER_START.unpack(start)
+            expected = self._due(length, correlation_id)
+            if expected.own is None and expected.rewrite is None:
+                self._expected.popleft()
+                self._passing = _LENGTH.size + length
+                continue
+            if length > self._frame_bytes_max:
+                raise ProtocolError(
+                    Fault.BROKER_ANSWER, f"an answer of {length} bytes, {self._frame_bytes_max} are read"
+                )
+            if not incoming.has(_LENGTH.size + length):
+                return
+            self._expected.popleft()
+            payload = incoming.take(_LENGTH.size + length)[_ANSWER_START.size :]
+            if expected.own is not None:
+                expected.own(payload)
+            elif expected.rewrite is not None:
+                self._rewrite(expected, payload, expected.rewrite(payload))
+
+    def let_go(self) -> None:
+        """Send the answer that is held, if there is one, and what came behind it. Raises as `receive` does."""
+        if self._delayed is not None:
+            delayed, self._delayed = self._delayed, None
+            self.put(*delayed)
+            self.receive(b"")
+
+    def take_rewriting(self) -> Steps[None] | None:
+        """What is left of rewriting an answer, to be taken once; None when there is none. Raises ProtocolError."""
+        steps, self._rewriting = self._rewriting, None
+        return steps
+
+    def _rewrite(self, expected: Expected, payload: bytes, steps: Steps[bytes]) -> None:
+        """As good as all answers are short, and rewritten at once."""
+        entries = 0
+        try:
+            while entries < ENTRIES_AT_ONCE:
+                entries += next(steps)
+        except StopIteration as end:
+            self._put_rewritten(expected, payload, end.value)
+        else:
+            self.is_rewriting = True
+            self._rewriting = self._rewritten(expected, payload, steps)
+
+    def _rewritten(self, expected: Expected, payload: bytes, steps: Steps[bytes]) -> Steps[None]:
+        told = yield from steps
+        self._put_rewritten(expected, payload, told)
+        self.is_rewriting = False
+
+    def _put_rewritten(self, expected: Expected, payload: bytes, told: bytes) -> None:
+        if expected.delays_changed and told != payload and not self._is_ending:
+            self._delayed = expected.correlation_id, told
+        else:
+            self.put(expected.correlation_id, told)
+
+    def _due(self, length: int, correlation_id: bytes) -> Expected:
+        if not self._expected or length < len(correlation_id):
+            self._check_no_alert()
+            raise ProtocolError(Fault.BROKER_ANSWER, f"the broker sent {length} bytes that nobody asked for")
+        expected = self._expected[0]
+        if expected.correlation_id != correlation_id:
+            self._check_no_alert()
+            raise ProtocolError(
+                Fault.BROKER_ANSWER,
+                f"the broker answered {correlation_id.hex()}, next is {expected.correlation_id.hex()}",
+            )
+        self.is_served = self.is_served or not expected.is_for_anybody
+        return expected
+
+    def _check_no_alert(self) -> None:
+        """What looks like a very long answer may be the end of a misunderstanding (P6)."""
+        if _TLS_ALERT.match(self._incoming.look(_ANSWER_START.size)):
+            raise ProtocolError(Fault.BROKER_ANSWER, "the broker speaks TLS, and was spoken to in plain text")

@@ -1,0 +1,113 @@
+"""What the broker lets a client do with a group, asked on the client's own connection and kept for a while.
+
+The broker alone knows who the client is and which ACLs there are. DescribeGroups v5 tells the operations that are
+allowed (KIP-430), also for a group that does not exist; v6 hides them then. Who may not even describe the group is
+answered 30, and may do nothing with it. A verdict belongs to one connection: another one that repeats a member's bytes
+is asked about anew.
+"""
+
+from collections.abc import Callable
+
+import msgspec
+from kio.schema.describe_groups.v5.request import DescribeGroupsRequest
+from kio.schema.describe_groups.v5.response import DescribeGroupsResponse
+from kio.schema.errors import ErrorCode
+from kio.schema.heartbeat.v4.request import HeartbeatRequest
+from kio.schema.heartbeat.v4.response import HeartbeatResponse
+from kio.schema.types import GroupId as KioGroupId
+from kio.static.primitive import i32
+
+from coordinator.sidecar.messages.questions import Asked, ask
+from coordinator.sidecar.relay.metrics import RelayMetrics
+from coordinator.wire.operations import DESCRIBE
+from events.ids import GroupId
+
+GROUPS_MAX = 4_096
+"""Groups remembered for one connection; the one asked about first makes room."""
+
+
+class Verdict(msgspec.Struct, frozen=True, kw_only=True):
+    """`operations` are Kafka's bits. `error` stands for all when the broker could not tell."""
+
+    operations: int
+    error: ErrorCode
+    until_ms: int
+
+    def refusal(self, operation: int) -> ErrorCode:
+        """NONE if the operation is allowed."""
+        if self.error is not ErrorCode.none:
+            return self.error
+        return ErrorCode.none if self.operations & operation else ErrorCode.group_authorization_failed
+
+
+class Verdicts:
+    """Those of one connection. `keep_ms`: how long one is good; 0 asks each time."""
+
+    def __init__(self, client: Asked, *, metrics: RelayMetrics, monotonic_ms: Callable[[], int], keep_ms: int) -> None:
+        self._client = client
+        self._metrics = metrics
+        self._monotonic_ms = monotonic_ms
+        self._keep_ms = keep_ms
+        self._verdicts: dict[GroupId, Verdict] = {}
+
+    def known(self, group_id: GroupId, now_ms: int) -> Verdict | None:
+        """The verdict, if there is one that is still good."""
+        verdict = self._verdicts.get(group_id)
+        return verdict if verdict is not None and now_ms < verdict.until_ms else None
+
+    def last(self, group_id: GroupId) -> Verdict | None:
+        """The verdict of last time, also if it is good no more."""
+        return self._verdicts.get(group_id)
+
+    async def of(self, group_id: GroupId) -> Verdict:
+        """The verdict, asked for if need be. Raises ProtocolError."""
+        known = self.known(group_id, self._monotonic_ms())
+        return known or (await self.ask((group_id,)))[group_id]
+
+    async def refusal_at_any_broker(self, group_id: GroupId, operation: int) -> ErrorCode:
+        """NONE if the operation (READ or DESCRIBE) is allowed; also where another broker coordinates the group.
+
+        There a broker says no more than who may not describe it, and to a heartbeat who may not read: both are asked
+        before whose the group is. Raises ProtocolError.
+        """
+        verdict = await self.of(group_id)
+        if verdict.error is not ErrorCode.not_coordinator:
+            return verdict.refusal(operation)
+        if operation == DESCRIBE:
+            return ErrorCode.none
+        nobody = HeartbeatRequest(group_id=KioGroupId(group_id), generation_id=i32(-1), member_id="")
+        answer = await ask(self._client, nobody, HeartbeatResponse)
+        denied = answer.error_code is ErrorCode.group_authorization_failed
+        return answer.error_code if denied else ErrorCode.none
+
+    async def ask(self, group_ids: tuple[GroupId, ...]) -> dict[GroupId, Verdict]:
+        """Fresh verdicts. Raises ProtocolError."""
+        request = DescribeGroupsRequest(
+            groups=tuple(KioGroupId(group_id) for group_id in group_ids), include_authorized_operations=True
+        )
+        until_ms = self._monotonic_ms() + self._keep_ms  # from before the question on
+        self._metrics.authorizations_asked += 1
+        answer = await ask(self._client, request, DescribeGroupsResponse)
+        verdicts: dict[GroupId, Verdict] = {}
+        for group in answer.groups:
+            group_id = GroupId(group.group_id)
+            denied = group.error_code is ErrorCode.group_authorization_failed
+            verdict = Verdict(
+                operations=0 if denied else max(i32(0), group.authorized_operations),
+                error=ErrorCode.none if denied else group.error_code,
+                until_ms=until_ms,
+            )
+            verdicts[group_id] = verdict
+            if verdict.error is ErrorCode.none:
+                self._keep(group_id, verdict)
+        return verdicts
+
+    def forget(self) -> None:
+        """Ask anew about all: the client may be somebody else from here on."""
+        self._verdicts.clear()
+
+    def _keep(self, group_id: GroupId, verdict: Verdict) -> None:
+        self._verdicts.pop(group_id, None)
+        if len(self._verdicts) >= GROUPS_MAX:
+            del self._verdicts[next(iter(self._verdicts))]
+        self._verdicts[group_id] = verdict

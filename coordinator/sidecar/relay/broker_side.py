@@ -1,0 +1,198 @@
+"""The way to the broker behind a listener, and the socket that was opened for one client."""
+
+import asyncio
+import ssl
+from collections.abc import Callable, Sequence
+from typing import Protocol
+
+import msgspec
+import structlog
+
+from coordinator.net.memory_share import unsent_bytes
+from coordinator.occasions import Occasions
+from coordinator.sidecar.relay.flow import Flow, send_all
+from coordinator.sidecar.relay.metrics import RelayMetrics
+from coordinator.tasks import on_failure
+
+log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
+
+CONNECTS_WITHIN_S = 10.0
+LINGERS_S = 10.0
+"""For how long there is still work, or a broker that does not read, for a client that is gone."""
+
+
+class Door(msgspec.Struct, frozen=True, kw_only=True):
+    """How the broker behind a listener is reached. `context` is None where it is not encrypted."""
+
+    node_id: int | None
+    """None behind the address that clients begin with: any broker."""
+    addresses: Callable[[], Sequence[tuple[str, int]]]
+    """Where the broker is now, or several to be tried in turn; none while that is not known."""
+    context: ssl.SSLContext | None
+    occasions: Occasions
+    """Of all listeners together."""
+    not_reached: Callable[[], None]
+    """Told each time."""
+
+    @property
+    def broker(self) -> str:
+        """For people."""
+        return "one of --upstream" if self.node_id is None else f"node id {self.node_id}"
+
+    def tell_closed(self, peer: str, cause: str) -> None:
+        """It has closed a client's connection."""
+        unsaid = self.occasions.tell(("closed", self.node_id, peer, cause))
+        if unsaid is not None:
+            log.info("broker closed the connection", broker=self.broker, peer=peer, cause=cause, others_since=unsaid)
+
+    def tell_not_let_in(self, peer: str, user: str, reason: str) -> None:
+        """It does not let a client in, which usually tries again at once."""
+        unsaid = self.occasions.tell(("not let in", peer))
+        if unsaid is not None:
+            log.warning("client refused by the broker", peer=peer, user=user, reason=reason, others_since=unsaid)
+
+
+class Told(Protocol):
+    """The client's side, which is told what happens on the broker's."""
+
+    @property
+    def wants_broker(self) -> bool:
+        """Whether there is still somebody for whom one was to be reached."""
+
+    def broker_reached(self) -> None: ...
+
+    def broker_not_reached(self) -> None: ...
+
+    def answers_received(self, data: bytes) -> None: ...
+
+    def broker_lost(self, error: Exception | None) -> None:
+        """It has closed; whom we let go tells nothing any more."""
+
+    def broker_reads(self) -> None:
+        """It takes more again, or no more (`BrokerSide.reads`)."""
+
+
+class BrokerSide(asyncio.Protocol):
+    """The broker's socket of one client: opened once, when it is needed, and let go once.
+
+    `is_lost` is done when its socket is closed, whoever has done that; `reads`: whether it takes more.
+    """
+
+    def __init__(self, door: Door, client: Told, relayed: RelayMetrics) -> None:
+        self.is_lost: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self.reads = True
+        self.transport: asyncio.Transport | None = None
+        """None until it was reached, and when it is gone or was let go."""
+        self._door = door
+        self._client = client
+        self._relayed = relayed
+        self._flow: Flow | None = None
+        self._connecting: asyncio.Task[None] | None = None
+
+    @property
+    def is_wanted(self) -> bool:
+        """Whether it was reached for."""
+        return self._connecting is not None
+
+    @property
+    def is_at_ease(self) -> bool:
+        """Whether it is there, and takes more."""
+        return self.transport is not None and self.reads
+
+    @property
+    def unsent_bytes(self) -> int:
+        """How much waits until it reads again."""
+        return 0 if self.reads else unsent_bytes(self.transport)
+
+    # ---- reaching it, and letting it go ----------------------------------------------------------------
+
+    def reach(self, failed: Callable[[Exception], None]) -> None:
+        """Begin to. `failed` is told of a bug of ours."""
+        self._connecting = asyncio.get_running_loop().create_task(self._reach(), name="connect-upstream")
+        self._connecting.add_done_callback(on_failure(failed))
+
+    async def _reach(self) -> None:
+        transport = await self._connected()
+        if transport is None or transport.is_closing():  # it hung up on us at once
+            self._client.broker_not_reached()
+        elif not self._client.wants_broker:
+            transport.abort()
+        else:
+            self.transport, self._flow = transport, Flow(transport)
+            self._client.broker_reached()
+
+    async def _connected(self) -> asyncio.Transport | None:
+        """A connection to the broker, for this client alone; None, and a line in the log, when it cannot be had."""
+        for host, port in self._door.addresses():
+            address = f"{host}:{port}"
+            try:
+                async with asyncio.timeout(CONNECTS_WITHIN_S):
+                    transport, _ = await asyncio.get_running_loop().create_connection(
+                        lambda: self, host, port, ssl=self._door.context
+                    )
+            except (OSError, TimeoutError) as error:
+                self._relayed.brokers_not_reached += 1
+                self._door.not_reached()
+                reason = str(error) or f"no answer within {CONNECTS_WITHIN_S:g} s"
+                unsaid = self._door.occasions.tell(("not reached", address))
+                if unsaid is not None:
+                    broker = self._door.broker
+                    log.warning("broker not reached", broker=broker, address=address, error=reason, others_since=unsaid)
+            else:
+                if past := self._door.occasions.over(("not reached", address)):
+                    log.info("broker reached again", address=address, seconds=past.seconds, failures=past.times)
+                return transport
+        return None
+
+    def give_up(self) -> None:
+        """Reach for it no more."""
+        if self._connecting is not None:
+            self._connecting.cancel()
+
+    def let_go(self) -> None:
+        """Close it when it has read what is on its way to it, or does not for a while."""
+        transport = self._parted()
+        if transport is not None:
+            transport.close()
+            if transport.get_write_buffer_size():
+                asyncio.get_running_loop().call_later(LINGERS_S, transport.abort)
+
+    def abort(self) -> None:
+        """Close it at once."""
+        transport = self._parted()
+        if transport is not None:
+            transport.abort()
+
+    def _parted(self) -> asyncio.Transport | None:
+        transport, self.transport = self.transport, None
+        return transport
+
+    # ---- what goes back and forth ----------------------------------------------------------------------
+
+    def send(self, chunks: list[bytes]) -> None:
+        """Send the chunks, and clear them; without a broker they stay."""
+        if self.transport is not None:
+            self._relayed.bytes_to_brokers += send_all(self.transport, chunks)
+
+    def turn(self, *, on: bool) -> None:
+        """Read from it from here on, or read no more."""
+        if self._flow is not None:
+            self._flow.turn(on=on)
+
+    def data_received(self, data: bytes) -> None:
+        self._relayed.bytes_from_brokers += len(data)
+        self._client.answers_received(data)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        if not self.is_lost.done():
+            self.is_lost.set_result(None)
+        if self._parted() is not None:
+            self._client.broker_lost(exc)
+
+    def pause_writing(self) -> None:
+        self.reads = False
+        self._client.broker_reads()
+
+    def resume_writing(self) -> None:
+        self.reads = True
+        self._client.broker_reads()

@@ -1,0 +1,207 @@
+"""By API key: relayed, relayed with its answer rewritten, or handled here; and a request that is handled here.
+
+What belongs here: the table, and what a handler is given. What it must not know: what a handler does. APIs that are
+not in the table are relayed as they are, also those that nobody knew when this was written.
+"""
+
+import asyncio
+from collections.abc import Callable, Coroutine, Mapping
+from functools import partial
+from struct import Struct
+from typing import Any
+
+import msgspec
+
+from coordinator.load.current_work import RequestWork, noted, noted_steps
+from coordinator.load.slices import Pace
+from coordinator.observability.metrics import ServerMetrics
+from coordinator.service import Cancel, HeartbeatTicket
+from coordinator.sidecar.messages.bounded import look_for
+from coordinator.sidecar.messages.plan import RELAY, Look, Plan, Rewrite
+from coordinator.sidecar.messages.rewriting import Rewriting
+from coordinator.sidecar.relay.client_side import ClientSide
+from coordinator.sidecar.relay.limits import taken_bytes_max
+from coordinator.wire import api_versions, heartbeat
+from coordinator.wire.api import Body, Fault, Fields, Offered, ProtocolError, RequestContext, keep_no_ticket
+from coordinator.wire.messages import Message, message
+from coordinator.wire.under_way import UnderWay
+from events.ids import GroupId, MemberId
+
+_HEADER_START = Struct(">hhi")
+_PLANS_KEPT = 1_000
+
+
+class Request(msgspec.Struct, frozen=True, kw_only=True):
+    """A request that was taken. It is answered, or relayed, once."""
+
+    client: ClientSide
+    frame: bytes
+    form: Message
+    body: Body
+    context: RequestContext
+    under_way: UnderWay
+    note: RequestWork
+
+    def answer(self, fields: Fields) -> None:
+        """The fields of the response, by kio's names."""
+        self.under_way.write(fields)
+
+    def pace(self) -> Pace:
+        """For what goes through many entries (see slices.py)."""
+        return self.client.slices.pace()
+
+    def relay(self) -> None:
+        """The group is not ours: the request goes to the broker as it came."""
+        self.client.relay()
+
+    def work(self, steps: Coroutine[Any, Any, None]) -> Cancel:
+        """Work on it beside the loop. What the broker or the client did wrong closes the connection."""
+        task = asyncio.get_running_loop().create_task(
+            noted_steps(self.note, steps), name=f"request-{self.context.api_key}"
+        )
+
+        def ended(task: asyncio.Task[None]) -> None:
+            error = None if task.cancelled() else task.exception()
+            if isinstance(error, Exception):
+                self.under_way.failed(error)
+
+        task.add_done_callback(ended)
+
+        def cancel() -> None:
+            task.cancel()
+
+        return cancel
+
+
+class SidecarApi(Offered, frozen=True, kw_only=True):
+    """An API that is handled here. `versions` is what can be decoded; brokers may offer less.
+
+    `look`: some of its requests are, as what they begin with decides; by the version, and how the answers to those
+    that are relayed are rewritten. Without `handle` none is, and only looked at.
+    """
+
+    handle: Callable[[Request], Cancel | None] | None = None
+    look: Callable[[int, Rewrite | None], Look] | None = None
+
+
+class Interceptor:
+    """See the module. `handled` by API key."""
+
+    def __init__(
+        self,
+        *,
+        handled: Mapping[int, SidecarApi],
+        rewriting: Rewriting,
+        metrics: ServerMetrics,
+        monotonic_ms: Callable[[], int],
+        wall_ms: Callable[[], int],
+    ) -> None:
+        self._handled = handled
+        self._rewriting = rewriting
+        self._metrics = metrics
+        self._monotonic_ms = monotonic_ms
+        self._wall_ms = wall_ms
+        self._plans: dict[tuple[int, int], Plan] = {}
+
+    def plan_of(self, api_key: int, api_version: int) -> Plan:
+        """What is done with a request (see conversation.py). Raises ProtocolError."""
+        plan = self._plans.get((api_key, api_version))
+        if plan is None:
+            plan = self._make_plan(api_key, api_version)
+            if len(self._plans) < _PLANS_KEPT:  # there are as many as a client likes to think of
+                self._plans[api_key, api_version] = plan
+        return plan
+
+    def _make_plan(self, api_key: int, api_version: int) -> Plan:
+        api = self._handled.get(api_key)
+        if api is not None:
+            _check(api.name, api.versions, api_version)
+            if api.look is None:
+                return _take(api_key)
+            return Plan(look=api.look(api_version, self._rewriting.of(api_key, api_version)))
+        if api_key == api_versions.KEY and api_version not in api_versions.VERSIONS:
+            return _take(api_key)  # and answered so that the client asks again with one that is known (KIP-511)
+        versions = self._rewriting.versions(api_key)
+        if versions is not None:
+            _check(f"API key {api_key}", versions, api_version)
+        rewrite = self._rewriting.of(api_key, api_version)
+        if rewrite is None:
+            return RELAY
+        plan = Plan(rewrite=rewrite)
+        look = look_for(api_key, api_version, plan)
+        return plan if look is None else Plan(look=look)
+
+    def handle(self, client: ClientSide, frame: bytes) -> Cancel | None:
+        """Work on a request that was taken. Raises ProtocolError."""
+        api_key, api_version, _ = _HEADER_START.unpack_from(frame)
+        if api_key == api_versions.KEY:
+            client.answered([message(api_key, 0).write(api_versions.unsupported_version())])
+            return None
+        self._metrics.count_request(api_key, api_version)
+        note = RequestWork(
+            api=self._metrics.api_name(api_key),
+            api_version=api_version,
+            size_bytes=len(frame),
+            connection=client.address,
+            principal=client.peer.principal,
+        )
+        with noted(note):
+            return self._handle(client, frame, note)
+
+    def _handle(self, client: ClientSide, frame: bytes, note: RequestWork) -> Cancel | None:
+        api_key, api_version, correlation_id = _HEADER_START.unpack_from(frame)
+        form = message(api_key, api_version)
+        under_way = UnderWay(form, client.slices, client.answered)
+        arrived_ms, arrived_wall_ms = self._monotonic_ms(), self._wall_ms()
+
+        def handle(read: tuple[str, Body]) -> None:
+            client_id, body = read
+            context = RequestContext(
+                api_key=api_key,
+                api_version=api_version,
+                correlation_id=correlation_id,
+                client_id=client_id,
+                client_host=client.peer.client_host,
+                principal=client.peer.principal,
+                arrived_ms=arrived_ms,
+                arrived_wall_ms=arrived_wall_ms,
+                keep_ticket=partial(_keep, client, frame) if api_key == heartbeat.KEY else keep_no_ticket,
+                work=under_way.work,
+            )
+            request = Request(
+                client=client, frame=frame, form=form, body=body, context=context, under_way=under_way, note=note
+            )
+            api = self._handled[api_key]
+            assert api.handle is not None
+            under_way.drops(api.handle(request))
+
+        under_way.run(form.read(frame), handle)
+        return under_way.cancel
+
+
+class _ConsentedTicket(msgspec.Struct, frozen=True):
+    """A heartbeat's ticket that dies with the broker's consent: then the request is handled in full."""
+
+    ticket: HeartbeatTicket
+    until_ms: int
+
+    def accept(self, now_ms: int) -> bool:
+        return now_ms < self.until_ms and self.ticket.accept(now_ms)
+
+
+def _keep(client: ClientSide, frame: bytes, group_id: GroupId, member_id: MemberId, ticket: HeartbeatTicket) -> None:
+    verdict = client.verdicts.last(group_id)
+    if verdict is not None:
+        client.heartbeats.keep(frame, group_id, member_id, _ConsentedTicket(ticket, verdict.until_ms))
+
+
+def _take(api_key: int) -> Plan:
+    return Plan(is_taken=True, taken_bytes_max=taken_bytes_max(api_key))
+
+
+def _check(name: str, versions: range, api_version: int) -> None:
+    if api_version not in versions:
+        raise ProtocolError(
+            Fault.UNSUPPORTED_VERSION,
+            f"{name} v{api_version} is not offered here, v{versions[0]} to v{versions[-1]} are",
+        )

@@ -1,0 +1,179 @@
+"""The addresses of the sidecar: one to begin with, and one for each broker, at a port that follows from its node id.
+
+Behind each listener is always the broker of that node id, wherever it is now; behind the address to begin with, any
+broker. A broker that is first heard of in an answer gets its listener then, before the answer is sent: its port is
+bound at once. One that cannot have its port is not told to clients, since somebody else may be found there.
+"""
+
+import asyncio
+import itertools
+import socket
+import ssl
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
+
+import structlog
+
+from coordinator.net.listening import BACKLOG, Listening
+from coordinator.observability.metrics import ServerMetrics
+from coordinator.occasions import Occasions
+from coordinator.service import Service
+from coordinator.settings.addresses import why_not_bound
+from coordinator.settings.broker_ports import BrokerPorts, NoPort
+from coordinator.sidecar.relay.broker_side import Door
+from coordinator.sidecar.relay.client_side import ClientSide
+from coordinator.sidecar.relay.intercept import Interceptor
+from coordinator.sidecar.relay.limits import Limits
+from coordinator.sidecar.relay.metrics import RelayMetrics
+
+log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
+
+
+class CannotListen(Exception):
+    """An address cannot be had; the message names it, and the way out."""
+
+
+class Listeners:
+    """See the module. `advertised_host` is what clients are told; `not_reached` is told when a broker was not."""
+
+    def __init__(
+        self,
+        *,
+        host: str,
+        advertised_host: str,
+        interceptor: Callable[["Listeners"], Interceptor],
+        service: Service,
+        listening: Listening[ClientSide],
+        metrics: ServerMetrics,
+        relayed: RelayMetrics,
+        limits: Limits,
+        client_context: ssl.SSLContext | None,
+        broker_context: ssl.SSLContext | None,
+        not_reached: Callable[[], None],
+    ) -> None:
+        self._host = host
+        self._advertised_host = advertised_host
+        self._ports = BrokerPorts(0)
+        self._interceptor = interceptor(self)
+        self._service = service
+        self._listening = listening
+        self._metrics = metrics
+        self._relayed = relayed
+        self._limits = limits
+        self._client_context = client_context
+        self._broker_context = broker_context
+        self._not_reached = not_reached
+        self._brokers: dict[int, tuple[str, int]] = {}
+        self._live: tuple[tuple[str, int], ...] = ()
+        self._addresses: list[tuple[socket.AddressFamily, str]] = []
+        self._bound: dict[int, int] = {}
+        self._complaints: dict[int, str] = {}
+        self._begun: set[asyncio.Task[None]] = set()
+        self._turns = itertools.count()
+        self._occasions = Occasions(service.monotonic_ms)
+
+    async def start(self, port: int) -> int:
+        """The address to begin with; returns its port. Raises CannotListen."""
+        try:
+            found = await asyncio.get_running_loop().getaddrinfo(
+                self._host, None, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+            )
+            self._addresses = list(dict.fromkeys((family, str(address[0])) for family, _, _, _, address in found))
+            return await self._listening.listen(
+                self._host, port, self._connections_to(None), context=self._client_context
+            )
+        except OSError as error:
+            raise CannotListen(f"--listen {self._host}:{port}: {why_not_bound(error)}") from error
+
+    async def open_for(self, brokers: Mapping[int, tuple[str, int]], ports: BrokerPorts) -> None:
+        """Have a listener for each of these brokers, and others at these ports. Raises CannotListen, NoPort."""
+        self._ports = ports
+        self._live = tuple(brokers.values())
+        for node_id, place in brokers.items():
+            self._brokers[node_id] = place
+            try:
+                self._listen_for(node_id)
+            except OSError as error:
+                why = why_not_bound(error, f"choose another --broker-base-port, or --listener-map {node_id}=PORT")
+                raise CannotListen(
+                    f"the listener of node id {node_id} cannot have port {self._ports.port_of(node_id)}: {why}"
+                ) from error
+        await asyncio.gather(*self._begun)
+
+    def follow(self, brokers: Mapping[int, tuple[str, int]]) -> None:
+        """Which brokers there are now, and where."""
+        self._live = tuple(brokers.values())
+        for node_id, (host, port) in brokers.items():
+            self.address_of(node_id, host, port)
+
+    def address_of(self, node_id: int, host: str, port: int) -> tuple[str, int] | None:
+        """Where clients find this broker, which is itself at `host` and `port`; None: nowhere, as the log tells."""
+        self._brokers[node_id] = (host, port)
+        try:
+            own_port = self._listen_for(node_id)
+        except (NoPort, OSError) as error:
+            if self._complaints.get(node_id) != str(error):  # not with every answer
+                self._complaints[node_id] = str(error)
+                log.error("a broker cannot be reached through the sidecar", node_id=node_id, reason=str(error))
+            return None
+        return self._advertised_host, own_port
+
+    def _listen_for(self, node_id: int) -> int:
+        """The port of a broker's listener, which is bound if it was not. Raises NoPort, OSError."""
+        own_port = self._bound.get(node_id)
+        if own_port is None:
+            own_port = self._ports.port_of(node_id)
+            with ExitStack() as unless_all:
+                bound = [
+                    unless_all.enter_context(socket.create_server((address, own_port), family=family, backlog=BACKLOG))
+                    for family, address in self._addresses
+                ]
+                unless_all.pop_all()
+            for each in bound:
+                accepts = asyncio.get_running_loop().create_task(self._accept(each, node_id))
+                self._begun.add(accepts)
+                accepts.add_done_callback(self._begun.discard)
+                accepts.add_done_callback(lambda done: self._began(node_id, done))
+            self._bound[node_id] = own_port
+        return own_port
+
+    def _began(self, node_id: int, done: "asyncio.Task[None]") -> None:
+        """A listener that cannot accept is not told to anybody; it is tried again with the next answer."""
+        error = None if done.cancelled() else done.exception()
+        if error is not None:
+            self._bound.pop(node_id, None)
+            log.error("a listener does not accept connections", node_id=node_id, error=str(error))
+
+    async def _accept(self, bound: socket.socket, node_id: int) -> None:
+        await self._listening.accept_at(bound, self._connections_to(node_id), context=self._client_context)
+
+    def _connections_to(self, node_id: int | None) -> Callable[[], ClientSide]:
+        door = Door(
+            node_id=node_id,
+            addresses=lambda: self._where(node_id),
+            context=self._broker_context,
+            occasions=self._occasions,
+            not_reached=self._not_reached,
+        )
+
+        def new_connection() -> ClientSide:
+            return ClientSide(
+                door=door,
+                plan_of=self._interceptor.plan_of,
+                handle=self._interceptor.handle,
+                metrics=self._metrics,
+                relayed=self._relayed,
+                monotonic_ms=self._service.monotonic_ms,
+                limits=self._limits,
+                listening=self._listening,
+                slices=self._service.slices,
+            )
+
+        return new_connection
+
+    def _where(self, node_id: int | None) -> Sequence[tuple[str, int]]:
+        if node_id is not None:
+            known = self._brokers.get(node_id)
+            return () if known is None else (known,)
+        first = next(self._turns) % max(1, len(self._live))
+        return (*self._live[first:], *self._live[:first])

@@ -1,0 +1,84 @@
+"""The server of a standalone coordinator: one address, at which every request is answered here.
+
+What a connection does stands in client_connection.py. To stop: `stop_listening`, then give the groups up (which answers
+what is parked through its replies), then `close`.
+"""
+
+from collections.abc import Callable, Mapping
+
+import msgspec
+
+from coordinator.net.listening import FRAME_BYTES_MAX, ConnectionLimits, Listening
+from coordinator.observability.metrics import ServerMetrics
+from coordinator.service import Cancel, Service
+from coordinator.standalone.client_connection import ClientConnection
+from coordinator.wire.api import Api, KeepTicket
+from coordinator.wire.dispatch import Peer, dispatch
+from coordinator.wire.under_way import Answered
+
+
+class ServerSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """Where it listens, and within which limits; port 0 takes any that is free."""
+
+    host: str = "127.0.0.1"
+    port: int = 9092
+    limits: ConnectionLimits = ConnectionLimits()
+    frame_bytes_max: int = FRAME_BYTES_MAX
+    waiting_bytes_max: int = 1_048_576
+
+
+class Server:
+    """Serves one address. `apis` are offered; `service` is what their handlers use."""
+
+    def __init__(
+        self, *, settings: ServerSettings, service: Service, apis: Mapping[int, Api], metrics: ServerMetrics
+    ) -> None:
+        self._settings = settings
+        self._service = service
+        self._apis = apis
+        self._metrics = metrics
+        self._port = settings.port
+        self._listening = Listening[ClientConnection](
+            limits=settings.limits,
+            metrics=metrics,
+            monotonic_ms=service.monotonic_ms,
+            call_later=service.call_later,
+            room=service.slices.room,
+        )
+
+    @property
+    def port(self) -> int:
+        """The port that was bound; known from `start` on."""
+        return self._port
+
+    async def start(self) -> None:
+        """Bind and accept. Raises OSError when the address cannot be had."""
+        self._port = await self._listening.listen(self._settings.host, self._settings.port, self._new_connection)
+
+    def stop_listening(self) -> None:
+        """Accept no more connections; those that are open go on."""
+        self._listening.stop_listening()
+
+    async def close(self, *, within_s: float = 5.0) -> None:
+        """Send what is still to be sent, close all connections; abort those that do not read within the time."""
+        await self._listening.close(within_s=within_s)
+
+    def _new_connection(self) -> ClientConnection:
+        def dispatch_one(
+            frame: bytes, peer: Peer, answer: Callable[[Answered], None], keep_ticket: KeepTicket
+        ) -> Cancel | None:
+            return dispatch(
+                frame, apis=self._apis, service=self._service, peer=peer, answer=answer, keep_ticket=keep_ticket
+            )
+
+        return ClientConnection(
+            dispatch=dispatch_one,
+            metrics=self._metrics,
+            monotonic_ms=self._service.monotonic_ms,
+            frame_bytes_max=self._settings.frame_bytes_max,
+            waiting_bytes_max=self._settings.waiting_bytes_max,
+            memory=self._listening.memory,
+            turns=self._listening.turns,
+            made=self._listening.made,
+            lost=self._listening.lost,
+        )

@@ -1,0 +1,141 @@
+"""Events as bytes: the registry of schemas, `encode` and `decode`, and the records of a transition.
+
+What belongs here: which schema is meant by which fingerprint, which class by which schema. How a body is read and
+written stands in `avro_decoder.py` and `avro_encoder.py`, under which key an event is kept in `keys.py`.
+
+A value is Avro's single-object encoding: the marker C3 01, the schema's CRC-64-AVRO fingerprint (8 bytes, little
+endian), the body. One schema per event type: the first ten bytes tell the type. Events are written with the newest
+schema of their type; every older one stays readable.
+
+Decoding is strict: a value is read wholly or it is a `BrokenRecord` (`UnknownEventType` when only its schema is not
+known here), whatever its bytes.
+"""
+
+from collections.abc import Callable, Iterable
+
+from fastavro.schema import fingerprint, parse_schema, to_parsing_canonical_form
+
+import schemas
+from events.avro.decoder import LatestTails, compile_decoder
+from events.avro.encoder import LatestValues, compile_encoder
+from events.events import (
+    EVENT_TYPES,
+    AnyRecordedEvent,
+    GroupConfigured,
+    GroupDeleted,
+    MemberRemoved,
+    RegistrationEnded,
+)
+from events.keys import encode_key, key_of
+from events.records import BrokenRecord, Record, UnknownEventType
+from events.state import NOT_CONFIGURED
+
+MARKER = b"\xc3\x01"
+HEADER_BYTES = 10
+
+Decoder = Callable[[bytes], AnyRecordedEvent]
+Encoder = Callable[[AnyRecordedEvent], bytes]
+
+
+def header_of(schema: schemas.Schema) -> bytes:
+    """The ten bytes before every value written with the schema."""
+    # fastavro gives the fingerprint's bytes in the order in which they are written, little endian.
+    return MARKER + bytes.fromhex(fingerprint(to_parsing_canonical_form(parse_schema(schema)), "CRC-64-AVRO"))
+
+
+class Registry:
+    """Schemas by fingerprint, and the coders made of them, each at its first use.
+
+    Takes the schemas oldest first: the last one of a name is the newest. Raises ValueError when two have one
+    fingerprint, or when a schema is of no event type.
+    """
+
+    def __init__(self, known: Iterable[schemas.Schema]) -> None:
+        types = {event_type.__name__: event_type for event_type in EVENT_TYPES}
+        self._schemas: dict[bytes, schemas.Schema] = {}
+        self._newest: dict[type[AnyRecordedEvent], bytes] = {}
+        for schema in known:
+            header = header_of(schema)
+            if header in self._schemas:
+                other = self._schemas[header]["name"]
+                raise ValueError(f"the schemas {other} and {schema['name']} have one fingerprint")
+            if schema["name"] not in types:
+                raise ValueError(f"the schema {schema['name']} is of no event type")
+            self._schemas[header] = schema
+            self._newest[types[schema["name"]]] = header
+        self._types = {header: types[schema["name"]] for header, schema in self._schemas.items()}
+        self._decoders: dict[bytes, Decoder] = {}
+        self._latest_tails: LatestTails = {}
+        self._latest_values: LatestValues = {}
+        self._encoders: dict[type[AnyRecordedEvent], Encoder] = {}
+
+    def event_type_of(self, value: bytes) -> type[AnyRecordedEvent] | None:
+        """The type that the value's first ten bytes promise, None when they are not known here."""
+        return self._types.get(value[:HEADER_BYTES])
+
+    def newest_schema_of(self, event_type: type[AnyRecordedEvent]) -> schemas.Schema:
+        """The schema with which events of the type are written."""
+        return self._schemas[self._newest[event_type]]
+
+    def fingerprint_of(self, event_type: type[AnyRecordedEvent]) -> bytes:
+        """The fingerprint of that schema, as it stands in values."""
+        return self._newest[event_type][len(MARKER) :]
+
+    def decode(self, value: bytes) -> AnyRecordedEvent:
+        """The event in the value. Raises BrokenRecord, and its UnknownEventType."""
+        decoder = self._decoders.get(value[:HEADER_BYTES]) or self._new_decoder(value)
+        try:
+            return decoder(value)
+        except IndexError as error:
+            raise BrokenRecord(f"the value ends too early, after {len(value)} bytes") from error
+        except UnicodeDecodeError as error:
+            raise BrokenRecord(f"a string in the value is not UTF-8: {error}") from error
+
+    def encode(self, event: AnyRecordedEvent) -> bytes:
+        """The event's value, written with the newest schema of its type."""
+        encoder = self._encoders.get(type(event)) or self._new_encoder(type(event))
+        return encoder(event)
+
+    def _new_decoder(self, value: bytes) -> Decoder:
+        header = value[:HEADER_BYTES]
+        event_type = self._types.get(header)
+        if event_type is None:
+            if len(header) < HEADER_BYTES or not header.startswith(MARKER):
+                raise BrokenRecord(f"the value does not begin with Avro's marker and a fingerprint: {header.hex()}")
+            raise UnknownEventType(f"no schema with the fingerprint {header[len(MARKER) :].hex()} is known here")
+        newest = self.newest_schema_of(event_type)
+        decoder = self._decoders[header] = compile_decoder(
+            self._schemas[header], newest, event_type, self._latest_tails
+        )
+        return decoder
+
+    def _new_encoder(self, event_type: type[AnyRecordedEvent]) -> Encoder:
+        header = self._newest[event_type]
+        encoder = self._encoders[event_type] = compile_encoder(self._schemas[header], header, self._latest_values)
+        return encoder
+
+
+REGISTRY = Registry(schema for level in schemas.levels() for schema in schemas.event_schemas(level))
+
+encode = REGISTRY.encode
+decode = REGISTRY.decode
+event_type_of = REGISTRY.event_type_of
+fingerprint_of = REGISTRY.fingerprint_of
+
+
+def records_of(events: Iterable[AnyRecordedEvent]) -> tuple[Record, ...]:
+    """The records of a transition: each event, and behind the last event of an entity the tombstone of its key."""
+    records = []
+    for event in events:
+        key = encode_key(key_of(event))
+        records.append(Record(key, encode(event)))
+        if _is_last(event):
+            records.append(Record(key, None))
+    return tuple(records)
+
+
+def _is_last(event: AnyRecordedEvent) -> bool:
+    """Whether nothing is left of the entity after this event."""
+    if isinstance(event, GroupConfigured):
+        return event.config == NOT_CONFIGURED
+    return isinstance(event, MemberRemoved | GroupDeleted | RegistrationEnded)

@@ -1,0 +1,309 @@
+"""Makes decoders: each writer schema becomes straight-line Python that builds the typed event directly.
+
+What belongs here: reading Avro's binary encoding, and schema resolution. This module knows no event and no registry
+(`codec.py`) and reads nothing but its arguments.
+
+How it works: `decoder_source` walks the schema and writes one function with no loops but those of arrays and maps;
+`compile_decoder` executes it once. Resolution happens while it is written, by name, so it costs nothing later: a field
+that the class does not have is read past; a field that the writer did not have becomes the default it has in the newest
+schema of the event; a string that stands for an enumeration becomes its `UNKNOWN` when it is no value of it.
+
+What the schema `{group_id: string, seq: long, why: {cause: string, member_id: null | string}}` becomes:
+
+    def decode(data):
+        pos = 10
+        n = data[pos]
+        pos += 1
+        if n & 129:
+            n, pos = read_length(data, pos, n)
+        end = pos + (n >> 1)
+        group_id = data[pos:end].decode()
+        pos = end
+        n = data[pos]
+        pos += 1
+        if n > 127:
+            seq, pos = read_long(data, pos, n)
+        else:
+            seq = (n >> 1) ^ -(n & 1)
+        start = pos
+        tail, why = latest[0]
+        if data[pos:] != tail:
+            (n, pos, end as for group_id)
+            why__cause = value_of_Cause(data[pos:end].decode(), unknown_Cause)
+            pos = end
+            n = data[pos]
+            pos += 1
+            if n == 0:
+                why__member_id = None
+            elif n == 2:
+                (why__member_id as group_id)
+            else:
+                raise BrokenRecord('why.member_id: no branch of the union has the index byte %d' % n)
+            why = Why(cause=why__cause, member_id=why__member_id)
+            if pos != len(data):
+                raise BrokenRecord('the value has %d bytes, but its fields end at byte %d' % (len(data), pos))
+            latest[0] = data[start:], why
+        return GroupCreated(group_id=group_id, seq=seq, why=why)
+
+A first byte with bit 0 or bit 7 set (`n & 129`) begins a negative or a longer number, so one test sends both to the
+slow path in `varints.py`. A slice beyond the end is short without complaint; then `pos` is beyond the end, and either
+the next index or the last comparison finds it. So a decoder raises IndexError, UnicodeDecodeError or BrokenRecord on
+broken data, and `codec.py` makes one of the three.
+
+All events of a transition carry one and the same `why`, as their last field: when the rest of the value is, byte for
+byte, the last field of the value read before, it is not read again. That halves the work of a load.
+
+Only what our schemas use is supported; anything else is a ValueError when the decoder is made, never while it reads.
+"""
+
+import json
+from collections.abc import Callable
+from typing import Any, get_type_hints
+
+import msgspec
+from msgspec import inspect
+
+from events.avro.schema import Schema, expanded, records_in
+from events.records import BrokenRecord
+from events.varints import read_block_count, read_int, read_length, read_long
+
+HEADER_BYTES = 10
+_OWN_VARIABLES = frozenset({"data", "pos", "n", "end", "start", "tail", "latest"})
+
+LatestTails = dict[str, list[tuple[bytes | None, Any]]]
+"""By the schema of a last field that is a record: its bytes in the last value read, and what they became."""
+
+
+def compile_decoder(
+    writer: Schema, newest: Schema, event_type: type[msgspec.Struct], latest: LatestTails
+) -> Callable[[bytes], Any]:
+    """A function that makes an event of a single-object encoded value written with the writer's schema.
+
+    Decoders that are given the same `latest` share it. Raises ValueError when the schema cannot become this type.
+    """
+    source, names = decoder_source(writer, newest, event_type, latest)
+    exec(compile(source, f"<decoder of {event_type.__name__}>", "exec"), names)  # noqa: S102 - our own schemas
+    decode: Callable[[bytes], Any] = names["decode"]
+    return decode
+
+
+def decoder_source(
+    writer: Schema, newest: Schema, event_type: type[msgspec.Struct], latest: LatestTails
+) -> tuple[str, dict[str, Any]]:
+    """The source of the decoder, and the names it needs."""
+    info = inspect.type_info(event_type)
+    assert isinstance(info, inspect.StructType)
+    lines = _Lines(newest)
+    return lines.function(expanded(writer), info, latest), lines.names
+
+
+class _Lines:
+    """Writes one decoder, line by line.
+
+    Each method adds the lines that read one value of the schema into the variable `name`. `info` is the type it is to
+    have in the class; None says that nobody wants it and it is read past.
+    """
+
+    def __init__(self, newest: Schema) -> None:
+        self.names: dict[str, Any] = {
+            "BrokenRecord": BrokenRecord,
+            "read_block_count": read_block_count,
+            "read_int": read_int,
+            "read_length": read_length,
+            "read_long": read_long,
+        }
+        self._newest = {record["name"]: record for record in records_in(expanded(newest))}
+        self._lines: list[str] = []
+        self._indent = 0
+        self._kinds: dict[str, tuple[Callable[[Schema, Any, str], None], tuple[type[inspect.Type], ...]]] = {
+            "int": (self._number, (inspect.IntType,)),
+            "long": (self._number, (inspect.IntType,)),
+            "boolean": (self._boolean, (inspect.BoolType,)),
+            "enum": (self._enum, (inspect.EnumType,)),
+            "bytes": (self._bytes, (inspect.BytesType,)),
+            "string": (self._string, (inspect.StrType, inspect.EnumType)),
+            "null": (self._null, (inspect.NoneType,)),
+            "union": (self._union, (inspect.Type,)),
+            "array": (self._array, (inspect.VarTupleType,)),
+            "map": (self._map, (inspect.DictType,)),
+            "record": (self._record, (inspect.StructType,)),
+        }
+
+    def function(self, schema: Schema, info: inspect.StructType, latest: LatestTails) -> str:
+        self._add("def decode(data):")
+        self._indent += 1
+        self._add(f"pos = {HEADER_BYTES}")
+        wanted = {field.name: field.type for field in info.fields}
+        *fields, last = schema["fields"]
+        for field in fields:
+            self._value(field["type"], wanted.get(field["name"]), field["name"])
+        if last["type"]["type"] == "record":
+            self._tail(last["type"], wanted.get(last["name"]), last["name"], latest)
+        else:
+            self._value(last["type"], wanted.get(last["name"]), last["name"])
+            self._end()
+        self._add(f"return {self._built(schema, info, '')}")
+        return "\n".join(self._lines) + "\n"
+
+    def _tail(self, schema: Schema, info: inspect.Type | None, name: str, latest: LatestTails) -> None:
+        self.names["latest"] = latest.setdefault(json.dumps([schema, info is None]), [(None, None)])
+        self._add("start = pos", f"tail, {name} = latest[0]", "if data[pos:] != tail:")
+        self._indent += 1
+        self._value(schema, info, name)
+        self._end()
+        self._add(f"latest[0] = data[start:], {name}")
+        self._indent -= 1
+
+    def _end(self) -> None:
+        self._add(
+            "if pos != len(data):",
+            "    raise BrokenRecord('the value has %d bytes, but its fields end at byte %d' % (len(data), pos))",
+        )
+
+    def _add(self, *lines: str) -> None:
+        self._lines.extend("    " * self._indent + line for line in lines)
+
+    def _value(self, schema: Schema, info: inspect.Type | None, name: str) -> None:
+        if name in _OWN_VARIABLES:
+            raise ValueError(f"{name}: a field cannot have this name, the decoder uses it for itself")
+        kind = schema["type"]
+        if kind not in self._kinds:
+            raise ValueError(f"{_path(name)}: no decoder for the Avro type {kind!r}")
+        if kind != "union" and isinstance(info, inspect.UnionType):
+            info = inspect.NoneType() if kind == "null" else _without_none(info)
+        add_lines, fitting = self._kinds[kind]
+        if info is not None and not isinstance(info, fitting):
+            raise ValueError(f"{_path(name)}: the Avro type {kind!r} does not fit the class, which has {info}")
+        add_lines(schema, info, name)
+
+    def _number(self, schema: Schema, _info: inspect.IntType | None, name: str) -> None:
+        self._add(
+            "n = data[pos]",
+            "pos += 1",
+            "if n > 127:",
+            f"    {name}, pos = read_{schema['type']}(data, pos, n)",
+            "else:",
+            f"    {name} = (n >> 1) ^ -(n & 1)",
+        )
+
+    def _boolean(self, _schema: Schema, _info: inspect.BoolType | None, name: str) -> None:
+        self._add(
+            "n = data[pos]",
+            "pos += 1",
+            "if n > 1:",
+            f"    raise BrokenRecord('{_path(name)}: no boolean is the byte %d' % n)",
+            f"{name} = n == 1",
+        )
+
+    def _enum(self, schema: Schema, info: inspect.EnumType | None, name: str) -> None:
+        member = info.cls if info is not None else str
+        self.names[f"symbols_{schema['name']}"] = tuple(member(symbol) for symbol in schema["symbols"])
+        self._add(
+            "n = data[pos]",
+            "pos += 1",
+            f"if n & 1 or n >= {2 * len(schema['symbols'])}:",
+            f"    raise BrokenRecord('{_path(name)}: no symbol has the index byte %d' % n)",
+            f"{name} = symbols_{schema['name']}[n >> 1]",
+        )
+
+    def _null(self, _schema: Schema, _info: inspect.NoneType | None, name: str) -> None:
+        self._add(f"{name} = None")
+
+    def _bytes(self, _schema: Schema, _info: inspect.BytesType | None, name: str) -> None:
+        self._sized(name, "data[pos:end]")
+
+    def _string(self, _schema: Schema, info: inspect.StrType | inspect.EnumType | None, name: str) -> None:
+        text = "data[pos:end].decode()"
+        if isinstance(info, inspect.EnumType):
+            cls = info.cls
+            self.names[f"value_of_{cls.__name__}"] = {member.value: member for member in cls}.get
+            self.names[f"unknown_{cls.__name__}"] = cls["UNKNOWN"]
+            text = f"value_of_{cls.__name__}({text}, unknown_{cls.__name__})"
+        self._sized(name, text)
+
+    def _sized(self, name: str, taken: str) -> None:
+        self._add(
+            "n = data[pos]",
+            "pos += 1",
+            "if n & 129:",
+            "    n, pos = read_length(data, pos, n)",
+            "end = pos + (n >> 1)",
+            f"{name} = {taken}",
+            "pos = end",
+        )
+
+    def _union(self, schema: Schema, info: inspect.Type | None, name: str) -> None:
+        self._add("n = data[pos]", "pos += 1")
+        for index, branch in enumerate(schema["branches"]):
+            self._add(f"{'elif' if index else 'if'} n == {index * 2}:")
+            self._indent += 1
+            self._value(branch, info, name)
+            self._indent -= 1
+        self._add("else:", f"    raise BrokenRecord('{_path(name)}: no branch of the union has the index byte %d' % n)")
+
+    def _array(self, schema: Schema, info: inspect.VarTupleType | None, name: str) -> None:
+        def item() -> None:
+            self._value(schema["items"], info.item_type if info else None, f"{name}__item")
+            self._add(f"{name}.append({name}__item)")
+
+        self._add(f"{name} = []")
+        self._blocks(item)
+        self._add(f"{name} = tuple({name})")
+
+    def _map(self, schema: Schema, info: inspect.DictType | None, name: str) -> None:
+        def entry() -> None:
+            self._value({"type": "string"}, None, f"{name}__key")
+            self._value(schema["values"], info.value_type if info else None, f"{name}__value")
+            self._add(f"{name}[{name}__key] = {name}__value")
+
+        self._add(f"{name} = {{}}")
+        self._blocks(entry)
+
+    def _blocks(self, item: Callable[[], None]) -> None:
+        """An array or a map: blocks of items, each with its count in front; the last is empty."""
+        count = ("n = data[pos]", "pos += 1", "if n & 129:", "    n, pos = read_block_count(data, pos, n)")
+        self._add(*count, "while n:")
+        self._indent += 1
+        self._add("for _ in range(n >> 1):")
+        self._indent += 1
+        item()
+        self._indent -= 1
+        self._add(*count)
+        self._indent -= 1
+
+    def _record(self, schema: Schema, info: inspect.StructType | None, name: str) -> None:
+        wanted = {field.name: field.type for field in info.fields} if info else {}
+        for field in schema["fields"]:
+            self._value(field["type"], wanted.get(field["name"]), f"{name}__{field['name']}")
+        self._add(f"{name} = {self._built(schema, info, name + '__') if info else None}")
+
+    def _built(self, schema: Schema, info: inspect.StructType, prefix: str) -> str:
+        """What builds the record of the variables with the prefix."""
+        cls = info.cls
+        self.names[cls.__name__] = cls
+        written = {field["name"]: prefix + field["name"] for field in schema["fields"]}
+        arguments = (
+            f"{field.name}={written.get(field.name) or self._default(schema['name'], cls, field.name)}"
+            for field in info.fields
+        )
+        return f"{cls.__name__}({', '.join(arguments)})"
+
+    def _default(self, record: str, cls: type[msgspec.Struct], field: str) -> str:
+        """A name for the default that the newest schema gives the field."""
+        known = {known["name"]: known for known in self._newest.get(record, {"fields": ()})["fields"]}
+        if "default" not in known.get(field, ()):
+            raise ValueError(f"{record}.{field}: the writer's schema lacks it, and the newest has no default for it")
+        name = f"default_{record}_{field}"
+        self.names[name] = msgspec.convert(known[field]["default"], get_type_hints(cls)[field])
+        return name
+
+
+def _without_none(info: inspect.UnionType) -> inspect.Type:
+    """The one other type of an optional field."""
+    (other,) = (kind for kind in info.types if not isinstance(kind, inspect.NoneType))
+    return other
+
+
+def _path(name: str) -> str:
+    """A variable's name as people know the field."""
+    return name.replace("__", ".")

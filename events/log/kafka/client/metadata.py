@@ -1,0 +1,194 @@
+"""What a cluster says of itself: its brokers, and who leads the partitions of the topics that are followed.
+
+What belongs here: the Metadata request, and what follows from its answers. Pure; it knows no connection and no clock.
+
+A followed topic must stay the one that was seen first: its id and its number of partitions are remembered. Another id
+means that it was deleted and made anew, and a topic that stays missing was deleted; what was appended is not in it. So
+such a topic is refused from then on. No question made here ever creates a topic.
+"""
+
+import base64
+from collections.abc import Collection, Iterator
+from typing import Any, Final
+from uuid import UUID
+
+import msgspec
+from kio.schema.errors import ErrorCode
+from kio.schema.metadata import v1, v4, v10
+from kio.schema.types import TopicName
+
+from events.log.base import LogMismatch
+from events.log.kafka.client.connections import BrokerAddress
+from events.log.kafka.client.exchange import Exchange, NotOffered
+
+MISSING_FOR_S: Final = 5.0
+"""A topic that was seen counts as deleted when it has been missing for this long: a broker may lag behind."""
+
+_METADATA: Final = 3
+_NO_LEADER: Final = -1
+
+
+class MetadataQuestion:
+    """A Metadata request in the best version that the broker offers, with the face of a request of aiokafka's."""
+
+    def __init__(self, topics: Collection[str]) -> None:
+        self._topics = [TopicName(topic) for topic in sorted(topics)]
+
+    def prepare(self, versions: dict[int, tuple[int, int]]) -> Exchange[Any]:
+        """Called by the connection with what the other end offers. v10 tells the topics' ids."""
+        first, last = versions.get(_METADATA, (0, -1))
+        if first <= 10 <= last:
+            topics_v10 = tuple(v10.request.MetadataRequestTopic(topic_id=None, name=name) for name in self._topics)
+            request_v10 = v10.request.MetadataRequest(
+                topics=topics_v10,
+                allow_auto_topic_creation=False,
+                include_cluster_authorized_operations=False,
+                include_topic_authorized_operations=False,
+            )
+            return Exchange(request_v10, v10.response.MetadataResponse)
+        if first <= 4 <= last:
+            topics_v4 = tuple(v4.request.MetadataRequestTopic(name=name) for name in self._topics)
+            request_v4 = v4.request.MetadataRequest(topics=topics_v4, allow_auto_topic_creation=False)
+            return Exchange(request_v4, v4.response.MetadataResponse)
+        if first <= 1 <= last and not self._topics:  # before v4 it would create the topics it names
+            return Exchange(v1.request.MetadataRequest(topics=()), v1.response.MetadataResponse)
+        raise NotOffered("Metadata v4")
+
+
+class MovedLeader(msgspec.Struct, frozen=True, kw_only=True):
+    """A partition that is no longer led from this address."""
+
+    topic: str
+    partition: int
+    was_at: BrokerAddress | None
+
+
+MADE_ANEW = (
+    "Restore the first one, or delete the new one and start again (it is made with the right settings; groups begin"
+    " anew), or give another --log"
+)
+_OR_ELSEWHERE = "If the brokers' addresses lead to another cluster now, correct them"
+
+
+class _Leader(msgspec.Struct, frozen=True, kw_only=True):
+    node_id: int
+    epoch: int
+
+
+class _FollowedTopic(msgspec.Struct, kw_only=True):
+    """`topic_id` and `partitions` as they were seen first. `missing_since_s`: None while the topic is there."""
+
+    topic_id: UUID | None
+    partitions: int
+    leaders: dict[int, _Leader]
+    missing_since_s: float | None = None
+
+
+class ClusterView:
+    """See the module. `refusals`: why a followed topic can no longer be used, by its name."""
+
+    def __init__(self) -> None:
+        self.cluster_id: str | None = None
+        self.brokers: dict[int, BrokerAddress] = {}
+        self.refusals: dict[str, LogMismatch] = {}
+        self._followed: dict[str, _FollowedTopic | None] = {}
+
+    @property
+    def topics(self) -> Collection[str]:
+        """The topics that are followed."""
+        return self._followed.keys()
+
+    def follow(self, topics: Collection[str]) -> None:
+        """Follow these topics and no others; what is known of them stays."""
+        self._followed = {topic: self._followed.get(topic) for topic in topics}
+
+    def leader(self, topic: str, partition: int) -> int | None:
+        """The node id of the partition's leader, if it has one that is known."""
+        followed = self._followed.get(topic)
+        leader = followed.leaders.get(partition) if followed else None
+        return None if leader is None or leader.node_id == _NO_LEADER else leader.node_id
+
+    def learn(self, answer: Any, now_s: float) -> list[MovedLeader]:  # noqa: ANN401 -- MetadataResponse, in a version
+        """Take an answer over; returns the partitions whose leader moved. An answer without brokers says nothing."""
+        if not answer.brokers:
+            return []
+        addresses = self.brokers
+        self.cluster_id = getattr(answer, "cluster_id", None)
+        self.brokers = {int(broker.node_id): BrokerAddress(broker.host, int(broker.port)) for broker in answer.brokers}
+        moved = []
+        for topic in answer.topics:
+            if topic.name in self._followed:
+                moved += list(self._learn_topic(topic, addresses, now_s))
+        return moved
+
+    def _learn_topic(
+        self,
+        topic: Any,  # noqa: ANN401 -- MetadataResponseTopic, in a version
+        addresses: dict[int, BrokerAddress],
+        now_s: float,
+    ) -> Iterator[MovedLeader]:
+        known = self._followed[topic.name]
+        if topic.error_code is ErrorCode.unknown_topic_or_partition:
+            if known is not None:
+                self._missing(topic.name, known, now_s)
+            return
+        if topic.error_code is not ErrorCode.none or not topic.partitions:
+            return
+        topic_id = topic_id_of(topic)
+        if known is None:
+            known = _FollowedTopic(topic_id=topic_id, partitions=len(topic.partitions), leaders={})
+            self._followed[topic.name] = known
+        known.missing_since_s = None
+        known.topic_id = known.topic_id or topic_id  # brokers from before Kafka 2.8 tell none
+        refusal = _changed(topic.name, known, topic_id, len(topic.partitions))
+        if refusal is not None:
+            self.refusals[topic.name] = refusal
+            return
+        for partition in topic.partitions:
+            now = _Leader(node_id=int(partition.leader_id), epoch=getattr(partition, "leader_epoch", -1))
+            before = known.leaders.get(partition.partition_index)
+            if before is not None and now.epoch < before.epoch:
+                continue  # a broker that lags behind
+            known.leaders[partition.partition_index] = now
+            if before is not None and before.node_id not in {now.node_id, _NO_LEADER}:
+                address = addresses.get(before.node_id)
+                yield MovedLeader(topic=topic.name, partition=int(partition.partition_index), was_at=address)
+
+    def _missing(self, name: str, known: _FollowedTopic, now_s: float) -> None:
+        if known.missing_since_s is None:
+            known.missing_since_s = now_s
+        elif now_s - known.missing_since_s >= MISSING_FOR_S:
+            self.refusals[name] = LogMismatch(
+                f"topic {name}{_with_id(known.topic_id)} is gone: it was deleted while it was in use. Restore it, or"
+                f" start with another --log: the groups that it kept begin anew there. {_OR_ELSEWHERE}"
+            )
+
+
+def _changed(name: str, known: _FollowedTopic, topic_id: UUID | None, partitions: int) -> LogMismatch | None:
+    if topic_id is not None and known.topic_id is not None and topic_id != known.topic_id:
+        was, now = topic_id_text(known.topic_id), topic_id_text(topic_id)
+        return LogMismatch(
+            f"topic {name} was deleted and made anew while it was in use: its id was {was} and is now {now}, and what"
+            f" was appended to the first one is not in the second. {MADE_ANEW}. {_OR_ELSEWHERE}"
+        )
+    if partitions != known.partitions:
+        return LogMismatch(
+            f"topic {name}{_with_id(known.topic_id)} has {partitions} partitions, it had {known.partitions}: a group's"
+            " partition follows from their number, so it is never changed. Start with another --log, or restore the"
+            f" topic with {known.partitions} partitions"
+        )
+    return None
+
+
+def topic_id_of(topic: Any) -> UUID | None:  # noqa: ANN401 -- MetadataResponseTopic, in a version
+    """The id of a topic; None from brokers that know none, those before Kafka 2.8."""
+    return getattr(topic, "topic_id", None)
+
+
+def topic_id_text(topic_id: UUID) -> str:
+    """As Kafka's own tools print it."""
+    return base64.urlsafe_b64encode(topic_id.bytes).decode().rstrip("=")
+
+
+def _with_id(topic_id: UUID | None) -> str:
+    return "" if topic_id is None else f" (id {topic_id_text(topic_id)})"

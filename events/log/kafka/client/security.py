@@ -1,0 +1,195 @@
+"""How a Kafka cluster is reached, by the names of Kafka's own client properties.
+
+What belongs here: the properties that a cluster's operator hands out, checked, as what aiokafka takes. What it must not
+know: which option, variable or table they were given by (the callers' `where` says that). It imports no Kafka client.
+
+    security.protocol       PLAINTEXT (so without it), SSL, SASL_PLAINTEXT, SASL_SSL
+    sasl.mechanism          PLAIN, SCRAM-SHA-256, SCRAM-SHA-512
+    sasl.username, sasl.password
+    ssl.ca.location         a PEM file; the system's authorities without it
+    ssl.certificate.location, ssl.key.location, ssl.key.password
+    ssl.endpoint.identification.algorithm    https (so without it), none
+
+Secrets can stand in the environment, as `<PREFIX>SASL_PASSWORD`, where no list of processes shows them. No message, no
+`repr` has the value of a secret.
+"""
+
+import difflib
+import ssl
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from events.log.base import LogError
+from events.log.kafka.client.tls_files import BadTlsFile, FilesContext, present, trust
+
+SECRETS = frozenset({"sasl.password", "ssl.key.password"})
+PROPERTIES = (
+    "security.protocol",
+    "sasl.mechanism",
+    "sasl.username",
+    "sasl.password",
+    "ssl.ca.location",
+    "ssl.certificate.location",
+    "ssl.key.location",
+    "ssl.key.password",
+    "ssl.endpoint.identification.algorithm",
+)
+PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
+MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
+"""Those that we speak ourselves. Clients' own authentication is relayed, whatever its mechanism."""
+
+KAFKA_CONFIG = "--kafka-config"
+KAFKA_CONFIG_VARIABLES = "MUSTER_KAFKA_CONFIG_"
+KAFKA_CONFIG_HELP = (
+    f"How to reach the Kafka cluster, by the names of Kafka's client properties: {', '.join(PROPERTIES)}; may be given "
+    f"several times. Secrets are better in the environment ({KAFKA_CONFIG_VARIABLES}SASL_PASSWORD)."
+)
+"""The option of each command that may have to reach a secured cluster."""
+
+
+class BadSecurity(LogError):
+    """Properties that cannot be used; the message names them, and the way out."""
+
+
+class KafkaSecurity(msgspec.Struct, frozen=True, kw_only=True):
+    """How to reach the cluster, in aiokafka's terms; the default is neither encrypted nor authenticated."""
+
+    security_protocol: str = "PLAINTEXT"
+    ssl_context: ssl.SSLContext | None = None
+    sasl_mechanism: str = "PLAIN"
+    sasl_plain_username: str | None = None
+    sasl_plain_password: str | None = None
+    presents_certificate: bool = False
+    """Whether the `ssl_context` has a certificate of ours to show."""
+
+    def client_arguments(self) -> dict[str, Any]:
+        """The keyword arguments of aiokafka's clients and connections."""
+        return {name: value for name, value in msgspec.structs.asdict(self).items() if name != "presents_certificate"}
+
+    def __repr__(self) -> str:
+        return f"KafkaSecurity({self.security_protocol}, {self.sasl_mechanism}, {self.sasl_plain_username})"
+
+    def __rich_repr__(self) -> list[tuple[str, Any]]:
+        # msgspec's own would show the password.
+        return [("protocol", self.security_protocol), ("sasl", (self.sasl_mechanism, self.sasl_plain_username))]
+
+
+NOT_SECURED = KafkaSecurity()
+
+
+def split_properties(entries: Iterable[str], where: str) -> dict[str, str]:
+    """`NAME=VALUE` each. Raises BadSecurity, in which `where` names the option; no value is ever shown."""
+    properties: dict[str, str] = {}
+    for entry in entries:
+        name, equals, value = entry.partition("=")
+        name = name.strip()
+        if not equals:
+            raise BadSecurity(f"{where} should be NAME=VALUE, for example {where} security.protocol=SSL")
+        if name in properties:
+            raise BadSecurity(f"{where} {name} is given twice")
+        properties[name] = value.strip()
+    check_names(properties, where)
+    return properties
+
+
+def properties_of_environment(environment: Mapping[str, str], prefix: str) -> dict[str, str]:
+    """`<PREFIX>SASL_PASSWORD` is `sasl.password`. Raises BadSecurity."""
+    names = {prefix + name.replace(".", "_").upper(): name for name in PROPERTIES}
+    for variable in environment:
+        if variable.startswith(prefix.removesuffix("_")) and variable not in names:
+            raise BadSecurity(f"{variable}: there is no such variable; known are {', '.join(names)}")
+    return {name: environment[variable] for variable, name in names.items() if variable in environment}
+
+
+def check_names(properties: Iterable[str], where: str) -> None:
+    """Raises BadSecurity for a name that is not known: a typing error would otherwise go unnoticed."""
+    for name in properties:
+        if name not in PROPERTIES:
+            near = difflib.get_close_matches(name, PROPERTIES, n=1)
+            known = f"did you mean {near[0]}?" if near else f"known are {', '.join(PROPERTIES)}"
+            raise BadSecurity(f"{where}: there is no property {name!r}; {known}")
+
+
+def kafka_security(properties: Mapping[str, str], where: str) -> KafkaSecurity:
+    """What the properties say. Raises BadSecurity, for files that cannot be used too; `where` stands before it."""
+    check_names(properties, where)
+    try:
+        return _read(properties)
+    except (BadSecurity, BadTlsFile) as bad:
+        raise BadSecurity(f"{where} {bad}") from bad
+
+
+def security_given(entries: Iterable[str], environment: Mapping[str, str]) -> KafkaSecurity:
+    """From `--kafka-config NAME=VALUE` and, for what it does not say, the environment. Raises BadSecurity."""
+    given = split_properties(entries, KAFKA_CONFIG)
+    return kafka_security(properties_of_environment(environment, KAFKA_CONFIG_VARIABLES) | given, KAFKA_CONFIG)
+
+
+def _read(properties: Mapping[str, str]) -> KafkaSecurity:
+    protocol = _one_of(properties, "security.protocol", PROTOCOLS, default="PLAINTEXT")
+    _refuse_idle(properties, "ssl.", protocol, is_used=protocol.endswith("SSL"), instead="SSL or SASL_SSL")
+    _refuse_idle(properties, "sasl.", protocol, is_used=protocol.startswith("SASL"), instead="SASL_SSL")
+    context = _tls_context(properties) if protocol.endswith("SSL") else None
+    presents_certificate = "ssl.certificate.location" in properties
+    if not protocol.startswith("SASL"):
+        return KafkaSecurity(security_protocol=protocol, ssl_context=context, presents_certificate=presents_certificate)
+    for name in ("sasl.mechanism", "sasl.username", "sasl.password"):
+        if not properties.get(name):
+            raise BadSecurity(f"security.protocol={protocol} needs {name}")
+    return KafkaSecurity(
+        security_protocol=protocol,
+        ssl_context=context,
+        sasl_mechanism=_one_of(properties, "sasl.mechanism", MECHANISMS, default=""),
+        sasl_plain_username=properties["sasl.username"],
+        sasl_plain_password=properties["sasl.password"],
+        presents_certificate=presents_certificate,
+    )
+
+
+def _one_of(properties: Mapping[str, str], name: str, known: tuple[str, ...], *, default: str) -> str:
+    value = properties.get(name, default)
+    if value.upper() not in known:
+        raise BadSecurity(f"{name}={value} is none of {', '.join(known)}")
+    return value.upper()
+
+
+def _refuse_idle(properties: Mapping[str, str], prefix: str, protocol: str, *, is_used: bool, instead: str) -> None:
+    idle = next((name for name in properties if name.startswith(prefix)), None)
+    if idle is not None and not is_used:
+        raise BadSecurity(f"{idle} has no effect with security.protocol={protocol}: say security.protocol={instead}")
+
+
+def _tls_context(properties: Mapping[str, str]) -> ssl.SSLContext:
+    """For connections to brokers. TLS 1.2 or newer; the broker's certificate is always checked."""
+    context = FilesContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    identification = properties.get("ssl.endpoint.identification.algorithm", "https")
+    if identification.lower() not in {"https", "none", ""}:
+        raise BadSecurity(f"ssl.endpoint.identification.algorithm={identification} is none of https, none")
+    context.check_hostname = identification.lower() == "https"
+    authorities = properties.get("ssl.ca.location")
+    if authorities is None:
+        context.load_default_certs()
+    else:
+        trust(context, "ssl.ca.location", Path(authorities))
+    _present(context, properties)
+    return context
+
+
+def _present(context: ssl.SSLContext, properties: Mapping[str, str]) -> None:
+    certificate, key = properties.get("ssl.certificate.location"), properties.get("ssl.key.location")
+    phrase = properties.get("ssl.key.password")
+    if certificate is None:
+        if key is not None or phrase is not None:
+            given = "ssl.key.location" if key is not None else "ssl.key.password"
+            raise BadSecurity(f"{given} needs ssl.certificate.location beside it")
+        return
+    present(
+        context,
+        ("ssl.certificate.location", Path(certificate)),
+        None if key is None else ("ssl.key.location", Path(key)),
+        pass_phrase=("give ssl.key.password" if phrase is None else "ssl.key.password", phrase),
+    )

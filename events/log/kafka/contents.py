@@ -1,0 +1,75 @@
+"""What a topic that exists already holds: nothing, Muster's records, or somebody else's.
+
+What belongs here: how a record of Muster's is told from any other, and the refusal of a topic that has none of its own.
+It is asked before anything is written, claimed or made, so that a mistyped `--log` leaves another team's topic, and the
+cluster around it, as they were.
+
+How it works: a few records of each partition are read, its newest and its oldest. One of Muster's is enough: strangers
+may append to an event topic, and are skipped there. Every owner has marked its records by a header whose name begins
+with `muster`; what was written before there were headers is known by its key, whose form never changes. Strangers may
+have written before the first owner, and a lot since. So where a log of this name was opened before, as the topic for
+the probe of the fences tells, owners are looked for in all of it.
+
+What is not ideal: a topic that is empty for the moment belongs to nobody as far as can be seen.
+"""
+
+from collections.abc import Awaitable, Callable, Iterator
+from enum import Enum, auto
+
+from events.log.base import LogMismatch
+from events.log.kafka.client.link import KafkaLink
+from events.log.kafka.decoding import records_of
+from events.log.kafka.marks import KEY_PREFIXES
+from events.log.kafka.reader import glimpses, newest_stamp
+
+_HEADER_PREFIX = "muster"
+
+
+class Contents(Enum):
+    """Whose records a topic holds, as far as they were looked at."""
+
+    NOTHING = auto()
+    OURS = auto()
+    SOMEBODY_ELSES = auto()
+
+
+async def contents_of(link: KafkaLink, topic: str, partitions: int, *, limit_ms: int) -> Contents:
+    """Whose records the topic holds. Nothing is written; `link` follows the topic. Raises LogUnavailable."""
+    found = Contents.NOTHING
+    for partition in range(partitions):
+        async for fetched in glimpses(link, topic, partition, limit_ms=limit_ms):
+            for is_ours in _whose(fetched):
+                if is_ours:
+                    return Contents.OURS
+                found = Contents.SOMEBODY_ELSES
+    return found
+
+
+async def refuse_somebody_elses(
+    link: KafkaLink, topic: str, partitions: int, *, was_opened: Callable[[], Awaitable[bool]], limit_ms: int
+) -> Contents:
+    """What the topic holds. `was_opened`: whether a log of this name was opened before.
+
+    Raises LogMismatch when that is somebody else's, and LogUnavailable.
+    """
+    contents = await contents_of(link, topic, partitions, limit_ms=limit_ms)
+    if contents is Contents.SOMEBODY_ELSES:
+        if await was_opened():
+            for partition in range(partitions):
+                if await newest_stamp(link, topic, partition, home=None, limit_ms=limit_ms) is not None:
+                    return Contents.OURS
+        raise LogMismatch(
+            f"topic {topic} is somebody else's and not an event log: none of its newest and oldest records was written"
+            " by Muster. It was left as it is; give --log another name (muster serve makes what does not exist yet)"
+        )
+    return contents
+
+
+def _whose(fetched: bytes) -> Iterator[bool]:
+    """For each record in the whole batches whether an owner has written it."""
+    for record in records_of(fetched):
+        yield record is not None and (_is_marked(record.headers) or (record.key or b"").startswith(KEY_PREFIXES))
+
+
+def _is_marked(headers: list[tuple[str, bytes | None]]) -> bool:
+    return any(name.startswith(_HEADER_PREFIX) for name, _ in headers)

@@ -1,0 +1,218 @@
+"""Fetched bytes as records: whose they are, and no more of them at a time than can be borne.
+
+What belongs here: the batches in fetched bytes, their records, what their headers note. What it must not know:
+connections, topics, brokers. Pure. Which record is a stranger's says `kafka_marks.py`.
+
+A broker checks little of what it is sent, and anybody may write into a topic. So a batch is unpacked up to a limit
+(kafka_inflate.py), its records come in pieces, and one that cannot be read is skipped where a stranger wrote it; where
+it may be an owner's, it is a BrokenBatch, which names it.
+"""
+
+from collections.abc import Iterator
+from itertools import islice
+from struct import unpack_from
+
+from aiokafka.errors import KafkaError
+from aiokafka.record.default_records import DefaultRecord, DefaultRecordBatch
+from aiokafka.record.memory_records import MemoryRecords
+
+from events.log.kafka.batches import EPOCH_BASE, MARK, MARKED_FROM, NATIVE_FROM, ORIGIN, PARTITIONS, Stamp, mark_of
+from events.log.kafka.inflate import NotUnpacked, unpacked
+from events.log.kafka.marks import (
+    KEY_PREFIXES,
+    Marks,
+    Written,
+    decode_origin,
+    is_elsewhere,
+    is_native,
+    noted_origin,
+    origin_of,
+)
+from events.log.limits import CHUNK_RECORDS_MAX
+from events.records import BrokenBatch, StoredRecord
+
+_LENGTH_AT = 8
+_BYTES_BEFORE_LENGTH_COUNTS = 12
+_MAGIC_AT = 16
+_MAGIC = 2
+
+_STRANGERS_KEY_BYTES_MAX = 128 * 1024
+"""A longer key is none of ours: a group id and a member id have 32 KiB each at most."""
+
+_CANNOT_BE_READ = (NotUnpacked, KafkaError, ValueError, IndexError)
+"""What reading a batch that is not what it should be ends with."""
+
+_Piece = tuple[list[StoredRecord], int]
+
+
+class _Batch:
+    """One batch as it stands in fetched bytes. Message formats before 2 have `head` None: nothing of them is read."""
+
+    __slots__ = ("_data", "_head", "base_offset", "next_offset")
+
+    def __init__(self, data: memoryview, head: DefaultRecordBatch | None) -> None:
+        self._data = data
+        self._head = head
+        self.base_offset: int = unpack_from(">q", data)[0] if head is None else head.base_offset
+        self.next_offset: int = self.base_offset + 1 if head is None else head.next_offset
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether the checksum is right."""
+        return self._head is None or self._head.validate_crc()
+
+    @property
+    def is_control(self) -> bool:
+        return self._head is not None and self._head.is_control_batch
+
+    @property
+    def is_transactional(self) -> bool:
+        return self._head is not None and self._head.is_transactional
+
+    @property
+    def producer(self) -> tuple[int, int]:
+        """Kafka's id and epoch."""
+        return (-1, -1) if self._head is None else (self._head.producer_id, self._head.producer_epoch)
+
+    def records(self) -> Iterator[DefaultRecord]:
+        """The records. This and the iterator raise one of _CANNOT_BE_READ, perhaps after some of them."""
+        if self._head is None:
+            raise NotUnpacked("its message format is older than 2")
+        plain = unpacked(self._data, self._head.compression_type)
+        records = iter(self._head if plain is None else MemoryRecords(plain).next_batch())
+        return iter(records.__next__, None)  # it can be gone through once, and refuses even to be asked again
+
+
+def decode_batches(
+    fetched: bytes, partition: int, *, start: int, end: int, marks: Marks
+) -> Iterator[tuple[list[StoredRecord], int]]:
+    """The records at offsets from `start` up to `end` (exclusive), in pieces, each with the offset to go on from.
+
+    A broker sends whole batches, but the first may begin before `start`, and the last may be cut off by the size of
+    the fetch: it is left for the next one. `marks` is written when the first mark is met. Raises BrokenBatch for a
+    batch whose checksum is wrong, and for an owner's that cannot be read.
+    """
+    position = start
+    for batch in _batches(fetched):
+        if position >= end:
+            return
+        if not batch.is_whole:
+            raise BrokenBatch("the checksum of the batch is wrong", partition=partition, offset=batch.base_offset)
+        if not batch.is_control:
+            for piece, position in _pieces(batch, partition, start, end, marks):
+                yield piece, position
+        if position != batch.next_offset:
+            position = batch.next_offset
+            yield [], position
+
+
+def _pieces(batch: _Batch, partition: int, start: int, end: int, marks: Marks) -> Iterator[_Piece]:
+    """The batch's records, at most CHUNK_RECORDS_MAX at a time; in place of what cannot be read a stranger's record."""
+    is_owners, after = False, batch.base_offset
+    marked_by_us = [(MARK, mark_of(origin_of(marks.home).encode(), batch.producer[0]))]
+    try:
+        records = batch.records()
+        while some := list(islice(records, CHUNK_RECORDS_MAX)):
+            after = some[-1].offset + 1
+            if some[0].offset < start or after > end:
+                some = [record for record in some if start <= record.offset < end]
+            # Nearly always all are ours, and native, and then it is done at once: a takeover waits for it.
+            if not batch.is_transactional and [r.headers[:1] for r in some].count(marked_by_us) == len(some) > 0:
+                marks.meet(some[0].offset)
+                piece = [StoredRecord(partition, r.offset, r.timestamp, r.key or b"", r.value) for r in some]
+            else:
+                piece = [_stored(record, partition, marks, batch) for record in some]
+            is_owners = is_owners or not all(record.stranger for record in piece)
+            yield piece, after
+    except _CANNOT_BE_READ as error:
+        if is_owners or marks.since is None or batch.base_offset < marks.since:
+            reason = f"the batch cannot be read: {error or type(error).__name__}"
+            raise BrokenBatch(reason, partition=partition, offset=batch.base_offset) from error
+        yield [StoredRecord(partition, max(start, after), 0, b"", None, stranger=True)], after + 1
+
+
+def _stored(record: DefaultRecord, partition: int, marks: Marks, batch: _Batch) -> StoredRecord:
+    """The record, as the rule in `kafka_marks.py` has it."""
+    key, offset = record.key or b"", record.offset
+    is_foreign = is_elsewhere(noted_origin(record.headers), marks.home)
+    is_marked = not is_foreign and not batch.is_transactional and any(name == MARK for name, _ in record.headers)
+    must_be_native = marks.native_from is not None and offset >= marks.native_from
+    is_played_again = is_marked and must_be_native and not is_native(record.headers, batch.producer[0])
+    if is_marked and not is_played_again:
+        marks.meet(offset)
+    elif is_foreign or is_played_again or (marks.since is not None and offset >= marks.since):
+        key = key if len(key) <= _STRANGERS_KEY_BYTES_MAX else b""
+        return StoredRecord(partition, offset, record.timestamp, key, None, stranger=True)
+    return StoredRecord(partition, offset, record.timestamp, key, record.value)
+
+
+def writers_of(fetched: bytes, *, end: int, home: str | None = None) -> Iterator[tuple[Written | None, int]]:
+    """For each whole batch that begins before `end` who wrote it, and the offset after it.
+
+    None for one that says nothing: a transactional one, one that cannot be read, or one of owners that does not note
+    `home` as their cluster, if that is known.
+    """
+    for batch in _batches(fetched):
+        if batch.base_offset >= end:
+            return
+        yield _written(batch, home), batch.next_offset
+
+
+def records_of(fetched: bytes) -> Iterator[DefaultRecord | None]:
+    """Each record of the whole batches, whoever wrote it; None for what cannot be read."""
+    for batch in _batches(fetched):
+        try:
+            yield from () if batch.is_control else batch.records()
+        except _CANNOT_BE_READ:
+            yield None
+
+
+def _written(batch: _Batch, home: str | None) -> Written | None:
+    if batch.is_control or batch.is_transactional:
+        return None
+    try:
+        keys, of_records = list[bytes](), list[list[tuple[str, bytes | None]]]()
+        for record in batch.records():
+            keys.append(record.key or b"")
+            of_records.append(record.headers)
+    except _CANNOT_BE_READ:
+        return None
+    headers = {name: value or b"" for each in of_records for name, value in each}
+    origin = next(filter(None, map(noted_origin, reversed(of_records))), b"")
+    if home and (MARK in headers or origin):
+        cluster = decode_origin(origin)
+        if cluster is None or cluster.is_elsewhere(home):
+            return None
+    producer_id, producer_epoch = batch.producer
+    stamp = Stamp(
+        producer_id=producer_id,
+        producer_epoch=producer_epoch,
+        epoch_base=_number(headers.get(EPOCH_BASE)) or 0,
+        origin=origin,
+        marked_from=_number(headers.get(MARKED_FROM)),
+        native_from=_number(headers.get(NATIVE_FROM)),
+        partitions=_number(headers.get(PARTITIONS)),
+    )
+    noted = ORIGIN in headers or EPOCH_BASE in headers or any(key.startswith(KEY_PREFIXES) for key in keys)
+    native = any(is_native(each, producer_id) for each in of_records)
+    return Written(base_offset=batch.base_offset, stamp=stamp, marked=MARK in headers, native=native, noted=noted)
+
+
+def _number(noted: bytes | None) -> int | None:
+    """What was noted as a number; None for what we have not written."""
+    return int(noted) if noted is not None and noted.isdigit() and len(noted) < 20 else None
+
+
+def _batches(fetched: bytes) -> Iterator[_Batch]:
+    """The whole batches."""
+    memory, view, position = MemoryRecords(fetched), memoryview(fetched), 0
+    while len(view) > position + _MAGIC_AT:
+        end = position + _BYTES_BEFORE_LENGTH_COUNTS + max(0, unpack_from(">i", view, position + _LENGTH_AT)[0])
+        if end > len(view):
+            return  # cut off
+        if view[position + _MAGIC_AT] == _MAGIC:
+            yield _Batch(view[position:end], memory.next_batch())
+        else:
+            yield _Batch(view[position:end], None)
+            memory = MemoryRecords(fetched[end:])
+        position = end

@@ -1,0 +1,283 @@
+"""The Kafka event log: one compacted topic, whose broker refuses deposed writers.
+
+What belongs here: opening and closing, and what each partition offers. The parts are beside it:
+
+    kafka_link.py      each request to the right broker
+    kafka_metadata.py  which brokers there are, and who leads what (pure)
+    kafka_connections.py  connections, opened when they are needed, and their time limits
+    kafka_errors.py    what may be tried again
+    kafka_exchange.py  requests of kio's on connections of aiokafka's
+    kafka_settings.py  which settings the guarantees rest upon (pure)
+    kafka_topic.py     the topic: found, made, checked
+    kafka_contents.py  whose records a topic holds that was there before us
+    kafka_names.py     the names it takes in its cluster (pure)
+    kafka_origin.py    of which cluster it is, and which version wrote it
+    kafka_versions.py  which requests the brokers must know (pure)
+    kafka_security.py  credentials and certificates, by Kafka's names
+    kafka_batches.py   transitions as record batches (pure)
+    kafka_decoding.py  fetched batches as records, unpacked by kafka_inflate.py (pure)
+    kafka_marks.py     which records an owner wrote (pure)
+    kafka_producer.py  the fenced writer
+    kafka_reader.py    offsets and records
+
+That a stale epoch is refused is what the broker does rather than what its documents promise. So each opening for
+writing proves it on this cluster, in some milliseconds, on the scratch topic `<topic>_fencing_probe`.
+"""
+
+import re
+import uuid
+from collections.abc import AsyncIterator, Sequence
+from contextlib import AsyncExitStack
+
+import msgspec
+
+from events.log.base import Deposed, LogMismatch, LogMissing, LogWriter
+from events.log.kafka.client.connections import Timeouts
+from events.log.kafka.client.errors import retried
+from events.log.kafka.client.link import KafkaLink
+from events.log.kafka.client.security import NOT_SECURED, KafkaSecurity
+from events.log.kafka.client.settings import AUDIT_WINDOW_MS, BATCH_BYTES_MAX, Guarantees, TopicFacts, TopicPlan
+from events.log.kafka.client.versions import READING, WRITING, Needed, check_versions
+from events.log.kafka.contents import Contents, refuse_somebody_elses
+from events.log.kafka.marks import Marks, origin_of
+from events.log.kafka.names import PROBE_SUFFIX
+from events.log.kafka.origin import check_origin, notes_of
+from events.log.kafka.producer import Place, claim
+from events.log.kafka.reader import end_offset, newest_stamp, read
+from events.log.kafka.topic import check_topic, ensure_topic, topic_facts
+from events.records import Record, StoredRecord
+
+_NOT_IN_NAMES = re.compile(r"[^A-Za-z0-9._-]")
+
+DEFAULT_TIMEOUTS = Timeouts()
+_PROBE_CONFIGS = {"cleanup.policy": "delete", "retention.ms": "3600000"}
+
+
+class KafkaEventLog:
+    """An EventLog in a Kafka topic. Opened for reading only, it makes no topic, checks no settings, claims nothing."""
+
+    def __init__(
+        self,
+        bootstrap_servers: Sequence[str],
+        topic: str,
+        *,
+        partitions: int | None = None,
+        replication: int | None = None,
+        audit_window_ms: int = AUDIT_WINDOW_MS,
+        batch_bytes_max: int = BATCH_BYTES_MAX,
+        timeouts: Timeouts = DEFAULT_TIMEOUTS,
+        security: KafkaSecurity = NOT_SECURED,
+        read_only: bool = False,
+    ) -> None:
+        self._plan = TopicPlan(
+            name=topic,
+            partitions=partitions,
+            replication=replication,
+            audit_window_ms=audit_window_ms,
+            batch_bytes_max=batch_bytes_max,
+        )
+        self._limit_ms = timeouts.delivery_timeout_ms
+        self._read_only = read_only
+        self._link = KafkaLink(bootstrap_servers, security, timeouts)
+        self._facts = TopicFacts(partitions=0, replication=0)
+        self._guarantees: Guarantees | None = None
+        self._origin = origin_of(None)
+        self._home: str | None = None
+        """The cluster whose owners' records are read."""
+        self._known_marks: dict[int, Marks] = {}
+        self._is_new = False
+
+    @property
+    def location(self) -> str:
+        return self._plan.name
+
+    @property
+    def identity(self) -> str:
+        """The ids of cluster and topic; brokers that know no id of a topic (before 2.8) have its name stand for it."""
+        known = f"{self._facts.cluster_id or ''}.{self._facts.topic_id or self._plan.name}"
+        return _NOT_IN_NAMES.sub("_", known)
+
+    @property
+    def partitions(self) -> int:
+        """0 before the log is open."""
+        return self._facts.partitions
+
+    @property
+    def cluster_id(self) -> str | None:
+        """Of the cluster that the topic is in; None before the log is open, and where brokers do not tell."""
+        return self._facts.cluster_id
+
+    @property
+    def warnings(self) -> Sequence[str]:
+        return self._guarantees.warnings if self._guarantees else ()
+
+    @property
+    def trouble(self) -> str | None:
+        """An append that is not answered ends by itself, and says so."""
+        return None
+
+    def stored_by(self, partition: int) -> str:
+        """The partition leader, as far as it is known."""
+        return self._link.leader_said(self._plan.name, partition)
+
+    @property
+    def claim_renewal_ms(self) -> int | None:
+        """None too when the brokers do not tell."""
+        return self._guarantees.claim_renewal_ms if self._guarantees else None
+
+    async def open(self) -> None:
+        """See EventLog. What was opened before an error is closed again."""
+        async with AsyncExitStack() as undo:
+            undo.push_async_callback(self.close)
+            await self._link.open()
+            if self._read_only:
+                self._facts = await self._existing_topic()
+            else:
+                self._facts = await self._open_for_writing()
+            undo.pop_all()
+
+    async def close(self) -> None:
+        await self._link.close()
+
+    async def claim(self, partition: int) -> LogWriter:
+        """See EventLog. Raises LogUnavailable."""
+        if self._guarantees is None:
+            raise LogMismatch(f"topic {self._plan.name} is not open for writing: nothing can be claimed")
+        self._known_marks.pop(partition, None)
+        return await claim(self._link, self._place(self._plan.name, partition))
+
+    async def was_claimed(self, partition: int) -> bool:
+        home = self._facts.cluster_id
+        newest = await newest_stamp(self._link, self._plan.name, partition, home=home, limit_ms=self._limit_ms)
+        return newest is not None and (newest.is_marked or not self._is_new)
+
+    async def end_offset(self, partition: int) -> int:
+        return await end_offset(self._link, self._plan.name, partition, limit_ms=self._limit_ms)
+
+    async def read(
+        self, partition: int, *, start: int = 0, end: int | None = None
+    ) -> AsyncIterator[Sequence[StoredRecord]]:
+        """See EventLog. The default end is the end when the first chunk is asked for. Raises LogUnavailable."""
+        known_end = await self.end_offset(partition)
+        until = known_end if end is None else min(end, known_end)
+        marks = await self._marks(partition)
+        chunks = read(
+            self._link,
+            self._plan.name,
+            partition,
+            start=start,
+            end=until,
+            limit_ms=self._limit_ms,
+            marks=marks,
+        )
+        async for chunk in chunks:
+            yield chunk
+
+    async def _marks(self, partition: int) -> Marks:
+        """From which offsets on what has no mark, or is not native, is a stranger's, as far as it is noted here."""
+        unknown = Marks(home=self._home)
+        if self._home != self._facts.cluster_id:
+            return unknown
+        if partition not in self._known_marks:
+            newest = await newest_stamp(
+                self._link, self._plan.name, partition, home=self._home, limit_ms=self._limit_ms
+            )
+            if newest is None or newest.marked_from is None:
+                return unknown
+            self._known_marks[partition] = Marks(
+                since=newest.marked_from, native_from=newest.native_from, home=self._home
+            )
+        return msgspec.structs.replace(self._known_marks[partition])
+
+    async def _follow(self, *topics: str) -> None:
+        await retried(lambda: self._link.follow(topics), limit_ms=self._limit_ms)
+
+    async def _check_versions(self, needed: Sequence[Needed]) -> None:
+        link = self._link
+        for node_id in link.brokers():
+            offered = await retried(lambda: link.versions(node_id), limit_ms=self._limit_ms)  # noqa: B023 -- awaited
+            check_versions(node_id, offered, needed)
+
+    async def _existing_topic(self) -> TopicFacts:
+        await self._check_versions(READING)
+        facts = await topic_facts(self._link, self._plan.name, limit_ms=self._limit_ms)
+        if facts is None:
+            raise LogMissing(f"there is no topic {self._plan.name}, and a log opened for reading makes none")
+        await self._look_into(facts)
+        found = await notes_of(self._link, self._plan.name, facts.partitions, facts.cluster_id, limit_ms=self._limit_ms)
+        origin = found.origin
+        self._home = origin.cluster_id if origin is not None and origin.cluster_id else facts.cluster_id
+        return facts
+
+    async def _look_into(self, facts: TopicFacts) -> Contents:
+        """What the topic holds that was found. Raises LogMismatch when it is somebody else's."""
+        name = self._plan.name
+        await self._follow(name)
+        return await refuse_somebody_elses(
+            self._link, name, facts.partitions, was_opened=self._was_opened, limit_ms=self._limit_ms
+        )
+
+    async def _was_opened(self) -> bool:
+        """Whether somebody opened a log of this name before: the probe's topic is made once it was seen to be one."""
+        try:
+            return await topic_facts(self._link, self._plan.name + PROBE_SUFFIX, limit_ms=self._limit_ms) is not None
+        except LogMismatch:  # who only reads needs no right to know
+            return False
+
+    async def _open_for_writing(self) -> TopicFacts:
+        link, plan, probe = self._link, self._plan, self._plan.name + PROBE_SUFFIX
+        await self._check_versions(WRITING)
+        found = await topic_facts(link, plan.name, limit_ms=self._limit_ms)
+        contents = Contents.NOTHING if found is None else await self._look_into(found)
+        facts = await ensure_topic(
+            link,
+            plan.name,
+            plan.configs(),
+            partitions=plan.partitions,
+            replication=plan.replication,
+            limit_ms=self._limit_ms,
+        )
+        self._is_new = contents is Contents.NOTHING
+        self._guarantees = await check_topic(
+            link, plan, facts, is_ours=contents is Contents.OURS, limit_ms=self._limit_ms
+        )
+        await self._follow(plan.name)
+        self._origin = origin_of(facts.cluster_id)
+        await check_origin(link, plan.name, facts.partitions, self._origin, limit_ms=self._limit_ms)
+        self._home = facts.cluster_id
+        await ensure_topic(
+            link, probe, _PROBE_CONFIGS, partitions=1, replication=plan.replication, limit_ms=self._limit_ms
+        )
+        await self._follow(plan.name, probe)
+        await self._prove_fencing(self._place(probe, 0))
+        await self._follow(plan.name)
+        return facts
+
+    async def _prove_fencing(self, place: Place) -> None:
+        # A transactional.id of its own, or two processes that start at the same time would depose each other.
+        transactional_id = f"{place.transactional_id}-{uuid.uuid4()}"
+        stale = await claim(self._link, place, transactional_id=transactional_id)
+        newer = await claim(self._link, place, transactional_id=transactional_id)
+        transition = (Record(b"probe", None),)
+        await newer.append([transition])
+        try:
+            await stale.append([transition])
+        except Deposed:
+            return
+        raise LogMismatch(
+            f"the cluster at {','.join(self._link.bootstrap_servers)} accepts the append of a deposed"
+            f" writer (tried on topic {place.topic}), so it cannot keep an event log; give --log another"
+            " cluster, or a file"
+        )
+
+    def _place(self, topic: str, partition: int) -> Place:
+        assert self._guarantees is not None
+        return Place(
+            topic=topic,
+            partition=partition,
+            limit_bytes=self._guarantees.batch_bytes_max,
+            append_limit_ms=self._limit_ms,
+            origin=self._origin.encode(),
+            partitions=self._facts.partitions if topic == self._plan.name else None,
+            is_new=self._is_new,
+        )

@@ -1,0 +1,192 @@
+"""Which records of an event topic an owner wrote: the header `muster`, and from which offset on it counts.
+
+What belongs here: the rule, and how what it rests upon is found in a partition. Pure. Who reads batches, and who
+writes them, is beside it (kafka_decoding.py, kafka_batches.py).
+
+Anybody with the right to write into the topic can append to it: a console producer, a mirror that was set up the wrong
+way round, a test. Such a *stranger's* record must stop nothing. A producer id does not tell it apart: Kafka hands out
+new ones, and a copy of a topic has others. So every record of an owner carries the header `muster`, which
+compaction, mirrors and exports keep. Its value is the format level, the cluster that the record was written on, since
+a mirror may also bring in what owners elsewhere wrote, and the producer id, since what we wrote ourselves may be played
+again: an export that is restored, a mirror there and back. A record is *native* if its batch has the producer id that
+its mark names. The broker hands out an id once, that of an owner to the partition's owner alone, and compaction keeps
+it in the batch; whoever copies records writes them with another one. The rule:
+
+    marked on another cluster                      a stranger's: skipped
+    marked and native, or before native records    an owner's, unless its batch is transactional
+    marked and not native, after the first such    a stranger's: an owner's that was played again
+    without the mark, before owners began to mark  an owner's, of an earlier version; read as it always was
+    without the mark, after that                   a stranger's
+    in a transaction, after that                   a stranger's, whatever it carries: owners write none, and it may
+                                                   have been aborted
+
+Owners began to mark at the lowest marked offset. Compaction may have removed that record, and what a stranger wrote
+right behind it would count as an owner's again. So each batch notes that offset in a header of its last record, the
+fence record (CoordinatorElected, a batch of its own, and never compacted away without a newer one) among them. An
+older version cannot go on with such a topic, since it would not mark: the format level turns it away (kafka_origin.py).
+From which offset on records must be native is noted likewise. What stands before that is a topic that was restored, or
+is of a version whose marks named no producer.
+
+A topic in which nothing was marked on its own cluster is a copy of another one's, and is read as that one's.
+Offsets and producers differ there, so the notes are not believed: the first marked record counts, and none is native.
+"""
+
+from collections.abc import Sequence
+
+import msgspec
+
+from events.keys import KEY_HEADER
+from events.log.kafka.batches import MARK, ORIGIN, Stamp, mark_of
+from events.records import FORMAT_LEVEL
+
+Headers = Sequence[tuple[str, bytes | None]]
+
+KEY_PREFIXES = (KEY_HEADER, b'{"version":1,"group":"', b'{"version":1,"owner":')
+"""How the keys of an event topic begin, and those of the topic of offsets beside it: so those are known that were
+written before there were headers.
+"""
+
+
+class Origin(msgspec.Struct, frozen=True, kw_only=True):
+    """Where a record was written. `cluster_id`: as Kafka has it; empty when the brokers tell none."""
+
+    cluster_id: str
+    format_level: int
+
+    def encode(self) -> bytes:
+        """`LEVEL CLUSTER`, in ASCII letters."""
+        return f"{self.format_level} {self.cluster_id}".encode()
+
+    def is_elsewhere(self, cluster_id: str | None) -> bool:
+        """Whether it is another cluster than that, as far as both are known."""
+        return bool(self.cluster_id and cluster_id and self.cluster_id != cluster_id)
+
+
+def origin_of(cluster_id: str | None) -> Origin:
+    """What we write on that cluster."""
+    return Origin(cluster_id=cluster_id or "", format_level=FORMAT_LEVEL)
+
+
+def decode_origin(noted: bytes) -> Origin | None:
+    """None for what we have not written."""
+    level, space, rest = noted.decode(errors="replace").partition(" ")
+    cluster_id = rest.partition(" ")[0]
+    if not space or not (level.isascii() and level.isdecimal()):
+        return None
+    return Origin(cluster_id=cluster_id, format_level=int(level))
+
+
+def noted_origin(headers: Headers) -> bytes:
+    """What the headers of a record note of its origin; empty where nothing is."""
+    found = dict(headers)
+    mark = found.get(MARK) or b""
+    return b" ".join(mark.split(b" ")[:2]) if b" " in mark else found.get(ORIGIN) or b""
+
+
+def is_native(headers: Headers, producer_id: int) -> bool:
+    """Whether the record stands where an owner wrote it, in a batch of that producer."""
+    origin = noted_origin(headers)
+    return bool(origin) and dict(headers).get(MARK) == mark_of(origin, producer_id)
+
+
+def is_elsewhere(noted: bytes, cluster_id: str | None) -> bool:
+    """Whether what notes this was written on another cluster than that, as far as both are known."""
+    origin = decode_origin(noted)
+    return origin is not None and origin.is_elsewhere(cluster_id)
+
+
+class Marks(msgspec.Struct, kw_only=True):
+    """From which offset on owners mark, as far as a reader knows; None: it has met no mark yet.
+
+    `native_from`: from which one on what is marked must be native; None: nowhere. `home`: the cluster whose owners they
+    are; None: not known, so that every mark is an owner's.
+    """
+
+    since: int | None = None
+    native_from: int | None = None
+    home: str | None = None
+
+    def meet(self, offset: int) -> None:
+        """A mark was met."""
+        if self.since is None or offset < self.since:
+            self.since = offset
+
+
+class Written(msgspec.Struct, frozen=True, kw_only=True):
+    """A batch that is not transactional, and its writer.
+
+    `marked`: an owner's, perhaps played again, unless it is `native`. `noted`: an owner's too, of a version that did
+    not mark yet, but noted the origin, or is known by its keys.
+    """
+
+    base_offset: int
+    stamp: Stamp
+    marked: bool
+    native: bool
+    noted: bool
+
+
+class Newest:
+    """Looks for what the last owner noted, from the end of a partition backwards, past what strangers appended.
+
+    What is marked and not native counts only where nothing is native, or if that is not asked for.
+    """
+
+    def __init__(self, *, asks_native: bool = True) -> None:
+        self._asks_native = asks_native
+        self._is_native = False
+        self._owner: Stamp | None = None
+        self._unmarked: Stamp | None = None
+        self._origin = b""
+        self._marked_from: int | None = None
+        self._native_from: int | None = None
+        self._partitions: int | None = None
+        self._is_noted = False
+        self.found = False
+
+    def look_back(self, batches: Sequence[Written]) -> None:
+        """Take in the batches before those that were seen already, in offset order."""
+        for batch in reversed(batches):
+            if self.found:
+                return
+            if not batch.marked:
+                # An owner's of a version that did not mark, unless there is a mark further back: a stranger's then.
+                if batch.noted and self._owner is None:
+                    self._unmarked = self._unmarked or batch.stamp
+                continue
+            if self._asks_native and batch.native:
+                self._look_at_native(batch)
+            if not self._is_native or batch.native:
+                self._look_at_owners(batch)
+            self.found = self._is_noted and (self._is_native or not self._asks_native)
+
+    def _look_at_native(self, batch: Written) -> None:
+        if not self._is_native:  # what stands behind it was played again
+            self._is_native, self._is_noted = True, False
+            self._owner, self._origin, self._partitions = None, b"", None
+        noted = batch.stamp.native_from
+        self._native_from = batch.base_offset if noted is None else noted
+
+    def _look_at_owners(self, batch: Written) -> None:
+        self._owner = self._owner or batch.stamp
+        self._origin = self._origin or batch.stamp.origin
+        self._partitions = self._partitions or batch.stamp.partitions
+        if not self._is_noted:
+            noted = batch.stamp.marked_from
+            self._marked_from = batch.base_offset if noted is None else noted
+            self._is_noted = noted is not None
+
+    @property
+    def stamp(self) -> Stamp | None:
+        """Of the last owner; None: of all those who wrote nobody was one."""
+        stamp = self._owner or self._unmarked
+        if stamp is None:
+            return None
+        origin = self._origin or (self._unmarked.origin if self._unmarked and self._owner is None else b"")
+        return msgspec.structs.replace(
+            stamp,
+            origin=origin,
+            marked_from=self._marked_from,
+            native_from=self._native_from,
+            partitions=self._partitions,
+        )

@@ -1,0 +1,265 @@
+"""The writer of one partition: Kafka's own fence, without transactions.
+
+What belongs here: claiming a partition with InitProducerId, and appending record batches under the producer id and
+epoch it gives. What it must not know: what the records say, how topics are made.
+
+How it works: the transactional.id names the partition, so each claim of the partition is handed the next epoch of one
+producer id. The batches are plain idempotent ones, written with that id, that epoch and sequence numbers of our own:
+
+  * the broker refuses a batch of an older epoch (INVALID_PRODUCER_EPOCH) as soon as *one batch* of a newer epoch has
+    reached the partition. Until then it accepts it: so a claimer appends a fence record before it trusts what it reads;
+  * a batch sent again with its sequence is answered as the first time and not appended twice. So an append whose
+    outcome is not known is made again, the same bytes, until it is known.
+
+One batch is in flight at a time, so the broker's memory of the last five batches is always long enough.
+
+The epoch that the coordinator sees must grow with each claim. Kafka's is 16 bits wide, and begins again at 0, with
+another producer id, when it is used up or when `transactional.id.expiration.ms` has passed without a claim. So ours is
+counted from a base: 0 at first, and after each such turn the epoch after the last one in the partition. A base other
+than 0 is written as a header of every record, where the next claimer finds it.
+
+Strangers may append between two batches (kafka_marks.py); `next_offset` tells where the last one stands, so that a gap
+is noticed.
+
+What is not ideal: the broker forgets a producer id, and with it the fence, `producer.id.expiration.ms` after its last
+batch, and after a turn to another id the fence does not hold against the old one. An owner claims anew well inside
+both times (`claim_renewal_ms` of the log); a deposed owner that slept longer is not fenced.
+"""
+
+import asyncio
+import contextlib
+import time
+from collections.abc import Sequence
+from functools import partial
+
+import msgspec
+from aiokafka.protocol.produce import ProduceRequest
+from aiokafka.protocol.transaction import InitProducerIdRequest
+from kio.schema.errors import ErrorCode
+
+from events.log.base import AppendRefused, Deposed, LogError, LogMismatch, LogUnavailable
+from events.log.kafka.batches import UNCOMPRESSED_BYTES_MAX, Stamp, encode_batch, packed, uncompressed_bytes
+from events.log.kafka.client.errors import TryAgain, refused, retried
+from events.log.kafka.client.link import KafkaLink, PartitionLane
+from events.log.kafka.client.metadata import MADE_ANEW
+from events.log.kafka.marks import decode_origin
+from events.log.kafka.names import owner_id, owner_id_prefix
+from events.log.kafka.reader import end_offset, newest_stamp
+from events.records import Transition
+
+_TRANSACTION_TIMEOUT_MS = 60_000
+"""Asked for with a transactional.id; no transaction is ever begun."""
+
+_ENCODED_AT_ONCE_BYTES = 256 * 1024
+"""What is larger is packed and compressed beside the loop: some 10 ms for each MB, and 64 MB may come in one go."""
+
+_SEQUENCES = 2**31
+_ALL_IN_SYNC = -1
+
+
+class Place(msgspec.Struct, frozen=True, kw_only=True):
+    """Where a writer writes, and within which limits."""
+
+    topic: str
+    partition: int
+    limit_bytes: int
+    """On one batch, as it is sent."""
+    append_limit_ms: int
+    """On one batch, until its outcome is known."""
+    origin: bytes = b""
+    """What each record notes of where it was written (see kafka_marks.py)."""
+    partitions: int | None = None
+    """How many the topic has, as each batch notes."""
+    is_new: bool = False
+    """Whether the topic was empty when it was opened: then no earlier version has written what has no mark."""
+
+    @property
+    def home(self) -> str | None:
+        """The cluster that is noted."""
+        origin = decode_origin(self.origin)
+        return None if origin is None else origin.cluster_id or None
+
+    @property
+    def transactional_id(self) -> str:
+        return owner_id(self.topic, self.partition)
+
+    @property
+    def lane(self) -> PartitionLane:
+        return PartitionLane("append", self.topic, self.partition)
+
+
+async def claim(link: KafkaLink, place: Place, *, transactional_id: str | None = None) -> "KafkaWriter":
+    """A writer with the partition's next epoch. Raises LogUnavailable."""
+    producer_id, producer_epoch = await _next_producer_epoch(link, place, transactional_id or place.transactional_id)
+    end = await end_offset(link, place.topic, place.partition, limit_ms=place.append_limit_ms)
+    newest = await newest_stamp(
+        link, place.topic, place.partition, home=place.home, limit_ms=place.append_limit_ms, end=end
+    )
+    if place.is_new and newest is not None and not newest.is_marked:
+        newest = None
+    stamp = Stamp(
+        producer_id=producer_id,
+        producer_epoch=producer_epoch,
+        epoch_base=_epoch_base(producer_id, newest),
+        origin=place.origin,
+        # Where no owner ever wrote, all that has no mark is a stranger's.
+        marked_from=0 if newest is None else newest.marked_from,
+        native_from=0 if newest is None else newest.native_from,
+        partitions=place.partitions,
+    )
+    return KafkaWriter(link, place, stamp, end_offset=end)
+
+
+def _epoch_base(producer_id: int, newest: Stamp | None) -> int:
+    if newest is None:
+        return 0
+    if newest.producer_id == producer_id:
+        return newest.epoch_base
+    return newest.epoch_base + newest.producer_epoch + 1
+
+
+async def _next_producer_epoch(link: KafkaLink, place: Place, transactional_id: str) -> tuple[int, int]:
+    prefix = owner_id_prefix(place.topic)
+
+    async def attempt() -> tuple[int, int]:
+        request = InitProducerIdRequest(transactional_id, _TRANSACTION_TIMEOUT_MS)
+        response = await link.ask_transaction_coordinator(transactional_id, request, prefix=prefix)
+        error = link.settled(response.error_code, f"InitProducerId of {transactional_id}")
+        if error is not ErrorCode.none:
+            raise refused("InitProducerId", error, "WRITE", prefix)
+        return response.producer_id, response.producer_epoch
+
+    return await retried(attempt, limit_ms=place.append_limit_ms)
+
+
+class KafkaWriter:
+    """Appends to one partition until a newer writer has; a LogWriter."""
+
+    def __init__(self, link: KafkaLink, place: Place, stamp: Stamp, *, end_offset: int = 0) -> None:
+        """`end_offset`: one past a record that is known to be in the partition."""
+        self._link = link
+        self._place = place
+        self._lane = place.lane
+        self._stamp = stamp
+        self._sequence = 0
+        self._end_offset = end_offset
+        self._next_offset: int | None = None
+        self._fate: LogError | None = None
+
+    @property
+    def partition(self) -> int:
+        return self._place.partition
+
+    @property
+    def epoch(self) -> int:
+        return self._stamp.epoch_base + self._stamp.producer_epoch
+
+    @property
+    def next_offset(self) -> int | None:
+        return self._next_offset
+
+    async def append(self, transitions: Sequence[Transition]) -> Sequence[AppendRefused | None]:
+        """See LogWriter. After Deposed or LogUnavailable, or an append that was cancelled, every append raises."""
+        if self._fate is not None:
+            raise self._fate
+        # A sequence number is used for one batch only, ever. Whatever ends this append early leaves it open whether
+        # the batch is there, so the writer stays dead unless the end is reached.
+        self._fate = LogUnavailable(f"{self._named()}: an append before this one did not end; its outcome is not known")
+        verdicts: list[AppendRefused | None] = []
+        try:
+            for indices in packed(transitions, limit_bytes=self._place.limit_bytes):
+                verdicts += await self._append_together(transitions[indices.start : indices.stop])
+        except LogError as error:
+            self._fate = error
+            raise
+        self._fate = None
+        return verdicts
+
+    async def _append_together(self, transitions: Sequence[Transition]) -> list[AppendRefused | None]:
+        records = sum(map(len, transitions))
+        if not records:
+            return [None] * len(transitions)
+        size_bytes = sum(map(uncompressed_bytes, transitions))
+        if size_bytes > UNCOMPRESSED_BYTES_MAX and len(transitions) == 1:
+            return [AppendRefused(size_bytes=size_bytes, limit_bytes=UNCOMPRESSED_BYTES_MAX)]
+        encode = partial(
+            encode_batch,
+            transitions,
+            self._stamp,
+            base_sequence=self._sequence,
+            timestamp_ms=time.time_ns() // 1_000_000,
+        )
+        batch = encode() if size_bytes <= _ENCODED_AT_ONCE_BYTES else await asyncio.to_thread(encode)
+        if len(batch) <= self._place.limit_bytes and (base_offset := await self._send(batch)) is not None:
+            self._sequence = (self._sequence + records) % _SEQUENCES
+            if 0 <= base_offset < self._end_offset:
+                raise await self._lost_its_end(base_offset)
+            self._note_place(base_offset, records)
+            return [None] * len(transitions)
+        if len(transitions) == 1:
+            # When the broker refused it, its limit was lowered after the log was opened.
+            limit_bytes = min(self._place.limit_bytes, len(batch) - 1)
+            return [AppendRefused(size_bytes=len(batch), limit_bytes=limit_bytes)]
+        middle = len(transitions) // 2
+        return [
+            *await self._append_together(transitions[:middle]),
+            *await self._append_together(transitions[middle:]),
+        ]
+
+    def _note_place(self, base_offset: int, records: int) -> None:
+        """Where a batch stands; -1: the broker does not tell. Strangers' records may stand before it."""
+        if base_offset >= 0 and None in {self._stamp.marked_from, self._stamp.native_from}:
+            marked_from, native_from = (
+                base_offset if noted is None else noted for noted in (self._stamp.marked_from, self._stamp.native_from)
+            )
+            self._stamp = msgspec.structs.replace(self._stamp, marked_from=marked_from, native_from=native_from)
+        self._end_offset = max(self._end_offset, base_offset) + records
+        self._next_offset = self._end_offset if base_offset >= 0 else None
+
+    async def _lost_its_end(self, base_offset: int) -> LogMismatch:
+        with contextlib.suppress(TryAgain):
+            await self._link.refresh()
+        return self._link.refusal(self._place.topic) or LogMismatch(
+            f"{self._named()} ended at offset {self._end_offset} and has taken an append at {base_offset}: it has lost"
+            f" what was acknowledged, or the topic was deleted and made anew. {MADE_ANEW}"
+        )
+
+    async def _send(self, batch: bytes) -> int | None:
+        """The offset of its first record, -1 when the broker does not tell; None when the batch is too large."""
+        sent_before = False
+
+        async def attempt() -> int | None:
+            nonlocal sent_before
+            again, sent_before = sent_before, True
+            code, base_offset = await self._produce(batch)
+            return self._outcome(code, base_offset, again=again)
+
+        try:
+            return await retried(attempt, limit_ms=self._place.append_limit_ms)
+        except LogUnavailable as error:
+            raise type(error)(f"{self._named()}: {error}") from error
+
+    async def _produce(self, batch: bytes) -> tuple[int, int]:
+        place, timeout_ms = self._place, self._link.timeouts.produce_timeout_ms
+        # Half of our own limit, so that the broker's REQUEST_TIMED_OUT is heard before the connection is closed.
+        request = ProduceRequest(None, _ALL_IN_SYNC, timeout_ms // 2, [(place.topic, [(place.partition, batch)])])
+        response = await self._link.ask_leader(
+            place.topic, place.partition, request, lane=self._lane, timeout_ms=timeout_ms
+        )
+        ((_, ((_, code, base_offset, *_),)),) = response.topics
+        return code, base_offset
+
+    def _outcome(self, code: int, base_offset: int, *, again: bool) -> int | None:
+        match self._link.settled(code, "Produce"):
+            case ErrorCode.none | ErrorCode.duplicate_sequence_number:
+                return base_offset
+            case ErrorCode.invalid_producer_epoch | ErrorCode.producer_fenced:
+                raise Deposed(self.partition, self.epoch)
+            case ErrorCode.message_too_large | ErrorCode.record_list_too_large if not again:
+                return None
+            case error:
+                # OUT_OF_ORDER_SEQUENCE_NUMBER too: the partition does not end with what we appended last.
+                raise refused("the broker refuses the batch", error, "WRITE", self._place.topic)
+
+    def _named(self) -> str:
+        return f"partition {self.partition} of {self._place.topic}"

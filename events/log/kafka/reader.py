@@ -1,0 +1,189 @@
+"""Reading a partition of the event topic: offsets, the records between two of them, and who wrote last.
+
+What belongs here: ListOffsets and Fetch. What it must not know: what the records say.
+
+How it works: no consumer and no group, just Fetch requests to the partition's leader, one after another, up to an end
+that is known before. aiokafka's own consumer makes every record a Python object of its own, three times slower. A
+fetch returns the first batch whole however large it is (KIP-74), so no batch is too large to be read. The end may lie
+behind a gap that compaction left: an empty answer from a leader that knows of the end says there is no more.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+from typing import Any
+
+import msgspec
+from aiokafka.protocol.fetch import FetchRequest
+from aiokafka.protocol.offset import OffsetRequest
+from kio.schema.errors import ErrorCode
+
+from events.log.base import LogUnavailable
+from events.log.kafka.batches import Stamp
+from events.log.kafka.client.errors import TryAgain, refused, retried
+from events.log.kafka.client.link import KafkaLink, PartitionLane
+from events.log.kafka.decoding import decode_batches, writers_of
+from events.log.kafka.marks import Marks, Newest, Written
+from events.log.limits import CHUNK_RECORDS_MAX
+from events.records import StoredRecord
+
+_EARLIEST = -2
+_LATEST = -1
+_CONSUMER = -1
+_READ_UNCOMMITTED = 0
+_LOOK_AGAIN_AFTER_MS = 200
+
+FETCH_BYTES = 1024 * 1024
+"""What one fetch asks for: large enough that requests do not count."""
+
+_LOOK_BACK_TIMES = 8
+_LOOK_BACK_OFFSETS_MAX = 50_000
+"""Looking for the last owner's batch, so many offsets more are gone back each time, and so many at most."""
+
+_RECENT_RECORDS = 500
+
+
+class _Fetched(msgspec.Struct, frozen=True, kw_only=True):
+    error: ErrorCode
+    high_watermark: int
+    batches: bytes
+
+
+async def end_offset(link: KafkaLink, topic: str, partition: int, *, limit_ms: int) -> int:
+    """One past the last record that all in-sync replicas have. Raises LogUnavailable."""
+    return await retried(lambda: _offset(link, topic, partition, _LATEST), limit_ms=limit_ms)
+
+
+async def read(
+    link: KafkaLink, topic: str, partition: int, *, start: int, end: int, limit_ms: int, marks: Marks | None = None
+) -> AsyncIterator[Sequence[StoredRecord]]:
+    """Chunks of the records at offsets from `start` up to `end` (exclusive).
+
+    `marks`: from where on owners mark, if that is known. Raises LogUnavailable when the leader cannot be reached for
+    `limit_ms`, or its log is shorter than `end`; BrokenBatch for a batch that cannot be read.
+    """
+    marks = marks or Marks()
+    position = start
+    while position < end:
+        fetched = await retried(
+            lambda position=position: _fetch(link, topic, partition, position, end),  # type: ignore[misc]
+            limit_ms=limit_ms,
+        )
+        if fetched.error is ErrorCode.offset_out_of_range:
+            position = await _position_in_range(link, topic, partition, position, limit_ms)
+            continue
+        if not fetched.batches:
+            return
+        before, chunk = position, list[StoredRecord]()
+        for records, after in decode_batches(fetched.batches, partition, start=before, end=end, marks=marks):
+            position = after
+            chunk += records
+            if len(chunk) >= CHUNK_RECORDS_MAX:
+                yield chunk
+                chunk = []
+                # Decoding waits for nothing, so an owner that tails partitions would answer nobody meanwhile.
+                await asyncio.sleep(0)
+        if chunk:
+            yield chunk
+        if position == before:
+            raise LogUnavailable(f"no whole batch came for offset {position} of partition {partition} of {topic}")
+
+
+async def newest_stamp(
+    link: KafkaLink, topic: str, partition: int, *, home: str | None, limit_ms: int, end: int | None = None
+) -> Stamp | None:
+    """Who wrote the last batch of an owner before `end` (default: of the partition), past strangers'; None: nobody.
+
+    `home`: the cluster that owners have noted; None: any.
+    """
+    stop = await end_offset(link, topic, partition, limit_ms=limit_ms) if end is None else end
+    newest, first, width = Newest(asks_native=home is not None), 0, 1
+    while stop > first and not newest.found:
+        begin = max(first, stop - width)
+        batches, first = await _writers(link, topic, partition, start=begin, end=stop, home=home, limit_ms=limit_ms)
+        newest.look_back(batches)
+        stop, width = begin, min(width * _LOOK_BACK_TIMES, _LOOK_BACK_OFFSETS_MAX)
+    return newest.stamp
+
+
+async def _writers(
+    link: KafkaLink, topic: str, partition: int, *, start: int, end: int, home: str | None, limit_ms: int
+) -> tuple[list[Written], int]:
+    """The writers of the batches between two offsets, and the first offset there is where that is after `start`."""
+    batches: list[Written] = []
+    position, first = start, 0
+    while position < end:
+        fetched = await retried(
+            lambda position=position: _fetch(link, topic, partition, position, end),  # type: ignore[misc]
+            limit_ms=limit_ms,
+        )
+        if fetched.error is ErrorCode.offset_out_of_range:
+            position = first = await _position_in_range(link, topic, partition, position, limit_ms)
+            continue
+        before = position
+        for written, position in writers_of(fetched.batches, end=end, home=home):  # noqa: B007 -- the last one's is used
+            if written is not None:
+                batches.append(written)
+        if position == before:
+            break  # compaction has left nothing more
+        await asyncio.sleep(0)
+    return batches, first
+
+
+async def glimpses(link: KafkaLink, topic: str, partition: int, *, limit_ms: int) -> AsyncIterator[bytes]:
+    """Batches as they are stored: the newest one, some before it, and the oldest. Nothing for an empty partition."""
+    end = await end_offset(link, topic, partition, limit_ms=limit_ms)
+    start = await retried(lambda: _offset(link, topic, partition, _EARLIEST), limit_ms=limit_ms)
+    if start >= end:
+        return
+    for position in sorted({end - 1, max(start, end - _RECENT_RECORDS), start}, reverse=True):
+        fetched = await retried(
+            lambda position=position: _fetch(link, topic, partition, position, end),  # type: ignore[misc]
+            limit_ms=limit_ms,
+        )
+        yield fetched.batches
+
+
+async def _position_in_range(link: KafkaLink, topic: str, partition: int, position: int, limit_ms: int) -> int:
+    """Where to go on after OFFSET_OUT_OF_RANGE: at the first offset there is, if that was passed over."""
+    earliest = await retried(lambda: _offset(link, topic, partition, _EARLIEST), limit_ms=limit_ms)
+    if earliest <= position:
+        raise LogUnavailable(f"partition {partition} of {topic} ends before offset {position}")
+    return earliest
+
+
+async def _offset(link: KafkaLink, topic: str, partition: int, timestamp: int) -> int:
+    request = OffsetRequest(_CONSUMER, _READ_UNCOMMITTED, [(topic, [(partition, timestamp)])])
+    response = await link.ask_leader(topic, partition, request, lane=_lane(topic, partition))
+    ((_, ((_, code, _, offset, *_),)),) = response.topics
+    if (error := link.settled(code, "ListOffsets")) is not ErrorCode.none:
+        raise refused(f"the offsets of partition {partition} of {topic}", error, "DESCRIBE", topic)
+    return int(offset)
+
+
+async def _fetch(link: KafkaLink, topic: str, partition: int, position: int, end: int) -> _Fetched:
+    # What is asked for is there and comes at once, or compaction has removed it: then the broker waits, looks a second
+    # time, and answers with nothing.
+    wanted = [(topic, [(partition, position, FETCH_BYTES)])]
+    request = FetchRequest(_LOOK_AGAIN_AFTER_MS, 1, FETCH_BYTES, _READ_UNCOMMITTED, wanted)
+    response = await link.ask_leader(
+        topic, partition, request, lane=_lane(topic, partition), timeout_ms=link.timeouts.fetch_timeout_ms
+    )
+    fetched = _unpacked(link, response)
+    if fetched.error not in {ErrorCode.none, ErrorCode.offset_out_of_range}:
+        raise refused(f"reading partition {partition} of {topic}", fetched.error, "READ", topic)
+    if not fetched.batches and fetched.high_watermark < end and fetched.error is ErrorCode.none:
+        # A new leader learns the high watermark shortly after it was elected; or records were lost.
+        raise TryAgain(f"partition {partition} of {topic} ends at {fetched.high_watermark}, before {end}")
+    return fetched
+
+
+def _unpacked(link: KafkaLink, response: Any) -> _Fetched:  # noqa: ANN401 -- aiokafka's FetchResponse
+    if not response.topics:
+        raise TryAgain("Fetch: throttled by a quota")
+    link.settled(response.error_code, "Fetch")
+    ((_, ((_, code, high_watermark, *_, batches),)),) = response.topics
+    return _Fetched(error=link.settled(code, "Fetch"), high_watermark=high_watermark, batches=batches or b"")
+
+
+def _lane(topic: str, partition: int) -> PartitionLane:
+    return PartitionLane("read", topic, partition)

@@ -1,0 +1,100 @@
+"""The event topic itself: found, made when it is missing, its settings read.
+
+What belongs here: the requests about topics and configs. What it must not know: which settings are right
+(kafka_settings.py says so), records, writers, readers.
+"""
+
+from aiokafka.protocol.admin import CreateTopicsRequest, DescribeConfigsRequest
+from kio.schema.errors import ErrorCode
+
+from events.log.base import LogMismatch, LogUnavailable
+from events.log.kafka.client.errors import TryAgain, named, retried
+from events.log.kafka.client.link import KafkaLink
+from events.log.kafka.client.metadata import topic_id_of, topic_id_text
+from events.log.kafka.client.settings import BROKER_CONFIGS, Configs, Guarantees, TopicFacts, TopicPlan, guarantees
+
+PARTITIONS_DEFAULT = 8
+REPLICATION_DEFAULT = 3
+
+_TOPIC = 2
+_BROKER = 4
+_NOT_FOR_US = frozenset({ErrorCode.cluster_authorization_failed, ErrorCode.topic_authorization_failed})
+
+
+async def topic_facts(link: KafkaLink, name: str, *, limit_ms: int) -> TopicFacts | None:
+    """The topic, or None when there is none. Asks in the way that never creates it. Raises LogUnavailable."""
+
+    async def attempt() -> TopicFacts | None:
+        response = await link.metadata([name])
+        (topic,) = response.topics
+        if topic.error_code is ErrorCode.unknown_topic_or_partition:
+            return None
+        if (error := link.settled(topic.error_code.value, f"looking up topic {name}")) is not ErrorCode.none:
+            raise LogMismatch(f"topic {name} cannot be looked up: {named(error, 'DESCRIBE', name)}")
+        if any(partition.leader_id < 0 for partition in topic.partitions):
+            raise TryAgain(f"a partition of topic {name} has no leader")
+        replication = min(len(partition.replica_nodes) for partition in topic.partitions)
+        topic_id = topic_id_of(topic)
+        return TopicFacts(
+            partitions=len(topic.partitions),
+            replication=replication,
+            cluster_id=response.cluster_id,
+            topic_id=None if topic_id is None else topic_id_text(topic_id),
+        )
+
+    return await retried(attempt, limit_ms=limit_ms)
+
+
+async def ensure_topic(
+    link: KafkaLink, name: str, configs: Configs, *, partitions: int | None, replication: int | None, limit_ms: int
+) -> TopicFacts:
+    """The topic, made if it is missing; several processes may do so at once. Raises LogMismatch, LogUnavailable."""
+    facts = await topic_facts(link, name, limit_ms=limit_ms)
+    if facts is not None:
+        return facts
+    replication = replication or min(REPLICATION_DEFAULT, len(link.brokers()))
+    configs = {"min.insync.replicas": str(max(1, replication - 1)), **configs}
+    replicas_by_hand: list[tuple[int, list[int]]] = []
+    topic = (name, partitions or PARTITIONS_DEFAULT, replication, replicas_by_hand, list(configs.items()))
+
+    async def create() -> None:
+        response = await link.ask_any(CreateTopicsRequest([topic], timeout=limit_ms, validate_only=False))
+        ((_, code, message),) = response.topic_errors
+        error = link.settled(code, f"creating topic {name}")
+        if error not in {ErrorCode.none, ErrorCode.topic_already_exists}:
+            raise LogMismatch(f"topic {name} cannot be created: {named(error, 'CREATE', name)}: {message}")
+
+    async def known() -> TopicFacts:
+        made = await topic_facts(link, name, limit_ms=limit_ms)
+        if made is None:
+            raise TryAgain(f"topic {name} was created, but a broker does not know it yet")
+        return made
+
+    await retried(create, limit_ms=limit_ms)
+    return await retried(known, limit_ms=limit_ms)
+
+
+async def check_topic(
+    link: KafkaLink, plan: TopicPlan, facts: TopicFacts, *, is_ours: bool, limit_ms: int
+) -> Guarantees:
+    """What the settings of topic and brokers promise; `is_ours` as there. Raises LogMismatch, LogUnavailable."""
+    topic = await _configs(link, _TOPIC, plan.name, link.brokers()[0], limit_ms)
+    brokers = [await _configs(link, _BROKER, str(node), node, limit_ms) for node in link.brokers()]
+    bootstrap = ",".join(link.bootstrap_servers)
+    return guarantees(plan, facts, topic, brokers, bootstrap=bootstrap, is_ours=is_ours)
+
+
+async def _configs(link: KafkaLink, kind: int, name: str, node_id: int, limit_ms: int) -> dict[str, str]:
+    names = list(BROKER_CONFIGS) if kind == _BROKER else None
+
+    async def attempt() -> dict[str, str]:
+        response = await link.ask(node_id, DescribeConfigsRequest([(kind, name, names)]))
+        ((code, message, _, _, entries),) = response.resources
+        error = link.settled(code, f"reading the configs of {name}")
+        if error in _NOT_FOR_US:
+            return {}
+        if error is not ErrorCode.none:
+            raise LogUnavailable(f"the configs of {name} cannot be read: {error.name.upper()}: {message}")
+        return {key: value for key, value, *_ in entries if value is not None}
+
+    return await retried(attempt, limit_ms=limit_ms)

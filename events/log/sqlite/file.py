@@ -1,0 +1,292 @@
+"""One SQLite file, one thread that writes it: what the event log and the offset store of standalone mode share.
+
+What belongs here: threads, connections, transactions. What it must not know: what the tables hold.
+
+*Group commit.* A write is a function that is given the connection. While one transaction is being made durable, the
+writes that come in wait, and all of them together become the next transaction, so many partitions, groups and
+offset commits share one sync of the disk. Each write stands in a savepoint of its own: one that raises a LogError
+is undone alone, and only its caller gets the error. Anything else that a write raises undoes the whole
+transaction, and all callers in it get it.
+
+*Reading* has a thread and a read-only connection of its own. The file is in WAL mode, so a reader sees whole
+transactions and neither waits for the writer nor holds it up, as long as its own transactions are short: a long
+one would keep the write-ahead log from being folded back into the file.
+
+*A disk that does not answer* keeps a thread, never the process: who waits is told LogUnavailable after a limit, and
+what was being written may or may not be there, as after any failure. When the disk answers again, what is asked then is
+done at once. Closing waits for a few seconds.
+
+*A file that is damaged, gone, or another one than was opened* is never written again: every write raises the same
+LogMismatch. Whoever keeps the file open calls `check_in_place` now and then.
+"""
+
+import asyncio
+import sqlite3
+from collections.abc import Callable, Mapping
+from contextlib import AsyncExitStack, suppress
+from functools import partial
+from pathlib import Path
+from typing import Any, Generic, TypeVar
+
+from events.log.base import LogError, LogMismatch, LogUnavailable
+from events.log.sqlite.disk_thread import DiskThread
+from events.log.sqlite.failures import failure_of
+from events.log.sqlite.open import (
+    FileLock,
+    connect_for_reading,
+    connect_for_writing,
+    connect_to_salvage,
+    connected,
+    look_at,
+)
+from events.log.sqlite.place import Identity, check_place, identities
+
+T = TypeVar("T")
+
+ANSWERS_WITHIN_S = 30.0
+"""Until a write or a read is given up, as an append to a Kafka log is."""
+
+SLOW_AFTER_S = 5.0
+"""From then on a disk is said not to answer."""
+
+CLOSES_WITHIN_S = 5.0
+_LOOKS_WITHIN_S = 1.0
+
+
+class _Write(Generic[T]):
+    """A write that waits: what to do, and who is to be told."""
+
+    def __init__(self, change: Callable[[sqlite3.Connection], T], done: "asyncio.Future[T]") -> None:
+        self.change = change
+        self.done = done
+        self.result: T
+        self.error: LogError | None = None
+
+    def run(self, connection: sqlite3.Connection) -> None:
+        """Make the change in a savepoint; called on the writer's thread."""
+        connection.execute("SAVEPOINT one")
+        try:
+            self.result = self.change(connection)
+        except LogError as error:
+            connection.execute("ROLLBACK TO one")
+            self.error = error
+        connection.execute("RELEASE one")
+
+    def tell(self, failure: BaseException | None) -> None:
+        """Pass on the outcome; `failure` is that of the whole transaction."""
+        error = failure or self.error
+        if self.done.done():
+            return  # the caller was cancelled
+        if error is None:
+            self.done.set_result(self.result)
+        else:
+            self.done.set_exception(error)
+
+
+class SqliteFile:
+    """A SQLite file, opened by at most one writing process at a time, and by any number of reading ones.
+
+    `exclusive` False leaves out the lock between processes; the caller has another way to tell writers apart.
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        *,
+        read_only: bool = False,
+        exclusive: bool = True,
+        answers_within_s: float = ANSWERS_WITHIN_S,
+        slow_after_s: float = SLOW_AFTER_S,
+        closes_within_s: float = CLOSES_WITHIN_S,
+    ) -> None:
+        self._path = path
+        self._answers_within_s = answers_within_s
+        self._slow_after_s = slow_after_s
+        self._closes_within_s = closes_within_s
+        self._read_only = read_only
+        self._lock = FileLock(path) if exclusive and not read_only else None
+        self._writing: sqlite3.Connection | None = None
+        self._reading: sqlite3.Connection | None = None
+        self._writer = DiskThread("sqlite-writer")
+        self._reader = DiskThread("sqlite-reader")
+        self._looker = DiskThread("sqlite-place")
+        self._waiting: list[_Write[Any]] = []
+        self._in_flight: list[_Write[Any]] = []
+        self._committing: asyncio.Future[None] | None = None
+        self._overdue: asyncio.TimerHandle | None = None
+        self._place: Mapping[Path, Identity] = {}
+        self._given_up: LogMismatch | None = None
+
+    @property
+    def path(self) -> Path:
+        return self._path
+
+    async def open(
+        self, prepare: Callable[[sqlite3.Connection], T], *, look: Callable[[sqlite3.Connection], None] | None = None
+    ) -> T:
+        """Open the file, or make it, and run `prepare` on it, outside of any transaction, before anything else.
+
+        `look` sees a file that is there already before so much as its lock is made. Raises LogMismatch when the file
+        cannot be opened or another process has it, and what `look` and `prepare` raise.
+        """
+        path = self._path
+        async with AsyncExitStack() as on_failure:
+            on_failure.push_async_callback(self.close)
+            if look is not None:
+                await self._reader.submit(partial(look_at, path, look))
+            if self._lock is not None:
+                self._lock.acquire()
+            if self._read_only:
+                self._reading, prepared = await self._reader.submit(
+                    partial(connected, path, connect_to_salvage, prepare)
+                )
+            else:
+                self._writing, prepared = await self._writer.submit(
+                    partial(connected, path, connect_for_writing, prepare)
+                )
+                self._reading, _ = await self._reader.submit(partial(connected, path, connect_for_reading, _nothing))
+                self._place = await self._looker.submit(partial(identities, path))
+            on_failure.pop_all()
+        return prepared
+
+    @property
+    def trouble(self) -> str | None:
+        """That the disk does not answer, and since when; None: it does. Any thread may ask."""
+        busy_s = max(thread.busy_s for thread in (self._writer, self._reader, self._looker))
+        return None if busy_s < self._slow_after_s else f"the disk of {self._path} has not answered for {busy_s:.0f} s"
+
+    async def check_in_place(self) -> None:
+        """Look whether the path still names the file that was opened. Raises LogMismatch; then it is written no more.
+
+        A disk that does not answer says neither: `trouble` tells of it.
+        """
+        if not self._place:
+            return
+        with suppress(TimeoutError):
+            async with asyncio.timeout(_LOOKS_WITHIN_S):
+                await self._giving_up(self._looker.submit(partial(check_place, self._path, self._place)))
+
+    async def close(self) -> None:
+        """Close when what was to be written is written. Closing twice is no error.
+
+        A disk that does not answer is waited for no longer than `closes_within_s`; then the lock ends with the process.
+        """
+        reading, self._reading = self._reading, None
+        writing, self._writing = self._writing, None
+        self._place = {}  # closing ends the write-ahead log
+        is_closed = False
+        with suppress(TimeoutError):
+            async with asyncio.timeout(self._closes_within_s):
+                while self._committing is not None:
+                    await asyncio.wait([self._committing])
+                # The writer goes last: the last connection folds the write-ahead log into the file, no reader may.
+                if reading is not None:
+                    await self._reader.submit(reading.close)
+                if writing is not None:
+                    await self._writer.submit(writing.close)
+                is_closed = True
+        for thread in (self._writer, self._reader, self._looker):
+            thread.end()
+        if not is_closed:
+            self._tell_overdue()
+        elif self._lock is not None:
+            self._lock.release()
+        if self._overdue is not None:
+            self._overdue.cancel()
+
+    async def write(self, change: Callable[[sqlite3.Connection], T]) -> T:
+        """Run the change in a transaction; return what it returned when that is durable.
+
+        Raises LogUnavailable when the disk fails or does not answer (the change may or may not be there), LogMismatch
+        when the file is damaged or not in its place, or what LogError the change itself raised (it is not there).
+        """
+        if self._writing is None:
+            raise LogUnavailable(f"the event log {self._path} is not open for writing")
+        if self._given_up is not None:
+            raise self._given_up
+        done: asyncio.Future[T] = asyncio.get_running_loop().create_future()
+        self._waiting.append(_Write(change, done))
+        if self._committing is None:
+            self._commit_waiting(self._writing)
+        return await done
+
+    async def read(self, query: Callable[[sqlite3.Connection], T]) -> T:
+        """Run the query on the reader's connection. It is to be short, and to fetch all that it asks for.
+
+        Raises LogUnavailable and LogDamaged.
+        """
+        if self._reading is None:
+            raise LogUnavailable(f"the event log {self._path} is not open")
+        try:
+            async with asyncio.timeout(self._answers_within_s):
+                return await self._giving_up(self._reader.submit(partial(_read, self._path, query, self._reading)))
+        except TimeoutError as error:
+            raise self._unanswered() from error
+
+    async def _giving_up(self, asked: "asyncio.Future[T]") -> T:
+        """What was asked for; what will not mend ends all writing."""
+        try:
+            return await asked
+        except LogMismatch as error:
+            self._given_up = self._given_up or error
+            raise
+
+    def _commit_waiting(self, connection: sqlite3.Connection) -> None:
+        group, self._waiting = self._waiting, []
+        self._in_flight = group
+        self._committing = self._writer.submit(partial(_commit, self._path, group, connection))
+        self._committing.add_done_callback(partial(self._committed, group, connection))
+        self._overdue = asyncio.get_running_loop().call_later(self._answers_within_s, self._tell_overdue)
+
+    def _tell_overdue(self) -> None:
+        """The disk does not answer: whoever waits is told, and so is who comes in the meantime, after as long."""
+        for write in [*self._in_flight, *self._waiting]:
+            write.tell(self._unanswered())
+        self._waiting.clear()
+        self._overdue = asyncio.get_running_loop().call_later(self._answers_within_s, self._tell_overdue)
+
+    def _unanswered(self) -> LogUnavailable:
+        trouble = self.trouble or f"the disk of {self._path} has not answered for {self._answers_within_s:.0f} s"
+        return LogUnavailable(trouble)
+
+    def _committed(
+        self, group: list[_Write[Any]], connection: sqlite3.Connection, committing: "asyncio.Future[None]"
+    ) -> None:
+        self._committing, self._in_flight = None, []
+        if self._overdue is not None:
+            self._overdue.cancel()
+        failure = committing.exception()
+        if isinstance(failure, LogMismatch):
+            self._given_up = self._given_up or failure
+        for write in group:
+            write.tell(failure)
+        if self._given_up is not None:
+            for write in self._waiting:
+                write.tell(self._given_up)
+            self._waiting.clear()
+        if self._waiting:
+            self._commit_waiting(connection)
+
+
+def _nothing(_: sqlite3.Connection) -> None: ...
+
+
+def _commit(path: Path, group: list[_Write[Any]], connection: sqlite3.Connection) -> None:
+    try:
+        try:
+            connection.execute("BEGIN IMMEDIATE")
+            for write in group:
+                write.run(connection)
+            connection.execute("COMMIT")
+        finally:
+            if connection.in_transaction:
+                connection.execute("ROLLBACK")
+    except sqlite3.Error as error:
+        raise failure_of(error, path, "written") from error
+
+
+def _read(path: Path, query: Callable[[sqlite3.Connection], T], connection: sqlite3.Connection) -> T:
+    try:
+        return query(connection)
+    except sqlite3.Error as error:
+        raise failure_of(error, path, "read") from error

@@ -1,0 +1,260 @@
+"""The event log in one SQLite file: the embedded default, without any server.
+
+What belongs here: the contract of `base.py` on the tables of `sqlite_schema.py`. Threads and transactions are
+`sqlite_file.py`'s.
+
+*Atomic*: an append is one transaction, so of a process that was killed in the middle of it nothing is there.
+*Fenced*: claiming raises the partition's epoch in the table `owners`; an append compares it in its own transaction,
+so a deposed writer finds out before anything of it is there. A second process is kept out before that by the file's
+lock, with one clear message, instead of the two deposing each other.
+*Offsets* are counted by partition, without gaps, and never used again: trimming leaves the last record alone.
+"""
+
+import sqlite3
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from functools import partial
+from pathlib import Path
+
+from events.log.base import AppendRefused, Deposed, LogDamaged, LogUnavailable
+from events.log.limits import BATCH_BYTES_MAX, CHUNK_BYTES_MAX, CHUNK_RECORDS_MAX, verdict_on
+from events.log.sqlite import schema as sqlite_schema
+from events.log.sqlite import trim as sqlite_trim
+from events.log.sqlite.file import SqliteFile
+from events.log.sqlite.salvage import UNKNOWN_END, read_around
+from events.log.sqlite.schema import Meta
+from events.log.sqlite.trim import Trimmed
+from events.log.wall_clock import wall_clock_ms
+from events.records import StoredRecord, Transition
+
+_BATCH_RECORDS = 200
+"""A chunk is over its limit by less than so many records."""
+
+_CLAIM = "INSERT INTO owners VALUES (?, 1) ON CONFLICT (partition) DO UPDATE SET epoch = epoch + 1 RETURNING epoch"
+_EPOCH = "SELECT epoch FROM owners WHERE partition = ?"
+_LAST_OFFSET = "SELECT offset FROM records WHERE partition = ? ORDER BY offset DESC LIMIT 1"
+_INSERT = "INSERT INTO records VALUES (?, ?, ?, ?, ?)"
+_READ = (
+    "SELECT offset, timestamp_ms, key, value FROM records"
+    " WHERE partition = ? AND offset >= ? AND offset < ? ORDER BY offset LIMIT ?"
+)
+
+
+class SqliteEventLog:
+    """An `EventLog` in a file. `file` is for the other tables that standalone mode keeps beside the log.
+
+    `partitions` counts when the file is made (default 8), and is compared when it is there already. A given
+    `audit_window_ms` is stored; without one the file's own holds (7 days in a new file).
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        *,
+        read_only: bool = False,
+        exclusive: bool = True,
+        partitions: int | None = None,
+        audit_window_ms: int | None = None,
+        batch_bytes_max: int = BATCH_BYTES_MAX,
+        wall_ms: Callable[[], int] = wall_clock_ms,
+    ) -> None:
+        self.file = SqliteFile(path, read_only=read_only, exclusive=exclusive)
+        self._read_only = read_only
+        self._partitions_asked_for = partitions
+        self._audit_window_ms = audit_window_ms
+        self._batch_bytes_max = batch_bytes_max
+        self._wall_ms = wall_ms
+        self._meta: Meta | None = None
+        self._damage: LogDamaged | None = None
+
+    @property
+    def location(self) -> str:
+        return str(self.file.path)
+
+    @property
+    def identity(self) -> str:
+        """The file's own, made with it; a copy of the file has it, too."""
+        return self.meta.log_id
+
+    @property
+    def partitions(self) -> int:
+        return self.meta.partitions
+
+    @property
+    def warnings(self) -> Sequence[str]:
+        """Of a damaged file that is opened for reading, once it was read."""
+        return () if self._damage is None else (f"{self._damage}. What cannot be read was left out",)
+
+    @property
+    def trouble(self) -> str | None:
+        """The disk does not answer."""
+        return self.file.trouble
+
+    def stored_by(self, partition: int) -> str:
+        """The file's disk."""
+        return f"the disk of {self.location}"
+
+    @property
+    def claim_renewal_ms(self) -> int | None:
+        """Epochs stand in the file."""
+        return None
+
+    @property
+    def meta(self) -> Meta:
+        """What the file says of itself. Raises LogUnavailable before `open`."""
+        if self._meta is None:
+            raise LogUnavailable(f"the event log {self.location} is not open")
+        return self._meta
+
+    async def open(self) -> None:
+        """Raises LogMismatch, LogUnavailable, or LogTooNew (events.records)."""
+        if self._read_only:
+            prepare = partial(sqlite_schema.check, location=self.location, partitions=self._partitions_asked_for)
+        else:
+            prepare = partial(
+                sqlite_schema.prepare,
+                location=self.location,
+                partitions=self._partitions_asked_for,
+                audit_window_ms=self._audit_window_ms,
+            )
+        look = partial(sqlite_schema.refuse_somebody_elses, location=self.location)
+        self._meta = await self.file.open(prepare, look=look)
+
+    async def close(self) -> None:
+        await self.file.close()
+
+    async def claim(self, partition: int) -> "SqliteLogWriter":
+        self._check_partition(partition)
+        epoch = await self.file.write(partial(_claim, partition))
+        return SqliteLogWriter(self.file, partition, epoch, self._batch_bytes_max, self._wall_ms)
+
+    async def was_claimed(self, partition: int) -> bool:
+        return await self.end_offset(partition) > 0
+
+    async def end_offset(self, partition: int) -> int:
+        self._check_partition(partition)
+        try:
+            return await self.file.read(partial(_end_offset, partition))
+        except LogDamaged as damage:
+            self._note(damage)
+            return UNKNOWN_END
+
+    async def read(
+        self, partition: int, *, start: int = 0, end: int | None = None
+    ) -> AsyncIterator[Sequence[StoredRecord]]:
+        """As in the contract; each chunk is a read transaction of its own.
+
+        Opened for reading, a damaged file is read as far as that can be done; `warnings` tells of it afterwards.
+        """
+        stop = await self.end_offset(partition)
+        if end is not None:
+            stop = min(stop, end)
+        read_range = partial(self._read_range, partition)
+        while start < stop:
+            try:
+                chunk = await read_range(start, stop)
+            except LogDamaged as damage:
+                self._note(damage)
+                break
+            if not chunk:
+                return
+            yield chunk
+            start = chunk[-1].offset + 1
+        async for chunk in read_around(read_range, start, stop):
+            yield chunk
+
+    async def _read_range(self, partition: int, start: int, end: int) -> Sequence[StoredRecord]:
+        return await self.file.read(partial(_read_chunk, partition, start, end))
+
+    def _note(self, damage: LogDamaged) -> None:
+        """Who only looks is told what can be read; an owner must not go on with a part of what was written."""
+        if not self._read_only:
+            raise damage
+        self._damage = damage
+
+    async def trim(self, now_ms: int) -> Trimmed:
+        """Compact a bounded part of what is older than the audit window; see `sqlite_trim.py`. `now_ms`: wall clock.
+
+        Call it now and then, and again at once while the answer says that there is more.
+        """
+        return await sqlite_trim.trim(self.file, self.meta, now_ms)
+
+    def _check_partition(self, partition: int) -> None:
+        if not 0 <= partition < self.partitions:
+            raise ValueError(f"{self.location} has no partition {partition}, it has {self.partitions}")
+
+
+class SqliteLogWriter:
+    """A `LogWriter`: the epoch that it was given, compared with the file's at each append."""
+
+    def __init__(
+        self, file: SqliteFile, partition: int, epoch: int, batch_bytes_max: int, wall_ms: Callable[[], int]
+    ) -> None:
+        self._file = file
+        self._partition = partition
+        self._epoch = epoch
+        self._batch_bytes_max = batch_bytes_max
+        self._wall_ms = wall_ms
+        self._next_offset: int | None = None
+
+    @property
+    def partition(self) -> int:
+        return self._partition
+
+    @property
+    def epoch(self) -> int:
+        return self._epoch
+
+    @property
+    def next_offset(self) -> int | None:
+        return self._next_offset
+
+    async def append(self, transitions: Sequence[Transition]) -> Sequence[AppendRefused | None]:
+        verdicts = [verdict_on(transition, self._batch_bytes_max) for transition in transitions]
+        accepted = [transition for transition, verdict in zip(transitions, verdicts, strict=True) if verdict is None]
+        append = partial(_append, self._partition, self._epoch, self._wall_ms(), accepted)
+        self._next_offset = await self._file.write(append)
+        return verdicts
+
+
+def _claim(partition: int, connection: sqlite3.Connection) -> int:
+    epoch: int = connection.execute(_CLAIM, (partition,)).fetchone()[0]
+    return epoch
+
+
+def _append(
+    partition: int,
+    epoch: int,
+    timestamp_ms: int,
+    transitions: Iterable[Transition],
+    connection: sqlite3.Connection,
+) -> int:
+    """Returns one past the last offset."""
+    owner = connection.execute(_EPOCH, (partition,)).fetchone()
+    if owner is None or owner[0] != epoch:
+        raise Deposed(partition, epoch)
+    offset = _end_offset(partition, connection)
+    records = [record for transition in transitions for record in transition]
+    connection.executemany(
+        _INSERT,
+        ((partition, offset, timestamp_ms, record.key, record.value) for offset, record in enumerate(records, offset)),
+    )
+    return offset + len(records)
+
+
+def _end_offset(partition: int, connection: sqlite3.Connection) -> int:
+    last = connection.execute(_LAST_OFFSET, (partition,)).fetchone()
+    return 0 if last is None else last[0] + 1
+
+
+def _read_chunk(partition: int, start: int, end: int, connection: sqlite3.Connection) -> list[StoredRecord]:
+    rows = connection.execute(_READ, (partition, start, end, CHUNK_RECORDS_MAX))
+    chunk: list[StoredRecord] = []
+    size_bytes = 0
+    # By batches, since counting the bytes row by row costs a fifth of the reading.
+    while size_bytes < CHUNK_BYTES_MAX and (batch := rows.fetchmany(_BATCH_RECORDS)):
+        chunk += [
+            StoredRecord(partition, offset, timestamp_ms, key, value) for offset, timestamp_ms, key, value in batch
+        ]
+        size_bytes += sum([len(value or b"") for _, _, _, value in batch])
+    rows.close()  # ends the read transaction
+    return chunk

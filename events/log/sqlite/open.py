@@ -1,0 +1,169 @@
+"""Opening a SQLite file for writing or for reading, and the lock that keeps a second writing process out.
+
+Reading needs no permission to write as long as a writer lives, or when the last writer closed the file in good
+order. In between stands a file whose writer was killed: what it wrote last is in the `-wal` file beside it, and
+SQLite can only use that when it may make the `-shm` file, too.
+"""
+
+import errno
+import fcntl
+import os
+import sqlite3
+from collections.abc import Callable
+from contextlib import ExitStack, suppress
+from pathlib import Path
+from typing import TypeVar
+
+from events.log.base import LogDamaged, LogError, LogMismatch, LogUnavailable
+from events.log.sqlite.failures import failure_of, is_damage, is_full, is_locked
+
+T = TypeVar("T")
+
+_FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
+
+BUSY_TIMEOUT_S = 3.0
+"""For locks of other programs. Shorter than the time after which a disk is said not to answer (sqlite_file.py)."""
+
+
+def connected(
+    path: Path, connect: Callable[[Path], sqlite3.Connection], prepare: Callable[[sqlite3.Connection], T]
+) -> tuple[sqlite3.Connection, T]:
+    """A connection, and what `prepare` made of it. Raises LogMismatch when the file is none of SQLite's, or cannot be
+    used, LogDamaged, LogUnavailable when another program has it locked or the disk is full, and what `prepare` raises.
+    """
+    try:
+        with ExitStack() as on_failure:
+            connection = connect(path)
+            on_failure.callback(connection.close)
+            prepared = prepare(connection)
+            on_failure.pop_all()
+    except sqlite3.Error as error:
+        if error.sqlite_errorcode == sqlite3.SQLITE_NOTADB:
+            raise LogMismatch(f"{path} is not an event log: {error}") from error
+        if is_damage(error) or is_locked(error) or is_full(error):
+            raise failure_of(error, path, "opened") from error
+        raise LogMismatch(f"the event log {path} cannot be opened: {error}") from error
+    return connection, prepared
+
+
+def look_at(path: Path, look: Callable[[sqlite3.Connection], None]) -> None:
+    """Run `look` on what stands at the path already, if anything does, without making so much as a file beside it.
+
+    The write-ahead log is left out, so of a file that was just made nothing may be seen, and one that is being written
+    may look damaged: opening it will tell. Raises as `connected`.
+    """
+    if path.is_file() and path.stat().st_size > 0:
+        with suppress(LogDamaged):
+            connection, _ = connected(path, _connect_for_looking, look)
+            connection.close()
+
+
+def _connect_for_looking(path: Path) -> sqlite3.Connection:
+    return _connect(path, "mode=ro&immutable=1")
+
+
+def connect_for_writing(path: Path) -> sqlite3.Connection:
+    """A connection that makes the file when it is missing."""
+    if path.is_dir():
+        raise LogMismatch(f"the event log {path} is a folder, not a file")
+    _refuse_other_names(path)
+    return _connect(path, "mode=rwc")
+
+
+def _refuse_other_names(path: Path) -> None:
+    """The lock and SQLite's write-ahead log have their names after the file's: under another one it has others.
+
+    See "multiple links to the same file" in sqlite.org/howtocorrupt.html. A symbolic link is none: it is followed.
+    """
+    if path.exists() and path.stat().st_nlink > 1:
+        raise LogMismatch(
+            f"the event log {path} has another name, a hard link, under which it might be in use as well: remove that"
+            f" name (find / -xdev -inum {path.stat().st_ino} shows it), or give this one a copy"
+        )
+
+
+def connect_for_reading(path: Path) -> sqlite3.Connection:
+    """A read-only connection to a file that exists."""
+    if not path.exists():
+        raise LogMismatch(f"no event log at {path}")
+    if path.is_dir():
+        raise LogMismatch(f"the event log {path} is a folder, not a file")
+    connection = _connect(path, "mode=ro")
+    if _is_readable(connection):
+        return connection
+    connection.close()
+    wal = path.with_name(path.name + "-wal")
+    if wal.exists() and wal.stat().st_size > 0:
+        raise LogMismatch(
+            f"the event log {path} was not closed in good order; to read it, permission to write in its folder is "
+            f"needed, or a copy of it and of {wal.name} in a folder where there is that permission"
+        )
+    # Without a write-ahead log the file itself is complete, and nothing but itself is needed to read it.
+    return _connect(path, "mode=ro&immutable=1")
+
+
+def connect_to_salvage(path: Path) -> sqlite3.Connection:
+    """As `connect_for_reading`, also to a file that was cut off, which SQLite would not open otherwise."""
+    connection = connect_for_reading(path)
+    connection.execute("PRAGMA writable_schema = ON")  # it cannot be written all the same, so this is harmless
+    return connection
+
+
+def _connect(path: Path, options: str) -> sqlite3.Connection:
+    uri = f"{path.absolute().as_uri()}?{options}"
+    return sqlite3.connect(uri, uri=True, isolation_level=None, timeout=BUSY_TIMEOUT_S)
+
+
+def _is_readable(connection: sqlite3.Connection) -> bool:
+    """False when the files that go with write-ahead logging cannot be made. What else is wrong shows later."""
+    try:
+        connection.execute("PRAGMA application_id")
+    except sqlite3.DatabaseError as error:
+        return error.sqlite_errorcode & 0xFF not in (sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY)
+    return True
+
+
+class FileLock:
+    """The right to write a file, held by one process until it ends, however it ends.
+
+    It is a lock on a file beside it, `NAME.lock`, which holds the process id of the holder and is never removed:
+    SQLite's own locks must not be disturbed, and removing a locked file would let two holders in.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        real = path.resolve()  # whatever the links are that lead to it
+        self._lock_path = real.with_name(real.name + ".lock")
+        self._descriptor: int | None = None
+
+    def acquire(self) -> None:
+        """Raises LogMismatch, naming the file and the holder's process id; LogUnavailable when the disk is full."""
+        with ExitStack() as on_failure:
+            try:
+                descriptor = os.open(self._lock_path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+            except OSError as error:
+                raise self._failed(error) from error
+            on_failure.callback(os.close, descriptor)
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                os.ftruncate(descriptor, 0)
+                os.pwrite(descriptor, b"%d\n" % os.getpid(), 0)
+            except BlockingIOError as error:
+                holder = os.pread(descriptor, 32, 0).decode(errors="replace").strip() or "unknown"
+                raise LogMismatch(
+                    f"the event log {self._path} is in use by process {holder}; stop that one first (for a `muster"
+                    " serve` beside it give another --log)"
+                ) from error
+            except OSError as error:
+                raise self._failed(error) from error
+            on_failure.pop_all()
+        self._descriptor = descriptor
+
+    def _failed(self, error: OSError) -> LogError:
+        kind = LogUnavailable if error.errno in _FULL else LogMismatch
+        return kind(f"the event log {self._path} cannot be opened: {self._lock_path}: {error.strerror}")
+
+    def release(self) -> None:
+        if self._descriptor is not None:
+            os.close(self._descriptor)
+            self._descriptor = None

@@ -1,0 +1,104 @@
+"""Trimming: what is older than the audit window is compacted, so that the file stays as small as Kafka keeps a topic.
+
+What has passed out of the window is the front of a partition. Trimming goes through it once, from where it stopped
+the last time, and remembers in the table `kept` where the last record of each key stands in it:
+
+* a record takes the place of the kept one of its key, which is deleted;
+* a tombstone does so, too, and is deleted itself.
+
+So a record is deleted only where a later one of its key, or a tombstone, has passed out of the window as well. That
+keeps up to one record more per key than compaction must, on purpose: what is left of the front is the whole state
+at the beginning of the window, so that the state can be shown for every moment inside the window. And an append
+needs no index by key, which would cost it a third more: what trimming needs to know it finds in the front itself.
+
+The last record of a partition stays whatever it is, since offsets are counted on from it. The file does not shrink:
+the pages that become free are used by the next appends.
+"""
+
+import sqlite3
+from collections.abc import Iterator
+from functools import partial
+from itertools import takewhile
+
+import msgspec
+
+from events.log.sqlite.file import SqliteFile
+from events.log.sqlite.schema import Meta
+
+CHUNK_RECORDS = 200
+"""Looked at in one transaction, for which an append may have to wait: 5 to 15 ms where it was measured."""
+
+CALL_RECORDS = 10_000
+"""Looked at in one call of `trim`."""
+
+_POSITION = "SELECT position FROM trimmed WHERE partition = ?"
+_FRONT = (
+    "SELECT offset, timestamp_ms, key, value IS NULL FROM records"
+    " WHERE partition = ?1 AND offset >= ?2"
+    " AND offset < (SELECT max(offset) FROM records WHERE partition = ?1)"
+    " ORDER BY offset LIMIT ?3"
+)
+_KEPT = "SELECT offset FROM kept WHERE partition = ? AND key = ?"
+_KEEP = "INSERT INTO kept VALUES (?, ?, ?) ON CONFLICT (partition, key) DO UPDATE SET offset = excluded.offset"
+_FORGET = "DELETE FROM kept WHERE partition = ? AND key = ?"
+_DELETE = "DELETE FROM records WHERE partition = ? AND offset = ?"
+_MOVE = "INSERT INTO trimmed VALUES (?, ?) ON CONFLICT (partition) DO UPDATE SET position = excluded.position"
+
+
+class Trimmed(msgspec.Struct, frozen=True, kw_only=True):
+    """What one call has done. `more`: it stopped because it had done enough, not because it had come to the end."""
+
+    looked_at: int
+    deleted: int
+    more: bool
+
+
+async def trim(file: SqliteFile, meta: Meta, now_ms: int) -> Trimmed:
+    """Go on trimming each partition, in transactions of `CHUNK_RECORDS`, until `CALL_RECORDS` were looked at."""
+    before_ms = now_ms - meta.audit_window_ms
+    looked_at = deleted = 0
+    for partition in range(meta.partitions):
+        more = True
+        while more:
+            if looked_at >= CALL_RECORDS:
+                return Trimmed(looked_at=looked_at, deleted=deleted, more=True)
+            step = await file.write(partial(_trim_chunk, partition, before_ms))
+            looked_at += step.looked_at
+            deleted += step.deleted
+            more = step.more
+    return Trimmed(looked_at=looked_at, deleted=deleted, more=False)
+
+
+def _trim_chunk(partition: int, before_ms: int, connection: sqlite3.Connection) -> Trimmed:
+    row = connection.execute(_POSITION, (partition,)).fetchone()
+    position = 0 if row is None else row[0]
+    front = connection.execute(_FRONT, (partition, position, CHUNK_RECORDS)).fetchall()
+    passed = list(takewhile(lambda record: record[1] < before_ms, front))
+    if not passed:
+        return Trimmed(looked_at=0, deleted=0, more=False)
+    dead: list[int] = []
+    latest: dict[bytes, tuple[int, bool]] = {}
+    for offset, _, key, is_tombstone in passed:
+        if key in latest:
+            dead.append(latest[key][0])
+        latest[key] = (offset, bool(is_tombstone))
+    dead += _replace_kept(partition, latest, connection)
+    connection.executemany(_DELETE, [(partition, offset) for offset in dead])
+    connection.execute(_MOVE, (partition, passed[-1][0] + 1))
+    return Trimmed(looked_at=len(passed), deleted=len(dead), more=len(passed) == CHUNK_RECORDS)
+
+
+def _replace_kept(
+    partition: int, latest: dict[bytes, tuple[int, bool]], connection: sqlite3.Connection
+) -> Iterator[int]:
+    """Keep these records (key: offset and whether it is a tombstone) from now on; the offsets of those to delete."""
+    for key, (offset, is_tombstone) in latest.items():
+        kept = connection.execute(_KEPT, (partition, key)).fetchone()
+        if kept is not None:
+            yield kept[0]
+        if not is_tombstone:
+            connection.execute(_KEEP, (partition, key, offset))
+            continue
+        yield offset
+        if kept is not None:
+            connection.execute(_FORGET, (partition, key))

@@ -1,0 +1,37 @@
+"""Who lost an instance id to another process, set up for a re-run (see `coordinator/group/duels.py`).
+
+Claims are soft state. That the process which lost is still heard from makes the difference between a restart and a
+duel, and not every such request is written: the event that follows tells which of the two it was.
+"""
+
+import msgspec
+
+from coordinator.group.soft import Claim
+from events.events import Why
+from events.ids import GroupInstanceId
+from replay.rerun.situation import PHANTOM, Situation
+
+
+def set_claims(situation: Situation, *, heard_again: bool) -> None:
+    """Whether a former holder of the instance id was heard from."""
+    why, claims = situation.why, situation.soft.claims
+    rivals = [id_ for id_, claim in claims.items() if claim.group_instance_id == why.group_instance_id]
+    for member_id in rivals:
+        heard_again_ms = why.decided_ms if heard_again else None
+        claims[member_id] = msgspec.structs.replace(claims[member_id], heard_again_ms=heard_again_ms)
+    if heard_again and not rivals:
+        claims[PHANTOM] = _claim(why, heard_again=True)
+
+
+def add_claim(situation: Situation) -> None:
+    """The sender had lost its instance id."""
+    why = situation.why
+    if why.member_id is not None and why.group_instance_id is not None:
+        situation.soft.claims[why.member_id] = _claim(why, heard_again=False)
+
+
+def _claim(why: Why, *, heard_again: bool) -> Claim:
+    return Claim(
+        group_instance_id=why.group_instance_id or GroupInstanceId(""),
+        heard_again_ms=why.decided_ms if heard_again else None,
+    )

@@ -1,0 +1,236 @@
+"""A recorded history through the rules again: the same inputs must give the same events.
+
+That proves that a log holds all that the rules were given, so that they may be run with other settings one day; and it
+is the sharpest test of both. Each transition is decided on the group as it was recorded, so that one difference is
+one difference; the soft state is carried on from decision to decision, and made anew where a coordinator took over.
+
+Compared is everything but what depends on requests that leave no trace: signs of life, how long requests were parked,
+how many refusals were not written.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+
+import msgspec
+
+from coordinator.group.commands import AnyCommand
+from coordinator.group.decide import decide
+from coordinator.group.settings import INT32_MAX, GroupSettings
+from coordinator.group.soft import NEVER, Refusals, Session, Sessions, Soft
+from coordinator.group.takeover import resume
+from coordinator.group.turn import Moment
+from events.avro.evolve import evolve, is_gone
+from events.events import (
+    AnyEvent,
+    CoordinatorElected,
+    CoordinatorReady,
+    GroupCreated,
+    GroupEvent,
+    JoinRefused,
+    MemberEvent,
+    MemberFenced,
+    RebalanceStarted,
+)
+from events.state import Group, GroupState, new_group
+from replay.history import Coordinated, Happened, History
+from replay.rerun.inputs import derive
+from replay.rerun.situation import PHANTOM, Situation
+
+_PERMISSIVE = GroupSettings(min_session_timeout_ms=0, max_session_timeout_ms=INT32_MAX)
+"""Where no CoordinatorElected tells the settings."""
+
+_SETTINGS = {
+    "group.initial.rebalance.delay.ms": "initial_rebalance_delay_ms",
+    "group.min.session.timeout.ms": "min_session_timeout_ms",
+    "group.max.session.timeout.ms": "max_session_timeout_ms",
+    "group.max.size": "max_size",
+    "offset.metadata.max.bytes": "offset_metadata_max_bytes",
+}
+
+
+class Input(msgspec.Struct, frozen=True, kw_only=True):
+    """What came in, when, and the numbers of the events that were recorded for it."""
+
+    command: AnyCommand
+    moment: Moment
+    first_seq: int
+    last_seq: int
+
+
+class Difference(msgspec.Struct, frozen=True, kw_only=True):
+    """The rules made other events than the log has. `command` is None if none could be derived."""
+
+    command: AnyCommand | None
+    recorded: tuple[AnyEvent, ...]
+    decided: tuple[AnyEvent, ...]
+
+
+class Rerun(msgspec.Struct, frozen=True, kw_only=True):
+    """`skipped` events stand behind something that is missing: nothing can be said about them."""
+
+    inputs: tuple[Input, ...]
+    differences: tuple[Difference, ...]
+    skipped: int
+
+
+def rerun(history: History) -> Rerun:
+    """Every transition of the history, derived and decided again."""
+    running = _Rerun()
+    events: list[AnyEvent] = []
+    for item in history.items:
+        if isinstance(item, Happened):
+            events.append(item.event)
+            continue
+        running.run(events, is_cut=not isinstance(item, Coordinated))
+        events = []
+        if isinstance(item, Coordinated):
+            running.coordinated(item)
+    running.run(events)
+    return Rerun(inputs=tuple(running.inputs), differences=tuple(running.differences), skipped=running.skipped)
+
+
+class _Rerun:
+    """The state of one re-run."""
+
+    def __init__(self) -> None:
+        self.inputs: list[Input] = []
+        self.differences: list[Difference] = []
+        self.skipped = 0
+        self._group: Group | None = None
+        self._soft = Soft()
+        self._settings = _PERMISSIVE
+        self._is_incomplete = False
+
+    def coordinated(self, item: Coordinated) -> None:
+        """Whoever takes over knows what was written, and nothing else."""
+        event = item.event
+        if isinstance(event, CoordinatorElected):
+            self._settings = group_settings(event.settings)
+        elif isinstance(event, CoordinatorReady) and self._group is not None:
+            self._soft = resume(self._group, event.ready_ms, self._settings)
+
+    def run(self, events: Sequence[AnyEvent], *, is_cut: bool = False) -> None:
+        """Events without anything between them. `is_cut`: something is missing behind them.
+
+        From there on nothing is certain, until the group is made anew; and the last transition may be half of one.
+        """
+        position = 0
+        while position < len(events):
+            position += self._step(events[position:], is_cut=is_cut)
+        self._is_incomplete = self._is_incomplete or is_cut
+
+    def _step(self, events: Sequence[AnyEvent], *, is_cut: bool) -> int:
+        """Decide what led to the first of the events; returns how many of them that explains."""
+        if isinstance(events[0], GroupCreated):
+            self._group, self._soft, self._is_incomplete = None, Soft(), False
+        if self._is_incomplete:
+            self.skipped += 1
+            return 1
+        for situation in self._possible_situations(events):
+            command = derive(situation)
+            taken = self._decide(command, situation) if command is not None else 0
+            if taken:
+                return taken
+        decided_ms = events[0].why.decided_ms
+        count = next((i for i, event in enumerate(events) if event.why.decided_ms != decided_ms), len(events))
+        if is_cut and count == len(events):
+            self.skipped += count
+        else:
+            self._differ(events, count)
+        return count
+
+    def _possible_situations(self, events: Sequence[AnyEvent]) -> Iterator[Situation]:
+        for joins_were_held in (True, False):
+            for soft in self._possible_softs():
+                yield Situation(events=events, group=self._group, soft=soft, joins_were_held=joins_were_held)
+
+    def _possible_softs(self) -> Iterator[Soft]:
+        """What the soft state may have been: as carried on, or changed by something that wrote nothing.
+
+        That is an id that was handed out and held up a join phase (P7); or an initial delay that was over while only
+        static members were left of before a takeover and none had come back (RB7).
+        """
+        yield self._fresh()
+        if self._group is not None and self._group.state is not GroupState.EMPTY:
+            soft = self._fresh()
+            soft.pending[PHANTOM] = Session(timeout_ms=INT32_MAX, deadline_ms=NEVER, heard_ms=0)
+            yield soft
+        if self._soft.initial_delay is not None:
+            soft = self._fresh()
+            soft.initial_delay = None
+            yield soft
+
+    def _fresh(self) -> Soft:
+        """A copy for one attempt: `derive` changes it, and the rules share its sessions."""
+        soft = self._soft.copy()
+        soft.sessions = Sessions((id_, msgspec.structs.replace(session)) for id_, session in soft.sessions.items())
+        soft.refusals = Refusals()
+        soft.pending.clear()
+        soft.arrivals.clear()
+        soft.expansion_deadline_ms = None  # until it is seen whom they were
+        return soft
+
+    def _decide(self, command: AnyCommand, situation: Situation) -> int:
+        """How many of the recorded events the decision explains: all that it made, or none."""
+        moment = _moment(situation.event)
+        settings = self._settings_for(situation.events)
+        decision = decide(command, self._group, situation.soft, moment, settings)
+        made, recorded = decision.events, situation.events[: len(decision.events)]
+        if not made or comparable(made) != comparable(recorded):
+            return 0
+        self._group, self._soft = decision.group, decision.soft
+        self.inputs.append(Input(command=command, moment=moment, first_seq=recorded[0].seq, last_seq=recorded[-1].seq))
+        return len(made)
+
+    def _settings_for(self, events: Sequence[AnyEvent]) -> GroupSettings:
+        """The delay that was in force stands in the event itself, too."""
+        for event in events:
+            if isinstance(event, GroupEvent):
+                if isinstance(event, RebalanceStarted) and event.group.previous_state is GroupState.EMPTY:
+                    return msgspec.structs.replace(self._settings, initial_rebalance_delay_ms=event.timeout_ms)
+                if not isinstance(event, GroupCreated):
+                    break
+        return self._settings
+
+    def _differ(self, events: Sequence[AnyEvent], count: int) -> None:
+        """Note it, and go on from the recorded group behind all that was decided at that moment."""
+        recorded = tuple(events[:count])
+        situation = Situation(events=events, group=self._group, soft=self._fresh())
+        command = derive(situation)
+        made: tuple[AnyEvent, ...] = ()
+        if command is not None:
+            settings = self._settings_for(events)
+            made = decide(command, self._group, situation.soft, _moment(events[0]), settings).events
+        self.differences.append(Difference(command=command, recorded=recorded, decided=made))
+        before = self._group or _before(recorded[0])
+        after = evolve(before, recorded)
+        self._group = None if is_gone(after) else after
+        self._soft = resume(after, recorded[-1].why.decided_ms, self._settings)
+
+
+def group_settings(recorded: Mapping[str, str]) -> GroupSettings:
+    """The settings that a CoordinatorElected carries, by Kafka's names; others are not the rules'."""
+    given = {field: int(recorded[name]) for name, field in _SETTINGS.items() if name in recorded}
+    return msgspec.structs.replace(_PERMISSIVE, **given)
+
+
+def comparable(events: Sequence[AnyEvent]) -> list[AnyEvent]:
+    """The events without what was observed of requests that leave no trace."""
+    return [_comparable(event) for event in events]
+
+
+def _comparable(event: AnyEvent) -> AnyEvent:
+    event = msgspec.structs.replace(event, why=msgspec.structs.replace(event.why, parked_ms=0))
+    if isinstance(event, MemberEvent):
+        return msgspec.structs.replace(event, last_seen_ms=0, longest_silence_ms=0)
+    if isinstance(event, JoinRefused | MemberFenced):
+        return msgspec.structs.replace(event, suppressed=0)
+    return event
+
+
+def _moment(event: AnyEvent) -> Moment:
+    wall_ms = event.why.decided_ms
+    return Moment(now_ms=wall_ms, wall_ms=wall_ms, owner_epoch=event.owner_epoch, incarnation=event.incarnation)
+
+
+def _before(event: AnyEvent) -> Group:
+    return new_group(event.group_id, incarnation=event.incarnation, wall_ms=0)

@@ -1,0 +1,17 @@
+"""Why a group rebalanced: incidents, phases, causes.
+
+incidents.py    What started no rebalance: restarts that were absorbed, coordinators that came and went, refusals,
+                fences.
+moves.py        Who has which partitions, and what a rebalance changed about it.
+phases.py       A rebalance while it is being told: what has been seen of it so far, and the finished value.
+planned.py      What administrators plan for a group's membership, in words, and what came of it.
+quiet.py        What goes on in a group and starts no rebalance, in order, until one begins.
+rebalance.py    What a rebalance is, once it is told: the values that `timeline.py` makes and `why` prints.
+standbys.py     A standby that takes the place of a lost member, from its call to the moment when it has the
+                partitions.
+timeline.py     History -> rebalances: what started each, what was folded in, how long it took, what moved, what
+                started none.
+why.py          `muster replay why`: why did this group rebalance? And what did not make it?
+wording.py      Every English phrase about members and causes, so that all outputs say the same thing in the same
+                words.
+"""

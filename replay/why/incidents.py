@@ -1,0 +1,202 @@
+"""What started no rebalance: restarts that were absorbed, coordinators that came and went, refusals, fences.
+
+That is how a team proves what static membership saved it, and sees who knocked in vain.
+"""
+
+from collections.abc import Iterator, Sequence
+
+from events.causes import TEXTS, Cause
+from events.events import (
+    AnyGroupEvent,
+    AnyMemberEvent,
+    CoordinatorElected,
+    CoordinatorPaused,
+    CoordinatorReady,
+    CoordinatorStopped,
+    GroupDeleted,
+    JoinRefused,
+    MemberFenced,
+    MemberJoined,
+    MemberRejoined,
+    MemberRemoved,
+    StaticMemberReplaced,
+    Why,
+)
+from events.state import Group
+from replay.history import Coordinated
+from replay.times import duration, instant
+from replay.why.moves import partitions_of
+from replay.why.rebalance import Incident, IncidentKind, MemberRef, actor, ref
+from replay.why.wording import cause_text, count_of, error_name, host, plural, process, several, who
+
+
+def restart(event: AnyMemberEvent, group: Group) -> Incident:
+    """A static member came back under a new member id, and kept what it had."""
+    kept = partitions_of(group, event.member)
+    partitions = plural(count_of(kept), "partition") if kept is not None else "assignment"
+    text = f"{who(ref(event.member))} restarted and kept its {partitions}"
+    if event.member.is_held:
+        text = f"{who(ref(event.member))} restarted; it is a {event.member.role.lower()}, without partitions"
+    if isinstance(event, StaticMemberReplaced) and event.replaced_client_host != event.member.client_host:
+        text += f"; it ran at {host(event.replaced_client_host)} before"
+    return Incident(
+        kind=IncidentKind.STATIC_RESTART,
+        at=instant(event.why.decided_ms),
+        text=text,
+        seq=event.seq,
+        who=ref(event.member),
+    )
+
+
+def came_held(event: MemberJoined | MemberRejoined) -> Incident:
+    """A learner or a standby was admitted beside the running generation, or came again with another subscription."""
+    return _of_member(IncidentKind.HELD_MEMBER_CAME, event, cause_text(event.why, [actor(event)]))
+
+
+def went_held(event: MemberRemoved) -> Incident:
+    """A learner or a standby is gone."""
+    text = f"{cause_text(event.why, [actor(event)])}; it was a {event.member.role.lower()} and had no partitions"
+    return _of_member(IncidentKind.HELD_MEMBER_WENT, event, text)
+
+
+def retired_went(event: MemberRemoved, after: Group) -> Incident:
+    """A member that was to go is gone; the rebalance waits for the others."""
+    left = sum(member.retiring for member in after.members.values())
+    waits = f"the rebalance waits for {plural(left, 'other')}" if left else "nobody else is waited for"
+    text = f"{cause_text(event.why, [actor(event)])}; it was retired, and {waits}"
+    return _of_member(IncidentKind.RETIRED_MEMBER_WENT, event, text)
+
+
+def _of_member(kind: IncidentKind, event: AnyMemberEvent, text: str) -> Incident:
+    return Incident(kind=kind, at=instant(event.why.decided_ms), text=text, seq=event.seq, who=ref(event.member))
+
+
+def announced(why: Why, seq: int, text: str) -> Incident:
+    """What an administrator planned, or the end of it."""
+    return Incident(kind=IncidentKind.PLANNED, at=instant(why.decided_ms), text=text, seq=seq)
+
+
+def gathered(joins: Sequence[MemberJoined]) -> Incident:
+    """Joins that were held back, and came to be one rebalance."""
+    members = tuple(ref(event.member) for event in joins)
+    first_ms = min(event.why.arrived_ms for event in joins)
+    if len(members) == 1:
+        text = f"the join of {who(members[0])} was held back until the rebalance"
+    else:
+        text = f"{several(members)} were held back and joined in one rebalance, instead of up to {len(members)}"
+    return Incident(
+        kind=IncidentKind.JOINS_GATHERED,
+        at=instant(first_ms),
+        text=text,
+        times=len(members),
+        seq=joins[0].seq,
+        members=members,
+    )
+
+
+def unserved(event: AnyGroupEvent) -> Iterator[Incident]:
+    """What the event is if it has nothing to do with a rebalance: a refusal, or the end of the group."""
+    if isinstance(event, GroupDeleted):
+        kind, at = IncidentKind.GROUP_DELETED, instant(event.why.decided_ms)
+        yield Incident(kind=kind, at=at, text=cause_text(event.why, []), seq=event.seq)
+    elif isinstance(event, JoinRefused):
+        yield Incident(
+            kind=IncidentKind.JOIN_REFUSED,
+            at=instant(event.why.decided_ms),
+            text=TEXTS[event.why.cause].format(member=_sender(event.why)),
+            times=1 + event.suppressed,
+            seq=event.seq,
+            error=error_name(event.error_code),
+            who=_ref(event.why),
+        )
+    elif isinstance(event, MemberFenced):
+        is_duel = event.why.cause is Cause.INSTANCE_DUEL
+        yield Incident(
+            kind=IncidentKind.INSTANCE_DUEL if is_duel else IncidentKind.MEMBER_FENCED,
+            at=instant(event.why.decided_ms),
+            text=_duel_text(event) if is_duel else _fence_text(event),
+            times=1 + event.suppressed,
+            seq=event.seq,
+            error=error_name(event.error_code),
+            who=_ref(event.why),
+        )
+
+
+def _ref(why: Why) -> MemberRef:
+    return MemberRef(
+        member_id=why.member_id or "",  # type: ignore[arg-type]
+        group_instance_id=why.group_instance_id,
+        client_id=why.client_id or "",
+        client_host=why.client_host or "",
+    )
+
+
+def _sender(why: Why) -> str:
+    """Who asked: it may have no member id yet."""
+    sender = _ref(why)
+    if why.group_instance_id is None and not why.member_id:
+        return f"a new member ({process(sender)})"
+    return who(sender)
+
+
+def _fence_text(event: MemberFenced) -> str:
+    text = f"{_sender(event.why)} was fenced"
+    if event.current_member_id is None:
+        return text
+    current = f"{host(event.current_client_host or '')}, client {event.current_client_id}"
+    return f"{text}: its instance id belongs to another process now ({current})"
+
+
+def _duel_text(event: MemberFenced) -> str:
+    """Who has lost the instance id was still alive, and is so again now."""
+    why = event.why
+    one = f"{host(why.client_host or '')}, client {why.client_id}"
+    other = f"{host(event.current_client_host or '')}, client {event.current_client_id}"
+    return f"two live processes take the instance id '{why.group_instance_id}' from each other: {one}; {other}"
+
+
+class Coordinators:
+    """Who coordinates the partition, followed through its events."""
+
+    def __init__(self) -> None:
+        self._owner: str | None = None
+        self._stopped = False
+
+    def note(self, item: Coordinated, *, members: int, in_flight: bool) -> Incident | None:
+        """What a group with so many members lived through; None if it has none, or nothing is to be told (yet)."""
+        event = item.event
+        incident = None
+        if isinstance(event, CoordinatorReady):
+            if members and self._owner is not None:
+                incident = self._takeover(event, members, in_flight=in_flight)
+            self._owner, self._stopped = event.owner, False
+        elif isinstance(event, CoordinatorStopped):
+            self._stopped = True
+        elif isinstance(event, CoordinatorPaused) and members:
+            incident = _pause(event)
+        elif isinstance(event, CoordinatorElected):
+            self._owner = self._owner or event.owner
+        return incident
+
+    def _takeover(self, event: CoordinatorReady, members: int, *, in_flight: bool) -> Incident:
+        leaving = "stopped in good order" if self._stopped else "was gone without notice"
+        went_on = "the rebalance went on" if in_flight else f"{plural(members, 'member')} went on"
+        return Incident(
+            kind=IncidentKind.COORDINATOR_TAKEOVER,
+            at=instant(event.ready_ms),
+            text=(
+                f"the coordinator {self._owner} {leaving}; {event.owner} was ready in {duration(event.took_ms)}, "
+                f"and {went_on}"
+            ),
+        )
+
+
+def _pause(event: CoordinatorPaused) -> Incident:
+    return Incident(
+        kind=IncidentKind.COORDINATOR_PAUSE,
+        at=instant(event.paused_ms),
+        text=(
+            f"the coordinator {event.owner} stood still for {duration(event.late_ms)}; nobody was blamed, "
+            f"all sessions were re-armed in full"
+        ),
+    )

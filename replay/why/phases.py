@@ -1,0 +1,280 @@
+"""A rebalance while it is being told: what has been seen of it so far, and the finished value.
+
+`timeline.py` decides which event belongs to which rebalance; here it is written down. One object per rebalance, used
+by the fold alone.
+"""
+
+from collections.abc import Iterable, Sequence
+from itertools import groupby
+
+import msgspec
+
+from events.causes import TRIGGERS, Cause
+from events.events import (
+    GroupEmptied,
+    JoinPhaseCompleted,
+    MemberJoined,
+    MemberRejoined,
+    MemberRemoved,
+    MemberRoleChanged,
+    RebalanceStarted,
+    RegistrationEnded,
+    StaticMemberReplaced,
+    Why,
+)
+from events.ids import MemberId
+from events.state import Group, GroupImage, GroupState
+from replay.history import Part
+from replay.times import instant
+from replay.why.incidents import gathered
+from replay.why.planned import planned, planned_text
+from replay.why.quiet import Quiet, starts_nothing
+from replay.why.rebalance import (
+    Actor,
+    Arrival,
+    JoinPhase,
+    MemberRef,
+    Movement,
+    Occurrence,
+    Outcome,
+    Rebalance,
+    Requester,
+    SyncPhase,
+    actor,
+    ref,
+)
+from replay.why.wording import cause_text
+
+FOLDED = TRIGGERS | {Cause.STATIC_REPLACEMENT_DURING_JOIN}
+"""What would have started a rebalance, had none been running. A static restart counts: it found no generation."""
+
+_JOINS = (MemberJoined, MemberRejoined, StaticMemberReplaced)
+_ACTS = (*_JOINS, MemberRemoved, MemberRoleChanged)
+
+
+def occurrences(parts: Iterable[Part]) -> list[Occurrence]:
+    """Member events of one transition as causes at work; neighbours with one cause are one occurrence."""
+    told = (part for part in parts if isinstance(part, _ACTS) and not starts_nothing(part))
+    by_cause = groupby(told, key=lambda event: event.why.cause)
+    return [_occurrence(same[0].why, same[0].seq, list(map(actor, same))) for _, (*same,) in by_cause]
+
+
+def trigger_of(started: RebalanceStarted, parts: Sequence[Part], group: Group) -> Occurrence:
+    """What started it: the member events of the same transition with the same cause, else what `why` alone says."""
+    why = started.why
+    acting = [part for part in parts if isinstance(part, _ACTS) and part.why.cause is why.cause]
+    if why.cause is Cause.RETIREMENT_COMPLETE:
+        acting = [part for part in parts if isinstance(part, MemberRemoved) and part.member.retiring]
+    if acting:
+        return _occurrence(why, acting[0].seq, [actor(event) for event in acting])
+    return _occurrence(why, started.seq, [] if why.member_id is None else [_named(why.member_id, why, group)])
+
+
+def _named(member_id: MemberId, why: Why, group: Group) -> Actor:
+    """A member that acted without a change to itself; one that is not known to the group had not joined yet."""
+    member = group.members.get(member_id)
+    return Actor(
+        member_id=member_id,
+        group_instance_id=member.group_instance_id if member else why.group_instance_id,
+        client_id=member.client_id if member else why.client_id or "",
+        client_host=member.client_host if member else why.client_host or "",
+        principal=member.principal if member else why.principal,
+    )
+
+
+def _occurrence(why: Why, seq: int, actors: Sequence[Actor]) -> Occurrence:
+    request = None
+    if why.api_key is not None:
+        request = Requester(
+            client_id=why.client_id,
+            client_host=why.client_host,
+            principal=why.principal,
+            api_version=why.api_version,
+        )
+    return Occurrence(
+        cause=why.cause,
+        at=instant(why.decided_ms),
+        seq=seq,
+        text=cause_text(why, actors),
+        who=tuple(actors),
+        client_reason=why.client_reason,
+        request=request,
+    )
+
+
+class Telling:
+    """One rebalance in the making."""
+
+    def __init__(
+        self,
+        started: RebalanceStarted,
+        *,
+        before: Group,
+        parts: Sequence[Part],
+        quiet: Quiet,
+        notes: Sequence[str],
+    ) -> None:
+        self.started = started
+        self.trigger = trigger_of(started, parts, before)
+        self.from_generation = started.group.generation_id
+        self.members_before = members(before)
+        self.first_seq = parts[0].seq if parts else started.seq
+        self.quiet = quiet
+        self.notes = list(notes)
+        self.folded: list[Occurrence] = []
+        self.dropped: list[Occurrence] = []
+        self.arrivals: dict[MemberId, Arrival] = {}
+        self.gathered: list[MemberJoined] = []
+        self.meanwhile = Quiet()
+        self.completed: JoinPhaseCompleted | None = None
+        self.emptied: GroupEmptied | None = None
+        self.absent: tuple[MemberRef, ...] = ()
+        self._before = before
+        self._parts = parts
+        self._is_fresh = True
+        self._note_arrivals(parts)
+
+    @property
+    def start_ms(self) -> int:
+        return self.started.why.decided_ms
+
+    def absorb(self, parts: Sequence[Part], before: Group) -> None:
+        """What belongs to one transition within the rebalance."""
+        if self._is_fresh:
+            self._gather(parts)
+        self._is_fresh = False
+        self.meanwhile.note_within(parts, before)
+        for seen in occurrences(part for part in parts if part not in self.gathered):
+            if seen.cause in FOLDED:
+                self.folded.append(seen)
+            elif seen.cause in _DROPS:
+                self.dropped.append(seen)
+        self._note_arrivals(parts)
+
+    def _gather(self, parts: Sequence[Part]) -> None:
+        """Joins that had been held back are let in by the very decision that starts the rebalance."""
+        registered = {
+            part.registration.group_instance_id
+            for part in (*self._parts, *parts)
+            if isinstance(part, RegistrationEnded)
+        }
+        delayed = bool(self._before.config.expansion_delay_ms)
+        joins = (part for part in parts if isinstance(part, MemberJoined) and part.why.decided_ms == self.start_ms)
+        self.gathered = [join for join in joins if delayed or join.member.group_instance_id in registered]
+
+    def _told_trigger(self) -> Occurrence:
+        """With who came and who went, which the first transition alone does not tell."""
+        told = planned(
+            self.started,
+            self._parts,
+            before=self._before.config,
+            gone=self.quiet.gone,
+            came=[ref(event.member) for event in self.gathered],
+        )
+        if told is None:
+            return self.trigger
+        text = cause_text(self.started.why, self.trigger.who, planned_text(self.trigger.cause, told))
+        return msgspec.structs.replace(self.trigger, planned=told, text=text)
+
+    def _note_arrivals(self, parts: Iterable[Part]) -> None:
+        for event in parts:
+            if isinstance(event, StaticMemberReplaced):
+                self.arrivals.pop(event.replaced_member_id, None)
+            if isinstance(event, _JOINS):
+                after_ms = max(0, event.why.arrived_ms - self.start_ms)
+                self.arrivals[event.member.member_id] = Arrival(member=ref(event.member), after_ms=after_ms)
+            elif isinstance(event, MemberRemoved):
+                self.arrivals.pop(event.member.member_id, None)
+
+    def complete_join(self, completed: JoinPhaseCompleted, group: Group) -> None:
+        """The next generation began."""
+        self.completed = completed
+        self.absent = tuple(ref(group.members[id_]) for id_ in completed.absent if id_ in group.members)
+
+    def is_followed_by(self, image: GroupImage) -> bool:
+        """Whether a later image of the group belongs to this rebalance; if not, its end was missed."""
+        return image.generation_id - self.from_generation <= 1
+
+    def finish(
+        self, outcome: Outcome, *, group: Group, last_seq: int, end_ms: int | None, movement: Movement | None
+    ) -> Rebalance:
+        """The value. `group` is as it stands at the end; `end_ms` is None unless the end is known."""
+        image = self.completed.group if self.completed is not None else group.image
+        reached = self.completed is not None or outcome in (Outcome.STABLE, Outcome.EMPTIED)
+        return Rebalance(
+            group_id=group.group_id,
+            incarnation=self.started.incarnation,
+            from_generation=self.from_generation,
+            to_generation=image.generation_id if reached else None,
+            initial=_began_empty(self.started),
+            trigger=self._told_trigger(),
+            folded=tuple(self.folded),
+            outcome=outcome,
+            started_at=instant(self.start_ms),
+            ended_at=instant(end_ms) if end_ms is not None else None,
+            duration_ms=end_ms - self.start_ms if end_ms is not None else None,
+            join_phase=self._join_phase(outcome, group),
+            sync_phase=self._sync_phase(group, end_ms),
+            leader=_leader(group, image.leader_id) if reached else None,
+            protocol_type=group.image.protocol_type,
+            protocol_name=image.protocol_name if reached else None,
+            members_before=self.members_before,
+            members_after=members(group),
+            movement=movement,
+            avoided=(*self.quiet.incidents, *([gathered(self.gathered)] if self.gathered else [])),
+            meanwhile=self.meanwhile.incidents,
+            first_seq=self.first_seq,
+            last_seq=last_seq,
+            notes=tuple(self.notes),
+            held=members(group, held=True),
+        )
+
+    def _join_phase(self, outcome: Outcome, group: Group) -> JoinPhase:
+        end = self.completed or self.emptied
+        end_ms = end.why.decided_ms if end is not None else None
+        running = end is None and outcome is Outcome.RUNNING
+        arrivals = sorted(self.arrivals.values(), key=lambda arrival: arrival.after_ms)
+        return JoinPhase(
+            started_at=instant(self.start_ms),
+            ended_at=instant(end_ms) if end_ms is not None else None,
+            duration_ms=end_ms - self.start_ms if end_ms is not None else None,
+            timeout_ms=self.started.timeout_ms,
+            ended_by=end.why.cause if end is not None else None,
+            timed_out=end is not None and end.why.cause is Cause.JOIN_PHASE_TIMED_OUT,
+            arrivals=tuple(arrivals),
+            last_to_join=arrivals[-1] if arrivals else None,
+            dropped=tuple(self.dropped),
+            absent=self.absent,
+            awaited=members(group, without=self.arrivals) if running else (),
+        )
+
+    def _sync_phase(self, group: Group, end_ms: int | None) -> SyncPhase | None:
+        if self.completed is None:
+            return None
+        start_ms = self.completed.why.decided_ms
+        return SyncPhase(
+            started_at=instant(start_ms),
+            ended_at=instant(end_ms) if end_ms is not None else None,
+            duration_ms=end_ms - start_ms if end_ms is not None else None,
+            leader=_leader(group, self.completed.group.leader_id),
+        )
+
+
+_DROPS = frozenset({Cause.NOT_REJOINED, Cause.FIRST_JOIN_TIMED_OUT, Cause.GROUP_FULL})
+
+
+def members(group: Group, *, without: Iterable[MemberId] = (), held: bool = False) -> tuple[MemberRef, ...]:
+    """The group's members by name; or those alone that have no partitions."""
+    left_out = set(without)
+    chosen = (member for member in group.members.values() if member.is_held or not held)
+    refs = (ref(member) for member in chosen if member.member_id not in left_out)
+    return tuple(sorted(refs, key=lambda member: member.identity))
+
+
+def _leader(group: Group, leader_id: MemberId | None) -> MemberRef | None:
+    member = group.members.get(leader_id) if leader_id is not None else None
+    return ref(member) if member is not None else None
+
+
+def _began_empty(started: RebalanceStarted) -> bool:
+    return started.group.previous_state is GroupState.EMPTY

@@ -1,0 +1,186 @@
+"""What goes on in a group and starts no rebalance, in order, until one begins.
+
+Static restarts, standbys that take over, members that come or go without partitions, retired members that go one by
+one, plans that are made, requests that are refused. Some of it takes time, or comes again and again:
+
+    a standby      is called when a member is lost, and has its partitions when it asks for them: one incident
+    retired ones   are remembered, since the rebalance that follows the last of them is due to them all
+    a duel         is one incident, however often the instance id changes hands in it
+    a fence        that says what an earlier one said is counted there
+"""
+
+from collections.abc import Iterable, Sequence
+
+import msgspec
+
+from events.causes import Cause
+from events.events import (
+    MemberAssigned,
+    MemberEvent,
+    MemberJoined,
+    MemberRejoined,
+    MemberRemoved,
+    MemberRoleChanged,
+    RebalanceStarted,
+    StaticMemberReplaced,
+)
+from events.ids import MemberId
+from events.state import Group
+from replay.history import Part
+from replay.why.incidents import announced, came_held, restart, retired_went, went_held
+from replay.why.moves import Ownership
+from replay.why.planned import announcements
+from replay.why.rebalance import Incident, IncidentKind, MemberRef, ref
+from replay.why.standbys import Call, called
+
+_Key = tuple[object, ...]
+_TOLD_WITH_THE_REBALANCE = frozenset({Cause.NOT_REJOINED, Cause.GROUP_RELEASED})
+_MOVED_NOTHING = frozenset({Cause.LEARNER_ADMITTED, Cause.STANDBY_ADMITTED, Cause.HELD_MEMBER_REJOINED})
+_CHANGED_NOTHING = frozenset({Cause.MEMBERS_RETIRED, Cause.RECORD_OVERWRITTEN})
+
+
+def starts_nothing(part: Part) -> bool:
+    """Whether it could not have started a rebalance, had none been running: it is told here, not folded in."""
+    if isinstance(part, MemberRemoved):
+        return part.member.is_held and part.why.cause not in _TOLD_WITH_THE_REBALANCE
+    if isinstance(part, MemberJoined | MemberRejoined):
+        return part.why.cause in _MOVED_NOTHING
+    if isinstance(part, MemberRoleChanged):
+        return part.why.cause in _CHANGED_NOTHING
+    return not isinstance(part, MemberEvent)
+
+
+class Quiet:
+    """See the module."""
+
+    def __init__(self) -> None:
+        self._incidents: list[Incident] = []
+        self._positions: dict[_Key, int] = {}
+        self._calls: dict[MemberId, tuple[int, Call]] = {}
+        self._gone: list[MemberRef] = []
+
+    @property
+    def incidents(self) -> tuple[Incident, ...]:
+        return tuple(self._incidents)
+
+    @property
+    def gone(self) -> tuple[MemberRef, ...]:
+        """The retired members that went, and left partitions without an owner."""
+        return tuple(self._gone)
+
+    # ---- what is one incident ---------------------------------------------------------------------------------------
+
+    def add(self, *incidents: Incident) -> None:
+        """Take in what happened, together with what is the same."""
+        for incident in incidents:
+            position = self._same(incident)
+            if position is not None:
+                self._incidents[position] = _with(self._incidents[position], incident)
+                continue
+            key = _key(incident)
+            if key is not None:
+                self._positions[key] = len(self._incidents)
+            self._incidents.append(incident)
+
+    def _same(self, incident: Incident) -> int | None:
+        if incident.kind is IncidentKind.STATIC_RESTART:
+            return self._positions.get(_duel(incident))
+        key = _key(incident)
+        return None if key is None else self._positions.get(key)
+
+    # ---- transitions ------------------------------------------------------------------------------------------------
+
+    def note(self, parts: Sequence[Part], before: Group, after: Group, baseline: Ownership | None) -> Ownership | None:
+        """A transition that started no rebalance. Returns who has what after it, if that is known of `baseline`."""
+        baseline = self._call(parts, before, after, baseline)
+        replaced = {call.lost.seq for _, call in self._calls.values() if call.lost is not None}
+        for part in parts:
+            if isinstance(part, MemberRemoved):
+                self._lose_called(part.member.member_id)
+                if part.member.is_held:
+                    self.add(went_held(part))
+                elif part.member.retiring and part.seq not in replaced:
+                    self._gone.append(ref(part.member))
+                    self.add(retired_went(part, after))
+            elif isinstance(part, MemberJoined | MemberRejoined) and starts_nothing(part):
+                self.add(came_held(part))
+            elif isinstance(part, StaticMemberReplaced) and part.why.cause is Cause.STATIC_RESTART_ABSORBED:
+                self._follow_restart(part)
+                self.add(restart(part, after))
+            elif isinstance(part, MemberRoleChanged) and part.why.cause is Cause.STANDBY_TOOK_OVER:
+                self._took_over(part)
+        self._announce(parts, before)
+        return baseline
+
+    def note_within(self, parts: Sequence[Part], before: Group) -> None:
+        """A transition of a rebalance that is running."""
+        for part in parts:
+            if isinstance(part, MemberRemoved) and starts_nothing(part):
+                self.add(went_held(part))
+            elif isinstance(part, MemberJoined | MemberRejoined) and starts_nothing(part):
+                self.add(came_held(part))
+        self._announce([part for part in parts if starts_nothing(part)], before)
+
+    def end(
+        self, started: RebalanceStarted, parts: Sequence[Part], before: Group, baseline: Ownership | None
+    ) -> Ownership | None:
+        """A rebalance begins: what else its first transition tells; whoever was called has come too late."""
+        baseline = self._call(parts, before, before, baseline)
+        for position, call in self._calls.values():
+            self._incidents[position] = call.incident(rebalanced=True)
+        self._calls.clear()
+        self._announce([part for part in parts if part.why.cause is not started.why.cause], before)
+        return baseline
+
+    def _announce(self, parts: Iterable[Part], before: Group) -> None:
+        self.add(*(announced(why, seq, text) for why, seq, text in announcements(parts, before.config)))
+
+    # ---- standbys ---------------------------------------------------------------------------------------------------
+
+    def _call(self, parts: Sequence[Part], before: Group, after: Group, baseline: Ownership | None) -> Ownership | None:
+        lost = [part for part in parts if isinstance(part, MemberRemoved)]
+        for part in parts:
+            if isinstance(part, MemberAssigned) and part.why.cause is Cause.STANDBY_CALLED:
+                call, baseline = called(part, lost, before, baseline)
+                self._calls[part.member.member_id] = (len(self._incidents), call)
+                self.add(call.incident())
+        return baseline
+
+    def _took_over(self, part: MemberRoleChanged) -> None:
+        found = self._calls.pop(part.member.member_id, None)
+        if found is not None:
+            position, call = found
+            self._incidents[position] = call.incident(took_over_ms=part.why.decided_ms)
+
+    def _lose_called(self, member_id: MemberId) -> None:
+        found = self._calls.pop(member_id, None)
+        if found is not None:
+            position, call = found
+            self._incidents[position] = call.incident(lost_itself=True)
+
+    def _follow_restart(self, part: StaticMemberReplaced) -> None:
+        """A called standby that restarts has another member id."""
+        found = self._calls.pop(part.replaced_member_id, None)
+        if found is not None:
+            self._calls[part.member.member_id] = found
+
+
+def _key(incident: Incident) -> _Key | None:
+    if incident.kind is IncidentKind.INSTANCE_DUEL:
+        return _duel(incident)
+    if incident.kind is IncidentKind.MEMBER_FENCED:
+        return (incident.kind, incident.text, incident.error)
+    return None
+
+
+def _duel(incident: Incident) -> _Key:
+    return (IncidentKind.INSTANCE_DUEL, incident.who.group_instance_id if incident.who is not None else None)
+
+
+def _with(known: Incident, again: Incident) -> Incident:
+    """One incident of both. In a duel, restarts are counted: unlike the duel's own events, all of them are written."""
+    times = known.times + again.times
+    if known.kind is IncidentKind.INSTANCE_DUEL:
+        follows = known.seq is not None and again.seq == known.seq + 1
+        times = known.times + (again.kind is IncidentKind.STATIC_RESTART and not follows)
+    return msgspec.structs.replace(known, times=times, until=again.at)
