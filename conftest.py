@@ -2,9 +2,23 @@
 
 import os
 import secrets
+import sys
 
 import pytest
 from hypothesis import HealthCheck, settings
+
+
+class BareNames:
+    """Refuses `import events` and its like: under a bare name each class of `muster.events` would be there twice."""
+
+    @staticmethod
+    def find_spec(name: str, *_: object) -> None:
+        if name in {"coordinator", "events", "replay", "schemas"}:
+            message = f"{name} is muster.{name}"
+            raise ImportError(message, name=name)
+
+
+sys.meta_path.insert(0, BareNames)
 
 pytest_plugins = ("tests.brokers.fixtures",)
 

@@ -17,8 +17,8 @@ from rich.console import Console
 from benchmarks.groups import Failed, Member, links_to, new_member
 from benchmarks.results import KAFKA, STANDALONE, Figure, Goal, Results
 from benchmarks.wire import Link
-from coordinator.group.commands import AnyCommand
-from events.ids import UNKNOWN_MEMBER_ID, MemberId
+from muster.coordinator.group.commands import AnyCommand
+from muster.events.ids import UNKNOWN_MEMBER_ID, MemberId
 from tests.brokers import running_broker
 from tests.coordinator.group.crowd import Crowd, formed
 from tests.muster_process import running_muster, sqlite_log

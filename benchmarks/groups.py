@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from benchmarks.wire import Link, connect
-from events.consumer_protocol import encode_assignment, encode_subscription
+from muster.events.consumer_protocol import encode_assignment, encode_subscription
 
 TOPIC = "orders"
 SESSION_TIMEOUT = timedelta(minutes=30)  # the longest that is allowed: nobody heartbeats beside a measurement

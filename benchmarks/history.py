@@ -6,13 +6,13 @@ from pathlib import Path
 
 import msgspec
 
-from events.avro.codec import decode, records_of
-from events.events import AnyEvent, PartitionEvent
-from events.ids import GroupId
-from events.log.memory import MemoryStorage
-from events.log.sqlite.log import SqliteEventLog
-from events.partitioner import partition_for
-from events.records import StoredRecord, Transition
+from muster.events.avro.codec import decode, records_of
+from muster.events.events import AnyEvent, PartitionEvent
+from muster.events.ids import GroupId
+from muster.events.log.memory import MemoryStorage
+from muster.events.log.sqlite.log import SqliteEventLog
+from muster.events.partitioner import partition_for
+from muster.events.records import StoredRecord, Transition
 from tests.simulation.process import SimulatedProcess
 from tests.simulation.virtual_time import simulate
 

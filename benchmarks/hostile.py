@@ -21,7 +21,7 @@ from rich.console import Console
 from benchmarks.groups import links_to
 from benchmarks.results import KAFKA, STANDALONE, Figure, Goal, Results
 from benchmarks.sidecar import running_sidecar
-from coordinator.wire.registry import APIS
+from muster.coordinator.wire.registry import APIS
 from tests.brokers import running_broker
 from tests.coordinator.hostile import as_many_as_allowed, exactly, exchange, four_megabytes
 from tests.coordinator.kio_client import frame, with_length

@@ -7,9 +7,9 @@ from tempfile import TemporaryDirectory
 
 from benchmarks.history import one_group, stored_records, write_sqlite
 from benchmarks.processes import resident_bytes
-from events.loading import Loading
-from events.projector import Projector
-from events.records import StoredRecord
+from muster.events.loading import Loading
+from muster.events.projector import Projector
+from muster.events.records import StoredRecord
 from tests.muster_process import running_muster, sqlite_log
 
 

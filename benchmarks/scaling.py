@@ -11,8 +11,8 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
 from benchmarks.groups import TOPIC, Failed
-from coordinator.admin import GroupAdmin
-from coordinator.group.outcomes import Standing
+from muster.coordinator.admin import GroupAdmin
+from muster.coordinator.group.outcomes import Standing
 from tests.clients.consumers import Confluent, RunningConsumer
 from tests.clients.probe import described, generation_of, remove_static_members, until, until_stable
 

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from coordinator.settings.settings import KAFKA_SETTINGS, BadSettings, Settings, load_settings
+from muster.coordinator.settings.settings import KAFKA_SETTINGS, BadSettings, Settings, load_settings
 
 EXIT_LOST = 1
 EXIT_UNUSABLE = 2
@@ -141,10 +141,10 @@ def serve(
     flags = {name: value for name, value in locals().items() if name not in {"config", "config_file"}}
     import uvloop  # noqa: PLC0415 -- only this command needs these, and the others are to start fast
 
-    from coordinator.observability.log_lines import write_lines_beside  # noqa: PLC0415
-    from coordinator.observability.metrics import REGISTRY  # noqa: PLC0415
-    from coordinator.parts import CannotServe  # noqa: PLC0415
-    from coordinator.serve import LogLost, run  # noqa: PLC0415
+    from muster.coordinator.observability.log_lines import write_lines_beside  # noqa: PLC0415
+    from muster.coordinator.observability.metrics import REGISTRY  # noqa: PLC0415
+    from muster.coordinator.parts import CannotServe  # noqa: PLC0415
+    from muster.coordinator.serve import LogLost, run  # noqa: PLC0415
 
     try:
         settings = load_settings(flags, config or [], config_file)

@@ -7,10 +7,10 @@ import shlex
 
 from kio.schema.errors import ErrorCode
 
-from coordinator.group.commands import AnyRequest, Heartbeat, SyncGroup
-from coordinator.group.decide import failed
-from coordinator.group.outcomes import HeartbeatOutcome, Reply, SyncGroupOutcome
-from events.records import BrokenBatch, BrokenRecord
+from muster.coordinator.group.commands import AnyRequest, Heartbeat, SyncGroup
+from muster.coordinator.group.decide import failed
+from muster.coordinator.group.outcomes import HeartbeatOutcome, Reply, SyncGroupOutcome
+from muster.events.records import BrokenBatch, BrokenRecord
 
 
 def loading_reply(command: AnyRequest) -> tuple[Reply, ...]:

@@ -8,7 +8,7 @@ import resource
 
 import structlog
 
-from coordinator.settings.settings import Settings
+from muster.coordinator.settings.settings import Settings
 
 log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
 

@@ -17,28 +17,28 @@ from importlib.metadata import version
 import structlog
 from prometheus_client.registry import Collector
 
-from coordinator.clock import SystemClock
-from coordinator.cluster import Cluster
-from coordinator.load.slices import Slices
-from coordinator.observability.loop_watch import LoopWatch
-from coordinator.observability.metrics import REGISTRY, ServerMetrics
-from coordinator.observability.metrics_endpoint import MetricsEndpoint
-from coordinator.offsets.base import OffsetStore
-from coordinator.runtime.log_outage import LogOutage
-from coordinator.runtime.ownership import Owner
-from coordinator.runtime.runtime import Runtime
-from coordinator.runtime.slot import Watch, nobody_watches
-from coordinator.runtime.waiting_limit import Places
-from coordinator.service import Cancel, Groups, Service
-from coordinator.settings.addresses import Address, why_not_bound
-from coordinator.settings.certificates import Certificates
-from coordinator.settings.file_watch import watch_file
-from coordinator.settings.settings import Settings
-from coordinator.tasks import on_failure
-from events.log.base import EventLog, LogUnavailable
-from events.log.kafka.client.tls_files import contexts_of_files
-from events.log.sqlite.log import SqliteEventLog
-from events.log.url import open_log
+from muster.coordinator.clock import SystemClock
+from muster.coordinator.cluster import Cluster
+from muster.coordinator.load.slices import Slices
+from muster.coordinator.observability.loop_watch import LoopWatch
+from muster.coordinator.observability.metrics import REGISTRY, ServerMetrics
+from muster.coordinator.observability.metrics_endpoint import MetricsEndpoint
+from muster.coordinator.offsets.base import OffsetStore
+from muster.coordinator.runtime.log_outage import LogOutage
+from muster.coordinator.runtime.ownership import Owner
+from muster.coordinator.runtime.runtime import Runtime
+from muster.coordinator.runtime.slot import Watch, nobody_watches
+from muster.coordinator.runtime.waiting_limit import Places
+from muster.coordinator.service import Cancel, Groups, Service
+from muster.coordinator.settings.addresses import Address, why_not_bound
+from muster.coordinator.settings.certificates import Certificates
+from muster.coordinator.settings.file_watch import watch_file
+from muster.coordinator.settings.settings import Settings
+from muster.coordinator.tasks import on_failure
+from muster.events.log.base import EventLog, LogUnavailable
+from muster.events.log.kafka.client.tls_files import contexts_of_files
+from muster.events.log.sqlite.log import SqliteEventLog
+from muster.events.log.url import open_log
 
 log = structlog.get_logger(__name__)
 

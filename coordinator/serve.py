@@ -12,13 +12,13 @@ from contextlib import AsyncExitStack
 
 import structlog
 
-from coordinator.clock import SystemClock
-from coordinator.cluster import BadTopic, Cluster, new_cluster
-from coordinator.observability.logs import configure_logs
-from coordinator.observability.metrics import GroupMetrics, ServerMetrics
-from coordinator.offsets.open import offset_store_for
-from coordinator.open_files import within_open_files
-from coordinator.parts import (
+from muster.coordinator.clock import SystemClock
+from muster.coordinator.cluster import BadTopic, Cluster, new_cluster
+from muster.coordinator.observability.logs import configure_logs
+from muster.coordinator.observability.metrics import GroupMetrics, ServerMetrics
+from muster.coordinator.offsets.open import offset_store_for
+from muster.coordinator.open_files import within_open_files
+from muster.coordinator.parts import (
     CannotServe,
     Readiness,
     collect,
@@ -33,15 +33,15 @@ from coordinator.parts import (
     take_over,
     watch_loop,
 )
-from coordinator.runtime.runtime import Runtime
-from coordinator.runtime.waiting_limit import WaitingLimit
-from coordinator.service import Service
-from coordinator.settings.addresses import Address, why_not_bound
-from coordinator.settings.settings import Settings
-from coordinator.standalone.server import Server, ServerSettings
-from coordinator.wire.registry import APIS
-from events.log.base import LogDamaged, LogError
-from events.records import EventsError
+from muster.coordinator.runtime.runtime import Runtime
+from muster.coordinator.runtime.waiting_limit import WaitingLimit
+from muster.coordinator.service import Service
+from muster.coordinator.settings.addresses import Address, why_not_bound
+from muster.coordinator.settings.settings import Settings
+from muster.coordinator.standalone.server import Server, ServerSettings
+from muster.coordinator.wire.registry import APIS
+from muster.events.log.base import LogDamaged, LogError
+from muster.events.records import EventsError
 
 log = structlog.get_logger(__name__)
 
@@ -101,7 +101,7 @@ async def _assembled(settings: Settings, stack: AsyncExitStack, *, lost: Callabl
     if settings.upstream is None:
         await _start(settings, stack, lost=lost)
     else:
-        from coordinator.sidecar.serve import start  # noqa: PLC0415 -- who stands alone needs none of it
+        from muster.coordinator.sidecar.serve import start  # noqa: PLC0415 -- who stands alone needs none of it
 
         await start(settings, stack, lost=lost)
 

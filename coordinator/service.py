@@ -11,12 +11,12 @@ from typing import Protocol
 import msgspec
 from kio.schema.errors import ErrorCode
 
-from coordinator.cluster import Cluster
-from coordinator.group.commands import AnyRequest, Heartbeat
-from coordinator.group.outcomes import Outcome
-from coordinator.load.slices import Slices
-from events.ids import GroupId
-from events.state import GroupState
+from muster.coordinator.cluster import Cluster
+from muster.coordinator.group.commands import AnyRequest, Heartbeat
+from muster.coordinator.group.outcomes import Outcome
+from muster.coordinator.load.slices import Slices
+from muster.events.ids import GroupId
+from muster.events.state import GroupState
 
 ReplyTo = Callable[[Outcome], None]
 Cancel = Callable[[], None]

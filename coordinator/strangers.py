@@ -15,12 +15,12 @@ from collections.abc import Awaitable, Callable, Collection
 
 import structlog
 
-from coordinator.not_served import way_out
-from coordinator.observability.metrics import STRANGERS_RECORDS
-from coordinator.tasks import on_failure
-from events.log.base import EventLog, LogUnavailable
-from events.records import BrokenRecord
-from events.strangers import Strangers
+from muster.coordinator.not_served import way_out
+from muster.coordinator.observability.metrics import STRANGERS_RECORDS
+from muster.coordinator.tasks import on_failure
+from muster.events.log.base import EventLog, LogUnavailable
+from muster.events.records import BrokenRecord
+from muster.events.strangers import Strangers
 
 log = structlog.get_logger(__name__)
 

@@ -13,12 +13,12 @@ from collections.abc import Iterable
 
 import msgspec
 
-from events.avro.codec import decode
-from events.ids import GroupId
-from events.keys import EntityKind, decode_key
-from events.projector import Projector, entity_of
-from events.records import BrokenRecord, StoredRecord, UndecodableKey
-from events.state import Group
+from muster.events.avro.codec import decode
+from muster.events.ids import GroupId
+from muster.events.keys import EntityKind, decode_key
+from muster.events.projector import Projector, entity_of
+from muster.events.records import BrokenRecord, StoredRecord, UndecodableKey
+from muster.events.state import Group
 
 
 class BrokenEntity(msgspec.Struct, frozen=True, kw_only=True):

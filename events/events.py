@@ -10,9 +10,9 @@ A transition is the events that one input led to; it ends with an event on the g
 
 import msgspec
 
-from events.causes import Cause
-from events.ids import GroupId, GroupInstanceId, MemberId
-from events.state import GroupConfig, GroupImage, Member, Registration
+from muster.events.causes import Cause
+from muster.events.ids import GroupId, GroupInstanceId, MemberId
+from muster.events.state import GroupConfig, GroupImage, Member, Registration
 
 
 class Why(msgspec.Struct, frozen=True, kw_only=True):

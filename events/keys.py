@@ -13,7 +13,7 @@ from enum import StrEnum, unique
 
 import msgspec
 
-from events.events import (
+from muster.events.events import (
     AnyRecordedEvent,
     CoordinatorElected,
     CoordinatorPaused,
@@ -24,8 +24,8 @@ from events.events import (
     MemberEvent,
     RegistrationEvent,
 )
-from events.records import BrokenRecord, UndecodableKey
-from events.varints import read_length, write_int
+from muster.events.records import BrokenRecord, UndecodableKey
+from muster.events.varints import read_length, write_int
 
 KEY_HEADER = bytes.fromhex("c301 56fe2187931a8c28")
 """Avro's marker and the schema's fingerprint. A literal, since it can never change; a test compares it."""

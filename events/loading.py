@@ -27,12 +27,12 @@ last record is a stranger's, it may drop the owner's. `overwritten` says which t
 from collections.abc import Iterable, Iterator
 from operator import attrgetter
 
-from events.avro.codec import decode, event_type_of
-from events.events import PartitionEvent
-from events.keys import EntityKind, RecordKey
-from events.projector import Projector, entity_of
-from events.records import BrokenRecord, StoredRecord
-from events.strangers import Strangers
+from muster.events.avro.codec import decode, event_type_of
+from muster.events.events import PartitionEvent
+from muster.events.keys import EntityKind, RecordKey
+from muster.events.projector import Projector, entity_of
+from muster.events.records import BrokenRecord, StoredRecord
+from muster.events.strangers import Strangers
 
 RECORDS_PER_STEP = 2_000
 """Some 40 ms, in which nobody else is served."""

@@ -13,9 +13,9 @@ is known. Readers use `quarantined` to say what they could not read.
 
 import msgspec
 
-from events.avro.codec import decode
-from events.avro.evolve import apply, first, is_gone, remove_member
-from events.events import (
+from muster.events.avro.codec import decode
+from muster.events.avro.evolve import apply, first, is_gone, remove_member
+from muster.events.events import (
     AnyPartitionEvent,
     AnyRecordedEvent,
     CoordinatorElected,
@@ -23,10 +23,10 @@ from events.events import (
     GroupEvent,
     PartitionEvent,
 )
-from events.ids import GroupId, GroupInstanceId, MemberId
-from events.keys import EntityKind, RecordKey, decode_key
-from events.records import FORMAT_LEVEL, BrokenRecord, LogTooNew, StoredRecord, UndecodableKey
-from events.state import NOT_CONFIGURED, Group
+from muster.events.ids import GroupId, GroupInstanceId, MemberId
+from muster.events.keys import EntityKind, RecordKey, decode_key
+from muster.events.records import FORMAT_LEVEL, BrokenRecord, LogTooNew, StoredRecord, UndecodableKey
+from muster.events.state import NOT_CONFIGURED, Group
 
 
 class Quarantined(msgspec.Struct, frozen=True, kw_only=True):

@@ -23,8 +23,8 @@ from enum import StrEnum, unique
 
 import msgspec
 
-from events.ids import GroupId, GroupInstanceId, MemberId
-from events.tables import Table
+from muster.events.ids import GroupId, GroupInstanceId, MemberId
+from muster.events.tables import Table
 
 NO_GENERATION = -1
 

@@ -6,7 +6,7 @@ What belongs here: what every reader does with them, so that all do the same. Wh
 
 from collections.abc import Iterable, Iterator
 
-from events.records import StoredRecord
+from muster.events.records import StoredRecord
 
 
 class Strangers:

@@ -9,7 +9,7 @@ what no writer makes, and IndexError where the data ends: the callers turn that 
 
 from functools import lru_cache
 
-from events.records import BrokenRecord
+from muster.events.records import BrokenRecord
 
 _MARKS_OF_SIX_BYTES = sum(128 << 7 * index for index in range(5))
 

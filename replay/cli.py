@@ -15,23 +15,23 @@ import msgspec
 import typer
 from rich.console import Console
 
-from events.ids import GroupId
-from events.log.base import EventLog, LogError
-from events.log.kafka.client.security import KAFKA_CONFIG, KAFKA_CONFIG_HELP, KafkaSecurity, security_given
-from events.log.url import open_log
-from events.records import EventsError
-from events.strangers import Strangers
-from replay.groups import Groups, Overview
-from replay.history import History
-from replay.progress import watched
-from replay.render import Format, Result, render
-from replay.render.printable import printable
-from replay.sources import Take, read_histories, read_log
-from replay.state import FORMS_OF_AT, read_at, state_at
-from replay.story import story
-from replay.times import instant
-from replay.why.why import generations_of
-from replay.why.why import why as why_of
+from muster.events.ids import GroupId
+from muster.events.log.base import EventLog, LogError
+from muster.events.log.kafka.client.security import KAFKA_CONFIG, KAFKA_CONFIG_HELP, KafkaSecurity, security_given
+from muster.events.log.url import open_log
+from muster.events.records import EventsError
+from muster.events.strangers import Strangers
+from muster.replay.groups import Groups, Overview
+from muster.replay.history import History
+from muster.replay.progress import watched
+from muster.replay.render import Format, Result, render
+from muster.replay.render.printable import printable
+from muster.replay.sources import Take, read_histories, read_log
+from muster.replay.state import FORMS_OF_AT, read_at, state_at
+from muster.replay.story import story
+from muster.replay.times import instant
+from muster.replay.why.why import generations_of
+from muster.replay.why.why import why as why_of
 
 T = TypeVar("T")
 

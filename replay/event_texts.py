@@ -2,8 +2,8 @@
 
 from typing import assert_never
 
-from events.causes import TEXTS, Cause
-from events.events import (
+from muster.events.causes import TEXTS, Cause
+from muster.events.events import (
     AnyGroupEvent,
     AnyMemberEvent,
     AnyRecordedEvent,
@@ -32,13 +32,23 @@ from events.events import (
     RegistrationEnded,
     StaticMemberReplaced,
 )
-from events.state import GroupConfig, MemberRole
-from replay.times import duration, setting
-from replay.why.incidents import unserved
-from replay.why.moves import by_topic, decode_assignment
-from replay.why.planned import configured_text
-from replay.why.rebalance import actor, ref
-from replay.why.wording import JOIN_ENDS, asked_by, cause_text, host, partitions, plainly, plural, short_member_id, who
+from muster.events.state import GroupConfig, MemberRole
+from muster.replay.times import duration, setting
+from muster.replay.why.incidents import unserved
+from muster.replay.why.moves import by_topic, decode_assignment
+from muster.replay.why.planned import configured_text
+from muster.replay.why.rebalance import actor, ref
+from muster.replay.why.wording import (
+    JOIN_ENDS,
+    asked_by,
+    cause_text,
+    host,
+    partitions,
+    plainly,
+    plural,
+    short_member_id,
+    who,
+)
 
 
 def event_text(event: AnyRecordedEvent, config: GroupConfig | None = None) -> str:

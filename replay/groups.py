@@ -4,14 +4,14 @@ from collections import defaultdict
 
 import msgspec
 
-from events.causes import Cause
-from events.ids import GroupId
-from events.state import GroupState
-from replay.history import Broken, Gap, Happened, Item, PassedOver, Prelude, Read, SeqGaps, Told
-from replay.times import Instant, instant
-from replay.why.rebalance import Outcome, Rebalance
-from replay.why.timeline import Timeline
-from replay.why.wording import missing_text
+from muster.events.causes import Cause
+from muster.events.ids import GroupId
+from muster.events.state import GroupState
+from muster.replay.history import Broken, Gap, Happened, Item, PassedOver, Prelude, Read, SeqGaps, Told
+from muster.replay.times import Instant, instant
+from muster.replay.why.rebalance import Outcome, Rebalance
+from muster.replay.why.timeline import Timeline
+from muster.replay.why.wording import missing_text
 
 
 class GroupLine(msgspec.Struct, frozen=True, kw_only=True):

@@ -12,7 +12,7 @@ from enum import StrEnum, unique
 
 import msgspec
 
-from events.events import (
+from muster.events.events import (
     AnyEvent,
     AnyMemberEvent,
     AnyPartitionEvent,
@@ -22,7 +22,7 @@ from events.events import (
     CoordinatorReady,
     GroupConfigured,
 )
-from events.ids import GroupId
+from muster.events.ids import GroupId
 
 Part = AnyMemberEvent | AnyRegistrationEvent | GroupConfigured
 """An event within a transition: all but the event on the group's own key, with which it ends."""

@@ -14,15 +14,15 @@ from collections.abc import Callable
 
 import msgspec
 
-from events.avro.codec import decode
-from events.events import CoordinatorElected, PartitionEvent
-from events.ids import GroupId
-from events.keys import EntityKind, RecordKey, decode_key
-from events.log.base import EventLog
-from events.partitioner import partition_for
-from events.records import FORMAT_LEVEL, BrokenRecord, LogTooNew, StoredRecord, UndecodableKey, UnknownEventType
-from events.strangers import Strangers
-from replay.history import (
+from muster.events.avro.codec import decode
+from muster.events.events import CoordinatorElected, PartitionEvent
+from muster.events.ids import GroupId
+from muster.events.keys import EntityKind, RecordKey, decode_key
+from muster.events.log.base import EventLog
+from muster.events.partitioner import partition_for
+from muster.events.records import FORMAT_LEVEL, BrokenRecord, LogTooNew, StoredRecord, UndecodableKey, UnknownEventType
+from muster.events.strangers import Strangers
+from muster.replay.history import (
     Broken,
     Coordinated,
     Happened,

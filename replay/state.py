@@ -2,16 +2,16 @@
 
 import msgspec
 
-from coordinator.group.configs import values_set
-from events.avro.evolve import evolve, first
-from events.consumer_protocol import CONSUMER_PROTOCOL_TYPE
-from events.ids import GroupId, GroupInstanceId, MemberId
-from events.state import Group, GroupState, Member, MemberRole
-from replay.history import Coordinated, Happened, History
-from replay.times import Instant, instant, read_time
-from replay.why.moves import partitions_of
-from replay.why.rebalance import MemberRef, TopicPartitions, ref
-from replay.why.wording import missing_text
+from muster.coordinator.group.configs import values_set
+from muster.events.avro.evolve import evolve, first
+from muster.events.consumer_protocol import CONSUMER_PROTOCOL_TYPE
+from muster.events.ids import GroupId, GroupInstanceId, MemberId
+from muster.events.state import Group, GroupState, Member, MemberRole
+from muster.replay.history import Coordinated, Happened, History
+from muster.replay.times import Instant, instant, read_time
+from muster.replay.why.moves import partitions_of
+from muster.replay.why.rebalance import MemberRef, TopicPartitions, ref
+from muster.replay.why.wording import missing_text
 
 
 class AtSeq(msgspec.Struct, frozen=True):

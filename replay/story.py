@@ -4,8 +4,8 @@ from enum import StrEnum, unique
 
 import msgspec
 
-from events.causes import Cause
-from events.events import (
+from muster.events.causes import Cause
+from muster.events.events import (
     AnyEvent,
     AnyRecordedEvent,
     GroupConfigured,
@@ -14,12 +14,12 @@ from events.events import (
     MemberEvent,
     RegistrationEvent,
 )
-from events.ids import GroupId, GroupInstanceId, MemberId
-from events.state import NOT_CONFIGURED, GroupConfig, GroupState
-from replay.event_texts import event_text
-from replay.history import Broken, Coordinated, Gap, Happened, History, Item
-from replay.times import Instant, instant
-from replay.why.wording import missing_text
+from muster.events.ids import GroupId, GroupInstanceId, MemberId
+from muster.events.state import NOT_CONFIGURED, GroupConfig, GroupState
+from muster.replay.event_texts import event_text
+from muster.replay.history import Broken, Coordinated, Gap, Happened, History, Item
+from muster.replay.times import Instant, instant
+from muster.replay.why.wording import missing_text
 
 
 @unique

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from coordinator.settings.settings import load_settings
+from muster.coordinator.settings.settings import load_settings
 from tests.clients.consumers import Confluent
 from tests.clients.probe import until
 from tests.muster_process import MusterProcess

@@ -6,8 +6,8 @@ from uuid import uuid4
 import pytest
 from typer.testing import CliRunner, Result
 
-from coordinator.commands.members import cli as members_cli
-from replay import cli as replay_cli
+from muster.coordinator.commands.members import cli as members_cli
+from muster.replay import cli as replay_cli
 from tests.brokers.secured import SecuredBroker, client_properties, password_of, secured_broker
 from tests.clients.probe import described
 from tests.coordinator.formed import form_group

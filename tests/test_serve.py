@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from coordinator.settings.settings import KAFKA_SETTINGS, Settings
+from muster.coordinator.settings.settings import KAFKA_SETTINGS, Settings
 from tests.brokers.broker import HOST, lasting_ports
 from tests.brokers.certificates import Authority
 from tests.brokers.child import leashed, signal_group
@@ -100,10 +100,11 @@ def test_a_port_that_is_taken_is_named(tmp_path: Path) -> None:
 def test_an_error_in_muster_itself_is_told_with_its_traceback(form: str) -> None:
     """And exit code 1, for whoever restarts it; the last line says that it is to be reported."""
     broken = (
-        "import muster, coordinator.settings.certificates as certificates\n"
+        "from muster import cli\n"
+        "from muster.coordinator.settings import certificates\n"
         "def look(_): raise KeyError('a bug of ours')\n"
         "certificates.Certificates.look, certificates.LOOKS_EVERY_S = look, 0\n"
-        "muster.main()\n"
+        "cli.main()\n"
     )
     options = ["serve", "--listen", f"{HOST}:0", "--log", "memory:", "--log-format", form]
     command = [sys.executable, "-c", broken, *options]
@@ -120,12 +121,13 @@ def test_an_error_in_muster_itself_is_told_with_its_traceback(form: str) -> None
 def test_a_start_that_takes_its_time_is_not_a_loop_that_hangs(arguments: list[str]) -> None:
     """What only this log or a sidecar needs is imported at the start, from a slow disk at times."""
     slow = (
-        "import muster, sys, time\n"
+        "import sys, time\n"
+        "from muster import cli\n"
         "class Slow:\n"
         "    def find_spec(name, *_):\n"
         "        if name == 'aiokafka': time.sleep(3)\n"
         "sys.meta_path.insert(0, Slow)\n"
-        "muster.main()\n"
+        "cli.main()\n"
     )
     command = [sys.executable, "-c", slow, "serve", "--listen", f"{HOST}:0", "--log-format", "json", *arguments]
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as starting:

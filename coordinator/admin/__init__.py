@@ -39,9 +39,9 @@ from kio.schema.leave_group.v5.response import LeaveGroupResponse
 from kio.schema.types import GroupId
 from kio.static.primitive import i8
 
-from coordinator.admin.link import AdminError, CoordinatorLink, NotOurs, Refused, WrongUse, error_text
-from coordinator.group.commands import ConfigChange, ConfigOperation
-from coordinator.group.configs import (
+from muster.coordinator.admin.link import AdminError, CoordinatorLink, NotOurs, Refused, WrongUse, error_text
+from muster.coordinator.group.commands import ConfigChange, ConfigOperation
+from muster.coordinator.group.configs import (
     EXPANSION_DELAY,
     LEARNER_TIMEOUT,
     LEARNERS,
@@ -53,9 +53,9 @@ from coordinator.group.configs import (
     RETIREMENT_TIMEOUT,
     TARGET_GROUP_SIZE,
 )
-from coordinator.group.outcomes import AlterGroupConfigOutcome, ListedMember
-from events.log.kafka.client.exchange import Exchange
-from events.log.kafka.client.security import NOT_SECURED, KafkaSecurity
+from muster.coordinator.group.outcomes import AlterGroupConfigOutcome, ListedMember
+from muster.events.log.kafka.client.exchange import Exchange
+from muster.events.log.kafka.client.security import NOT_SECURED, KafkaSecurity
 
 LIMIT_MS = 30_000
 """How long a coordinator is looked for that is loading, or moves."""

@@ -37,8 +37,8 @@ from kio.schema.find_coordinator.v4.request import FindCoordinatorRequest
 from kio.schema.find_coordinator.v4.response import FindCoordinatorResponse
 from tenacity import AsyncRetrying, retry_if_exception_type, stop_after_delay, wait_random_exponential
 
-from events.log.kafka.client.exchange import Exchange, NotOffered
-from events.log.kafka.client.security import NOT_SECURED, KafkaSecurity
+from muster.events.log.kafka.client.exchange import Exchange, NotOffered
+from muster.events.log.kafka.client.security import NOT_SECURED, KafkaSecurity
 
 R = TypeVar("R")
 

@@ -14,10 +14,10 @@ from collections.abc import Callable
 import msgspec
 from kio.schema.errors import ErrorCode
 
-from coordinator.admin import GroupAdmin
-from coordinator.admin.link import AdminError, Refused
-from coordinator.group.configs import COORDINATOR, COORDINATOR_TIMEOUT, MEMBERS, MOVE, UPSTREAM
-from coordinator.group.outcomes import GroupMove, MoveState
+from muster.coordinator.admin import GroupAdmin
+from muster.coordinator.admin.link import AdminError, Refused
+from muster.coordinator.group.configs import COORDINATOR, COORDINATOR_TIMEOUT, MEMBERS, MOVE, UPSTREAM
+from muster.coordinator.group.outcomes import GroupMove, MoveState
 
 LOOK_EVERY_S = 0.2
 

@@ -2,9 +2,9 @@
 
 import msgspec
 
-from coordinator.admin import GroupAdmin
-from coordinator.group.configs import ANEW, REPAIR
-from coordinator.group.outcomes import GroupDamage
+from muster.coordinator.admin import GroupAdmin
+from muster.coordinator.group.configs import ANEW, REPAIR
+from muster.coordinator.group.outcomes import GroupDamage
 
 
 async def damage_of(admin: GroupAdmin, group_id: str) -> GroupDamage | None:

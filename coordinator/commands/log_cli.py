@@ -10,15 +10,15 @@ from typing import Annotated, TypeVar
 
 import typer
 
-from coordinator.commands.log_repair import PartitionSurvey, bury, owners_of, survey
-from coordinator.commands.members.answer import REFUSED, UNUSABLE, confirmed, fail
-from coordinator.commands.members.view import printable
-from coordinator.not_served import way_out
-from events.log.base import EventLog, LogError, LogMissing
-from events.log.kafka.client.security import KAFKA_CONFIG, KAFKA_CONFIG_HELP, KafkaSecurity, security_given
-from events.log.kafka.names import OFFSETS_SUFFIX
-from events.log.url import open_log
-from events.records import BrokenBatch, EventsError
+from muster.coordinator.commands.log_repair import PartitionSurvey, bury, owners_of, survey
+from muster.coordinator.commands.members.answer import REFUSED, UNUSABLE, confirmed, fail
+from muster.coordinator.commands.members.view import printable
+from muster.coordinator.not_served import way_out
+from muster.events.log.base import EventLog, LogError, LogMissing
+from muster.events.log.kafka.client.security import KAFKA_CONFIG, KAFKA_CONFIG_HELP, KafkaSecurity, security_given
+from muster.events.log.kafka.names import OFFSETS_SUFFIX
+from muster.events.log.url import open_log
+from muster.events.records import BrokenBatch, EventsError
 
 T = TypeVar("T")
 

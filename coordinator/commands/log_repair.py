@@ -19,9 +19,9 @@ from collections.abc import Sequence
 
 import msgspec
 
-from coordinator.offsets.topic import unreadable_offset
-from events.avro.codec import decode, records_of
-from events.events import (
+from muster.coordinator.offsets.topic import unreadable_offset
+from muster.events.avro.codec import decode, records_of
+from muster.events.events import (
     AnyRecordedEvent,
     CoordinatorElected,
     CoordinatorPaused,
@@ -29,10 +29,18 @@ from events.events import (
     CoordinatorStopped,
     PartitionEvent,
 )
-from events.keys import EntityKind
-from events.log.base import AppendRefused, EventLog, LogUnavailable, LogWriter
-from events.projector import entity_of
-from events.records import FORMAT_LEVEL, BrokenRecord, LogTooNew, Record, StoredRecord, Transition, UndecodableKey
+from muster.events.keys import EntityKind
+from muster.events.log.base import AppendRefused, EventLog, LogUnavailable, LogWriter
+from muster.events.projector import entity_of
+from muster.events.records import (
+    FORMAT_LEVEL,
+    BrokenRecord,
+    LogTooNew,
+    Record,
+    StoredRecord,
+    Transition,
+    UndecodableKey,
+)
 
 UNKNOWN_OWNER = "an owner whose record cannot be read"
 

@@ -2,13 +2,13 @@
 
 from kio.schema.errors import ErrorCode
 
-from coordinator.group.commands import DeleteGroup
-from coordinator.group.outcomes import DeleteGroupOutcome, DescribedMember, DescribeGroupOutcome
-from coordinator.group.turn import Turn
-from events.causes import Cause
-from events.events import GroupDeleted, RegistrationEnded
-from events.ids import UNKNOWN_MEMBER_ID
-from events.state import NOT_CONFIGURED, Group, GroupState
+from muster.coordinator.group.commands import DeleteGroup
+from muster.coordinator.group.outcomes import DeleteGroupOutcome, DescribedMember, DescribeGroupOutcome
+from muster.coordinator.group.turn import Turn
+from muster.events.causes import Cause
+from muster.events.events import GroupDeleted, RegistrationEnded
+from muster.events.ids import UNKNOWN_MEMBER_ID
+from muster.events.state import NOT_CONFIGURED, Group, GroupState
 
 
 def describe(group: Group | None) -> DescribeGroupOutcome:

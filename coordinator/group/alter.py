@@ -15,8 +15,8 @@ from collections.abc import Callable, Iterable, Sequence
 import msgspec
 from kio.schema.errors import ErrorCode
 
-from coordinator.group.commands import AlterGroupConfig, ConfigChange, ConfigOperation
-from coordinator.group.configs import (
+from muster.coordinator.group.commands import AlterGroupConfig, ConfigChange, ConfigOperation
+from muster.coordinator.group.configs import (
     COORDINATOR,
     GROUP_CONFIGS,
     LEARNER_TIMEOUT,
@@ -32,14 +32,14 @@ from coordinator.group.configs import (
     coordinator,
     number,
 )
-from coordinator.group.departures import retiring_members
-from coordinator.group.outcomes import AlterGroupConfigOutcome, ReleasedMember
-from coordinator.group.plan import Plan, apply_plan
-from coordinator.group.roles import knows_roles, learners
-from coordinator.group.turn import Turn
-from events.causes import Cause
-from events.ids import UNKNOWN_MEMBER_ID, GroupInstanceId
-from events.state import Group, GroupState, Member
+from muster.coordinator.group.departures import retiring_members
+from muster.coordinator.group.outcomes import AlterGroupConfigOutcome, ReleasedMember
+from muster.coordinator.group.plan import Plan, apply_plan
+from muster.coordinator.group.roles import knows_roles, learners
+from muster.coordinator.group.turn import Turn
+from muster.events.causes import Cause
+from muster.events.ids import UNKNOWN_MEMBER_ID, GroupInstanceId
+from muster.events.state import Group, GroupState, Member
 
 INSTANCE_ID_LENGTH_MAX = 249
 NAME_SHOWN = 100

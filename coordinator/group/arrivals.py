@@ -15,14 +15,14 @@ from collections.abc import Collection
 import msgspec
 from kio.schema.errors import ErrorCode
 
-from coordinator.group.commands import JoinGroup
-from coordinator.group.members import add_parked_member, supports_protocols
-from coordinator.group.outcomes import JoinGroupOutcome
-from coordinator.group.roles import role_of_new_member
-from coordinator.group.soft import Arrival, Arrivals, Session, Soft
-from coordinator.group.turn import Turn
-from events.ids import UNKNOWN_MEMBER_ID, GroupInstanceId, MemberId
-from events.state import GroupState
+from muster.coordinator.group.commands import JoinGroup
+from muster.coordinator.group.members import add_parked_member, supports_protocols
+from muster.coordinator.group.outcomes import JoinGroupOutcome
+from muster.coordinator.group.roles import role_of_new_member
+from muster.coordinator.group.soft import Arrival, Arrivals, Session, Soft
+from muster.coordinator.group.turn import Turn
+from muster.events.ids import UNKNOWN_MEMBER_ID, GroupInstanceId, MemberId
+from muster.events.state import GroupState
 
 HOLD_MS_MAX = 20_000
 HOLD_MS_MIN = 100

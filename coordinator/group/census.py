@@ -10,9 +10,9 @@ change: that costs little, and memory at rest counts for more, since there are m
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from events.ids import MemberId
-from events.state import HELD, Member, MemberRole
-from events.tables import SMALL, Table
+from muster.events.ids import MemberId
+from muster.events.state import HELD, Member, MemberRole
+from muster.events.tables import SMALL, Table
 
 _Rank = tuple[bool, int, MemberId]
 

@@ -11,9 +11,9 @@ from enum import IntEnum, unique
 import msgspec
 from kio.schema.errors import ErrorCode
 
-from events.ids import GroupId, GroupInstanceId, MemberId
-from events.keys import RecordKey
-from events.state import Protocol
+from muster.events.ids import GroupId, GroupInstanceId, MemberId
+from muster.events.keys import RecordKey
+from muster.events.state import Protocol
 
 
 class Caller(msgspec.Struct, frozen=True, kw_only=True):

@@ -12,8 +12,8 @@ from enum import IntEnum, unique
 
 import msgspec
 
-from coordinator.group.settings import INT32_MAX
-from events.state import GroupConfig
+from muster.coordinator.group.settings import INT32_MAX
+from muster.events.state import GroupConfig
 
 DAY_MS = 86_400_000
 DIGITS_MAX = 20

@@ -10,9 +10,9 @@ from typing import assert_never
 import msgspec
 from kio.schema.errors import ErrorCode
 
-from coordinator.group.admin import delete_group, describe
-from coordinator.group.alter import alter_group_config
-from coordinator.group.commands import (
+from muster.coordinator.group.admin import delete_group, describe
+from muster.coordinator.group.alter import alter_group_config
+from muster.coordinator.group.commands import (
     AlterGroupConfig,
     AnyCommand,
     AnyDeadline,
@@ -35,14 +35,25 @@ from coordinator.group.commands import (
     RewriteEntities,
     SyncGroup,
 )
-from coordinator.group.duels import note_if_fenced
-from coordinator.group.expiry import expire_group, expired_offsets, may_have_offsets_upstream, outlives_its_offsets
-from coordinator.group.heartbeat import heartbeat_error
-from coordinator.group.join import METADATA_TOO_LARGE, error_before_lookup, join_error, join_group, metadata_bytes
-from coordinator.group.leave import leave_group, leave_unknown_group
-from coordinator.group.listing import describe_config
-from coordinator.group.offsets import OffsetsChange, is_transactional, judge_commit, judge_deletion
-from coordinator.group.outcomes import (
+from muster.coordinator.group.duels import note_if_fenced
+from muster.coordinator.group.expiry import (
+    expire_group,
+    expired_offsets,
+    may_have_offsets_upstream,
+    outlives_its_offsets,
+)
+from muster.coordinator.group.heartbeat import heartbeat_error
+from muster.coordinator.group.join import (
+    METADATA_TOO_LARGE,
+    error_before_lookup,
+    join_error,
+    join_group,
+    metadata_bytes,
+)
+from muster.coordinator.group.leave import leave_group, leave_unknown_group
+from muster.coordinator.group.listing import describe_config
+from muster.coordinator.group.offsets import OffsetsChange, is_transactional, judge_commit, judge_deletion
+from muster.coordinator.group.outcomes import (
     AlterGroupConfigOutcome,
     AuthorizeCommitOutcome,
     CommitOffsetsOutcome,
@@ -57,20 +68,20 @@ from coordinator.group.outcomes import (
     Reply,
     SyncGroupOutcome,
 )
-from coordinator.group.plan_deadlines import keep_deadlines
-from coordinator.group.rebalance import prepare_rebalance
-from coordinator.group.release import release_group
-from coordinator.group.rewriting import rewrite_entities
-from coordinator.group.settings import GroupSettings
-from coordinator.group.soft import Session, Soft
-from coordinator.group.sync import reject_assignment, sync_group
-from coordinator.group.timers import run_deadline
-from coordinator.group.turn import Moment, Turn
-from events.avro.evolve import is_gone
-from events.causes import Cause
-from events.events import AnyEvent, GroupCreated
-from events.ids import UNKNOWN_MEMBER_ID
-from events.state import Group, GroupState, new_group
+from muster.coordinator.group.plan_deadlines import keep_deadlines
+from muster.coordinator.group.rebalance import prepare_rebalance
+from muster.coordinator.group.release import release_group
+from muster.coordinator.group.rewriting import rewrite_entities
+from muster.coordinator.group.settings import GroupSettings
+from muster.coordinator.group.soft import Session, Soft
+from muster.coordinator.group.sync import reject_assignment, sync_group
+from muster.coordinator.group.timers import run_deadline
+from muster.coordinator.group.turn import Moment, Turn
+from muster.events.avro.evolve import is_gone
+from muster.events.causes import Cause
+from muster.events.events import AnyEvent, GroupCreated
+from muster.events.ids import UNKNOWN_MEMBER_ID
+from muster.events.state import Group, GroupState, new_group
 
 AnyChange = SyncGroup | LeaveGroup | DeleteGroup | ReleaseGroup | AlterGroupConfig
 """The requests that change a group which is there, and no other."""

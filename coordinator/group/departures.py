@@ -6,12 +6,12 @@ waited for together with the others that do; else the group rebalances, once for
 
 from collections.abc import Sequence
 
-from coordinator.group.rebalance import complete_join_phase_if_all_joined, prepare_rebalance
-from coordinator.group.standbys import call_standbys
-from coordinator.group.turn import Turn
-from events.causes import Cause
-from events.ids import MemberId
-from events.state import Group, GroupState, Member
+from muster.coordinator.group.rebalance import complete_join_phase_if_all_joined, prepare_rebalance
+from muster.coordinator.group.standbys import call_standbys
+from muster.coordinator.group.turn import Turn
+from muster.events.causes import Cause
+from muster.events.ids import MemberId
+from muster.events.state import Group, GroupState, Member
 
 
 def retiring_members(group: Group) -> list[Member]:

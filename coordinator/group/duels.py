@@ -14,12 +14,12 @@ A clean restart says nothing after it was replaced. A rolling deployment that ov
 import msgspec
 from kio.schema.errors import ErrorCode
 
-from coordinator.group.commands import Caller, JoinGroup
-from coordinator.group.soft import Claim
-from coordinator.group.turn import Turn
-from events.causes import Cause
-from events.ids import GroupInstanceId, MemberId
-from events.state import Member
+from muster.coordinator.group.commands import Caller, JoinGroup
+from muster.coordinator.group.soft import Claim
+from muster.coordinator.group.turn import Turn
+from muster.events.causes import Cause
+from muster.events.ids import GroupInstanceId, MemberId
+from muster.events.state import Member
 
 CLAIMS_MAX = 1_000
 """Of a group; the oldest are forgotten."""

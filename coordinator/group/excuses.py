@@ -6,12 +6,12 @@ how that is found out.
 
 import msgspec
 
-from coordinator.group.arrivals import COMES_BACK_WITHIN_MS
-from coordinator.group.configs import registration_timeout_ms, retirement_timeout_ms
-from coordinator.group.rebalance import MIN_WAIT_MS, rebalance_timeout_ms
-from coordinator.group.soft import PHASES, Soft
-from events.ids import MemberId
-from events.state import Group
+from muster.coordinator.group.arrivals import COMES_BACK_WITHIN_MS
+from muster.coordinator.group.configs import registration_timeout_ms, retirement_timeout_ms
+from muster.coordinator.group.rebalance import MIN_WAIT_MS, rebalance_timeout_ms
+from muster.coordinator.group.soft import PHASES, Soft
+from muster.events.ids import MemberId
+from muster.events.state import Group
 
 USUAL_MS = 250
 """An append that takes no longer is nothing unusual: only what is beyond moves deadlines that were set before.

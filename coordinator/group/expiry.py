@@ -16,13 +16,13 @@ as long as they would be kept from the moment it became Empty.
 
 from collections.abc import Container, Mapping
 
-from coordinator.group.commands import CommittedAt
-from coordinator.group.settings import GroupSettings
-from coordinator.group.soft import Soft
-from coordinator.group.turn import Turn
-from events.causes import Cause
-from events.events import GroupDeleted
-from events.state import NOT_CONFIGURED, Group, GroupState
+from muster.coordinator.group.commands import CommittedAt
+from muster.coordinator.group.settings import GroupSettings
+from muster.coordinator.group.soft import Soft
+from muster.coordinator.group.turn import Turn
+from muster.events.causes import Cause
+from muster.events.events import GroupDeleted
+from muster.events.state import NOT_CONFIGURED, Group, GroupState
 
 MINUTE_MS = 60_000
 

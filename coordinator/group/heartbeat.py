@@ -2,10 +2,10 @@
 
 from kio.schema.errors import ErrorCode
 
-from coordinator.group.commands import Heartbeat
-from coordinator.group.identity import validate_member
-from coordinator.group.standbys import heartbeat_of
-from events.state import Group, GroupState
+from muster.coordinator.group.commands import Heartbeat
+from muster.coordinator.group.identity import validate_member
+from muster.coordinator.group.standbys import heartbeat_of
+from muster.events.state import Group, GroupState
 
 
 def heartbeat_error(group: Group, command: Heartbeat) -> ErrorCode:

@@ -2,8 +2,8 @@
 
 from kio.schema.errors import ErrorCode
 
-from events.ids import GroupInstanceId, MemberId
-from events.state import Group
+from muster.events.ids import GroupInstanceId, MemberId
+from muster.events.state import Group
 
 
 def validate_member(group: Group, member_id: MemberId, group_instance_id: GroupInstanceId | None) -> ErrorCode:

@@ -9,24 +9,24 @@ from typing import Final
 import msgspec
 from kio.schema.errors import ErrorCode
 
-from coordinator.group.arrivals import arrival_error, arrival_of, hold, is_held, is_waited_for, take_back
-from coordinator.group.commands import JoinGroup
-from coordinator.group.duels import note_if_fenced
-from coordinator.group.identity import validate_member
-from coordinator.group.members import add_parked_member, park_join, supports_protocols
-from coordinator.group.outcomes import JoinGroupOutcome
-from coordinator.group.plan_deadlines import rebalance_if_complete
-from coordinator.group.rebalance import joined, note_subscription, prepare_rebalance
-from coordinator.group.roles import admit_held_member, role_of_new_member
-from coordinator.group.settings import GroupSettings
-from coordinator.group.soft import Session
-from coordinator.group.standbys import can_read
-from coordinator.group.static import answer_absorbed, replace_static_member
-from coordinator.group.turn import Turn
-from events.causes import Cause
-from events.events import MemberRejoined
-from events.ids import UNKNOWN_MEMBER_ID, MemberId
-from events.state import HELD, GroupState, Member, MemberRole
+from muster.coordinator.group.arrivals import arrival_error, arrival_of, hold, is_held, is_waited_for, take_back
+from muster.coordinator.group.commands import JoinGroup
+from muster.coordinator.group.duels import note_if_fenced
+from muster.coordinator.group.identity import validate_member
+from muster.coordinator.group.members import add_parked_member, park_join, supports_protocols
+from muster.coordinator.group.outcomes import JoinGroupOutcome
+from muster.coordinator.group.plan_deadlines import rebalance_if_complete
+from muster.coordinator.group.rebalance import joined, note_subscription, prepare_rebalance
+from muster.coordinator.group.roles import admit_held_member, role_of_new_member
+from muster.coordinator.group.settings import GroupSettings
+from muster.coordinator.group.soft import Session
+from muster.coordinator.group.standbys import can_read
+from muster.coordinator.group.static import answer_absorbed, replace_static_member
+from muster.coordinator.group.turn import Turn
+from muster.events.causes import Cause
+from muster.events.events import MemberRejoined
+from muster.events.ids import UNKNOWN_MEMBER_ID, MemberId
+from muster.events.state import HELD, GroupState, Member, MemberRole
 
 METADATA_TOO_LARGE: Final = ErrorCode.unknown_server_error
 """Before the group is looked up it says nothing else."""

@@ -2,17 +2,17 @@
 
 from kio.schema.errors import ErrorCode
 
-from coordinator.group.arrivals import arrival_error, arrival_of, give_up
-from coordinator.group.commands import LeaveGroup, LeavingMember
-from coordinator.group.departures import after_departures
-from coordinator.group.duels import note_if_fenced
-from coordinator.group.identity import validate_member
-from coordinator.group.outcomes import LeaveGroupOutcome, LeftMember
-from coordinator.group.rebalance import complete_join_phase_if_all_joined, prepare_rebalance
-from coordinator.group.turn import Turn
-from events.causes import Cause
-from events.ids import UNKNOWN_MEMBER_ID
-from events.state import GroupState, Member
+from muster.coordinator.group.arrivals import arrival_error, arrival_of, give_up
+from muster.coordinator.group.commands import LeaveGroup, LeavingMember
+from muster.coordinator.group.departures import after_departures
+from muster.coordinator.group.duels import note_if_fenced
+from muster.coordinator.group.identity import validate_member
+from muster.coordinator.group.outcomes import LeaveGroupOutcome, LeftMember
+from muster.coordinator.group.rebalance import complete_join_phase_if_all_joined, prepare_rebalance
+from muster.coordinator.group.turn import Turn
+from muster.events.causes import Cause
+from muster.events.ids import UNKNOWN_MEMBER_ID
+from muster.events.state import GroupState, Member
 
 
 def leave_unknown_group(command: LeaveGroup) -> LeaveGroupOutcome:

@@ -3,14 +3,14 @@
 import math
 from collections.abc import Iterable
 
-from coordinator.group.configs import LEARNERS, LIST_LENGTH_MAX, REGISTERED, RETIRED, values_set
-from coordinator.group.departures import retiring_members
-from coordinator.group.outcomes import DescribeGroupConfigOutcome, ListedMember, Standing
-from coordinator.group.roles import learners
-from coordinator.group.soft import Arrival, Soft
-from coordinator.group.turn import Moment
-from events.ids import MemberId
-from events.state import Group, Member, Registration
+from muster.coordinator.group.configs import LEARNERS, LIST_LENGTH_MAX, REGISTERED, RETIRED, values_set
+from muster.coordinator.group.departures import retiring_members
+from muster.coordinator.group.outcomes import DescribeGroupConfigOutcome, ListedMember, Standing
+from muster.coordinator.group.roles import learners
+from muster.coordinator.group.soft import Arrival, Soft
+from muster.coordinator.group.turn import Moment
+from muster.events.ids import MemberId
+from muster.events.state import Group, Member, Registration
 
 
 def describe_config(group: Group | None, soft: Soft, moment: Moment) -> DescribeGroupConfigOutcome:

@@ -4,14 +4,14 @@ from collections.abc import Iterable
 
 import msgspec
 
-from coordinator.group.commands import Caller, JoinGroup
-from coordinator.group.settings import NEW_MEMBER_JOIN_TIMEOUT_MS
-from coordinator.group.soft import Session
-from coordinator.group.turn import Turn
-from events.causes import Cause
-from events.events import MemberJoined, RegistrationEnded
-from events.ids import GroupInstanceId, MemberId
-from events.state import NO_GENERATION, GroupState, Member, MemberRole
+from muster.coordinator.group.commands import Caller, JoinGroup
+from muster.coordinator.group.settings import NEW_MEMBER_JOIN_TIMEOUT_MS
+from muster.coordinator.group.soft import Session
+from muster.coordinator.group.turn import Turn
+from muster.events.causes import Cause
+from muster.events.events import MemberJoined, RegistrationEnded
+from muster.events.ids import GroupInstanceId, MemberId
+from muster.events.state import NO_GENERATION, GroupState, Member, MemberRole
 
 
 def park_join(turn: Turn, member_id: MemberId, caller: Caller) -> None:

@@ -3,14 +3,14 @@
 import msgspec
 from kio.schema.errors import ErrorCode
 
-from coordinator.group.commands import AuthorizeCommit, Commit, CommitOffsets, DeleteOffsets, OffsetToCommit
-from coordinator.group.identity import validate_member
-from coordinator.group.outcomes import AuthorizeCommitOutcome, CommitOffsetsOutcome, DeleteOffsetsOutcome
-from coordinator.group.settings import GroupSettings
-from coordinator.group.soft import Soft
-from events.consumer_protocol import CONSUMER_PROTOCOL_TYPE
-from events.ids import UNKNOWN_MEMBER_ID, GroupId
-from events.state import NO_GENERATION, Group, GroupState
+from muster.coordinator.group.commands import AuthorizeCommit, Commit, CommitOffsets, DeleteOffsets, OffsetToCommit
+from muster.coordinator.group.identity import validate_member
+from muster.coordinator.group.outcomes import AuthorizeCommitOutcome, CommitOffsetsOutcome, DeleteOffsetsOutcome
+from muster.coordinator.group.settings import GroupSettings
+from muster.coordinator.group.soft import Soft
+from muster.events.consumer_protocol import CONSUMER_PROTOCOL_TYPE
+from muster.events.ids import UNKNOWN_MEMBER_ID, GroupId
+from muster.events.state import NO_GENERATION, Group, GroupState
 
 
 class OffsetsChange(msgspec.Struct, frozen=True, kw_only=True):

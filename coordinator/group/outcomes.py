@@ -5,8 +5,8 @@ from enum import StrEnum, unique
 import msgspec
 from kio.schema.errors import ErrorCode
 
-from events.ids import GroupInstanceId, MemberId
-from events.state import NO_GENERATION, GroupState
+from muster.events.ids import GroupInstanceId, MemberId
+from muster.events.state import NO_GENERATION, GroupState
 
 
 class JoinedMember(msgspec.Struct, frozen=True, kw_only=True):

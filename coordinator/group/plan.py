@@ -2,19 +2,19 @@
 
 import msgspec
 
-from coordinator.group.configs import retirement_timeout_ms
-from coordinator.group.departures import rebalance_if_all_gone
-from coordinator.group.members import end_registration_of
-from coordinator.group.outcomes import ReleasedMember
-from coordinator.group.plan_deadlines import admit_unheld, rebalance_if_complete, rebalance_with_all_learners
-from coordinator.group.rebalance import prepare_rebalance
-from coordinator.group.release import release_members
-from coordinator.group.roles import change_role, knows_roles, promote
-from coordinator.group.turn import Turn
-from events.causes import Cause
-from events.events import InstanceRegistered, Why
-from events.ids import GroupInstanceId
-from events.state import GroupConfig, GroupState, Member, MemberRole, Registration
+from muster.coordinator.group.configs import retirement_timeout_ms
+from muster.coordinator.group.departures import rebalance_if_all_gone
+from muster.coordinator.group.members import end_registration_of
+from muster.coordinator.group.outcomes import ReleasedMember
+from muster.coordinator.group.plan_deadlines import admit_unheld, rebalance_if_complete, rebalance_with_all_learners
+from muster.coordinator.group.rebalance import prepare_rebalance
+from muster.coordinator.group.release import release_members
+from muster.coordinator.group.roles import change_role, knows_roles, promote
+from muster.coordinator.group.turn import Turn
+from muster.events.causes import Cause
+from muster.events.events import InstanceRegistered, Why
+from muster.events.ids import GroupInstanceId
+from muster.events.state import GroupConfig, GroupState, Member, MemberRole, Registration
 
 
 class Plan(msgspec.Struct, frozen=True, kw_only=True):

@@ -4,14 +4,14 @@ Each ends in one rebalance. One can also be owed: a registration that was comple
 assignment waits for it, and for no longer.
 """
 
-from coordinator.group.arrivals import all_arrived
-from coordinator.group.configs import registration_timeout_ms
-from coordinator.group.members import end_registration_of
-from coordinator.group.rebalance import prepare_rebalance
-from coordinator.group.roles import learners, promote
-from coordinator.group.turn import Turn
-from events.causes import Cause
-from events.state import GroupState, MemberRole
+from muster.coordinator.group.arrivals import all_arrived
+from muster.coordinator.group.configs import registration_timeout_ms
+from muster.coordinator.group.members import end_registration_of
+from muster.coordinator.group.rebalance import prepare_rebalance
+from muster.coordinator.group.roles import learners, promote
+from muster.coordinator.group.turn import Turn
+from muster.events.causes import Cause
+from muster.events.state import GroupState, MemberRole
 
 
 def keep_deadlines(turn: Turn) -> None:

@@ -6,19 +6,19 @@ from collections.abc import Iterable
 import msgspec
 from kio.schema.errors import ErrorCode
 
-from coordinator.group.arrivals import admit_arrivals
-from coordinator.group.census import rank_of
-from coordinator.group.commands import JoinGroup
-from coordinator.group.members import supported_by_all
-from coordinator.group.outcomes import JoinedMember, JoinGroupOutcome, SyncGroupOutcome
-from coordinator.group.roles import active_members, assign_roles, current_generation
-from coordinator.group.soft import InitialDelay
-from coordinator.group.turn import Turn
-from events.causes import Cause
-from events.consumer_protocol import CONSUMER_PROTOCOL_TYPE, TOPICS_LOOKED_AT_MAX, subscribed_by_any
-from events.events import GroupEmptied, JoinPhaseCompleted, RebalanceStarted
-from events.ids import MemberId
-from events.state import NO_GENERATION, Group, GroupState, Member
+from muster.coordinator.group.arrivals import admit_arrivals
+from muster.coordinator.group.census import rank_of
+from muster.coordinator.group.commands import JoinGroup
+from muster.coordinator.group.members import supported_by_all
+from muster.coordinator.group.outcomes import JoinedMember, JoinGroupOutcome, SyncGroupOutcome
+from muster.coordinator.group.roles import active_members, assign_roles, current_generation
+from muster.coordinator.group.soft import InitialDelay
+from muster.coordinator.group.turn import Turn
+from muster.events.causes import Cause
+from muster.events.consumer_protocol import CONSUMER_PROTOCOL_TYPE, TOPICS_LOOKED_AT_MAX, subscribed_by_any
+from muster.events.events import GroupEmptied, JoinPhaseCompleted, RebalanceStarted
+from muster.events.ids import MemberId
+from muster.events.state import NO_GENERATION, Group, GroupState, Member
 
 MIN_WAIT_MS = 100
 """A join phase that is waited on again lasts this long at least: with a rebalance timeout of 0 (K2) it would spin."""

@@ -10,15 +10,15 @@ A group is released because it was lost (the command), or because an administrat
 
 import msgspec
 
-from coordinator.group.arrivals import give_up
-from coordinator.group.commands import ReleaseGroup
-from coordinator.group.outcomes import ReleasedMember, ReleaseGroupOutcome
-from coordinator.group.rebalance import complete_join_phase, prepare_rebalance
-from coordinator.group.turn import Turn
-from events.causes import Cause
-from events.events import Why
-from events.ids import UNKNOWN_MEMBER_ID, GroupInstanceId, MemberId
-from events.state import GroupState, Member
+from muster.coordinator.group.arrivals import give_up
+from muster.coordinator.group.commands import ReleaseGroup
+from muster.coordinator.group.outcomes import ReleasedMember, ReleaseGroupOutcome
+from muster.coordinator.group.rebalance import complete_join_phase, prepare_rebalance
+from muster.coordinator.group.turn import Turn
+from muster.events.causes import Cause
+from muster.events.events import Why
+from muster.events.ids import UNKNOWN_MEMBER_ID, GroupInstanceId, MemberId
+from muster.events.state import GroupState, Member
 
 
 def release_group(turn: Turn, command: ReleaseGroup) -> None:

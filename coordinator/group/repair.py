@@ -13,18 +13,18 @@ from collections.abc import Sequence
 
 from kio.schema.errors import ErrorCode
 
-from coordinator.group.commands import AlterGroupConfig, ConfigChange, ConfigOperation
-from coordinator.group.configs import ANEW, REPAIR, values_set
-from coordinator.group.outcomes import AlterGroupConfigOutcome, GroupDamage, UnreadableRecord
-from coordinator.group.settings import GroupSettings
-from coordinator.group.soft import Soft
-from coordinator.group.turn import Moment, Turn
-from events.causes import Cause
-from events.damage import Damage
-from events.events import AnyEvent, GroupCreated, InstanceRegistered
-from events.ids import UNKNOWN_MEMBER_ID
-from events.records import Record
-from events.state import NOT_CONFIGURED, Group, GroupConfig, Registration, new_group
+from muster.coordinator.group.commands import AlterGroupConfig, ConfigChange, ConfigOperation
+from muster.coordinator.group.configs import ANEW, REPAIR, values_set
+from muster.coordinator.group.outcomes import AlterGroupConfigOutcome, GroupDamage, UnreadableRecord
+from muster.coordinator.group.settings import GroupSettings
+from muster.coordinator.group.soft import Soft
+from muster.coordinator.group.turn import Moment, Turn
+from muster.events.causes import Cause
+from muster.events.damage import Damage
+from muster.events.events import AnyEvent, GroupCreated, InstanceRegistered
+from muster.events.ids import UNKNOWN_MEMBER_ID
+from muster.events.records import Record
+from muster.events.state import NOT_CONFIGURED, Group, GroupConfig, Registration, new_group
 
 
 def describe_damage(damage: Damage) -> GroupDamage:

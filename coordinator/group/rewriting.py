@@ -7,14 +7,14 @@ the same value, under a cause of its own, with the group's own record at the end
 
 from typing import assert_never
 
-from coordinator.group.commands import RewriteEntities
-from coordinator.group.roles import change_role
-from coordinator.group.turn import Turn
-from events.causes import Cause
-from events.events import GroupAdvanced, InstanceRegistered
-from events.ids import GroupInstanceId, MemberId
-from events.keys import EntityKind, RecordKey
-from events.state import NOT_CONFIGURED, Group, Member
+from muster.coordinator.group.commands import RewriteEntities
+from muster.coordinator.group.roles import change_role
+from muster.coordinator.group.turn import Turn
+from muster.events.causes import Cause
+from muster.events.events import GroupAdvanced, InstanceRegistered
+from muster.events.ids import GroupInstanceId, MemberId
+from muster.events.keys import EntityKind, RecordKey
+from muster.events.state import NOT_CONFIGURED, Group, Member
 
 
 def rewrite_entities(turn: Turn, command: RewriteEntities) -> None:

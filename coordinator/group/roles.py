@@ -11,17 +11,17 @@ from typing import Final
 
 import msgspec
 
-from coordinator.group.census import rank_of
-from coordinator.group.commands import JoinGroup
-from coordinator.group.members import end_registration_of, new_member
-from coordinator.group.outcomes import JoinGroupOutcome
-from coordinator.group.soft import Session
-from coordinator.group.turn import Turn
-from events.causes import Cause
-from events.consumer_protocol import CONSUMER_PROTOCOL_TYPE, encode_assignment
-from events.events import MemberJoined, MemberRoleChanged
-from events.ids import MemberId
-from events.state import Group, GroupState, Member, MemberRole
+from muster.coordinator.group.census import rank_of
+from muster.coordinator.group.commands import JoinGroup
+from muster.coordinator.group.members import end_registration_of, new_member
+from muster.coordinator.group.outcomes import JoinGroupOutcome
+from muster.coordinator.group.soft import Session
+from muster.coordinator.group.turn import Turn
+from muster.events.causes import Cause
+from muster.events.consumer_protocol import CONSUMER_PROTOCOL_TYPE, encode_assignment
+from muster.events.events import MemberJoined, MemberRoleChanged
+from muster.events.ids import MemberId
+from muster.events.state import Group, GroupState, Member, MemberRole
 
 STREAMS_PROTOCOL: Final = "stream"
 EMPTY_ASSIGNMENT: Final = encode_assignment({})

@@ -13,8 +13,8 @@ from typing import Self
 
 import msgspec
 
-from coordinator.group.census import Census
-from coordinator.group.commands import (
+from muster.coordinator.group.census import Census
+from muster.coordinator.group.commands import (
     AnyGroupDeadline,
     Caller,
     EndExpansion,
@@ -25,9 +25,9 @@ from coordinator.group.commands import (
     JoinGroup,
     PromoteLearners,
 )
-from coordinator.group.timed import Timed
-from events.ids import GroupInstanceId, MemberId
-from events.tables import Table, TableSet
+from muster.coordinator.group.timed import Timed
+from muster.events.ids import GroupInstanceId, MemberId
+from muster.events.tables import Table, TableSet
 
 NEVER = math.inf
 """The deadline of a session whose expiry was ignored because its member is parked (SE3)."""

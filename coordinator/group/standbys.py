@@ -14,13 +14,13 @@ from collections.abc import Sequence, Set
 
 from kio.schema.errors import ErrorCode
 
-from coordinator.group.roles import await_sync, change_role, with_assignment
-from coordinator.group.turn import Turn
-from events.causes import Cause
-from events.consumer_protocol import assigned_partitions, subscribed_topics
-from events.events import MemberAssigned
-from events.ids import MemberId
-from events.state import Member, MemberRole
+from muster.coordinator.group.roles import await_sync, change_role, with_assignment
+from muster.coordinator.group.turn import Turn
+from muster.events.causes import Cause
+from muster.events.consumer_protocol import assigned_partitions, subscribed_topics
+from muster.events.events import MemberAssigned
+from muster.events.ids import MemberId
+from muster.events.state import Member, MemberRole
 
 
 def call_standbys(turn: Turn, lost: Sequence[Member], led_before: MemberId | None) -> list[Member]:

@@ -7,17 +7,17 @@ at once (known bug S1). In Stable, if the same protocol would still be chosen, t
 import msgspec
 from kio.schema.errors import ErrorCode
 
-from coordinator.group.commands import JoinGroup
-from coordinator.group.duels import note_claim
-from coordinator.group.members import park_join
-from coordinator.group.rebalance import joined, prepare_rebalance, select_protocol
-from coordinator.group.roles import current_generation
-from coordinator.group.soft import Session
-from coordinator.group.turn import Turn
-from events.causes import Cause
-from events.events import StaticMemberReplaced
-from events.ids import MemberId
-from events.state import GroupState, Member
+from muster.coordinator.group.commands import JoinGroup
+from muster.coordinator.group.duels import note_claim
+from muster.coordinator.group.members import park_join
+from muster.coordinator.group.rebalance import joined, prepare_rebalance, select_protocol
+from muster.coordinator.group.roles import current_generation
+from muster.coordinator.group.soft import Session
+from muster.coordinator.group.turn import Turn
+from muster.events.causes import Cause
+from muster.events.events import StaticMemberReplaced
+from muster.events.ids import MemberId
+from muster.events.state import GroupState, Member
 
 
 def replace_static_member(turn: Turn, command: JoinGroup) -> None:

@@ -3,19 +3,19 @@
 import msgspec
 from kio.schema.errors import ErrorCode
 
-from coordinator.group.commands import SyncGroup
-from coordinator.group.duels import note_if_fenced
-from coordinator.group.identity import validate_member
-from coordinator.group.outcomes import SyncGroupOutcome
-from coordinator.group.plan_deadlines import rebalance_if_complete
-from coordinator.group.rebalance import prepare_rebalance, send_syncs_back
-from coordinator.group.roles import EMPTY_ASSIGNMENT
-from coordinator.group.standbys import has_taken_over
-from coordinator.group.turn import Turn
-from events.causes import Cause
-from events.events import GroupStabilized, MemberAssigned
-from events.ids import MemberId
-from events.state import Group, GroupState, MemberRole
+from muster.coordinator.group.commands import SyncGroup
+from muster.coordinator.group.duels import note_if_fenced
+from muster.coordinator.group.identity import validate_member
+from muster.coordinator.group.outcomes import SyncGroupOutcome
+from muster.coordinator.group.plan_deadlines import rebalance_if_complete
+from muster.coordinator.group.rebalance import prepare_rebalance, send_syncs_back
+from muster.coordinator.group.roles import EMPTY_ASSIGNMENT
+from muster.coordinator.group.standbys import has_taken_over
+from muster.coordinator.group.turn import Turn
+from muster.events.causes import Cause
+from muster.events.events import GroupStabilized, MemberAssigned
+from muster.events.ids import MemberId
+from muster.events.state import Group, GroupState, MemberRole
 
 
 def sync_error(group: Group, command: SyncGroup) -> ErrorCode:

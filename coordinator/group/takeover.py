@@ -2,17 +2,17 @@
 
 from kio.schema.errors import ErrorCode
 
-from coordinator.group.commands import Caller
-from coordinator.group.configs import registration_timeout_ms, retirement_timeout_ms
-from coordinator.group.departures import retiring_members
-from coordinator.group.outcomes import JoinGroupOutcome, Reply, SyncGroupOutcome
-from coordinator.group.rebalance import rebalance_timeout_ms, subscriptions
-from coordinator.group.roles import learners
-from coordinator.group.settings import GroupSettings
-from coordinator.group.soft import InitialDelay, Session, Sessions, Soft
-from events.ids import MemberId
-from events.state import Group, GroupState, MemberRole
-from events.tables import TableSet
+from muster.coordinator.group.commands import Caller
+from muster.coordinator.group.configs import registration_timeout_ms, retirement_timeout_ms
+from muster.coordinator.group.departures import retiring_members
+from muster.coordinator.group.outcomes import JoinGroupOutcome, Reply, SyncGroupOutcome
+from muster.coordinator.group.rebalance import rebalance_timeout_ms, subscriptions
+from muster.coordinator.group.roles import learners
+from muster.coordinator.group.settings import GroupSettings
+from muster.coordinator.group.soft import InitialDelay, Session, Sessions, Soft
+from muster.events.ids import MemberId
+from muster.events.state import Group, GroupState, MemberRole
+from muster.events.tables import TableSet
 
 
 def resume(group: Group, now_ms: int, settings: GroupSettings) -> Soft:

@@ -19,8 +19,8 @@ from math import inf
 from operator import itemgetter
 from typing import Self, TypeVar
 
-from events.ids import MemberId
-from events.tables import Table
+from muster.events.ids import MemberId
+from muster.events.tables import Table
 
 LOOK_AHEAD_MS = 1_000
 

@@ -5,8 +5,8 @@ from typing import assert_never
 
 import msgspec
 
-from coordinator.group.arrivals import end_hold
-from coordinator.group.commands import (
+from muster.coordinator.group.arrivals import end_hold
+from muster.coordinator.group.commands import (
     AnyDeadline,
     EndCatchUp,
     EndExpansion,
@@ -19,14 +19,14 @@ from coordinator.group.commands import (
     ExpireSession,
     PromoteLearners,
 )
-from coordinator.group.departures import after_departures, end_retirement
-from coordinator.group.plan_deadlines import end_expansion, end_registration, promote_learners
-from coordinator.group.rebalance import all_members_joined, complete_join_phase
-from coordinator.group.soft import NEVER, PHASES, Soft
-from coordinator.group.turn import Turn
-from events.causes import Cause
-from events.ids import GroupId, MemberId
-from events.state import GroupState
+from muster.coordinator.group.departures import after_departures, end_retirement
+from muster.coordinator.group.plan_deadlines import end_expansion, end_registration, promote_learners
+from muster.coordinator.group.rebalance import all_members_joined, complete_join_phase
+from muster.coordinator.group.soft import NEVER, PHASES, Soft
+from muster.coordinator.group.turn import Turn
+from muster.events.causes import Cause
+from muster.events.ids import GroupId, MemberId
+from muster.events.state import GroupState
 
 
 def due(group_id: GroupId, soft: Soft, now_ms: int) -> list[AnyDeadline]:

@@ -14,14 +14,14 @@ from typing import Any
 import msgspec
 from kio.schema.errors import ErrorCode
 
-from coordinator.group.census import Census, count
-from coordinator.group.commands import Caller
-from coordinator.group.outcomes import JoinGroupOutcome, Outcome, Reply, SyncGroupOutcome
-from coordinator.group.settings import GroupSettings
-from coordinator.group.soft import Refusals, Session, Soft
-from events.avro.evolve import apply
-from events.causes import Cause
-from events.events import (
+from muster.coordinator.group.census import Census, count
+from muster.coordinator.group.commands import Caller
+from muster.coordinator.group.outcomes import JoinGroupOutcome, Outcome, Reply, SyncGroupOutcome
+from muster.coordinator.group.settings import GroupSettings
+from muster.coordinator.group.soft import Refusals, Session, Soft
+from muster.events.avro.evolve import apply
+from muster.events.causes import Cause
+from muster.events.events import (
     AnyEvent,
     AnyGroupEvent,
     AnyMemberEvent,
@@ -34,8 +34,8 @@ from events.events import (
     MemberRemoved,
     Why,
 )
-from events.ids import UNKNOWN_MEMBER_ID, GroupInstanceId, MemberId
-from events.state import Group, GroupConfig, GroupState, Member, Registration
+from muster.events.ids import UNKNOWN_MEMBER_ID, GroupInstanceId, MemberId
+from muster.events.state import Group, GroupConfig, GroupState, Member, Registration
 
 REFUSALS_WINDOW_MS = 60_000
 REFUSALS_PER_WINDOW = 10

@@ -18,9 +18,9 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from coordinator.load.current_work import NOW, OtherWork, RequestWork, noted
-from coordinator.load.room import Room
-from coordinator.load.steps import ENTRIES_AT_ONCE, ENTRIES_PER_STEP, WAIT, Steps
+from muster.coordinator.load.current_work import NOW, OtherWork, RequestWork, noted
+from muster.coordinator.load.room import Room
+from muster.coordinator.load.steps import ENTRIES_AT_ONCE, ENTRIES_PER_STEP, WAIT, Steps
 
 R = TypeVar("R")
 

@@ -11,11 +11,11 @@ CA8). What arrives meanwhile waits as bytes; `is_full` says when no more should 
 from collections.abc import Callable
 from struct import Struct
 
-from coordinator.wire import heartbeat
-from coordinator.wire.api import Fault, ProtocolError
-from coordinator.wire.bounds import bound_of
-from coordinator.wire.messages import HEADER_START_BYTES
-from coordinator.wire.mistaken import mistaken
+from muster.coordinator.wire import heartbeat
+from muster.coordinator.wire.api import Fault, ProtocolError
+from muster.coordinator.wire.bounds import bound_of
+from muster.coordinator.wire.messages import HEADER_START_BYTES
+from muster.coordinator.wire.mistaken import mistaken
 
 Fast = Callable[[int, bytes, int], bytes | None]
 """A heartbeat's version, what follows its correlation id, and when it arrived: what follows the answer's, or None."""

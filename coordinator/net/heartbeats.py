@@ -8,10 +8,10 @@ the bytes of the answer. What was cached under an older generation is replaced w
 from collections.abc import Callable
 from struct import Struct
 
-from coordinator.service import HeartbeatTicket
-from coordinator.wire import heartbeat
-from coordinator.wire.messages import HEADER_START_BYTES
-from events.ids import GroupId, MemberId
+from muster.coordinator.service import HeartbeatTicket
+from muster.coordinator.wire import heartbeat
+from muster.coordinator.wire.messages import HEADER_START_BYTES
+from muster.events.ids import GroupId, MemberId
 
 MEMBERS_MAX = 4_096
 """Members remembered for one connection; the one whose heartbeat was cached first makes room. A client has one."""

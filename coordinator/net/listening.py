@@ -13,13 +13,13 @@ from typing import Generic, Protocol, TypeVar
 import msgspec
 import structlog
 
-from coordinator.group.settings import INT32_MAX
-from coordinator.load.quotas import Quota
-from coordinator.load.room import Room
-from coordinator.net.memory import Memory
-from coordinator.net.turns import Turns
-from coordinator.observability.metrics import RefusedConnection, ServerMetrics
-from coordinator.service import Cancel
+from muster.coordinator.group.settings import INT32_MAX
+from muster.coordinator.load.quotas import Quota
+from muster.coordinator.load.room import Room
+from muster.coordinator.net.memory import Memory
+from muster.coordinator.net.turns import Turns
+from muster.coordinator.observability.metrics import RefusedConnection, ServerMetrics
+from muster.coordinator.service import Cancel
 
 log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
 

@@ -18,8 +18,8 @@ from typing import Final, Protocol
 
 import structlog
 
-from coordinator.load.room import Room
-from coordinator.observability.metrics import ServerMetrics
+from muster.coordinator.load.room import Room
+from muster.coordinator.observability.metrics import ServerMetrics
 
 log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
 

@@ -6,7 +6,7 @@ What belongs here: what is the same for all connections, whatever is spoken on t
 import asyncio
 from collections.abc import Callable
 
-from coordinator.net.memory import FREE_BYTES, Claim, Memory
+from muster.coordinator.net.memory import FREE_BYTES, Claim, Memory
 
 
 class Share:

@@ -15,7 +15,7 @@ from collections import OrderedDict
 from collections.abc import Callable
 from typing import Protocol
 
-from coordinator.load.slices import SLICE_S
+from muster.coordinator.load.slices import SLICE_S
 
 REQUESTS_AT_ONCE = 64
 """Of one connection that nobody waits behind, not counting those that the fast path answers."""

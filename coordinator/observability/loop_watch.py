@@ -26,8 +26,8 @@ import structlog
 from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from coordinator.load.current_work import NOW
-from coordinator.observability.metrics import LOOP_HOLDS, LOOP_LATE_SECONDS
+from muster.coordinator.load.current_work import NOW
+from muster.coordinator.observability.metrics import LOOP_HOLDS, LOOP_LATE_SECONDS
 
 log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
 

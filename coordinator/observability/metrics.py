@@ -14,7 +14,7 @@ from prometheus_client import Counter as PrometheusCounter
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from coordinator.wire.api import Fault, Offered
+from muster.coordinator.wire.api import Fault, Offered
 
 REGISTRY = CollectorRegistry()
 """What the process tells Prometheus. Whoever puts the process together registers collectors here."""

@@ -3,10 +3,10 @@
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Protocol
 
-from coordinator.group.offsets import OffsetsChange
-from coordinator.service import CommittedOffset
-from events.ids import GroupId
-from events.log.base import AppendRefused, EventLog
+from muster.coordinator.group.offsets import OffsetsChange
+from muster.coordinator.service import CommittedOffset
+from muster.events.ids import GroupId
+from muster.events.log.base import AppendRefused, EventLog
 
 TopicPartition = tuple[str, int]
 

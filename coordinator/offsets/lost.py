@@ -11,8 +11,8 @@ is there before both. So neither can be without an owner's record beside the oth
     the events' partition has groups    the offsets' has one
 """
 
-from coordinator.offsets.base import OffsetStore
-from events.log.base import EventLog, LogMismatch
+from muster.coordinator.offsets.base import OffsetStore
+from muster.events.log.base import EventLog, LogMismatch
 
 
 async def refuse_lost_events(events: EventLog, store: OffsetStore, partition: int) -> None:

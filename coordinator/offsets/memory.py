@@ -3,12 +3,12 @@
 from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
 
-from coordinator.group.commands import OffsetToCommit
-from coordinator.group.offsets import OffsetsChange
-from coordinator.load.slices import Breaks
-from coordinator.offsets.base import BetweenWrites, StoredOffset, TopicPartition
-from events.ids import GroupId
-from events.log.base import AppendRefused, EventLog
+from muster.coordinator.group.commands import OffsetToCommit
+from muster.coordinator.group.offsets import OffsetsChange
+from muster.coordinator.load.slices import Breaks
+from muster.coordinator.offsets.base import BetweenWrites, StoredOffset, TopicPartition
+from muster.events.ids import GroupId
+from muster.events.log.base import AppendRefused, EventLog
 
 
 class OffsetCache:

@@ -1,14 +1,14 @@
 """The offset store that belongs to an event log."""
 
-from coordinator.offsets.base import OffsetStore
-from coordinator.offsets.memory import MemoryOffsetStore
-from coordinator.offsets.sqlite import SqliteOffsetStore
-from coordinator.offsets.topic import TopicOffsetStore
-from events.log.base import EventLog
-from events.log.kafka.client.security import NOT_SECURED, KafkaSecurity
-from events.log.kafka.names import OFFSETS_SUFFIX
-from events.log.sqlite.log import SqliteEventLog
-from events.log.url import open_log
+from muster.coordinator.offsets.base import OffsetStore
+from muster.coordinator.offsets.memory import MemoryOffsetStore
+from muster.coordinator.offsets.sqlite import SqliteOffsetStore
+from muster.coordinator.offsets.topic import TopicOffsetStore
+from muster.events.log.base import EventLog
+from muster.events.log.kafka.client.security import NOT_SECURED, KafkaSecurity
+from muster.events.log.kafka.names import OFFSETS_SUFFIX
+from muster.events.log.sqlite.log import SqliteEventLog
+from muster.events.log.url import open_log
 
 
 def offset_store_for(

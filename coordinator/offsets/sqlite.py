@@ -3,12 +3,12 @@
 import sqlite3
 from collections.abc import Sequence
 
-from coordinator.group.offsets import OffsetsChange
-from coordinator.offsets.base import BetweenWrites, StoredOffset
-from coordinator.offsets.memory import OffsetCache, stored
-from events.ids import GroupId
-from events.log.base import AppendRefused
-from events.log.sqlite.file import SqliteFile
+from muster.coordinator.group.offsets import OffsetsChange
+from muster.coordinator.offsets.base import BetweenWrites, StoredOffset
+from muster.coordinator.offsets.memory import OffsetCache, stored
+from muster.events.ids import GroupId
+from muster.events.log.base import AppendRefused
+from muster.events.log.sqlite.file import SqliteFile
 
 _TABLE = (
     "CREATE TABLE IF NOT EXISTS offsets ("

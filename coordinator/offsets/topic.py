@@ -14,17 +14,17 @@ from typing import Any
 
 import msgspec
 
-from coordinator.group.offsets import OffsetsChange
-from coordinator.load.slices import Breaks
-from coordinator.observability.metrics import ENTITIES_REWRITTEN
-from coordinator.offsets.base import BetweenWrites, StoredOffset, TopicPartition
-from coordinator.offsets.memory import OffsetCache, stored
-from coordinator.strangers import StrangersSeen, StrangersWatch, gap_between
-from events.ids import GroupId
-from events.log.base import AppendRefused, EventLog, LogError, LogWriter
-from events.log.succession import check_nobody_else_wrote
-from events.partitioner import partition_for
-from events.records import BrokenRecord, Record, StoredRecord, Transition
+from muster.coordinator.group.offsets import OffsetsChange
+from muster.coordinator.load.slices import Breaks
+from muster.coordinator.observability.metrics import ENTITIES_REWRITTEN
+from muster.coordinator.offsets.base import BetweenWrites, StoredOffset, TopicPartition
+from muster.coordinator.offsets.memory import OffsetCache, stored
+from muster.coordinator.strangers import StrangersSeen, StrangersWatch, gap_between
+from muster.events.ids import GroupId
+from muster.events.log.base import AppendRefused, EventLog, LogError, LogWriter
+from muster.events.log.succession import check_nobody_else_wrote
+from muster.events.partitioner import partition_for
+from muster.events.records import BrokenRecord, Record, StoredRecord, Transition
 
 VERSION = 1
 

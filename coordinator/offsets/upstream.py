@@ -2,10 +2,10 @@
 
 from collections.abc import Mapping, Sequence
 
-from coordinator.group.offsets import OffsetsChange
-from coordinator.offsets.base import BetweenWrites, StoredOffset, TopicPartition
-from events.ids import GroupId
-from events.log.base import AppendRefused, EventLog
+from muster.coordinator.group.offsets import OffsetsChange
+from muster.coordinator.offsets.base import BetweenWrites, StoredOffset, TopicPartition
+from muster.events.ids import GroupId
+from muster.events.log.base import AppendRefused, EventLog
 
 
 class UpstreamOffsetStore:

@@ -4,17 +4,17 @@ from collections.abc import Callable, Iterable
 
 import structlog
 
-from coordinator.group.commands import JoinGroup
-from coordinator.observability.metrics import (
+from muster.coordinator.group.commands import JoinGroup
+from muster.coordinator.observability.metrics import (
     GROUPS_EXPIRED,
     INSTANCE_DUELS,
     INSTANCE_FENCES,
     REBALANCES,
     STATIC_RESTARTS,
 )
-from coordinator.occasions import Occasions
-from events.causes import Cause
-from events.events import AnyEvent, GroupDeleted, MemberFenced, RebalanceStarted, StaticMemberReplaced
+from muster.coordinator.occasions import Occasions
+from muster.events.causes import Cause
+from muster.events.events import AnyEvent, GroupDeleted, MemberFenced, RebalanceStarted, StaticMemberReplaced
 
 log = structlog.get_logger(__name__)
 

@@ -11,10 +11,10 @@ import heapq
 import math
 from collections.abc import Callable
 
-from coordinator.clock import Clock
-from coordinator.load.current_work import OtherWork, noted
-from coordinator.load.slices import SLICE_MS
-from events.ids import GroupId
+from muster.coordinator.clock import Clock
+from muster.coordinator.load.current_work import OtherWork, noted
+from muster.coordinator.load.slices import SLICE_MS
+from muster.events.ids import GroupId
 
 PAUSE_MS = 1_000
 """A timer later than this means that the machine stood still: nobody is blamed for its silence."""

@@ -21,8 +21,8 @@ from collections.abc import Callable, Mapping, Sequence
 import structlog
 from kio.schema.errors import ErrorCode
 
-from coordinator.clock import Clock
-from coordinator.group.commands import (
+from muster.coordinator.clock import Clock
+from muster.coordinator.group.commands import (
     AnyCommand,
     CommittedAt,
     Deadline,
@@ -32,22 +32,22 @@ from coordinator.group.commands import (
     Request,
     SyncGroup,
 )
-from coordinator.group.decide import Decision, decide, failed
-from coordinator.group.excuses import excuse_append, excuse_wait
-from coordinator.group.settings import GroupSettings
-from coordinator.group.timers import due
-from coordinator.group.turn import Moment
-from coordinator.load.current_work import OtherWork, noted
-from coordinator.load.slices import SLICE_MS, Slices
-from coordinator.load.steps import Steps
-from coordinator.observability.metrics import OFFSETS_EXPIRED
-from coordinator.runtime.announce import RefusedMetadata, announce
-from coordinator.runtime.outbox import Lost, Outbox, Unit
-from coordinator.runtime.slot import Batch, LookAtDeadlines, Slot
-from coordinator.runtime.waiting import WaitingRequests
-from events.avro.codec import records_of
-from events.ids import GroupId
-from events.log.base import AppendRefused
+from muster.coordinator.group.decide import Decision, decide, failed
+from muster.coordinator.group.excuses import excuse_append, excuse_wait
+from muster.coordinator.group.settings import GroupSettings
+from muster.coordinator.group.timers import due
+from muster.coordinator.group.turn import Moment
+from muster.coordinator.load.current_work import OtherWork, noted
+from muster.coordinator.load.slices import SLICE_MS, Slices
+from muster.coordinator.load.steps import Steps
+from muster.coordinator.observability.metrics import OFFSETS_EXPIRED
+from muster.coordinator.runtime.announce import RefusedMetadata, announce
+from muster.coordinator.runtime.outbox import Lost, Outbox, Unit
+from muster.coordinator.runtime.slot import Batch, LookAtDeadlines, Slot
+from muster.coordinator.runtime.waiting import WaitingRequests
+from muster.events.avro.codec import records_of
+from muster.events.ids import GroupId
+from muster.events.log.base import AppendRefused
 
 log = structlog.get_logger(__name__)
 

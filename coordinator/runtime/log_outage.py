@@ -13,8 +13,8 @@ from typing import Final
 import structlog
 from tenacity import AsyncRetrying, RetryCallState, retry_if_exception, wait_random_exponential
 
-from coordinator.occasions import Occasions
-from events.log.base import LogDenied, LogUnavailable
+from muster.coordinator.occasions import Occasions
+from muster.events.log.base import LogDenied, LogUnavailable
 
 log = structlog.get_logger(__name__)
 

@@ -17,14 +17,14 @@ from typing import Protocol
 
 import msgspec
 
-from coordinator.group.offsets import OffsetsChange
-from coordinator.load.slices import Breaks
-from coordinator.observability.metrics import APPEND_SECONDS, TRANSITIONS_APPENDED
-from coordinator.offsets.base import OffsetStore
-from coordinator.strangers import gap_between
-from coordinator.tasks import on_failure
-from events.log.base import AppendRefused, LogError, LogUnavailable, LogWriter
-from events.records import Transition
+from muster.coordinator.group.offsets import OffsetsChange
+from muster.coordinator.load.slices import Breaks
+from muster.coordinator.observability.metrics import APPEND_SECONDS, TRANSITIONS_APPENDED
+from muster.coordinator.offsets.base import OffsetStore
+from muster.coordinator.strangers import gap_between
+from muster.coordinator.tasks import on_failure
+from muster.events.log.base import AppendRefused, LogError, LogUnavailable, LogWriter
+from muster.events.records import Transition
 
 UNITS_PER_APPEND_MAX = 1_000
 

@@ -12,29 +12,29 @@ import msgspec
 import structlog
 from tenacity import AsyncRetrying, RetryCallState, retry_if_exception_type, wait_fixed
 
-from coordinator.clock import Clock
-from coordinator.group.offsets import OffsetsChange
-from coordinator.group.settings import GroupSettings
-from coordinator.load.slices import Slices
-from coordinator.offsets.base import OffsetStore
-from coordinator.offsets.lost import refuse_lost_events, refuse_lost_offsets
-from coordinator.runtime.outbox import Lost, Outbox, refused_alone
-from coordinator.runtime.partition import Partition
-from coordinator.runtime.slot import Watch, nobody_watches
-from coordinator.service import nobody_counts
-from coordinator.strangers import StrangersSeen, StrangersWatch
-from coordinator.tasks import on_failure
-from events.avro.codec import records_of
-from events.damage import Damage, DamageSurvey
-from events.events import CoordinatorElected, CoordinatorReady, CoordinatorStopped
-from events.ids import GroupId
-from events.keys import EntityKind, RecordKey, decode_key
-from events.loading import Loading
-from events.log.base import AppendRefused, EventLog, LogUnavailable, LogWriter
-from events.log.succession import check_nobody_else_wrote
-from events.partitioner import partition_for
-from events.projector import Projector
-from events.records import FORMAT_LEVEL, Transition, UndecodableKey
+from muster.coordinator.clock import Clock
+from muster.coordinator.group.offsets import OffsetsChange
+from muster.coordinator.group.settings import GroupSettings
+from muster.coordinator.load.slices import Slices
+from muster.coordinator.offsets.base import OffsetStore
+from muster.coordinator.offsets.lost import refuse_lost_events, refuse_lost_offsets
+from muster.coordinator.runtime.outbox import Lost, Outbox, refused_alone
+from muster.coordinator.runtime.partition import Partition
+from muster.coordinator.runtime.slot import Watch, nobody_watches
+from muster.coordinator.service import nobody_counts
+from muster.coordinator.strangers import StrangersSeen, StrangersWatch
+from muster.coordinator.tasks import on_failure
+from muster.events.avro.codec import records_of
+from muster.events.damage import Damage, DamageSurvey
+from muster.events.events import CoordinatorElected, CoordinatorReady, CoordinatorStopped
+from muster.events.ids import GroupId
+from muster.events.keys import EntityKind, RecordKey, decode_key
+from muster.events.loading import Loading
+from muster.events.log.base import AppendRefused, EventLog, LogUnavailable, LogWriter
+from muster.events.log.succession import check_nobody_else_wrote
+from muster.events.partitioner import partition_for
+from muster.events.projector import Projector
+from muster.events.records import FORMAT_LEVEL, Transition, UndecodableKey
 
 log = structlog.get_logger(__name__)
 

@@ -9,8 +9,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 import structlog
 from kio.schema.errors import ErrorCode
 
-from coordinator.clock import Clock
-from coordinator.group.commands import (
+from muster.coordinator.clock import Clock
+from muster.coordinator.group.commands import (
     AnyRequest,
     CheckCapacity,
     CommittedAt,
@@ -19,29 +19,29 @@ from coordinator.group.commands import (
     RewriteEntities,
     SyncGroup,
 )
-from coordinator.group.decide import failed, would_refuse
-from coordinator.group.excuses import USUAL_MS, rearm
-from coordinator.group.heartbeat import heartbeat_error
-from coordinator.group.settings import GroupSettings
-from coordinator.group.soft import Soft
-from coordinator.group.takeover import give_up, resume
-from coordinator.load.slices import Slices
-from coordinator.load.steps import Steps
-from coordinator.observability.metrics import ENTITIES_REWRITTEN
-from coordinator.runtime.deadlines import Deadlines
-from coordinator.runtime.deciding import Deciding
-from coordinator.runtime.outbox import Lost, Outbox, Unit
-from coordinator.runtime.quarantine import Quarantine
-from coordinator.runtime.slot import LookAtDeadlines, Slot, Ticket, Watch, new_slot
-from coordinator.runtime.sweep import Sweep
-from coordinator.runtime.waiting import WaitingRequests
-from coordinator.service import ReplyTo
-from events.avro.codec import records_of
-from events.damage import Damage
-from events.events import CoordinatorPaused
-from events.ids import GroupId
-from events.keys import RecordKey
-from events.state import NOT_CONFIGURED, Group, GroupConfig
+from muster.coordinator.group.decide import failed, would_refuse
+from muster.coordinator.group.excuses import USUAL_MS, rearm
+from muster.coordinator.group.heartbeat import heartbeat_error
+from muster.coordinator.group.settings import GroupSettings
+from muster.coordinator.group.soft import Soft
+from muster.coordinator.group.takeover import give_up, resume
+from muster.coordinator.load.slices import Slices
+from muster.coordinator.load.steps import Steps
+from muster.coordinator.observability.metrics import ENTITIES_REWRITTEN
+from muster.coordinator.runtime.deadlines import Deadlines
+from muster.coordinator.runtime.deciding import Deciding
+from muster.coordinator.runtime.outbox import Lost, Outbox, Unit
+from muster.coordinator.runtime.quarantine import Quarantine
+from muster.coordinator.runtime.slot import LookAtDeadlines, Slot, Ticket, Watch, new_slot
+from muster.coordinator.runtime.sweep import Sweep
+from muster.coordinator.runtime.waiting import WaitingRequests
+from muster.coordinator.service import ReplyTo
+from muster.events.avro.codec import records_of
+from muster.events.damage import Damage
+from muster.events.events import CoordinatorPaused
+from muster.events.ids import GroupId
+from muster.events.keys import RecordKey
+from muster.events.state import NOT_CONFIGURED, Group, GroupConfig
 
 log = structlog.get_logger(__name__)
 

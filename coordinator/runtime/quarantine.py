@@ -10,19 +10,19 @@ from collections.abc import Callable, Mapping, Sequence
 import structlog
 from kio.schema.errors import ErrorCode
 
-from coordinator.group.commands import AlterGroupConfig, AnyRequest, DescribeGroupConfig
-from coordinator.group.outcomes import AlterGroupConfigOutcome, DescribeGroupConfigOutcome, Outcome, Reply
-from coordinator.group.repair import describe_damage, is_repair, repair_group, repair_refusal, tombstones
-from coordinator.group.settings import GroupSettings
-from coordinator.group.turn import Moment
-from coordinator.not_served import quarantine_reply
-from coordinator.runtime.outbox import Outbox, Unit
-from coordinator.runtime.waiting import WaitingRequests
-from events.avro.codec import records_of
-from events.damage import Damage
-from events.ids import GroupId
-from events.log.base import AppendRefused
-from events.state import Group
+from muster.coordinator.group.commands import AlterGroupConfig, AnyRequest, DescribeGroupConfig
+from muster.coordinator.group.outcomes import AlterGroupConfigOutcome, DescribeGroupConfigOutcome, Outcome, Reply
+from muster.coordinator.group.repair import describe_damage, is_repair, repair_group, repair_refusal, tombstones
+from muster.coordinator.group.settings import GroupSettings
+from muster.coordinator.group.turn import Moment
+from muster.coordinator.not_served import quarantine_reply
+from muster.coordinator.runtime.outbox import Outbox, Unit
+from muster.coordinator.runtime.waiting import WaitingRequests
+from muster.events.avro.codec import records_of
+from muster.events.damage import Damage
+from muster.events.ids import GroupId
+from muster.events.log.base import AppendRefused
+from muster.events.state import Group
 
 log = structlog.get_logger(__name__)
 

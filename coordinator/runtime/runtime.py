@@ -15,23 +15,23 @@ from functools import partial
 import structlog
 from kio.schema.errors import ErrorCode
 
-from coordinator.group.commands import AnyRequest, Heartbeat, JoinGroup, SyncGroup
-from coordinator.group.decide import failed
-from coordinator.load.slices import Slices
-from coordinator.load.steps import Each
-from coordinator.not_served import loading_reply, way_out
-from coordinator.observability.metrics import GroupFigures
-from coordinator.runtime.log_outage import LogOutage
-from coordinator.runtime.ownership import Owner, Ownership, take_over
-from coordinator.runtime.slot import Ticket
-from coordinator.runtime.slow_appends import SlowAppends
-from coordinator.service import CommittedOffset, ListedGroup, ReplyTo
-from coordinator.tasks import on_failure
-from events.ids import GroupId
-from events.log.base import Deposed, LogDenied, LogError, LogUnavailable
-from events.partitioner import partition_for
-from events.records import BrokenRecord, EventsError
-from events.state import NOT_CONFIGURED, Group, GroupConfig, GroupState
+from muster.coordinator.group.commands import AnyRequest, Heartbeat, JoinGroup, SyncGroup
+from muster.coordinator.group.decide import failed
+from muster.coordinator.load.slices import Slices
+from muster.coordinator.load.steps import Each
+from muster.coordinator.not_served import loading_reply, way_out
+from muster.coordinator.observability.metrics import GroupFigures
+from muster.coordinator.runtime.log_outage import LogOutage
+from muster.coordinator.runtime.ownership import Owner, Ownership, take_over
+from muster.coordinator.runtime.slot import Ticket
+from muster.coordinator.runtime.slow_appends import SlowAppends
+from muster.coordinator.service import CommittedOffset, ListedGroup, ReplyTo
+from muster.coordinator.tasks import on_failure
+from muster.events.ids import GroupId
+from muster.events.log.base import Deposed, LogDenied, LogError, LogUnavailable
+from muster.events.partitioner import partition_for
+from muster.events.records import BrokenRecord, EventsError
+from muster.events.state import NOT_CONFIGURED, Group, GroupConfig, GroupState
 
 log = structlog.get_logger(__name__)
 

@@ -9,14 +9,14 @@ from collections.abc import Callable
 
 import msgspec
 
-from coordinator.group.commands import AnyCommand, Command
-from coordinator.group.decide import Decision
-from coordinator.group.outcomes import Reply
-from coordinator.group.soft import Session, Soft
-from events.events import AnyEvent
-from events.ids import GroupId
-from events.records import Record
-from events.state import Group, GroupState
+from muster.coordinator.group.commands import AnyCommand, Command
+from muster.coordinator.group.decide import Decision
+from muster.coordinator.group.outcomes import Reply
+from muster.coordinator.group.soft import Session, Soft
+from muster.events.events import AnyEvent
+from muster.events.ids import GroupId
+from muster.events.records import Record
+from muster.events.state import Group, GroupState
 
 Watch = Callable[[GroupId, int, bool], None]
 """Told of a group's generation, and whether it is wanted: by a member, who is to become one, or a join phase.

@@ -10,8 +10,8 @@ from typing import Final
 import msgspec
 import structlog
 
-from coordinator.runtime.ownership import Ownership, WaitsFor
-from events.log.base import EventLog
+from muster.coordinator.runtime.ownership import Ownership, WaitsFor
+from muster.events.log.base import EventLog
 
 log = structlog.get_logger(__name__)
 

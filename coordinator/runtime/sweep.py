@@ -8,7 +8,7 @@ one has ended, and the first one an interval after the partition was taken over.
 import asyncio
 from collections.abc import Callable, Iterable, Iterator
 
-from events.ids import GroupId
+from muster.events.ids import GroupId
 
 WORK_PER_STEP = 1_000
 """How many offsets are looked at in one go, which takes about a millisecond."""

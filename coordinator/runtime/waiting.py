@@ -9,10 +9,10 @@ from collections.abc import Callable, Iterable, Sequence
 import msgspec
 import structlog
 
-from coordinator.group.commands import AnyCommand, AnyRequest, JoinGroup, SyncGroup
-from coordinator.group.outcomes import Outcome, Reply
-from coordinator.service import ReplyTo
-from events.ids import GroupId, MemberId
+from muster.coordinator.group.commands import AnyCommand, AnyRequest, JoinGroup, SyncGroup
+from muster.coordinator.group.outcomes import Outcome, Reply
+from muster.coordinator.service import ReplyTo
+from muster.events.ids import GroupId, MemberId
 
 log = structlog.get_logger(__name__)
 

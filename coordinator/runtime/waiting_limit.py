@@ -12,14 +12,14 @@ from collections.abc import Callable, Collection, Mapping
 import structlog
 from kio.schema.errors import ErrorCode
 
-from coordinator.group.commands import AnyRequest, Heartbeat, JoinGroup, SyncGroup
-from coordinator.group.outcomes import Outcome
-from coordinator.load.quotas import Quota
-from coordinator.not_served import quarantine_reply
-from coordinator.observability.metrics import ServerMetrics
-from coordinator.principals import ANONYMOUS, NOT_KNOWN
-from coordinator.service import CommittedOffset, Groups, HeartbeatTicket, ListedGroup, ReplyTo
-from events.ids import GroupId
+from muster.coordinator.group.commands import AnyRequest, Heartbeat, JoinGroup, SyncGroup
+from muster.coordinator.group.outcomes import Outcome
+from muster.coordinator.load.quotas import Quota
+from muster.coordinator.not_served import quarantine_reply
+from muster.coordinator.observability.metrics import ServerMetrics
+from muster.coordinator.principals import ANONYMOUS, NOT_KNOWN
+from muster.coordinator.service import CommittedOffset, Groups, HeartbeatTicket, ListedGroup, ReplyTo
+from muster.events.ids import GroupId
 
 log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
 

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 
 import msgspec
 
-from coordinator.settings.addresses import PORT_MAX
+from muster.coordinator.settings.addresses import PORT_MAX
 
 
 class NoPort(Exception):

@@ -13,8 +13,8 @@ from typing import Final
 
 import structlog
 
-from events.log.kafka.client.tls_files import BadTlsFile, FilesContext
-from events.log.sqlite.disk_thread import DiskThread
+from muster.events.log.kafka.client.tls_files import BadTlsFile, FilesContext
+from muster.events.log.sqlite.disk_thread import DiskThread
 
 log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
 

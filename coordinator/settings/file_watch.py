@@ -9,8 +9,8 @@ from collections.abc import Callable
 
 import structlog
 
-from coordinator.tasks import on_failure
-from events.log.sqlite.file import SqliteFile
+from muster.coordinator.tasks import on_failure
+from muster.events.log.sqlite.file import SqliteFile
 
 log = structlog.get_logger(__name__)
 

@@ -13,7 +13,7 @@ from typing import Any, Final
 
 import msgspec
 
-from events.log.kafka.client.security import PROPERTIES
+from muster.events.log.kafka.client.security import PROPERTIES
 
 PROPERTY_FIELDS: Final = frozenset({"upstream_config", "kafka_config"})
 """The fields that are tables of Kafka's client properties."""

@@ -22,14 +22,14 @@ from pydantic_settings import (
     TomlConfigSettingsSource,
 )
 
-from coordinator.cluster import BadTopic, Topic, declare_topic
-from coordinator.group.settings import INT32_MAX, GroupSettings
-from coordinator.net.listening import FRAME_BYTES_MAX, ConnectionLimits
-from coordinator.settings.addresses import Address, HostPort
-from coordinator.settings.setting_sources import PROPERTY_FIELDS, Sources
-from coordinator.settings.sidecar import EVENT_TOPIC, Properties, SidecarSettings, flag, refusals, split_list
-from coordinator.settings.sidecar_tls import BadTls
-from events.log.kafka.client.security import (
+from muster.coordinator.cluster import BadTopic, Topic, declare_topic
+from muster.coordinator.group.settings import INT32_MAX, GroupSettings
+from muster.coordinator.net.listening import FRAME_BYTES_MAX, ConnectionLimits
+from muster.coordinator.settings.addresses import Address, HostPort
+from muster.coordinator.settings.setting_sources import PROPERTY_FIELDS, Sources
+from muster.coordinator.settings.sidecar import EVENT_TOPIC, Properties, SidecarSettings, flag, refusals, split_list
+from muster.coordinator.settings.sidecar_tls import BadTls
+from muster.events.log.kafka.client.security import (
     KAFKA_CONFIG,
     BadSecurity,
     KafkaSecurity,

@@ -13,12 +13,12 @@ from typing import Annotated, Any
 from pydantic import BeforeValidator, Field
 from pydantic_settings import BaseSettings, NoDecode
 
-from coordinator.group.settings import INT32_MAX
-from coordinator.settings.addresses import PORT_MAX, Address, Servers
-from coordinator.settings.broker_ports import BrokerPorts
-from coordinator.settings.sidecar_tls import client_context
-from coordinator.upstream.security import ClientsCertificate, UpstreamSecurity
-from events.log.kafka.client.security import PROPERTIES
+from muster.coordinator.group.settings import INT32_MAX
+from muster.coordinator.settings.addresses import PORT_MAX, Address, Servers
+from muster.coordinator.settings.broker_ports import BrokerPorts
+from muster.coordinator.settings.sidecar_tls import client_context
+from muster.coordinator.upstream.security import ClientsCertificate, UpstreamSecurity
+from muster.events.log.kafka.client.security import PROPERTIES
 
 EVENT_TOPIC = "__muster_events"
 """The event log of a sidecar is a topic of the cluster behind it, unless `--log` names another."""

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import structlog
 
-from events.log.kafka.client.tls_files import BadTlsFile, FilesContext, present, trust
+from muster.events.log.kafka.client.tls_files import BadTlsFile, FilesContext, present, trust
 
 log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
 

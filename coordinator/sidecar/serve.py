@@ -15,15 +15,15 @@ from contextlib import AsyncExitStack
 import structlog
 from tenacity import AsyncRetrying, RetryCallState, retry_if_exception_type, wait_exponential_jitter
 
-from coordinator.clock import SystemClock
-from coordinator.cluster import new_cluster
-from coordinator.group.commands import Caller, ReleaseGroup
-from coordinator.group.outcomes import Outcome, ReleaseGroupOutcome
-from coordinator.net.listening import Listening
-from coordinator.observability.metrics import GroupMetrics, ServerMetrics
-from coordinator.occasions import Occasions
-from coordinator.offsets.upstream import UpstreamOffsetStore
-from coordinator.parts import (
+from muster.coordinator.clock import SystemClock
+from muster.coordinator.cluster import new_cluster
+from muster.coordinator.group.commands import Caller, ReleaseGroup
+from muster.coordinator.group.outcomes import Outcome, ReleaseGroupOutcome
+from muster.coordinator.net.listening import Listening
+from muster.coordinator.observability.metrics import GroupMetrics, ServerMetrics
+from muster.coordinator.occasions import Occasions
+from muster.coordinator.offsets.upstream import UpstreamOffsetStore
+from muster.coordinator.parts import (
     CannotServe,
     Readiness,
     collect,
@@ -38,31 +38,31 @@ from coordinator.parts import (
     take_over,
     watch_loop,
 )
-from coordinator.runtime.runtime import Runtime
-from coordinator.runtime.waiting_limit import Places, WaitingLimit
-from coordinator.service import Service
-from coordinator.settings.addresses import Address
-from coordinator.settings.broker_ports import NoPort
-from coordinator.settings.settings import Settings
-from coordinator.sidecar.apis.handled import handled_apis
-from coordinator.sidecar.messages.reserved import Reserved
-from coordinator.sidecar.messages.rewriting import Rewriting
-from coordinator.sidecar.moving.moves import Moves
-from coordinator.sidecar.moving.owned import OwnedGroups
-from coordinator.sidecar.moving.steered import SteeredGroups
-from coordinator.sidecar.moving.under_way import CommitsUnderWay
-from coordinator.sidecar.moving.whose import Ownerships
-from coordinator.sidecar.relay.client_side import ClientSide
-from coordinator.sidecar.relay.intercept import Interceptor, SidecarApi
-from coordinator.sidecar.relay.limits import Limits
-from coordinator.sidecar.relay.listeners import CannotListen, Listeners
-from coordinator.sidecar.relay.metrics import RelayMetrics
-from coordinator.upstream.connections import UpstreamRefused, UpstreamUnavailable
-from coordinator.upstream.link import UpstreamLink
-from coordinator.upstream.shadows import ShadowName, Shadows, ShadowUnavailable
-from events.ids import GroupId
-from events.log.base import EventLog
-from events.log.kafka.log import KafkaEventLog
+from muster.coordinator.runtime.runtime import Runtime
+from muster.coordinator.runtime.waiting_limit import Places, WaitingLimit
+from muster.coordinator.service import Service
+from muster.coordinator.settings.addresses import Address
+from muster.coordinator.settings.broker_ports import NoPort
+from muster.coordinator.settings.settings import Settings
+from muster.coordinator.sidecar.apis.handled import handled_apis
+from muster.coordinator.sidecar.messages.reserved import Reserved
+from muster.coordinator.sidecar.messages.rewriting import Rewriting
+from muster.coordinator.sidecar.moving.moves import Moves
+from muster.coordinator.sidecar.moving.owned import OwnedGroups
+from muster.coordinator.sidecar.moving.steered import SteeredGroups
+from muster.coordinator.sidecar.moving.under_way import CommitsUnderWay
+from muster.coordinator.sidecar.moving.whose import Ownerships
+from muster.coordinator.sidecar.relay.client_side import ClientSide
+from muster.coordinator.sidecar.relay.intercept import Interceptor, SidecarApi
+from muster.coordinator.sidecar.relay.limits import Limits
+from muster.coordinator.sidecar.relay.listeners import CannotListen, Listeners
+from muster.coordinator.sidecar.relay.metrics import RelayMetrics
+from muster.coordinator.upstream.connections import UpstreamRefused, UpstreamUnavailable
+from muster.coordinator.upstream.link import UpstreamLink
+from muster.coordinator.upstream.shadows import ShadowName, Shadows, ShadowUnavailable
+from muster.events.ids import GroupId
+from muster.events.log.base import EventLog
+from muster.events.log.kafka.log import KafkaEventLog
 
 log = structlog.get_logger(__name__)
 

@@ -13,20 +13,20 @@ from typing import cast
 
 import structlog
 
-from coordinator.load.current_work import RequestWork, noted
-from coordinator.net.frames import Connection
-from coordinator.net.heartbeats import HeartbeatCache
-from coordinator.net.hosts import java_host
-from coordinator.net.memory import FREE_BYTES, Claim, Memory
-from coordinator.net.memory_share import Share, unsent_bytes
-from coordinator.net.turns import Turns
-from coordinator.observability.metrics import ServerMetrics
-from coordinator.principals import ANONYMOUS
-from coordinator.service import Cancel
-from coordinator.wire import heartbeat
-from coordinator.wire.api import KeepTicket, ProtocolError, keep_no_ticket
-from coordinator.wire.dispatch import Peer
-from coordinator.wire.under_way import Answered
+from muster.coordinator.load.current_work import RequestWork, noted
+from muster.coordinator.net.frames import Connection
+from muster.coordinator.net.heartbeats import HeartbeatCache
+from muster.coordinator.net.hosts import java_host
+from muster.coordinator.net.memory import FREE_BYTES, Claim, Memory
+from muster.coordinator.net.memory_share import Share, unsent_bytes
+from muster.coordinator.net.turns import Turns
+from muster.coordinator.observability.metrics import ServerMetrics
+from muster.coordinator.principals import ANONYMOUS
+from muster.coordinator.service import Cancel
+from muster.coordinator.wire import heartbeat
+from muster.coordinator.wire.api import KeepTicket, ProtocolError, keep_no_ticket
+from muster.coordinator.wire.dispatch import Peer
+from muster.coordinator.wire.under_way import Answered
 
 log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
 

@@ -8,13 +8,13 @@ from collections.abc import Callable, Mapping
 
 import msgspec
 
-from coordinator.net.listening import FRAME_BYTES_MAX, ConnectionLimits, Listening
-from coordinator.observability.metrics import ServerMetrics
-from coordinator.service import Cancel, Service
-from coordinator.standalone.client_connection import ClientConnection
-from coordinator.wire.api import Api, KeepTicket
-from coordinator.wire.dispatch import Peer, dispatch
-from coordinator.wire.under_way import Answered
+from muster.coordinator.net.listening import FRAME_BYTES_MAX, ConnectionLimits, Listening
+from muster.coordinator.observability.metrics import ServerMetrics
+from muster.coordinator.service import Cancel, Service
+from muster.coordinator.standalone.client_connection import ClientConnection
+from muster.coordinator.wire.api import Api, KeepTicket
+from muster.coordinator.wire.dispatch import Peer, dispatch
+from muster.coordinator.wire.under_way import Answered
 
 
 class ServerSettings(msgspec.Struct, frozen=True, kw_only=True):

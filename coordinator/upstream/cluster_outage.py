@@ -5,7 +5,7 @@ from typing import Final
 
 import structlog
 
-from coordinator.occasions import Occasions
+from muster.coordinator.occasions import Occasions
 
 log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
 

@@ -30,10 +30,18 @@ from kio.schema.errors import ErrorCode
 from kio.schema.metadata.v12.request import MetadataRequest
 from kio.schema.metadata.v12.response import MetadataResponse
 
-from events.log.kafka.client.connect import connect
-from events.log.kafka.client.exchange import Exchange, NotOffered
-from events.log.kafka.client.failures import NOT_OPENED, NOT_SENT, UNANSWERED, is_refusal, refusal, said, tls_failure
-from events.log.kafka.client.security import KafkaSecurity
+from muster.events.log.kafka.client.connect import connect
+from muster.events.log.kafka.client.exchange import Exchange, NotOffered
+from muster.events.log.kafka.client.failures import (
+    NOT_OPENED,
+    NOT_SENT,
+    UNANSWERED,
+    is_refusal,
+    refusal,
+    said,
+    tls_failure,
+)
+from muster.events.log.kafka.client.security import KafkaSecurity
 
 R = TypeVar("R")
 log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)

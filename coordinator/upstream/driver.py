@@ -23,9 +23,9 @@ from zlib import crc32
 import structlog
 from kio.schema.errors import ErrorCode
 
-from coordinator.upstream.connections import AnswerLost, UpstreamRefused, UpstreamUnavailable, nobody_asks
-from coordinator.upstream.link import UpstreamLink
-from coordinator.upstream.shadow import (
+from muster.coordinator.upstream.connections import AnswerLost, UpstreamRefused, UpstreamUnavailable, nobody_asks
+from muster.coordinator.upstream.link import UpstreamLink
+from muster.coordinator.upstream.shadow import (
     UNNAMED,
     Heartbeat,
     Identity,
@@ -45,9 +45,9 @@ from coordinator.upstream.shadow import (
     refused,
     synced,
 )
-from coordinator.upstream.steps import question
-from coordinator.upstream.whose import ForeignShadow, Theirs, whose_is
-from events.ids import GroupId
+from muster.coordinator.upstream.steps import question
+from muster.coordinator.upstream.whose import ForeignShadow, Theirs, whose_is
+from muster.events.ids import GroupId
 
 log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
 

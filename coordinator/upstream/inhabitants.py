@@ -13,12 +13,12 @@ from kio.schema.leave_group.v5.request import LeaveGroupRequest, MemberIdentity
 from kio.schema.leave_group.v5.response import LeaveGroupResponse
 from kio.schema.types import GroupId as KafkaGroupId
 
-from coordinator.upstream.connections import AnswerLost
-from coordinator.upstream.link import UpstreamLink
-from coordinator.upstream.shadow import ShadowName
-from coordinator.upstream.whose import LANE, ForeignShadow, Ours, whose_by, whose_is
-from coordinator.wire.operations import READ
-from events.ids import GroupId, GroupInstanceId, MemberId
+from muster.coordinator.upstream.connections import AnswerLost
+from muster.coordinator.upstream.link import UpstreamLink
+from muster.coordinator.upstream.shadow import ShadowName
+from muster.coordinator.upstream.whose import LANE, ForeignShadow, Ours, whose_by, whose_is
+from muster.coordinator.wire.operations import READ
+from muster.events.ids import GroupId, GroupInstanceId, MemberId
 
 REASON = "the group is adopted by Muster"
 

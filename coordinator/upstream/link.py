@@ -22,10 +22,10 @@ from kio.schema.types import TopicName
 from kio.static.primitive import i8
 from tenacity import AsyncRetrying, retry_if_exception, stop_after_delay, wait_random_exponential
 
-from coordinator.clock import SystemClock
-from coordinator.tasks import on_failure
-from coordinator.upstream.cluster_outage import NOBODY_ANSWERS, ClusterOutage
-from coordinator.upstream.connections import (
+from muster.coordinator.clock import SystemClock
+from muster.coordinator.tasks import on_failure
+from muster.coordinator.upstream.cluster_outage import NOBODY_ANSWERS, ClusterOutage
+from muster.coordinator.upstream.connections import (
     AnswerLost,
     Connections,
     Place,
@@ -35,8 +35,8 @@ from coordinator.upstream.connections import (
     nobody_asks,
     places,
 )
-from coordinator.upstream.security import UpstreamSecurity
-from events.log.kafka.client.first_answer import first_answer
+from muster.coordinator.upstream.security import UpstreamSecurity
+from muster.events.log.kafka.client.first_answer import first_answer
 
 R = TypeVar("R")
 log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)

@@ -14,8 +14,8 @@ from pathlib import Path
 
 import msgspec
 
-from events.log.kafka.client.security import NOT_SECURED, BadSecurity, KafkaSecurity, kafka_security
-from events.log.kafka.client.tls_files import BadTlsFile, is_same_certificate, present
+from muster.events.log.kafka.client.security import NOT_SECURED, BadSecurity, KafkaSecurity, kafka_security
+from muster.events.log.kafka.client.tls_files import BadTlsFile, is_same_certificate, present
 
 _OURS_ALONE = ("ssl.certificate.location", "ssl.key.location", "ssl.key.password")
 

@@ -13,11 +13,11 @@ from collections.abc import AsyncIterator, Callable
 from typing import Final
 from zlib import crc32
 
-from coordinator.tasks import on_failure
-from coordinator.upstream.connections import UpstreamError
-from coordinator.upstream.driver import Driver, Held
-from coordinator.upstream.link import UpstreamLink
-from coordinator.upstream.shadow import (
+from muster.coordinator.tasks import on_failure
+from muster.coordinator.upstream.connections import UpstreamError
+from muster.coordinator.upstream.driver import Driver, Held
+from muster.coordinator.upstream.link import UpstreamLink
+from muster.coordinator.upstream.shadow import (
     NOT_KNOWN,
     NOT_TOLD,
     Identity,
@@ -31,8 +31,8 @@ from coordinator.upstream.shadow import (
     renew,
     step_out,
 )
-from coordinator.upstream.whose import Theirs, shadowed_groups, whose_is
-from events.ids import GroupId
+from muster.coordinator.upstream.whose import Theirs, shadowed_groups, whose_is
+from muster.events.ids import GroupId
 
 __all__ = ["Identity", "Lost", "ShadowName", "ShadowUnavailable", "Shadows"]
 

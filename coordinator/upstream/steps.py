@@ -20,7 +20,7 @@ from kio.schema.sync_group.v5.response import SyncGroupResponse
 from kio.schema.types import GroupId as KafkaGroupId
 from kio.static.primitive import i32, i32Timedelta
 
-from coordinator.upstream.shadow import PROTOCOL_TYPE, Heartbeat, Join, Leave, ShadowName, Step, Sync
+from muster.coordinator.upstream.shadow import PROTOCOL_TYPE, Heartbeat, Join, Leave, ShadowName, Step, Sync
 
 _REASON: Final = "Muster coordinates this group"
 

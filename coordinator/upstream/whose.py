@@ -29,11 +29,11 @@ from kio.schema.streams_group_describe.v0.request import StreamsGroupDescribeReq
 from kio.schema.streams_group_describe.v0.response import StreamsGroupDescribeResponse
 from kio.schema.types import GroupId as KafkaGroupId
 
-from coordinator.upstream.connections import UpstreamRefused, UpstreamUnavailable
-from coordinator.upstream.link import UpstreamLink
-from coordinator.upstream.shadow import NOT_KNOWN, PROTOCOL_TYPE, UNNAMED, ShadowName, reason_of
-from coordinator.wire.operations import READ
-from events.ids import GroupId
+from muster.coordinator.upstream.connections import UpstreamRefused, UpstreamUnavailable
+from muster.coordinator.upstream.link import UpstreamLink
+from muster.coordinator.upstream.shadow import NOT_KNOWN, PROTOCOL_TYPE, UNNAMED, ShadowName, reason_of
+from muster.coordinator.wire.operations import READ
+from muster.events.ids import GroupId
 
 LANE: Final = "whose"
 

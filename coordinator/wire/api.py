@@ -14,10 +14,10 @@ from typing import Any
 
 import msgspec
 
-from coordinator.group.commands import Caller
-from coordinator.load.steps import Steps, finished
-from coordinator.service import Cancel, HeartbeatTicket, Service
-from events.ids import GroupId, MemberId
+from muster.coordinator.group.commands import Caller
+from muster.coordinator.load.steps import Steps, finished
+from muster.coordinator.service import Cancel, HeartbeatTicket, Service
+from muster.events.ids import GroupId, MemberId
 
 Fields = Mapping[str, Any]
 """The fields of a response, by kio's names, nested ones as sequences of mappings. What a version lacks is dropped."""

@@ -11,8 +11,8 @@ import re
 
 from kio.schema.errors import ErrorCode
 
-from coordinator.service import Service
-from coordinator.wire.api import Answer, Api, Body, Fields, RequestContext
+from muster.coordinator.service import Service
+from muster.coordinator.wire.api import Answer, Api, Body, Fields, RequestContext
 
 KEY = 18
 VERSIONS = range(5)

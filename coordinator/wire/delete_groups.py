@@ -4,12 +4,12 @@ from collections.abc import Sequence
 
 from kio.schema.errors import ErrorCode
 
-from coordinator.group.commands import DeleteGroup
-from coordinator.group.outcomes import DeleteGroupOutcome, Outcome
-from coordinator.load.steps import Each, Steps
-from coordinator.service import Cancel, ReplyTo, Service
-from coordinator.wire.api import Answer, Api, Body, Fields, RequestContext
-from coordinator.wire.gather import Gather
+from muster.coordinator.group.commands import DeleteGroup
+from muster.coordinator.group.outcomes import DeleteGroupOutcome, Outcome
+from muster.coordinator.load.steps import Each, Steps
+from muster.coordinator.service import Cancel, ReplyTo, Service
+from muster.coordinator.wire.api import Answer, Api, Body, Fields, RequestContext
+from muster.coordinator.wire.gather import Gather
 
 
 def handle(body: Body, context: RequestContext, service: Service, answer: Answer) -> Cancel | None:

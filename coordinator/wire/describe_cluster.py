@@ -6,9 +6,9 @@ tells which brokers are fenced.
 
 from kio.schema.errors import ErrorCode
 
-from coordinator.service import Service
-from coordinator.wire.api import Answer, Api, Body, RequestContext
-from coordinator.wire.operations import CLUSTER_OPERATIONS, NOT_TOLD
+from muster.coordinator.service import Service
+from muster.coordinator.wire.api import Answer, Api, Body, RequestContext
+from muster.coordinator.wire.operations import CLUSTER_OPERATIONS, NOT_TOLD
 
 _BROKERS, _CONTROLLERS = 1, 2
 

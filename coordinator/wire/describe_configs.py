@@ -15,15 +15,15 @@ long as its name.
 import msgspec
 from kio.schema.errors import ErrorCode
 
-from coordinator.cluster import Cluster, is_topic_name
-from coordinator.group.commands import DescribeGroupConfig
-from coordinator.group.configs import GROUP_CONFIGS, MEMBERS, MOVE, REPAIR, ConfigType, GroupConfigDef
-from coordinator.group.outcomes import DescribeGroupConfigOutcome, Outcome
-from coordinator.load.steps import Steps
-from coordinator.service import Cancel, ReplyTo, Service
-from coordinator.wire.api import Answer, Api, Body, Fields, RequestContext
-from coordinator.wire.gather import Gather
-from coordinator.wire.resources import ResourceType, named
+from muster.coordinator.cluster import Cluster, is_topic_name
+from muster.coordinator.group.commands import DescribeGroupConfig
+from muster.coordinator.group.configs import GROUP_CONFIGS, MEMBERS, MOVE, REPAIR, ConfigType, GroupConfigDef
+from muster.coordinator.group.outcomes import DescribeGroupConfigOutcome, Outcome
+from muster.coordinator.load.steps import Steps
+from muster.coordinator.service import Cancel, ReplyTo, Service
+from muster.coordinator.wire.api import Answer, Api, Body, Fields, RequestContext
+from muster.coordinator.wire.gather import Gather
+from muster.coordinator.wire.resources import ResourceType, named
 
 DEFAULT_CONFIG, DYNAMIC_GROUP_CONFIG = 5, 8
 """Where a value comes from, as Kafka numbers it."""

@@ -9,11 +9,11 @@ from struct import Struct
 
 import msgspec
 
-from coordinator.service import Cancel, Service
-from coordinator.wire import api_versions
-from coordinator.wire.api import Api, Body, Fault, KeepTicket, ProtocolError, RequestContext, keep_no_ticket
-from coordinator.wire.messages import message
-from coordinator.wire.under_way import Answered, UnderWay
+from muster.coordinator.service import Cancel, Service
+from muster.coordinator.wire import api_versions
+from muster.coordinator.wire.api import Api, Body, Fault, KeepTicket, ProtocolError, RequestContext, keep_no_ticket
+from muster.coordinator.wire.messages import message
+from muster.coordinator.wire.under_way import Answered, UnderWay
 
 _HEADER_START = Struct(">hhi")  # API key, version, correlation id
 _MEANT = {17: "SaslHandshake: no client authenticates here; its security.protocol should be PLAINTEXT"}

@@ -9,12 +9,12 @@ from functools import cache
 
 from kio.schema.errors import ErrorCode
 
-from coordinator.group.commands import Caller, Heartbeat
-from coordinator.group.outcomes import HeartbeatOutcome, Outcome
-from coordinator.service import Service
-from coordinator.wire.api import Answer, Api, Body, Fields, RequestContext
-from coordinator.wire.messages import message
-from events.ids import MemberId
+from muster.coordinator.group.commands import Caller, Heartbeat
+from muster.coordinator.group.outcomes import HeartbeatOutcome, Outcome
+from muster.coordinator.service import Service
+from muster.coordinator.wire.api import Answer, Api, Body, Fields, RequestContext
+from muster.coordinator.wire.messages import message
+from muster.events.ids import MemberId
 
 KEY = 12
 

@@ -8,13 +8,13 @@ protocol name may be null (W11). v8 has a reason (KIP-800). v9 can tell a leader
 
 from functools import partial
 
-from coordinator.group.commands import Caller, JoinGroup
-from coordinator.group.outcomes import JoinedMember, JoinGroupOutcome, Outcome
-from coordinator.load.steps import Each, Steps
-from coordinator.service import Cancel, Service
-from coordinator.wire.api import Answer, Api, Body, Fields, RequestContext, stated_reason
-from events.ids import MemberId
-from events.state import Protocol
+from muster.coordinator.group.commands import Caller, JoinGroup
+from muster.coordinator.group.outcomes import JoinedMember, JoinGroupOutcome, Outcome
+from muster.coordinator.load.steps import Each, Steps
+from muster.coordinator.service import Cancel, Service
+from muster.coordinator.wire.api import Answer, Api, Body, Fields, RequestContext, stated_reason
+from muster.events.ids import MemberId
+from muster.events.state import Protocol
 
 
 def handle(body: Body, context: RequestContext, service: Service, answer: Answer) -> Cancel | None:

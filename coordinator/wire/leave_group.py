@@ -7,12 +7,12 @@ each by member id, instance id or both, with an error for each (KIP-345). v4 is 
 
 from kio.schema.errors import ErrorCode
 
-from coordinator.group.commands import Caller, LeaveGroup, LeavingMember
-from coordinator.group.outcomes import LeaveGroupOutcome, LeftMember, Outcome
-from coordinator.load.steps import Each, Steps, collected
-from coordinator.service import Cancel, Service
-from coordinator.wire.api import Answer, Api, Body, Fields, RequestContext, stated_reason
-from events.ids import MemberId
+from muster.coordinator.group.commands import Caller, LeaveGroup, LeavingMember
+from muster.coordinator.group.outcomes import LeaveGroupOutcome, LeftMember, Outcome
+from muster.coordinator.load.steps import Each, Steps, collected
+from muster.coordinator.service import Cancel, Service
+from muster.coordinator.wire.api import Answer, Api, Body, Fields, RequestContext, stated_reason
+from muster.events.ids import MemberId
 
 
 def handle(body: Body, context: RequestContext, service: Service, answer: Answer) -> Cancel | None:

@@ -11,12 +11,12 @@ from kio.index import load_request_schema, load_response_schema
 from kio.serial import readers
 from kio.serial.errors import SerialError
 
-from coordinator.load.room import Room
-from coordinator.load.steps import Allowance, Steps, TooManyEntries, finished
-from coordinator.wire.api import Body, Fault, Fields, ProtocolError
-from coordinator.wire.bounds import ANSWER_BYTES_MAX, bound_of
-from coordinator.wire.reading import reader_in_steps, tagged_fields_size
-from coordinator.wire.writing import AnswerTooLarge, Output, Unwritable, response_writer_in_steps
+from muster.coordinator.load.room import Room
+from muster.coordinator.load.steps import Allowance, Steps, TooManyEntries, finished
+from muster.coordinator.wire.api import Body, Fault, Fields, ProtocolError
+from muster.coordinator.wire.bounds import ANSWER_BYTES_MAX, bound_of
+from muster.coordinator.wire.reading import reader_in_steps, tagged_fields_size
+from muster.coordinator.wire.writing import AnswerTooLarge, Output, Unwritable, response_writer_in_steps
 
 HEADER_START_BYTES = 8
 """The API key, the version and the correlation id come first, in every version of the header."""

@@ -10,13 +10,13 @@ asked at all (G5). Of a partition that is named many times the last offset is ke
 
 from kio.schema.errors import ErrorCode
 
-from coordinator.cluster import Cluster
-from coordinator.group.commands import Caller, CommitOffsets, OffsetToCommit
-from coordinator.group.outcomes import CommitOffsetsOutcome, Outcome
-from coordinator.load.steps import Each, Steps, collected
-from coordinator.service import Cancel, Service
-from coordinator.wire.api import Answer, Api, Body, Fields, RequestContext
-from events.ids import MemberId
+from muster.coordinator.cluster import Cluster
+from muster.coordinator.group.commands import Caller, CommitOffsets, OffsetToCommit
+from muster.coordinator.group.outcomes import CommitOffsetsOutcome, Outcome
+from muster.coordinator.load.steps import Each, Steps, collected
+from muster.coordinator.service import Cancel, Service
+from muster.coordinator.wire.api import Answer, Api, Body, Fields, RequestContext
+from muster.events.ids import MemberId
 
 _NO_RETENTION = -1
 _EXPIRE_MS_MAX = 2**63 - 1

@@ -5,12 +5,12 @@ The group is asked also when none of the partitions exists, and its error replac
 
 from kio.schema.errors import ErrorCode
 
-from coordinator.cluster import Cluster
-from coordinator.group.commands import Caller, DeleteOffsets
-from coordinator.group.outcomes import DeleteOffsetsOutcome, Outcome
-from coordinator.load.steps import Each, Steps, collected
-from coordinator.service import Cancel, Service
-from coordinator.wire.api import Answer, Api, Body, Fields, RequestContext
+from muster.coordinator.cluster import Cluster
+from muster.coordinator.group.commands import Caller, DeleteOffsets
+from muster.coordinator.group.outcomes import DeleteOffsetsOutcome, Outcome
+from muster.coordinator.load.steps import Each, Steps, collected
+from muster.coordinator.service import Cancel, Service
+from muster.coordinator.wire.api import Answer, Api, Body, Fields, RequestContext
 
 
 def handle(body: Body, context: RequestContext, service: Service, answer: Answer) -> Cancel | None:

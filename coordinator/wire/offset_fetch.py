@@ -13,11 +13,11 @@ from uuid import UUID
 
 from kio.schema.errors import ErrorCode
 
-from coordinator.cluster import Cluster
-from coordinator.load.steps import Each, Steps
-from coordinator.service import Cancel, CommittedOffset, Service
-from coordinator.wire.api import Answer, Api, Body, Fields, RequestContext
-from events.ids import GroupId
+from muster.coordinator.cluster import Cluster
+from muster.coordinator.load.steps import Each, Steps
+from muster.coordinator.service import Cancel, CommittedOffset, Service
+from muster.coordinator.wire.api import Answer, Api, Body, Fields, RequestContext
+from muster.events.ids import GroupId
 
 Committed = Mapping[tuple[str, int], CommittedOffset]
 

@@ -11,10 +11,10 @@ A producer that wants no answer (`acks=0`) is told by the end of its connection,
 
 from kio.schema.errors import ErrorCode
 
-from coordinator.cluster import Cluster
-from coordinator.load.steps import Each
-from coordinator.service import Service
-from coordinator.wire.api import Answer, Api, Body, Fault, Fields, ProtocolError, RequestContext
+from muster.coordinator.cluster import Cluster
+from muster.coordinator.load.steps import Each
+from muster.coordinator.service import Service
+from muster.coordinator.wire.api import Answer, Api, Body, Fault, Fields, ProtocolError, RequestContext
 
 _REFUSED = "topics declared with --topic hold no data: they are there to be subscribed to"
 

@@ -26,7 +26,7 @@ from kio.serial import entity_reader, readers
 from kio.serial.errors import BufferUnderflow, UnexpectedNull
 from kio.static.protocol import Entity
 
-from coordinator.load.steps import ENTRIES_PER_STEP, Allowance, Steps
+from muster.coordinator.load.steps import ENTRIES_PER_STEP, Allowance, Steps
 
 Read = Callable[[bytes, int], tuple[Any, int]]
 ReadInSteps = Callable[[bytes, int, Allowance], Steps[tuple[Any, int]]]

@@ -1,6 +1,6 @@
 """All APIs that a standalone coordinator offers, by key. What is not here does not exist for clients."""
 
-from coordinator.wire import (
+from muster.coordinator.wire import (
     api_versions,
     delete_groups,
     describe_cluster,
@@ -21,7 +21,7 @@ from coordinator.wire import (
     produce,
     sync_group,
 )
-from coordinator.wire.api import Api
+from muster.coordinator.wire.api import Api
 
 _ALL = (
     produce.API,

@@ -6,7 +6,7 @@ exist; it is named all the same, so that a refusal can say what was asked for.
 
 from enum import IntEnum, unique
 
-from coordinator.wire.api import Body
+from muster.coordinator.wire.api import Body
 
 
 @unique

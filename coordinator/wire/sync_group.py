@@ -8,12 +8,12 @@ from functools import partial
 
 from kio.schema.errors import ErrorCode
 
-from coordinator.group.commands import Caller, SyncGroup
-from coordinator.group.outcomes import Outcome, SyncGroupOutcome
-from coordinator.load.steps import Steps, collected
-from coordinator.service import Cancel, Service
-from coordinator.wire.api import Answer, Api, Body, Fields, RequestContext
-from events.ids import MemberId
+from muster.coordinator.group.commands import Caller, SyncGroup
+from muster.coordinator.group.outcomes import Outcome, SyncGroupOutcome
+from muster.coordinator.load.steps import Steps, collected
+from muster.coordinator.service import Cancel, Service
+from muster.coordinator.wire.api import Answer, Api, Body, Fields, RequestContext
+from muster.events.ids import MemberId
 
 
 def handle(body: Body, context: RequestContext, service: Service, answer: Answer) -> Cancel | None:

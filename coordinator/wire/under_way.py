@@ -9,11 +9,11 @@ from typing import TypeVar
 
 import structlog
 
-from coordinator.load.slices import Slices
-from coordinator.load.steps import Steps
-from coordinator.service import Cancel
-from coordinator.wire.api import Fault, Fields, ProtocolError
-from coordinator.wire.messages import Message
+from muster.coordinator.load.slices import Slices
+from muster.coordinator.load.steps import Steps
+from muster.coordinator.service import Cancel
+from muster.coordinator.wire.api import Fault, Fields, ProtocolError
+from muster.coordinator.wire.messages import Message
 
 log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
 

@@ -17,8 +17,8 @@ from typing import Any, cast, get_args, get_origin
 import msgspec
 from kio.static.protocol import Entity
 
-from coordinator.load.room import Room
-from coordinator.load.steps import ENTRIES_PER_STEP, WAIT, Steps
+from muster.coordinator.load.room import Room
+from muster.coordinator.load.steps import ENTRIES_PER_STEP, WAIT, Steps
 
 Write = Callable[[bytearray, Any], None]
 

@@ -15,10 +15,10 @@ from collections.abc import Callable, Iterable
 
 from fastavro.schema import fingerprint, parse_schema, to_parsing_canonical_form
 
-import schemas
-from events.avro.decoder import LatestTails, compile_decoder
-from events.avro.encoder import LatestValues, compile_encoder
-from events.events import (
+from muster import schemas
+from muster.events.avro.decoder import LatestTails, compile_decoder
+from muster.events.avro.encoder import LatestValues, compile_encoder
+from muster.events.events import (
     EVENT_TYPES,
     AnyRecordedEvent,
     GroupConfigured,
@@ -26,9 +26,9 @@ from events.events import (
     MemberRemoved,
     RegistrationEnded,
 )
-from events.keys import encode_key, key_of
-from events.records import BrokenRecord, Record, UnknownEventType
-from events.state import NOT_CONFIGURED
+from muster.events.keys import encode_key, key_of
+from muster.events.records import BrokenRecord, Record, UnknownEventType
+from muster.events.state import NOT_CONFIGURED
 
 MARKER = b"\xc3\x01"
 HEADER_BYTES = 10

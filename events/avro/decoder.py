@@ -63,9 +63,9 @@ from typing import Any, get_type_hints
 import msgspec
 from msgspec import inspect
 
-from events.avro.schema import Schema, expanded, records_in
-from events.records import BrokenRecord
-from events.varints import read_block_count, read_int, read_length, read_long
+from muster.events.avro.schema import Schema, expanded, records_in
+from muster.events.records import BrokenRecord
+from muster.events.varints import read_block_count, read_int, read_length, read_long
 
 HEADER_BYTES = 10
 _OWN_VARIABLES = frozenset({"data", "pos", "n", "end", "start", "tail", "latest"})

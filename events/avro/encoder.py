@@ -32,8 +32,8 @@ import json
 from collections.abc import Callable
 from typing import Any
 
-from events.avro.schema import Schema, expanded
-from events.varints import write_int, write_long
+from muster.events.avro.schema import Schema, expanded
+from muster.events.varints import write_int, write_long
 
 LatestValues = dict[str, list[tuple[Any, bytes]]]
 """By the schema of a last field that is a record: the last value written, and its bytes."""

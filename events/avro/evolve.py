@@ -6,7 +6,7 @@ missing before it (compacted away) is never an error, since every event carries 
 
 from collections.abc import Iterable
 
-from events.events import (
+from muster.events.events import (
     AnyEvent,
     GroupConfigured,
     GroupDeleted,
@@ -16,8 +16,8 @@ from events.events import (
     RegistrationEnded,
     RegistrationEvent,
 )
-from events.ids import GroupInstanceId, MemberId
-from events.state import NOT_CONFIGURED, Group, GroupState, Member, new_group
+from muster.events.ids import GroupInstanceId, MemberId
+from muster.events.state import NOT_CONFIGURED, Group, GroupState, Member, new_group
 
 
 def evolve(group: Group, events: Iterable[AnyEvent]) -> Group:

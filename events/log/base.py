@@ -22,7 +22,7 @@ from typing import Protocol
 
 import msgspec
 
-from events.records import StoredRecord, Transition
+from muster.events.records import StoredRecord, Transition
 
 
 class LogError(Exception):

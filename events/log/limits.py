@@ -1,7 +1,7 @@
 """What the logs without a broker hold themselves to, so that they refuse and divide as a Kafka topic does."""
 
-from events.log.base import AppendRefused
-from events.records import Transition
+from muster.events.log.base import AppendRefused
+from muster.events.records import Transition
 
 BATCH_BYTES_MAX = 64 * 1024 * 1024
 """The limit on one transition: Muster's `max.message.bytes` on a Kafka topic, which limits a batch."""

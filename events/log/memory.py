@@ -10,10 +10,10 @@ import uuid
 from bisect import bisect_left
 from collections.abc import AsyncIterator, Callable, Sequence
 
-from events.log.base import AppendRefused, Deposed, LogUnavailable
-from events.log.limits import BATCH_BYTES_MAX, CHUNK_RECORDS_MAX, verdict_on
-from events.log.wall_clock import wall_clock_ms
-from events.records import StoredRecord, Transition
+from muster.events.log.base import AppendRefused, Deposed, LogUnavailable
+from muster.events.log.limits import BATCH_BYTES_MAX, CHUNK_RECORDS_MAX, verdict_on
+from muster.events.log.wall_clock import wall_clock_ms
+from muster.events.records import StoredRecord, Transition
 
 
 class MemoryStorage:

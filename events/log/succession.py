@@ -4,8 +4,8 @@ What belongs here: the one check of a claim's renewal, for events and for offset
 appends may have been deposed meanwhile, by one who has gone again: what that one wrote is not known to it.
 """
 
-from events.log.base import EventLog, LogUnavailable, LogWriter
-from events.strangers import Strangers
+from muster.events.log.base import EventLog, LogUnavailable, LogWriter
+from muster.events.strangers import Strangers
 
 
 async def check_nobody_else_wrote(log: EventLog, before: LogWriter, writer: LogWriter) -> None:

@@ -12,10 +12,10 @@ import re
 from pathlib import Path
 from urllib.parse import SplitResult, unquote, urlsplit
 
-from events.log.base import EventLog, LogError
-from events.log.kafka.client.security import NOT_SECURED, KafkaSecurity
-from events.log.memory import MemoryEventLog, MemoryStorage
-from events.log.sqlite.log import SqliteEventLog
+from muster.events.log.base import EventLog, LogError
+from muster.events.log.kafka.client.security import NOT_SECURED, KafkaSecurity
+from muster.events.log.memory import MemoryEventLog, MemoryStorage
+from muster.events.log.sqlite.log import SqliteEventLog
 
 _TOPIC = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 """Kafka's rule for names of topics."""
@@ -114,8 +114,8 @@ def _kafka(
     if not _TOPIC.fullmatch(topic):
         raise InvalidLogUrl(url, f"{topic!r} is no name of a topic" if topic else "it names no topic")
 
-    from events.log.kafka.client.settings import AUDIT_WINDOW_MS  # noqa: PLC0415
-    from events.log.kafka.log import KafkaEventLog  # noqa: PLC0415
+    from muster.events.log.kafka.client.settings import AUDIT_WINDOW_MS  # noqa: PLC0415
+    from muster.events.log.kafka.log import KafkaEventLog  # noqa: PLC0415
 
     return KafkaEventLog(
         servers,

@@ -11,11 +11,11 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from events.ids import GroupId
-from events.records import StoredRecord
-from replay.fleet.fold import Row, fold
-from replay.fleet.stage import Staged
-from replay.history import Read
+from muster.events.ids import GroupId
+from muster.events.records import StoredRecord
+from muster.replay.fleet.fold import Row, fold
+from muster.replay.fleet.stage import Staged
+from muster.replay.history import Read
 
 if TYPE_CHECKING:
     import pyarrow as pa

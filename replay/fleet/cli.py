@@ -9,14 +9,14 @@ from typing import Annotated, NoReturn
 
 import typer
 
-from events.log.base import LogError
-from events.log.kafka.client.security import KAFKA_CONFIG, KAFKA_CONFIG_HELP, KafkaSecurity, security_given
-from events.log.url import open_log
-from events.records import EventsError
-from replay.fleet.build import build, spark_session
-from replay.fleet.java import NoJava, java_version
-from replay.fleet.stage import Staged, stage
-from replay.progress import watched
+from muster.events.log.base import LogError
+from muster.events.log.kafka.client.security import KAFKA_CONFIG, KAFKA_CONFIG_HELP, KafkaSecurity, security_given
+from muster.events.log.url import open_log
+from muster.events.records import EventsError
+from muster.replay.fleet.build import build, spark_session
+from muster.replay.fleet.java import NoJava, java_version
+from muster.replay.fleet.stage import Staged, stage
+from muster.replay.progress import watched
 
 CANNOT = 2
 

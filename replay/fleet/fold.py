@@ -12,12 +12,12 @@ from typing import Any
 
 import msgspec
 
-from events.ids import GroupId
-from events.records import StoredRecord
-from replay.history import History, Prelude, Read, with_gaps
-from replay.sources import read_record
-from replay.why.rebalance import IncidentKind
-from replay.why.why import Answer, answers_of
+from muster.events.ids import GroupId
+from muster.events.records import StoredRecord
+from muster.replay.history import History, Prelude, Read, with_gaps
+from muster.replay.sources import read_record
+from muster.replay.why.rebalance import IncidentKind
+from muster.replay.why.why import Answer, answers_of
 
 Row = dict[str, Any]
 

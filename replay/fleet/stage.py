@@ -9,12 +9,12 @@ from typing import Any
 
 import msgspec
 
-from events.keys import EntityKind, decode_key
-from events.log.base import EventLog
-from events.records import StoredRecord, UndecodableKey
-from events.strangers import Strangers
-from replay.fleet.fold import partition_reads
-from replay.history import Read
+from muster.events.keys import EntityKind, decode_key
+from muster.events.log.base import EventLog
+from muster.events.records import StoredRecord, UndecodableKey
+from muster.events.strangers import Strangers
+from muster.replay.fleet.fold import partition_reads
+from muster.replay.history import Read
 
 ROWS_PER_FILE = 250_000
 

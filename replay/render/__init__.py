@@ -10,13 +10,13 @@ from enum import StrEnum, unique
 
 from rich.console import Console
 
-from replay.groups import Groups
-from replay.render.as_json import write_json, write_json_lines
-from replay.render.tables import print_groups, print_state, print_story
-from replay.render.why_table import print_why
-from replay.state import StateAt
-from replay.story import Story
-from replay.why.why import Why
+from muster.replay.groups import Groups
+from muster.replay.render.as_json import write_json, write_json_lines
+from muster.replay.render.tables import print_groups, print_state, print_story
+from muster.replay.render.why_table import print_why
+from muster.replay.state import StateAt
+from muster.replay.story import Story
+from muster.replay.why.why import Why
 
 Result = Groups | Story | Why | StateAt
 

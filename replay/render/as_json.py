@@ -9,10 +9,10 @@ from typing import IO
 
 import msgspec
 
-from replay.groups import Groups
-from replay.state import StateAt
-from replay.story import Story
-from replay.why.why import Why
+from muster.replay.groups import Groups
+from muster.replay.state import StateAt
+from muster.replay.story import Story
+from muster.replay.why.why import Why
 
 
 def write_json(result: Groups | Story | Why | StateAt, out: IO[str]) -> None:

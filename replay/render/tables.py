@@ -7,15 +7,15 @@ from rich.console import Console, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from events.events import GroupAdvanced
-from events.state import GroupState, MemberRole
-from replay.groups import GroupLine, Groups
-from replay.render.printable import text
-from replay.state import MemberState, RegistrationState, StateAt
-from replay.story import Line, LineKind, Story
-from replay.times import Instant, clock_of, day_of, setting
-from replay.why.rebalance import Outcome
-from replay.why.wording import host, name, partitions
+from muster.events.events import GroupAdvanced
+from muster.events.state import GroupState, MemberRole
+from muster.replay.groups import GroupLine, Groups
+from muster.replay.render.printable import text
+from muster.replay.state import MemberState, RegistrationState, StateAt
+from muster.replay.story import Line, LineKind, Story
+from muster.replay.times import Instant, clock_of, day_of, setting
+from muster.replay.why.rebalance import Outcome
+from muster.replay.why.wording import host, name, partitions
 
 _STATE_STYLES = {
     GroupState.STABLE: "green",

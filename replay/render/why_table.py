@@ -5,12 +5,12 @@ from collections.abc import Iterable, Iterator, Sequence
 from rich.console import Console, RenderableType
 from rich.text import Text
 
-from events.causes import Cause
-from replay.render.printable import text
-from replay.render.tables import grid
-from replay.times import Instant, clock_of, day_of, duration, setting
-from replay.why.planned import settings_text
-from replay.why.rebalance import (
+from muster.events.causes import Cause
+from muster.replay.render.printable import text
+from muster.replay.render.tables import grid
+from muster.replay.times import Instant, clock_of, day_of, duration, setting
+from muster.replay.why.planned import settings_text
+from muster.replay.why.rebalance import (
     Actor,
     Incident,
     IncidentKind,
@@ -24,8 +24,8 @@ from replay.why.rebalance import (
     Requester,
     SyncPhase,
 )
-from replay.why.why import Answer, Why
-from replay.why.wording import JOIN_ENDS, host, listed, move_text, name, plural
+from muster.replay.why.why import Answer, Why
+from muster.replay.why.wording import JOIN_ENDS, host, listed, move_text, name, plural
 
 Row = tuple[str, RenderableType]
 

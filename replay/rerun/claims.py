@@ -6,10 +6,10 @@ duel, and not every such request is written: the event that follows tells which 
 
 import msgspec
 
-from coordinator.group.soft import Claim
-from events.events import Why
-from events.ids import GroupInstanceId
-from replay.rerun.situation import PHANTOM, Situation
+from muster.coordinator.group.soft import Claim
+from muster.events.events import Why
+from muster.events.ids import GroupInstanceId
+from muster.replay.rerun.situation import PHANTOM, Situation
 
 
 def set_claims(situation: Situation, *, heard_again: bool) -> None:

@@ -10,7 +10,7 @@ from typing import assert_never
 import msgspec
 from kio.schema.errors import ErrorCode
 
-from coordinator.group.commands import (
+from muster.coordinator.group.commands import (
     AnyCommand,
     CheckCapacity,
     CommitOffsets,
@@ -27,9 +27,9 @@ from coordinator.group.commands import (
     RewriteEntities,
     SyncGroup,
 )
-from coordinator.group.soft import InitialDelay, Sessions
-from events.causes import Cause
-from events.events import (
+from muster.coordinator.group.soft import InitialDelay, Sessions
+from muster.events.causes import Cause
+from muster.events.events import (
     AnyEvent,
     AnyMemberEvent,
     GroupCreated,
@@ -49,14 +49,14 @@ from events.events import (
     StaticMemberReplaced,
     Why,
 )
-from events.ids import UNKNOWN_MEMBER_ID, GroupInstanceId, MemberId
-from events.keys import key_of
-from events.state import Group, Member, Protocol
-from events.tables import TableSet
-from replay.rerun.claims import add_claim, set_claims
-from replay.rerun.leavers import leave, pending_leaver
-from replay.rerun.membership_inputs import derive_planned, last_arrival, put_arrivals_back
-from replay.rerun.situation import PATIENCE_MS, PHANTOM, Situation, caller, is_leave, is_same_request, session_of
+from muster.events.ids import UNKNOWN_MEMBER_ID, GroupInstanceId, MemberId
+from muster.events.keys import key_of
+from muster.events.state import Group, Member, Protocol
+from muster.events.tables import TableSet
+from muster.replay.rerun.claims import add_claim, set_claims
+from muster.replay.rerun.leavers import leave, pending_leaver
+from muster.replay.rerun.membership_inputs import derive_planned, last_arrival, put_arrivals_back
+from muster.replay.rerun.situation import PATIENCE_MS, PHANTOM, Situation, caller, is_leave, is_same_request, session_of
 
 _JOIN_GROUP = 11
 _KNOWN_ID_SINCE = 4  # JoinGroup v4: KIP-394

@@ -3,11 +3,11 @@
 Split from `inputs.py` because one request has many entries, each with an event of its own or none at all.
 """
 
-from coordinator.group.commands import LeaveGroup, LeavingMember
-from events.causes import Cause
-from events.events import MemberFenced, MemberRemoved, Why
-from events.ids import UNKNOWN_MEMBER_ID, GroupInstanceId, MemberId
-from replay.rerun.situation import PHANTOM, Situation, caller, is_same_request, session_of
+from muster.coordinator.group.commands import LeaveGroup, LeavingMember
+from muster.events.causes import Cause
+from muster.events.events import MemberFenced, MemberRemoved, Why
+from muster.events.ids import UNKNOWN_MEMBER_ID, GroupInstanceId, MemberId
+from muster.replay.rerun.situation import PHANTOM, Situation, caller, is_same_request, session_of
 
 _LEFT = frozenset({Cause.MEMBER_LEFT, Cause.MEMBER_REMOVED_BY_ADMIN})
 

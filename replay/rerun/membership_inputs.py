@@ -9,8 +9,8 @@ standbys         the called one asks for its assignment
 from collections.abc import Iterator
 from typing import TypeGuard
 
-from coordinator.group.alter import FORCE
-from coordinator.group.commands import (
+from muster.coordinator.group.alter import FORCE
+from muster.coordinator.group.commands import (
     AlterGroupConfig,
     AnyCommand,
     ConfigChange,
@@ -24,12 +24,12 @@ from coordinator.group.commands import (
     ReleaseGroup,
     SyncGroup,
 )
-from coordinator.group.configs import GROUP_CONFIGS, LEARNERS, REBALANCE, REGISTERED, RETIRED
-from coordinator.group.departures import retiring_members
-from coordinator.group.roles import learners
-from coordinator.group.soft import Arrival, Arrivals
-from events.causes import Cause
-from events.events import (
+from muster.coordinator.group.configs import GROUP_CONFIGS, LEARNERS, REBALANCE, REGISTERED, RETIRED
+from muster.coordinator.group.departures import retiring_members
+from muster.coordinator.group.roles import learners
+from muster.coordinator.group.soft import Arrival, Arrivals
+from muster.events.causes import Cause
+from muster.events.events import (
     AnyEvent,
     GroupAdvanced,
     GroupConfigured,
@@ -40,9 +40,9 @@ from events.events import (
     RebalanceStarted,
     RegistrationEnded,
 )
-from events.ids import UNKNOWN_MEMBER_ID, GroupInstanceId, MemberId
-from events.state import Group
-from replay.rerun.situation import PATIENCE_MS, Situation, caller, is_same_request
+from muster.events.ids import UNKNOWN_MEMBER_ID, GroupInstanceId, MemberId
+from muster.events.state import Group
+from muster.replay.rerun.situation import PATIENCE_MS, Situation, caller, is_same_request
 
 ALTER_CONFIGS = 44
 

@@ -12,14 +12,14 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import msgspec
 
-from coordinator.group.commands import AnyCommand
-from coordinator.group.decide import decide
-from coordinator.group.settings import INT32_MAX, GroupSettings
-from coordinator.group.soft import NEVER, Refusals, Session, Sessions, Soft
-from coordinator.group.takeover import resume
-from coordinator.group.turn import Moment
-from events.avro.evolve import evolve, is_gone
-from events.events import (
+from muster.coordinator.group.commands import AnyCommand
+from muster.coordinator.group.decide import decide
+from muster.coordinator.group.settings import INT32_MAX, GroupSettings
+from muster.coordinator.group.soft import NEVER, Refusals, Session, Sessions, Soft
+from muster.coordinator.group.takeover import resume
+from muster.coordinator.group.turn import Moment
+from muster.events.avro.evolve import evolve, is_gone
+from muster.events.events import (
     AnyEvent,
     CoordinatorElected,
     CoordinatorReady,
@@ -30,10 +30,10 @@ from events.events import (
     MemberFenced,
     RebalanceStarted,
 )
-from events.state import Group, GroupState, new_group
-from replay.history import Coordinated, Happened, History
-from replay.rerun.inputs import derive
-from replay.rerun.situation import PHANTOM, Situation
+from muster.events.state import Group, GroupState, new_group
+from muster.replay.history import Coordinated, Happened, History
+from muster.replay.rerun.inputs import derive
+from muster.replay.rerun.situation import PHANTOM, Situation
 
 _PERMISSIVE = GroupSettings(min_session_timeout_ms=0, max_session_timeout_ms=INT32_MAX)
 """Where no CoordinatorElected tells the settings."""

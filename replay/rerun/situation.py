@@ -5,11 +5,11 @@ from operator import attrgetter
 
 import msgspec
 
-from coordinator.group.commands import Caller
-from coordinator.group.soft import Session, Soft
-from events.events import AnyEvent, GroupEvent, Why
-from events.ids import GroupId, MemberId
-from events.state import Group
+from muster.coordinator.group.commands import Caller
+from muster.coordinator.group.soft import Session, Soft
+from muster.events.events import AnyEvent, GroupEvent, Why
+from muster.events.ids import GroupId, MemberId
+from muster.events.state import Group
 
 PHANTOM = MemberId("an id that was handed out")
 """A pending member id: the log does not have it unless its owner joined."""

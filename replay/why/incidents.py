@@ -5,8 +5,8 @@ That is how a team proves what static membership saved it, and sees who knocked 
 
 from collections.abc import Iterator, Sequence
 
-from events.causes import TEXTS, Cause
-from events.events import (
+from muster.events.causes import TEXTS, Cause
+from muster.events.events import (
     AnyGroupEvent,
     AnyMemberEvent,
     CoordinatorElected,
@@ -22,12 +22,12 @@ from events.events import (
     StaticMemberReplaced,
     Why,
 )
-from events.state import Group
-from replay.history import Coordinated
-from replay.times import duration, instant
-from replay.why.moves import partitions_of
-from replay.why.rebalance import Incident, IncidentKind, MemberRef, actor, ref
-from replay.why.wording import cause_text, count_of, error_name, host, plural, process, several, who
+from muster.events.state import Group
+from muster.replay.history import Coordinated
+from muster.replay.times import duration, instant
+from muster.replay.why.moves import partitions_of
+from muster.replay.why.rebalance import Incident, IncidentKind, MemberRef, actor, ref
+from muster.replay.why.wording import cause_text, count_of, error_name, host, plural, process, several, who
 
 
 def restart(event: AnyMemberEvent, group: Group) -> Incident:

@@ -10,9 +10,9 @@ from collections.abc import Iterable
 
 import msgspec
 
-from events.consumer_protocol import CONSUMER_PROTOCOL_TYPE, assigned_partitions
-from events.state import Group, Member
-from replay.why.rebalance import MemberRef, Move, Movement, TopicPartitions, ref
+from muster.events.consumer_protocol import CONSUMER_PROTOCOL_TYPE, assigned_partitions
+from muster.events.state import Group, Member
+from muster.replay.why.rebalance import MemberRef, Move, Movement, TopicPartitions, ref
 
 TopicPartition = tuple[str, int]
 

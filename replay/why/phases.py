@@ -9,8 +9,8 @@ from itertools import groupby
 
 import msgspec
 
-from events.causes import TRIGGERS, Cause
-from events.events import (
+from muster.events.causes import TRIGGERS, Cause
+from muster.events.events import (
     GroupEmptied,
     JoinPhaseCompleted,
     MemberJoined,
@@ -22,14 +22,14 @@ from events.events import (
     StaticMemberReplaced,
     Why,
 )
-from events.ids import MemberId
-from events.state import Group, GroupImage, GroupState
-from replay.history import Part
-from replay.times import instant
-from replay.why.incidents import gathered
-from replay.why.planned import planned, planned_text
-from replay.why.quiet import Quiet, starts_nothing
-from replay.why.rebalance import (
+from muster.events.ids import MemberId
+from muster.events.state import Group, GroupImage, GroupState
+from muster.replay.history import Part
+from muster.replay.times import instant
+from muster.replay.why.incidents import gathered
+from muster.replay.why.planned import planned, planned_text
+from muster.replay.why.quiet import Quiet, starts_nothing
+from muster.replay.why.rebalance import (
     Actor,
     Arrival,
     JoinPhase,
@@ -43,7 +43,7 @@ from replay.why.rebalance import (
     actor,
     ref,
 )
-from replay.why.wording import cause_text
+from muster.replay.why.wording import cause_text
 
 FOLDED = TRIGGERS | {Cause.STATIC_REPLACEMENT_DURING_JOIN}
 """What would have started a rebalance, had none been running. A static restart counts: it found no generation."""

@@ -8,9 +8,9 @@ is, and the event that says that the time was up.
 from collections.abc import Iterable, Iterator, Sequence, Set
 from itertools import groupby
 
-from coordinator.group.configs import values_set
-from events.causes import Cause
-from events.events import (
+from muster.coordinator.group.configs import values_set
+from muster.events.causes import Cause
+from muster.events.events import (
     GroupConfigured,
     InstanceRegistered,
     MemberEvent,
@@ -21,10 +21,10 @@ from events.events import (
     RegistrationEvent,
     Why,
 )
-from events.state import GroupConfig
-from replay.history import Part
-from replay.why.rebalance import MemberRef, Planned, SettingChange, ref
-from replay.why.wording import asked_by, listed, name, named, plural
+from muster.events.state import GroupConfig
+from muster.replay.history import Part
+from muster.replay.why.rebalance import MemberRef, Planned, SettingChange, ref
+from muster.replay.why.wording import asked_by, listed, name, named, plural
 
 _RETIREMENTS = frozenset({Cause.RETIREMENT_COMPLETE, Cause.RETIREMENT_TIMED_OUT, Cause.RETIREMENT_WITHDRAWN})
 _PROMOTIONS = frozenset({Cause.LEARNERS_PROMOTED, Cause.LEARNER_TIMEOUT_ELAPSED, Cause.GROUP_CONFIGURED})

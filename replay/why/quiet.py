@@ -13,8 +13,8 @@ from collections.abc import Iterable, Sequence
 
 import msgspec
 
-from events.causes import Cause
-from events.events import (
+from muster.events.causes import Cause
+from muster.events.events import (
     MemberAssigned,
     MemberEvent,
     MemberJoined,
@@ -24,14 +24,14 @@ from events.events import (
     RebalanceStarted,
     StaticMemberReplaced,
 )
-from events.ids import MemberId
-from events.state import Group
-from replay.history import Part
-from replay.why.incidents import announced, came_held, restart, retired_went, went_held
-from replay.why.moves import Ownership
-from replay.why.planned import announcements
-from replay.why.rebalance import Incident, IncidentKind, MemberRef, ref
-from replay.why.standbys import Call, called
+from muster.events.ids import MemberId
+from muster.events.state import Group
+from muster.replay.history import Part
+from muster.replay.why.incidents import announced, came_held, restart, retired_went, went_held
+from muster.replay.why.moves import Ownership
+from muster.replay.why.planned import announcements
+from muster.replay.why.rebalance import Incident, IncidentKind, MemberRef, ref
+from muster.replay.why.standbys import Call, called
 
 _Key = tuple[object, ...]
 _TOLD_WITH_THE_REBALANCE = frozenset({Cause.NOT_REJOINED, Cause.GROUP_RELEASED})

@@ -8,11 +8,11 @@ from enum import StrEnum, unique
 
 import msgspec
 
-from events.causes import Cause
-from events.events import AnyMemberEvent
-from events.ids import GroupId, GroupInstanceId, MemberId
-from events.state import Member
-from replay.times import Instant, instant
+from muster.events.causes import Cause
+from muster.events.events import AnyMemberEvent
+from muster.events.ids import GroupId, GroupInstanceId, MemberId
+from muster.events.state import Member
+from muster.replay.times import Instant, instant
 
 
 class MemberRef(msgspec.Struct, frozen=True, kw_only=True):

@@ -4,12 +4,12 @@ from collections.abc import Sequence
 
 import msgspec
 
-from events.events import MemberAssigned, MemberRemoved
-from events.state import Group
-from replay.times import duration, instant
-from replay.why.moves import Ownership, by_topic, decode_assignment, handed_over, movement
-from replay.why.rebalance import Incident, IncidentKind, Movement, TopicPartitions, actor, ref
-from replay.why.wording import cause_text, count_of, name, partitions, plainly, plural
+from muster.events.events import MemberAssigned, MemberRemoved
+from muster.events.state import Group
+from muster.replay.times import duration, instant
+from muster.replay.why.moves import Ownership, by_topic, decode_assignment, handed_over, movement
+from muster.replay.why.rebalance import Incident, IncidentKind, Movement, TopicPartitions, actor, ref
+from muster.replay.why.wording import cause_text, count_of, name, partitions, plainly, plural
 
 
 class Call(msgspec.Struct, frozen=True, kw_only=True):

@@ -18,8 +18,8 @@ one, uncertain; both say so.
 
 from collections.abc import Iterable, Iterator, Sequence
 
-from events.avro.evolve import evolve
-from events.events import (
+from muster.events.avro.evolve import evolve
+from muster.events.events import (
     AnyGroupEvent,
     GroupCreated,
     GroupDeleted,
@@ -29,15 +29,15 @@ from events.events import (
     JoinPhaseCompleted,
     RebalanceStarted,
 )
-from events.ids import GroupId
-from events.state import Group, GroupState, new_group
-from replay.history import Broken, Coordinated, Gap, Item, Part
-from replay.why.incidents import Coordinators, unserved
-from replay.why.moves import NOBODY, Ownership, movement, ownership
-from replay.why.phases import Telling
-from replay.why.quiet import Quiet
-from replay.why.rebalance import Incident, Outcome, Rebalance
-from replay.why.wording import missing_text
+from muster.events.ids import GroupId
+from muster.events.state import Group, GroupState, new_group
+from muster.replay.history import Broken, Coordinated, Gap, Item, Part
+from muster.replay.why.incidents import Coordinators, unserved
+from muster.replay.why.moves import NOBODY, Ownership, movement, ownership
+from muster.replay.why.phases import Telling
+from muster.replay.why.quiet import Quiet
+from muster.replay.why.rebalance import Incident, Outcome, Rebalance
+from muster.replay.why.wording import missing_text
 
 
 def rebalances(group_id: GroupId, items: Iterable[Item]) -> list[Rebalance]:

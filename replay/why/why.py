@@ -2,11 +2,11 @@
 
 import msgspec
 
-from events.ids import GroupId
-from replay.history import History
-from replay.why.rebalance import Incident, Rebalance
-from replay.why.timeline import Timeline
-from replay.why.wording import headline
+from muster.events.ids import GroupId
+from muster.replay.history import History
+from muster.replay.why.rebalance import Incident, Rebalance
+from muster.replay.why.timeline import Timeline
+from muster.replay.why.wording import headline
 
 
 class Answer(msgspec.Struct, frozen=True, kw_only=True):

@@ -7,11 +7,11 @@ from collections.abc import Iterable, Sequence
 
 from kio.schema.errors import ErrorCode
 
-from events.causes import TEXTS, Cause
-from events.events import Why
-from replay.history import Broken, Gap, Unreadable
-from replay.times import duration, setting
-from replay.why.rebalance import Actor, MemberRef, Move, Outcome, Rebalance, TopicPartitions
+from muster.events.causes import TEXTS, Cause
+from muster.events.events import Why
+from muster.replay.history import Broken, Gap, Unreadable
+from muster.replay.times import duration, setting
+from muster.replay.why.rebalance import Actor, MemberRef, Move, Outcome, Rebalance, TopicPartitions
 
 NAMED_MAX = 3
 """So many members are named in a sentence; the others are counted."""

@@ -9,12 +9,12 @@ from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from uuid import uuid4
 
-from events.causes import Cause
-from events.events import RebalanceStarted
-from events.ids import GroupId
-from events.log.url import open_log
-from replay.history import Happened, History
-from replay.sources import read_histories
+from muster.events.causes import Cause
+from muster.events.events import RebalanceStarted
+from muster.events.ids import GroupId
+from muster.events.log.url import open_log
+from muster.replay.history import Happened, History
+from muster.replay.sources import read_histories
 from tests.clients.conftest import PARTITIONS, TOPIC
 from tests.clients.consumers import RunningConsumer
 from tests.clients.probe import described, generation_of, until, until_stable

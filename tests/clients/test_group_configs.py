@@ -18,7 +18,7 @@ from confluent_kafka.admin import ResourceType as ConfluentType  # type: ignore[
 from kafka.admin import ConfigResource, KafkaAdminClient, MemberToRemove
 from kafka.errors import NoError, UnknownMemberIdError
 
-from coordinator.group.configs import GROUP_CONFIGS
+from muster.coordinator.group.configs import GROUP_CONFIGS
 from tests.brokers.java_tools import JavaTool, run_tool
 from tests.clients.conftest import TOPIC
 from tests.clients.probe import described

@@ -9,11 +9,11 @@ from uuid import uuid4
 
 import pytest
 
-from events.events import GroupEvent, MemberEvent, MemberJoined, MemberRemoved
-from events.ids import GroupId
-from events.log.url import open_log
-from replay.history import Happened
-from replay.sources import read_histories
+from muster.events.events import GroupEvent, MemberEvent, MemberJoined, MemberRemoved
+from muster.events.ids import GroupId
+from muster.events.log.url import open_log
+from muster.replay.history import Happened
+from muster.replay.sources import read_histories
 from tests.brokers.java_tools import JavaTool, RunningTool, ToolLine, run_tool, running_tool
 from tests.clients.conftest import PARTITIONS, TOPIC
 from tests.clients.probe import described, generation_of, until, until_stable

@@ -5,8 +5,8 @@ from uuid import uuid4
 
 import pytest
 
-from coordinator.group.outcomes import ListedMember, Standing
-from events.consumer_protocol import assigned_partitions
+from muster.coordinator.group.outcomes import ListedMember, Standing
+from muster.events.consumer_protocol import assigned_partitions
 from tests.brokers.java_tools import JavaTool, RunningTool, running_tool
 from tests.clients.conftest import TOPIC
 from tests.clients.consumers import Confluent

@@ -7,9 +7,9 @@ from typing import TypeVar
 
 import pytest
 
-from coordinator.admin import GroupAdmin
-from coordinator.group.outcomes import Standing
-from events.causes import Cause
+from muster.coordinator.admin import GroupAdmin
+from muster.coordinator.group.outcomes import Standing
+from muster.events.causes import Cause
 from tests.clients.consumers import RunningConsumer
 from tests.clients.crew import ALL, Crew, crew
 from tests.clients.probe import remove_static_members, until

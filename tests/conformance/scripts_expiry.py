@@ -10,8 +10,8 @@ import itertools
 import time
 from typing import Final
 
-from events.log.memory import MemoryStorage
-from events.partitioner import partition_for
+from muster.events.log.memory import MemoryStorage
+from muster.events.partitioner import partition_for
 from tests.brokers.broker import TEST_SETTINGS
 from tests.conformance.eras import NEWEST, SOME, SOME_TWO_STEPS
 from tests.conformance.member import CLICKS, ORDERS, Member

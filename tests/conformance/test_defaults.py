@@ -5,7 +5,7 @@ from typing import Final
 
 import pytest
 
-from coordinator.settings.settings import KAFKA_SETTINGS, Settings
+from muster.coordinator.settings.settings import KAFKA_SETTINGS, Settings
 from tests.brokers import Broker
 from tests.conformance.wire import Connection
 

@@ -14,12 +14,12 @@ from typing import Final
 import msgspec
 import pytest
 
-from events.causes import Cause
-from events.events import RebalanceStarted
-from events.ids import GroupId
-from events.log.url import open_log
-from replay.history import Happened
-from replay.sources import read_histories
+from muster.events.causes import Cause
+from muster.events.events import RebalanceStarted
+from muster.events.ids import GroupId
+from muster.events.log.url import open_log
+from muster.replay.history import Happened
+from muster.replay.sources import read_histories
 from tests.brokers.restartable import RestartableBroker
 from tests.conformance.eras import NEWEST
 from tests.conformance.member import ORDERS, OTHER, RANGE_FIRST, ROUNDROBIN_FIRST, SHORT_MS, TOPICS, Member

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 from kio.index import load_request_schema
 
-from coordinator.wire.api import Offered
-from coordinator.wire.bounds import bound_of
+from muster.coordinator.wire.api import Offered
+from muster.coordinator.wire.bounds import bound_of
 from tests.coordinator.kio_client import with_length
 from tests.coordinator.wire.smallest import Path, arrays_of, entry_bytes, request_of
 

@@ -8,11 +8,11 @@ from typing import Any, get_args
 from kio.index import load_request_schema, load_response_schema
 from kio.serial import entity_reader, entity_writer
 
-from coordinator.service import Cancel, Service
-from coordinator.wire.api import Api, KeepTicket, ProtocolError, keep_no_ticket
-from coordinator.wire.dispatch import Peer, dispatch
-from coordinator.wire.registry import APIS
-from coordinator.wire.under_way import Answered
+from muster.coordinator.service import Cancel, Service
+from muster.coordinator.wire.api import Api, KeepTicket, ProtocolError, keep_no_ticket
+from muster.coordinator.wire.dispatch import Peer, dispatch
+from muster.coordinator.wire.registry import APIS
+from muster.coordinator.wire.under_way import Answered
 
 PEER = Peer(client_host="/10.0.0.7", principal="User:ANONYMOUS")
 CLIENT_ID = "shop"

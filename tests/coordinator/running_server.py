@@ -8,13 +8,13 @@ from typing import Any
 
 from kio.schema.errors import ErrorCode
 
-from coordinator.group.commands import AnyRequest, DescribeGroup, Heartbeat
-from coordinator.group.outcomes import DescribeGroupOutcome, HeartbeatOutcome, JoinGroupOutcome, Outcome
-from coordinator.net.listening import ConnectionLimits
-from coordinator.observability.metrics import ServerMetrics
-from coordinator.standalone.server import Server, ServerSettings
-from coordinator.wire.registry import APIS
-from events.ids import MemberId
+from muster.coordinator.group.commands import AnyRequest, DescribeGroup, Heartbeat
+from muster.coordinator.group.outcomes import DescribeGroupOutcome, HeartbeatOutcome, JoinGroupOutcome, Outcome
+from muster.coordinator.net.listening import ConnectionLimits
+from muster.coordinator.observability.metrics import ServerMetrics
+from muster.coordinator.standalone.server import Server, ServerSettings
+from muster.coordinator.wire.registry import APIS
+from muster.events.ids import MemberId
 from tests.coordinator.kio_client import frame, with_length
 from tests.coordinator.scripted import ManualTimers, ScriptedGroups, new_service
 

@@ -5,11 +5,11 @@ from itertools import count
 
 from kio.schema.errors import ErrorCode
 
-from coordinator.cluster import declare_topic, new_cluster
-from coordinator.group.commands import AnyRequest, Heartbeat
-from coordinator.group.outcomes import Outcome
-from coordinator.service import Cancel, CommittedOffset, HeartbeatTicket, ListedGroup, ReplyTo, Service
-from events.ids import GroupId
+from muster.coordinator.cluster import declare_topic, new_cluster
+from muster.coordinator.group.commands import AnyRequest, Heartbeat
+from muster.coordinator.group.outcomes import Outcome
+from muster.coordinator.service import Cancel, CommittedOffset, HeartbeatTicket, ListedGroup, ReplyTo, Service
+from muster.events.ids import GroupId
 
 CLUSTER = new_cluster(
     cluster_id="muster-test",

@@ -15,17 +15,17 @@ from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from typing import Any
 
-from coordinator.clock import SystemClock
-from coordinator.cluster import Cluster
-from coordinator.group.settings import GroupSettings
-from coordinator.observability.metrics import ServerMetrics
-from coordinator.offsets.memory import MemoryOffsetStore
-from coordinator.runtime.ownership import Owner
-from coordinator.runtime.runtime import Runtime
-from coordinator.service import Cancel, Service
-from coordinator.standalone.server import Server, ServerSettings
-from coordinator.wire.registry import APIS
-from events.log.memory import MemoryEventLog, MemoryStorage
+from muster.coordinator.clock import SystemClock
+from muster.coordinator.cluster import Cluster
+from muster.coordinator.group.settings import GroupSettings
+from muster.coordinator.observability.metrics import ServerMetrics
+from muster.coordinator.offsets.memory import MemoryOffsetStore
+from muster.coordinator.runtime.ownership import Owner
+from muster.coordinator.runtime.runtime import Runtime
+from muster.coordinator.service import Cancel, Service
+from muster.coordinator.standalone.server import Server, ServerSettings
+from muster.coordinator.wire.registry import APIS
+from muster.events.log.memory import MemoryEventLog, MemoryStorage
 from tests.conformance.wire import Connection, Fields, ms
 from tests.coordinator.group.client import subscription
 from tests.coordinator.scripted import CLUSTER

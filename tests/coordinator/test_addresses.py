@@ -2,7 +2,7 @@
 
 import errno
 
-from coordinator.settings.addresses import why_not_bound
+from muster.coordinator.settings.addresses import why_not_bound
 
 
 def test_another_port_is_advised_where_the_port_is_taken_alone() -> None:

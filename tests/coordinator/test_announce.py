@@ -5,11 +5,11 @@ import asyncio
 import structlog
 from kio.schema.errors import ErrorCode
 
-from coordinator.group.settings import GroupSettings
-from coordinator.observability.metrics import REGISTRY
-from coordinator.occasions import SAY_AGAIN_AFTER_MS
-from coordinator.runtime.announce import announce
-from events.log.memory import MemoryStorage
+from muster.coordinator.group.settings import GroupSettings
+from muster.coordinator.observability.metrics import REGISTRY
+from muster.coordinator.occasions import SAY_AGAIN_AFTER_MS
+from muster.coordinator.runtime.announce import announce
+from muster.events.log.memory import MemoryStorage
 from tests.coordinator.group.harness import Harness
 from tests.simulation.process import SimulatedProcess
 from tests.simulation.virtual_time import simulate

@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 import structlog
 
-from coordinator.settings import certificates as module
-from coordinator.settings.certificates import Certificates
-from coordinator.settings.sidecar_tls import client_context
-from events.log.kafka.client.security import kafka_security
-from events.log.kafka.client.tls_files import FilesContext
+from muster.coordinator.settings import certificates as module
+from muster.coordinator.settings.certificates import Certificates
+from muster.coordinator.settings.sidecar_tls import client_context
+from muster.events.log.kafka.client.security import kafka_security
+from muster.events.log.kafka.client.tls_files import FilesContext
 from tests.brokers.certificates import Authority, Issued
 
 

@@ -6,12 +6,12 @@ from typing import Any
 
 from kio.schema.errors import ErrorCode
 
-from events.avro.codec import decode
-from events.events import CoordinatorElected, GroupEvent, MemberEvent, MemberRemoved, PartitionEvent
-from events.log.base import Deposed
-from events.log.memory import MemoryLogWriter, MemoryStorage
-from events.partitioner import partition_for
-from events.records import StoredRecord
+from muster.events.avro.codec import decode
+from muster.events.events import CoordinatorElected, GroupEvent, MemberEvent, MemberRemoved, PartitionEvent
+from muster.events.log.base import Deposed
+from muster.events.log.memory import MemoryLogWriter, MemoryStorage
+from muster.events.partitioner import partition_for
+from muster.events.records import StoredRecord
 from tests.simulation.process import GROUP, SimulatedProcess, until
 from tests.simulation.virtual_time import simulate
 

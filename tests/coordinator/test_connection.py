@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from coordinator.net.frames import Connection
-from coordinator.wire.api import Fault, ProtocolError
+from muster.coordinator.net.frames import Connection
+from muster.coordinator.wire.api import Fault, ProtocolError
 
 FRAME_BYTES_MAX = 64
 WAITING_BYTES_MAX = 100

@@ -4,7 +4,7 @@ import asyncio
 
 from structlog.testing import capture_logs
 
-from coordinator.observability.metrics import RefusedConnection
+from muster.coordinator.observability.metrics import RefusedConnection
 from tests.coordinator.running_server import HEARTBEAT, Client, running, until
 
 

@@ -6,13 +6,13 @@ from collections.abc import Sequence
 import pytest
 from kio.schema.errors import ErrorCode
 
-from coordinator.group.commands import Heartbeat
-from coordinator.group.offsets import OffsetsChange
-from coordinator.group.outcomes import Outcome
-from coordinator.offsets.memory import MemoryOffsetStore
-from events.ids import GroupId
-from events.log.base import AppendRefused, Deposed, LogDenied, LogUnavailable
-from events.log.memory import MemoryLogWriter, MemoryStorage
+from muster.coordinator.group.commands import Heartbeat
+from muster.coordinator.group.offsets import OffsetsChange
+from muster.coordinator.group.outcomes import Outcome
+from muster.coordinator.offsets.memory import MemoryOffsetStore
+from muster.events.ids import GroupId
+from muster.events.log.base import AppendRefused, Deposed, LogDenied, LogUnavailable
+from muster.events.log.memory import MemoryLogWriter, MemoryStorage
 from tests.simulation.process import GROUP, SimulatedProcess, until
 from tests.simulation.virtual_time import simulate
 

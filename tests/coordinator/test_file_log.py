@@ -12,19 +12,19 @@ import pytest
 import structlog
 from kio.schema.errors import ErrorCode
 
-from coordinator.clock import SystemClock
-from coordinator.group.commands import Caller, CommitOffsets, OffsetToCommit
-from coordinator.group.outcomes import CommitOffsetsOutcome, Outcome
-from coordinator.group.settings import GroupSettings
-from coordinator.offsets.memory import MemoryOffsetStore
-from coordinator.runtime.ownership import Owner
-from coordinator.runtime.runtime import Runtime
-from coordinator.settings import file_watch
-from coordinator.settings.file_watch import watch_file
-from events.ids import GroupId, MemberId
-from events.log.base import LogDamaged, LogMismatch
-from events.log.sqlite.file import SqliteFile
-from events.log.sqlite.log import SqliteEventLog
+from muster.coordinator.clock import SystemClock
+from muster.coordinator.group.commands import Caller, CommitOffsets, OffsetToCommit
+from muster.coordinator.group.outcomes import CommitOffsetsOutcome, Outcome
+from muster.coordinator.group.settings import GroupSettings
+from muster.coordinator.offsets.memory import MemoryOffsetStore
+from muster.coordinator.runtime.ownership import Owner
+from muster.coordinator.runtime.runtime import Runtime
+from muster.coordinator.settings import file_watch
+from muster.coordinator.settings.file_watch import watch_file
+from muster.events.ids import GroupId, MemberId
+from muster.events.log.base import LogDamaged, LogMismatch
+from muster.events.log.sqlite.file import SqliteFile
+from muster.events.log.sqlite.log import SqliteEventLog
 
 PAGE_BYTES = 4096
 

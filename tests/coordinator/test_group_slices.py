@@ -7,14 +7,14 @@ import msgspec
 import pytest
 from kio.schema.errors import ErrorCode
 
-from coordinator.load import slices
-from coordinator.runtime import partition as partition_module
-from coordinator.runtime.deciding import BATCH_COMMANDS_MAX
-from coordinator.runtime.waiting import WaitingRequests
-from events.ids import GroupId
-from events.keys import EntityKind, RecordKey
-from events.log.memory import MemoryStorage
-from events.state import GroupState
+from muster.coordinator.load import slices
+from muster.coordinator.runtime import partition as partition_module
+from muster.coordinator.runtime.deciding import BATCH_COMMANDS_MAX
+from muster.coordinator.runtime.waiting import WaitingRequests
+from muster.events.ids import GroupId
+from muster.events.keys import EntityKind, RecordKey
+from muster.events.log.memory import MemoryStorage
+from muster.events.state import GroupState
 from tests.coordinator.group.crowd import formed
 from tests.coordinator.hostile import HELD_S_MAX
 from tests.coordinator.longest_callback import longest_callback

@@ -3,8 +3,8 @@
 import pytest
 from kio.schema.errors import ErrorCode
 
-from coordinator.net.heartbeats import FRAME_BYTES_MAX, MEMBERS_MAX, HeartbeatCache
-from events.ids import GroupId, MemberId
+from muster.coordinator.net.heartbeats import FRAME_BYTES_MAX, MEMBERS_MAX, HeartbeatCache
+from muster.events.ids import GroupId, MemberId
 from tests.coordinator.kio_client import frame, parse, versions
 from tests.coordinator.scripted import ScriptedTicket
 from tests.coordinator.serving import enter, heartbeat_body, serving, sync_body

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from coordinator.cluster import declare_topic, new_cluster
-from coordinator.wire.registry import APIS
+from muster.coordinator.cluster import declare_topic, new_cluster
+from muster.coordinator.wire.registry import APIS
 from tests.conformance.wire import Connection, ms
 from tests.coordinator.hostile import (
     FOUR_MB,

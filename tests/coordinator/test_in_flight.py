@@ -10,12 +10,12 @@ from typing import Any
 
 from kio.schema.errors import ErrorCode
 
-from coordinator.group.offsets import OffsetsChange
-from coordinator.group.outcomes import JoinGroupOutcome
-from coordinator.offsets.memory import MemoryOffsetStore
-from events.log.base import AppendRefused, LogUnavailable
-from events.log.memory import MemoryStorage
-from events.state import GroupState
+from muster.coordinator.group.offsets import OffsetsChange
+from muster.coordinator.group.outcomes import JoinGroupOutcome
+from muster.coordinator.offsets.memory import MemoryOffsetStore
+from muster.events.log.base import AppendRefused, LogUnavailable
+from muster.events.log.memory import MemoryStorage
+from muster.events.state import GroupState
 from tests.simulation.process import GROUP, SimulatedProcess, until
 from tests.simulation.virtual_time import simulate
 

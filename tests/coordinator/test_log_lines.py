@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 import structlog
 
-from coordinator.observability.log_lines import LogLines
+from muster.coordinator.observability.log_lines import LogLines
 from tests.brokers.broker import HOST, lasting_ports
 from tests.clients.probe import until
 from tests.conformance.wire import Connection
@@ -126,8 +126,8 @@ async def served(port: int, process: asyncio.subprocess.Process) -> None:
 def test_a_crash_loses_no_line() -> None:
     """What was logged before it, its traceback, and the exit code."""
     program = (
-        "from coordinator.observability.log_lines import write_lines_beside\n"
-        "from coordinator.observability.logs import configure_logs\n"
+        "from muster.coordinator.observability.log_lines import write_lines_beside\n"
+        "from muster.coordinator.observability.logs import configure_logs\n"
         "import structlog\n"
         "write_lines_beside(); configure_logs('INFO', 'json')\n"
         "for number in range(2_000): structlog.get_logger().info('a line', number=number)\n"

@@ -8,18 +8,18 @@ import msgspec
 import pytest
 from typer.testing import CliRunner, Result
 
-import muster
-from coordinator.commands.log_repair import UNKNOWN_OWNER, bury, survey
-from coordinator.group.outcomes import JoinGroupOutcome
-from coordinator.not_served import way_out
-from coordinator.offsets.topic import TopicOffsetStore
-from events.avro.codec import decode, records_of
-from events.events import CoordinatorPaused, CoordinatorReady
-from events.keys import EntityKind, RecordKey, encode_key
-from events.log.memory import MemoryEventLog, MemoryStorage
-from events.log.sqlite.log import SqliteEventLog
-from events.log.url import open_log
-from events.records import FORMAT_LEVEL, BrokenBatch, BrokenRecord, LogTooNew, Record, StoredRecord
+from muster import cli
+from muster.coordinator.commands.log_repair import UNKNOWN_OWNER, bury, survey
+from muster.coordinator.group.outcomes import JoinGroupOutcome
+from muster.coordinator.not_served import way_out
+from muster.coordinator.offsets.topic import TopicOffsetStore
+from muster.events.avro.codec import decode, records_of
+from muster.events.events import CoordinatorPaused, CoordinatorReady
+from muster.events.keys import EntityKind, RecordKey, encode_key
+from muster.events.log.memory import MemoryEventLog, MemoryStorage
+from muster.events.log.sqlite.log import SqliteEventLog
+from muster.events.log.url import open_log
+from muster.events.records import FORMAT_LEVEL, BrokenBatch, BrokenRecord, LogTooNew, Record, StoredRecord
 from tests.brokers.broker import Broker
 from tests.events.test_projector import ELECTED
 from tests.replay import written
@@ -233,7 +233,7 @@ async def _written(path: Path) -> str:
 
 
 def run(url: str, *arguments: str) -> Result:
-    return CliRunner().invoke(muster.app, ["log", "repair", "--log", url, *arguments], env=WIDE)
+    return CliRunner().invoke(cli.app, ["log", "repair", "--log", url, *arguments], env=WIDE)
 
 
 def test_it_is_said_first_and_done_when_told_to(url: str) -> None:

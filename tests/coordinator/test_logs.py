@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import structlog
 
-from coordinator.observability.logs import OF_CLIENTS, Few
+from muster.coordinator.observability.logs import OF_CLIENTS, Few
 
 COORDINATOR = Path(__file__).parents[2] / "coordinator"
 FLOOD = 339
@@ -56,7 +56,7 @@ def test_each_of_these_lines_is_written_somewhere(event: str) -> None:
 
 LIBRARIES = """
 import logging
-from coordinator.observability.logs import configure_logs
+from muster.coordinator.observability.logs import configure_logs
 
 configure_logs("INFO", {form!r})
 logging.getLogger("aiokafka.conn").info("nobody wants to know")

@@ -4,13 +4,13 @@ import asyncio
 import tracemalloc
 from collections.abc import Callable
 
-from coordinator.group.outcomes import DescribedMember, DescribeGroupOutcome
-from coordinator.load.room import Room
-from coordinator.load.slices import Slices
-from coordinator.wire.describe_groups import encode
-from coordinator.wire.messages import message
-from coordinator.wire.under_way import Answered, UnderWay
-from events.ids import GroupId, MemberId
+from muster.coordinator.group.outcomes import DescribedMember, DescribeGroupOutcome
+from muster.coordinator.load.room import Room
+from muster.coordinator.load.slices import Slices
+from muster.coordinator.wire.describe_groups import encode
+from muster.coordinator.wire.messages import message
+from muster.coordinator.wire.under_way import Answered, UnderWay
+from muster.events.ids import GroupId, MemberId
 
 KB, MB = 1_024, 1_048_576
 ASKED = message(15, 5)

@@ -12,12 +12,12 @@ import pytest
 import structlog
 from prometheus_client import CollectorRegistry
 
-from coordinator.group.commands import AnyRequest, DescribeGroup
-from coordinator.group.outcomes import Outcome
-from coordinator.load.current_work import NOW, OtherWork, noted, noted_steps
-from coordinator.observability.loop_watch import LOOK_S, TICK_S, Instant, LoopWatch, Turns
-from coordinator.observability.metrics import REGISTRY
-from coordinator.observability.metrics_endpoint import MetricsEndpoint
+from muster.coordinator.group.commands import AnyRequest, DescribeGroup
+from muster.coordinator.group.outcomes import Outcome
+from muster.coordinator.load.current_work import NOW, OtherWork, noted, noted_steps
+from muster.coordinator.observability.loop_watch import LOOK_S, TICK_S, Instant, LoopWatch, Turns
+from muster.coordinator.observability.metrics import REGISTRY
+from muster.coordinator.observability.metrics_endpoint import MetricsEndpoint
 from tests.coordinator.kio_client import frame
 from tests.coordinator.running_server import DESCRIBE, outcome, running, until
 

@@ -5,11 +5,11 @@ from random import Random
 from kio.schema.errors import ErrorCode
 from prometheus_client import CollectorRegistry
 
-from coordinator.group.outcomes import JoinedMember, JoinGroupOutcome
-from coordinator.load.room import Room
-from coordinator.net.memory import FREE_BYTES, Claim, Memory
-from coordinator.observability.metrics import ServerMetrics
-from events.ids import MemberId
+from muster.coordinator.group.outcomes import JoinedMember, JoinGroupOutcome
+from muster.coordinator.load.room import Room
+from muster.coordinator.net.memory import FREE_BYTES, Claim, Memory
+from muster.coordinator.observability.metrics import ServerMetrics
+from muster.events.ids import MemberId
 from tests.coordinator.kio_client import frame, parse, with_length
 from tests.coordinator.running_server import HEARTBEAT, JOIN, JOINED, Running, running, until
 

@@ -10,7 +10,7 @@ from http.client import HTTPConnection
 import pytest
 from prometheus_client import CollectorRegistry
 
-from coordinator.observability.metrics_endpoint import CONNECTIONS_MAX, MetricsEndpoint
+from muster.coordinator.observability.metrics_endpoint import CONNECTIONS_MAX, MetricsEndpoint
 
 WITHIN_S = 60
 

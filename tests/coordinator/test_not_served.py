@@ -4,11 +4,11 @@ from collections.abc import Awaitable, Callable
 
 from kio.schema.errors import ErrorCode
 
-from coordinator.group.commands import AuthorizeCommit, DeleteOffsets, ReleaseGroup
-from coordinator.group.outcomes import DescribeGroupOutcome, JoinGroupOutcome, LeaveGroupOutcome, Outcome
-from events.ids import GroupId, MemberId
-from events.log.memory import MemoryStorage
-from events.state import GroupState
+from muster.coordinator.group.commands import AuthorizeCommit, DeleteOffsets, ReleaseGroup
+from muster.coordinator.group.outcomes import DescribeGroupOutcome, JoinGroupOutcome, LeaveGroupOutcome, Outcome
+from muster.events.ids import GroupId, MemberId
+from muster.events.log.memory import MemoryStorage
+from muster.events.state import GroupState
 from tests.simulation.process import GROUP, SimulatedProcess
 from tests.simulation.virtual_time import simulate
 

@@ -1,6 +1,6 @@
 """When a line is due that would come again and again."""
 
-from coordinator.occasions import KEYS_MAX, SAY_AGAIN_AFTER_MS, Occasions, Past
+from muster.coordinator.occasions import KEYS_MAX, SAY_AGAIN_AFTER_MS, Occasions, Past
 
 
 class Clock:

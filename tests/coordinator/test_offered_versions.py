@@ -10,8 +10,8 @@ import pytest
 from kio.index import load_request_schema
 from kio.schema.errors import ErrorCode
 
-from coordinator.wire.api import Fault
-from coordinator.wire.registry import APIS
+from muster.coordinator.wire.api import Fault
+from muster.coordinator.wire.registry import APIS
 from tests.coordinator.kio_client import parse
 from tests.coordinator.running_server import Client, running
 from tests.coordinator.serving import serving

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from coordinator.open_files import connections_within, reserve_of
+from muster.coordinator.open_files import connections_within, reserve_of
 from tests.brokers.broker import HOST
 from tests.brokers.child import leashed
 from tests.clients.probe import until

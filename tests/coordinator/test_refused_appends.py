@@ -5,10 +5,10 @@ import asyncio
 from kio.schema.errors import ErrorCode
 from structlog.testing import capture_logs
 
-from coordinator.group.outcomes import JoinGroupOutcome
-from events.ids import UNKNOWN_MEMBER_ID
-from events.log.memory import MemoryStorage
-from events.state import GroupState
+from muster.coordinator.group.outcomes import JoinGroupOutcome
+from muster.events.ids import UNKNOWN_MEMBER_ID
+from muster.events.log.memory import MemoryStorage
+from muster.events.state import GroupState
 from tests.simulation.process import SimulatedProcess
 from tests.simulation.virtual_time import simulate
 

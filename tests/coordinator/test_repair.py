@@ -6,19 +6,19 @@ from collections.abc import Callable
 import pytest
 from kio.schema.errors import ErrorCode
 
-from coordinator.group.commands import AlterGroupConfig, ConfigChange, ConfigOperation, DescribeGroupConfig
-from coordinator.group.configs import EXPANSION_DELAY, REGISTERED, REPAIR
-from coordinator.group.outcomes import AlterGroupConfigOutcome, DescribeGroupConfigOutcome, GroupDamage
-from events.avro.codec import decode
-from events.causes import Cause
-from events.events import AnyRecordedEvent, Event, GroupCreated
-from events.ids import GroupInstanceId
-from events.keys import EntityKind, decode_key
-from events.log.memory import MemoryStorage
-from events.records import BrokenRecord, StoredRecord
-from events.state import GroupState
-from replay.groups import Overview
-from replay.sources import read_log
+from muster.coordinator.group.commands import AlterGroupConfig, ConfigChange, ConfigOperation, DescribeGroupConfig
+from muster.coordinator.group.configs import EXPANSION_DELAY, REGISTERED, REPAIR
+from muster.coordinator.group.outcomes import AlterGroupConfigOutcome, DescribeGroupConfigOutcome, GroupDamage
+from muster.events.avro.codec import decode
+from muster.events.causes import Cause
+from muster.events.events import AnyRecordedEvent, Event, GroupCreated
+from muster.events.ids import GroupInstanceId
+from muster.events.keys import EntityKind, decode_key
+from muster.events.log.memory import MemoryStorage
+from muster.events.records import BrokenRecord, StoredRecord
+from muster.events.state import GroupState
+from muster.replay.groups import Overview
+from muster.replay.sources import read_log
 from tests.events.test_compaction_law import compacted
 from tests.events.test_loading import fed, loaded
 from tests.simulation.process import GROUP, SimulatedProcess, until

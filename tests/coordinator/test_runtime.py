@@ -5,16 +5,22 @@ from collections.abc import Awaitable, Callable
 
 from kio.schema.errors import ErrorCode
 
-from coordinator.group.outcomes import JoinGroupOutcome
-from coordinator.group.settings import GroupSettings
-from events.avro.codec import decode
-from events.events import CoordinatorElected, CoordinatorPaused, CoordinatorReady, CoordinatorStopped, MemberAssigned
-from events.ids import GroupId
-from events.log.base import Deposed, LogUnavailable
-from events.log.memory import MemoryStorage
-from events.partitioner import partition_for
-from events.records import StoredRecord
-from events.state import GroupState
+from muster.coordinator.group.outcomes import JoinGroupOutcome
+from muster.coordinator.group.settings import GroupSettings
+from muster.events.avro.codec import decode
+from muster.events.events import (
+    CoordinatorElected,
+    CoordinatorPaused,
+    CoordinatorReady,
+    CoordinatorStopped,
+    MemberAssigned,
+)
+from muster.events.ids import GroupId
+from muster.events.log.base import Deposed, LogUnavailable
+from muster.events.log.memory import MemoryStorage
+from muster.events.partitioner import partition_for
+from muster.events.records import StoredRecord
+from muster.events.state import GroupState
 from tests.simulation.process import GROUP, SimulatedProcess, until
 from tests.simulation.virtual_time import VirtualTimeLoop, simulate
 

@@ -10,13 +10,13 @@ import structlog
 from kio.schema.errors import ErrorCode
 from prometheus_client import CollectorRegistry
 
-from coordinator.group.commands import DescribeGroup, Heartbeat, JoinGroup
-from coordinator.group.outcomes import JoinGroupOutcome
-from coordinator.net.hosts import java_host
-from coordinator.standalone.server import ServerSettings
-from coordinator.wire.api import Fault
-from coordinator.wire.registry import APIS
-from events.ids import MemberId
+from muster.coordinator.group.commands import DescribeGroup, Heartbeat, JoinGroup
+from muster.coordinator.group.outcomes import JoinGroupOutcome
+from muster.coordinator.net.hosts import java_host
+from muster.coordinator.standalone.server import ServerSettings
+from muster.coordinator.wire.api import Fault
+from muster.coordinator.wire.registry import APIS
+from muster.events.ids import MemberId
 from tests.coordinator.kio_client import frame, parse, with_length
 from tests.coordinator.running_server import (
     DESCRIBE,

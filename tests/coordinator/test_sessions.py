@@ -4,7 +4,7 @@ import asyncio
 
 from kio.schema.errors import ErrorCode
 
-from events.log.memory import MemoryStorage
+from muster.events.log.memory import MemoryStorage
 from tests.simulation.process import SimulatedProcess
 from tests.simulation.virtual_time import simulate
 

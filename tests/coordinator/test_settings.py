@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from coordinator.group.settings import GroupSettings
-from coordinator.net.listening import ConnectionLimits
-from coordinator.settings.settings import KAFKA_SETTINGS, BadSettings, load_settings
+from muster.coordinator.group.settings import GroupSettings
+from muster.coordinator.net.listening import ConnectionLimits
+from muster.coordinator.settings.settings import KAFKA_SETTINGS, BadSettings, load_settings
 
 
 @pytest.fixture(autouse=True)

@@ -5,9 +5,9 @@ import time
 
 import pytest
 
-from coordinator.load.current_work import NOW, OtherWork, noted
-from coordinator.load.slices import SLICE_S, Slices
-from coordinator.load.steps import ENTRIES_AT_ONCE, Allowance, Each, Steps, TooManyEntries, collected, finished
+from muster.coordinator.load.current_work import NOW, OtherWork, noted
+from muster.coordinator.load.slices import SLICE_S, Slices
+from muster.coordinator.load.steps import ENTRIES_AT_ONCE, Allowance, Each, Steps, TooManyEntries, collected, finished
 
 
 @pytest.fixture(autouse=True)

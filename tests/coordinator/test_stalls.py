@@ -12,16 +12,16 @@ from typing import Any
 import pytest
 from kio.schema.errors import ErrorCode
 
-from coordinator.group.commands import AlterGroupConfig, AnyCommand, ConfigChange, ConfigOperation, ExpireSession
-from coordinator.group.decide import Decision, decide
-from coordinator.group.offsets import OffsetsChange
-from coordinator.group.outcomes import JoinGroupOutcome
-from coordinator.group.soft import Soft
-from coordinator.offsets.memory import MemoryOffsetStore
-from coordinator.runtime import deciding
-from events.avro.codec import decode
-from events.causes import Cause
-from events.events import (
+from muster.coordinator.group.commands import AlterGroupConfig, AnyCommand, ConfigChange, ConfigOperation, ExpireSession
+from muster.coordinator.group.decide import Decision, decide
+from muster.coordinator.group.offsets import OffsetsChange
+from muster.coordinator.group.outcomes import JoinGroupOutcome
+from muster.coordinator.group.soft import Soft
+from muster.coordinator.offsets.memory import MemoryOffsetStore
+from muster.coordinator.runtime import deciding
+from muster.events.avro.codec import decode
+from muster.events.causes import Cause
+from muster.events.events import (
     AnyRecordedEvent,
     CoordinatorPaused,
     GroupConfigured,
@@ -35,10 +35,10 @@ from events.events import (
     RebalanceStarted,
     StaticMemberReplaced,
 )
-from events.log.base import AppendRefused
-from events.log.memory import MemoryStorage
-from events.records import Transition
-from events.state import Group, GroupState
+from muster.events.log.base import AppendRefused
+from muster.events.log.memory import MemoryStorage
+from muster.events.records import Transition
+from muster.events.state import Group, GroupState
 from tests.simulation.process import GROUP, SimulatedProcess
 from tests.simulation.virtual_time import simulate
 

@@ -8,18 +8,18 @@ import pytest
 from kio.schema.errors import ErrorCode
 from structlog.testing import capture_logs
 
-from coordinator import strangers
-from coordinator.observability.metrics import REGISTRY
-from coordinator.offsets.memory import MemoryOffsetStore
-from coordinator.offsets.topic import TopicOffsetStore
-from coordinator.strangers import PAUSE_S, StrangersSeen, StrangersWatch
-from events.avro.codec import decode, records_of
-from events.events import MemberRoleChanged
-from events.ids import GroupId
-from events.keys import EntityKind, RecordKey, encode_key
-from events.log.memory import MemoryEventLog, MemoryLogWriter, MemoryStorage
-from events.partitioner import partition_for
-from events.records import FORMAT_LEVEL, LogTooNew, StoredRecord
+from muster.coordinator import strangers
+from muster.coordinator.observability.metrics import REGISTRY
+from muster.coordinator.offsets.memory import MemoryOffsetStore
+from muster.coordinator.offsets.topic import TopicOffsetStore
+from muster.coordinator.strangers import PAUSE_S, StrangersSeen, StrangersWatch
+from muster.events.avro.codec import decode, records_of
+from muster.events.events import MemberRoleChanged
+from muster.events.ids import GroupId
+from muster.events.keys import EntityKind, RecordKey, encode_key
+from muster.events.log.memory import MemoryEventLog, MemoryLogWriter, MemoryStorage
+from muster.events.partitioner import partition_for
+from muster.events.records import FORMAT_LEVEL, LogTooNew, StoredRecord
 from tests.coordinator.test_runtime import story
 from tests.events.test_projector import ELECTED
 from tests.simulation.process import GROUP, SimulatedProcess, until

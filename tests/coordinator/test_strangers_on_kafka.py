@@ -11,11 +11,11 @@ from aiokafka.admin import AIOKafkaAdminClient
 from kio.schema.errors import ErrorCode
 from typer.testing import CliRunner, Result
 
-from coordinator.group.outcomes import JoinGroupOutcome
-from events.keys import EntityKind, RecordKey, encode_key
-from events.log.base import EventLog
-from events.records import FORMAT_LEVEL, StoredRecord
-from replay.cli import app
+from muster.coordinator.group.outcomes import JoinGroupOutcome
+from muster.events.keys import EntityKind, RecordKey, encode_key
+from muster.events.log.base import EventLog
+from muster.events.records import FORMAT_LEVEL, StoredRecord
+from muster.replay.cli import app
 from tests.brokers.broker import Broker
 from tests.events.histories import read_log, read_projection
 from tests.events.log.kafka.proxied import new_topic_name

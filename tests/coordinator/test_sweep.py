@@ -8,17 +8,17 @@ from typing import Any
 import pytest
 from kio.schema.errors import ErrorCode
 
-from coordinator.group.outcomes import JoinGroupOutcome
-from coordinator.group.settings import GroupSettings
-from coordinator.observability.metrics import REGISTRY
-from coordinator.runtime.sweep import WORK_OF_A_GROUP, WORK_PER_STEP, Sweep
-from events.avro.codec import decode
-from events.causes import Cause
-from events.events import GroupDeleted, MemberAssigned
-from events.ids import GroupId
-from events.log.memory import MemoryStorage
-from events.records import StoredRecord
-from events.state import GroupState
+from muster.coordinator.group.outcomes import JoinGroupOutcome
+from muster.coordinator.group.settings import GroupSettings
+from muster.coordinator.observability.metrics import REGISTRY
+from muster.coordinator.runtime.sweep import WORK_OF_A_GROUP, WORK_PER_STEP, Sweep
+from muster.events.avro.codec import decode
+from muster.events.causes import Cause
+from muster.events.events import GroupDeleted, MemberAssigned
+from muster.events.ids import GroupId
+from muster.events.log.memory import MemoryStorage
+from muster.events.records import StoredRecord
+from muster.events.state import GroupState
 from tests.simulation.process import GROUP, SimulatedProcess, until
 from tests.simulation.virtual_time import simulate
 

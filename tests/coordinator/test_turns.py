@@ -3,8 +3,8 @@
 import asyncio
 import socket
 
-from coordinator.load.slices import SLICE_S
-from coordinator.net.turns import REQUESTS_AT_ONCE, REQUESTS_IN_ROUND, Turns
+from muster.coordinator.load.slices import SLICE_S
+from muster.coordinator.net.turns import REQUESTS_AT_ONCE, REQUESTS_IN_ROUND, Turns
 from tests.coordinator.hostile import exactly
 from tests.coordinator.kio_client import frame, with_length
 from tests.coordinator.longest_turn import longest_turn

@@ -6,14 +6,14 @@ import msgspec
 import pytest
 from kio.schema.errors import ErrorCode
 
-from coordinator.group.commands import AnyRequest, Caller, Heartbeat, JoinGroup, SyncGroup
-from coordinator.group.outcomes import HeartbeatOutcome, JoinGroupOutcome, Outcome, SyncGroupOutcome
-from coordinator.load.quotas import Quota
-from coordinator.observability.metrics import ServerMetrics
-from coordinator.principals import ANONYMOUS
-from coordinator.runtime.waiting_limit import Places, WaitingLimit
-from events.ids import GroupId, MemberId
-from events.log.memory import MemoryStorage
+from muster.coordinator.group.commands import AnyRequest, Caller, Heartbeat, JoinGroup, SyncGroup
+from muster.coordinator.group.outcomes import HeartbeatOutcome, JoinGroupOutcome, Outcome, SyncGroupOutcome
+from muster.coordinator.load.quotas import Quota
+from muster.coordinator.observability.metrics import ServerMetrics
+from muster.coordinator.principals import ANONYMOUS
+from muster.coordinator.runtime.waiting_limit import Places, WaitingLimit
+from muster.events.ids import GroupId, MemberId
+from muster.events.log.memory import MemoryStorage
 from tests.coordinator.kio_client import Exchange
 from tests.coordinator.scripted import ScriptedGroups, new_service
 from tests.coordinator.wire.test_membership import JOIN, SYNC

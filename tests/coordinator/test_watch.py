@@ -5,9 +5,9 @@ from collections.abc import Awaitable, Callable
 
 from kio.schema.errors import ErrorCode
 
-from coordinator.group.commands import LeaveGroup, LeavingMember
-from events.ids import GroupId
-from events.log.memory import MemoryStorage
+from muster.coordinator.group.commands import LeaveGroup, LeavingMember
+from muster.events.ids import GroupId
+from muster.events.log.memory import MemoryStorage
 from tests.simulation.process import GROUP, SimulatedProcess, until
 from tests.simulation.virtual_time import simulate
 

@@ -3,9 +3,9 @@
 import typing
 from typing import Any
 
-from events.avro import codec
-from events.causes import Cause
-from events.events import AnyRecordedEvent
+from muster.events.avro import codec
+from muster.events.causes import Cause
+from muster.events.events import AnyRecordedEvent
 
 _PLAIN = {
     "int": 70_000,

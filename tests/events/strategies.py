@@ -11,10 +11,10 @@ from typing import Any
 import msgspec
 from hypothesis import strategies as st
 
-from events.avro import codec
-from events.causes import Cause
-from events.events import EVENT_TYPES, AnyEvent, AnyRecordedEvent, PartitionEvent
-from events.keys import EntityKind, RecordKey
+from muster.events.avro import codec
+from muster.events.causes import Cause
+from muster.events.events import EVENT_TYPES, AnyEvent, AnyRecordedEvent, PartitionEvent
+from muster.events.keys import EntityKind, RecordKey
 
 INTS = st.integers(-(2**31), 2**31 - 1)
 LONGS = st.integers(-(2**63), 2**63 - 1) | st.integers(1_500_000_000_000, 2_000_000_000_000)

@@ -9,14 +9,14 @@ import msgspec
 import pytest
 from fastavro import parse_schema, schemaless_writer
 
-from events.avro import codec
-from events.avro.codec import Registry, header_of
-from events.avro.decoder import compile_decoder, decoder_source
-from events.avro.encoder import compile_encoder
-from events.avro.schema import Schema
-from events.causes import Cause
-from events.events import EVENT_TYPES, AnyRecordedEvent, GroupAdvanced, MemberJoined, Why
-from events.records import BrokenRecord
+from muster.events.avro import codec
+from muster.events.avro.codec import Registry, header_of
+from muster.events.avro.decoder import compile_decoder, decoder_source
+from muster.events.avro.encoder import compile_encoder
+from muster.events.avro.schema import Schema
+from muster.events.causes import Cause
+from muster.events.events import EVENT_TYPES, AnyRecordedEvent, GroupAdvanced, MemberJoined, Why
+from muster.events.records import BrokenRecord
 from tests.events.samples import full_event
 
 HEADER = bytes(10)

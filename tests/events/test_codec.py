@@ -8,11 +8,11 @@ from fastavro import parse_schema, schemaless_reader, schemaless_writer
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-import schemas
-from events.avro import codec
-from events.avro.codec import Registry, decode, encode, event_type_of, fingerprint_of, records_of
-from events.causes import Cause
-from events.events import (
+from muster import schemas
+from muster.events.avro import codec
+from muster.events.avro.codec import Registry, decode, encode, event_type_of, fingerprint_of, records_of
+from muster.events.causes import Cause
+from muster.events.events import (
     EVENT_TYPES,
     AnyRecordedEvent,
     CoordinatorElected,
@@ -22,8 +22,8 @@ from events.events import (
     MemberJoined,
     MemberRemoved,
 )
-from events.keys import encode_key, key_of
-from events.records import BrokenRecord, Record, UnknownEventType
+from muster.events.keys import encode_key, key_of
+from muster.events.records import BrokenRecord, Record, UnknownEventType
 from tests.events.samples import full_event
 from tests.events.strategies import events, events_of
 

@@ -11,10 +11,10 @@ from collections.abc import Callable, Sequence
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from events.ids import GroupId
-from events.projector import Projector
-from events.records import StoredRecord
-from events.state import Group
+from muster.events.ids import GroupId
+from muster.events.projector import Projector
+from muster.events.records import StoredRecord
+from muster.events.state import Group
 from tests.coordinator.group.harness import Harness
 from tests.coordinator.group.world import STEPS, World
 

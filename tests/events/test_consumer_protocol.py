@@ -10,7 +10,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from kio.serial import entity_writer
 
-from events.consumer_protocol import (
+from muster.events.consumer_protocol import (
     assigned_partitions,
     encode_assignment,
     encode_subscription,

@@ -4,9 +4,9 @@ import msgspec
 import pytest
 from hypothesis import given
 
-from events.avro.evolve import evolve, first, is_gone, remove_member
-from events.causes import Cause
-from events.events import (
+from muster.events.avro.evolve import evolve, first, is_gone, remove_member
+from muster.events.causes import Cause
+from muster.events.events import (
     AnyEvent,
     AnyGroupEvent,
     AnyMemberEvent,
@@ -21,8 +21,8 @@ from events.events import (
     StaticMemberReplaced,
     Why,
 )
-from events.ids import GroupId, GroupInstanceId, MemberId
-from events.state import NO_GENERATION, Group, GroupImage, GroupState, Member, Protocol, new_group
+from muster.events.ids import GroupId, GroupInstanceId, MemberId
+from muster.events.state import NO_GENERATION, Group, GroupImage, GroupState, Member, Protocol, new_group
 from tests.events.strategies import group_and_member_events
 
 WHY = Why(cause=Cause.NEW_STATIC_MEMBER, arrived_ms=1, decided_ms=2)

@@ -2,9 +2,9 @@
 
 import pytest
 
-import schemas
-from events.avro.codec import event_type_of
-from events.events import EVENT_TYPES
+from muster import schemas
+from muster.events.avro.codec import event_type_of
+from muster.events.events import EVENT_TYPES
 from tests.events.histories import project, read_log, read_projection, recorded_levels
 from tests.events.histories.story import story
 

@@ -7,11 +7,11 @@ from fastavro import parse_schema, schemaless_reader, schemaless_writer
 from hypothesis import given
 from hypothesis import strategies as st
 
-import schemas
-from events.avro.codec import header_of
-from events.events import EVENT_TYPES, GroupEvent, MemberEvent
-from events.keys import KEY_HEADER, EntityKind, RecordKey, decode_key, encode_key, key_of
-from events.records import UndecodableKey
+from muster import schemas
+from muster.events.avro.codec import header_of
+from muster.events.events import EVENT_TYPES, GroupEvent, MemberEvent
+from muster.events.keys import KEY_HEADER, EntityKind, RecordKey, decode_key, encode_key, key_of
+from muster.events.records import UndecodableKey
 from tests.events.strategies import events, events_of, record_keys
 
 SCHEMA = parse_schema(schemas.record_key_schema())

@@ -9,11 +9,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from events.avro.codec import records_of
-from events.keys import EntityKind, RecordKey, encode_key
-from events.loading import Loading
-from events.projector import Projector
-from events.records import LogTooNew, Record, StoredRecord, UndecodableKey
+from muster.events.avro.codec import records_of
+from muster.events.keys import EntityKind, RecordKey, encode_key
+from muster.events.loading import Loading
+from muster.events.projector import Projector
+from muster.events.records import LogTooNew, Record, StoredRecord, UndecodableKey
 from tests.events.test_compaction_law import HISTORIES, Step, compacted, history
 from tests.replay.histories import Script
 

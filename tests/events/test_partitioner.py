@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from events.partitioner import java_string_hash, partition_for
+from muster.events.partitioner import java_string_hash, partition_for
 
 
 @pytest.mark.parametrize(

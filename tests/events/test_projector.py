@@ -3,8 +3,8 @@
 import msgspec
 import pytest
 
-from events.avro.codec import encode, records_of
-from events.events import (
+from muster.events.avro.codec import encode, records_of
+from muster.events.events import (
     AnyRecordedEvent,
     CoordinatorElected,
     CoordinatorReady,
@@ -13,10 +13,10 @@ from events.events import (
     MemberJoined,
     MemberRemoved,
 )
-from events.ids import GroupId
-from events.keys import EntityKind, RecordKey, encode_key
-from events.projector import Projector, Quarantined
-from events.records import FORMAT_LEVEL, BrokenRecord, LogTooNew, StoredRecord, UndecodableKey
+from muster.events.ids import GroupId
+from muster.events.keys import EntityKind, RecordKey, encode_key
+from muster.events.projector import Projector, Quarantined
+from muster.events.records import FORMAT_LEVEL, BrokenRecord, LogTooNew, StoredRecord, UndecodableKey
 from tests.coordinator.group.harness import Harness
 
 UNKNOWN_TYPE = bytes.fromhex("c301 0123456789abcdef") + b"body"

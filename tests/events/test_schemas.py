@@ -8,11 +8,11 @@ from typing import Any
 import msgspec
 import pytest
 
-import schemas
-from events.avro import codec
-from events.avro.codec import Registry, header_of
-from events.causes import Cause
-from events.events import EVENT_TYPES, AnyRecordedEvent
+from muster import schemas
+from muster.events.avro import codec
+from muster.events.avro.codec import Registry, header_of
+from muster.events.causes import Cause
+from muster.events.events import EVENT_TYPES, AnyRecordedEvent
 
 LEVEL_1 = {
     "CoordinatorElected": "f44a6d738a9dff93",

@@ -8,7 +8,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from events.tables import SMALL, Table, TableSet
+from muster.events.tables import SMALL, Table, TableSet
 
 KEYS = st.integers(0, 3 * SMALL)
 

@@ -6,16 +6,16 @@ import itertools
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from typing import Any
 
-from coordinator.group.settings import GroupSettings
-from coordinator.offsets.base import OffsetStore
-from coordinator.offsets.topic import TopicOffsetStore
-from coordinator.offsets.upstream import UpstreamOffsetStore
-from coordinator.runtime.ownership import Owner
-from coordinator.runtime.runtime import Runtime
-from events.ids import GroupId
-from events.log.kafka.client.connections import Timeouts
-from events.log.kafka.log import DEFAULT_TIMEOUTS, KafkaEventLog
-from events.partitioner import partition_for
+from muster.coordinator.group.settings import GroupSettings
+from muster.coordinator.offsets.base import OffsetStore
+from muster.coordinator.offsets.topic import TopicOffsetStore
+from muster.coordinator.offsets.upstream import UpstreamOffsetStore
+from muster.coordinator.runtime.ownership import Owner
+from muster.coordinator.runtime.runtime import Runtime
+from muster.events.ids import GroupId
+from muster.events.log.kafka.client.connections import Timeouts
+from muster.events.log.kafka.log import DEFAULT_TIMEOUTS, KafkaEventLog
+from muster.events.partitioner import partition_for
 from tests.faults.network import NetworkLoop
 from tests.simulation.process import GROUP, SimulatedProcess
 from tests.simulation.virtual_time import VirtualClock, simulate

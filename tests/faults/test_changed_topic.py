@@ -7,8 +7,8 @@ import pytest
 from kio.schema.errors import ErrorCode
 from structlog.testing import capture_logs
 
-from events.log.base import LogMismatch
-from events.partitioner import partition_for
+from muster.events.log.base import LogMismatch
+from muster.events.partitioner import partition_for
 from tests.faults.cluster import FakeCluster
 from tests.faults.process import TOPIC, ProcessOnKafka, groups_in, seconds, story
 from tests.simulation.process import until

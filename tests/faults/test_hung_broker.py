@@ -8,9 +8,9 @@ from itertools import pairwise
 from kio.schema.errors import ErrorCode
 from structlog.testing import capture_logs
 
-from events.log.base import LogUnavailable
-from events.log.kafka.log import DEFAULT_TIMEOUTS
-from events.partitioner import partition_for
+from muster.events.log.base import LogUnavailable
+from muster.events.log.kafka.log import DEFAULT_TIMEOUTS
+from muster.events.partitioner import partition_for
 from tests.faults.cluster import FETCH, PRODUCE, FakeCluster
 from tests.faults.process import ProcessOnKafka, groups_in, seconds, story
 from tests.simulation.process import GROUP, until

@@ -9,14 +9,14 @@ import pytest
 from aiokafka.conn import AIOKafkaConnection
 from aiokafka.protocol.admin import ApiVersionRequest
 
-from events.log.base import LogUnavailable
-from events.log.kafka.client.connections import Timeouts
-from events.log.kafka.client.errors import RETRY_PAUSE_MAX_S, RETRY_PAUSE_MIN_S, TryAgain, retried
-from events.log.kafka.client.link import KafkaLink
-from events.log.kafka.client.security import NOT_SECURED, KafkaSecurity
-from events.log.kafka.producer import KafkaWriter, Place, claim
-from events.log.kafka.reader import read
-from events.records import Record
+from muster.events.log.base import LogUnavailable
+from muster.events.log.kafka.client.connections import Timeouts
+from muster.events.log.kafka.client.errors import RETRY_PAUSE_MAX_S, RETRY_PAUSE_MIN_S, TryAgain, retried
+from muster.events.log.kafka.client.link import KafkaLink
+from muster.events.log.kafka.client.security import NOT_SECURED, KafkaSecurity
+from muster.events.log.kafka.producer import KafkaWriter, Place, claim
+from muster.events.log.kafka.reader import read
+from muster.events.records import Record
 from tests.faults.cluster import FETCH, HOST, INIT_PRODUCER_ID, METADATA, PRODUCE, FakeCluster
 from tests.faults.network import Connection, NetworkLoop
 from tests.faults.process import TOPIC, seconds, story

@@ -5,13 +5,13 @@ import pytest
 from kio.schema.errors import ErrorCode
 from structlog.testing import capture_logs
 
-from events.avro.codec import records_of
-from events.keys import EntityKind, RecordKey, encode_key
-from events.log.base import LogMismatch
-from events.log.kafka.batches import ORIGIN, Stamp, encode_batch
-from events.log.kafka.marks import Origin
-from events.partitioner import partition_for
-from events.records import FORMAT_LEVEL, Record
+from muster.events.avro.codec import records_of
+from muster.events.keys import EntityKind, RecordKey, encode_key
+from muster.events.log.base import LogMismatch
+from muster.events.log.kafka.batches import ORIGIN, Stamp, encode_batch
+from muster.events.log.kafka.marks import Origin
+from muster.events.partitioner import partition_for
+from muster.events.records import FORMAT_LEVEL, Record
 from tests.events.log import foreign_batches as foreign
 from tests.events.log.transitions import read_all
 from tests.events.test_projector import ELECTED

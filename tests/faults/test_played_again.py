@@ -5,9 +5,9 @@ from aiokafka.record.default_records import DefaultRecordBatchBuilder
 from kio.schema.errors import ErrorCode
 from structlog.testing import capture_logs
 
-from coordinator.observability.metrics import REGISTRY
-from events.log.kafka.decoding import records_of
-from events.partitioner import partition_for
+from muster.coordinator.observability.metrics import REGISTRY
+from muster.events.log.kafka.decoding import records_of
+from muster.events.partitioner import partition_for
 from tests.events.log.transitions import read_all
 from tests.faults.cluster import FakeCluster
 from tests.faults.process import TOPIC, ProcessOnKafka, groups_in, story

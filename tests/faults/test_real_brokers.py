@@ -13,9 +13,9 @@ from uuid import uuid4
 import pytest
 from kio.schema.errors import ErrorCode
 
-from coordinator.group.outcomes import JoinGroupOutcome
-from events.ids import GroupId
-from events.log.kafka.client.connections import Timeouts
+from muster.coordinator.group.outcomes import JoinGroupOutcome
+from muster.events.ids import GroupId
+from muster.events.log.kafka.client.connections import Timeouts
 from tests.brokers.broker import HOST, Broker
 from tests.brokers.cluster import Cluster, running_cluster
 from tests.clients.consumers import Confluent

@@ -4,7 +4,7 @@ import asyncio
 
 from kio.schema.errors import ErrorCode
 
-from events.log.base import Deposed
+from muster.events.log.base import Deposed
 from tests.faults.cluster import INIT_PRODUCER_ID, PRODUCER_ID_EXPIRATION_MS, FakeCluster
 from tests.faults.process import TOPIC, ProcessOnKafka, groups_in, seconds, story
 from tests.simulation.process import until

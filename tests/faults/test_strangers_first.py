@@ -6,9 +6,9 @@ import pytest
 from aiokafka.record.default_records import DefaultRecordBatchBuilder
 from kio.schema.errors import ErrorCode
 
-from coordinator.offsets.topic import _key
-from events.ids import GroupId
-from events.log.base import LogMismatch
+from muster.coordinator.offsets.topic import _key
+from muster.events.ids import GroupId
+from muster.events.log.base import LogMismatch
 from tests.faults.cluster import FakeCluster
 from tests.faults.process import TOPIC, ProcessOnKafka, groups_in, story
 

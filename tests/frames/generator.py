@@ -13,7 +13,7 @@ import msgspec
 from kio.index import load_request_schema
 from kio.serial import entity_writer
 
-from coordinator.wire.api import Offered
+from muster.coordinator.wire.api import Offered
 from tests.coordinator.sidecar.any_answer import any_answer
 from tests.coordinator.wire.smallest import arrays_of, request_of
 

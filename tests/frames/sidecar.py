@@ -7,9 +7,9 @@ import asyncio
 from collections import Counter
 from collections.abc import Callable
 
-from coordinator.sidecar.relay.client_side import ClientSide
-from coordinator.wire.api import Fault, Offered
-from coordinator.wire.registry import APIS
+from muster.coordinator.sidecar.relay.client_side import ClientSide
+from muster.coordinator.wire.api import Fault, Offered
+from muster.coordinator.wire.registry import APIS
 from tests.coordinator.longest_callback import longest_callback
 from tests.coordinator.sidecar.relaying import Relay
 from tests.coordinator.sidecar.test_hostile_requests import TXN_OFFSET_COMMIT, sidecar

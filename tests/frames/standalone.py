@@ -13,11 +13,11 @@ from typing import Any, cast
 
 import structlog
 
-from coordinator.observability.metrics import ServerMetrics
-from coordinator.standalone.client_connection import ClientConnection
-from coordinator.standalone.server import Server, ServerSettings
-from coordinator.wire.registry import APIS
-from events.log.memory import MemoryStorage
+from muster.coordinator.observability.metrics import ServerMetrics
+from muster.coordinator.standalone.client_connection import ClientConnection
+from muster.coordinator.standalone.server import Server, ServerSettings
+from muster.coordinator.wire.registry import APIS
+from muster.events.log.memory import MemoryStorage
 from tests.coordinator.longest_callback import longest_callback
 from tests.coordinator.scripted import ManualTimers, ScriptedGroups, new_service
 from tests.frames.generator import Frame, Frames

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from coordinator.wire.registry import APIS
+from muster.coordinator.wire.registry import APIS
 from tests.frames import sidecar, standalone
 from tests.frames.generator import Frames
 

@@ -6,7 +6,7 @@ import time
 from collections import Counter
 from typing import Any
 
-from coordinator.wire.api import Fault
+from muster.coordinator.wire.api import Fault
 from tests.coordinator.longest_callback import Longest
 from tests.frames.generator import Frame
 

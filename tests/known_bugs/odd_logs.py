@@ -9,9 +9,9 @@ from typing import TypeVar
 
 import msgspec
 
-from coordinator.runtime.runtime import Runtime
-from events.log.memory import MemoryEventLog, MemoryStorage
-from events.records import StoredRecord
+from muster.coordinator.runtime.runtime import Runtime
+from muster.events.log.memory import MemoryEventLog, MemoryStorage
+from muster.events.records import StoredRecord
 from tests.simulation.process import SimulatedProcess
 
 

@@ -5,11 +5,11 @@ from collections import Counter
 import pytest
 from kio.schema.errors import ErrorCode
 
-from coordinator.group.turn import REFUSALS_PER_WINDOW
-from events.causes import Cause
-from events.events import MemberFenced, MemberRemoved, StaticMemberReplaced
-from events.ids import UNKNOWN_MEMBER_ID
-from events.state import GroupState
+from muster.coordinator.group.turn import REFUSALS_PER_WINDOW
+from muster.events.causes import Cause
+from muster.events.events import MemberFenced, MemberRemoved, StaticMemberReplaced
+from muster.events.ids import UNKNOWN_MEMBER_ID
+from muster.events.state import GroupState
 from tests.coordinator.group.harness import Harness, story
 from tests.coordinator.serving import enter, heartbeat_body, join_body, serving, sync_body
 

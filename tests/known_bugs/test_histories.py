@@ -11,24 +11,24 @@ from aiokafka.protocol.fetch import FetchRequest, FetchResponse_v11
 from aiokafka.record.util import calc_crc32c
 from kio.schema.errors import ErrorCode
 
-from events.avro.codec import decode
-from events.events import MemberAssigned
-from events.ids import GroupId
-from events.keys import EntityKind, RecordKey, encode_key
-from events.loading import Loading
-from events.log.base import LogUnavailable
-from events.log.kafka import reader as kafka_reader
-from events.log.kafka.batches import Stamp, encode_batch
-from events.log.kafka.client.connections import Timeouts
-from events.log.kafka.client.link import KafkaLink
-from events.log.kafka.client.security import KafkaSecurity
-from events.log.kafka.reader import FETCH_BYTES
-from events.log.memory import MemoryStorage
-from events.projector import Projector
-from events.records import BrokenRecord, Record, StoredRecord
-from events.state import GroupState
-from replay.history import Broken, Unreadable
-from replay.sources import read_histories
+from muster.events.avro.codec import decode
+from muster.events.events import MemberAssigned
+from muster.events.ids import GroupId
+from muster.events.keys import EntityKind, RecordKey, encode_key
+from muster.events.loading import Loading
+from muster.events.log.base import LogUnavailable
+from muster.events.log.kafka import reader as kafka_reader
+from muster.events.log.kafka.batches import Stamp, encode_batch
+from muster.events.log.kafka.client.connections import Timeouts
+from muster.events.log.kafka.client.link import KafkaLink
+from muster.events.log.kafka.client.security import KafkaSecurity
+from muster.events.log.kafka.reader import FETCH_BYTES
+from muster.events.log.memory import MemoryStorage
+from muster.events.projector import Projector
+from muster.events.records import BrokenRecord, Record, StoredRecord
+from muster.events.state import GroupState
+from muster.replay.history import Broken, Unreadable
+from muster.replay.sources import read_histories
 from tests.coordinator.group.harness import Harness
 from tests.known_bugs.odd_logs import CutShort, process_on
 from tests.simulation.process import GROUP, SimulatedProcess, until

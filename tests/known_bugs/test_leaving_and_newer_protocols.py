@@ -7,10 +7,10 @@ from pathlib import Path
 import confluent_kafka
 import pytest
 
-from coordinator.wire.api import Fault
-from coordinator.wire.registry import APIS
-from events.causes import Cause
-from events.events import MemberRemoved, RebalanceStarted
+from muster.coordinator.wire.api import Fault
+from muster.coordinator.wire.registry import APIS
+from muster.events.causes import Cause
+from muster.events.events import MemberRemoved, RebalanceStarted
 from tests.brokers.java_tools import JavaTool, run_tool
 from tests.clients.consumers import KafkaPython
 from tests.clients.probe import described, generation_of, until, until_stable

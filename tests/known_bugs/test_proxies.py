@@ -12,9 +12,9 @@ from kio.index import load_request_schema, load_response_schema
 from kio.schema.describe_groups.v5.request import DescribeGroupsRequest
 from kio.schema.errors import ErrorCode
 
-from coordinator.group.commands import Heartbeat
-from coordinator.upstream.connections import UpstreamRefused
-from coordinator.upstream.link import NEEDED, UpstreamLink
+from muster.coordinator.group.commands import Heartbeat
+from muster.coordinator.upstream.connections import UpstreamRefused
+from muster.coordinator.upstream.link import NEEDED, UpstreamLink
 from tests.coordinator.kio_client import filled
 from tests.coordinator.sidecar.relaying import Client, relaying, until
 from tests.coordinator.sidecar.scripted_broker import (

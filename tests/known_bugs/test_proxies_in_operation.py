@@ -14,12 +14,12 @@ import pytest
 import structlog
 from kio.schema.errors import ErrorCode
 
-from coordinator.group.outcomes import JoinGroupOutcome
-from coordinator.settings.settings import BadSettings, load_settings
-from coordinator.sidecar.relay.broker_side import CONNECTS_WITHIN_S
-from coordinator.sidecar.relay.conversation import IN_FLIGHT_MAX
-from coordinator.sidecar.relay.listeners import CannotListen
-from events.ids import MemberId
+from muster.coordinator.group.outcomes import JoinGroupOutcome
+from muster.coordinator.settings.settings import BadSettings, load_settings
+from muster.coordinator.sidecar.relay.broker_side import CONNECTS_WITHIN_S
+from muster.coordinator.sidecar.relay.conversation import IN_FLIGHT_MAX
+from muster.coordinator.sidecar.relay.listeners import CannotListen
+from muster.events.ids import MemberId
 from tests.coordinator.kio_client import frame, with_length
 from tests.coordinator.running_server import JOIN
 from tests.coordinator.sidecar.relaying import HOST, MORE_THAN_SOCKETS_TAKE, Client, free_base, relaying, until

@@ -3,12 +3,12 @@
 import pytest
 from kio.schema.errors import ErrorCode
 
-from coordinator.group.settings import INT32_MAX, NEW_MEMBER_JOIN_TIMEOUT_MS
-from events.avro.codec import decode
-from events.causes import Cause
-from events.events import AnyRecordedEvent, JoinPhaseCompleted, MemberJoined, MemberRemoved, RebalanceStarted
-from events.log.memory import MemoryStorage
-from events.state import GroupState
+from muster.coordinator.group.settings import INT32_MAX, NEW_MEMBER_JOIN_TIMEOUT_MS
+from muster.events.avro.codec import decode
+from muster.events.causes import Cause
+from muster.events.events import AnyRecordedEvent, JoinPhaseCompleted, MemberJoined, MemberRemoved, RebalanceStarted
+from muster.events.log.memory import MemoryStorage
+from muster.events.state import GroupState
 from tests.conformance.wire import Fields
 from tests.coordinator.group.client import protocols
 from tests.coordinator.group.harness import DELAY_MS, Harness, story

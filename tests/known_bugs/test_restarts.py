@@ -8,9 +8,9 @@ import msgspec
 import pytest
 from kio.schema.errors import ErrorCode
 
-from coordinator.group.outcomes import HeartbeatOutcome, JoinGroupOutcome, Outcome
-from events.ids import GroupInstanceId
-from events.log.memory import MemoryStorage
+from muster.coordinator.group.outcomes import HeartbeatOutcome, JoinGroupOutcome, Outcome
+from muster.events.ids import GroupInstanceId
+from muster.events.log.memory import MemoryStorage
 from tests.coordinator.serving import enter, join_body, serving, sync_body
 from tests.simulation.process import SimulatedProcess, until
 from tests.simulation.virtual_time import simulate

@@ -3,11 +3,11 @@
 import pytest
 from kio.schema.errors import ErrorCode
 
-from coordinator.group.outcomes import CommitOffsetsOutcome, JoinGroupOutcome, LeftMember, SyncGroupOutcome
-from events.causes import Cause
-from events.events import MemberRemoved, RebalanceStarted
-from events.ids import GroupInstanceId, MemberId
-from events.state import GroupState
+from muster.coordinator.group.outcomes import CommitOffsetsOutcome, JoinGroupOutcome, LeftMember, SyncGroupOutcome
+from muster.events.causes import Cause
+from muster.events.events import MemberRemoved, RebalanceStarted
+from muster.events.ids import GroupInstanceId, MemberId
+from muster.events.state import GroupState
 from tests.coordinator.group.client import Call, Client, protocols, subscription
 from tests.coordinator.group.harness import Harness, story
 

@@ -5,11 +5,11 @@ import asyncio
 import pytest
 from kio.schema.errors import ErrorCode
 
-from events.events import CoordinatorReady
-from events.ids import GroupId
-from events.log.base import Deposed
-from events.log.memory import MemoryStorage
-from events.state import GroupState
+from muster.events.events import CoordinatorReady
+from muster.events.ids import GroupId
+from muster.events.log.base import Deposed
+from muster.events.log.memory import MemoryStorage
+from muster.events.state import GroupState
 from tests.coordinator.test_runtime import recorded
 from tests.known_bugs.odd_logs import Interrupted, process_on
 from tests.simulation.process import SimulatedProcess, until

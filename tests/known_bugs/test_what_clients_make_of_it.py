@@ -10,14 +10,14 @@ from kio.schema.types import TopicName
 from kio.serial import entity_reader, entity_writer
 from kio.static.primitive import i32
 
-from coordinator.group.commands import ConfigOperation
-from coordinator.group.configs import REGISTERED
-from coordinator.group.outcomes import CommitOffsetsOutcome, JoinGroupOutcome
-from coordinator.group.settings import GroupSettings
-from events.causes import Cause
-from events.events import JoinPhaseCompleted, MemberRemoved
-from events.log.memory import MemoryStorage
-from events.state import GroupState, Protocol
+from muster.coordinator.group.commands import ConfigOperation
+from muster.coordinator.group.configs import REGISTERED
+from muster.coordinator.group.outcomes import CommitOffsetsOutcome, JoinGroupOutcome
+from muster.coordinator.group.settings import GroupSettings
+from muster.events.causes import Cause
+from muster.events.events import JoinPhaseCompleted, MemberRemoved
+from muster.events.log.memory import MemoryStorage
+from muster.events.state import GroupState, Protocol
 from tests.coordinator.group.client import protocols, subscription
 from tests.coordinator.group.harness import Harness
 from tests.coordinator.serving import GROUP_ID, join_body, serving

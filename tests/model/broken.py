@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 from kio.schema.errors import ErrorCode
 
-from coordinator.group.commands import (
+from muster.coordinator.group.commands import (
     AnyCommand,
     CheckCapacity,
     EndJoinPhase,
@@ -19,15 +19,15 @@ from coordinator.group.commands import (
     Heartbeat,
     JoinGroup,
 )
-from coordinator.group.decide import Decision, decide
-from coordinator.group.outcomes import HeartbeatOutcome, JoinGroupOutcome, Outcome, Reply, SyncGroupOutcome
-from coordinator.group.settings import GroupSettings
-from coordinator.group.soft import Soft
-from coordinator.group.takeover import resume
-from coordinator.group.turn import Moment
-from events.avro.evolve import evolve
-from events.causes import Cause
-from events.events import (
+from muster.coordinator.group.decide import Decision, decide
+from muster.coordinator.group.outcomes import HeartbeatOutcome, JoinGroupOutcome, Outcome, Reply, SyncGroupOutcome
+from muster.coordinator.group.settings import GroupSettings
+from muster.coordinator.group.soft import Soft
+from muster.coordinator.group.takeover import resume
+from muster.coordinator.group.turn import Moment
+from muster.events.avro.evolve import evolve
+from muster.events.causes import Cause
+from muster.events.events import (
     AnyEvent,
     GroupEvent,
     JoinPhaseCompleted,
@@ -35,8 +35,8 @@ from events.events import (
     MemberRemoved,
     StaticMemberReplaced,
 )
-from events.ids import UNKNOWN_MEMBER_ID, MemberId
-from events.state import NO_GENERATION, Group, GroupState, new_group
+from muster.events.ids import UNKNOWN_MEMBER_ID, MemberId
+from muster.events.state import NO_GENERATION, Group, GroupState, new_group
 from tests.model.world import GROUP_ID, UNIT_MS, Rules
 
 Mend = Callable[[AnyCommand, Group | None, Soft, Decision], Decision]

@@ -30,15 +30,15 @@ Checked on every step: all but 5, the bytes of 7, and 11, which `silence.py` loo
 import zlib
 from functools import lru_cache
 
-from coordinator.group.commands import AnyCommand, AnyRequest, JoinGroup
-from coordinator.group.decide import Decision
-from coordinator.group.outcomes import Outcome
-from coordinator.group.soft import Soft
-from events.avro.evolve import evolve
-from events.consumer_protocol import encode_assignment
-from events.events import AnyEvent, MemberJoined, StaticMemberReplaced
-from events.ids import UNKNOWN_MEMBER_ID, MemberId
-from events.state import Group, GroupState, new_group
+from muster.coordinator.group.commands import AnyCommand, AnyRequest, JoinGroup
+from muster.coordinator.group.decide import Decision
+from muster.coordinator.group.outcomes import Outcome
+from muster.coordinator.group.soft import Soft
+from muster.events.avro.evolve import evolve
+from muster.events.consumer_protocol import encode_assignment
+from muster.events.events import AnyEvent, MemberJoined, StaticMemberReplaced
+from muster.events.ids import UNKNOWN_MEMBER_ID, MemberId
+from muster.events.state import Group, GroupState, new_group
 from tests.coordinator.group import promises
 from tests.coordinator.group.invariants import check_hard, check_soft, check_transition
 

@@ -16,10 +16,10 @@ from typing import Any
 
 import msgspec
 
-from coordinator.group.arrivals import arrival_of
-from coordinator.group.soft import Arrival, Session, Soft
-from events.ids import MemberId
-from events.state import (
+from muster.coordinator.group.arrivals import arrival_of
+from muster.coordinator.group.soft import Arrival, Session, Soft
+from muster.events.ids import MemberId
+from muster.events.state import (
     NO_GENERATION,
     NOT_CONFIGURED,
     Group,

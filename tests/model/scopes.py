@@ -7,8 +7,8 @@ the members came, and after.
 
 import msgspec
 
-from coordinator.group.commands import AlterGroupConfig, ConfigChange, ConfigOperation
-from coordinator.group.configs import (
+from muster.coordinator.group.commands import AlterGroupConfig, ConfigChange, ConfigOperation
+from muster.coordinator.group.configs import (
     EXPANSION_DELAY,
     LEARNER_TIMEOUT,
     REBALANCE,

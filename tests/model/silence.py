@@ -12,15 +12,15 @@ import math
 import zlib
 from collections.abc import Sequence
 
-from coordinator.group.arrivals import HOLD_MS_MAX
-from coordinator.group.commands import AnyCommand
-from coordinator.group.decide import Decision
-from coordinator.group.soft import Sessions, Soft
-from events.avro.codec import records_of
-from events.ids import MemberId
-from events.projector import Projector
-from events.records import StoredRecord
-from events.state import GroupState
+from muster.coordinator.group.arrivals import HOLD_MS_MAX
+from muster.coordinator.group.commands import AnyCommand
+from muster.coordinator.group.decide import Decision
+from muster.coordinator.group.soft import Sessions, Soft
+from muster.events.avro.codec import records_of
+from muster.events.ids import MemberId
+from muster.events.projector import Projector
+from muster.events.records import StoredRecord
+from muster.events.state import GroupState
 from tests.coordinator.group.deadlines import all_due, next_deadline_ms
 from tests.model.invariants import Violation
 from tests.model.state import State

@@ -7,10 +7,10 @@ join again. A request in `open` is parked at the owner, whether somebody still w
 
 import msgspec
 
-from coordinator.group.commands import JoinGroup, SyncGroup
-from coordinator.group.soft import Soft
-from events.ids import UNKNOWN_MEMBER_ID, GroupInstanceId, MemberId
-from events.state import NO_GENERATION, Group
+from muster.coordinator.group.commands import JoinGroup, SyncGroup
+from muster.coordinator.group.soft import Soft
+from muster.events.ids import UNKNOWN_MEMBER_ID, GroupInstanceId, MemberId
+from muster.events.state import NO_GENERATION, Group
 
 
 class Process(msgspec.Struct, frozen=True, kw_only=True):

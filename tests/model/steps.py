@@ -9,9 +9,9 @@ from collections.abc import Callable
 
 import msgspec
 
-from coordinator.group.commands import DeleteGroup, ExpirePendingMember, ExpireSession, LeaveGroup, LeavingMember
-from events.ids import UNKNOWN_MEMBER_ID, GroupInstanceId, MemberId
-from events.state import GroupState
+from muster.coordinator.group.commands import DeleteGroup, ExpirePendingMember, ExpireSession, LeaveGroup, LeavingMember
+from muster.events.ids import UNKNOWN_MEMBER_ID, GroupInstanceId, MemberId
+from muster.events.state import GroupState
 from tests.model.state import Process, State
 from tests.model.world import GROUP_ID, INSTANCES, World, caller
 

@@ -10,8 +10,8 @@ from collections.abc import Callable
 import msgspec
 from kio.schema.errors import ErrorCode
 
-from coordinator.group import decide as rules
-from coordinator.group.commands import (
+from muster.coordinator.group import decide as rules
+from muster.coordinator.group.commands import (
     AnyCommand,
     AnyDeadline,
     AnyRequest,
@@ -21,15 +21,15 @@ from coordinator.group.commands import (
     LeaveGroup,
     SyncGroup,
 )
-from coordinator.group.decide import Decision
-from coordinator.group.outcomes import HeartbeatOutcome, JoinGroupOutcome, Outcome, SyncGroupOutcome
-from coordinator.group.settings import GroupSettings
-from coordinator.group.soft import Sessions, Soft
-from coordinator.group.takeover import resume
-from coordinator.group.turn import Moment
-from events.events import StaticMemberReplaced
-from events.ids import UNKNOWN_MEMBER_ID, GroupId, GroupInstanceId, MemberId
-from events.state import Group, Protocol
+from muster.coordinator.group.decide import Decision
+from muster.coordinator.group.outcomes import HeartbeatOutcome, JoinGroupOutcome, Outcome, SyncGroupOutcome
+from muster.coordinator.group.settings import GroupSettings
+from muster.coordinator.group.soft import Sessions, Soft
+from muster.coordinator.group.takeover import resume
+from muster.coordinator.group.turn import Moment
+from muster.events.events import StaticMemberReplaced
+from muster.events.ids import UNKNOWN_MEMBER_ID, GroupId, GroupInstanceId, MemberId
+from muster.events.state import Group, Protocol
 from tests.coordinator.group.client import subscription
 from tests.coordinator.group.deadlines import all_due, next_deadline_ms
 from tests.model.invariants import Violation, assignment_by, check_answer, check_state, check_step

@@ -10,10 +10,10 @@ from typing import Any
 
 import msgspec
 
-from events.avro.codec import records_of
-from events.avro.evolve import evolve
-from events.causes import Cause
-from events.events import (
+from muster.events.avro.codec import records_of
+from muster.events.avro.evolve import evolve
+from muster.events.causes import Cause
+from muster.events.events import (
     AnyEvent,
     AnyMemberEvent,
     AnyPartitionEvent,
@@ -34,10 +34,10 @@ from events.events import (
     RebalanceStarted,
     Why,
 )
-from events.ids import MemberId
-from events.records import Record, StoredRecord, Transition
-from events.state import NO_GENERATION, GroupState, Member, new_group
-from replay.history import Coordinated, Happened, History, Place, Read, with_gaps
+from muster.events.ids import MemberId
+from muster.events.records import Record, StoredRecord, Transition
+from muster.events.state import NO_GENERATION, GroupState, Member, new_group
+from muster.replay.history import Coordinated, Happened, History, Place, Read, with_gaps
 from tests.replay.member_events import MemberEvents
 
 BEGIN_MS = 1_795_226_400_000

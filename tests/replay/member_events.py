@@ -4,8 +4,8 @@ from typing import Any
 
 import msgspec
 
-from events.causes import Cause
-from events.events import (
+from muster.events.causes import Cause
+from muster.events.events import (
     AnyMemberEvent,
     MemberJoined,
     MemberRejoined,
@@ -13,8 +13,8 @@ from events.events import (
     StaticMemberReplaced,
     Why,
 )
-from events.ids import GroupId, GroupInstanceId, MemberId
-from events.state import NO_GENERATION, Group, Member, Protocol, new_group
+from muster.events.ids import GroupId, GroupInstanceId, MemberId
+from muster.events.state import NO_GENERATION, Group, Member, Protocol, new_group
 
 
 def uuid_of(number: int) -> str:

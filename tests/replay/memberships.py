@@ -6,8 +6,8 @@
 from collections.abc import Callable
 from typing import Any
 
-from coordinator.group.commands import ConfigOperation
-from coordinator.group.configs import (
+from muster.coordinator.group.commands import ConfigOperation
+from muster.coordinator.group.configs import (
     LEARNER_TIMEOUT,
     LEARNERS,
     REBALANCE,

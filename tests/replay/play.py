@@ -5,8 +5,8 @@ from collections.abc import Callable, Sequence
 
 from kio.schema.errors import ErrorCode
 
-from coordinator.group.commands import ConfigOperation
-from coordinator.group.configs import (
+from muster.coordinator.group.commands import ConfigOperation
+from muster.coordinator.group.configs import (
     EXPANSION_DELAY,
     LEARNER_TIMEOUT,
     LEARNERS,

@@ -2,11 +2,11 @@
 
 from collections.abc import Sequence
 
-from coordinator.group.settings import GroupSettings
-from events.consumer_protocol import encode_assignment
-from events.events import AnyEvent, CoordinatorElected, CoordinatorReady
-from events.ids import MemberId
-from replay.history import Coordinated, Happened, History, Place, Read, with_gaps
+from muster.coordinator.group.settings import GroupSettings
+from muster.events.consumer_protocol import encode_assignment
+from muster.events.events import AnyEvent, CoordinatorElected, CoordinatorReady
+from muster.events.ids import MemberId
+from muster.replay.history import Coordinated, Happened, History, Place, Read, with_gaps
 from tests.coordinator.group.client import Client
 from tests.coordinator.group.harness import Harness
 

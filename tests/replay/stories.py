@@ -1,6 +1,6 @@
 """The story that most tests here tell: one night in the life of the group `orders`."""
 
-from events.causes import Cause
+from muster.events.causes import Cause
 from tests.replay.histories import Script
 
 

@@ -11,11 +11,11 @@ import msgspec
 import pytest
 from typer.testing import CliRunner, Result
 
-from events.avro.codec import records_of
-from events.keys import EntityKind, RecordKey, encode_key
-from events.log.url import open_log
-from events.records import Record
-from replay.cli import app
+from muster.events.avro.codec import records_of
+from muster.events.keys import EntityKind, RecordKey, encode_key
+from muster.events.log.url import open_log
+from muster.events.records import Record
+from muster.replay.cli import app
 from tests.replay.stories import a_night
 from tests.replay.written import PARTITIONS, broken_value, script, sqlite_log
 
@@ -205,7 +205,7 @@ def test_colours_are_for_terminals_that_want_them(url: str, no_color: bool) -> N
     main, terminal = pty.openpty()
     environment = {key: value for key, value in os.environ.items() if key != "NO_COLOR"} | {"TERM": "xterm-256color"}
     environment |= {"NO_COLOR": "1"} if no_color else {}
-    command = [sys.executable, "-c", "from replay.cli import app; app()", "groups", "--log", url]
+    command = [sys.executable, "-c", "from muster.replay.cli import app; app()", "groups", "--log", url]
     process = subprocess.Popen(command, stdout=terminal, stderr=terminal, env=environment)
     os.close(terminal)
     shown = b""

@@ -5,14 +5,14 @@ from collections.abc import Callable
 import msgspec
 import pytest
 
-from coordinator.group.configs import REGISTERED, RETIRED
-from events.causes import Cause
-from replay.history import Happened, with_gaps
-from replay.render import Format
-from replay.rerun.rerun import rerun
-from replay.story import LineKind, story
-from replay.why.rebalance import IncidentKind
-from replay.why.why import why
+from muster.coordinator.group.configs import REGISTERED, RETIRED
+from muster.events.causes import Cause
+from muster.replay.history import Happened, with_gaps
+from muster.replay.render import Format
+from muster.replay.rerun.rerun import rerun
+from muster.replay.story import LineKind, story
+from muster.replay.why.rebalance import IncidentKind
+from muster.replay.why.why import why
 from tests.coordinator.group.harness import Harness
 from tests.replay import memberships
 from tests.replay.golden import assert_golden

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from kio.schema.errors import ErrorCode
 
-from coordinator.group.commands import (
+from muster.coordinator.group.commands import (
     AlterGroupConfig,
     ConfigOperation,
     ExpireOffsets,
@@ -17,13 +17,13 @@ from coordinator.group.commands import (
     LeavingMember,
     ReleaseGroup,
 )
-from coordinator.group.settings import GroupSettings
-from events.causes import Cause
-from events.events import MemberAssigned, MemberRemoved, RebalanceStarted
-from events.ids import UNKNOWN_MEMBER_ID
-from events.state import GroupState
-from replay.history import Happened, with_gaps
-from replay.rerun.rerun import Rerun, comparable, rerun
+from muster.coordinator.group.settings import GroupSettings
+from muster.events.causes import Cause
+from muster.events.events import MemberAssigned, MemberRemoved, RebalanceStarted
+from muster.events.ids import UNKNOWN_MEMBER_ID
+from muster.events.state import GroupState
+from muster.replay.history import Happened, with_gaps
+from muster.replay.rerun.rerun import Rerun, comparable, rerun
 from tests.coordinator.group.client import protocols
 from tests.coordinator.group.harness import DELAY_MS, Harness
 from tests.replay.play import MembershipPlay, Play

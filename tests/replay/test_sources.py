@@ -3,17 +3,17 @@
 import msgspec
 import pytest
 
-from events.avro.codec import records_of
-from events.events import CoordinatorElected
-from events.ids import GroupId
-from events.log.memory import MemoryEventLog
-from events.records import LogTooNew, Record, StoredRecord
-from events.strangers import Strangers
-from replay.groups import Groups, Overview
-from replay.history import Broken, Coordinated, Gap, Happened, Unreadable
-from replay.sources import read_histories, read_log
-from replay.why.rebalance import Outcome
-from replay.why.why import why
+from muster.events.avro.codec import records_of
+from muster.events.events import CoordinatorElected
+from muster.events.ids import GroupId
+from muster.events.log.memory import MemoryEventLog
+from muster.events.records import LogTooNew, Record, StoredRecord
+from muster.events.strangers import Strangers
+from muster.replay.groups import Groups, Overview
+from muster.replay.history import Broken, Coordinated, Gap, Happened, Unreadable
+from muster.replay.sources import read_histories, read_log
+from muster.replay.why.rebalance import Outcome
+from muster.replay.why.why import why
 from tests.events.test_projector import ELECTED
 from tests.replay.histories import Script
 from tests.replay.stories import a_night

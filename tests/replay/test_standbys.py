@@ -1,8 +1,8 @@
 """Standbys and learners as `why` tells them: who took over from whom, who came and went without partitions."""
 
-from events.causes import Cause
-from events.state import MemberRole
-from replay.why.rebalance import IncidentKind
+from muster.events.causes import Cause
+from muster.events.state import MemberRole
+from muster.replay.why.rebalance import IncidentKind
 from tests.coordinator.group.client import protocols, subscription
 from tests.replay import memberships
 from tests.replay.memberships import two

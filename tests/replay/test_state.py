@@ -3,10 +3,10 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from events.avro.evolve import evolve, first
-from events.state import GroupState
-from replay.state import AtSeq, AtTime, read_at, state_at
-from replay.times import duration, instant, read_time
+from muster.events.avro.evolve import evolve, first
+from muster.events.state import GroupState
+from muster.replay.state import AtSeq, AtTime, read_at, state_at
+from muster.replay.times import duration, instant, read_time
 from tests.replay.histories import BEGIN_MS, Script
 from tests.replay.stories import a_night
 

@@ -6,12 +6,12 @@ from functools import cache
 from hypothesis import given
 from hypothesis import strategies as st
 
-from events.causes import Cause
-from replay.history import Broken, Gap, Happened, History, Place, Read, Unreadable, with_gaps
-from replay.story import story
-from replay.why.moves import NOBODY, Ownership, movement
-from replay.why.rebalance import IncidentKind, MemberRef, Outcome, Rebalance
-from replay.why.timeline import rebalances
+from muster.events.causes import Cause
+from muster.replay.history import Broken, Gap, Happened, History, Place, Read, Unreadable, with_gaps
+from muster.replay.story import story
+from muster.replay.why.moves import NOBODY, Ownership, movement
+from muster.replay.why.rebalance import IncidentKind, MemberRef, Outcome, Rebalance
+from muster.replay.why.timeline import rebalances
 from tests.coordinator.group.harness import GROUP_ID, Harness
 from tests.replay import memberships
 from tests.replay.histories import Script

@@ -6,12 +6,12 @@ import msgspec
 import pytest
 from rich.console import Console
 
-from events.causes import TEXTS, TRIGGERS, Cause
-from events.events import MemberRemoved
-from replay.event_texts import event_text
-from replay.render import Format, render
-from replay.why.rebalance import IncidentKind, Outcome
-from replay.why.why import Why, generations_of, why
+from muster.events.causes import TEXTS, TRIGGERS, Cause
+from muster.events.events import MemberRemoved
+from muster.replay.event_texts import event_text
+from muster.replay.render import Format, render
+from muster.replay.why.rebalance import IncidentKind, Outcome
+from muster.replay.why.why import Why, generations_of, why
 from tests.coordinator.group.client import protocols
 from tests.coordinator.group.harness import Harness
 from tests.replay.golden import assert_golden

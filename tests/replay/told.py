@@ -5,10 +5,10 @@ from collections.abc import Iterable
 
 from rich.console import Console
 
-from replay.render import Format, Result, render
-from replay.state import AtSeq, StateAt, state_at
-from replay.why.rebalance import Incident, IncidentKind, MemberRef, Rebalance
-from replay.why.why import Answer, why
+from muster.replay.render import Format, Result, render
+from muster.replay.state import AtSeq, StateAt, state_at
+from muster.replay.why.rebalance import Incident, IncidentKind, MemberRef, Rebalance
+from muster.replay.why.why import Answer, why
 from tests.coordinator.group.harness import Harness
 from tests.replay.played import history_of
 

@@ -3,12 +3,12 @@
 from collections.abc import Iterable
 from pathlib import Path
 
-from events.keys import EntityKind, RecordKey, encode_key
-from events.log.base import EventLog
-from events.log.memory import MemoryEventLog, MemoryStorage
-from events.log.url import open_log
-from events.partitioner import partition_for
-from events.records import Record, StoredRecord
+from muster.events.keys import EntityKind, RecordKey, encode_key
+from muster.events.log.base import EventLog
+from muster.events.log.memory import MemoryEventLog, MemoryStorage
+from muster.events.log.url import open_log
+from muster.events.partitioner import partition_for
+from muster.events.records import Record, StoredRecord
 from tests.replay.histories import Script
 
 PARTITIONS = 8

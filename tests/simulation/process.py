@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 
 from kio.schema.errors import ErrorCode
 
-from coordinator.group.commands import (
+from muster.coordinator.group.commands import (
     AnyRequest,
     Caller,
     CommitOffsets,
@@ -19,7 +19,7 @@ from coordinator.group.commands import (
     OffsetToCommit,
     SyncGroup,
 )
-from coordinator.group.outcomes import (
+from muster.coordinator.group.outcomes import (
     CommitOffsetsOutcome,
     DeleteGroupOutcome,
     DescribeGroupOutcome,
@@ -29,16 +29,16 @@ from coordinator.group.outcomes import (
     Outcome,
     SyncGroupOutcome,
 )
-from coordinator.group.settings import GroupSettings
-from coordinator.offsets.base import OffsetStore
-from coordinator.offsets.memory import MemoryOffsetStore
-from coordinator.runtime.ownership import Owner
-from coordinator.runtime.runtime import Runtime
-from coordinator.runtime.slot import Watch, nobody_watches
-from coordinator.service import Groups, nobody_counts
-from events.ids import GroupId, GroupInstanceId, MemberId
-from events.log.memory import MemoryEventLog, MemoryStorage
-from events.state import Protocol
+from muster.coordinator.group.settings import GroupSettings
+from muster.coordinator.offsets.base import OffsetStore
+from muster.coordinator.offsets.memory import MemoryOffsetStore
+from muster.coordinator.runtime.ownership import Owner
+from muster.coordinator.runtime.runtime import Runtime
+from muster.coordinator.runtime.slot import Watch, nobody_watches
+from muster.coordinator.service import Groups, nobody_counts
+from muster.events.ids import GroupId, GroupInstanceId, MemberId
+from muster.events.log.memory import MemoryEventLog, MemoryStorage
+from muster.events.state import Protocol
 from tests.simulation.virtual_time import VirtualClock
 
 GROUP = GroupId("orders")

@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 import typer
 from rich.console import Console
 
-from coordinator.commands.members.view import print_json, printable, results_json
-from events.log.kafka.client.security import BadSecurity, KafkaSecurity, security_given
+from muster.coordinator.commands.members.view import print_json, printable, results_json
+from muster.events.log.kafka.client.security import BadSecurity, KafkaSecurity, security_given
 
 if TYPE_CHECKING:
-    from coordinator.admin import GroupAdmin, MemberResult
+    from muster.coordinator.admin import GroupAdmin, MemberResult
 
 T = TypeVar("T")
 
@@ -49,8 +49,8 @@ def ask(
 
     The client is imported here, so that other commands start as fast as without it.
     """
-    from coordinator.admin import GroupAdmin  # noqa: PLC0415
-    from coordinator.admin.link import AdminError, NoCoordinator, NotLetIn, Refused  # noqa: PLC0415
+    from muster.coordinator.admin import GroupAdmin  # noqa: PLC0415
+    from muster.coordinator.admin.link import AdminError, NoCoordinator, NotLetIn, Refused  # noqa: PLC0415
 
     async def ask(security: KafkaSecurity) -> T:
         async with GroupAdmin(bootstrap, security=security) as admin:

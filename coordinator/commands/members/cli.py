@@ -6,10 +6,10 @@ from typing import Annotated
 
 import typer
 
-from coordinator.commands.members.answer import UNUSABLE, Format, ask, fail, show, show_done, show_results
-from coordinator.commands.members.durations import BadDuration, read_duration
-from coordinator.commands.members.view import print_members, print_settings
-from events.log.kafka.client.security import KAFKA_CONFIG, KAFKA_CONFIG_HELP
+from muster.coordinator.commands.members.answer import UNUSABLE, Format, ask, fail, show, show_done, show_results
+from muster.coordinator.commands.members.durations import BadDuration, read_duration
+from muster.coordinator.commands.members.view import print_members, print_settings
+from muster.events.log.kafka.client.security import KAFKA_CONFIG, KAFKA_CONFIG_HELP
 
 app = typer.Typer(
     name="members",

@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 import msgspec
 import typer
 
-from coordinator.commands.members.answer import REFUSED, Format, ask, complain, show
-from coordinator.commands.members.cli import HERE, BootstrapOption, FormatOption, KafkaConfigOption, duration
-from coordinator.group.configs import MUSTER, UPSTREAM
-from coordinator.group.outcomes import GroupMove, MoveState
+from muster.coordinator.commands.members.answer import REFUSED, Format, ask, complain, show
+from muster.coordinator.commands.members.cli import HERE, BootstrapOption, FormatOption, KafkaConfigOption, duration
+from muster.coordinator.group.configs import MUSTER, UPSTREAM
+from muster.coordinator.group.outcomes import GroupMove, MoveState
 
 if TYPE_CHECKING:
-    from coordinator.admin import GroupAdmin
+    from muster.coordinator.admin import GroupAdmin
 
 
 GroupsArgument = Annotated[list[str], typer.Argument(metavar="GROUP", help="Group ids; one moves after the other.")]
@@ -114,7 +114,7 @@ class _Moving:
         self._show(done)
 
     async def _move(self, admin: "GroupAdmin", group_id: str, *, dry_run: bool) -> Mapping[str, Any]:
-        from coordinator.admin.moving import count_movers, move_group, try_move  # noqa: PLC0415 -- as in `ask`
+        from muster.coordinator.admin.moving import count_movers, move_group, try_move  # noqa: PLC0415 -- as in `ask`
 
         await try_move(admin, group_id, self._to)
         members = await count_movers(admin, group_id, self._to)

@@ -5,10 +5,16 @@ from typing import Annotated
 import msgspec
 import typer
 
-from coordinator.commands.members.answer import REFUSED, Format, ask, confirmed, fail, show
-from coordinator.commands.members.cli import HERE, BootstrapOption, FormatOption, GroupArgument, KafkaConfigOption
-from coordinator.commands.members.view import printable
-from coordinator.group.outcomes import GroupDamage, UnreadableRecord
+from muster.coordinator.commands.members.answer import REFUSED, Format, ask, confirmed, fail, show
+from muster.coordinator.commands.members.cli import (
+    HERE,
+    BootstrapOption,
+    FormatOption,
+    GroupArgument,
+    KafkaConfigOption,
+)
+from muster.coordinator.commands.members.view import printable
+from muster.coordinator.group.outcomes import GroupDamage, UnreadableRecord
 
 COMMAND = "muster groups repair"
 
@@ -54,7 +60,7 @@ def repair(
         muster groups repair orders
         muster groups repair orders --yes --bootstrap 127.0.0.1:9092
     """
-    from coordinator.admin.repairing import damage_of, repair_group  # noqa: PLC0415 -- as in `ask`
+    from muster.coordinator.admin.repairing import damage_of, repair_group  # noqa: PLC0415 -- as in `ask`
 
     damage = ask(bootstrap, kafka_config, lambda admin: damage_of(admin, group), command=COMMAND)
     if damage is None:

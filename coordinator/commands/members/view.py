@@ -14,10 +14,10 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from coordinator.group.outcomes import ListedMember, Standing
+from muster.coordinator.group.outcomes import ListedMember, Standing
 
 if TYPE_CHECKING:
-    from coordinator.admin import GroupSetting, MemberResult
+    from muster.coordinator.admin import GroupSetting, MemberResult
 
 WIDE = 120
 """From so many columns on there is room for sentences in a cell."""

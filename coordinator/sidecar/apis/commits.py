@@ -17,23 +17,28 @@ from kio.schema.errors import ErrorCode
 from kio.schema.metadata.v12.request import MetadataRequest, MetadataRequestTopic
 from kio.schema.metadata.v12.response import MetadataResponse, MetadataResponseTopic
 
-from coordinator.group.commands import AuthorizeCommit
-from coordinator.group.offsets import names_nobody
-from coordinator.group.outcomes import AuthorizeCommitOutcome, Outcome
-from coordinator.load.steps import Each, collected
-from coordinator.service import Cancel, Service
-from coordinator.sidecar.messages.questions import ask
-from coordinator.sidecar.messages.reserved import Reserved
-from coordinator.sidecar.messages.under_shadow import OFFSET_COMMIT, TXN_OFFSET_COMMIT, not_of_shadow, under_shadow
-from coordinator.sidecar.moving.moves import Moves
-from coordinator.sidecar.moving.under_way import CommitsUnderWay
-from coordinator.sidecar.moving.whose import Ownerships, Whose
-from coordinator.sidecar.relay.intercept import Request, SidecarApi
-from coordinator.sidecar.relay.metrics import RelayMetrics
-from coordinator.upstream.shadows import Shadows, ShadowUnavailable
-from coordinator.wire.api import Body, Fields
-from coordinator.wire.operations import READ
-from events.ids import GroupId, MemberId
+from muster.coordinator.group.commands import AuthorizeCommit
+from muster.coordinator.group.offsets import names_nobody
+from muster.coordinator.group.outcomes import AuthorizeCommitOutcome, Outcome
+from muster.coordinator.load.steps import Each, collected
+from muster.coordinator.service import Cancel, Service
+from muster.coordinator.sidecar.messages.questions import ask
+from muster.coordinator.sidecar.messages.reserved import Reserved
+from muster.coordinator.sidecar.messages.under_shadow import (
+    OFFSET_COMMIT,
+    TXN_OFFSET_COMMIT,
+    not_of_shadow,
+    under_shadow,
+)
+from muster.coordinator.sidecar.moving.moves import Moves
+from muster.coordinator.sidecar.moving.under_way import CommitsUnderWay
+from muster.coordinator.sidecar.moving.whose import Ownerships, Whose
+from muster.coordinator.sidecar.relay.intercept import Request, SidecarApi
+from muster.coordinator.sidecar.relay.metrics import RelayMetrics
+from muster.coordinator.upstream.shadows import Shadows, ShadowUnavailable
+from muster.coordinator.wire.api import Body, Fields
+from muster.coordinator.wire.operations import READ
+from muster.events.ids import GroupId, MemberId
 
 _KNOWS_UNKNOWN_GROUPS_FROM = 9
 _NO_GENERATION = -1

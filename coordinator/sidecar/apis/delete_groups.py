@@ -15,11 +15,11 @@ from dataclasses import replace
 from kio.schema.describe_groups.v5.response import DescribedGroup
 from kio.schema.errors import ErrorCode
 
-from coordinator.group.commands import DeleteGroup
-from coordinator.group.outcomes import DeleteGroupOutcome
-from coordinator.load.steps import Each
-from coordinator.service import Cancel, Service
-from coordinator.sidecar.apis.merging import (
+from muster.coordinator.group.commands import DeleteGroup
+from muster.coordinator.group.outcomes import DeleteGroupOutcome
+from muster.coordinator.load.steps import Each
+from muster.coordinator.service import Cancel, Service
+from muster.coordinator.sidecar.apis.merging import (
     ANSWERS_WITHIN_S,
     ask_broker,
     decided,
@@ -29,12 +29,12 @@ from coordinator.sidecar.apis.merging import (
     of_newer_types,
     refusal,
 )
-from coordinator.sidecar.moving.whose import Ownerships
-from coordinator.sidecar.relay.intercept import Request, SidecarApi
-from coordinator.upstream.shadows import Shadows, ShadowUnavailable
-from coordinator.wire import delete_groups
-from coordinator.wire.operations import DELETE
-from events.ids import GroupId
+from muster.coordinator.sidecar.moving.whose import Ownerships
+from muster.coordinator.sidecar.relay.intercept import Request, SidecarApi
+from muster.coordinator.upstream.shadows import Shadows, ShadowUnavailable
+from muster.coordinator.wire import delete_groups
+from muster.coordinator.wire.operations import DELETE
+from muster.events.ids import GroupId
 
 Errors = dict[GroupId, ErrorCode]
 

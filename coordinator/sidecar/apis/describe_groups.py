@@ -14,10 +14,10 @@ from typing import Any
 
 from kio.schema.errors import ErrorCode
 
-from coordinator.group.commands import DescribeGroup
-from coordinator.group.outcomes import DescribeGroupOutcome, Outcome
-from coordinator.service import Cancel, Service
-from coordinator.sidecar.apis.merging import (
+from muster.coordinator.group.commands import DescribeGroup
+from muster.coordinator.group.outcomes import DescribeGroupOutcome, Outcome
+from muster.coordinator.service import Cancel, Service
+from muster.coordinator.sidecar.apis.merging import (
     any_is_for,
     as_fields,
     ask_broker,
@@ -27,13 +27,13 @@ from coordinator.sidecar.apis.merging import (
     of_newer_types,
     without_shadow,
 )
-from coordinator.sidecar.moving.whose import Ownerships
-from coordinator.sidecar.relay.intercept import Request, SidecarApi
-from coordinator.upstream.shadows import Shadows
-from coordinator.wire import describe_groups
-from coordinator.wire.api import Fields
-from coordinator.wire.operations import NOT_TOLD
-from events.ids import GroupId
+from muster.coordinator.sidecar.moving.whose import Ownerships
+from muster.coordinator.sidecar.relay.intercept import Request, SidecarApi
+from muster.coordinator.upstream.shadows import Shadows
+from muster.coordinator.wire import describe_groups
+from muster.coordinator.wire.api import Fields
+from muster.coordinator.wire.operations import NOT_TOLD
+from muster.events.ids import GroupId
 
 _TOLD_BY_BROKER = frozenset({ErrorCode.none, ErrorCode.group_id_not_found})
 """What the broker says when it is up to the group; all else comes before that."""

@@ -19,19 +19,19 @@ from typing import Any
 import msgspec
 from kio.schema.errors import ErrorCode
 
-from coordinator.group.commands import DescribeGroupConfig
-from coordinator.group.configs import COORDINATOR, GROUP_CONFIGS, MEMBERS, MOVE
-from coordinator.group.outcomes import AlterGroupConfigOutcome, DescribeGroupConfigOutcome
-from coordinator.load.slices import Pace
-from coordinator.load.steps import Each
-from coordinator.service import Cancel, Service
-from coordinator.sidecar.apis.merging import as_fields, ask_broker, decided
-from coordinator.sidecar.moving.whose import Ownerships
-from coordinator.sidecar.relay.intercept import Request, SidecarApi
-from coordinator.wire import describe_configs, incremental_alter_configs
-from coordinator.wire.api import Body, Fields
-from coordinator.wire.operations import DESCRIBE, READ
-from coordinator.wire.resources import ResourceType
+from muster.coordinator.group.commands import DescribeGroupConfig
+from muster.coordinator.group.configs import COORDINATOR, GROUP_CONFIGS, MEMBERS, MOVE
+from muster.coordinator.group.outcomes import AlterGroupConfigOutcome, DescribeGroupConfigOutcome
+from muster.coordinator.load.slices import Pace
+from muster.coordinator.load.steps import Each
+from muster.coordinator.service import Cancel, Service
+from muster.coordinator.sidecar.apis.merging import as_fields, ask_broker, decided
+from muster.coordinator.sidecar.moving.whose import Ownerships
+from muster.coordinator.sidecar.relay.intercept import Request, SidecarApi
+from muster.coordinator.wire import describe_configs, incremental_alter_configs
+from muster.coordinator.wire.api import Body, Fields
+from muster.coordinator.wire.operations import DESCRIBE, READ
+from muster.coordinator.wire.resources import ResourceType
 
 Key = tuple[int, str]
 """A resource, by type and name."""

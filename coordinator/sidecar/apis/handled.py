@@ -2,23 +2,23 @@
 
 from collections.abc import Callable, Mapping
 
-from coordinator.group.commands import JoinGroup
-from coordinator.service import Service
-from coordinator.sidecar.apis import authentication, consumer_groups, refused
-from coordinator.sidecar.apis.commits import Commits
-from coordinator.sidecar.apis.delete_groups import DeletingGroups
-from coordinator.sidecar.apis.describe_groups import DescribingGroups
-from coordinator.sidecar.apis.group_configs import GroupConfigs
-from coordinator.sidecar.apis.list_groups import ListingGroups
-from coordinator.sidecar.apis.membership import Membership
-from coordinator.sidecar.apis.offset_delete import DeletingOffsets
-from coordinator.sidecar.messages.reserved import Reserved
-from coordinator.sidecar.moving.moves import Moves
-from coordinator.sidecar.moving.under_way import CommitsUnderWay
-from coordinator.sidecar.moving.whose import Ownerships
-from coordinator.sidecar.relay.intercept import SidecarApi
-from coordinator.sidecar.relay.metrics import RelayMetrics
-from coordinator.upstream.shadows import Shadows
+from muster.coordinator.group.commands import JoinGroup
+from muster.coordinator.service import Service
+from muster.coordinator.sidecar.apis import authentication, consumer_groups, refused
+from muster.coordinator.sidecar.apis.commits import Commits
+from muster.coordinator.sidecar.apis.delete_groups import DeletingGroups
+from muster.coordinator.sidecar.apis.describe_groups import DescribingGroups
+from muster.coordinator.sidecar.apis.group_configs import GroupConfigs
+from muster.coordinator.sidecar.apis.list_groups import ListingGroups
+from muster.coordinator.sidecar.apis.membership import Membership
+from muster.coordinator.sidecar.apis.offset_delete import DeletingOffsets
+from muster.coordinator.sidecar.messages.reserved import Reserved
+from muster.coordinator.sidecar.moving.moves import Moves
+from muster.coordinator.sidecar.moving.under_way import CommitsUnderWay
+from muster.coordinator.sidecar.moving.whose import Ownerships
+from muster.coordinator.sidecar.relay.intercept import SidecarApi
+from muster.coordinator.sidecar.relay.metrics import RelayMetrics
+from muster.coordinator.upstream.shadows import Shadows
 
 
 def handled_apis(

@@ -14,17 +14,17 @@ from dataclasses import replace
 
 from kio.schema.errors import ErrorCode
 
-from coordinator.service import Cancel, ListedGroup, Service
-from coordinator.sidecar.apis.merging import as_fields, ask_broker, describe_upstream, refusal
-from coordinator.sidecar.moving.whose import Ownerships
-from coordinator.sidecar.relay.intercept import Request, SidecarApi
-from coordinator.upstream.shadow import PROTOCOL_TYPE
-from coordinator.upstream.shadows import Shadows
-from coordinator.wire import list_groups
-from coordinator.wire.api import Body, Fields
-from coordinator.wire.operations import DESCRIBE
-from events.ids import GroupId
-from events.state import GroupState
+from muster.coordinator.service import Cancel, ListedGroup, Service
+from muster.coordinator.sidecar.apis.merging import as_fields, ask_broker, describe_upstream, refusal
+from muster.coordinator.sidecar.moving.whose import Ownerships
+from muster.coordinator.sidecar.relay.intercept import Request, SidecarApi
+from muster.coordinator.upstream.shadow import PROTOCOL_TYPE
+from muster.coordinator.upstream.shadows import Shadows
+from muster.coordinator.wire import list_groups
+from muster.coordinator.wire.api import Body, Fields
+from muster.coordinator.wire.operations import DESCRIBE
+from muster.events.ids import GroupId
+from muster.events.state import GroupState
 
 CLASSIC = "classic"
 

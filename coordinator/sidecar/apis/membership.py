@@ -11,20 +11,20 @@ import msgspec
 import structlog
 from kio.schema.errors import ErrorCode
 
-from coordinator.group.commands import AnyRequest, JoinGroup
-from coordinator.group.decide import failed
-from coordinator.not_served import loading_reply
-from coordinator.occasions import Occasions
-from coordinator.service import Cancel, Groups, ReplyTo, Service
-from coordinator.sidecar.moving.moves import Moves
-from coordinator.sidecar.moving.whose import Ownerships, Whose
-from coordinator.sidecar.relay.intercept import Request, SidecarApi
-from coordinator.upstream.shadows import ShadowUnavailable
-from coordinator.upstream.whose import ForeignShadow, NotPermitted, Theirs
-from coordinator.wire import heartbeat, join_group, leave_group, sync_group
-from coordinator.wire.api import Api, Fields
-from coordinator.wire.operations import READ
-from events.ids import GroupId
+from muster.coordinator.group.commands import AnyRequest, JoinGroup
+from muster.coordinator.group.decide import failed
+from muster.coordinator.not_served import loading_reply
+from muster.coordinator.occasions import Occasions
+from muster.coordinator.service import Cancel, Groups, ReplyTo, Service
+from muster.coordinator.sidecar.moving.moves import Moves
+from muster.coordinator.sidecar.moving.whose import Ownerships, Whose
+from muster.coordinator.sidecar.relay.intercept import Request, SidecarApi
+from muster.coordinator.upstream.shadows import ShadowUnavailable
+from muster.coordinator.upstream.whose import ForeignShadow, NotPermitted, Theirs
+from muster.coordinator.wire import heartbeat, join_group, leave_group, sync_group
+from muster.coordinator.wire.api import Api, Fields
+from muster.coordinator.wire.operations import READ
+from muster.events.ids import GroupId
 
 log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
 

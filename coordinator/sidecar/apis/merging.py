@@ -18,20 +18,20 @@ from kio.schema.list_groups.v4.request import ListGroupsRequest
 from kio.schema.list_groups.v4.response import ListGroupsResponse
 from kio.schema.types import GroupId as KioGroupId
 
-from coordinator.group.commands import AnyRequest
-from coordinator.group.outcomes import Outcome
-from coordinator.load.slices import Pace
-from coordinator.load.steps import Each
-from coordinator.service import Service
-from coordinator.sidecar.messages.questions import Asked, ask, read_answer_in_steps, request_bytes_in_steps
-from coordinator.sidecar.moving.whose import Ownerships
-from coordinator.sidecar.relay.intercept import Request
-from coordinator.upstream.shadow import PROTOCOL_TYPE, ShadowName
-from coordinator.upstream.whose import has_shadow
-from coordinator.wire.api import Body, Fields
-from coordinator.wire.messages import HEADER_START_BYTES
-from events.ids import GroupId
-from events.state import GroupState
+from muster.coordinator.group.commands import AnyRequest
+from muster.coordinator.group.outcomes import Outcome
+from muster.coordinator.load.slices import Pace
+from muster.coordinator.load.steps import Each
+from muster.coordinator.service import Service
+from muster.coordinator.sidecar.messages.questions import Asked, ask, read_answer_in_steps, request_bytes_in_steps
+from muster.coordinator.sidecar.moving.whose import Ownerships
+from muster.coordinator.sidecar.relay.intercept import Request
+from muster.coordinator.upstream.shadow import PROTOCOL_TYPE, ShadowName
+from muster.coordinator.upstream.whose import has_shadow
+from muster.coordinator.wire.api import Body, Fields
+from muster.coordinator.wire.messages import HEADER_START_BYTES
+from muster.events.ids import GroupId
+from muster.events.state import GroupState
 
 ANSWERS_WITHIN_S = 5.0
 """For how long a broker, or a client that has to read first, keeps a group's shadow out."""

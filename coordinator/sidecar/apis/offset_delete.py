@@ -20,19 +20,19 @@ from kio.schema.metadata.v9.request import MetadataRequest, MetadataRequestTopic
 from kio.schema.metadata.v9.response import MetadataResponse
 from kio.schema.types import TopicName
 
-from coordinator.group.commands import DeleteOffsets
-from coordinator.group.outcomes import DeleteOffsetsOutcome
-from coordinator.load.steps import Each, Steps, collected
-from coordinator.service import Cancel, Service
-from coordinator.sidecar.apis.merging import ANSWERS_WITHIN_S, ask_broker, decided
-from coordinator.sidecar.messages.questions import Asked, ask
-from coordinator.sidecar.moving.under_way import CommitsUnderWay
-from coordinator.sidecar.moving.whose import Ownerships, Whose
-from coordinator.sidecar.relay.intercept import Request, SidecarApi
-from coordinator.upstream.shadows import Shadows, ShadowUnavailable
-from coordinator.wire import offset_delete
-from coordinator.wire.api import Body, Fields
-from coordinator.wire.operations import DELETE, READ
+from muster.coordinator.group.commands import DeleteOffsets
+from muster.coordinator.group.outcomes import DeleteOffsetsOutcome
+from muster.coordinator.load.steps import Each, Steps, collected
+from muster.coordinator.service import Cancel, Service
+from muster.coordinator.sidecar.apis.merging import ANSWERS_WITHIN_S, ask_broker, decided
+from muster.coordinator.sidecar.messages.questions import Asked, ask
+from muster.coordinator.sidecar.moving.under_way import CommitsUnderWay
+from muster.coordinator.sidecar.moving.whose import Ownerships, Whose
+from muster.coordinator.sidecar.relay.intercept import Request, SidecarApi
+from muster.coordinator.upstream.shadows import Shadows, ShadowUnavailable
+from muster.coordinator.wire import offset_delete
+from muster.coordinator.wire.api import Body, Fields
+from muster.coordinator.wire.operations import DELETE, READ
 
 Errors = Mapping[tuple[str, int], ErrorCode]
 """By topic and partition."""

@@ -11,12 +11,12 @@ from typing import Final
 
 from kio.index import load_request_schema
 
-from coordinator.load.steps import TooManyEntries
-from coordinator.sidecar.messages.plan import Look, Plan
-from coordinator.sidecar.messages.requests import body_at, read_varint
-from coordinator.sidecar.messages.rewriting import FIND_COORDINATOR, METADATA
-from coordinator.wire.api import Fault, ProtocolError
-from coordinator.wire.bounds import bound_of
+from muster.coordinator.load.steps import TooManyEntries
+from muster.coordinator.sidecar.messages.plan import Look, Plan
+from muster.coordinator.sidecar.messages.requests import body_at, read_varint
+from muster.coordinator.sidecar.messages.rewriting import FIND_COORDINATOR, METADATA
+from muster.coordinator.wire.api import Fault, ProtocolError
+from muster.coordinator.wire.bounds import bound_of
 
 _INT32 = Struct(">i")
 _BEFORE_ENTRIES: Final[Mapping[int, tuple[int, int]]] = {METADATA: (0, 0), FIND_COORDINATOR: (4, 1)}

@@ -17,10 +17,10 @@ from collections.abc import Callable
 from struct import Struct
 from typing import Final
 
-from coordinator.sidecar.messages.plan import Plan, Rewrite
-from coordinator.sidecar.messages.requests import body_at, malformed, read_string, read_varint, tagged_field_end
-from coordinator.sidecar.messages.reserved import Reserved
-from coordinator.wire.api import Fault, ProtocolError
+from muster.coordinator.sidecar.messages.plan import Plan, Rewrite
+from muster.coordinator.sidecar.messages.requests import body_at, malformed, read_string, read_varint, tagged_field_end
+from muster.coordinator.sidecar.messages.reserved import Reserved
+from muster.coordinator.wire.api import Fault, ProtocolError
 
 Step = Callable[[bytes, int], int]
 

@@ -9,14 +9,14 @@ from typing import Any, Protocol, TypeVar, cast
 from kio.serial import entity_writer
 from kio.serial.errors import SerialError
 
-from coordinator.group.settings import INT32_MAX
-from coordinator.load.room import Room
-from coordinator.load.slices import Slices
-from coordinator.load.steps import Allowance, Steps
-from coordinator.wire.api import Fault, Fields, ProtocolError
-from coordinator.wire.messages import HEADER_START_BYTES
-from coordinator.wire.reading import reader_in_steps, tagged_fields_size
-from coordinator.wire.writing import Output, response_writer_in_steps
+from muster.coordinator.group.settings import INT32_MAX
+from muster.coordinator.load.room import Room
+from muster.coordinator.load.slices import Slices
+from muster.coordinator.load.steps import Allowance, Steps
+from muster.coordinator.wire.api import Fault, Fields, ProtocolError
+from muster.coordinator.wire.messages import HEADER_START_BYTES
+from muster.coordinator.wire.reading import reader_in_steps, tagged_fields_size
+from muster.coordinator.wire.writing import Output, response_writer_in_steps
 
 R = TypeVar("R")
 

@@ -8,9 +8,9 @@ IndexError or struct.error.
 
 from struct import Struct
 
-from coordinator.group.settings import INT32_MAX
-from coordinator.wire.api import Fault, ProtocolError
-from coordinator.wire.messages import HEADER_START_BYTES
+from muster.coordinator.group.settings import INT32_MAX
+from muster.coordinator.wire.api import Fault, ProtocolError
+from muster.coordinator.wire.messages import HEADER_START_BYTES
 
 _INT16 = Struct(">h")
 _VARINT_BITS = 28  # of the first four bytes

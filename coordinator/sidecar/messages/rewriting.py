@@ -21,10 +21,10 @@ from kio.index import load_response_schema
 from kio.schema.errors import ErrorCode
 from kio.serial.errors import SerialError
 
-from coordinator.load.steps import Steps
-from coordinator.sidecar.messages.plan import Rewrite
-from coordinator.sidecar.messages.produce import PRODUCE
-from coordinator.sidecar.messages.splicing import (
+from muster.coordinator.load.steps import Steps
+from muster.coordinator.sidecar.messages.plan import Rewrite
+from muster.coordinator.sidecar.messages.produce import PRODUCE
+from muster.coordinator.sidecar.messages.splicing import (
     Change,
     Pieces,
     Splice,
@@ -34,9 +34,9 @@ from coordinator.sidecar.messages.splicing import (
     text_of,
     text_piece,
 )
-from coordinator.wire import api_versions
-from coordinator.wire.api import Fault, ProtocolError
-from coordinator.wire.reading import tagged_fields_size
+from muster.coordinator.wire import api_versions
+from muster.coordinator.wire.api import Fault, ProtocolError
+from muster.coordinator.wire.reading import tagged_fields_size
 
 AddressOf = Callable[[int, str, int], tuple[str, int] | None]
 """Of a broker: from its node id and its own host and port to the host and port of its listener here, if it has one."""

@@ -13,8 +13,8 @@ from struct import Struct
 from types import NoneType
 from typing import Any, cast, get_args, get_origin
 
-from coordinator.load.steps import ENTRIES_PER_STEP, Steps
-from coordinator.wire.reading import tagged_fields_size
+from muster.coordinator.load.steps import ENTRIES_PER_STEP, Steps
+from muster.coordinator.wire.reading import tagged_fields_size
 
 SkipAtOnce = Callable[[bytes, int], int]
 

@@ -13,8 +13,8 @@ from functools import cache
 from struct import Struct
 from typing import Any
 
-from coordinator.load.steps import Steps
-from coordinator.sidecar.messages.skipping import (
+from muster.coordinator.load.steps import Steps
+from muster.coordinator.sidecar.messages.skipping import (
     Skip,
     SkipInSteps,
     count_at,
@@ -25,7 +25,7 @@ from coordinator.sidecar.messages.skipping import (
     skipped,
     varint_at,
 )
-from coordinator.wire.writing import write_uvarint
+from muster.coordinator.wire.writing import write_uvarint
 
 Splice = Callable[[bytes, int], Steps[bytes]]
 """From bytes and an offset in them to all that is there from the offset on, changed."""

@@ -9,10 +9,10 @@ from typing import Any
 
 from kio.schema.errors import ErrorCode
 
-from coordinator.group.commands import AnyRequest, Heartbeat
-from coordinator.service import CommittedOffset, Groups, HeartbeatTicket, ListedGroup, ReplyTo
-from coordinator.tasks import on_failure
-from events.ids import GroupId
+from muster.coordinator.group.commands import AnyRequest, Heartbeat
+from muster.coordinator.service import CommittedOffset, Groups, HeartbeatTicket, ListedGroup, ReplyTo
+from muster.coordinator.tasks import on_failure
+from muster.events.ids import GroupId
 
 
 class GroupsInFront(Groups):

@@ -18,9 +18,9 @@ from typing import Protocol
 
 import msgspec
 
-from coordinator.group.configs import UPSTREAM
-from coordinator.group.outcomes import GroupMove, MoveState, MovingMember
-from events.ids import GroupInstanceId, MemberId
+from muster.coordinator.group.configs import UPSTREAM
+from muster.coordinator.group.outcomes import GroupMove, MoveState, MovingMember
+from muster.events.ids import GroupInstanceId, MemberId
 
 ASSUMED_SESSION_MS = 45_000
 """Kafka's default of session.timeout.ms."""

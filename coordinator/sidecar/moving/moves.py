@@ -23,18 +23,18 @@ from typing import Protocol
 import structlog
 from kio.schema.errors import ErrorCode
 
-from coordinator.group.configs import COORDINATOR, MUSTER, UPSTREAM
-from coordinator.group.outcomes import GroupMove, MoveState, ReleasedMember
-from coordinator.sidecar.moving.heard import Heard
-from coordinator.sidecar.moving.move import Former, Move, Sender, names
-from coordinator.sidecar.relay.intercept import Request
-from coordinator.tasks import on_failure
-from coordinator.upstream.connections import UpstreamError
-from coordinator.upstream.inhabitants import Inhabitant, NotMovable, inhabitants, remove
-from coordinator.upstream.link import UpstreamLink
-from coordinator.upstream.shadows import ShadowName, ShadowUnavailable
-from coordinator.wire import join_group, leave_group
-from events.ids import UNKNOWN_MEMBER_ID, GroupId, MemberId
+from muster.coordinator.group.configs import COORDINATOR, MUSTER, UPSTREAM
+from muster.coordinator.group.outcomes import GroupMove, MoveState, ReleasedMember
+from muster.coordinator.sidecar.moving.heard import Heard
+from muster.coordinator.sidecar.moving.move import Former, Move, Sender, names
+from muster.coordinator.sidecar.relay.intercept import Request
+from muster.coordinator.tasks import on_failure
+from muster.coordinator.upstream.connections import UpstreamError
+from muster.coordinator.upstream.inhabitants import Inhabitant, NotMovable, inhabitants, remove
+from muster.coordinator.upstream.link import UpstreamLink
+from muster.coordinator.upstream.shadows import ShadowName, ShadowUnavailable
+from muster.coordinator.wire import join_group, leave_group
+from muster.events.ids import UNKNOWN_MEMBER_ID, GroupId, MemberId
 
 log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
 

@@ -11,12 +11,12 @@ from collections.abc import Callable
 import structlog
 from kio.schema.errors import ErrorCode
 
-from coordinator.group.commands import AnyRequest, JoinGroup, SyncGroup
-from coordinator.group.outcomes import JoinGroupOutcome, Outcome, SyncGroupOutcome
-from coordinator.runtime.waiting import Waiting, tell
-from coordinator.service import Groups, ReplyTo
-from coordinator.sidecar.moving.in_front import GroupsInFront
-from coordinator.upstream.shadows import Shadows, ShadowUnavailable
+from muster.coordinator.group.commands import AnyRequest, JoinGroup, SyncGroup
+from muster.coordinator.group.outcomes import JoinGroupOutcome, Outcome, SyncGroupOutcome
+from muster.coordinator.runtime.waiting import Waiting, tell
+from muster.coordinator.service import Groups, ReplyTo
+from muster.coordinator.sidecar.moving.in_front import GroupsInFront
+from muster.coordinator.upstream.shadows import Shadows, ShadowUnavailable
 
 log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
 

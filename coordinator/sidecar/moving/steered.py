@@ -12,14 +12,14 @@ from typing import Any
 import msgspec
 from kio.schema.errors import ErrorCode
 
-from coordinator.group.commands import (
+from muster.coordinator.group.commands import (
     AlterGroupConfig,
     AnyRequest,
     ConfigChange,
     ConfigOperation,
     DescribeGroupConfig,
 )
-from coordinator.group.configs import (
+from muster.coordinator.group.configs import (
     COORDINATOR,
     COORDINATOR_TIMEOUT,
     DAY_MS,
@@ -30,18 +30,18 @@ from coordinator.group.configs import (
     coordinator,
     number,
 )
-from coordinator.group.outcomes import (
+from muster.coordinator.group.outcomes import (
     AlterGroupConfigOutcome,
     DescribeGroupConfigOutcome,
     GroupMove,
     MoveState,
     Outcome,
 )
-from coordinator.service import Groups, ReplyTo
-from coordinator.sidecar.moving.in_front import GroupsInFront
-from coordinator.sidecar.moving.moves import Moves
-from coordinator.sidecar.moving.under_way import CommitsUnderWay
-from events.ids import GroupId
+from muster.coordinator.service import Groups, ReplyTo
+from muster.coordinator.sidecar.moving.in_front import GroupsInFront
+from muster.coordinator.sidecar.moving.moves import Moves
+from muster.coordinator.sidecar.moving.under_way import CommitsUnderWay
+from muster.events.ids import GroupId
 
 _TIMEOUT = GroupConfigDef(
     name=COORDINATOR_TIMEOUT,

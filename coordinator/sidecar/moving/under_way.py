@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import AsyncIterator, Callable
 from weakref import WeakSet
 
-from events.ids import GroupId
+from muster.events.ids import GroupId
 
 WAIT_LIMIT_S = 5.0
 """A broker that takes longer to answer a commit has more trouble than one that is refused."""

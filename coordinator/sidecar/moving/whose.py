@@ -9,8 +9,8 @@ from collections.abc import Callable
 from enum import Enum, auto, unique
 from typing import Protocol
 
-from coordinator.upstream.whose import ForeignShadow, Theirs
-from events.ids import GroupId
+from muster.coordinator.upstream.whose import ForeignShadow, Theirs
+from muster.events.ids import GroupId
 
 
 @unique

@@ -6,10 +6,10 @@ What belongs here: the loop's turns, and a timer. What it must not know: sockets
 import asyncio
 from collections.abc import Callable
 
-from coordinator.load.slices import Slices
-from coordinator.service import Cancel
-from coordinator.sidecar.relay.answers import Answers
-from coordinator.wire.api import ProtocolError
+from muster.coordinator.load.slices import Slices
+from muster.coordinator.service import Cancel
+from muster.coordinator.sidecar.relay.answers import Answers
+from muster.coordinator.wire.api import ProtocolError
 
 
 class Answering:

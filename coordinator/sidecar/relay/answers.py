@@ -18,11 +18,11 @@ from struct import Struct
 
 import msgspec
 
-from coordinator.load.steps import ENTRIES_AT_ONCE, Steps
-from coordinator.sidecar.messages.plan import Rewrite
-from coordinator.sidecar.relay.buffer import Incoming
-from coordinator.sidecar.relay.limits import Limits
-from coordinator.wire.api import Fault, ProtocolError
+from muster.coordinator.load.steps import ENTRIES_AT_ONCE, Steps
+from muster.coordinator.sidecar.messages.plan import Rewrite
+from muster.coordinator.sidecar.relay.buffer import Incoming
+from muster.coordinator.sidecar.relay.limits import Limits
+from muster.coordinator.wire.api import Fault, ProtocolError
 
 _LENGTH = Struct(">i")
 _ANSWER_START = Struct(">i4s")

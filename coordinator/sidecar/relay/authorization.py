@@ -17,10 +17,10 @@ from kio.schema.heartbeat.v4.response import HeartbeatResponse
 from kio.schema.types import GroupId as KioGroupId
 from kio.static.primitive import i32
 
-from coordinator.sidecar.messages.questions import Asked, ask
-from coordinator.sidecar.relay.metrics import RelayMetrics
-from coordinator.wire.operations import DESCRIBE
-from events.ids import GroupId
+from muster.coordinator.sidecar.messages.questions import Asked, ask
+from muster.coordinator.sidecar.relay.metrics import RelayMetrics
+from muster.coordinator.wire.operations import DESCRIBE
+from muster.events.ids import GroupId
 
 GROUPS_MAX = 4_096
 """Groups remembered for one connection; the one asked about first makes room."""

@@ -8,11 +8,11 @@ from typing import Protocol
 import msgspec
 import structlog
 
-from coordinator.net.memory_share import unsent_bytes
-from coordinator.occasions import Occasions
-from coordinator.sidecar.relay.flow import Flow, send_all
-from coordinator.sidecar.relay.metrics import RelayMetrics
-from coordinator.tasks import on_failure
+from muster.coordinator.net.memory_share import unsent_bytes
+from muster.coordinator.occasions import Occasions
+from muster.coordinator.sidecar.relay.flow import Flow, send_all
+from muster.coordinator.sidecar.relay.metrics import RelayMetrics
+from muster.coordinator.tasks import on_failure
 
 log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
 

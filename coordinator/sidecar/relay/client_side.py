@@ -17,29 +17,29 @@ from typing import cast
 
 import structlog
 
-from coordinator.load.slices import Slices
-from coordinator.net.heartbeats import HeartbeatCache
-from coordinator.net.hosts import java_host
-from coordinator.net.listening import Listening
-from coordinator.net.memory import FREE_BYTES, Claim
-from coordinator.net.memory_share import Share, unsent_bytes
-from coordinator.observability.metrics import ServerMetrics
-from coordinator.principals import ANONYMOUS, NOT_KNOWN
-from coordinator.service import Cancel
-from coordinator.sidecar.messages.plan import PlanOf, Rewrite
-from coordinator.sidecar.messages.questions import OpenQuestions
-from coordinator.sidecar.relay import broker_side
-from coordinator.sidecar.relay.answering import Answering
-from coordinator.sidecar.relay.authorization import Verdicts
-from coordinator.sidecar.relay.broker_side import BrokerSide, Door
-from coordinator.sidecar.relay.conversation import Conversation
-from coordinator.sidecar.relay.flow import Flow, send_all
-from coordinator.sidecar.relay.limits import Limits
-from coordinator.sidecar.relay.metrics import RelayMetrics
-from coordinator.sidecar.relay.sasl import Exchange
-from coordinator.wire.api import ProtocolError
-from coordinator.wire.dispatch import Peer
-from coordinator.wire.under_way import Answered
+from muster.coordinator.load.slices import Slices
+from muster.coordinator.net.heartbeats import HeartbeatCache
+from muster.coordinator.net.hosts import java_host
+from muster.coordinator.net.listening import Listening
+from muster.coordinator.net.memory import FREE_BYTES, Claim
+from muster.coordinator.net.memory_share import Share, unsent_bytes
+from muster.coordinator.observability.metrics import ServerMetrics
+from muster.coordinator.principals import ANONYMOUS, NOT_KNOWN
+from muster.coordinator.service import Cancel
+from muster.coordinator.sidecar.messages.plan import PlanOf, Rewrite
+from muster.coordinator.sidecar.messages.questions import OpenQuestions
+from muster.coordinator.sidecar.relay import broker_side
+from muster.coordinator.sidecar.relay.answering import Answering
+from muster.coordinator.sidecar.relay.authorization import Verdicts
+from muster.coordinator.sidecar.relay.broker_side import BrokerSide, Door
+from muster.coordinator.sidecar.relay.conversation import Conversation
+from muster.coordinator.sidecar.relay.flow import Flow, send_all
+from muster.coordinator.sidecar.relay.limits import Limits
+from muster.coordinator.sidecar.relay.metrics import RelayMetrics
+from muster.coordinator.sidecar.relay.sasl import Exchange
+from muster.coordinator.wire.api import ProtocolError
+from muster.coordinator.wire.dispatch import Peer
+from muster.coordinator.wire.under_way import Answered
 
 log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
 

@@ -18,14 +18,14 @@ import struct
 from collections.abc import Callable
 from struct import Struct
 
-from coordinator.sidecar.messages.plan import Look, Plan, PlanOf, Rewrite, Walk
-from coordinator.sidecar.relay.answers import Answers, Expected
-from coordinator.sidecar.relay.buffer import Incoming
-from coordinator.sidecar.relay.limits import Limits
-from coordinator.wire import heartbeat
-from coordinator.wire.api import Fault, ProtocolError
-from coordinator.wire.messages import HEADER_START_BYTES
-from coordinator.wire.mistaken import mistaken
+from muster.coordinator.sidecar.messages.plan import Look, Plan, PlanOf, Rewrite, Walk
+from muster.coordinator.sidecar.relay.answers import Answers, Expected
+from muster.coordinator.sidecar.relay.buffer import Incoming
+from muster.coordinator.sidecar.relay.limits import Limits
+from muster.coordinator.wire import heartbeat
+from muster.coordinator.wire.api import Fault, ProtocolError
+from muster.coordinator.wire.messages import HEADER_START_BYTES
+from muster.coordinator.wire.mistaken import mistaken
 
 Fast = Callable[[int, bytes, int], bytes | None]
 """As in connection.py: a heartbeat's version, what follows its correlation id, and when it came."""

@@ -12,20 +12,20 @@ from typing import Any
 
 import msgspec
 
-from coordinator.load.current_work import RequestWork, noted, noted_steps
-from coordinator.load.slices import Pace
-from coordinator.observability.metrics import ServerMetrics
-from coordinator.service import Cancel, HeartbeatTicket
-from coordinator.sidecar.messages.bounded import look_for
-from coordinator.sidecar.messages.plan import RELAY, Look, Plan, Rewrite
-from coordinator.sidecar.messages.rewriting import Rewriting
-from coordinator.sidecar.relay.client_side import ClientSide
-from coordinator.sidecar.relay.limits import taken_bytes_max
-from coordinator.wire import api_versions, heartbeat
-from coordinator.wire.api import Body, Fault, Fields, Offered, ProtocolError, RequestContext, keep_no_ticket
-from coordinator.wire.messages import Message, message
-from coordinator.wire.under_way import UnderWay
-from events.ids import GroupId, MemberId
+from muster.coordinator.load.current_work import RequestWork, noted, noted_steps
+from muster.coordinator.load.slices import Pace
+from muster.coordinator.observability.metrics import ServerMetrics
+from muster.coordinator.service import Cancel, HeartbeatTicket
+from muster.coordinator.sidecar.messages.bounded import look_for
+from muster.coordinator.sidecar.messages.plan import RELAY, Look, Plan, Rewrite
+from muster.coordinator.sidecar.messages.rewriting import Rewriting
+from muster.coordinator.sidecar.relay.client_side import ClientSide
+from muster.coordinator.sidecar.relay.limits import taken_bytes_max
+from muster.coordinator.wire import api_versions, heartbeat
+from muster.coordinator.wire.api import Body, Fault, Fields, Offered, ProtocolError, RequestContext, keep_no_ticket
+from muster.coordinator.wire.messages import Message, message
+from muster.coordinator.wire.under_way import UnderWay
+from muster.events.ids import GroupId, MemberId
 
 _HEADER_START = Struct(">hhi")
 _PLANS_KEPT = 1_000

@@ -7,8 +7,8 @@ have, as in Kafka (sasl.server.max.receive.size). What is relayed is never whole
 
 import msgspec
 
-from coordinator.sidecar.relay.sasl import MESSAGE_BYTES_MAX
-from coordinator.wire.bounds import bound_of
+from muster.coordinator.sidecar.relay.sasl import MESSAGE_BYTES_MAX
+from muster.coordinator.wire.bounds import bound_of
 
 SASL_HANDSHAKE, SASL_AUTHENTICATE = 17, 36
 

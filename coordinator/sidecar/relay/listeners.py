@@ -14,17 +14,17 @@ from contextlib import ExitStack
 
 import structlog
 
-from coordinator.net.listening import BACKLOG, Listening
-from coordinator.observability.metrics import ServerMetrics
-from coordinator.occasions import Occasions
-from coordinator.service import Service
-from coordinator.settings.addresses import why_not_bound
-from coordinator.settings.broker_ports import BrokerPorts, NoPort
-from coordinator.sidecar.relay.broker_side import Door
-from coordinator.sidecar.relay.client_side import ClientSide
-from coordinator.sidecar.relay.intercept import Interceptor
-from coordinator.sidecar.relay.limits import Limits
-from coordinator.sidecar.relay.metrics import RelayMetrics
+from muster.coordinator.net.listening import BACKLOG, Listening
+from muster.coordinator.observability.metrics import ServerMetrics
+from muster.coordinator.occasions import Occasions
+from muster.coordinator.service import Service
+from muster.coordinator.settings.addresses import why_not_bound
+from muster.coordinator.settings.broker_ports import BrokerPorts, NoPort
+from muster.coordinator.sidecar.relay.broker_side import Door
+from muster.coordinator.sidecar.relay.client_side import ClientSide
+from muster.coordinator.sidecar.relay.intercept import Interceptor
+from muster.coordinator.sidecar.relay.limits import Limits
+from muster.coordinator.sidecar.relay.metrics import RelayMetrics
 
 log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
 

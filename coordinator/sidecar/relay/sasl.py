@@ -23,7 +23,7 @@ import json
 from collections.abc import Callable
 from typing import Final
 
-from coordinator.principals import NOT_KNOWN
+from muster.coordinator.principals import NOT_KNOWN
 
 MESSAGE_BYTES_MAX: Final = 524_288
 """Kafka's default of sasl.server.max.receive.size. What is longer is not looked at."""

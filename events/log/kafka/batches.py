@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 import msgspec
 from aiokafka.record.default_records import DefaultRecordBatchBuilder
 
-from events.records import FORMAT_LEVEL, Transition
+from muster.events.records import FORMAT_LEVEL, Transition
 
 _MAGIC = 2
 _NO_COMPRESSION = 0

@@ -16,11 +16,11 @@ What is not ideal: a topic that is empty for the moment belongs to nobody as far
 from collections.abc import Awaitable, Callable, Iterator
 from enum import Enum, auto
 
-from events.log.base import LogMismatch
-from events.log.kafka.client.link import KafkaLink
-from events.log.kafka.decoding import records_of
-from events.log.kafka.marks import KEY_PREFIXES
-from events.log.kafka.reader import glimpses, newest_stamp
+from muster.events.log.base import LogMismatch
+from muster.events.log.kafka.client.link import KafkaLink
+from muster.events.log.kafka.decoding import records_of
+from muster.events.log.kafka.marks import KEY_PREFIXES
+from muster.events.log.kafka.reader import glimpses, newest_stamp
 
 _HEADER_PREFIX = "muster"
 

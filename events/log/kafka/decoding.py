@@ -16,9 +16,18 @@ from aiokafka.errors import KafkaError
 from aiokafka.record.default_records import DefaultRecord, DefaultRecordBatch
 from aiokafka.record.memory_records import MemoryRecords
 
-from events.log.kafka.batches import EPOCH_BASE, MARK, MARKED_FROM, NATIVE_FROM, ORIGIN, PARTITIONS, Stamp, mark_of
-from events.log.kafka.inflate import NotUnpacked, unpacked
-from events.log.kafka.marks import (
+from muster.events.log.kafka.batches import (
+    EPOCH_BASE,
+    MARK,
+    MARKED_FROM,
+    NATIVE_FROM,
+    ORIGIN,
+    PARTITIONS,
+    Stamp,
+    mark_of,
+)
+from muster.events.log.kafka.inflate import NotUnpacked, unpacked
+from muster.events.log.kafka.marks import (
     KEY_PREFIXES,
     Marks,
     Written,
@@ -28,8 +37,8 @@ from events.log.kafka.marks import (
     noted_origin,
     origin_of,
 )
-from events.log.limits import CHUNK_RECORDS_MAX
-from events.records import BrokenBatch, StoredRecord
+from muster.events.log.limits import CHUNK_RECORDS_MAX
+from muster.events.records import BrokenBatch, StoredRecord
 
 _LENGTH_AT = 8
 _BYTES_BEFORE_LENGTH_COUNTS = 12

@@ -13,7 +13,7 @@ from collections.abc import Callable
 import cramjam
 from aiokafka.codec import snappy_decode
 
-from events.log.kafka.batches import UNCOMPRESSED_BYTES_MAX
+from muster.events.log.kafka.batches import UNCOMPRESSED_BYTES_MAX
 
 _CODEC_BITS = 0x07
 _SNAPPY = 2

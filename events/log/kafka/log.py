@@ -31,21 +31,21 @@ from contextlib import AsyncExitStack
 
 import msgspec
 
-from events.log.base import Deposed, LogMismatch, LogMissing, LogWriter
-from events.log.kafka.client.connections import Timeouts
-from events.log.kafka.client.errors import retried
-from events.log.kafka.client.link import KafkaLink
-from events.log.kafka.client.security import NOT_SECURED, KafkaSecurity
-from events.log.kafka.client.settings import AUDIT_WINDOW_MS, BATCH_BYTES_MAX, Guarantees, TopicFacts, TopicPlan
-from events.log.kafka.client.versions import READING, WRITING, Needed, check_versions
-from events.log.kafka.contents import Contents, refuse_somebody_elses
-from events.log.kafka.marks import Marks, origin_of
-from events.log.kafka.names import PROBE_SUFFIX
-from events.log.kafka.origin import check_origin, notes_of
-from events.log.kafka.producer import Place, claim
-from events.log.kafka.reader import end_offset, newest_stamp, read
-from events.log.kafka.topic import check_topic, ensure_topic, topic_facts
-from events.records import Record, StoredRecord
+from muster.events.log.base import Deposed, LogMismatch, LogMissing, LogWriter
+from muster.events.log.kafka.client.connections import Timeouts
+from muster.events.log.kafka.client.errors import retried
+from muster.events.log.kafka.client.link import KafkaLink
+from muster.events.log.kafka.client.security import NOT_SECURED, KafkaSecurity
+from muster.events.log.kafka.client.settings import AUDIT_WINDOW_MS, BATCH_BYTES_MAX, Guarantees, TopicFacts, TopicPlan
+from muster.events.log.kafka.client.versions import READING, WRITING, Needed, check_versions
+from muster.events.log.kafka.contents import Contents, refuse_somebody_elses
+from muster.events.log.kafka.marks import Marks, origin_of
+from muster.events.log.kafka.names import PROBE_SUFFIX
+from muster.events.log.kafka.origin import check_origin, notes_of
+from muster.events.log.kafka.producer import Place, claim
+from muster.events.log.kafka.reader import end_offset, newest_stamp, read
+from muster.events.log.kafka.topic import check_topic, ensure_topic, topic_facts
+from muster.events.records import Record, StoredRecord
 
 _NOT_IN_NAMES = re.compile(r"[^A-Za-z0-9._-]")
 

@@ -35,9 +35,9 @@ from collections.abc import Sequence
 
 import msgspec
 
-from events.keys import KEY_HEADER
-from events.log.kafka.batches import MARK, ORIGIN, Stamp, mark_of
-from events.records import FORMAT_LEVEL
+from muster.events.keys import KEY_HEADER
+from muster.events.log.kafka.batches import MARK, ORIGIN, Stamp, mark_of
+from muster.events.records import FORMAT_LEVEL
 
 Headers = Sequence[tuple[str, bytes | None]]
 

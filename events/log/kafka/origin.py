@@ -14,11 +14,11 @@ What is not ideal: a topic that was written before there was a note says nothing
 
 import msgspec
 
-from events.log.base import LogMismatch
-from events.log.kafka.client.link import KafkaLink
-from events.log.kafka.marks import Origin, decode_origin
-from events.log.kafka.reader import newest_stamp
-from events.records import LogTooNew
+from muster.events.log.base import LogMismatch
+from muster.events.log.kafka.client.link import KafkaLink
+from muster.events.log.kafka.marks import Origin, decode_origin
+from muster.events.log.kafka.reader import newest_stamp
+from muster.events.records import LogTooNew
 
 
 class Notes(msgspec.Struct, frozen=True, kw_only=True):

@@ -17,14 +17,14 @@ from aiokafka.protocol.fetch import FetchRequest
 from aiokafka.protocol.offset import OffsetRequest
 from kio.schema.errors import ErrorCode
 
-from events.log.base import LogUnavailable
-from events.log.kafka.batches import Stamp
-from events.log.kafka.client.errors import TryAgain, refused, retried
-from events.log.kafka.client.link import KafkaLink, PartitionLane
-from events.log.kafka.decoding import decode_batches, writers_of
-from events.log.kafka.marks import Marks, Newest, Written
-from events.log.limits import CHUNK_RECORDS_MAX
-from events.records import StoredRecord
+from muster.events.log.base import LogUnavailable
+from muster.events.log.kafka.batches import Stamp
+from muster.events.log.kafka.client.errors import TryAgain, refused, retried
+from muster.events.log.kafka.client.link import KafkaLink, PartitionLane
+from muster.events.log.kafka.decoding import decode_batches, writers_of
+from muster.events.log.kafka.marks import Marks, Newest, Written
+from muster.events.log.limits import CHUNK_RECORDS_MAX
+from muster.events.records import StoredRecord
 
 _EARLIEST = -2
 _LATEST = -1

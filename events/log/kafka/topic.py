@@ -7,11 +7,18 @@ What belongs here: the requests about topics and configs. What it must not know:
 from aiokafka.protocol.admin import CreateTopicsRequest, DescribeConfigsRequest
 from kio.schema.errors import ErrorCode
 
-from events.log.base import LogMismatch, LogUnavailable
-from events.log.kafka.client.errors import TryAgain, named, retried
-from events.log.kafka.client.link import KafkaLink
-from events.log.kafka.client.metadata import topic_id_of, topic_id_text
-from events.log.kafka.client.settings import BROKER_CONFIGS, Configs, Guarantees, TopicFacts, TopicPlan, guarantees
+from muster.events.log.base import LogMismatch, LogUnavailable
+from muster.events.log.kafka.client.errors import TryAgain, named, retried
+from muster.events.log.kafka.client.link import KafkaLink
+from muster.events.log.kafka.client.metadata import topic_id_of, topic_id_text
+from muster.events.log.kafka.client.settings import (
+    BROKER_CONFIGS,
+    Configs,
+    Guarantees,
+    TopicFacts,
+    TopicPlan,
+    guarantees,
+)
 
 PARTITIONS_DEFAULT = 8
 REPLICATION_DEFAULT = 3

@@ -3,7 +3,7 @@
 import sqlite3
 from pathlib import Path
 
-from events.log.base import LogDamaged, LogError, LogUnavailable
+from muster.events.log.base import LogDamaged, LogError, LogUnavailable
 
 _DAMAGED = frozenset({sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB})
 _LOCKED = frozenset({sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED})

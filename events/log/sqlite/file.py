@@ -28,10 +28,10 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
-from events.log.base import LogError, LogMismatch, LogUnavailable
-from events.log.sqlite.disk_thread import DiskThread
-from events.log.sqlite.failures import failure_of
-from events.log.sqlite.open import (
+from muster.events.log.base import LogError, LogMismatch, LogUnavailable
+from muster.events.log.sqlite.disk_thread import DiskThread
+from muster.events.log.sqlite.failures import failure_of
+from muster.events.log.sqlite.open import (
     FileLock,
     connect_for_reading,
     connect_for_writing,
@@ -39,7 +39,7 @@ from events.log.sqlite.open import (
     connected,
     look_at,
 )
-from events.log.sqlite.place import Identity, check_place, identities
+from muster.events.log.sqlite.place import Identity, check_place, identities
 
 T = TypeVar("T")
 

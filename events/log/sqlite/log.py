@@ -15,16 +15,16 @@ from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from functools import partial
 from pathlib import Path
 
-from events.log.base import AppendRefused, Deposed, LogDamaged, LogUnavailable
-from events.log.limits import BATCH_BYTES_MAX, CHUNK_BYTES_MAX, CHUNK_RECORDS_MAX, verdict_on
-from events.log.sqlite import schema as sqlite_schema
-from events.log.sqlite import trim as sqlite_trim
-from events.log.sqlite.file import SqliteFile
-from events.log.sqlite.salvage import UNKNOWN_END, read_around
-from events.log.sqlite.schema import Meta
-from events.log.sqlite.trim import Trimmed
-from events.log.wall_clock import wall_clock_ms
-from events.records import StoredRecord, Transition
+from muster.events.log.base import AppendRefused, Deposed, LogDamaged, LogUnavailable
+from muster.events.log.limits import BATCH_BYTES_MAX, CHUNK_BYTES_MAX, CHUNK_RECORDS_MAX, verdict_on
+from muster.events.log.sqlite import schema as sqlite_schema
+from muster.events.log.sqlite import trim as sqlite_trim
+from muster.events.log.sqlite.file import SqliteFile
+from muster.events.log.sqlite.salvage import UNKNOWN_END, read_around
+from muster.events.log.sqlite.schema import Meta
+from muster.events.log.sqlite.trim import Trimmed
+from muster.events.log.wall_clock import wall_clock_ms
+from muster.events.records import StoredRecord, Transition
 
 _BATCH_RECORDS = 200
 """A chunk is over its limit by less than so many records."""

@@ -14,8 +14,8 @@ from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import TypeVar
 
-from events.log.base import LogDamaged, LogError, LogMismatch, LogUnavailable
-from events.log.sqlite.failures import failure_of, is_damage, is_full, is_locked
+from muster.events.log.base import LogDamaged, LogError, LogMismatch, LogUnavailable
+from muster.events.log.sqlite.failures import failure_of, is_damage, is_full, is_locked
 
 T = TypeVar("T")
 

@@ -7,7 +7,7 @@ was written. So it is looked at, by name, together with its write-ahead log, whe
 from collections.abc import Mapping
 from pathlib import Path
 
-from events.log.base import LogMismatch
+from muster.events.log.base import LogMismatch
 
 Identity = tuple[int, int]
 """Device and inode."""

@@ -6,8 +6,8 @@ that is damaged takes these along, or all below it.
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 
-from events.log.base import LogDamaged
-from events.records import StoredRecord
+from muster.events.log.base import LogDamaged
+from muster.events.records import StoredRecord
 
 UNKNOWN_END = 2**62
 """Of a partition whose last record cannot be read: beyond every offset."""

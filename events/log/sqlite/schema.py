@@ -15,8 +15,8 @@ import uuid
 
 import msgspec
 
-from events.log.base import LogMismatch
-from events.records import FORMAT_LEVEL, LogTooNew
+from muster.events.log.base import LogMismatch
+from muster.events.records import FORMAT_LEVEL, LogTooNew
 
 APPLICATION_ID = 0x4D555354  # "MUST"
 TABLES_VERSION = 1

@@ -22,8 +22,8 @@ from itertools import takewhile
 
 import msgspec
 
-from events.log.sqlite.file import SqliteFile
-from events.log.sqlite.schema import Meta
+from muster.events.log.sqlite.file import SqliteFile
+from muster.events.log.sqlite.schema import Meta
 
 CHUNK_RECORDS = 200
 """Looked at in one transaction, for which an append may have to wait: 5 to 15 ms where it was measured."""

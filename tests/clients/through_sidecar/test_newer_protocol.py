@@ -9,7 +9,7 @@ from uuid import uuid4
 import pytest
 from typer.testing import CliRunner
 
-import muster as command
+from muster import cli as command
 from tests.brokers.cluster import Cluster
 from tests.brokers.java_tools import JavaTool, RunningTool, running_tool
 from tests.clients.consumers import SESSION_MS, Confluent

@@ -9,7 +9,7 @@ from uuid import uuid4
 import pytest
 from typer.testing import CliRunner
 
-import muster
+from muster import cli
 from tests.brokers.broker import Broker
 from tests.clients.consumers import Confluent
 from tests.clients.probe import until, until_stable
@@ -27,10 +27,10 @@ def test_a_quarantined_group_is_repaired_through_the_sidecar(kafka_broker: Broke
         connection.execute("UPDATE records SET value = x'00'")
     with running_sidecar(kafka_broker.bootstrap, nodes=[1], options=["--log", url]) as sidecar:
         command = ["groups", "repair", group, "--bootstrap", sidecar.bootstrap]
-        said = CliRunner().invoke(muster.app, command)
+        said = CliRunner().invoke(cli.app, command)
         assert said.exit_code == 0, said.output
         assert f"{group}: quarantined; 1 record in partition" in said.stdout
-        done = CliRunner().invoke(muster.app, [*command, "--yes"])
+        done = CliRunner().invoke(cli.app, [*command, "--yes"])
         assert done.exit_code == 0, done.output
         consumer = Confluent(sidecar.bootstrap, group, topic).start()
         until(lambda: bool(consumer.assigned), lambda: consumer.error)

@@ -8,7 +8,7 @@ from random import Random
 import msgspec
 import pytest
 
-from coordinator.wire.registry import APIS
+from muster.coordinator.wire.registry import APIS
 from tests.conformance.fuzz.actor import Actor, Request
 from tests.conformance.fuzz.fuse import BURSTS_MS, COMPLETING, LATE_MS, PREPARING, STABLE, Fuse, Slipped
 from tests.conformance.fuzz.generator import generate

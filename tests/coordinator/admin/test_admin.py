@@ -8,9 +8,9 @@ import msgspec
 import pytest
 from kio.schema.errors import ErrorCode
 
-from coordinator.admin import GroupAdmin, MemberResult
-from coordinator.admin.link import Refused, WrongUse
-from coordinator.group.commands import (
+from muster.coordinator.admin import GroupAdmin, MemberResult
+from muster.coordinator.admin.link import Refused, WrongUse
+from muster.coordinator.group.commands import (
     AlterGroupConfig,
     AnyRequest,
     ConfigChange,
@@ -19,8 +19,8 @@ from coordinator.group.commands import (
     DescribeGroupConfig,
     LeaveGroup,
 )
-from coordinator.group.configs import GROUP_CONFIGS
-from coordinator.group.outcomes import (
+from muster.coordinator.group.configs import GROUP_CONFIGS
+from muster.coordinator.group.outcomes import (
     AlterGroupConfigOutcome,
     DescribedMember,
     DescribeGroupConfigOutcome,
@@ -31,8 +31,8 @@ from coordinator.group.outcomes import (
     Outcome,
     Standing,
 )
-from events.ids import GroupInstanceId, MemberId
-from events.state import GroupState
+from muster.events.ids import GroupInstanceId, MemberId
+from muster.events.state import GroupState
 from tests.coordinator.running_server import Running, running
 
 SET, DELETE, APPEND, SUBTRACT = ConfigOperation

@@ -9,21 +9,21 @@ import msgspec
 import pytest
 from kio.schema.errors import ErrorCode
 
-from coordinator.admin import GroupAdmin
-from coordinator.admin.link import Address, NoCoordinator, OutcomeUnknown, Refused, WrongUse, addresses
-from coordinator.group.commands import AnyRequest
-from coordinator.group.outcomes import (
+from muster.coordinator.admin import GroupAdmin
+from muster.coordinator.admin.link import Address, NoCoordinator, OutcomeUnknown, Refused, WrongUse, addresses
+from muster.coordinator.group.commands import AnyRequest
+from muster.coordinator.group.outcomes import (
     AlterGroupConfigOutcome,
     DescribeGroupConfigOutcome,
     LeaveGroupOutcome,
     LeftMember,
     Outcome,
 )
-from coordinator.service import Service
-from coordinator.wire import api_versions, find_coordinator
-from coordinator.wire.api import Answer, Body, RequestContext
-from coordinator.wire.registry import APIS
-from events.ids import GroupInstanceId, MemberId
+from muster.coordinator.service import Service
+from muster.coordinator.wire import api_versions, find_coordinator
+from muster.coordinator.wire.api import Answer, Body, RequestContext
+from muster.coordinator.wire.registry import APIS
+from muster.events.ids import GroupInstanceId, MemberId
 from tests.coordinator.running_server import Running, running, until
 
 MOVED = [

@@ -5,7 +5,7 @@ from typing import Any
 
 from kio.schema.errors import ErrorCode
 
-from coordinator.group.commands import (
+from muster.coordinator.group.commands import (
     AlterGroupConfig,
     AnyRequest,
     Caller,
@@ -20,7 +20,7 @@ from coordinator.group.commands import (
     OffsetToCommit,
     ReleaseGroup,
 )
-from coordinator.group.outcomes import (
+from muster.coordinator.group.outcomes import (
     AlterGroupConfigOutcome,
     DeleteGroupOutcome,
     DeleteOffsetsOutcome,
@@ -29,7 +29,7 @@ from coordinator.group.outcomes import (
     LeaveGroupOutcome,
     ReleaseGroupOutcome,
 )
-from events.ids import UNKNOWN_MEMBER_ID, GroupId, GroupInstanceId
+from muster.events.ids import UNKNOWN_MEMBER_ID, GroupId, GroupInstanceId
 from tests.coordinator.group.client import LEAVE, Call, Client, O
 
 DESCRIBE, DESCRIBE_CONFIGS, DELETE, ALTER_CONFIGS, DELETE_OFFSETS = 15, 32, 42, 44, 47

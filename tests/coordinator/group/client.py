@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 import msgspec
 from kio.schema.errors import ErrorCode
 
-from coordinator.group.commands import (
+from muster.coordinator.group.commands import (
     AnyRequest,
     AuthorizeCommit,
     Caller,
@@ -21,8 +21,8 @@ from coordinator.group.commands import (
     OffsetToCommit,
     SyncGroup,
 )
-from coordinator.group.decide import Decision
-from coordinator.group.outcomes import (
+from muster.coordinator.group.decide import Decision
+from muster.coordinator.group.outcomes import (
     AuthorizeCommitOutcome,
     CommitOffsetsOutcome,
     HeartbeatOutcome,
@@ -31,9 +31,9 @@ from coordinator.group.outcomes import (
     Outcome,
     SyncGroupOutcome,
 )
-from events.events import AnyEvent
-from events.ids import UNKNOWN_MEMBER_ID, GroupInstanceId, MemberId
-from events.state import Protocol
+from muster.events.events import AnyEvent
+from muster.events.ids import UNKNOWN_MEMBER_ID, GroupInstanceId, MemberId
+from muster.events.state import Protocol
 
 if TYPE_CHECKING:
     from tests.coordinator.group.harness import Harness

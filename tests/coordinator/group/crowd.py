@@ -6,15 +6,23 @@ moved by hand.
 
 from typing import Any
 
-from coordinator.group.commands import AnyCommand, Caller, EndJoinPhase, Heartbeat, JoinGroup, LeaveGroup, SyncGroup
-from coordinator.group.commands import LeavingMember as Leaving
-from coordinator.group.decide import Decision, decide
-from coordinator.group.settings import GroupSettings
-from coordinator.group.soft import Soft
-from coordinator.group.turn import Moment
-from events.consumer_protocol import CONSUMER_PROTOCOL_TYPE, encode_assignment, encode_subscription
-from events.ids import UNKNOWN_MEMBER_ID, GroupId, GroupInstanceId, MemberId
-from events.state import Group, GroupState, Protocol
+from muster.coordinator.group.commands import (
+    AnyCommand,
+    Caller,
+    EndJoinPhase,
+    Heartbeat,
+    JoinGroup,
+    LeaveGroup,
+    SyncGroup,
+)
+from muster.coordinator.group.commands import LeavingMember as Leaving
+from muster.coordinator.group.decide import Decision, decide
+from muster.coordinator.group.settings import GroupSettings
+from muster.coordinator.group.soft import Soft
+from muster.coordinator.group.turn import Moment
+from muster.events.consumer_protocol import CONSUMER_PROTOCOL_TYPE, encode_assignment, encode_subscription
+from muster.events.ids import UNKNOWN_MEMBER_ID, GroupId, GroupInstanceId, MemberId
+from muster.events.state import Group, GroupState, Protocol
 
 GROUP_ID = GroupId("orders")
 WALL_OFFSET_MS = 1_700_000_000_000

@@ -1,9 +1,9 @@
 """The deadlines of a group, found by looking at everybody: what the rules find sooner has to be the same."""
 
-from coordinator.group.commands import AnyDeadline
-from coordinator.group.soft import NEVER, Soft
-from coordinator.group.timers import due
-from events.ids import GroupId
+from muster.coordinator.group.commands import AnyDeadline
+from muster.coordinator.group.soft import NEVER, Soft
+from muster.coordinator.group.timers import due
+from muster.events.ids import GroupId
 
 
 def deadlines(soft: Soft) -> list[float]:

@@ -18,7 +18,7 @@ from typing import Any
 import msgspec
 from kio.schema.errors import ErrorCode
 
-from coordinator.group.commands import (
+from muster.coordinator.group.commands import (
     AnyCommand,
     AnyRequest,
     CheckCapacity,
@@ -27,20 +27,20 @@ from coordinator.group.commands import (
     Request,
     SyncGroup,
 )
-from coordinator.group.decide import Decision, decide, would_refuse
-from coordinator.group.outcomes import JoinGroupOutcome, SyncGroupOutcome
-from coordinator.group.settings import GroupSettings
-from coordinator.group.soft import Soft
-from coordinator.group.takeover import resume
-from coordinator.group.turn import Moment
-from events.avro.codec import records_of
-from events.avro.evolve import evolve
-from events.causes import Cause
-from events.events import AnyEvent
-from events.ids import GroupId, GroupInstanceId, MemberId
-from events.projector import Projector
-from events.records import StoredRecord
-from events.state import Group, GroupState, new_group
+from muster.coordinator.group.decide import Decision, decide, would_refuse
+from muster.coordinator.group.outcomes import JoinGroupOutcome, SyncGroupOutcome
+from muster.coordinator.group.settings import GroupSettings
+from muster.coordinator.group.soft import Soft
+from muster.coordinator.group.takeover import resume
+from muster.coordinator.group.turn import Moment
+from muster.events.avro.codec import records_of
+from muster.events.avro.evolve import evolve
+from muster.events.causes import Cause
+from muster.events.events import AnyEvent
+from muster.events.ids import GroupId, GroupInstanceId, MemberId
+from muster.events.projector import Projector
+from muster.events.records import StoredRecord
+from muster.events.state import Group, GroupState, new_group
 from tests.coordinator.group.administrator import Administrator
 from tests.coordinator.group.client import Call, Client, O
 from tests.coordinator.group.deadlines import all_due, next_deadline_ms

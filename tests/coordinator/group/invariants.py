@@ -7,12 +7,12 @@ catalogue, and what `events/events.py` promises. The harness calls `check` with 
 import math
 from collections.abc import Sequence
 
-from coordinator.group.census import count
-from coordinator.group.commands import JoinGroup, SyncGroup
-from coordinator.group.roles import active_members
-from coordinator.group.soft import Arrivals, Soft
-from events.causes import TRIGGERS, Cause
-from events.events import (
+from muster.coordinator.group.census import count
+from muster.coordinator.group.commands import JoinGroup, SyncGroup
+from muster.coordinator.group.roles import active_members
+from muster.coordinator.group.soft import Arrivals, Soft
+from muster.events.causes import TRIGGERS, Cause
+from muster.events.events import (
     AnyEvent,
     GroupCreated,
     GroupDeleted,
@@ -23,7 +23,7 @@ from events.events import (
     MemberEvent,
     RebalanceStarted,
 )
-from events.state import NO_GENERATION, Group, GroupImage, GroupState, MemberRole
+from muster.events.state import NO_GENERATION, Group, GroupImage, GroupState, MemberRole
 
 LEGAL_MOVES = {
     GroupState.EMPTY: {GroupState.PREPARING_REBALANCE, GroupState.DEAD},

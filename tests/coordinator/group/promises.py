@@ -8,7 +8,7 @@ from collections.abc import Iterable
 
 from kio.schema.errors import ErrorCode
 
-from coordinator.group.commands import (
+from muster.coordinator.group.commands import (
     AnyCommand,
     AnyRequest,
     EndJoinPhase,
@@ -17,20 +17,20 @@ from coordinator.group.commands import (
     JoinGroup,
     SyncGroup,
 )
-from coordinator.group.decide import Decision
-from coordinator.group.outcomes import (
+from muster.coordinator.group.decide import Decision
+from muster.coordinator.group.outcomes import (
     HeartbeatOutcome,
     JoinGroupOutcome,
     LeaveGroupOutcome,
     Outcome,
     SyncGroupOutcome,
 )
-from coordinator.group.settings import NEW_MEMBER_JOIN_TIMEOUT_MS
-from coordinator.group.soft import Soft
-from events.causes import Cause
-from events.events import AnyEvent, JoinPhaseCompleted, MemberRemoved
-from events.ids import UNKNOWN_MEMBER_ID, MemberId
-from events.state import NO_GENERATION, Group, GroupState, MemberRole
+from muster.coordinator.group.settings import NEW_MEMBER_JOIN_TIMEOUT_MS
+from muster.coordinator.group.soft import Soft
+from muster.events.causes import Cause
+from muster.events.events import AnyEvent, JoinPhaseCompleted, MemberRemoved
+from muster.events.ids import UNKNOWN_MEMBER_ID, MemberId
+from muster.events.state import NO_GENERATION, Group, GroupState, MemberRole
 
 STATIC_MEMBERS_GO_BY = frozenset(
     {

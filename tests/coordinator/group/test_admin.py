@@ -5,10 +5,10 @@ import typing
 import pytest
 from kio.schema.errors import ErrorCode
 
-from coordinator.group.commands import AnyCommand, AnyRequest, EndJoinPhase
-from coordinator.group.decide import failed
-from coordinator.group.offsets import OffsetsChange
-from coordinator.group.outcomes import (
+from muster.coordinator.group.commands import AnyCommand, AnyRequest, EndJoinPhase
+from muster.coordinator.group.decide import failed
+from muster.coordinator.group.offsets import OffsetsChange
+from muster.coordinator.group.outcomes import (
     AuthorizeCommitOutcome,
     CommitOffsetsOutcome,
     DeleteGroupOutcome,
@@ -23,11 +23,11 @@ from coordinator.group.outcomes import (
     Reply,
     SyncGroupOutcome,
 )
-from coordinator.group.soft import Soft
-from events.causes import Cause
-from events.events import GroupCreated, GroupDeleted
-from events.ids import GroupInstanceId, MemberId
-from events.state import GroupState
+from muster.coordinator.group.soft import Soft
+from muster.events.causes import Cause
+from muster.events.events import GroupCreated, GroupDeleted
+from muster.events.ids import GroupInstanceId, MemberId
+from muster.events.state import GroupState
 from tests.coordinator.group.client import Client, protocols, subscription
 from tests.coordinator.group.harness import Harness, story
 

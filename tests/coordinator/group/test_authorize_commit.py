@@ -6,11 +6,11 @@ from typing import Any
 import pytest
 from kio.schema.errors import ErrorCode
 
-from coordinator.group.outcomes import AuthorizeCommitOutcome
-from events.causes import Cause
-from events.events import MemberFenced
-from events.ids import GroupInstanceId, MemberId
-from events.state import GroupState
+from muster.coordinator.group.outcomes import AuthorizeCommitOutcome
+from muster.events.causes import Cause
+from muster.events.events import MemberFenced
+from muster.events.ids import GroupInstanceId, MemberId
+from muster.events.state import GroupState
 from tests.coordinator.group.client import Call, Client
 from tests.coordinator.group.harness import Harness, story
 

@@ -5,9 +5,9 @@ from collections.abc import Callable
 import pytest
 from kio.schema.errors import ErrorCode
 
-from events.causes import KAFKAS_TRIGGERS, TEXTS, Cause
-from events.events import RebalanceStarted
-from events.ids import MemberId
+from muster.events.causes import KAFKAS_TRIGGERS, TEXTS, Cause
+from muster.events.events import RebalanceStarted
+from muster.events.ids import MemberId
 from tests.coordinator.group.client import Client, protocols
 from tests.coordinator.group.harness import Harness
 

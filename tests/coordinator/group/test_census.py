@@ -4,9 +4,9 @@ import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
 
-from coordinator.group.census import count, rank_of
-from events.ids import MemberId
-from events.state import Member, MemberRole
+from muster.coordinator.group.census import count, rank_of
+from muster.events.ids import MemberId
+from muster.events.state import Member, MemberRole
 
 ROLES = (MemberRole.ACTIVE, MemberRole.LEARNER)
 

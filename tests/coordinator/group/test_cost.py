@@ -18,7 +18,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from coordinator.group.commands import (
+from muster.coordinator.group.commands import (
     AlterGroupConfig,
     ConfigChange,
     ConfigOperation,
@@ -26,14 +26,14 @@ from coordinator.group.commands import (
     EndJoinPhase,
     ExpireSession,
 )
-from coordinator.group.configs import EXPANSION_DELAY, TARGET_GROUP_SIZE
-from coordinator.group.decide import would_refuse
-from coordinator.group.takeover import resume
-from coordinator.group.timers import due
-from events.consumer_protocol import encode_subscription, subscribed_topics
-from events.ids import UNKNOWN_MEMBER_ID, MemberId
-from events.state import GroupState, Protocol
-from events.tables import Table
+from muster.coordinator.group.configs import EXPANSION_DELAY, TARGET_GROUP_SIZE
+from muster.coordinator.group.decide import would_refuse
+from muster.coordinator.group.takeover import resume
+from muster.coordinator.group.timers import due
+from muster.events.consumer_protocol import encode_subscription, subscribed_topics
+from muster.events.ids import UNKNOWN_MEMBER_ID, MemberId
+from muster.events.state import GroupState, Protocol
+from muster.events.tables import Table
 from tests.coordinator.group.crowd import GROUP_ID, Crowd, formed
 
 SMALL, LARGE = 100, 5_000

@@ -5,9 +5,9 @@ from typing import Any
 
 from kio.schema.errors import ErrorCode
 
-from events.causes import Cause
-from events.events import MemberFenced
-from events.ids import UNKNOWN_MEMBER_ID
+from muster.events.causes import Cause
+from muster.events.events import MemberFenced
+from muster.events.ids import UNKNOWN_MEMBER_ID
 from tests.coordinator.group.client import Client
 from tests.coordinator.group.harness import Harness
 

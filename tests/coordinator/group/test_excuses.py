@@ -2,7 +2,7 @@
 
 import pytest
 
-from coordinator.group.commands import (
+from muster.coordinator.group.commands import (
     EndExpansion,
     EndJoinPhase,
     EndRegistration,
@@ -10,11 +10,11 @@ from coordinator.group.commands import (
     EndSyncPhase,
     PromoteLearners,
 )
-from coordinator.group.excuses import USUAL_MS, excuse_append, excuse_wait, rearm
-from coordinator.group.soft import PHASES, InitialDelay, Session, Soft
-from coordinator.group.timers import due
-from events.ids import GroupId, MemberId
-from events.state import GroupConfig
+from muster.coordinator.group.excuses import USUAL_MS, excuse_append, excuse_wait, rearm
+from muster.coordinator.group.soft import PHASES, InitialDelay, Session, Soft
+from muster.coordinator.group.timers import due
+from muster.events.ids import GroupId, MemberId
+from muster.events.state import GroupConfig
 from tests.coordinator.group.harness import Harness
 
 A, B = MemberId("a"), MemberId("b")

@@ -6,15 +6,15 @@ import msgspec
 import pytest
 from kio.schema.errors import ErrorCode
 
-from coordinator.group.commands import ExpireOffsets
-from coordinator.group.decide import Decision, failed
-from coordinator.group.expiry import outlives_its_offsets
-from coordinator.group.offsets import OffsetsChange
-from coordinator.group.soft import Soft
-from events.causes import Cause
-from events.events import GroupCreated, GroupDeleted
-from events.ids import GroupInstanceId
-from events.state import Group, GroupConfig, GroupState, Registration, new_group
+from muster.coordinator.group.commands import ExpireOffsets
+from muster.coordinator.group.decide import Decision, failed
+from muster.coordinator.group.expiry import outlives_its_offsets
+from muster.coordinator.group.offsets import OffsetsChange
+from muster.coordinator.group.soft import Soft
+from muster.events.causes import Cause
+from muster.events.events import GroupCreated, GroupDeleted
+from muster.events.ids import GroupInstanceId
+from muster.events.state import Group, GroupConfig, GroupState, Registration, new_group
 from tests.coordinator.group.client import Client, protocols, subscription
 from tests.coordinator.group.harness import Harness, story
 

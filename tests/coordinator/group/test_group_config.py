@@ -3,8 +3,8 @@
 import pytest
 from kio.schema.errors import ErrorCode
 
-from coordinator.group.commands import ConfigOperation
-from coordinator.group.configs import (
+from muster.coordinator.group.commands import ConfigOperation
+from muster.coordinator.group.configs import (
     DAY_MS,
     EXPANSION_DELAY,
     GROUP_CONFIGS,
@@ -17,10 +17,10 @@ from coordinator.group.configs import (
     ConfigType,
     number,
 )
-from coordinator.group.outcomes import Standing
-from events.causes import Cause
-from events.events import GroupConfigured, GroupDeleted, RegistrationEnded
-from events.state import NOT_CONFIGURED, GroupState
+from muster.coordinator.group.outcomes import Standing
+from muster.events.causes import Cause
+from muster.events.events import GroupConfigured, GroupDeleted, RegistrationEnded
+from muster.events.state import NOT_CONFIGURED, GroupState
 from tests.coordinator.group.harness import Harness
 from tests.coordinator.group.test_registration import starts
 

@@ -3,8 +3,8 @@
 import pytest
 from kio.schema.errors import ErrorCode
 
-from events.ids import MemberId
-from events.state import GroupState
+from muster.events.ids import MemberId
+from muster.events.state import GroupState
 from tests.coordinator.group.client import Client
 from tests.coordinator.group.harness import Harness
 

@@ -2,9 +2,9 @@
 
 from kio.schema.errors import ErrorCode
 
-from events.causes import Cause
-from events.events import GroupEmptied, JoinPhaseCompleted, MemberRemoved
-from events.state import GroupState
+from muster.events.causes import Cause
+from muster.events.events import GroupEmptied, JoinPhaseCompleted, MemberRemoved
+from muster.events.state import GroupState
 from tests.coordinator.group.harness import DELAY_MS, Harness, story
 
 

@@ -3,17 +3,17 @@
 import pytest
 from kio.schema.errors import ErrorCode
 
-from coordinator.group.outcomes import JoinedMember, JoinGroupOutcome
-from events.causes import Cause
-from events.events import (
+from muster.coordinator.group.outcomes import JoinedMember, JoinGroupOutcome
+from muster.events.causes import Cause
+from muster.events.events import (
     GroupCreated,
     JoinPhaseCompleted,
     MemberJoined,
     MemberRejoined,
     RebalanceStarted,
 )
-from events.ids import MemberId
-from events.state import GroupState
+from muster.events.ids import MemberId
+from muster.events.state import GroupState
 from tests.coordinator.group.client import protocols, subscription
 from tests.coordinator.group.harness import DELAY_MS, Harness, story
 

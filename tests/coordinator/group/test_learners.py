@@ -2,11 +2,11 @@
 
 from kio.schema.errors import ErrorCode
 
-from coordinator.group.commands import ConfigOperation
-from coordinator.group.configs import LEARNER_TIMEOUT, LEARNERS
-from coordinator.group.roles import EMPTY_ASSIGNMENT
-from events.causes import Cause
-from events.state import GroupState, MemberRole
+from muster.coordinator.group.commands import ConfigOperation
+from muster.coordinator.group.configs import LEARNER_TIMEOUT, LEARNERS
+from muster.coordinator.group.roles import EMPTY_ASSIGNMENT
+from muster.events.causes import Cause
+from muster.events.state import GroupState, MemberRole
 from tests.coordinator.group.client import Client
 from tests.coordinator.group.harness import Harness
 from tests.coordinator.group.test_registration import starts

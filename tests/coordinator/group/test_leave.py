@@ -2,12 +2,12 @@
 
 from kio.schema.errors import ErrorCode
 
-from coordinator.group.commands import LeavingMember
-from coordinator.group.outcomes import JoinGroupOutcome, LeaveGroupOutcome, LeftMember, SyncGroupOutcome
-from events.causes import Cause
-from events.events import JoinPhaseCompleted, MemberFenced, MemberRemoved, RebalanceStarted
-from events.ids import GroupInstanceId, MemberId
-from events.state import GroupState
+from muster.coordinator.group.commands import LeavingMember
+from muster.coordinator.group.outcomes import JoinGroupOutcome, LeaveGroupOutcome, LeftMember, SyncGroupOutcome
+from muster.events.causes import Cause
+from muster.events.events import JoinPhaseCompleted, MemberFenced, MemberRemoved, RebalanceStarted
+from muster.events.ids import GroupInstanceId, MemberId
+from muster.events.state import GroupState
 from tests.coordinator.group.harness import Harness, story
 
 NOBODY = MemberId("")

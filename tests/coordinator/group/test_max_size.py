@@ -2,12 +2,12 @@
 
 from kio.schema.errors import ErrorCode
 
-from coordinator.group.commands import CheckCapacity
-from coordinator.group.outcomes import JoinGroupOutcome
-from events.causes import Cause
-from events.events import JoinRefused, MemberRemoved, RebalanceStarted
-from events.ids import MemberId
-from events.state import GroupState
+from muster.coordinator.group.commands import CheckCapacity
+from muster.coordinator.group.outcomes import JoinGroupOutcome
+from muster.events.causes import Cause
+from muster.events.events import JoinRefused, MemberRemoved, RebalanceStarted
+from muster.events.ids import MemberId
+from muster.events.state import GroupState
 from tests.coordinator.group.client import protocols
 from tests.coordinator.group.harness import Harness, story
 

@@ -4,13 +4,13 @@ import msgspec
 import pytest
 from kio.schema.errors import ErrorCode
 
-from coordinator.group.offsets import OffsetsChange
-from coordinator.group.outcomes import CommitOffsetsOutcome, DeleteOffsetsOutcome
-from events.causes import Cause
-from events.consumer_protocol import TOPICS_LOOKED_AT_MAX
-from events.events import GroupCreated
-from events.ids import GroupInstanceId, MemberId
-from events.state import GroupState
+from muster.coordinator.group.offsets import OffsetsChange
+from muster.coordinator.group.outcomes import CommitOffsetsOutcome, DeleteOffsetsOutcome
+from muster.events.causes import Cause
+from muster.events.consumer_protocol import TOPICS_LOOKED_AT_MAX
+from muster.events.events import GroupCreated
+from muster.events.ids import GroupInstanceId, MemberId
+from muster.events.state import GroupState
 from tests.coordinator.group.client import Client, protocols, subscription
 from tests.coordinator.group.harness import Harness, story
 

@@ -7,11 +7,11 @@ from collections.abc import Iterable, Sequence
 import pytest
 from kio.schema.errors import ErrorCode
 
-from coordinator.group.outcomes import JoinGroupOutcome
-from events.causes import Cause
-from events.events import AnyEvent, MemberRemoved, RebalanceStarted, StaticMemberReplaced
-from events.ids import MemberId
-from events.state import GroupState
+from muster.coordinator.group.outcomes import JoinGroupOutcome
+from muster.events.causes import Cause
+from muster.events.events import AnyEvent, MemberRemoved, RebalanceStarted, StaticMemberReplaced
+from muster.events.ids import MemberId
+from muster.events.state import GroupState
 from tests.coordinator.group.client import Client
 from tests.coordinator.group.harness import DELAY_MS, Harness, story
 

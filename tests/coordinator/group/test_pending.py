@@ -2,11 +2,11 @@
 
 from kio.schema.errors import ErrorCode
 
-from coordinator.group.outcomes import JoinGroupOutcome
-from events.causes import Cause
-from events.events import JoinPhaseCompleted, RebalanceStarted
-from events.ids import GroupInstanceId, MemberId
-from events.state import GroupState
+from muster.coordinator.group.outcomes import JoinGroupOutcome
+from muster.events.causes import Cause
+from muster.events.events import JoinPhaseCompleted, RebalanceStarted
+from muster.events.ids import GroupInstanceId, MemberId
+from muster.events.state import GroupState
 from tests.coordinator.group.client import protocols
 from tests.coordinator.group.harness import Harness, story
 

@@ -3,14 +3,14 @@
 import pytest
 from kio.schema.errors import ErrorCode
 
-from coordinator.group.arrivals import COMES_BACK_WITHIN_MS, HOLD_MS_MAX
-from coordinator.group.commands import ConfigOperation
-from coordinator.group.configs import LEARNERS, REGISTERED, RETIRED
-from coordinator.group.outcomes import JoinGroupOutcome
-from coordinator.group.takeover import give_up
-from events.causes import Cause
-from events.ids import UNKNOWN_MEMBER_ID
-from events.state import GroupState, MemberRole
+from muster.coordinator.group.arrivals import COMES_BACK_WITHIN_MS, HOLD_MS_MAX
+from muster.coordinator.group.commands import ConfigOperation
+from muster.coordinator.group.configs import LEARNERS, REGISTERED, RETIRED
+from muster.coordinator.group.outcomes import JoinGroupOutcome
+from muster.coordinator.group.takeover import give_up
+from muster.events.causes import Cause
+from muster.events.ids import UNKNOWN_MEMBER_ID
+from muster.events.state import GroupState, MemberRole
 from tests.coordinator.group.client import Client, protocols, subscription
 from tests.coordinator.group.harness import Harness
 from tests.coordinator.group.test_registration import starts

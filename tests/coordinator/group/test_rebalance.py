@@ -2,9 +2,9 @@
 
 from kio.schema.errors import ErrorCode
 
-from coordinator.group.outcomes import JoinGroupOutcome
-from events.causes import Cause
-from events.events import (
+from muster.coordinator.group.outcomes import JoinGroupOutcome
+from muster.events.causes import Cause
+from muster.events.events import (
     GroupAdvanced,
     GroupEmptied,
     JoinPhaseCompleted,
@@ -12,7 +12,7 @@ from events.events import (
     MemberRemoved,
     RebalanceStarted,
 )
-from events.state import NO_GENERATION, GroupState
+from muster.events.state import NO_GENERATION, GroupState
 from tests.coordinator.group.client import protocols
 from tests.coordinator.group.harness import DELAY_MS, Harness, story
 

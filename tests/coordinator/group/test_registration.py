@@ -2,14 +2,14 @@
 
 from kio.schema.errors import ErrorCode
 
-from coordinator.group.arrivals import COMES_BACK_WITHIN_MS, HOLD_MS_MAX
-from coordinator.group.commands import ConfigOperation
-from coordinator.group.configs import DEFAULT_WAIT_MS, REGISTERED, REGISTRATION_TIMEOUT
-from coordinator.group.outcomes import Standing
-from events.causes import Cause
-from events.events import MemberJoined, RebalanceStarted, RegistrationEnded
-from events.ids import UNKNOWN_MEMBER_ID
-from events.state import GroupState
+from muster.coordinator.group.arrivals import COMES_BACK_WITHIN_MS, HOLD_MS_MAX
+from muster.coordinator.group.commands import ConfigOperation
+from muster.coordinator.group.configs import DEFAULT_WAIT_MS, REGISTERED, REGISTRATION_TIMEOUT
+from muster.coordinator.group.outcomes import Standing
+from muster.events.causes import Cause
+from muster.events.events import MemberJoined, RebalanceStarted, RegistrationEnded
+from muster.events.ids import UNKNOWN_MEMBER_ID
+from muster.events.state import GroupState
 from tests.coordinator.group.client import Client, protocols
 from tests.coordinator.group.harness import Harness
 

@@ -5,10 +5,10 @@ from collections.abc import Callable
 import pytest
 from kio.schema.errors import ErrorCode
 
-from coordinator.group.commands import ConfigOperation
-from coordinator.group.configs import COORDINATOR
-from coordinator.group.expiry import outlives_its_offsets
-from coordinator.group.outcomes import (
+from muster.coordinator.group.commands import ConfigOperation
+from muster.coordinator.group.configs import COORDINATOR
+from muster.coordinator.group.expiry import outlives_its_offsets
+from muster.coordinator.group.outcomes import (
     AlterGroupConfigOutcome,
     JoinGroupOutcome,
     LeaveGroupOutcome,
@@ -16,10 +16,10 @@ from coordinator.group.outcomes import (
     ReleaseGroupOutcome,
     SyncGroupOutcome,
 )
-from events.causes import Cause
-from events.events import AnyEvent, GroupConfigured, GroupEmptied, MemberRemoved, RebalanceStarted
-from events.ids import MemberId
-from events.state import NOT_CONFIGURED, GroupState
+from muster.events.causes import Cause
+from muster.events.events import AnyEvent, GroupConfigured, GroupEmptied, MemberRemoved, RebalanceStarted
+from muster.events.ids import MemberId
+from muster.events.state import NOT_CONFIGURED, GroupState
 from tests.coordinator.group.client import Client
 from tests.coordinator.group.harness import Harness, story
 

@@ -3,11 +3,11 @@
 import pytest
 from kio.schema.errors import ErrorCode
 
-from coordinator.group.commands import ConfigOperation
-from coordinator.group.configs import DEFAULT_WAIT_MS, RETIRED, RETIREMENT_TIMEOUT
-from coordinator.group.outcomes import Standing
-from events.causes import Cause
-from events.state import GroupState
+from muster.coordinator.group.commands import ConfigOperation
+from muster.coordinator.group.configs import DEFAULT_WAIT_MS, RETIRED, RETIREMENT_TIMEOUT
+from muster.coordinator.group.outcomes import Standing
+from muster.events.causes import Cause
+from muster.events.state import GroupState
 from tests.coordinator.group.client import Client
 from tests.coordinator.group.harness import Harness
 from tests.coordinator.group.test_registration import starts

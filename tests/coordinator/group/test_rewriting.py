@@ -4,14 +4,14 @@ import msgspec
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from coordinator.group.commands import ConfigOperation, RewriteEntities
-from coordinator.group.configs import REGISTERED
-from coordinator.group.decide import Decision
-from events.causes import TEXTS, Cause
-from events.events import GroupAdvanced, GroupConfigured, InstanceRegistered, MemberRoleChanged
-from events.keys import EntityKind, RecordKey, decode_key
-from replay.event_texts import event_text
-from replay.why.why import why
+from muster.coordinator.group.commands import ConfigOperation, RewriteEntities
+from muster.coordinator.group.configs import REGISTERED
+from muster.coordinator.group.decide import Decision
+from muster.events.causes import TEXTS, Cause
+from muster.events.events import GroupAdvanced, GroupConfigured, InstanceRegistered, MemberRoleChanged
+from muster.events.keys import EntityKind, RecordKey, decode_key
+from muster.replay.event_texts import event_text
+from muster.replay.why.why import why
 from tests.coordinator.group.harness import Harness, story
 from tests.events.test_compaction_law import HISTORIES, Step, history, project
 from tests.replay.played import history_of

@@ -2,13 +2,13 @@
 
 from kio.schema.errors import ErrorCode
 
-from coordinator.group.commands import EndJoinPhase, EndSyncPhase, ExpirePendingMember, ExpireSession
-from coordinator.group.excuses import rearm
-from coordinator.group.outcomes import JoinGroupOutcome
-from events.causes import Cause
-from events.events import GroupEmptied, JoinPhaseCompleted, MemberRemoved, RebalanceStarted
-from events.ids import MemberId
-from events.state import GroupState
+from muster.coordinator.group.commands import EndJoinPhase, EndSyncPhase, ExpirePendingMember, ExpireSession
+from muster.coordinator.group.excuses import rearm
+from muster.coordinator.group.outcomes import JoinGroupOutcome
+from muster.events.causes import Cause
+from muster.events.events import GroupEmptied, JoinPhaseCompleted, MemberRemoved, RebalanceStarted
+from muster.events.ids import MemberId
+from muster.events.state import GroupState
 from tests.coordinator.group.harness import Harness, story
 
 

@@ -5,14 +5,14 @@ from typing import Any
 import pytest
 from kio.schema.errors import ErrorCode
 
-from coordinator.group import standbys
-from coordinator.group.commands import ConfigOperation
-from coordinator.group.configs import TARGET_GROUP_SIZE
-from coordinator.group.roles import EMPTY_ASSIGNMENT
-from events.causes import Cause
-from events.consumer_protocol import encode_assignment
-from events.events import RebalanceStarted
-from events.state import GroupState, MemberRole
+from muster.coordinator.group import standbys
+from muster.coordinator.group.commands import ConfigOperation
+from muster.coordinator.group.configs import TARGET_GROUP_SIZE
+from muster.coordinator.group.roles import EMPTY_ASSIGNMENT
+from muster.events.causes import Cause
+from muster.events.consumer_protocol import encode_assignment
+from muster.events.events import RebalanceStarted
+from muster.events.state import GroupState, MemberRole
 from tests.coordinator.group.client import Client, protocols, subscription
 from tests.coordinator.group.harness import Harness
 from tests.coordinator.group.test_registration import starts

@@ -1,7 +1,7 @@
 """The states of a group, and what each change of them leaves behind (section S). Legal moves: `invariants.py`."""
 
-from events.events import GroupEmptied
-from events.state import GroupState
+from muster.events.events import GroupEmptied
+from muster.events.state import GroupState
 from tests.coordinator.group.client import subscription
 from tests.coordinator.group.harness import DELAY_MS, Harness
 

@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from coordinator.group.settings import INT32_MAX
+from muster.coordinator.group.settings import INT32_MAX
 from tests.coordinator.group.harness import DELAY_MS
 from tests.coordinator.group.world import STEPS, World
 

@@ -3,9 +3,9 @@
 import pytest
 from kio.schema.errors import ErrorCode
 
-from coordinator.group.outcomes import JoinedMember, JoinGroupOutcome, SyncGroupOutcome
-from events.causes import Cause
-from events.events import (
+from muster.coordinator.group.outcomes import JoinedMember, JoinGroupOutcome, SyncGroupOutcome
+from muster.events.causes import Cause
+from muster.events.events import (
     GroupAdvanced,
     JoinPhaseCompleted,
     MemberFenced,
@@ -14,8 +14,8 @@ from events.events import (
     RebalanceStarted,
     StaticMemberReplaced,
 )
-from events.ids import GroupInstanceId, MemberId
-from events.state import GroupState
+from muster.events.ids import GroupInstanceId, MemberId
+from muster.events.state import GroupState
 from tests.coordinator.group.client import Client, protocols, subscription
 from tests.coordinator.group.harness import Harness, story
 

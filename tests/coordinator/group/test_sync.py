@@ -5,17 +5,17 @@ from typing import Any
 import pytest
 from kio.schema.errors import ErrorCode
 
-from coordinator.group.outcomes import SyncGroupOutcome
-from events.causes import Cause
-from events.events import (
+from muster.coordinator.group.outcomes import SyncGroupOutcome
+from muster.events.causes import Cause
+from muster.events.events import (
     GroupEmptied,
     GroupStabilized,
     MemberAssigned,
     MemberRemoved,
     RebalanceStarted,
 )
-from events.ids import MemberId
-from events.state import NO_GENERATION, GroupState
+from muster.events.ids import MemberId
+from muster.events.state import NO_GENERATION, GroupState
 from tests.coordinator.group.client import Client
 from tests.coordinator.group.harness import Harness, story
 

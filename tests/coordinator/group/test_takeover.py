@@ -3,13 +3,13 @@
 import pytest
 from kio.schema.errors import ErrorCode
 
-from coordinator.group.outcomes import JoinGroupOutcome, Reply, SyncGroupOutcome
-from coordinator.group.soft import Soft
-from coordinator.group.takeover import give_up
-from events.causes import Cause
-from events.events import GroupEmptied, JoinPhaseCompleted, MemberRejoined, MemberRemoved
-from events.ids import UNKNOWN_MEMBER_ID
-from events.state import GroupState
+from muster.coordinator.group.outcomes import JoinGroupOutcome, Reply, SyncGroupOutcome
+from muster.coordinator.group.soft import Soft
+from muster.coordinator.group.takeover import give_up
+from muster.events.causes import Cause
+from muster.events.events import GroupEmptied, JoinPhaseCompleted, MemberRejoined, MemberRemoved
+from muster.events.ids import UNKNOWN_MEMBER_ID
+from muster.events.state import GroupState
 from tests.coordinator.group.harness import DELAY_MS, Harness, story
 
 

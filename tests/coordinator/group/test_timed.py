@@ -6,9 +6,9 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from coordinator.group.soft import NEVER, Arrivals, CatchUps, Session, Sessions, Soft
-from coordinator.group.timed import LOOK_AHEAD_MS
-from events.ids import GroupId, MemberId
+from muster.coordinator.group.soft import NEVER, Arrivals, CatchUps, Session, Sessions, Soft
+from muster.coordinator.group.timed import LOOK_AHEAD_MS
+from muster.events.ids import GroupId, MemberId
 from tests.coordinator.group.deadlines import all_due, deadlines, next_deadline_ms
 
 GROUP_ID = GroupId("orders")

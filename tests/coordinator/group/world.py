@@ -9,8 +9,8 @@ from typing import Any
 
 from kio.schema.errors import ErrorCode
 
-from coordinator.group.commands import ConfigOperation, JoinGroup, LeavingMember
-from coordinator.group.configs import (
+from muster.coordinator.group.commands import ConfigOperation, JoinGroup, LeavingMember
+from muster.coordinator.group.configs import (
     EXPANSION_DELAY,
     LEARNER_TIMEOUT,
     LEARNERS,
@@ -21,11 +21,11 @@ from coordinator.group.configs import (
     RETIREMENT_TIMEOUT,
     TARGET_GROUP_SIZE,
 )
-from coordinator.group.settings import INT32_MAX
-from events.consumer_protocol import encode_assignment
-from events.events import StaticMemberReplaced
-from events.ids import UNKNOWN_MEMBER_ID, GroupInstanceId, MemberId
-from events.state import GroupState
+from muster.coordinator.group.settings import INT32_MAX
+from muster.events.consumer_protocol import encode_assignment
+from muster.events.events import StaticMemberReplaced
+from muster.events.ids import UNKNOWN_MEMBER_ID, GroupInstanceId, MemberId
+from muster.events.state import GroupState
 from tests.coordinator.group.client import Call, Client, protocols, subscription
 from tests.coordinator.group.deadlines import next_deadline_ms
 from tests.coordinator.group.harness import DELAY_MS, GROUP_ID, Harness

@@ -14,7 +14,7 @@ import msgspec
 import pytest
 from typer.testing import CliRunner, Result
 
-from coordinator.commands.members.cli import app
+from muster.coordinator.commands.members.cli import app
 from tests.coordinator.formed import SESSION_MS, form_group
 from tests.muster_process import MusterProcess, running_muster
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from coordinator.commands.members.durations import BadDuration, read_duration
+from muster.coordinator.commands.members.durations import BadDuration, read_duration
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,7 @@
 import pytest
 from typer.testing import CliRunner
 
-import muster as command
+from muster import cli as command
 from tests.coordinator.formed import form_group
 from tests.muster_process import running_muster
 

@@ -13,7 +13,7 @@ import msgspec
 import pytest
 from typer.testing import CliRunner, Result
 
-import muster as muster_command
+from muster import cli as muster_command
 from tests.clients.probe import described
 from tests.muster_process import MusterProcess, running_muster
 from tests.replay import written

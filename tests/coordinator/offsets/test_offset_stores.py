@@ -7,17 +7,17 @@ from pathlib import Path
 
 import pytest
 
-from coordinator.group.commands import OffsetToCommit
-from coordinator.group.offsets import OffsetsChange
-from coordinator.offsets.base import OffsetStore, StoredOffset
-from coordinator.offsets.memory import MemoryOffsetStore
-from coordinator.offsets.sqlite import SqliteOffsetStore
-from coordinator.offsets.topic import REWRITTEN_AT_ONCE, TopicOffsetStore
-from events.ids import GroupId
-from events.log.base import AppendRefused, Deposed, LogUnavailable
-from events.log.memory import MemoryEventLog, MemoryStorage
-from events.log.sqlite.log import SqliteEventLog
-from events.records import BrokenRecord, Record, StoredRecord, Transition
+from muster.coordinator.group.commands import OffsetToCommit
+from muster.coordinator.group.offsets import OffsetsChange
+from muster.coordinator.offsets.base import OffsetStore, StoredOffset
+from muster.coordinator.offsets.memory import MemoryOffsetStore
+from muster.coordinator.offsets.sqlite import SqliteOffsetStore
+from muster.coordinator.offsets.topic import REWRITTEN_AT_ONCE, TopicOffsetStore
+from muster.events.ids import GroupId
+from muster.events.log.base import AppendRefused, Deposed, LogUnavailable
+from muster.events.log.memory import MemoryEventLog, MemoryStorage
+from muster.events.log.sqlite.log import SqliteEventLog
+from muster.events.records import BrokenRecord, Record, StoredRecord, Transition
 from tests.coordinator.longest_callback import longest_callback
 
 COMMITS = 50_000

@@ -4,12 +4,12 @@ import asyncio
 
 from kio.schema.errors import ErrorCode
 
-from coordinator.group.commands import OffsetToCommit
-from coordinator.group.offsets import OffsetsChange
-from coordinator.offsets.base import OffsetStore
-from coordinator.offsets.upstream import UpstreamOffsetStore
-from events.ids import GroupId
-from events.log.memory import MemoryStorage
+from muster.coordinator.group.commands import OffsetToCommit
+from muster.coordinator.group.offsets import OffsetsChange
+from muster.coordinator.offsets.base import OffsetStore
+from muster.coordinator.offsets.upstream import UpstreamOffsetStore
+from muster.events.ids import GroupId
+from muster.events.log.memory import MemoryStorage
 from tests.simulation.process import GROUP, SimulatedProcess
 from tests.simulation.virtual_time import simulate
 

@@ -17,27 +17,27 @@ from typing import Any, cast
 
 from kio.schema.errors import ErrorCode
 
-from coordinator.group.commands import AnyRequest, Heartbeat, JoinGroup, SyncGroup
-from coordinator.group.outcomes import HeartbeatOutcome, Outcome
-from coordinator.net.listening import ConnectionLimits, Listening
-from coordinator.observability.metrics import ServerMetrics
-from coordinator.service import Service
-from coordinator.settings.broker_ports import BrokerPorts
-from coordinator.sidecar.apis import authentication, refused
-from coordinator.sidecar.apis.membership import Membership
-from coordinator.sidecar.messages.reserved import Reserved
-from coordinator.sidecar.messages.rewriting import Rewriting
-from coordinator.sidecar.moving.moves import Moves
-from coordinator.sidecar.moving.whose import Ownerships
-from coordinator.sidecar.relay.client_side import ClientSide
-from coordinator.sidecar.relay.intercept import Interceptor, SidecarApi
-from coordinator.sidecar.relay.limits import Limits
-from coordinator.sidecar.relay.listeners import Listeners
-from coordinator.sidecar.relay.metrics import RelayMetrics
-from coordinator.upstream.link import UpstreamLink
-from coordinator.upstream.shadow import ShadowName
-from coordinator.upstream.whose import Theirs
-from events.ids import GroupId
+from muster.coordinator.group.commands import AnyRequest, Heartbeat, JoinGroup, SyncGroup
+from muster.coordinator.group.outcomes import HeartbeatOutcome, Outcome
+from muster.coordinator.net.listening import ConnectionLimits, Listening
+from muster.coordinator.observability.metrics import ServerMetrics
+from muster.coordinator.service import Service
+from muster.coordinator.settings.broker_ports import BrokerPorts
+from muster.coordinator.sidecar.apis import authentication, refused
+from muster.coordinator.sidecar.apis.membership import Membership
+from muster.coordinator.sidecar.messages.reserved import Reserved
+from muster.coordinator.sidecar.messages.rewriting import Rewriting
+from muster.coordinator.sidecar.moving.moves import Moves
+from muster.coordinator.sidecar.moving.whose import Ownerships
+from muster.coordinator.sidecar.relay.client_side import ClientSide
+from muster.coordinator.sidecar.relay.intercept import Interceptor, SidecarApi
+from muster.coordinator.sidecar.relay.limits import Limits
+from muster.coordinator.sidecar.relay.listeners import Listeners
+from muster.coordinator.sidecar.relay.metrics import RelayMetrics
+from muster.coordinator.upstream.link import UpstreamLink
+from muster.coordinator.upstream.shadow import ShadowName
+from muster.coordinator.upstream.whose import Theirs
+from muster.events.ids import GroupId
 from tests.brokers.broker import lasting_ports
 from tests.coordinator.scripted import ManualTimers, ScriptedGroups, new_service
 from tests.coordinator.sidecar.scripted_broker import ScriptedBroker

@@ -9,7 +9,7 @@ from uuid import UUID
 
 import msgspec
 
-from events.records import Record
+from muster.events.records import Record
 from tests.conformance.wire import ms
 from tests.coordinator.sidecar.rights_table import IDS, KAFKAS, MEMBERS, MUSTERS, MUSTERS_ALL, OWN_TOPICS
 from tests.coordinator.sidecar.security_stage import TOPIC, Member, join_body

@@ -21,8 +21,8 @@ from kio.index import load_request_schema, load_response_schema
 from kio.schema.errors import ErrorCode
 from kio.serial import entity_reader, entity_writer
 
-from coordinator.load.steps import Allowance, finished
-from coordinator.wire.reading import reader_in_steps, tagged_fields_size
+from muster.coordinator.load.steps import Allowance, finished
+from muster.coordinator.wire.reading import reader_in_steps, tagged_fields_size
 from tests.coordinator.kio_client import filled
 
 WITHIN_S = 20

@@ -16,8 +16,8 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # its public 
     ConfigResource,
 )
 
-from coordinator.admin import GroupAdmin
-from coordinator.group.outcomes import Standing
+from muster.coordinator.admin import GroupAdmin
+from muster.coordinator.group.outcomes import Standing
 from tests.brokers import Broker
 from tests.clients.consumers import Confluent, KafkaPython, RunningConsumer
 from tests.clients.probe import until

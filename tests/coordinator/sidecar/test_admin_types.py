@@ -16,8 +16,8 @@ from kio.schema.types import GroupId as KafkaGroupId
 from kio.schema.types import TopicName
 from kio.static.primitive import i32, i32Timedelta
 
-from coordinator.upstream.link import UpstreamLink
-from events.ids import GroupId
+from muster.coordinator.upstream.link import UpstreamLink
+from muster.events.ids import GroupId
 from tests.brokers import Broker
 from tests.conformance.wire import Connection, Fields, ms
 from tests.coordinator.sidecar.admin_stage import Front, formed, front_of, new_name, talking, until_empty_at

@@ -3,8 +3,8 @@
 import pytest
 from kio.index import load_request_schema
 
-from coordinator.wire.api import Fault
-from coordinator.wire.bounds import bound_of
+from muster.coordinator.wire.api import Fault
+from muster.coordinator.wire.bounds import bound_of
 from tests.coordinator.kio_client import with_length
 from tests.coordinator.sidecar.relaying import relaying
 from tests.coordinator.sidecar.scripted_broker import scripted_broker

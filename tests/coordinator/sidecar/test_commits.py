@@ -9,17 +9,17 @@ import pytest
 from kio.index import load_request_schema
 from kio.schema.errors import ErrorCode
 
-from coordinator.group.commands import AnyRequest, DeleteGroup, DeleteOffsets
-from coordinator.group.outcomes import AuthorizeCommitOutcome, DeleteGroupOutcome, DeleteOffsetsOutcome, Outcome
-from coordinator.sidecar.apis.commits import Commits
-from coordinator.sidecar.apis.delete_groups import DeletingGroups
-from coordinator.sidecar.apis.offset_delete import DeletingOffsets
-from coordinator.sidecar.messages.reserved import Reserved
-from coordinator.sidecar.moving.under_way import CommitsUnderWay
-from coordinator.sidecar.moving.whose import Ownerships
-from coordinator.sidecar.relay.intercept import SidecarApi
-from coordinator.upstream.shadows import Identity, ShadowName
-from events.ids import GroupId
+from muster.coordinator.group.commands import AnyRequest, DeleteGroup, DeleteOffsets
+from muster.coordinator.group.outcomes import AuthorizeCommitOutcome, DeleteGroupOutcome, DeleteOffsetsOutcome, Outcome
+from muster.coordinator.sidecar.apis.commits import Commits
+from muster.coordinator.sidecar.apis.delete_groups import DeletingGroups
+from muster.coordinator.sidecar.apis.offset_delete import DeletingOffsets
+from muster.coordinator.sidecar.messages.reserved import Reserved
+from muster.coordinator.sidecar.moving.under_way import CommitsUnderWay
+from muster.coordinator.sidecar.moving.whose import Ownerships
+from muster.coordinator.sidecar.relay.intercept import SidecarApi
+from muster.coordinator.upstream.shadows import Identity, ShadowName
+from muster.events.ids import GroupId
 from tests.coordinator.kio_client import filled
 from tests.coordinator.sidecar.relaying import Client, Relay, relaying, until
 from tests.coordinator.sidecar.scripted_broker import (

@@ -10,8 +10,8 @@ import pytest
 from kio.index import load_request_schema
 from kio.schema.errors import ErrorCode
 
-from coordinator.sidecar.apis import consumer_groups
-from coordinator.sidecar.apis.consumer_groups import CONSUMER_GROUP_HEARTBEAT
+from muster.coordinator.sidecar.apis import consumer_groups
+from muster.coordinator.sidecar.apis.consumer_groups import CONSUMER_GROUP_HEARTBEAT
 from tests.coordinator.kio_client import filled
 from tests.coordinator.sidecar.relaying import Client, Relay, relaying, until
 from tests.coordinator.sidecar.scripted_broker import (

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from coordinator.sidecar.relay.answers import Expected
-from coordinator.sidecar.relay.conversation import IN_FLIGHT_MAX
-from coordinator.wire.api import Fault, ProtocolError
+from muster.coordinator.sidecar.relay.answers import Expected
+from muster.coordinator.sidecar.relay.conversation import IN_FLIGHT_MAX
+from muster.coordinator.wire.api import Fault, ProtocolError
 from tests.coordinator.sidecar.scripted_broker import framed, request
 from tests.coordinator.sidecar.talk import (
     COMMIT,

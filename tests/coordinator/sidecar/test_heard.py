@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 from kio.schema.errors import ErrorCode
 
-from coordinator.sidecar.moving.heard import IDS_BYTES_MAX, Heard
-from events.ids import GroupId, MemberId
+from muster.coordinator.sidecar.moving.heard import IDS_BYTES_MAX, Heard
+from muster.events.ids import GroupId, MemberId
 from tests.coordinator.kio_client import KEYS, frame, with_length
 from tests.coordinator.sidecar.relaying import relaying, until
 from tests.coordinator.sidecar.scripted_broker import Asked, Holding, response, scripted_broker

@@ -14,18 +14,18 @@ from typing import Any
 import pytest
 from kio.schema.errors import ErrorCode
 
-from coordinator.group.commands import AnyRequest
-from coordinator.group.decide import failed
-from coordinator.group.outcomes import Outcome
-from coordinator.service import ListedGroup
-from coordinator.sidecar.apis.handled import handled_apis
-from coordinator.sidecar.messages.reserved import Reserved
-from coordinator.sidecar.moving.under_way import CommitsUnderWay
-from coordinator.sidecar.relay.intercept import SidecarApi
-from coordinator.wire.api import Offered
-from coordinator.wire.registry import APIS
-from events.ids import GroupId
-from events.state import GroupState
+from muster.coordinator.group.commands import AnyRequest
+from muster.coordinator.group.decide import failed
+from muster.coordinator.group.outcomes import Outcome
+from muster.coordinator.service import ListedGroup
+from muster.coordinator.sidecar.apis.handled import handled_apis
+from muster.coordinator.sidecar.messages.reserved import Reserved
+from muster.coordinator.sidecar.moving.under_way import CommitsUnderWay
+from muster.coordinator.sidecar.relay.intercept import SidecarApi
+from muster.coordinator.wire.api import Offered
+from muster.coordinator.wire.registry import APIS
+from muster.events.ids import GroupId
+from muster.events.state import GroupState
 from tests.coordinator.hostile import (
     HELD_S_MAX,
     as_many_as_allowed,

@@ -10,13 +10,13 @@ from kio.schema.errors import ErrorCode
 from kio.schema.sasl_authenticate.v2.request import SaslAuthenticateRequest
 from kio.schema.sasl_handshake.v1.request import SaslHandshakeRequest
 
-from coordinator.observability.metrics import RefusedConnection
-from coordinator.principals import NOT_KNOWN
-from coordinator.sidecar.relay.limits import SASL_AUTHENTICATE, SASL_HANDSHAKE
-from coordinator.sidecar.relay.sasl import MESSAGE_BYTES_MAX
-from coordinator.upstream.security import UpstreamSecurity
-from coordinator.wire.api import Fault
-from coordinator.wire.bounds import bound_of
+from muster.coordinator.observability.metrics import RefusedConnection
+from muster.coordinator.principals import NOT_KNOWN
+from muster.coordinator.sidecar.relay.limits import SASL_AUTHENTICATE, SASL_HANDSHAKE
+from muster.coordinator.sidecar.relay.sasl import MESSAGE_BYTES_MAX
+from muster.coordinator.upstream.security import UpstreamSecurity
+from muster.coordinator.wire.api import Fault
+from muster.coordinator.wire.bounds import bound_of
 from tests.coordinator.kio_client import frame, with_length
 from tests.coordinator.running_server import JOIN
 from tests.coordinator.sidecar.relaying import Client, Relay, relaying, until

@@ -2,8 +2,8 @@
 
 import pytest
 
-from coordinator.group.outcomes import JoinGroupOutcome
-from events.ids import MemberId
+from muster.coordinator.group.outcomes import JoinGroupOutcome
+from muster.events.ids import MemberId
 from tests.coordinator.kio_client import frame, with_length
 from tests.coordinator.running_server import JOIN
 from tests.coordinator.sidecar.relaying import MORE_THAN_SOCKETS_TAKE, Relay, relaying, until

@@ -4,11 +4,11 @@ from typing import Any
 
 import pytest
 
-from coordinator.group.configs import MUSTER, UPSTREAM
-from coordinator.group.outcomes import MoveState
-from coordinator.sidecar.moving.heard import LATELY_MS, Heard
-from coordinator.sidecar.moving.move import ASSUMED_SESSION_MS, Former, Move, Sender, names
-from events.ids import GroupId, GroupInstanceId, MemberId
+from muster.coordinator.group.configs import MUSTER, UPSTREAM
+from muster.coordinator.group.outcomes import MoveState
+from muster.coordinator.sidecar.moving.heard import LATELY_MS, Heard
+from muster.coordinator.sidecar.moving.move import ASSUMED_SESSION_MS, Former, Move, Sender, names
+from muster.events.ids import GroupId, GroupInstanceId, MemberId
 
 SESSION_MS, REBALANCE_MS = 45_000, 300_000
 

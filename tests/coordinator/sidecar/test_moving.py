@@ -15,10 +15,10 @@ import pytest
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]  # exported without saying so
 from typer.testing import CliRunner
 
-import muster as command
-from coordinator.admin import GroupAdmin
-from coordinator.admin.moving import described_move
-from coordinator.group.configs import COORDINATOR
+from muster import cli as command
+from muster.coordinator.admin import GroupAdmin
+from muster.coordinator.admin.moving import described_move
+from muster.coordinator.group.configs import COORDINATOR
 from tests.brokers import Broker
 from tests.brokers.broker import lasting_ports
 from tests.clients.consumers import LIBRARIES, Confluent, RunningConsumer

@@ -10,10 +10,10 @@ from collections.abc import Iterator
 import confluent_kafka
 import pytest
 
-from coordinator.admin import GroupAdmin
-from coordinator.admin.moving import move_group
-from coordinator.group.configs import MUSTER, UPSTREAM
-from coordinator.group.outcomes import GroupMove, MoveState
+from muster.coordinator.admin import GroupAdmin
+from muster.coordinator.admin.moving import move_group
+from muster.coordinator.group.configs import MUSTER, UPSTREAM
+from muster.coordinator.group.outcomes import GroupMove, MoveState
 from tests.brokers import Broker
 from tests.clients.probe import described, until
 from tests.coordinator.sidecar.admin_stage import PARTITIONS, Front, front_of, new_name

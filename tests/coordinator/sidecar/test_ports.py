@@ -2,7 +2,7 @@
 
 import pytest
 
-from coordinator.settings.broker_ports import BrokerPorts, NoPort
+from muster.coordinator.settings.broker_ports import BrokerPorts, NoPort
 
 
 def test_a_port_follows_from_the_node_id() -> None:

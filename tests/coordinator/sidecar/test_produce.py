@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from coordinator.sidecar.messages.produce import ENTRIES_MAX, look_at
-from coordinator.sidecar.messages.reserved import Reserved
-from coordinator.sidecar.relay.conversation import BEGINNING_BYTES_MAX
-from coordinator.wire.api import Fault, ProtocolError
+from muster.coordinator.sidecar.messages.produce import ENTRIES_MAX, look_at
+from muster.coordinator.sidecar.messages.reserved import Reserved
+from muster.coordinator.sidecar.relay.conversation import BEGINNING_BYTES_MAX
+from muster.coordinator.wire.api import Fault, ProtocolError
 from tests.coordinator.sidecar.produced import FLEXIBLE_FROM, IDS_FROM, Topic, produced, varint
 
 EVENTS, EVENTS_ID = "__muster_events", UUID("00000000-0000-4000-8000-0000000e7e27")

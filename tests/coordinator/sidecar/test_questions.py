@@ -10,11 +10,11 @@ from hypothesis import strategies as st
 from kio.index import load_response_schema
 from kio.schema.errors import ErrorCode
 
-from coordinator.load.steps import finished
-from coordinator.sidecar.apis.merging import as_fields
-from coordinator.sidecar.messages.questions import read_answer_in_steps
-from coordinator.sidecar.relay.limits import SASL_AUTHENTICATE
-from coordinator.wire import (
+from muster.coordinator.load.steps import finished
+from muster.coordinator.sidecar.apis.merging import as_fields
+from muster.coordinator.sidecar.messages.questions import read_answer_in_steps
+from muster.coordinator.sidecar.relay.limits import SASL_AUTHENTICATE
+from muster.coordinator.wire import (
     delete_groups,
     describe_configs,
     describe_groups,
@@ -23,8 +23,8 @@ from coordinator.wire import (
     metadata,
     offset_delete,
 )
-from coordinator.wire.api import Fault, ProtocolError
-from coordinator.wire.messages import message
+from muster.coordinator.wire.api import Fault, ProtocolError
+from muster.coordinator.wire.messages import message
 from tests.coordinator.sidecar.any_answer import any_answer
 from tests.coordinator.sidecar.scripted_broker import response, response_bytes
 

@@ -10,11 +10,11 @@ import pytest
 from kio.index import load_request_schema
 from kio.schema.errors import ErrorCode
 
-from coordinator.sidecar.apis import refused
-from coordinator.sidecar.apis.refused import REFUSED_BYTES_MAX
-from coordinator.sidecar.messages.reserved import Reserved
-from coordinator.sidecar.relay.intercept import SidecarApi
-from coordinator.wire.api import Fault
+from muster.coordinator.sidecar.apis import refused
+from muster.coordinator.sidecar.apis.refused import REFUSED_BYTES_MAX
+from muster.coordinator.sidecar.messages.reserved import Reserved
+from muster.coordinator.sidecar.relay.intercept import SidecarApi
+from muster.coordinator.wire.api import Fault
 from tests.coordinator.kio_client import filled, with_length
 from tests.coordinator.sidecar.produced import Topic, produced
 from tests.coordinator.sidecar.relaying import Client, Relay, relaying, until

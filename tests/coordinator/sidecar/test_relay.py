@@ -7,12 +7,12 @@ import pytest
 import structlog
 from kio.schema.errors import ErrorCode
 
-from coordinator.group.commands import AnyRequest, JoinGroup, LeaveGroup
-from coordinator.group.outcomes import HeartbeatOutcome, JoinGroupOutcome, LeaveGroupOutcome, Outcome
-from coordinator.sidecar.relay import broker_side
-from coordinator.upstream.whose import ForeignShadow, NotPermitted, Theirs
-from coordinator.wire.api import Fault
-from events.ids import GroupId, MemberId
+from muster.coordinator.group.commands import AnyRequest, JoinGroup, LeaveGroup
+from muster.coordinator.group.outcomes import HeartbeatOutcome, JoinGroupOutcome, LeaveGroupOutcome, Outcome
+from muster.coordinator.sidecar.relay import broker_side
+from muster.coordinator.upstream.whose import ForeignShadow, NotPermitted, Theirs
+from muster.coordinator.wire.api import Fault
+from muster.events.ids import GroupId, MemberId
 from tests.coordinator.kio_client import frame, with_length
 from tests.coordinator.running_server import HEARTBEAT, JOIN
 from tests.coordinator.sidecar.relaying import MORE_THAN_SOCKETS_TAKE, Client, Held, Relay, relaying, until

@@ -6,11 +6,11 @@ import itertools
 import pytest
 from kio.schema.errors import ErrorCode
 
-from coordinator.group.commands import AnyRequest, LeaveGroup
-from coordinator.group.outcomes import LeaveGroupOutcome, Outcome
-from coordinator.load.slices import SLICE_S
-from coordinator.net.turns import REQUESTS_AT_ONCE, Turns
-from coordinator.sidecar.relay.client_side import ClientSide
+from muster.coordinator.group.commands import AnyRequest, LeaveGroup
+from muster.coordinator.group.outcomes import LeaveGroupOutcome, Outcome
+from muster.coordinator.load.slices import SLICE_S
+from muster.coordinator.net.turns import REQUESTS_AT_ONCE, Turns
+from muster.coordinator.sidecar.relay.client_side import ClientSide
 from tests.coordinator.kio_client import frame, with_length
 from tests.coordinator.sidecar.relaying import MORE_THAN_SOCKETS_TAKE, Client, Relay, relaying, until
 from tests.coordinator.sidecar.scripted_broker import scripted_broker

@@ -10,9 +10,9 @@ import pytest
 from kio.index import load_response_schema
 from kio.schema.errors import ErrorCode
 
-from coordinator.load.steps import finished
-from coordinator.sidecar.messages.produce import PRODUCE
-from coordinator.sidecar.messages.rewriting import (
+from muster.coordinator.load.steps import finished
+from muster.coordinator.sidecar.messages.produce import PRODUCE
+from muster.coordinator.sidecar.messages.rewriting import (
     DESCRIBE_CLUSTER,
     FETCH,
     FIND_COORDINATOR,
@@ -21,7 +21,7 @@ from coordinator.sidecar.messages.rewriting import (
     SHARE_FETCH,
     Rewriting,
 )
-from coordinator.wire.api import Fault, ProtocolError
+from muster.coordinator.wire.api import Fault, ProtocolError
 from tests.coordinator.sidecar.any_answer import any_answer
 from tests.coordinator.sidecar.scripted_broker import API_VERSIONS, read_response, response, response_bytes
 

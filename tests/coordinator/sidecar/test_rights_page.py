@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Final
 
-from coordinator.sidecar.relay.limits import SASL_AUTHENTICATE, SASL_HANDSHAKE
+from muster.coordinator.sidecar.relay.limits import SASL_AUTHENTICATE, SASL_HANDSHAKE
 from tests.conformance.wire import API_KEYS
 from tests.coordinator.sidecar.rights_table import ROWS, as_markdown
 from tests.coordinator.sidecar.test_hostile_requests import apis, sidecar

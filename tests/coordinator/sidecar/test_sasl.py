@@ -5,8 +5,8 @@ import json
 
 import pytest
 
-from coordinator.principals import NOT_KNOWN
-from coordinator.sidecar.relay.sasl import MESSAGE_BYTES_MAX, Exchange
+from muster.coordinator.principals import NOT_KNOWN
+from muster.coordinator.sidecar.relay.sasl import MESSAGE_BYTES_MAX, Exchange
 
 SERVER_FIRST, SERVER_FINAL = b"r=abcdef,s=c2FsdA==,i=4096", b"v=c2lnbmF0dXJl"
 

@@ -19,7 +19,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # its public 
 )
 from typer.testing import CliRunner
 
-from replay import cli as replay_cli
+from muster.replay import cli as replay_cli
 from tests.brokers.acls import CLUSTER_NAME, Acl, add_acls, remove_acls
 from tests.brokers.java_tools import JavaTool, run_tool
 from tests.brokers.process import properties_text

@@ -10,7 +10,7 @@ from typing import Any, Final
 import pytest
 from typer.testing import CliRunner
 
-from replay import cli as replay_cli
+from muster.replay import cli as replay_cli
 from tests.brokers.acls import Acl, add_acls
 from tests.brokers.java_tools import JavaTool, ToolLine, running_tool
 from tests.brokers.process import properties_text

@@ -12,9 +12,9 @@ import pytest
 from confluent_kafka import KafkaError, Producer
 from confluent_kafka.cimpl import NewTopic
 
-from coordinator.upstream.connections import UpstreamRefused
-from coordinator.upstream.link import UpstreamLink
-from coordinator.upstream.security import UpstreamSecurity
+from muster.coordinator.upstream.connections import UpstreamRefused
+from muster.coordinator.upstream.link import UpstreamLink
+from muster.coordinator.upstream.security import UpstreamSecurity
 from tests.brokers.acls import Acl, add_acls
 from tests.brokers.certificates import LOCAL_NAMES, Authority, Issued
 from tests.brokers.secured import SecuredBroker, client_properties

@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 
-from coordinator.settings.addresses import Address
-from coordinator.settings.broker_ports import BrokerPorts
-from coordinator.settings.settings import BadSettings, Settings, load_settings
-from events.log.kafka.client.security import NOT_SECURED
+from muster.coordinator.settings.addresses import Address
+from muster.coordinator.settings.broker_ports import BrokerPorts
+from muster.coordinator.settings.settings import BadSettings, Settings, load_settings
+from muster.events.log.kafka.client.security import NOT_SECURED
 from tests.brokers.certificates import Authority, Issued
 
 SECRET = "hunter2"

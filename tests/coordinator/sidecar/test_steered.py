@@ -9,22 +9,22 @@ import msgspec
 import pytest
 from kio.schema.errors import ErrorCode
 
-from coordinator.group.commands import AlterGroupConfig, AnyRequest, Caller, ConfigChange, ConfigOperation
-from coordinator.group.configs import COORDINATOR, MUSTER, UPSTREAM
-from coordinator.group.outcomes import (
+from muster.coordinator.group.commands import AlterGroupConfig, AnyRequest, Caller, ConfigChange, ConfigOperation
+from muster.coordinator.group.configs import COORDINATOR, MUSTER, UPSTREAM
+from muster.coordinator.group.outcomes import (
     AlterGroupConfigOutcome,
     GroupMove,
     MoveState,
     Outcome,
     ReleasedMember,
 )
-from coordinator.sidecar.moving import moves as moves_module
-from coordinator.sidecar.moving.moves import TAKEN_WITHIN_MS, Moves
-from coordinator.sidecar.moving.steered import SteeredGroups
-from coordinator.sidecar.moving.under_way import CommitsUnderWay
-from coordinator.upstream.link import UpstreamLink
-from coordinator.upstream.shadow import ShadowName
-from events.ids import GroupId, MemberId
+from muster.coordinator.sidecar.moving import moves as moves_module
+from muster.coordinator.sidecar.moving.moves import TAKEN_WITHIN_MS, Moves
+from muster.coordinator.sidecar.moving.steered import SteeredGroups
+from muster.coordinator.sidecar.moving.under_way import CommitsUnderWay
+from muster.coordinator.upstream.link import UpstreamLink
+from muster.coordinator.upstream.shadow import ShadowName
+from muster.events.ids import GroupId, MemberId
 from tests.coordinator.scripted import ScriptedGroups
 from tests.coordinator.sidecar.relaying import until
 from tests.coordinator.sidecar.scripted_broker import ALL_OPERATIONS, DESCRIBE_GROUPS, response

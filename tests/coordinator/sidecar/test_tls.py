@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from coordinator.settings.sidecar_tls import BadTls, client_context
+from muster.coordinator.settings.sidecar_tls import BadTls, client_context
 from tests.brokers.certificates import Authority, Issued
 
 

@@ -9,11 +9,16 @@ from kio.index import load_request_schema
 from kio.schema.errors import ErrorCode
 from kio.serial import entity_reader
 
-from coordinator.load.steps import finished
-from coordinator.sidecar.messages.under_shadow import OFFSET_COMMIT, TXN_OFFSET_COMMIT, not_of_shadow, under_shadow
-from coordinator.upstream.shadow import Identity
-from coordinator.wire.api import Fault, ProtocolError
-from coordinator.wire.reading import tagged_fields_size
+from muster.coordinator.load.steps import finished
+from muster.coordinator.sidecar.messages.under_shadow import (
+    OFFSET_COMMIT,
+    TXN_OFFSET_COMMIT,
+    not_of_shadow,
+    under_shadow,
+)
+from muster.coordinator.upstream.shadow import Identity
+from muster.coordinator.wire.api import Fault, ProtocolError
+from muster.coordinator.wire.reading import tagged_fields_size
 from tests.coordinator.kio_client import filled
 from tests.coordinator.sidecar.scripted_broker import asking, read_response, response, response_bytes
 

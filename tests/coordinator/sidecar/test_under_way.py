@@ -3,8 +3,8 @@
 import asyncio
 import gc
 
-from coordinator.sidecar.moving.under_way import CommitsUnderWay
-from events.ids import GroupId
+from muster.coordinator.sidecar.moving.under_way import CommitsUnderWay
+from muster.events.ids import GroupId
 from tests.coordinator.kio_client import frame, with_length
 from tests.coordinator.sidecar.relaying import relaying, until
 from tests.coordinator.sidecar.scripted_broker import Holding, scripted_broker

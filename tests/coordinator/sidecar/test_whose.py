@@ -5,12 +5,12 @@ from typing import Any
 import pytest
 from kio.schema.errors import ErrorCode
 
-from coordinator.group.commands import Caller, Heartbeat, SyncGroup
-from coordinator.group.outcomes import HeartbeatOutcome, Outcome, SyncGroupOutcome
-from coordinator.sidecar.apis.membership import Refusing
-from coordinator.sidecar.moving.whose import Ownerships, Whose
-from coordinator.upstream.whose import ForeignShadow, Theirs
-from events.ids import GroupId, MemberId
+from muster.coordinator.group.commands import Caller, Heartbeat, SyncGroup
+from muster.coordinator.group.outcomes import HeartbeatOutcome, Outcome, SyncGroupOutcome
+from muster.coordinator.sidecar.apis.membership import Refusing
+from muster.coordinator.sidecar.moving.whose import Ownerships, Whose
+from muster.coordinator.upstream.whose import ForeignShadow, Theirs
+from muster.events.ids import GroupId, MemberId
 from tests.coordinator.kio_client import frame, with_length
 from tests.coordinator.running_server import HEARTBEAT
 from tests.coordinator.sidecar.relaying import relaying

@@ -6,8 +6,8 @@ What belongs here: what Kafka 4 does with one static member (measured; KIP-345).
 import msgspec
 from kio.schema.errors import ErrorCode
 
-from coordinator.upstream.shadow import Heartbeat, Identity, Join, Leave, Step, Sync, joined, left, synced
-from coordinator.upstream.shadow import Shadow as State
+from muster.coordinator.upstream.shadow import Heartbeat, Identity, Join, Leave, Step, Sync, joined, left, synced
+from muster.coordinator.upstream.shadow import Shadow as State
 
 INSTANCE_ID = "muster-log"
 

@@ -18,10 +18,10 @@ from kio.schema.types import GroupId as KafkaGroupId
 from kio.schema.types import TopicName
 from kio.static.primitive import i32, i32Timedelta
 
-from coordinator.upstream.link import UpstreamLink
-from coordinator.upstream.shadow import Identity, ShadowName
-from coordinator.upstream.shadows import Shadows
-from events.ids import GroupId
+from muster.coordinator.upstream.link import UpstreamLink
+from muster.coordinator.upstream.shadow import Identity, ShadowName
+from muster.coordinator.upstream.shadows import Shadows
+from muster.events.ids import GroupId
 from tests.conformance.wire import Connection, ms
 
 TOPIC: Final = "followed-upstream"

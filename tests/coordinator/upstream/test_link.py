@@ -12,7 +12,7 @@ from kio.schema.heartbeat.v4.response import HeartbeatResponse
 from kio.schema.types import GroupId as KafkaGroupId
 from kio.static.primitive import i32
 
-from coordinator.upstream.connections import (
+from muster.coordinator.upstream.connections import (
     AnswerLost,
     Connections,
     Place,
@@ -20,8 +20,8 @@ from coordinator.upstream.connections import (
     UpstreamUnavailable,
     places,
 )
-from coordinator.upstream.link import Brokers, UpstreamLink
-from coordinator.upstream.security import UpstreamSecurity
+from muster.coordinator.upstream.link import Brokers, UpstreamLink
+from muster.coordinator.upstream.security import UpstreamSecurity
 from tests.brokers import Broker
 from tests.brokers.cluster import Cluster
 from tests.coordinator.upstream.fake_broker import KAFKA_3_2, fake_broker

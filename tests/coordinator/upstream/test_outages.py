@@ -10,11 +10,11 @@ from aiokafka.conn import AIOKafkaConnection
 from kio.schema.heartbeat.v4.response import HeartbeatResponse
 from structlog.testing import capture_logs
 
-from coordinator.upstream.connections import UpstreamUnavailable
-from coordinator.upstream.driver import Driver, Held
-from coordinator.upstream.link import UpstreamLink
-from coordinator.upstream.shadow import Shadow
-from events.ids import GroupId
+from muster.coordinator.upstream.connections import UpstreamUnavailable
+from muster.coordinator.upstream.driver import Driver, Held
+from muster.coordinator.upstream.link import UpstreamLink
+from muster.coordinator.upstream.shadow import Shadow
+from muster.events.ids import GroupId
 from tests.coordinator.upstream.simulated import SimulatedBroker
 from tests.coordinator.upstream.stage import NAME, unexpected
 from tests.coordinator.upstream.test_link import error_of, heartbeat

@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from coordinator.upstream.connections import UpstreamRefused
-from coordinator.upstream.link import UpstreamLink
-from coordinator.upstream.security import UpstreamSecurity
-from coordinator.upstream.shadows import Shadows
-from events.ids import GroupId
-from events.log.kafka.client.security import BadSecurity
+from muster.coordinator.upstream.connections import UpstreamRefused
+from muster.coordinator.upstream.link import UpstreamLink
+from muster.coordinator.upstream.security import UpstreamSecurity
+from muster.coordinator.upstream.shadows import Shadows
+from muster.events.ids import GroupId
+from muster.events.log.kafka.client.security import BadSecurity
 from tests.brokers.acls import Acl, add_acls, remove_acls
 from tests.brokers.fixtures import OPT_OUT_VARIABLE, OPTED_OUT
 from tests.brokers.secured import SecuredBroker, secured_broker

@@ -8,10 +8,10 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from coordinator.admin import GroupAdmin
-from coordinator.upstream.inhabitants import NotMovable, inhabitants
-from coordinator.upstream.shadow import UNNAMED
-from events.ids import GroupId
+from muster.coordinator.admin import GroupAdmin
+from muster.coordinator.upstream.inhabitants import NotMovable, inhabitants
+from muster.coordinator.upstream.shadow import UNNAMED
+from muster.events.ids import GroupId
 from tests.brokers import Broker
 from tests.coordinator.upstream.stage import ANOTHER, NAME, Direct, Process, new_group, process, until
 

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from kio.schema.errors import ErrorCode
 
-from coordinator.upstream.shadow import (
+from muster.coordinator.upstream.shadow import (
     NOT_TOLD,
     Heartbeat,
     Identity,

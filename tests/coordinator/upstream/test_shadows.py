@@ -6,9 +6,9 @@ from contextlib import AsyncExitStack
 import pytest
 from kio.schema.errors import ErrorCode
 
-from coordinator.upstream.driver import PARKED_JOINS_MAX
-from coordinator.upstream.shadows import ShadowUnavailable
-from coordinator.upstream.whose import Theirs
+from muster.coordinator.upstream.driver import PARKED_JOINS_MAX
+from muster.coordinator.upstream.shadows import ShadowUnavailable
+from muster.coordinator.upstream.whose import Theirs
 from tests.brokers import Broker
 from tests.coordinator.upstream.stage import (
     NAME,

@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from coordinator.upstream.shadows import ShadowUnavailable
+from muster.coordinator.upstream.shadows import ShadowUnavailable
 from tests.brokers import Broker
 from tests.brokers.restartable import RestartableBroker
 from tests.coordinator.upstream.stage import Direct, Process, new_group, process, speaking_directly, until

@@ -7,9 +7,9 @@ from kio.schema.describe_groups.v3.response import DescribedGroup as DescribedWi
 from kio.schema.describe_groups.v5.response import DescribedGroup
 from kio.schema.errors import ErrorCode
 
-from coordinator.upstream.shadow import UNNAMED, ShadowName
-from coordinator.upstream.whose import ForeignShadow, NotPermitted, Ours, Theirs, has_shadow, whose_by
-from coordinator.wire.operations import DESCRIBE, NOT_TOLD, READ
+from muster.coordinator.upstream.shadow import UNNAMED, ShadowName
+from muster.coordinator.upstream.whose import ForeignShadow, NotPermitted, Ours, Theirs, has_shadow, whose_by
+from muster.coordinator.wire.operations import DESCRIBE, NOT_TOLD, READ
 from tests.coordinator.kio_client import filled
 
 OURS, ANOTHER = ShadowName.of("cluster.topic"), ShadowName.of("cluster.another")

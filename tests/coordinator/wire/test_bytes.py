@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 from kio.index import load_request_schema
 from kio.schema.errors import ErrorCode
 
-from coordinator.group.commands import AnyRequest
-from coordinator.group.outcomes import (
+from muster.coordinator.group.commands import AnyRequest
+from muster.coordinator.group.outcomes import (
     AlterGroupConfigOutcome,
     CommitOffsetsOutcome,
     DeleteGroupOutcome,
@@ -22,10 +22,10 @@ from coordinator.group.outcomes import (
     Outcome,
     SyncGroupOutcome,
 )
-from coordinator.wire.api import Fault, ProtocolError
-from coordinator.wire.dispatch import dispatch
-from coordinator.wire.registry import APIS
-from events.ids import MemberId
+from muster.coordinator.wire.api import Fault, ProtocolError
+from muster.coordinator.wire.dispatch import dispatch
+from muster.coordinator.wire.registry import APIS
+from muster.events.ids import MemberId
 from tests.coordinator.kio_client import ALL_VERSIONS, KEYS, PEER, Exchange, frame, parse, told
 from tests.coordinator.scripted import ScriptedGroups, new_service
 

@@ -7,14 +7,14 @@ import msgspec
 import pytest
 from kio.schema.errors import ErrorCode
 
-from coordinator.group.commands import (
+from muster.coordinator.group.commands import (
     AlterGroupConfig,
     AnyRequest,
     ConfigChange,
     ConfigOperation,
     DescribeGroupConfig,
 )
-from coordinator.group.configs import (
+from muster.coordinator.group.configs import (
     EXPANSION_DELAY,
     GROUP_CONFIGS,
     LEARNERS,
@@ -23,14 +23,14 @@ from coordinator.group.configs import (
     TARGET_GROUP_SIZE,
     ConfigType,
 )
-from coordinator.group.outcomes import (
+from muster.coordinator.group.outcomes import (
     AlterGroupConfigOutcome,
     DescribeGroupConfigOutcome,
     ListedMember,
     Outcome,
     Standing,
 )
-from events.ids import GroupInstanceId, MemberId
+from muster.events.ids import GroupInstanceId, MemberId
 from tests.coordinator.kio_client import Exchange, versions
 from tests.coordinator.scripted import ScriptedGroups, new_service
 

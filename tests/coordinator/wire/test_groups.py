@@ -5,12 +5,12 @@ from typing import Any
 import pytest
 from kio.schema.errors import ErrorCode
 
-from coordinator.group.commands import AnyRequest
-from coordinator.group.outcomes import DeleteGroupOutcome, DescribedMember, DescribeGroupOutcome, Outcome
-from coordinator.service import ListedGroup
-from coordinator.wire.operations import GROUP_OPERATIONS, NOT_TOLD
-from events.ids import GroupId, GroupInstanceId, MemberId
-from events.state import GroupState
+from muster.coordinator.group.commands import AnyRequest
+from muster.coordinator.group.outcomes import DeleteGroupOutcome, DescribedMember, DescribeGroupOutcome, Outcome
+from muster.coordinator.service import ListedGroup
+from muster.coordinator.wire.operations import GROUP_OPERATIONS, NOT_TOLD
+from muster.events.ids import GroupId, GroupInstanceId, MemberId
+from muster.events.state import GroupState
 from tests.coordinator.kio_client import Exchange, versions
 from tests.coordinator.scripted import ScriptedGroups, new_service
 

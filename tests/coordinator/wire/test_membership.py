@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 from kio.schema.errors import ErrorCode
 
-from coordinator.group.commands import Caller, Heartbeat, JoinGroup, LeaveGroup, LeavingMember, SyncGroup
-from coordinator.group.outcomes import (
+from muster.coordinator.group.commands import Caller, Heartbeat, JoinGroup, LeaveGroup, LeavingMember, SyncGroup
+from muster.coordinator.group.outcomes import (
     HeartbeatOutcome,
     JoinedMember,
     JoinGroupOutcome,
@@ -16,9 +16,9 @@ from coordinator.group.outcomes import (
     Outcome,
     SyncGroupOutcome,
 )
-from coordinator.service import HeartbeatTicket
-from events.ids import GroupId, GroupInstanceId, MemberId
-from events.state import Protocol
+from muster.coordinator.service import HeartbeatTicket
+from muster.events.ids import GroupId, GroupInstanceId, MemberId
+from muster.events.state import Protocol
 from tests.coordinator.kio_client import KEYS, Exchange, versions
 from tests.coordinator.scripted import NOW_MS, NOW_WALL_MS, UUID_TEXT, ScriptedGroups, new_service
 

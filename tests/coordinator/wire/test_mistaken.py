@@ -2,7 +2,7 @@
 
 import pytest
 
-from coordinator.wire.mistaken import mistaken
+from muster.coordinator.wire.mistaken import mistaken
 
 
 @pytest.mark.parametrize(

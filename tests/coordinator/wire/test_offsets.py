@@ -6,12 +6,12 @@ from uuid import UUID
 import pytest
 from kio.schema.errors import ErrorCode
 
-from coordinator.group.commands import CommitOffsets, DeleteOffsets, OffsetToCommit
-from coordinator.group.outcomes import CommitOffsetsOutcome, DeleteOffsetsOutcome, Outcome
-from coordinator.service import CommittedOffset
-from coordinator.wire.dispatch import dispatch
-from coordinator.wire.registry import APIS
-from events.ids import GroupId, GroupInstanceId, MemberId
+from muster.coordinator.group.commands import CommitOffsets, DeleteOffsets, OffsetToCommit
+from muster.coordinator.group.outcomes import CommitOffsetsOutcome, DeleteOffsetsOutcome, Outcome
+from muster.coordinator.service import CommittedOffset
+from muster.coordinator.wire.dispatch import dispatch
+from muster.coordinator.wire.registry import APIS
+from muster.events.ids import GroupId, GroupInstanceId, MemberId
 from tests.coordinator.kio_client import PEER, Exchange, frame, versions
 from tests.coordinator.scripted import CLUSTER, NOW_WALL_MS, ScriptedGroups, new_service
 

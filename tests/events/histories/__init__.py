@@ -12,12 +12,12 @@ from typing import Any, get_args, get_origin
 
 import msgspec
 
-from events.events import AnyPartitionEvent
-from events.ids import GroupId
-from events.projector import Projector
-from events.records import StoredRecord
-from events.state import Group
-from events.tables import Table
+from muster.events.events import AnyPartitionEvent
+from muster.events.ids import GroupId
+from muster.events.projector import Projector
+from muster.events.records import StoredRecord
+from muster.events.state import Group
+from muster.events.tables import Table
 
 FOLDER = Path(__file__).parent
 PARTITION = 3

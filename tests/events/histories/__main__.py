@@ -2,7 +2,7 @@
 
 import sys
 
-import schemas
+from muster import schemas
 from tests.events.histories import log_path, read_log, write
 from tests.events.histories.story import story
 

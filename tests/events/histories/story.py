@@ -2,18 +2,18 @@
 
 import msgspec
 
-from coordinator.group.commands import ConfigOperation
-from coordinator.group.configs import LEARNERS, REBALANCE, REGISTERED, RETIRED
-from events.avro.codec import records_of
-from events.events import (
+from muster.coordinator.group.commands import ConfigOperation
+from muster.coordinator.group.configs import LEARNERS, REBALANCE, REGISTERED, RETIRED
+from muster.events.avro.codec import records_of
+from muster.events.events import (
     AnyPartitionEvent,
     CoordinatorElected,
     CoordinatorPaused,
     CoordinatorReady,
     CoordinatorStopped,
 )
-from events.ids import MemberId
-from events.records import FORMAT_LEVEL, StoredRecord
+from muster.events.ids import MemberId
+from muster.events.records import FORMAT_LEVEL, StoredRecord
 from tests.coordinator.group.client import protocols
 from tests.coordinator.group.harness import Harness
 from tests.events.histories import PARTITION

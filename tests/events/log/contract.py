@@ -13,7 +13,7 @@ from contextlib import AsyncExitStack
 
 import pytest
 
-from events.log.base import EventLog, LogWriter
+from muster.events.log.base import EventLog, LogWriter
 from tests.events.log.contract_reading import ReadingContract
 from tests.events.log.contract_writing import WritingContract
 from tests.events.log.storage import BATCH_BYTES_MAX, LogStorage, OpenLog

@@ -4,8 +4,8 @@ import asyncio
 import re
 import time
 
-from events.log.base import EventLog, LogWriter
-from events.records import Record
+from muster.events.log.base import EventLog, LogWriter
+from muster.events.records import Record
 from tests.events.log.storage import LogStorage, OpenLog
 from tests.events.log.transitions import (
     assert_in_order,

@@ -5,8 +5,8 @@ from itertools import pairwise
 
 import pytest
 
-from events.log.base import AppendRefused, Deposed, EventLog, LogUnavailable, LogWriter
-from events.records import Record
+from muster.events.log.base import AppendRefused, Deposed, EventLog, LogUnavailable, LogWriter
+from muster.events.records import Record
 from tests.events.log.storage import MIB, LogStorage, OpenLog
 from tests.events.log.transitions import (
     assert_whole,

@@ -6,7 +6,7 @@ import cramjam
 from aiokafka.record.default_records import DefaultRecordBatchBuilder
 from aiokafka.record.util import calc_crc32c
 
-from events.records import Record
+from muster.events.records import Record
 
 GZIP, SNAPPY, LZ4, ZSTD = 1, 2, 3, 4
 _CONTROL = 0x20

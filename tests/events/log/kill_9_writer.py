@@ -8,8 +8,8 @@ import asyncio
 import sys
 from pathlib import Path
 
-from events.log.sqlite.log import SqliteEventLog
-from events.records import Record, Transition
+from muster.events.log.sqlite.log import SqliteEventLog
+from muster.events.records import Record, Transition
 
 
 def numbered(name: str, number: int) -> list[Transition]:

@@ -6,7 +6,7 @@ A `LogStorage` outlives the logs that are opened on it. Two logs of one storage 
 from collections.abc import Awaitable, Callable
 from typing import Protocol
 
-from events.log.base import EventLog
+from muster.events.log.base import EventLog
 
 MIB = 1024 * 1024
 BATCH_BYTES_MAX = 64 * MIB

@@ -7,16 +7,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from events.log.kafka.batches import (
+from muster.events.log.kafka.batches import (
     BATCH_OVERHEAD_BYTES,
     Stamp,
     encode_batch,
     packed,
     uncompressed_bytes,
 )
-from events.log.kafka.decoding import decode_batches, writers_of
-from events.log.kafka.marks import Marks, Newest
-from events.records import BrokenRecord, Record, StoredRecord, Transition
+from muster.events.log.kafka.decoding import decode_batches, writers_of
+from muster.events.log.kafka.marks import Marks, Newest
+from muster.events.records import BrokenRecord, Record, StoredRecord, Transition
 
 STAMP = Stamp(producer_id=7, producer_epoch=3, epoch_base=0)
 NOW_MS = 1_700_000_000_000

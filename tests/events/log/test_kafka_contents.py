@@ -9,19 +9,19 @@ from aiokafka.protocol.fetch import FetchRequest, FetchResponse_v11
 from aiokafka.protocol.offset import OffsetRequest, OffsetResponse_v3
 from aiokafka.record.default_records import DefaultRecordBatchBuilder
 
-from coordinator.group.commands import OffsetToCommit
-from coordinator.group.offsets import OffsetsChange
-from coordinator.offsets.topic import TopicOffsetStore
-from events.events import CoordinatorStopped
-from events.ids import GroupId
-from events.keys import encode_key, key_of
-from events.log.kafka.batches import Stamp, encode_batch
-from events.log.kafka.client.connections import Timeouts
-from events.log.kafka.client.link import KafkaLink
-from events.log.kafka.client.security import NOT_SECURED
-from events.log.kafka.contents import Contents, contents_of
-from events.log.memory import MemoryEventLog, MemoryStorage
-from events.records import Record
+from muster.coordinator.group.commands import OffsetToCommit
+from muster.coordinator.group.offsets import OffsetsChange
+from muster.coordinator.offsets.topic import TopicOffsetStore
+from muster.events.events import CoordinatorStopped
+from muster.events.ids import GroupId
+from muster.events.keys import encode_key, key_of
+from muster.events.log.kafka.batches import Stamp, encode_batch
+from muster.events.log.kafka.client.connections import Timeouts
+from muster.events.log.kafka.client.link import KafkaLink
+from muster.events.log.kafka.client.security import NOT_SECURED
+from muster.events.log.kafka.contents import Contents, contents_of
+from muster.events.log.memory import MemoryEventLog, MemoryStorage
+from muster.events.records import Record
 
 _EARLIEST = -2
 _GZIP = 1

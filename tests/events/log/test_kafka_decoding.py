@@ -6,11 +6,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from events.log.kafka.batches import MARK, UNCOMPRESSED_BYTES_MAX, Stamp, encode_batch
-from events.log.kafka.decoding import decode_batches, writers_of
-from events.log.kafka.marks import Marks, Newest
-from events.log.limits import CHUNK_RECORDS_MAX
-from events.records import FORMAT_LEVEL, BrokenRecord, Record, StoredRecord
+from muster.events.log.kafka.batches import MARK, UNCOMPRESSED_BYTES_MAX, Stamp, encode_batch
+from muster.events.log.kafka.decoding import decode_batches, writers_of
+from muster.events.log.kafka.marks import Marks, Newest
+from muster.events.log.limits import CHUNK_RECORDS_MAX
+from muster.events.records import FORMAT_LEVEL, BrokenRecord, Record, StoredRecord
 from tests.events.log import foreign_batches as foreign
 
 STAMP = Stamp(producer_id=7, producer_epoch=3, epoch_base=0, origin=b"3 here", marked_from=0, native_from=0)

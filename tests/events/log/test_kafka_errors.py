@@ -3,9 +3,9 @@
 import pytest
 from kio.schema.errors import ErrorCode
 
-from events.log.base import LogDenied
-from events.log.kafka.client.errors import refused
-from events.log.kafka.names import owner_id_prefix
+from muster.events.log.base import LogDenied
+from muster.events.log.kafka.client.errors import refused
+from muster.events.log.kafka.names import owner_id_prefix
 
 
 @pytest.mark.parametrize(

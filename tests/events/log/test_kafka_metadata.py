@@ -8,9 +8,9 @@ import pytest
 from kio.schema.errors import ErrorCode
 from kio.schema.metadata import v1, v4, v10
 
-from events.log.kafka.client.connections import BrokerAddress
-from events.log.kafka.client.exchange import NotOffered
-from events.log.kafka.client.metadata import MISSING_FOR_S, ClusterView, MetadataQuestion, MovedLeader
+from muster.events.log.kafka.client.connections import BrokerAddress
+from muster.events.log.kafka.client.exchange import NotOffered
+from muster.events.log.kafka.client.metadata import MISSING_FOR_S, ClusterView, MetadataQuestion, MovedLeader
 
 messages: Any = v10.response
 ID, OTHER_ID = UUID(int=1), UUID(int=2)

@@ -2,8 +2,8 @@
 
 import pytest
 
-from events.log.base import LogMismatch
-from events.log.kafka.client.settings import Configs, Guarantees, TopicFacts, TopicPlan, guarantees
+from muster.events.log.base import LogMismatch
+from muster.events.log.kafka.client.settings import Configs, Guarantees, TopicFacts, TopicPlan, guarantees
 
 PLAN = TopicPlan(
     name="events", partitions=None, replication=None, audit_window_ms=1000, batch_bytes_max=64 * 1024 * 1024

@@ -8,8 +8,8 @@ from aiokafka.protocol.offset import OffsetRequest
 from aiokafka.protocol.produce import ProduceRequest
 from aiokafka.protocol.transaction import InitProducerIdRequest
 
-from events.log.base import LogMismatch
-from events.log.kafka.client.versions import READING, WRITING, check_versions
+from muster.events.log.base import LogMismatch
+from muster.events.log.kafka.client.versions import READING, WRITING, check_versions
 
 METADATA = 3
 """Spoken with kio's messages, in v4 and v10."""

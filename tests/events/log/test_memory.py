@@ -4,8 +4,8 @@ import asyncio
 
 import pytest
 
-from events.log.base import AppendRefused, Deposed, EventLog, LogUnavailable
-from events.log.memory import MemoryEventLog, MemoryStorage
+from muster.events.log.base import AppendRefused, Deposed, EventLog, LogUnavailable
+from muster.events.log.memory import MemoryEventLog, MemoryStorage
 from tests.events.log.contract import EventLogContract
 from tests.events.log.storage import BATCH_BYTES_MAX
 from tests.events.log.transitions import flat, read_all, records_of, transition

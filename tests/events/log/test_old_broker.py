@@ -9,8 +9,8 @@ import pytest
 from aiokafka.protocol.admin import ApiVersionResponse_v0
 from aiokafka.protocol.metadata import MetadataResponse_v1
 
-from events.log.base import LogMismatch
-from events.log.kafka.log import KafkaEventLog
+from muster.events.log.base import LogMismatch
+from muster.events.log.kafka.log import KafkaEventLog
 
 METADATA, API_VERSIONS = 3, 18
 OFFERED = [(0, 0, 2), (1, 0, 3), (2, 0, 1), (METADATA, 0, 1), (10, 0, 0), (API_VERSIONS, 0, 0)]

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from events.log.base import EventLog, LogError, LogUnavailable
-from events.log.sqlite.file import SqliteFile
-from events.log.sqlite.log import SqliteEventLog
+from muster.events.log.base import EventLog, LogError, LogUnavailable
+from muster.events.log.sqlite.file import SqliteFile
+from muster.events.log.sqlite.log import SqliteEventLog
 from tests.events.log.contract import EventLogContract
 from tests.events.log.storage import BATCH_BYTES_MAX
 

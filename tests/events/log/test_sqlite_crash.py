@@ -5,8 +5,8 @@ import subprocess
 import sys
 from pathlib import Path
 
-from events.log.sqlite.log import SqliteEventLog
-from events.records import Record
+from muster.events.log.sqlite.log import SqliteEventLog
+from muster.events.records import Record
 from tests.events.log.kill_9_writer import numbered
 from tests.events.log.transitions import assert_whole, flat, read_all, records_of
 

@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from events.log.base import LogMismatch, LogUnavailable
-from events.log.sqlite.log import SqliteEventLog
-from events.log.sqlite.schema import TABLES_VERSION
-from events.records import FORMAT_LEVEL, LogTooNew, Record
+from muster.events.log.base import LogMismatch, LogUnavailable
+from muster.events.log.sqlite.log import SqliteEventLog
+from muster.events.log.sqlite.schema import TABLES_VERSION
+from muster.events.records import FORMAT_LEVEL, LogTooNew, Record
 from tests.events.log.transitions import read_all, records_of, transition
 
 
@@ -257,8 +257,8 @@ class TestReadingWithoutPermissionToWrite:
     READ = """
 import asyncio, ctypes, os, sys
 from pathlib import Path
-from events.log.base import LogMismatch
-from events.log.sqlite.log import SqliteEventLog
+from muster.events.log.base import LogMismatch
+from muster.events.log.sqlite.log import SqliteEventLog
 
 async def main() -> None:
     log = SqliteEventLog(Path(sys.argv[1]), read_only=True)

@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from events.log.base import LogUnavailable
-from events.log.sqlite import trim as sqlite_trim
-from events.log.sqlite.log import SqliteEventLog
-from events.log.sqlite.trim import Trimmed
-from events.records import Record, StoredRecord
+from muster.events.log.base import LogUnavailable
+from muster.events.log.sqlite import trim as sqlite_trim
+from muster.events.log.sqlite.log import SqliteEventLog
+from muster.events.log.sqlite.trim import Trimmed
+from muster.events.records import Record, StoredRecord
 from tests.events.log.transitions import read_all, record, transition
 
 WINDOW_MS = 1_000

@@ -15,11 +15,11 @@ from pathlib import Path
 
 import pytest
 
-from coordinator.serve import _with_replay
-from events.log.base import LogDamaged, LogMismatch, LogUnavailable
-from events.log.sqlite.file import SqliteFile
-from events.log.sqlite.log import SqliteEventLog
-from events.records import Record
+from muster.coordinator.serve import _with_replay
+from muster.events.log.base import LogDamaged, LogMismatch, LogUnavailable
+from muster.events.log.sqlite.file import SqliteFile
+from muster.events.log.sqlite.log import SqliteEventLog
+from muster.events.records import Record
 from tests.events.log.transitions import read_all
 
 PAGE_BYTES = 4096
@@ -173,8 +173,8 @@ class TestADiskThatDoesNotAnswer:
         script = f"""
 import asyncio, threading
 from pathlib import Path
-from events.log.base import LogUnavailable
-from events.log.sqlite.file import SqliteFile
+from muster.events.log.base import LogUnavailable
+from muster.events.log.sqlite.file import SqliteFile
 
 async def main():
     file = SqliteFile(Path({str(path)!r}), closes_within_s=0.1)

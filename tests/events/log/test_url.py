@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from events.log.kafka.log import KafkaEventLog
-from events.log.memory import MemoryEventLog
-from events.log.sqlite.log import SqliteEventLog
-from events.log.url import FORMS, InvalidLogUrl, open_log
+from muster.events.log.kafka.log import KafkaEventLog
+from muster.events.log.memory import MemoryEventLog
+from muster.events.log.sqlite.log import SqliteEventLog
+from muster.events.log.url import FORMS, InvalidLogUrl, open_log
 from tests.events.log.transitions import read_all, records_of, transition
 
 

@@ -4,8 +4,8 @@ import hashlib
 from collections.abc import Iterable
 from itertools import pairwise
 
-from events.log.base import EventLog
-from events.records import Record, StoredRecord, Transition
+from muster.events.log.base import EventLog
+from muster.events.records import Record, StoredRecord, Transition
 
 
 def record(key: str, value: str | None = "value") -> Record:

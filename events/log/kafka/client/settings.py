@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import msgspec
 
-from events.log.base import LogMismatch
+from muster.events.log.base import LogMismatch
 
 MIB = 1024 * 1024
 BATCH_BYTES_MAX = 64 * MIB

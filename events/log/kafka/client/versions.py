@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
-from events.log.base import LogMismatch
+from muster.events.log.base import LogMismatch
 
 
 class Needed(msgspec.Struct, frozen=True):

@@ -9,10 +9,10 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from typing import Any
 
-from events.log.kafka.client.connections import Timeouts
-from events.log.kafka.client.link import KafkaLink
-from events.log.kafka.client.security import KafkaSecurity
-from events.log.kafka.log import KafkaEventLog
+from muster.events.log.kafka.client.connections import Timeouts
+from muster.events.log.kafka.client.link import KafkaLink
+from muster.events.log.kafka.client.security import KafkaSecurity
+from muster.events.log.kafka.log import KafkaEventLog
 from tests.brokers.broker import Broker
 from tests.events.log.kafka_proxy import BrokerProxy
 

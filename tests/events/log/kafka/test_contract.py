@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from events.log.base import EventLog
-from events.log.kafka.client.connections import Timeouts
-from events.log.kafka.log import KafkaEventLog
+from muster.events.log.base import EventLog
+from muster.events.log.kafka.client.connections import Timeouts
+from muster.events.log.kafka.log import KafkaEventLog
 from tests.brokers.broker import Broker
 from tests.events.log.contract import EventLogContract
 from tests.events.log.kafka.proxied import ProxiedKafkaEventLog, new_topic_name

@@ -7,8 +7,8 @@ import pytest
 from aiokafka import AIOKafkaConsumer, TopicPartition
 from aiokafka.admin import AIOKafkaAdminClient, RecordsToDelete
 
-from events.log.base import EventLog
-from events.records import Record, StoredRecord
+from muster.events.log.base import EventLog
+from muster.events.records import Record, StoredRecord
 from tests.brokers.broker import Broker
 from tests.events.log.kafka.proxied import OpenKafkaLog, ProxiedKafkaEventLog
 from tests.events.log.kafka.topics import create_topic, set_configs

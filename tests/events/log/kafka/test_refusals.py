@@ -5,14 +5,14 @@ from aiokafka import AIOKafkaProducer
 from aiokafka.admin import AIOKafkaAdminClient
 from kio.schema.errors import ErrorCode
 
-from events.log.base import LogMismatch, LogUnavailable
-from events.log.kafka.batches import Stamp
-from events.log.kafka.client.connections import Timeouts
-from events.log.kafka.log import KafkaEventLog
-from events.log.kafka.marks import Origin, decode_origin
-from events.log.kafka.producer import KafkaWriter, Place
-from events.log.kafka.reader import end_offset, newest_stamp
-from events.records import LogTooNew
+from muster.events.log.base import LogMismatch, LogUnavailable
+from muster.events.log.kafka.batches import Stamp
+from muster.events.log.kafka.client.connections import Timeouts
+from muster.events.log.kafka.log import KafkaEventLog
+from muster.events.log.kafka.marks import Origin, decode_origin
+from muster.events.log.kafka.producer import KafkaWriter, Place
+from muster.events.log.kafka.reader import end_offset, newest_stamp
+from muster.events.records import LogTooNew
 from tests.brokers.broker import Broker
 from tests.events.log.kafka.proxied import OpenKafkaLog, ProxiedKafkaEventLog, followed
 from tests.events.log.kafka.topics import create_topic

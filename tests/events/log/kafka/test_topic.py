@@ -5,9 +5,9 @@ import asyncio
 import pytest
 from aiokafka.admin import AIOKafkaAdminClient
 
-from events.log.base import AppendRefused, LogMismatch, LogUnavailable
-from events.log.kafka.log import KafkaEventLog
-from events.records import Record
+from muster.events.log.base import AppendRefused, LogMismatch, LogUnavailable
+from muster.events.log.kafka.log import KafkaEventLog
+from muster.events.records import Record
 from tests.events.log.kafka.proxied import OpenKafkaLog, ProxiedKafkaEventLog
 from tests.events.log.kafka.topics import DAY_MS, configs_of, create_topic, set_configs
 from tests.events.log.kafka_proxy import ApiKey, BrokerProxy

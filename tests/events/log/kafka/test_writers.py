@@ -6,12 +6,12 @@ import math
 import pytest
 from kio.schema.errors import ErrorCode
 
-from events.log.base import Deposed, LogMismatch, LogUnavailable
-from events.log.kafka.batches import Stamp
-from events.log.kafka.marks import origin_of
-from events.log.kafka.producer import KafkaWriter, Place
-from events.log.kafka.reader import read
-from events.records import Record
+from muster.events.log.base import Deposed, LogMismatch, LogUnavailable
+from muster.events.log.kafka.batches import Stamp
+from muster.events.log.kafka.marks import origin_of
+from muster.events.log.kafka.producer import KafkaWriter, Place
+from muster.events.log.kafka.reader import read
+from muster.events.records import Record
 from tests.brokers.broker import Broker
 from tests.coordinator.hostile import HELD_S_MAX
 from tests.coordinator.longest_callback import longest_callback

@@ -2,13 +2,13 @@
 
 import typer
 
-from coordinator import cli as coordinator_cli
-from coordinator.commands import log_cli
-from coordinator.commands.members import cli as members_cli
-from coordinator.commands.members import moving as moving_cli
-from coordinator.commands.members import repairing as repairing_cli
-from replay import cli as replay_cli
-from replay.fleet import cli as fleet_cli
+from muster.coordinator import cli as coordinator_cli
+from muster.coordinator.commands import log_cli
+from muster.coordinator.commands.members import cli as members_cli
+from muster.coordinator.commands.members import moving as moving_cli
+from muster.coordinator.commands.members import repairing as repairing_cli
+from muster.replay import cli as replay_cli
+from muster.replay.fleet import cli as fleet_cli
 
 app = typer.Typer(
     name="muster",
@@ -32,7 +32,3 @@ app.add_typer(fleet_cli.app, name="fleet")
 def main() -> None:
     """The console script."""
     app()
-
-
-if __name__ == "__main__":
-    main()
