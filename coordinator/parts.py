@@ -17,6 +17,7 @@ from importlib.metadata import version
 import structlog
 from prometheus_client.registry import Collector
 
+from muster import DISTRIBUTION
 from muster.coordinator.clock import SystemClock
 from muster.coordinator.cluster import Cluster
 from muster.coordinator.load.slices import Slices
@@ -118,7 +119,7 @@ def new_owner(
     """Who takes the partitions over."""
     return Owner(
         name=f"{socket.gethostname()}:{os.getpid()}",
-        version=version("muster"),
+        version=version(DISTRIBUTION),
         event_log=event_log,
         offsets=offsets,
         settings=settings.group_settings(),

@@ -22,7 +22,7 @@ from tests.muster_process import MusterProcess
 README = (Path(__file__).parents[1] / "README.md").read_text(encoding="utf-8")
 COMMANDS = re.findall(r"^\$ (.+)$", README, re.MULTILINE)
 SIDECAR = "muster serve --listen 127.0.0.1:19092 --upstream kafka-1:9092,kafka-2:9092"
-ELSEWHERE = {"make demo", "make test", "pip install muster", SIDECAR}
+ELSEWHERE = {"make demo", "make test", "pip install .", SIDECAR}
 MAKEFILE = (Path(__file__).parents[1] / "Makefile").read_text(encoding="utf-8")
 ENDS_WITHIN_S = 240
 

@@ -25,13 +25,13 @@ app = typer.Typer(
     no_args_is_help=True,
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
-    help="The history of every group at once, with Spark (pip install 'muster[fleet]', and Java 17 or 21).",
+    help="The history of every group at once, with Spark (pip install '.[fleet]' in the checkout, and Java 17 or 21).",
 )
 
 
 @app.callback()
 def fleet() -> None:
-    """The history of every group at once, with Spark (pip install 'muster[fleet]', and Java 17 or 21)."""
+    """The history of every group at once, with Spark (pip install '.[fleet]' in the checkout, and Java 17 or 21)."""
 
 
 @app.command("build")
@@ -69,7 +69,7 @@ def build_command(
 def _check_needs() -> None:
     missing = [name for name in ("pyspark", "pyarrow") if importlib.util.find_spec(name) is None]
     if missing:
-        _fail(f"{' and '.join(missing)} missing: pip install 'muster[fleet]'")
+        _fail(f"{' and '.join(missing)} missing: pip install '.[fleet]' in Muster's checkout")
     try:
         java_version()
     except NoJava as error:

@@ -2,3 +2,8 @@
 
 The packages are links to the folders at the top of the repository; `cli.py` is the command.
 """
+
+from typing import Final
+
+DISTRIBUTION: Final = "muster-coordinator"
+"""What is installed; `muster` on the public index is another project's."""

@@ -1,7 +1,11 @@
 """The command. Joins the coordinator's and the replay tool's commands; what they do stands in their own packages."""
 
+from importlib.metadata import version as version_of
+from typing import Annotated
+
 import typer
 
+from muster import DISTRIBUTION
 from muster.coordinator import cli as coordinator_cli
 from muster.coordinator.commands import log_cli
 from muster.coordinator.commands.members import cli as members_cli
@@ -14,7 +18,6 @@ app = typer.Typer(
     name="muster",
     help="A Kafka consumer-group coordinator that never forgets why a group rebalanced.",
     no_args_is_help=True,
-    add_completion=False,
     rich_markup_mode="markdown",
     context_settings={"help_option_names": ["-h", "--help"]},
     pretty_exceptions_enable=False,
@@ -27,6 +30,21 @@ app.add_typer(repairing_cli.app, name="groups")
 app.add_typer(log_cli.app, name="log")
 app.add_typer(replay_cli.app, name="replay")
 app.add_typer(fleet_cli.app, name="fleet")
+
+
+def _show_version(is_asked: bool) -> None:
+    if is_asked:
+        typer.echo(f"muster {version_of(DISTRIBUTION)}")
+        raise typer.Exit
+
+
+@app.callback()
+def muster(
+    _version: Annotated[
+        bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version and exit.")
+    ] = False,
+) -> None:
+    """A Kafka consumer-group coordinator that never forgets why a group rebalanced."""
 
 
 def main() -> None:

@@ -1,0 +1,38 @@
+"""What an administrator asks of a group's coordinator, as Python functions.
+
+    async with GroupAdmin("127.0.0.1:9092") as admin:
+        for each in await admin.list_members("orders"):
+            print(each.group_instance_id, each.standing)
+
+What belongs here: the names that programs may rely on. What they do stands in `coordinator/admin/`.
+"""
+
+from muster.coordinator.admin import GroupAdmin, GroupSetting, MemberResult
+from muster.coordinator.admin.link import (
+    AdminError,
+    NoCoordinator,
+    NotLetIn,
+    NotOurs,
+    OutcomeUnknown,
+    Refused,
+    WrongUse,
+)
+from muster.coordinator.group.outcomes import ListedMember, Standing
+from muster.events.log.kafka.client.security import KafkaSecurity, security_given
+
+__all__ = [
+    "AdminError",
+    "GroupAdmin",
+    "GroupSetting",
+    "KafkaSecurity",
+    "ListedMember",
+    "MemberResult",
+    "NoCoordinator",
+    "NotLetIn",
+    "NotOurs",
+    "OutcomeUnknown",
+    "Refused",
+    "Standing",
+    "WrongUse",
+    "security_given",
+]

@@ -1,0 +1,53 @@
+"""The wheel in an environment of its own: it owns one name there, and works beside who has a folder's name."""
+
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+NEIGHBOUR = "opensearch-py==3.0.0"
+"""It needs a package with the name `events`."""
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("wheel")
+    _run(sys.executable, "-m", "uv", "build", "--quiet", "--wheel", "--out-dir", folder, ROOT)
+    (built,) = folder.glob("*.whl")
+    return built
+
+
+def test_it_owns_one_name(wheel: Path) -> None:
+    """And has what is read beside the code."""
+    with zipfile.ZipFile(wheel) as content:
+        names = content.namelist()
+    assert {name.split("/")[0] for name in names} == {"muster", f"{'-'.join(wheel.name.split('-')[:2])}.dist-info"}
+    for name in ("cli.py", "admin.py", "coordinator/py.typed", "schemas/RecordKey.avsc"):
+        assert f"muster/{name}" in names
+
+
+@pytest.mark.timeout(600)
+def test_it_works_beside_others(wheel: Path, tmp_path: Path) -> None:
+    environment, python = tmp_path / "venv", tmp_path / "venv" / "bin" / "python"
+    _run(sys.executable, "-m", "uv", "venv", "--quiet", "--python", sys.executable, environment)
+    install = [sys.executable, "-m", "uv", "pip", "install", "--quiet", "--python", python]
+    _run(*install, "--constraint", ROOT / "requirements.lock", wheel)
+    _run(*install, NEIGHBOUR)
+    asked = "import events, opensearchpy, muster.admin; print(events.Events, muster.admin.GroupAdmin)"
+    assert "muster" not in _run(python, "-c", asked, at=tmp_path).split()[1]
+    assert _run(environment / "bin" / "muster", "--version", at=tmp_path).startswith("muster ")
+    log = f"sqlite:///{tmp_path}/none.db"
+    refused = subprocess.run(
+        [environment / "bin" / "muster", "replay", "groups", "--log", log],
+        capture_output=True, text=True, check=False, timeout=60, cwd=tmp_path,
+    )  # fmt: skip
+    assert (refused.returncode, "none.db" in refused.stderr) == (2, True), refused.stderr
+
+
+def _run(*command: object, at: Path = ROOT) -> str:
+    done = subprocess.run(list(map(str, command)), capture_output=True, text=True, check=False, timeout=300, cwd=at)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
