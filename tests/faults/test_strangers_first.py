@@ -6,22 +6,26 @@ import pytest
 from aiokafka.record.default_records import DefaultRecordBatchBuilder
 from kio.schema.errors import ErrorCode
 
-from muster.coordinator.offsets.topic import _key
+from muster.coordinator.offsets.base import StoredOffset
+from muster.coordinator.offsets.topic import _key, _value
 from muster.events.ids import GroupId
 from muster.events.log.base import LogMismatch
 from tests.faults.cluster import FakeCluster
 from tests.faults.process import TOPIC, ProcessOnKafka, groups_in, story
 
 OFFSETS = f"{TOPIC}_offsets"
-FORGED = _key(GroupId("g"), "orders", 0)
+FORGED_KEY = _key(GroupId("g"), "orders", 0)
+FORGED_VALUE = _value(StoredOffset(offset=666, leader_epoch=-1, metadata="", commit_ms=0, expire_ms=None))
 
 
-def strangers_write(cluster: FakeCluster, topic: str, *, records: int = 1, key: bytes = b"theirs") -> None:
+def strangers_write(
+    cluster: FakeCluster, topic: str, *, records: int = 1, key: bytes = b"theirs", value: bytes = b"theirs"
+) -> None:
     """Into each partition, as a producer without idempotence."""
     for partition in cluster.topics[topic].partitions:
-        for number in range(records):
+        for _ in range(records):
             builder = DefaultRecordBatchBuilder(2, 0, 0, -1, -1, -1, 2**20)
-            builder.append(0, 0, key, b"%d" % number, [])
+            builder.append(0, 0, key, value, [])
             batch = bytes(builder.build())
             end = partition.end
             partition.batches.append((end, end + 1, struct.pack(">q", end) + batch[8:]))
@@ -65,11 +69,13 @@ async def test_strangers_are_not_taken_for_owners_of_an_earlier_version() -> Non
     process = process_on(cluster)
     await process.kafka.open()
     await process.offsets.open()
-    strangers_write(cluster, OFFSETS, key=FORGED)
+    strangers_write(cluster, OFFSETS, key=FORGED_KEY, value=FORGED_VALUE)
     await process.runtime.start()
+    assert process.runtime.not_ready is None
     assert not process.offsets.committed(GroupId("g"))
     await process.stop()
     process = await process_on(cluster).start()
+    assert process.runtime.not_ready is None
     assert not process.offsets.committed(GroupId("g"))
     await process.stop()
 
