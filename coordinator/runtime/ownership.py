@@ -304,30 +304,34 @@ async def _finish_deletions(owner: Owner, number: int, projector: Projector) -> 
     Of a group that the events do not even know as deleted they are kept: the two topics may have been restored from
     backups of different times. In one file both are always of the same.
     """
-    orphans = [
+    orphans = {
         group_id
         for group_id in owner.offsets.group_ids()
         if partition_for(group_id, owner.event_log.partitions) == number
         and group_id not in projector.groups
         and group_id not in projector.quarantined
-    ]
+    }
     if owner.offsets.own_log is not None:
-        unknown = [group_id for group_id in orphans if group_id not in projector.deleted]
-        if unknown:
-            log.warning(
-                "the event log does not know groups whose committed offsets are there: they are kept",
-                log=owner.event_log.location,
-                offsets=owner.offsets.own_log.location,
-                partition=number,
-                groups=len(unknown),
-                first=min(unknown),
-                way_out="none is needed if an older backup of the event topic was restored: the groups go on from these"
-                " offsets; else look whether both topics belong together",
-            )
-        orphans = [group_id for group_id in orphans if group_id in projector.deleted]
+        unknown = orphans - projector.deleted
+        _tell_unknown(unknown, number, owner.event_log.location, owner.offsets.own_log.location)
+        orphans -= unknown
     if orphans:
         log.info("removing offsets of deleted groups", partition=number, groups=len(orphans))
         await owner.offsets.write([OffsetsChange(group_id=group_id, all_deleted=True) for group_id in orphans])
+
+
+def _tell_unknown(unknown: Collection[GroupId], number: int, events: str, offsets: str) -> None:
+    if unknown:
+        log.warning(
+            "the event log does not know groups whose committed offsets are there: they are kept",
+            log=events,
+            offsets=offsets,
+            partition=number,
+            groups=len(unknown),
+            first=min(unknown),
+            way_out="none is needed if an older backup of the event topic was restored: the groups go on from these"
+            " offsets; else look whether both topics belong together",
+        )
 
 
 async def _damages(log_: EventLog, writer: LogWriter, projector: Projector) -> dict[GroupId, Damage]:

@@ -80,7 +80,13 @@ def test_deleted_group_is_not_there() -> None:
     assert isinstance(h.events[-1], GroupDeleted)
     without_event = [record for record in h.records if record.value != encode(h.events[-1])]
     for records in (h.records, h.records[:-1], without_event):
-        assert not projected(*records).groups
+        projector = projected(*records)
+        assert not projector.groups
+        assert projector.deleted == {"orders"}
+        for record in history().records:
+            projector.feed(record)
+        assert projector.groups.keys() == {"orders"}
+        assert not projector.deleted
 
 
 def test_events_that_were_decoded_already_are_taken_too() -> None:
@@ -122,16 +128,18 @@ def test_members_of_a_group_that_was_compacted_away_make_no_group() -> None:
     projector = Projector()
     projector.feed_event(joined)
     assert projector.groups.keys() == {"orders"}
+    assert not projector.deleted
     (removed, *_) = h.leave_instance("a").events
     assert isinstance(removed, MemberRemoved)
     projector.feed_event(removed)
-    assert not projector.groups
+    assert (projector.groups, projector.deleted) == ({}, {"orders"})
     projector.feed_event(joined)
+    assert not projector.deleted
     projector.feed(stored(key(EntityKind.STATIC_MEMBER, entity_id="a"), None))
-    assert not projector.groups
+    assert (projector.groups, projector.deleted) == ({}, {"orders"})
     projector.feed_event(joined)
     projector.feed(stored(key(EntityKind.GROUP), None))
-    assert not projector.groups
+    assert (projector.groups, projector.deleted) == ({}, {"orders"})
 
 
 # ---- the partition's own events ------------------------------------------------------------------
