@@ -73,9 +73,11 @@ class OfLibraries(logging.Handler):
     """Writes what libraries say through `logging` as lines of this log, with the logger's name as `library`."""
 
     def emit(self, record: logging.LogRecord) -> None:
-        structlog.get_logger(record.name).log(
-            record.levelno, record.getMessage(), library=record.name, exc_info=record.exc_info
-        )
+        level = min(max(record.levelno // 10 * 10, logging.DEBUG), logging.CRITICAL)  # structlog knows no others
+        try:
+            structlog.get_logger().log(level, record.getMessage(), library=record.name, exc_info=record.exc_info)
+        except Exception:  # noqa: BLE001 -- as each handler of `logging`: what is said badly is not to end who says it
+            self.handleError(record)
 
 
 def configure_logs(level: str, form: str) -> None:

@@ -60,8 +60,13 @@ from muster.coordinator.observability.logs import configure_logs
 
 configure_logs("INFO", {form!r})
 logging.getLogger("aiokafka.conn").info("nobody wants to know")
-for _ in range({flood}):
-    logging.getLogger("aiokafka.conn").warning("%s in the clear", "user {{and}} 100%")
+for number in range({flood}):
+    logging.getLogger("aiokafka.conn").warning("%s in the clear", f"user {{{{and}}}} 100% {{number}}")
+for level in (1, 35, 70):
+    logger = logging.getLogger(f"level {{level}}")
+    logger.setLevel(1)
+    logger.log(level, "said")
+logging.getLogger("badly").warning("%d", "said badly")
 try:
     raise KeyError("of a library")
 except KeyError:
@@ -77,17 +82,26 @@ def said_by_libraries(form: str) -> list[str]:
 
 def test_what_libraries_say_is_in_the_form_of_the_log() -> None:
     """Few lines of each, and a traceback within its line."""
-    lines = [json.loads(line) for line in said_by_libraries("json")]
+    lines = [json.loads(line) for line in said_by_libraries("json") if line.startswith("{")]
     warnings = [line for line in lines if line["library"] == "aiokafka.conn"]
     assert 10 <= len(warnings) < FLOOD
-    assert (warnings[0]["event"], warnings[0]["level"]) == ("user {and} 100% in the clear", "warning")
+    assert (warnings[0]["event"], warnings[0]["level"]) == ("user {and} 100% 0 in the clear", "warning")
     (failed,) = [line for line in lines if line["library"] == "asyncio"]
     assert (failed["event"], failed["level"]) == ("Task exception was never retrieved", "error")
     assert "KeyError: 'of a library'" in failed["exception"]
 
 
+def test_a_library_may_speak_at_any_level_and_badly_and_goes_on() -> None:
+    """A level of its own is the next lower one; what cannot be said is told as `logging` does."""
+    lines = said_by_libraries("json")
+    said = [json.loads(line) for line in lines if '"said"' in line and line.startswith("{")]
+    assert [(line["library"], line["level"]) for line in said] == [("level 35", "warning"), ("level 70", "critical")]
+    assert "Message: '%d'" in lines
+    assert "was never retrieved" in lines[-1]
+
+
 def test_on_a_terminal_too() -> None:
     lines = said_by_libraries("console")
-    assert "[warning  ] user {and} 100% in the clear" in lines[0]
+    assert "[warning  ] user {and} 100% 0 in the clear" in lines[0]
     assert "library=aiokafka.conn" in lines[0]
     assert "KeyError: 'of a library'" in lines
