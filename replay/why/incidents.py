@@ -180,12 +180,18 @@ class Coordinators:
 
     def _takeover(self, event: CoordinatorReady, members: int, *, in_flight: bool) -> Incident:
         leaving = "stopped in good order" if self._stopped else "was gone without notice"
+        if event.owner == self._owner and not self._stopped:  # host:pid; in containers each process may be pid 1
+            leaving = (
+                f"lost partition {event.partition} of the event log, which could not be written (or it was started "
+                "again under the same host:pid, as in a container)"
+            )
+        successor = "it" if event.owner == self._owner else event.owner
         went_on = "the rebalance went on" if in_flight else f"{plural(members, 'member')} went on"
         return Incident(
             kind=IncidentKind.COORDINATOR_TAKEOVER,
             at=instant(event.ready_ms),
             text=(
-                f"the coordinator {self._owner} {leaving}; {event.owner} was ready in {duration(event.took_ms)}, "
+                f"the coordinator {self._owner} {leaving}; {successor} was ready in {duration(event.took_ms)}, "
                 f"and {went_on}"
             ),
         )

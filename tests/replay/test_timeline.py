@@ -113,6 +113,17 @@ def test_a_rebalance_goes_on_through_a_takeover() -> None:
     ]
 
 
+def test_a_coordinator_that_took_its_own_partition_over_again_had_not_gone() -> None:
+    """The same process on both sides: it lost the log, and went on when it was back."""
+    script = a_night()
+    script.wait(100).coordinator("coordinator-b:200", took_ms=26_300)
+    script.start(script.rejoined(script.of("billing-1"), Cause.LEADER_REJOINED))
+    takeover = told(script)[-1].avoided[-1]
+    assert takeover.kind is IncidentKind.COORDINATOR_TAKEOVER
+    assert takeover.text.startswith("the coordinator coordinator-b:200 lost partition 3 of the event log, ")
+    assert takeover.text.endswith("; it was ready in 26.3 s, and 2 members went on")
+
+
 def test_refusals_and_pauses_are_incidents() -> None:
     """They started no rebalance, and say what was answered."""
     script = a_night()
