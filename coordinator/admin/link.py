@@ -28,6 +28,7 @@ import msgspec
 from aiokafka.conn import AIOKafkaConnection, create_conn
 from aiokafka.errors import (
     IllegalSaslStateError,
+    KafkaConnectionError,
     KafkaError,
     SaslAuthenticationFailed,
     UnsupportedSaslMechanismError,
@@ -38,6 +39,7 @@ from kio.schema.find_coordinator.v4.response import FindCoordinatorResponse
 from tenacity import AsyncRetrying, retry_if_exception_type, stop_after_delay, wait_random_exponential
 
 from muster.events.log.kafka.client.exchange import Exchange, NotOffered
+from muster.events.log.kafka.client.failures import said
 from muster.events.log.kafka.client.security import NOT_SECURED, KafkaSecurity
 
 R = TypeVar("R")
@@ -132,9 +134,11 @@ class CoordinatorLink:
         self._bootstrap = addresses(bootstrap)
         self._security = security
         self._limit_ms = limit_ms
+        self._request_limit_ms = min(REQUEST_LIMIT_MS, limit_ms)
         self._open: dict[Address, AIOKafkaConnection] = {}
         self._opening = asyncio.Lock()
         self._coordinators: dict[str, Address] = {}
+        self._have_answered: set[Address] = set()
 
     async def close(self) -> None:
         """Hang up."""
@@ -158,10 +162,13 @@ class CoordinatorLink:
         try:
             return await attempts(self._attempt, group_id, exchange, error_of, changes=changes)
         except _TryAgain as error:
+            way_out = (
+                "; it may be starting: ask again, or look at its log; or the group may be quarantined: "
+                f"muster groups repair {shlex.quote(group_id)} says so"
+            )
             raise NoCoordinator(
                 f"no coordinator of group {group_id} within {self._limit_ms / 1000:g} s, asked at {self._asked_at()}: "
-                f"{error}; it may be starting: ask again, or look at its log; or the group may be quarantined: "
-                f"muster groups repair {shlex.quote(group_id)} says so"
+                f"{error}{'' if isinstance(error.__cause__, TimeoutError) else way_out}"
             ) from error
 
     async def _attempt(self, group_id: str, exchange: Exchange[R], error_of: ErrorOf[R], *, changes: bool) -> R:
@@ -170,14 +177,18 @@ class CoordinatorLink:
             connection = await self._connection(address)
         except (OSError, KafkaError) as error:
             self._coordinators.pop(group_id, None)
-            raise _TryAgain(f"it is said to be at {address}, where nobody answers: {error}") from error
+            why = self._unanswered(address, error) if isinstance(error, TimeoutError) else error
+            raise _TryAgain(f"it is said to be at {address}, where nobody answers: {why}") from error
         try:
             response = await self._send(address, connection, exchange)
         except (KafkaError, TimeoutError) as error:
+            why = self._unanswered(address, error)
             if not changes:
-                raise _TryAgain(f"{address} did not answer: {error!r}") from error
+                raise _TryAgain(why) from error
+            if not isinstance(error, TimeoutError):
+                why = f"the connection to its coordinator at {address} was lost before it answered"
             raise OutcomeUnknown(
-                f"group {group_id}: the connection to its coordinator at {address} was lost before it answered; "
+                f"group {group_id}: {why}; "
                 "whether it made the change is not known: look (muster members list), then ask again"
             ) from error
         error_code, message = error_of(response)
@@ -192,7 +203,11 @@ class CoordinatorLink:
         try:
             response = await self._send(address, connection, Exchange(request, FindCoordinatorResponse))
         except (KafkaError, TimeoutError) as error:
-            raise _TryAgain(f"{address} did not answer: {error!r}") from error
+            why = self._unanswered(address, error)
+            if address in self._have_answered:
+                raise _TryAgain(why) from error
+            raise NoCoordinator(f"nobody says who coordinates group {group_id}: {why}") from error
+        self._have_answered.add(address)
         (found,) = response.coordinators
         if found.error_code in _MOVED:
             raise _TryAgain(error_text(found.error_code, found.error_message))
@@ -203,17 +218,34 @@ class CoordinatorLink:
 
     async def _bootstrapped(self, group_id: str) -> tuple[Address, AIOKafkaConnection]:
         reasons = []
-        way_out = "start it (muster serve), or name its address"
+        way_out = ": start it (muster serve), or name its address"
         for address in self._bootstrap:
             try:
                 return address, await self._connection(address)
-            except (OSError, KafkaError) as error:
+            except (KafkaError, TimeoutError) as error:
+                reasons.append(self._unanswered(address, error))
+                way_out = ""
+            except OSError as error:
                 reasons.append(str(error) or repr(error))
-                if isinstance(error, KafkaError):
-                    way_out = "it took the connection and closed it: if it is a sidecar, its cluster may be away"
         raise NoCoordinator(
             f"nobody answers at {self._asked_at()} who could say who coordinates group {group_id} "
-            f"({'; '.join(reasons)}): {way_out}"
+            f"({'; '.join(reasons)}){way_out}"
+        )
+
+    def _unanswered(self, address: Address, error: Exception) -> str:
+        """What has become of a request, or of a connection, to this address, and what that may come from."""
+        if isinstance(error, TimeoutError):
+            return (
+                f"{address} has not answered within {self._request_limit_ms / 1000:g} s: it may be out of reach; or if "
+                "it is a sidecar, its cluster may hang: see its /readyz"
+            )
+        if not isinstance(error, KafkaConnectionError) or address in self._have_answered:
+            return f"{address} did not answer: {said(error)}"
+        protocol = self._security.security_protocol
+        wanted = "does it want credentials or TLS" if protocol == "PLAINTEXT" else f"does it speak {protocol}"
+        return (
+            f"{address} hung up before it answered: {wanted} (security.protocol)? Or if it is a sidecar, its cluster "
+            "may be away: see its /readyz"
         )
 
     async def _send(self, address: Address, connection: AIOKafkaConnection, exchange: Exchange[R]) -> R:
@@ -242,7 +274,7 @@ class CoordinatorLink:
                 address.host,
                 address.port,
                 client_id=CLIENT_ID,
-                request_timeout_ms=min(REQUEST_LIMIT_MS, self._limit_ms),
+                request_timeout_ms=self._request_limit_ms,
                 **self._security.client_arguments(),
             )
         except _NOT_LET_IN as error:

@@ -25,6 +25,7 @@ from muster.coordinator.wire.api import Answer, Body, RequestContext
 from muster.coordinator.wire.registry import APIS
 from muster.events.ids import GroupInstanceId, MemberId
 from tests.coordinator.running_server import Running, running, until
+from tests.coordinator.upstream.fake_broker import fake_broker
 
 MOVED = [
     ErrorCode.coordinator_load_in_progress,
@@ -154,9 +155,36 @@ async def test_who_takes_the_connection_and_closes_it_is_not_to_be_started() -> 
     async with await asyncio.start_server(hang_up_at_once, "127.0.0.1", 0) as closing:
         address = f"127.0.0.1:{closing.sockets[0].getsockname()[1]}"
         async with GroupAdmin(address) as admin:
-            with pytest.raises(NoCoordinator, match="closed it: if it is a sidecar, its cluster may be away") as raised:
+            with pytest.raises(
+                NoCoordinator, match=r"hung up .* if it is a sidecar, its cluster may be away"
+            ) as raised:
                 await admin.list_members("orders")
     assert "start it" not in str(raised.value)
+
+
+async def test_who_hangs_is_not_to_be_started() -> None:
+    """So does a sidecar whose cluster hangs, before or after it has told its versions."""
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        async with GroupAdmin(f"127.0.0.1:{silent.getsockname()[1]}", limit_ms=200) as admin:
+            with pytest.raises(NoCoordinator, match=r"not answered within 0.2 s: .* see its /readyz") as raised:
+                await admin.list_members("orders")
+    assert "start it" not in str(raised.value)
+    async with fake_broker() as fake:
+        fake.silent_at = 10
+        async with GroupAdmin(fake.address, limit_ms=200) as admin:
+            with pytest.raises(NoCoordinator, match=r"not answered within 0.2 s: .* see its /readyz") as raised:
+                await admin.list_members("orders")
+    assert "quarantined" not in str(raised.value)
+
+
+async def test_who_hangs_up_when_he_is_asked_may_want_credentials() -> None:
+    """As a broker with SASL does, which tells its versions to everybody; it is not asked again and again."""
+    async with fake_broker() as fake:
+        fake.hangs_up_at = 10
+        async with GroupAdmin(fake.address) as admin:
+            with pytest.raises(NoCoordinator, match=r"hung up .*: does it want credentials or TLS \(security.protocol"):
+                await admin.list_members("orders")
+        assert fake.connections == 1
 
 
 async def test_an_address_that_it_is_wrongly_said_to_have_is_named(server: Running) -> None:

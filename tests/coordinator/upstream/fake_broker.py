@@ -39,6 +39,10 @@ class FakeBroker:
         """Where it says that there are other nodes, told before it."""
         self.hangs_up = False
         """On whoever comes from now on."""
+        self.silent_at: int | None = None
+        """The key of an API that is never answered."""
+        self.hangs_up_at: int | None = None
+        """The key of an API at which it hangs up, as a broker does on who should have authenticated."""
         self._offered = {18: 3, **offered}
         self._context = context
         self._writers: list[asyncio.StreamWriter] = []
@@ -74,6 +78,8 @@ class FakeBroker:
             while not self.hangs_up:
                 (size,) = _SIZE.unpack(await reader.readexactly(_SIZE.size))
                 answer = self._answer(await reader.readexactly(size))
+                if self.asked[-1] == self.hangs_up_at:
+                    break
                 if answer is None:
                     await reader.read()  # nothing behind it is answered either
                     break
@@ -88,7 +94,7 @@ class FakeBroker:
         request_class: Any = load_request_schema(key, version)
         header, size = entity_reader(request_class.__header_schema__)(frame, 0)
         request, _ = entity_reader(request_class)(frame, size)
-        if getattr(request, "group_id", "") == UNANSWERED:
+        if key == self.silent_at or getattr(request, "group_id", "") == UNANSWERED:
             return None
         response_class: Any = load_response_schema(key, version)
         buffer = BytesIO()

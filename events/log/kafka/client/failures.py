@@ -60,5 +60,7 @@ def refusal(error: BaseException, *, user: str | None, presents_certificate: boo
 
 def said(error: BaseException) -> str:
     """Its words: aiokafka says that a connection was closed; why, as TLS tells it, is in the cause."""
+    if isinstance(error, TimeoutError) and not error.errno:  # its cause is how asyncio ended the waiting
+        return "no answer in time"
     words = str(error) or type(error).__name__
     return f"{words}: {said(error.__cause__)}" if error.__cause__ is not None else words
