@@ -19,7 +19,7 @@ class ClusterOutage:
         self._asked_at = asked_at
         self._monotonic_ms = monotonic_ms
         self._occasions = Occasions(monotonic_ms)
-        self._answered_ms = monotonic_ms()
+        self._asked_ms = self._began_ms = 0
         self._error = ""
 
     @property
@@ -35,18 +35,24 @@ class ClusterOutage:
         silent = f"no broker of the cluster has answered for {self._silent_s} s"
         return f"--upstream {self._asked_at}: {silent}, trying again: {error}"
 
+    def asks(self) -> None:
+        """The brokers are asked from now on."""
+        self._asked_ms = self._monotonic_ms()
+
     def failed(self, error: Exception) -> None:
-        """Nobody has answered."""
+        """Nobody has answered: it began when they were asked."""
+        if not self._error:
+            self._began_ms = self._asked_ms
         self._error = str(error).removeprefix(NOBODY_ANSWERS)
         if self._occasions.tell(self._asked_at) is not None:
             log.warning("the upstream cluster does not answer", seconds=self._silent_s, error=self._error)
 
     def answered(self) -> None:
         """Somebody has."""
-        self._answered_ms, self._error = self._monotonic_ms(), ""
-        if past := self._occasions.over(self._asked_at):
-            log.info("the upstream cluster answers again", seconds=past.seconds)
+        self._error = ""
+        if self._occasions.over(self._asked_at) is not None:
+            log.info("the upstream cluster answers again", seconds=self._silent_s)
 
     @property
     def _silent_s(self) -> int:
-        return (self._monotonic_ms() - self._answered_ms) // 1000
+        return (self._monotonic_ms() - self._began_ms) // 1000

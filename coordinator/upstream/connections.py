@@ -181,6 +181,9 @@ class Connections:
         sent()
         try:
             received: R = await answer
+        except TimeoutError as error:
+            connection.close()
+            raise AnswerLost(f"{place} did not answer within {limit_ms / 1000:g} s") from error
         except UNANSWERED as error:
             connection.close()
             raise AnswerLost(f"{place} did not answer: {said(error)}") from error

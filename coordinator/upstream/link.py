@@ -168,6 +168,7 @@ class UpstreamLink:
                 async with asyncio.timeout(again_after_ms / 1000):
                     await self._wants_refresh.wait()
             self._wants_refresh.clear()
+            self.outage.asks()
             try:
                 await self._look_around()
             except UpstreamError as error:
@@ -205,8 +206,7 @@ class UpstreamLink:
         if not self.cluster_id:  # for good: who is of another one is not spoken to
             self.cluster_id = self._connections.cluster_id = metadata.cluster_id or ""
         brokers = {int(broker.node_id): Place(broker.host, int(broker.port)) for broker in metadata.brokers}
-        has_changed = bool(brokers) and brokers != self._brokers
-        if has_changed:
+        if has_changed := bool(brokers) and brokers != self._brokers:
             self._brokers = brokers
         self._connections.forget_others(self._brokers.values())
         self._silent &= {*self._brokers.values(), *self._bootstrap}

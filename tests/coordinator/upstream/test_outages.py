@@ -86,6 +86,24 @@ async def test_a_cluster_that_is_away_is_told_of_each_minute_and_its_return_at_o
 
 
 @story
+async def test_the_length_of_an_outage_has_one_start() -> None:
+    """From the question that had no answer, and not from the last one that had: for /readyz, the lines and the end."""
+    broker = SimulatedBroker(1)
+    async with linked(broker) as link:
+        await asyncio.sleep(25)
+        with capture_logs() as told:
+            broker.leave()
+            await asyncio.sleep(90)
+            assert "has answered for 90 s, " in str(link.outage.reason)
+            broker.come_back()
+            await asyncio.sleep(3)
+            broker.leave()
+            await asyncio.sleep(5)
+            assert "has answered for 5 s, " in str(link.outage.reason)
+    assert [line["seconds"] for line in told] == [0, 60, pytest.approx(91, abs=1), 0]
+
+
+@story
 async def test_a_cluster_that_goes_away_is_told_of_at_once() -> None:
     """With nobody asking it anything: our own connection ends."""
     broker = SimulatedBroker(1)
