@@ -216,7 +216,11 @@ class KafkaPython(RunningConsumer):
     def _poll(self) -> None:
         # It joins once more when the time of a poll is over before it has made use of SyncGroup's answer.
         timeout_ms = JOINING_POLL_MS if self._consumer._coordinator.need_rejoin() else POLL_MS
-        for records in self._consumer.poll(timeout_ms=timeout_ms).values():
+        try:
+            polled = self._consumer.poll(timeout_ms=timeout_ms)
+        except kafka.errors.KafkaConnectionError:
+            return  # it tells the application what other clients try again
+        for records in polled.values():
             for record in records:
                 self._consumed(record.partition, record.offset, record.value)
 
