@@ -99,7 +99,7 @@ async def keep_open(
     await readiness.waited_for(event_log.open, settings.log, lambda: event_log.trouble)
     stack.push_async_callback(event_log.close)
     for warning in event_log.warnings:
-        log.warning("the event log's guarantee is weakened", reason=warning)
+        log.warning("the event log is open, and has a flaw", reason=warning)
 
 
 def new_places(settings: Settings, metrics: ServerMetrics) -> Places:

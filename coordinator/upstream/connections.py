@@ -18,9 +18,10 @@ could not be opened.
 
 import asyncio
 import ssl
-from collections.abc import Callable, Collection, Hashable
+from collections.abc import Callable, Collection, Hashable, Mapping
 from contextlib import ExitStack
 from typing import Any, Final, TypeVar
+from uuid import UUID
 
 import msgspec
 import structlog
@@ -45,6 +46,9 @@ from muster.events.log.kafka.client.security import KafkaSecurity
 
 R = TypeVar("R")
 log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
+
+TopicIds = Mapping[str, UUID | ErrorCode]
+"""By name: the topic's id, or why there is none (`none` from brokers that know no ids)."""
 
 CLIENT_ID: Final = "muster"
 IDLE_MS: Final = 540_000

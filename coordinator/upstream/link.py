@@ -8,7 +8,6 @@ import asyncio
 import contextlib
 from collections.abc import Callable, Coroutine, Hashable, Iterable, Mapping, Sequence
 from typing import Any, Final, TypeVar
-from uuid import UUID
 
 import structlog
 from kio.schema.api_versions.v3.request import ApiVersionsRequest
@@ -29,6 +28,7 @@ from muster.coordinator.upstream.connections import (
     AnswerLost,
     Connections,
     Place,
+    TopicIds,
     UpstreamError,
     UpstreamRefused,
     UpstreamUnavailable,
@@ -101,7 +101,7 @@ class UpstreamLink:
         self._brokers: dict[int, Place] = {}
         self._watchers: list[Callable[[Brokers], None]] = []
         self._topics: tuple[str, ...] = ()
-        self._tell_ids: Callable[[Mapping[str, UUID]], None] = nobody_asks_for_ids
+        self._tell_ids: Callable[[TopicIds], None] = nobody_asks_for_ids
         self._coordinators: dict[str, int] = {}
         self._refusals: list[str] = []
         self._silent: set[Place] = set()
@@ -146,8 +146,8 @@ class UpstreamLink:
         """Have the brokers told whenever they have changed."""
         self._watchers.append(tell)
 
-    def on_topic_ids(self, topics: Sequence[str], tell: Callable[[Mapping[str, UUID]], None]) -> None:
-        """Have the ids of these topics told, as far as they are there, each time that the brokers are asked for."""
+    def on_topic_ids(self, topics: Sequence[str], tell: Callable[[TopicIds], None]) -> None:
+        """Have the ids of these topics told each time that the brokers are asked for."""
         self._topics = tuple(topics)
         self._tell_ids = tell
 
@@ -210,8 +210,7 @@ class UpstreamLink:
             self._brokers = brokers
         self._connections.forget_others(self._brokers.values())
         self._silent &= {*self._brokers.values(), *self._bootstrap}
-        ids = {topic.name: topic.topic_id for topic in metadata.topics if topic.name and topic.topic_id}
-        self._tell_ids({name: topic_id for name, topic_id in ids.items() if name in self._topics})
+        self._tell_ids({str(topic.name): topic.topic_id or topic.error_code for topic in metadata.topics})
         self._refreshed.set()
         if has_changed:
             for tell in self._watchers:
@@ -342,7 +341,7 @@ class UpstreamLink:
         return ",".join(map(str, self._bootstrap))
 
 
-def nobody_asks_for_ids(_ids: Mapping[str, UUID]) -> None:
+def nobody_asks_for_ids(_ids: TopicIds) -> None:
     """While no topic is followed."""
 
 

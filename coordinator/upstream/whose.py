@@ -146,7 +146,11 @@ def _foreign(described: DescribedGroup, name: ShadowName, asked_at: str) -> Fore
     shadow = described.members[0]
     instance_id = shadow.group_instance_id
     is_unnamed = instance_id == UNNAMED.group_instance_id
-    whose = "one of an earlier version, or what it has left" if is_unnamed else "which keeps another event log"
+    whose = (
+        "one of an earlier version, or what it has left"
+        if is_unnamed
+        else "which keeps another event log, or what this Muster left before its event topic was made anew"
+    )
     return ForeignShadow(
         f"another Muster coordinates it ({whose}): upstream it has the shadow {instance_id}, client {shadow.client_id}"
         f" at {shadow.client_host}, and this Muster's would be {name.group_instance_id}. Connect its clients to that"

@@ -114,7 +114,7 @@ class EventLog(Protocol):
 
     @property
     def warnings(self) -> Sequence[str]:
-        """What was found at opening that weakens the guarantee, in words for the operator."""
+        """What was found at opening that weakens the guarantee, or is missing, in words for the operator."""
         ...
 
     @property

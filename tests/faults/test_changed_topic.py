@@ -73,6 +73,34 @@ async def test_a_topic_that_is_gone_is_given_up_and_not_made_again() -> None:
 
 
 @story
+async def test_that_the_topic_is_gone_is_told_before_an_append_needs_it() -> None:
+    """Nobody need be there: /readyz has the sentence."""
+    cluster = FakeCluster()
+    process = await owner_of(cluster)
+    assert process.runtime.not_ready is None
+    cluster.delete(TOPIC)
+    await until(lambda: ") is gone: it was deleted while it was in use" in (process.runtime.not_ready or ""), "told")
+    assert not process.lost
+    await process.stop()
+
+
+@pytest.mark.parametrize("was_deleted", [True, False])
+@story
+async def test_a_sidecar_whose_topic_was_deleted_while_it_was_stopped_says_that_it_was_made_anew(
+    was_deleted: bool,
+) -> None:
+    """It has no offsets that would tell; that somebody has opened the log before does. A first start says nothing."""
+    cluster = FakeCluster()
+    if was_deleted:
+        await (await owner_of(cluster)).stop()
+        cluster.delete(TOPIC)
+    process = await ProcessOnKafka(cluster.bootstrap).start()
+    warnings = [each for each in process.kafka.warnings if f"there was no topic {TOPIC}, though " in each]
+    assert len(warnings) == was_deleted
+    await process.stop()
+
+
+@story
 async def test_another_number_of_partitions_is_refused() -> None:
     """A group would be looked for where it is not."""
     cluster = FakeCluster()

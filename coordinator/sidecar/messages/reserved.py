@@ -6,11 +6,12 @@ through it. Where the log is in another cluster, or in a file, nothing is reserv
 it is open; until then what has these names is kept from clients.
 """
 
-from collections.abc import Mapping
 from uuid import UUID
 
 import structlog
+from kio.schema.errors import ErrorCode
 
+from muster.coordinator.upstream.connections import TopicIds
 from muster.events.log.kafka.names import owner_ids_of, topics_of
 
 log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
@@ -24,7 +25,8 @@ class Reserved:
         self._keys: dict[bytes, str] = {name.encode(): name for name in self.topics}
         self._is_owner_id = owner_ids_of(self.topics)
         self._is_here = False
-        self._lacks_id = False
+        self._was_there = False
+        self._lacks_id_for: ErrorCode | None = None
 
     def settle(self, *, is_here: bool) -> None:
         """The log is open, and known to be in this cluster, or not to be."""
@@ -32,20 +34,36 @@ class Reserved:
         if not is_here:
             self.topics, self._keys, self._is_owner_id = (), {}, owner_ids_of(())
 
-    def have_ids(self, ids: Mapping[str, UUID]) -> None:
-        """The ids of the topics that there are, by name, as the cluster tells them now: they may be made anew."""
+    def have_ids(self, ids: TopicIds) -> None:
+        """The ids of the topics, as the cluster tells them now: they may be made anew."""
+        found = {name: topic_id for name, topic_id in ids.items() if isinstance(topic_id, UUID) and name in self.topics}
         self._keys = {name.encode(): name for name in self.topics} | {
-            topic_id.bytes: name for name, topic_id in ids.items() if name in self.topics
+            topic_id.bytes: name for name, topic_id in found.items()
         }
-        lacks_id = self._is_here and self.topics[0] not in ids
-        if lacks_id and not self._lacks_id:
+        if not self._is_here:
+            return
+        event_topic = self.topics[0]
+        self._was_there |= event_topic in found
+        error = ids.get(event_topic)
+        lacks_id_for = error if isinstance(error, ErrorCode) else None
+        if lacks_id_for is not self._lacks_id_for:
+            self._tell_lacking(event_topic, lacks_id_for)
+        self._lacks_id_for = lacks_id_for
+
+    def _tell_lacking(self, event_topic: str, error: ErrorCode | None) -> None:
+        """Brokers that know no ids know no Produce by id, and one may not know yet what was made just now."""
+        if error is ErrorCode.topic_authorization_failed:
             log.warning(
                 "clients that name topics by id (Produce v13) are not kept from the event topic: its id is not told",
-                topic=self.topics[0],
-                way_out="if the topic is there, allow Muster's own principal DESCRIBE on this TOPIC; brokers before"
-                " Kafka 2.8 have no ids, and no Produce v13",
+                topic=event_topic,
+                way_out="allow Muster's own principal DESCRIBE on this TOPIC",
             )
-        self._lacks_id = lacks_id
+        elif error is ErrorCode.unknown_topic_or_partition and self._was_there:
+            log.error(
+                "the event topic is gone from the cluster: the next append ends this process",
+                topic=event_topic,
+                way_out="stop all processes that use it and restore it, or start with another --log",
+            )
 
     def is_topic(self, key: bytes) -> bool:
         """Whether this is the name of such a topic, or its id."""

@@ -86,6 +86,8 @@ class KafkaEventLog:
         """The cluster whose owners' records are read."""
         self._known_marks: dict[int, Marks] = {}
         self._is_new = False
+        self._history_is_gone = False
+        """Whether a log of this name was there before, whose topic had to be made anew."""
 
     @property
     def location(self) -> str:
@@ -109,12 +111,14 @@ class KafkaEventLog:
 
     @property
     def warnings(self) -> Sequence[str]:
-        return self._guarantees.warnings if self._guarantees else ()
+        of_settings = self._guarantees.warnings if self._guarantees else ()
+        return (*([_made_anew(self._plan.name)] if self._history_is_gone else []), *of_settings)
 
     @property
     def trouble(self) -> str | None:
-        """An append that is not answered ends by itself, and says so."""
-        return None
+        """That the topic is gone, or another one. An append that is not answered ends by itself, and says so."""
+        refusal = self._link.refusal(self._plan.name)
+        return None if refusal is None else str(refusal)
 
     def stored_by(self, partition: int) -> str:
         """The partition leader, as far as it is known."""
@@ -224,11 +228,19 @@ class KafkaEventLog:
         except LogMismatch:  # who only reads needs no right to know
             return False
 
+    async def _is_lost(self) -> bool:
+        """Whether the topic, which was not there, was once: looked for anew, as another process may begin it now."""
+        return (
+            await topic_facts(self._link, self._plan.name + PROBE_SUFFIX, limit_ms=self._limit_ms) is not None
+            and await topic_facts(self._link, self._plan.name, limit_ms=self._limit_ms) is None
+        )
+
     async def _open_for_writing(self) -> TopicFacts:
         link, plan, probe = self._link, self._plan, self._plan.name + PROBE_SUFFIX
         await self._check_versions(WRITING)
         found = await topic_facts(link, plan.name, limit_ms=self._limit_ms)
         contents = Contents.NOTHING if found is None else await self._look_into(found)
+        self._history_is_gone = found is None and await self._is_lost()
         facts = await ensure_topic(
             link,
             plan.name,
@@ -281,3 +293,11 @@ class KafkaEventLog:
             partitions=self._facts.partitions if topic == self._plan.name else None,
             is_new=self._is_new,
         )
+
+
+def _made_anew(topic: str) -> str:
+    return (
+        f"there was no topic {topic}, though a log of this name was opened before ({topic}{PROBE_SUFFIX} is there):"
+        " it was made anew, and the history before is not in it. If it was not deleted on purpose, stop all processes"
+        " that use it and restore it"
+    )

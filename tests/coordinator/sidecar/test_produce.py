@@ -9,6 +9,8 @@ from uuid import UUID
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from kio.schema.errors import ErrorCode
+from structlog.testing import capture_logs
 
 from muster.coordinator.sidecar.messages.produce import ENTRIES_MAX, look_at
 from muster.coordinator.sidecar.messages.reserved import Reserved
@@ -131,6 +133,20 @@ def test_a_topic_that_was_made_anew_has_another_id() -> None:
     subject.have_ids({EVENTS: UUID(int=99), "orders": UUID(int=98)})
     alone = [produced(13, [Topic(name="", topic_id=UUID(int=each), records=(b"x",))]) for each in (99, 98)]
     assert [look_at(frame, 13, None, subject).is_taken for frame in alone] == [True, False]
+
+
+def test_why_the_topic_has_no_id_is_told_once_with_what_is_to_blame() -> None:
+    """A right is missing only where the cluster says so; a topic that was never seen may be known a little later."""
+    subject = Reserved(EVENTS)
+    subject.settle(is_here=True)
+    gone, denied = ErrorCode.unknown_topic_or_partition, ErrorCode.topic_authorization_failed
+    with capture_logs() as lines:
+        for told in (gone, EVENTS_ID, gone, gone, EVENTS_ID, denied, denied, ErrorCode.none):
+            subject.have_ids({EVENTS: told})
+    assert [(line["log_level"], line["event"].partition(":")[0]) for line in lines] == [
+        ("error", "the event topic is gone from the cluster"),
+        ("warning", "clients that name topics by id (Produce v13) are not kept from the event topic"),
+    ]
 
 
 @pytest.mark.parametrize("version", VERSIONS)
