@@ -15,7 +15,7 @@ from muster.coordinator.wire import heartbeat
 from muster.coordinator.wire.api import Fault, ProtocolError
 from muster.coordinator.wire.bounds import bound_of
 from muster.coordinator.wire.messages import HEADER_START_BYTES
-from muster.coordinator.wire.mistaken import mistaken
+from muster.coordinator.wire.mistaken import too_long
 
 Fast = Callable[[int, bytes, int], bytes | None]
 """A heartbeat's version, what follows its correlation id, and when it arrived: what follows the answer's, or None."""
@@ -172,7 +172,4 @@ class Connection:
             return ProtocolError(
                 Fault.SHORT_FRAME, f"a request of {length} bytes is too short for a header of {HEADER_START_BYTES}"
             )
-        return ProtocolError(
-            Fault.OVERSIZED_FRAME,
-            mistaken(length) or f"a request was said to have {length} bytes, {self._frame_bytes_max} are allowed",
-        )
+        return too_long(length, self._frame_bytes_max)

@@ -8,6 +8,8 @@ from collections.abc import Callable, Collection
 import msgspec
 import structlog
 
+from muster.coordinator.occasions import Occasions
+
 OF_CLIENTS = frozenset(
     {
         "a connection failed",
@@ -23,6 +25,10 @@ OF_CLIENTS = frozenset(
 )
 """Lines that a client can have written as often as it likes."""
 
+MISTAKES = frozenset({"connection closed", "TLS with a client failed"})
+"""Those among them that a client who is set up wrongly has written at each try: one a minute for each address and kind,
+or each reason where no address is known."""
+
 LINES_EACH_SECOND = 10
 """Of each kind of those, in each second. As many others as were left out stand in the next one, as `others_since`."""
 
@@ -36,7 +42,10 @@ class _Told(msgspec.Struct):
 
 
 class Few:
-    """A processor of structlog: of each kind of these events, and of each library, `each_second` lines in a second."""
+    """A processor of structlog: of each kind of these events, and of each library, `each_second` lines in a second.
+
+    Of a client's mistakes less.
+    """
 
     def __init__(
         self,
@@ -49,23 +58,30 @@ class Few:
         self._each_second = each_second
         self._now_s = now_s
         self._told: dict[tuple[str, object], _Told] = {}
+        self._mistakes = Occasions(lambda: int(now_s() * 1000))
 
     def __call__(self, _: object, __: str, line: structlog.typing.EventDict) -> structlog.typing.EventDict:
         """The line, or DropEvent."""
         event, library = line["event"], line.get("library")
         if library is None and event not in self._events:
             return line
+        unsaid = 0
+        if library is None and event in MISTAKES:
+            due = self._mistakes.tell((event, line.get("fault"), line.get("peer") or line.get("reason")))
+            if due is None:
+                raise structlog.DropEvent
+            unsaid = due
         now_s = self._now_s()
         # What a library says may have anything in it: all its lines are of one kind, so that there are few kinds.
         told = self._told.setdefault((library or event, line.get("fault")), _Told(now_s))
         if now_s - told.began_s >= 1:
             told.began_s, told.lines = now_s, 0
         if told.lines >= self._each_second:
-            told.left_out += 1
+            told.left_out += 1 + unsaid
             raise structlog.DropEvent
         told.lines += 1
-        if told.left_out:
-            line["others_since"], told.left_out = told.left_out, 0
+        if told.left_out or unsaid:
+            line["others_since"], told.left_out = told.left_out + unsaid, 0
         return line
 
 

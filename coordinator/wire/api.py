@@ -34,6 +34,7 @@ class Fault(StrEnum):
 
     NEGATIVE_LENGTH = "negative-length"
     OVERSIZED_FRAME = "oversized-frame"
+    OTHER_PROTOCOL = "other-protocol"
     SHORT_FRAME = "short-frame"
     TOO_MANY_ENTRIES = "too-many-entries"
     UNKNOWN_API = "unknown-api"

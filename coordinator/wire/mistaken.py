@@ -2,15 +2,21 @@
 
 from typing import Final
 
+from muster.coordinator.wire.api import Fault, ProtocolError
+
 _TLS_HANDSHAKE: Final = b"\x16\x03"
 _HTTP_METHODS: Final = frozenset({b"GET ", b"HEAD", b"POST", b"PUT ", b"DELE", b"OPTI", b"PATC", b"CONN", b"TRAC"})
 
 
-def mistaken(length: int) -> str | None:
-    """What it is, for people, if bytes that were read as the length of a request are none; None: nothing that is known.
+def too_long(length: int, bytes_max: int) -> ProtocolError:
+    """What is wrong with the length of a request that is over `bytes_max`: it may be none at all."""
+    spoken = _mistaken(length)
+    if spoken is not None:
+        return ProtocolError(Fault.OTHER_PROTOCOL, spoken)
+    return ProtocolError(Fault.OVERSIZED_FRAME, f"a request was said to have {length} bytes, {bytes_max} are allowed")
 
-    Read as lengths, all of these are beyond what a request may have.
-    """
+
+def _mistaken(length: int) -> str | None:
     first = length.to_bytes(4, "big", signed=True)
     if first.startswith(_TLS_HANDSHAKE):
         return "the client speaks TLS, which is not served here (security.protocol)"

@@ -119,7 +119,7 @@ def test_a_large_frame_that_is_on_its_way_is_not_too_much() -> None:
         (7, Fault.SHORT_FRAME),
         (FRAME_BYTES_MAX + 1, Fault.OVERSIZED_FRAME),
         (2**31 - 1, Fault.OVERSIZED_FRAME),
-        (int.from_bytes(b"GET ", "big"), Fault.OVERSIZED_FRAME),
+        (int.from_bytes(b"GET ", "big"), Fault.OTHER_PROTOCOL),
     ],
 )
 @pytest.mark.parametrize("more", [b"", b"more than a header's worth of bytes"])
@@ -177,4 +177,4 @@ def test_random_bytes_raise_nothing_but_the_protocols_error(pieces: list[bytes])
                 assert 8 <= len(frame) <= FRAME_BYTES_MAX
     except ProtocolError as error:
         fault = error.fault
-    assert fault in {None, Fault.NEGATIVE_LENGTH, Fault.SHORT_FRAME, Fault.OVERSIZED_FRAME}
+    assert fault in {None, Fault.NEGATIVE_LENGTH, Fault.SHORT_FRAME, Fault.OVERSIZED_FRAME, Fault.OTHER_PROTOCOL}

@@ -33,7 +33,7 @@ class Log:
 
 def test_a_flood_of_one_kind_is_few_lines_and_the_next_has_the_others() -> None:
     log = Log()
-    closed = {"event": "connection closed", "fault": "frame-size"}
+    closed = {"event": "a request failed", "fault": "failed-request"}
     assert log.written(FLOOD, **closed) == [closed] * 10
     log.now_s += 1
     assert log.written(2, **closed) == [closed | {"others_since": FLOOD - 10}, closed]
@@ -42,10 +42,33 @@ def test_a_flood_of_one_kind_is_few_lines_and_the_next_has_the_others() -> None:
 def test_another_kind_is_told_of_meanwhile() -> None:
     """Another fault is another kind; and what no client can cause is never left out."""
     log = Log()
-    log.written(FLOOD, event="connection closed", fault="frame-size")
-    assert len(log.written(1, event="connection closed", fault="unknown-api")) == 1
+    log.written(FLOOD, event="a request failed", fault="failed-request")
+    assert len(log.written(1, event="a request failed", fault="unknown-api")) == 1
     assert len(log.written(1, event="connection lost")) == 1
     assert len(log.written(FLOOD, event="group quarantined")) == FLOOD
+
+
+def test_a_client_that_makes_its_mistake_again_and_again_is_one_line_a_minute() -> None:
+    """For each address, and each kind of mistake; the next line has how many there were."""
+    log = Log()
+    closed = {"event": "connection closed", "fault": "other-protocol", "peer": "/10.0.0.7"}
+    assert log.written(FLOOD, **closed) == [closed]
+    assert len(log.written(2, **closed | {"peer": "/10.0.0.8"})) == 1
+    assert len(log.written(2, **closed | {"fault": "unknown-api"})) == 1
+    assert len(log.written(2, event="TLS with a client failed", reason="unknown ca")) == 1
+    log.now_s += 59
+    assert log.written(1, **closed) == []
+    log.now_s += 1
+    assert log.written(2, **closed) == [closed | {"others_since": FLOOD}]
+
+
+def test_mistakes_of_many_addresses_are_few_lines_too() -> None:
+    log = Log()
+    closed = {"event": "connection closed", "fault": "other-protocol"}
+    assert sum(len(log.written(1, peer=f"/10.0.0.{host}", **closed)) for host in range(FLOOD)) == 10
+    log.now_s += 60
+    (line,) = log.written(1, peer="/10.0.0.200", **closed)
+    assert line["others_since"] == FLOOD - 10
 
 
 @pytest.mark.parametrize("event", sorted(OF_CLIENTS))

@@ -25,7 +25,7 @@ from muster.coordinator.sidecar.relay.limits import Limits
 from muster.coordinator.wire import heartbeat
 from muster.coordinator.wire.api import Fault, ProtocolError
 from muster.coordinator.wire.messages import HEADER_START_BYTES
-from muster.coordinator.wire.mistaken import mistaken
+from muster.coordinator.wire.mistaken import too_long
 
 Fast = Callable[[int, bytes, int], bytes | None]
 """As in connection.py: a heartbeat's version, what follows its correlation id, and when it came."""
@@ -292,5 +292,4 @@ class Conversation:
             raise ProtocolError(
                 Fault.SHORT_FRAME, f"a request of {length} bytes is too short for a header of {HEADER_START_BYTES}"
             )
-        too_long = f"a request was said to have {length} bytes, {bytes_max} are allowed"
-        raise ProtocolError(Fault.OVERSIZED_FRAME, mistaken(length) or too_long)
+        raise too_long(length, bytes_max)

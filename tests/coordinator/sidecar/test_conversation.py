@@ -29,7 +29,13 @@ from tests.coordinator.sidecar.talk import (
 )
 
 contents = st.binary(max_size=40) | st.binary(min_size=FRAME_BYTES_MAX - 50, max_size=FRAME_BYTES_MAX - 50)
-CLIENTS_FAULTS = {Fault.NEGATIVE_LENGTH, Fault.SHORT_FRAME, Fault.OVERSIZED_FRAME, Fault.MALFORMED_REQUEST}
+CLIENTS_FAULTS = {
+    Fault.NEGATIVE_LENGTH,
+    Fault.SHORT_FRAME,
+    Fault.OVERSIZED_FRAME,
+    Fault.OTHER_PROTOCOL,
+    Fault.MALFORMED_REQUEST,
+}
 
 kinds = st.sampled_from(
     ["fetch", "unknown", "metadata", "acks=0", "acks=1", "join", "known", "sync", "commit", "theirs"]
@@ -141,7 +147,7 @@ def test_one_that_has_to_be_read_whole_is_not() -> None:
         (7, Fault.SHORT_FRAME),
         (FRAME_BYTES_MAX + 1, Fault.OVERSIZED_FRAME),
         (2**31 - 1, Fault.OVERSIZED_FRAME),
-        (int.from_bytes(b"GET ", "big"), Fault.OVERSIZED_FRAME),
+        (int.from_bytes(b"GET ", "big"), Fault.OTHER_PROTOCOL),
     ],
 )
 @pytest.mark.parametrize("more", [b"", b"more than a header's worth of bytes"])

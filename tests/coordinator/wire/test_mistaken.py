@@ -2,17 +2,26 @@
 
 import pytest
 
-from muster.coordinator.wire.mistaken import mistaken
+from muster.coordinator.wire.api import Fault
+from muster.coordinator.wire.mistaken import too_long
 
 
 @pytest.mark.parametrize(
-    ("begins", "told"),
+    ("begins", "fault", "told"),
     [
-        (b"\x16\x03\x01\x02", "the client speaks TLS, which is not served here (security.protocol)"),
-        (b"GET ", "the client speaks HTTP; /healthz is at --metrics"),
-        (b"\x7f\xff\xff\xff", None),
-        (b"\xff\xff\xff\xff", None),
+        (
+            b"\x16\x03\x01\x02",
+            Fault.OTHER_PROTOCOL,
+            "the client speaks TLS, which is not served here (security.protocol)",
+        ),
+        (b"GET ", Fault.OTHER_PROTOCOL, "the client speaks HTTP; /healthz is at --metrics"),
+        (
+            b"\x7f\xff\xff\xff",
+            Fault.OVERSIZED_FRAME,
+            "a request was said to have 2147483647 bytes, 100 are allowed",
+        ),
     ],
 )
-def test_what_is_spoken(begins: bytes, told: str | None) -> None:
-    assert mistaken(int.from_bytes(begins, "big", signed=True)) == told
+def test_what_is_spoken(begins: bytes, fault: Fault, told: str) -> None:
+    error = too_long(int.from_bytes(begins, "big"), 100)
+    assert (error.fault, str(error)) == (fault, told)
