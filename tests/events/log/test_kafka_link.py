@@ -13,6 +13,7 @@ from muster.events.log.kafka.client.connections import Timeouts
 from muster.events.log.kafka.client.link import KafkaLink
 from muster.events.log.kafka.client.security import NOT_SECURED, KafkaSecurity, kafka_security
 from tests.brokers.certificates import Authority
+from tests.coordinator.upstream.fake_broker import fake_broker
 
 
 @asynccontextmanager
@@ -68,4 +69,13 @@ async def test_a_broker_that_hangs_up_is_said() -> None:
     """As a broker that expects TLS does. The property is named, the address once."""
     async with listening() as address:
         told = await reason(address, NOT_SECURED)
-    assert told == f"no broker answers at {address}: hung up: does it speak PLAINTEXT (security.protocol)?"
+    wanted = "does it want credentials or TLS (--kafka-config security.protocol=...)?"
+    assert told == f"no broker answers at {address}: hung up: {wanted}"
+
+
+async def test_a_broker_that_hangs_up_after_it_has_told_its_versions_wants_something() -> None:
+    """As one with SASL does on who has not authenticated."""
+    async with fake_broker() as fake:
+        fake.hangs_up_at = 3
+        told = await reason(fake.address, NOT_SECURED)
+    assert "hung up before anything was answered: does it want credentials or TLS (--kafka-config " in told

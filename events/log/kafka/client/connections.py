@@ -26,7 +26,7 @@ from muster.events.log.kafka.client.connect import connect
 from muster.events.log.kafka.client.errors import TryAgain
 from muster.events.log.kafka.client.exchange import NotOffered
 from muster.events.log.kafka.client.failures import NOT_OPENED, NOT_SENT, UNANSWERED, is_refusal, refusal, said
-from muster.events.log.kafka.client.security import KafkaSecurity
+from muster.events.log.kafka.client.security import KAFKA_CONFIG, KafkaSecurity
 
 CLIENT_ID: Final = "muster"
 CONNECTIONS_MAX_IDLE_MS: Final = 540_000
@@ -85,6 +85,7 @@ class KafkaConnections:
         self._opening: dict[_Key, asyncio.Task[AIOKafkaConnection]] = {}
         self._failures: dict[BrokerAddress, tuple[float, Exception]] = {}
         self._is_closed = False
+        self._was_answered = False
 
     async def close(self) -> None:
         """Hang up; requests under way end with TryAgain, connections being opened with LogUnavailable."""
@@ -131,10 +132,14 @@ class KafkaConnections:
             raise TryAgain(f"{address} did not answer within {timeout_ms / 1000:g} s") from error
         except UNANSWERED as error:
             connection.close()
+            if isinstance(error, KafkaConnectionError) and not self._was_answered:
+                # To whom has not authenticated, a broker tells its versions, and nothing else.
+                raise TryAgain(f"{address}: hung up before anything was answered: {self._wanted()}") from error
             raise TryAgain(f"{address}: {said(error)}") from error
         except asyncio.CancelledError:
             connection.close()
             raise
+        self._was_answered = True
         return answer
 
     async def _opened(self, key: _Key) -> AIOKafkaConnection:
@@ -199,6 +204,12 @@ class KafkaConnections:
             user, shows = security.sasl_plain_username, security.presents_certificate
             return NotLetIn(f"{address}: {refusal(error, user=user, presents_certificate=shows)}")
         if isinstance(error, KafkaConnectionError | ConnectionResetError):
-            protocol = security.security_protocol
-            return TryAgain(f"{address}: hung up: does it speak {protocol} (security.protocol)?")
+            return TryAgain(f"{address}: hung up: {self._wanted()}")
         return TryAgain(f"{address}: {said(error)}")
+
+    def _wanted(self) -> str:
+        """What somebody who hangs up may want, for people."""
+        protocol = self._security.security_protocol
+        if protocol == "PLAINTEXT":
+            return f"does it want credentials or TLS ({KAFKA_CONFIG} security.protocol=...)?"
+        return f"does it speak {protocol} (security.protocol)?"
