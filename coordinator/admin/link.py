@@ -50,6 +50,9 @@ _MOVED = frozenset(
     {ErrorCode.coordinator_load_in_progress, ErrorCode.coordinator_not_available, ErrorCode.not_coordinator}
 )
 
+_RIGHTS = {10: "DESCRIBE", 13: "READ", 15: "DESCRIBE", 32: "DESCRIBE_CONFIGS", 44: "ALTER_CONFIGS"}
+"""On the group, by the key of the API that it is asked through."""
+
 _NOT_LET_IN = (ssl.SSLError, SaslAuthenticationFailed, IllegalSaslStateError, UnsupportedSaslMechanismError)
 
 ErrorOf = Callable[[R], tuple[ErrorCode, str | None]]
@@ -150,8 +153,8 @@ class CoordinatorLink:
     async def ask(self, group_id: str, exchange: Exchange[R], error_of: ErrorOf[R], *, changes: bool) -> R:
         """The coordinator's answer, with whatever error but those after which one asks again.
 
-        `changes`: what is asked for changes something. Raises NoCoordinator, OutcomeUnknown, and Refused when the
-        coordinator may not be looked up.
+        `changes`: what is asked for changes something. Raises NoCoordinator, OutcomeUnknown, and Refused when a right
+        is missing, or the coordinator may not be looked up.
         """
         attempts = AsyncRetrying(
             retry=retry_if_exception_type(_TryAgain),
@@ -195,7 +198,18 @@ class CoordinatorLink:
         if error_code in _MOVED:
             self._coordinators.pop(group_id, None)
             raise _TryAgain(f"{address} says {error_text(error_code, message)}")
+        if error_code is ErrorCode.group_authorization_failed:
+            raise self._denied(group_id, exchange.API_KEY, message)
         return response
+
+    def _denied(self, group_id: str, api_key: int, message: str | None) -> Refused:
+        """With who it was, and the right; a sidecar's message says which, a broker's does not."""
+        who = self._security.who
+        if message and "authorization failed" not in message.lower():
+            said = f"{message}; it was asked as {who}"
+        else:
+            said = f"{who} lacks the ACL Allow {_RIGHTS[api_key]} on GROUP {group_id}"
+        return Refused(group_id, ErrorCode.group_authorization_failed, said)
 
     async def _find(self, group_id: str) -> Address:
         address, connection = await self._bootstrapped(group_id)
@@ -211,6 +225,8 @@ class CoordinatorLink:
         (found,) = response.coordinators
         if found.error_code in _MOVED:
             raise _TryAgain(error_text(found.error_code, found.error_message))
+        if found.error_code is ErrorCode.group_authorization_failed:
+            raise self._denied(group_id, FindCoordinatorRequest.__api_key__, found.error_message)
         if found.error_code is not ErrorCode.none:
             raise Refused(group_id, found.error_code, found.error_message)
         coordinator = self._coordinators[group_id] = Address(found.host, found.port)

@@ -126,7 +126,7 @@ async def _next_producer_epoch(link: KafkaLink, place: Place, transactional_id: 
         response = await link.ask_transaction_coordinator(transactional_id, request, prefix=prefix)
         error = link.settled(response.error_code, f"InitProducerId of {transactional_id}")
         if error is not ErrorCode.none:
-            raise refused("InitProducerId", error, "WRITE", prefix)
+            raise refused("InitProducerId", error, "WRITE", prefix, who=link.who)
         return response.producer_id, response.producer_epoch
 
     return await retried(attempt, limit_ms=place.append_limit_ms)
@@ -259,7 +259,7 @@ class KafkaWriter:
                 return None
             case error:
                 # OUT_OF_ORDER_SEQUENCE_NUMBER too: the partition does not end with what we appended last.
-                raise refused("the broker refuses the batch", error, "WRITE", self._place.topic)
+                raise refused("the broker refuses the batch", error, "WRITE", self._place.topic, who=self._link.who)
 
     def _named(self) -> str:
         return f"partition {self.partition} of {self._place.topic}"

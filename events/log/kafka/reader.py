@@ -156,7 +156,7 @@ async def _offset(link: KafkaLink, topic: str, partition: int, timestamp: int) -
     response = await link.ask_leader(topic, partition, request, lane=_lane(topic, partition))
     ((_, ((_, code, _, offset, *_),)),) = response.topics
     if (error := link.settled(code, "ListOffsets")) is not ErrorCode.none:
-        raise refused(f"the offsets of partition {partition} of {topic}", error, "DESCRIBE", topic)
+        raise refused(f"the offsets of partition {partition} of {topic}", error, "DESCRIBE", topic, who=link.who)
     return int(offset)
 
 
@@ -170,7 +170,7 @@ async def _fetch(link: KafkaLink, topic: str, partition: int, position: int, end
     )
     fetched = _unpacked(link, response)
     if fetched.error not in {ErrorCode.none, ErrorCode.offset_out_of_range}:
-        raise refused(f"reading partition {partition} of {topic}", fetched.error, "READ", topic)
+        raise refused(f"reading partition {partition} of {topic}", fetched.error, "READ", topic, who=link.who)
     if not fetched.batches and fetched.high_watermark < end and fetched.error is ErrorCode.none:
         # A new leader learns the high watermark shortly after it was elected; or records were lost.
         raise TryAgain(f"partition {partition} of {topic} ends at {fetched.high_watermark}, before {end}")

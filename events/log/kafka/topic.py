@@ -37,7 +37,7 @@ async def topic_facts(link: KafkaLink, name: str, *, limit_ms: int) -> TopicFact
         if topic.error_code is ErrorCode.unknown_topic_or_partition:
             return None
         if (error := link.settled(topic.error_code.value, f"looking up topic {name}")) is not ErrorCode.none:
-            raise LogMismatch(f"topic {name} cannot be looked up: {named(error, 'DESCRIBE', name)}")
+            raise LogMismatch(f"topic {name} cannot be looked up: {named(error, 'DESCRIBE', name, who=link.who)}")
         if any(partition.leader_id < 0 for partition in topic.partitions):
             raise TryAgain(f"a partition of topic {name} has no leader")
         replication = min(len(partition.replica_nodes) for partition in topic.partitions)
@@ -69,7 +69,8 @@ async def ensure_topic(
         ((_, code, message),) = response.topic_errors
         error = link.settled(code, f"creating topic {name}")
         if error not in {ErrorCode.none, ErrorCode.topic_already_exists}:
-            raise LogMismatch(f"topic {name} cannot be created: {named(error, 'CREATE', name)}: {message}")
+            said = named(error, "CREATE", name, who=link.who)
+            raise LogMismatch(f"topic {name} cannot be created: {said}: {message}")
 
     async def known() -> TopicFacts:
         made = await topic_facts(link, name, limit_ms=limit_ms)
@@ -88,7 +89,7 @@ async def check_topic(
     topic = await _configs(link, _TOPIC, plan.name, link.brokers()[0], limit_ms)
     brokers = [await _configs(link, _BROKER, str(node), node, limit_ms) for node in link.brokers()]
     bootstrap = ",".join(link.bootstrap_servers)
-    return guarantees(plan, facts, topic, brokers, bootstrap=bootstrap, is_ours=is_ours)
+    return guarantees(plan, facts, topic, brokers, bootstrap=bootstrap, is_ours=is_ours, who=link.who)
 
 
 async def _configs(link: KafkaLink, kind: int, name: str, node_id: int, limit_ms: int) -> dict[str, str]:

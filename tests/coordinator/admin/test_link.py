@@ -24,6 +24,7 @@ from muster.coordinator.wire import api_versions, find_coordinator
 from muster.coordinator.wire.api import Answer, Body, RequestContext
 from muster.coordinator.wire.registry import APIS
 from muster.events.ids import GroupInstanceId, MemberId
+from muster.events.log.kafka.client.security import KafkaSecurity
 from tests.coordinator.running_server import Running, running, until
 from tests.coordinator.upstream.fake_broker import fake_broker
 
@@ -129,9 +130,22 @@ async def test_who_cannot_be_found_yet_is_looked_for_again(server: Running) -> N
         await admin.set_target_group_size("orders", 3)
     finds_with(server, ErrorCode.group_authorization_failed)
     async with GroupAdmin(bootstrap(server)) as admin:
-        with pytest.raises(Refused, match="group orders: GROUP_AUTHORIZATION_FAILED"):
+        with pytest.raises(Refused, match=r"group orders: .*: User:ANONYMOUS lacks the ACL Allow DESCRIBE on GROUP o"):
             await admin.set_target_group_size("orders", 3)
     assert len(server.groups.commands) == 1
+
+
+async def test_a_missing_right_is_named_with_whose_it_is(server: Running) -> None:
+    """Kafka says no more than the error; what a sidecar says of itself stands."""
+    alice = KafkaSecurity(sasl_plain_username="alice", sasl_plain_password="?")
+    denied = ErrorCode.group_authorization_failed
+    async with GroupAdmin(bootstrap(server), security=alice) as admin:
+        in_turn(server, AlterGroupConfigOutcome(error=denied), AlterGroupConfigOutcome(error=denied, message="no READ"))
+        with pytest.raises(Refused, match=r"user alice \(sasl.username\) lacks the ACL Allow ALTER_CONFIGS on GROUP o"):
+            await admin.set_target_group_size("orders", 3)
+        with pytest.raises(Refused, match=r"no READ; it was asked as user alice \(sasl.username\)"):
+            await admin.add_members_to_group("orders", ["a", "b"])
+    assert len(server.groups.commands) == 2
 
 
 async def test_where_nobody_answers_it_ends_at_once() -> None:

@@ -22,6 +22,8 @@ from muster.events.log.kafka.names import owner_id_prefix
 )
 def test_a_missing_right_is_named_as_it_has_to_be_given(error: ErrorCode, of: str, said: str) -> None:
     """The resource with its name, where it has one; and where all rights are listed."""
-    denied = refused("this", error, "WRITE", of)
+    denied = refused("this", error, "WRITE", of, who="user alice (sasl.username)")
     assert isinstance(denied, LogDenied)
-    assert str(denied).endswith(f"lacks the ACL Allow WRITE on {said}all rights: docs/sidecar-acls.md)")
+    assert str(denied).endswith(
+        f": user alice (sasl.username) lacks the ACL Allow WRITE on {said}all rights: docs/sidecar-acls.md)"
+    )

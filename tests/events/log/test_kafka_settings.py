@@ -25,7 +25,7 @@ def promised(
     """What a topic made by the plan promises, but for the `topic` configs given."""
     configs = {"min.insync.replicas": "2", **plan.configs(), **(topic or {})}
     facts = TopicFacts(partitions=8, replication=replication)
-    return guarantees(plan, facts, configs, brokers or [BROKER], bootstrap="kafka:9092", is_ours=is_ours)
+    return guarantees(plan, facts, configs, brokers or [BROKER], bootstrap="kafka:9092", is_ours=is_ours, who="us")
 
 
 def test_the_topic_that_we_would_make_is_right() -> None:

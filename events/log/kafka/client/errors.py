@@ -82,23 +82,23 @@ def final_error(code: int, what: str) -> ErrorCode:
     return error
 
 
-def named(error: ErrorCode, operation: str, of: str) -> str:
+def named(error: ErrorCode, operation: str, of: str, *, who: str) -> str:
     """Kafka's name of an error, and the missing right, if that is what it says of `operation`.
 
-    `of`: the name of the topic, or the prefix of the transactional ids.
+    `of`: the name of the topic, or the prefix of the transactional ids. `who` was refused, for people.
     """
     name, resource = error.name.upper(), _GUARDED.get(error)
     if resource is None:
         return name
     on = resource if error is ErrorCode.cluster_authorization_failed else f"{resource} {of}"
     prefixed = "prefixed; " if error is ErrorCode.transactional_id_authorization_failed else ""
-    return f"{name}: Muster's own principal lacks the ACL Allow {operation} on {on} ({prefixed}{ALL_RIGHTS})"
+    return f"{name}: {who} lacks the ACL Allow {operation} on {on} ({prefixed}{ALL_RIGHTS})"
 
 
-def refused(what: str, error: ErrorCode, operation: str, of: str) -> LogUnavailable:
-    """Why `what` came to nothing; LogDenied if `operation` is a right that we lack, `of` as there."""
+def refused(what: str, error: ErrorCode, operation: str, of: str, *, who: str) -> LogUnavailable:
+    """Why `what` came to nothing; LogDenied if `operation` is a right that we lack; `of` and `who` as there."""
     kind = LogDenied if error in _GUARDED else LogUnavailable
-    return kind(f"{what}: {named(error, operation, of)}")
+    return kind(f"{what}: {named(error, operation, of, who=who)}")
 
 
 async def retried(attempt: Callable[[], Awaitable[T]], *, limit_ms: int) -> T:

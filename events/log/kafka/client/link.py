@@ -109,6 +109,11 @@ class KafkaLink:
         """As the cluster tells it."""
         return self._view.cluster_id
 
+    @property
+    def who(self) -> str:
+        """As whom the brokers see us, for people."""
+        return self._security.who
+
     def brokers(self) -> list[int]:
         """The node ids of the live brokers, in order."""
         return sorted(self._view.brokers)
@@ -232,7 +237,7 @@ class KafkaLink:
         found = await self.ask_any(FindCoordinatorRequest(transactional_id, _TRANSACTION))
         error = self.settled(found.error_code, f"looking up {transactional_id}")
         if error is not ErrorCode.none:
-            raise refused("FindCoordinator", error, "WRITE", prefix)
+            raise refused("FindCoordinator", error, "WRITE", prefix, who=self.who)
         return await self.ask(found.coordinator_id, request)
 
     def settled(self, code: int, what: str) -> ErrorCode:

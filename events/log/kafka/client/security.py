@@ -69,6 +69,13 @@ class KafkaSecurity(msgspec.Struct, frozen=True, kw_only=True):
         """The keyword arguments of aiokafka's clients and connections."""
         return {name: value for name, value in msgspec.structs.asdict(self).items() if name != "presents_certificate"}
 
+    @property
+    def who(self) -> str:
+        """As whom the brokers see us, for people: of a certificate only they can tell the principal."""
+        if self.sasl_plain_username is not None:
+            return f"user {self.sasl_plain_username} (sasl.username)"
+        return "the principal of ssl.certificate.location" if self.presents_certificate else "User:ANONYMOUS"
+
     def __repr__(self) -> str:
         return f"KafkaSecurity({self.security_protocol}, {self.sasl_mechanism}, {self.sasl_plain_username})"
 

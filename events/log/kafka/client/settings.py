@@ -77,11 +77,12 @@ def guarantees(
     *,
     bootstrap: str,
     is_ours: bool,
+    who: str,
 ) -> Guarantees:
     """What may be relied on. Raises LogMismatch for what contradicts `plan` or breaks the guarantee.
 
     `is_ours`: the topic holds events, so the way out is to change its settings. An empty one may have been made for
-    them, or for somebody else's records: then the way out is another topic.
+    them, or for somebody else's records: then the way out is another topic. `who`: as whom the brokers see us.
     """
     refusals = [
         *_partition_refusals(plan, facts),
@@ -95,7 +96,7 @@ def guarantees(
     return Guarantees(
         batch_bytes_max=_batch_bytes_max(plan, topic, brokers),
         claim_renewal_ms=min(expirations) // _CLAIMS_PER_EXPIRATION if expirations else None,
-        warnings=tuple(_warnings(plan, facts, topic, brokers)),
+        warnings=tuple(_warnings(plan, facts, topic, brokers, who=who)),
     )
 
 
@@ -166,7 +167,9 @@ def _batch_bytes_max(plan: TopicPlan, topic: Configs, brokers: Sequence[Configs]
     return min([of_batches, *of_requests])
 
 
-def _warnings(plan: TopicPlan, facts: TopicFacts, topic: Configs, brokers: Sequence[Configs]) -> Iterator[str]:
+def _warnings(
+    plan: TopicPlan, facts: TopicFacts, topic: Configs, brokers: Sequence[Configs], *, who: str
+) -> Iterator[str]:
     limit = _batch_bytes_max(plan, topic, brokers)
     if limit < plan.batch_bytes_max:
         yield (
@@ -180,10 +183,7 @@ def _warnings(plan: TopicPlan, facts: TopicFacts, topic: Configs, brokers: Seque
         )
     for unread, resource in ((not topic, f"TOPIC {plan.name}"), (not all(brokers), "CLUSTER")):
         if unread:
-            yield (
-                f"Muster's own principal lacks the ACL Allow DESCRIBE_CONFIGS on {resource}, so the configs there were"
-                " not checked"
-            )
+            yield (f"{who} lacks the ACL Allow DESCRIBE_CONFIGS on {resource}, so the configs there were not checked")
 
 
 def _known(brokers: Sequence[Configs], settings: Iterable[str]) -> list[int]:
