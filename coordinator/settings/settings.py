@@ -26,8 +26,8 @@ from muster.coordinator.cluster import BadTopic, Topic, declare_topic
 from muster.coordinator.group.settings import INT32_MAX, GroupSettings
 from muster.coordinator.net.listening import FRAME_BYTES_MAX, ConnectionLimits
 from muster.coordinator.settings.addresses import Address, HostPort
-from muster.coordinator.settings.setting_sources import PROPERTY_FIELDS, Sources
-from muster.coordinator.settings.sidecar import EVENT_TOPIC, Properties, SidecarSettings, flag, refusals, split_list
+from muster.coordinator.settings.setting_sources import PROPERTY_FIELDS, Sources, flag
+from muster.coordinator.settings.sidecar import EVENT_TOPIC, Properties, SidecarSettings, refusals, split_list
 from muster.coordinator.settings.sidecar_tls import BadTls
 from muster.events.log.kafka.client.security import (
     KAFKA_CONFIG,
@@ -162,7 +162,7 @@ class Settings(SidecarSettings):
         """
         if self._log_is_upstream and not self.kafka_config:
             return self.upstream_security().kafka_security()
-        return kafka_security(self.kafka_config, KAFKA_CONFIG)
+        return kafka_security(self.kafka_config, KAFKA_CONFIG, lambda name: self.name_of("kafka_config", name))
 
     def without_idle_variables(self) -> "Settings":
         """Variables for `--kafka-config` alone may be there for `muster members` and `muster replay`."""
@@ -233,6 +233,7 @@ def load_settings(flags: Mapping[str, Any], config: Sequence[str], file: Path | 
     sources = Sources(flags=given, environment=os.environ, table=table, file=file)
     try:
         settings = _gathered(given, table)
+        settings.came_from(sources)
         if settings.upstream is not None and "log" not in settings.model_fields_set:
             settings = settings.model_copy(update={"log": f"kafka://{settings.upstream}/{EVENT_TOPIC}"})
         if "kafka_config" not in {*given, *table}:
@@ -244,12 +245,11 @@ def load_settings(flags: Mapping[str, Any], config: Sequence[str], file: Path | 
             settings.log_security()
             settings.client_tls()
     except ValidationError as error:
-        told = "\n".join(_problem(dict(detail)) for detail in error.errors())
-        raise BadSettings(sources.named(told)) from None
+        raise BadSettings("\n".join(_problem(dict(detail), sources) for detail in error.errors())) from None
     except (BadSecurity, BadTls) as error:
-        raise BadSettings(sources.named(str(error))) from error
+        raise BadSettings(str(error)) from error
     if problems:
-        raise BadSettings(sources.named("\n".join(problems)))
+        raise BadSettings("\n".join(problems))
     return settings
 
 
@@ -279,22 +279,25 @@ def _gathered(given: Mapping[str, Any], table: Mapping[str, Any]) -> Settings:
 
 
 def _contradictions(settings: Settings) -> Iterator[str]:
+    name_of = settings.name_of
     if settings.group_min_session_timeout_ms > settings.group_max_session_timeout_ms:
         yield (
-            f"group.min.session.timeout.ms={settings.group_min_session_timeout_ms} is above "
-            f"group.max.session.timeout.ms={settings.group_max_session_timeout_ms}"
+            f"{name_of('group_min_session_timeout_ms')}={settings.group_min_session_timeout_ms} is above "
+            f"{name_of('group_max_session_timeout_ms')}={settings.group_max_session_timeout_ms}"
         )
     if settings.queued_max_request_bytes < settings.frame_bytes_max:
         yield (
-            f"--queued-max-request-bytes={settings.queued_max_request_bytes} is below "
-            f"--frame-bytes-max={settings.frame_bytes_max}: the largest request could not be taken"
+            f"{name_of('queued_max_request_bytes')}={settings.queued_max_request_bytes} is below "
+            f"{name_of('frame_bytes_max')}={settings.frame_bytes_max}: the largest request could not be taken"
         )
     if settings.kafka_config and not settings.log.startswith("kafka:"):
-        yield f"--kafka-config is for an event log in Kafka, and --log is {settings.log}: leave it out"
+        kafka_config, log = name_of("kafka_config"), name_of("log")
+        yield f"{kafka_config} is for an event log in Kafka, and {log} is {settings.log}: leave it out"
     metrics = None if settings.metrics is None else Address(settings.metrics)
     yield from refusals(settings, settings.model_fields_set, Address(settings.listen), metrics)
     if settings.upstream is not None and settings.advertise is None and Address(settings.listen).is_wildcard:
-        yield f"--listen {settings.listen}: clients cannot be told that address; give --advertise HOST:PORT"
+        where = f"{name_of('listen')} {settings.listen}"
+        yield f"{where}: clients cannot be told that address; give --advertise HOST:PORT"
 
 
 def _split_config(entry: str) -> tuple[str, str]:
@@ -350,13 +353,11 @@ def _dotted(table: Mapping[str, Any]) -> dict[str, Any]:
     return flat
 
 
-def _problem(detail: Mapping[str, Any]) -> str:
+def _problem(detail: Mapping[str, Any], sources: Sources) -> str:
     field, *inside = detail["loc"] or ("settings",)
-    names = {ours: kafkas for kafkas, ours in KAFKA_SETTINGS.items()}
-    name = names.get(field, flag(field))
     message = str(detail["msg"]).removeprefix("Value error, ")
     message = f"{message[0].lower()}{message[1:]}"
-    # Of a property only the name is shown: the value may be a secret.
-    return (
-        f"{name} {'.'.join(inside)}: {message}" if field in PROPERTY_FIELDS else f"{name}={detail['input']}: {message}"
-    )
+    if field in PROPERTY_FIELDS:
+        # Only the name is shown: the value may be a secret.
+        return f"{sources.name_of(field, '.'.join(inside))}: {message}"
+    return f"{sources.name_of(field)}={detail['input']}: {message}"

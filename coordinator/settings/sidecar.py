@@ -10,12 +10,13 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Annotated, Any
 
-from pydantic import BeforeValidator, Field
+from pydantic import BeforeValidator, Field, PrivateAttr
 from pydantic_settings import BaseSettings, NoDecode
 
 from muster.coordinator.group.settings import INT32_MAX
 from muster.coordinator.settings.addresses import PORT_MAX, Address, Servers
 from muster.coordinator.settings.broker_ports import BrokerPorts
+from muster.coordinator.settings.setting_sources import Sources
 from muster.coordinator.settings.sidecar_tls import client_context
 from muster.coordinator.upstream.security import ClientsCertificate, UpstreamSecurity
 from muster.events.log.kafka.client.security import PROPERTIES
@@ -103,17 +104,36 @@ class SidecarSettings(BaseSettings):
         None, description="Demand certificates of clients, signed by one of these authorities, PEM."
     )
 
+    _sources: Sources = PrivateAttr(default=Sources())
+
+    def came_from(self, sources: Sources) -> None:
+        """Have errors name what was really given; without it they name options."""
+        self._sources = sources
+
+    def name_of(self, field: str, prop: str = "") -> str:
+        """See `Sources`."""
+        return self._sources.name_of(field, prop)
+
     def upstream_security(self) -> UpstreamSecurity:
         """How the cluster is reached. Raises BadSecurity."""
-        certificate, key = self.single_identity_certificate, self.single_identity_key
-        for_clients = None if certificate is None or key is None else ClientsCertificate(certificate, key)
-        return UpstreamSecurity.of(self.upstream_config, where="--upstream-config", for_clients=for_clients)
+        certificate, key = self._file("single_identity_certificate"), self._file("single_identity_key")
+        return UpstreamSecurity.of(
+            self.upstream_config,
+            where="--upstream-config",
+            name_of=lambda name: self.name_of("upstream_config", name),
+            for_clients=None if certificate is None or key is None else ClientsCertificate(certificate, key),
+        )
 
     def client_tls(self) -> ssl.SSLContext | None:
         """For the listeners; None: clients come in plain text. Raises BadTls."""
-        if self.tls_certificate is None or self.tls_key is None:
+        certificate, key = self._file("tls_certificate"), self._file("tls_key")
+        if certificate is None or key is None:
             return None
-        return client_context(self.tls_certificate, self.tls_key, self.tls_client_ca)
+        return client_context(certificate, key, self._file("tls_client_ca"))
+
+    def _file(self, field: str) -> tuple[str, Path] | None:
+        path = getattr(self, field)
+        return None if path is None else (self.name_of(field), path)
 
     def may_own(self, group_id: str) -> bool:
         """Whether one of the patterns of `--groups` matches the whole id, in this case of letters."""
@@ -121,9 +141,9 @@ class SidecarSettings(BaseSettings):
 
     def broker_ports(self, listen: Address, metrics: Address | None) -> BrokerPorts:
         """Where the listeners of the brokers are. `listen` with the port that was bound, if it was 0."""
-        taken = {listen.port: "--listen"}
+        taken = {listen.port: self.name_of("listen")}
         if metrics is not None and Address(f"{listen.host}:{metrics.port}").shares_port_with(metrics):
-            taken[metrics.port] = "--metrics"
+            taken[metrics.port] = self.name_of("metrics")
         return BrokerPorts(base=self.broker_base_port or listen.port + 1, mapping=self.listener_map, taken=taken)
 
 
@@ -137,21 +157,17 @@ NOT_WITH_UPSTREAM: Mapping[str, str] = {
 
 def refusals(settings: SidecarSettings, given: Set[str], listen: Address, metrics: Address | None) -> Iterator[str]:
     """What makes no sense together, a line each. `given`: the fields that some source has named."""
+    name_of = settings.name_of
     if settings.upstream is None:
-        idle = [flag(name) for name in SidecarSettings.model_fields if name in given]
+        idle = [name_of(name) for name in SidecarSettings.model_fields if name in given]
         if idle:
             yield f"{', '.join(idle)} without --upstream: only a sidecar, in front of a cluster, can use that"
         return
     for name, reason in NOT_WITH_UPSTREAM.items():
         if name in given:
-            yield f"{flag(name)} and --upstream contradict each other: {reason}; leave one of them out"
+            yield f"{name_of(name)} and {name_of('upstream')} contradict each other: {reason}; leave one of them out"
     yield from _tls_refusals(settings)
     yield from _port_refusals(settings, listen, metrics)
-
-
-def flag(field: str) -> str:
-    """`--broker-base-port`."""
-    return "--" + field.replace("_", "-")
 
 
 def _tls_refusals(settings: SidecarSettings) -> Iterator[str]:
@@ -161,38 +177,43 @@ def _tls_refusals(settings: SidecarSettings) -> Iterator[str]:
         ("tls_client_ca", "tls_certificate"),
     ):
         if getattr(settings, name) is not None and getattr(settings, other) is None:
-            yield f"{flag(name)} needs {flag(other)} beside it"
+            yield f"{settings.name_of(name)} needs {settings.name_of(other)} beside it"
     yield from _identity_refusals(settings)
 
 
 def _identity_refusals(settings: SidecarSettings) -> Iterator[str]:
     """Clients' certificates end here. So there is one for all of them, or they authenticate by other means."""
+    name_of = settings.name_of
     upstream = settings.upstream_security().kafka_security()
     files = settings.single_identity_certificate, settings.single_identity_key
+    single = name_of("single_identity")
+    of_files = f"{name_of('single_identity_certificate')} and {name_of('single_identity_key')}"
     if settings.single_identity and None in files:
         yield (
-            "--single-identity needs --single-identity-certificate and --single-identity-key, as whom all clients are "
-            "known upstream; Muster's own is never shown for them, since it may do what no client should"
+            f"{single} needs {of_files}, as whom all clients are known upstream; Muster's own is never shown for them, "
+            "since it may do what no client should"
         )
     elif not settings.single_identity and any(files):
-        yield "--single-identity-certificate and --single-identity-key need --single-identity beside them"
+        yield f"{of_files} need {single} beside them"
     elif any(files) and upstream.ssl_context is None:
-        yield "--single-identity shows a certificate to brokers: it needs --upstream-config security.protocol=SSL"
+        protocol = name_of("upstream_config", "security.protocol")
+        yield f"{single} shows a certificate to brokers: it needs {protocol}=SSL"
     # With SASL_SSL the certificate opens the connection, and the principal is who authenticates on it.
     elif upstream.presents_certificate and upstream.security_protocol == "SSL" and not settings.single_identity:
         yield (
-            "--upstream-config ssl.certificate.location: where brokers know clients by certificates, all clients are "
-            "one principal upstream, whoever they are, since their own certificates end here: say --single-identity "
-            "and give a certificate for them if that is wanted, or have clients authenticate with SASL, which is "
-            "passed through"
+            f"{name_of('upstream_config', 'ssl.certificate.location')}: where brokers know clients by certificates,"
+            " all clients are one principal upstream, whoever they are, since their own certificates end here: say"
+            f" {single} and give a certificate for them if that is wanted, or have clients authenticate with SASL,"
+            " which is passed through"
         )
 
 
 def _port_refusals(settings: SidecarSettings, listen: Address, metrics: Address | None) -> Iterator[str]:
     if settings.broker_base_port is None and listen.port == PORT_MAX:
-        yield f"--listen {listen} leaves no ports above it for the brokers' listeners: give --broker-base-port"
+        at = f"{settings.name_of('listen')} {listen}"
+        yield f"{at} leaves no ports above it for the brokers' listeners: give --broker-base-port"
         return
     taken = settings.broker_ports(listen, metrics).taken
     for node_id, port in settings.listener_map.items():
         if port in taken:
-            yield f"--listener-map {node_id}={port}: {taken[port]} has that port"
+            yield f"{settings.name_of('listener_map')} {node_id}={port}: {taken[port]} has that port"

@@ -9,11 +9,10 @@ A handshake that fails with a client is a line in the log. Event loops tell nobo
 """
 
 import ssl
-from pathlib import Path
 
 import structlog
 
-from muster.events.log.kafka.client.tls_files import BadTlsFile, FilesContext, present, trust
+from muster.events.log.kafka.client.tls_files import BadTlsFile, FilesContext, NamedFile, present, trust
 
 log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
 
@@ -29,13 +28,13 @@ class BadTls(Exception):
     """Files that clients cannot be served with; the message names the option, the file and what is wrong."""
 
 
-def client_context(certificate: Path, key: Path, client_ca: Path | None) -> ssl.SSLContext:
+def client_context(certificate: NamedFile, key: NamedFile, client_ca: NamedFile | None) -> ssl.SSLContext:
     """TLS 1.2 or newer; with `client_ca` nobody gets in without a certificate signed by it. Raises BadTls."""
     try:
         context = _serving(certificate, key)
         _show_in_memory(context, certificate)
         if client_ca is not None:
-            trust(context, "--tls-client-ca", client_ca)
+            trust(context, *client_ca)
             context.verify_mode = ssl.CERT_REQUIRED
         context.sslobject_class = _Telling
     except BadTlsFile as bad:
@@ -60,24 +59,19 @@ class _Telling(ssl.SSLObject):
             raise
 
 
-def _serving(certificate: Path, key: Path) -> ssl.SSLContext:
+def _serving(certificate: NamedFile, key: NamedFile) -> ssl.SSLContext:
     context = FilesContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
-    present(
-        context,
-        ("--tls-certificate", certificate),
-        ("--tls-key", key),
-        pass_phrase=("give one without a pass phrase", None),
-    )
+    present(context, certificate, key, pass_phrase=("give one without a pass phrase", None))
     return context
 
 
-def _show_in_memory(serving: ssl.SSLContext, certificate: Path) -> None:
+def _show_in_memory(serving: ssl.SSLContext, certificate: NamedFile) -> None:
     """A handshake with ourselves. Raises BadTls."""
     trusting = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     trusting.check_hostname = False
     trusting.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
-    trust(trusting, "--tls-certificate", certificate)
+    trust(trusting, *certificate)
     to_server, to_client = ssl.MemoryBIO(), ssl.MemoryBIO()
     client = trusting.wrap_bio(to_client, to_server)
     server = serving.wrap_bio(to_server, to_client, server_side=True)
@@ -87,6 +81,5 @@ def _show_in_memory(serving: ssl.SSLContext, certificate: Path) -> None:
         except ssl.SSLWantReadError:
             continue
         except ssl.SSLCertVerificationError as error:
-            raise BadTls(
-                f"--tls-certificate={certificate}: no client would accept it: {error.verify_message}"
-            ) from error
+            name, file = certificate
+            raise BadTls(f"{name}={file}: no client would accept it: {error.verify_message}") from error

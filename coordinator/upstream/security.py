@@ -9,13 +9,13 @@ that was given for all clients, and never ours, which may do what no client shou
 """
 
 import ssl
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import msgspec
 
 from muster.events.log.kafka.client.security import NOT_SECURED, BadSecurity, KafkaSecurity, kafka_security
-from muster.events.log.kafka.client.tls_files import BadTlsFile, is_same_certificate, present
+from muster.events.log.kafka.client.tls_files import BadTlsFile, NamedFile, is_same_certificate, present
 
 _OURS_ALONE = ("ssl.certificate.location", "ssl.key.location", "ssl.key.password")
 
@@ -23,8 +23,8 @@ _OURS_ALONE = ("ssl.certificate.location", "ssl.key.location", "ssl.key.password
 class ClientsCertificate(msgspec.Struct, frozen=True):
     """The files of the certificate that is shown for all clients, and of its key."""
 
-    certificate: Path
-    key: Path
+    certificate: NamedFile
+    key: NamedFile
 
 
 class UpstreamSecurity(msgspec.Struct, frozen=True):
@@ -39,14 +39,15 @@ class UpstreamSecurity(msgspec.Struct, frozen=True):
         properties: Mapping[str, str],
         *,
         where: str = "upstream:",
+        name_of: Callable[[str], str] | None = None,
         for_clients: ClientsCertificate | None = None,
     ) -> "UpstreamSecurity":
-        """From Kafka's client properties. Raises BadSecurity, with one clear line that begins with `where`."""
-        own = kafka_security(properties, where)
+        """From Kafka's client properties. Raises BadSecurity; `where` and `name_of` as in `kafka_security`."""
+        own = kafka_security(properties, where, name_of)
         if own.ssl_context is None or (for_clients is None and own.security_protocol != "SSL"):
             return cls(own, own)
         without = {name: value for name, value in properties.items() if name not in _OURS_ALONE}
-        relayed = kafka_security(without, where)
+        relayed = kafka_security(without, where, name_of)
         if for_clients is not None:
             _show(relayed, for_clients, properties)
         return cls(own, relayed)
@@ -70,17 +71,13 @@ def _show(relayed: KafkaSecurity, files: ClientsCertificate, properties: Mapping
     context = relayed.ssl_context
     assert context is not None
     try:
-        present(
-            context,
-            ("--single-identity-certificate", files.certificate),
-            ("--single-identity-key", files.key),
-            pass_phrase=("give one without a pass phrase", None),
-        )
+        present(context, files.certificate, files.key, pass_phrase=("give one without a pass phrase", None))
     except BadTlsFile as bad:
         raise BadSecurity(str(bad)) from bad
     own = properties.get("ssl.certificate.location")
-    if own is not None and is_same_certificate(Path(own), files.certificate):
+    name, certificate = files.certificate
+    if own is not None and is_same_certificate(Path(own), certificate):
         raise BadSecurity(
-            f"--single-identity-certificate={files.certificate} is Muster's own (ssl.certificate.location): clients "
+            f"{name}={certificate} is Muster's own (ssl.certificate.location): clients "
             "would have its rights; give them one of their own"
         )

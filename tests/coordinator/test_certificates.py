@@ -44,7 +44,7 @@ def serial_shown(serving: ssl.SSLContext, client: ssl.SSLContext) -> tuple[str |
 
 def both_ends(authority: Authority, server: Issued, client: Issued) -> tuple[FilesContext, FilesContext]:
     """Of a listener that demands certificates, and of a connection to brokers that shows one."""
-    serving = client_context(server.certificate, server.key, authority.certificate)
+    serving = client_context(("a", server.certificate), ("b", server.key), ("c", authority.certificate))
     upstream = {
         "security.protocol": "SSL",
         "ssl.ca.location": str(authority.certificate),

@@ -273,6 +273,23 @@ def test_clients_may_be_served_with_tls(authority: Authority, issued: Issued) ->
             {"upstream": "a:1", "upstream_config": [*SASL[::2], f"sasl.password={SECRET}"]},
             "MUSTER_UPSTREAM_CONFIG_SASL_MECHANISM=none is none of",
         ),
+        (
+            {"UPSTREAM_CONFIG_SASL_MECHANISM": "none"},
+            {"upstream": "a:1", "upstream_config": [*SASL[::2], "sasl.mechanism=nil", f"sasl.password={SECRET}"]},
+            "--upstream-config sasl.mechanism=nil is none of",
+        ),
+        ({"LISTEN": "--log", "LOG": "memory:"}, {}, "MUSTER_LISTEN=--log: should be HOST:PORT"),
+        ({"LISTEN": "--upstream-config"}, {}, "MUSTER_LISTEN=--upstream-config: should be HOST:PORT"),
+        (
+            {"TLS_CERTIFICATE": "/no/--log", "LOG": "memory:"},
+            {"upstream": "a:1", "tls_key": "/no"},
+            "MUSTER_TLS_CERTIFICATE=/no/--log: it cannot be read",
+        ),
+        (
+            {"LOG": "memory:"},
+            {"kafka_config": SASL},
+            "--kafka-config is for an event log in Kafka, and MUSTER_LOG is memory:",
+        ),
     ],
 )
 def test_what_the_environment_has_given_is_named_by_its_variable(
@@ -287,5 +304,7 @@ def test_what_the_file_has_given_is_named_by_its_key(tmp_path: Path) -> None:
     file = tmp_path / "muster.toml"
     file.write_text('tls-key = "k"\n[config]\n"group.max.size" = 0\n')
     assert refused({}, file).startswith(f"{file}: group.max.size=0: input should be")
+    file.write_text('[kafka-config]\nsasl.username = "u"\n')
+    assert refused({}, file).startswith(f"{file}: kafka-config is for an event log in Kafka, and --log is sqlite:")
     file.write_text('upstream = "a:1"\ntls-key = "k"\n')
     assert refused({}, file) == f"{file}: tls-key needs --tls-certificate beside it"

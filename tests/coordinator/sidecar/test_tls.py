@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from muster.coordinator.settings.sidecar_tls import BadTls, client_context
+from muster.events.log.kafka.client.tls_files import NamedFile
 from tests.brokers.certificates import Authority, Issued
 
 
@@ -40,16 +41,20 @@ def client_of(authority: Authority, issued: Issued | None = None) -> ssl.SSLCont
     return context
 
 
+def named(certificate: Path, key: Path) -> tuple[NamedFile, NamedFile]:
+    return ("--tls-certificate", certificate), ("--tls-key", key)
+
+
 def refused(certificate: Path, key: Path, client_ca: Path | None = None) -> str:
     with pytest.raises(BadTls) as bad:
-        client_context(certificate, key, client_ca)
+        client_context(*named(certificate, key), None if client_ca is None else ("--tls-client-ca", client_ca))
     assert "\n" not in str(bad.value)
     return str(bad.value)
 
 
 def test_clients_that_trust_the_authority_get_in(authority: Authority, server: Issued) -> None:
     """From TLS 1.2 on."""
-    serving = client_context(server.certificate, server.key, None)
+    serving = client_context(*named(server.certificate, server.key), None)
     client = client_of(authority)
     assert shake_hands(serving, client) == "TLSv1.3"
     client.maximum_version = ssl.TLSVersion.TLSv1_2
@@ -63,7 +68,7 @@ def test_with_an_authority_for_clients_each_needs_a_certificate(
     authority: Authority, server: Issued, tmp_path: Path
 ) -> None:
     """One that this authority has signed."""
-    serving = client_context(server.certificate, server.key, authority.certificate)
+    serving = client_context(*named(server.certificate, server.key), ("--tls-client-ca", authority.certificate))
     assert shake_hands(serving, client_of(authority, authority.issue("alice"))) == "TLSv1.3"
     with pytest.raises(ssl.SSLError, match="PEER_DID_NOT_RETURN_A_CERTIFICATE"):
         shake_hands(serving, client_of(authority))

@@ -108,7 +108,7 @@ def test_a_certificate_is_presented_with_its_key(authority: Authority, issued: I
     assert kafka_security(properties | {"ssl.key.password": SECRET}, "here").presents_certificate
     assert "the key is encrypted: give ssl.key.password" in refused(properties)
     wrong = refused(properties | {"ssl.key.password": "wrong"})
-    assert "cannot be decrypted with ssl.key.password" in wrong
+    assert "cannot be decrypted with --kafka-config ssl.key.password" in wrong
     assert "'wrong'" not in wrong
 
 
@@ -159,7 +159,7 @@ def test_files_that_do_not_belong_together_are_named(authority: Authority, issue
     other = authority.issue("other")
     properties = {"security.protocol": "SSL", "ssl.certificate.location": str(issued.certificate)}
     text = refused(properties | {"ssl.key.location": str(other.key)})
-    assert f"{issued.certificate} and ssl.key.location={other.key} do not match" in text
+    assert f"{issued.certificate} and --kafka-config ssl.key.location={other.key} do not match" in text
     torn = tmp_path / "torn.pem"
     torn.write_text("-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n")
     assert "this is no PEM file" in refused({"security.protocol": "SSL", "ssl.ca.location": str(torn)})
@@ -200,3 +200,13 @@ def test_the_command_line_wins_over_the_environment() -> None:
     environment = {"MUSTER_KAFKA_CONFIG_SASL_PASSWORD": SECRET, "MUSTER_KAFKA_CONFIG_SASL_USERNAME": "other"}
     entries = [f"{name}={value}" for name, value in SCRAM.items() if name != "sasl.password"]
     assert security_given(entries, environment) == kafka_security(SCRAM, "here")
+
+
+def test_what_the_environment_has_given_is_named_by_its_variable() -> None:
+    """But not where the command line has won."""
+    environment = {"MUSTER_KAFKA_CONFIG_SASL_MECHANISM": "none"}
+    entries = [f"{name}={value}" for name, value in SCRAM.items() if name != "sasl.mechanism"]
+    with pytest.raises(BadSecurity, match=r"^MUSTER_KAFKA_CONFIG_SASL_MECHANISM=none is none of"):
+        security_given(entries, environment)
+    with pytest.raises(BadSecurity, match=r"^--kafka-config sasl.mechanism=nil is none of"):
+        security_given([*entries, "sasl.mechanism=nil"], environment)

@@ -16,7 +16,7 @@ Secrets can stand in the environment, as `<PREFIX>SASL_PASSWORD`, where no list 
 
 import difflib
 import ssl
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -40,6 +40,8 @@ PROPERTIES = (
 PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
 """Those that we speak ourselves. Clients' own authentication is relayed, whatever its mechanism."""
+
+_NameOf = Callable[[str], str]
 
 KAFKA_CONFIG = "--kafka-config"
 KAFKA_CONFIG_VARIABLES = "MUSTER_KAFKA_CONFIG_"
@@ -104,7 +106,7 @@ def split_properties(entries: Iterable[str], where: str) -> dict[str, str]:
 
 def properties_of_environment(environment: Mapping[str, str], prefix: str) -> dict[str, str]:
     """`<PREFIX>SASL_PASSWORD` is `sasl.password`. Raises BadSecurity."""
-    names = {prefix + name.replace(".", "_").upper(): name for name in PROPERTIES}
+    names = {_variable(prefix, name): name for name in PROPERTIES}
     for variable in environment:
         if variable.startswith(prefix.removesuffix("_")) and variable not in names:
             raise BadSecurity(f"{variable}: there is no such variable; known are {', '.join(names)}")
@@ -120,83 +122,99 @@ def check_names(properties: Iterable[str], where: str) -> None:
             raise BadSecurity(f"{where}: there is no property {name!r}; {known}")
 
 
-def kafka_security(properties: Mapping[str, str], where: str) -> KafkaSecurity:
-    """What the properties say. Raises BadSecurity, for files that cannot be used too; `where` stands before it."""
+def kafka_security(
+    properties: Mapping[str, str], where: str, name_of: Callable[[str], str] | None = None
+) -> KafkaSecurity:
+    """What the properties say. Raises BadSecurity, for files that cannot be used too.
+
+    A property is named as `name_of` has it: it may come from elsewhere than the option, `where`.
+    """
     check_names(properties, where)
     try:
-        return _read(properties)
-    except (BadSecurity, BadTlsFile) as bad:
-        raise BadSecurity(f"{where} {bad}") from bad
+        return _read(properties, name_of or (lambda name: f"{where} {name}"))
+    except BadTlsFile as bad:
+        raise BadSecurity(str(bad)) from bad
 
 
 def security_given(entries: Iterable[str], environment: Mapping[str, str]) -> KafkaSecurity:
     """From `--kafka-config NAME=VALUE` and, for what it does not say, the environment. Raises BadSecurity."""
     given = split_properties(entries, KAFKA_CONFIG)
-    return kafka_security(properties_of_environment(environment, KAFKA_CONFIG_VARIABLES) | given, KAFKA_CONFIG)
+    of_environment = properties_of_environment(environment, KAFKA_CONFIG_VARIABLES)
+
+    def name_of(name: str) -> str:
+        return f"{KAFKA_CONFIG} {name}" if name in given else _variable(KAFKA_CONFIG_VARIABLES, name)
+
+    return kafka_security(of_environment | given, KAFKA_CONFIG, name_of)
 
 
-def _read(properties: Mapping[str, str]) -> KafkaSecurity:
-    protocol = _one_of(properties, "security.protocol", PROTOCOLS, default="PLAINTEXT")
-    _refuse_idle(properties, "ssl.", protocol, is_used=protocol.endswith("SSL"), instead="SSL or SASL_SSL")
-    _refuse_idle(properties, "sasl.", protocol, is_used=protocol.startswith("SASL"), instead="SASL_SSL")
-    context = _tls_context(properties) if protocol.endswith("SSL") else None
+def _variable(prefix: str, name: str) -> str:
+    return prefix + name.replace(".", "_").upper()
+
+
+def _read(properties: Mapping[str, str], name_of: _NameOf) -> KafkaSecurity:
+    protocol = _one_of(properties, "security.protocol", PROTOCOLS, name_of, default="PLAINTEXT")
+    for prefix, is_used, instead in (
+        ("ssl.", protocol.endswith("SSL"), "SSL or SASL_SSL"),
+        ("sasl.", protocol.startswith("SASL"), "SASL_SSL"),
+    ):
+        idle = next((name for name in properties if name.startswith(prefix)), None)
+        if idle is not None and not is_used:
+            raise BadSecurity(
+                f"{name_of(idle)} has no effect with security.protocol={protocol}: say security.protocol={instead}"
+            )
+    context = _tls_context(properties, name_of) if protocol.endswith("SSL") else None
     presents_certificate = "ssl.certificate.location" in properties
     if not protocol.startswith("SASL"):
         return KafkaSecurity(security_protocol=protocol, ssl_context=context, presents_certificate=presents_certificate)
     for name in ("sasl.mechanism", "sasl.username", "sasl.password"):
         if not properties.get(name):
-            raise BadSecurity(f"security.protocol={protocol} needs {name}")
+            raise BadSecurity(f"{name_of('security.protocol')}={protocol} needs {name}")
     return KafkaSecurity(
         security_protocol=protocol,
         ssl_context=context,
-        sasl_mechanism=_one_of(properties, "sasl.mechanism", MECHANISMS, default=""),
+        sasl_mechanism=_one_of(properties, "sasl.mechanism", MECHANISMS, name_of, default=""),
         sasl_plain_username=properties["sasl.username"],
         sasl_plain_password=properties["sasl.password"],
         presents_certificate=presents_certificate,
     )
 
 
-def _one_of(properties: Mapping[str, str], name: str, known: tuple[str, ...], *, default: str) -> str:
+def _one_of(properties: Mapping[str, str], name: str, known: tuple[str, ...], name_of: _NameOf, *, default: str) -> str:
     value = properties.get(name, default)
     if value.upper() not in known:
-        raise BadSecurity(f"{name}={value} is none of {', '.join(known)}")
+        raise BadSecurity(f"{name_of(name)}={value} is none of {', '.join(known)}")
     return value.upper()
 
 
-def _refuse_idle(properties: Mapping[str, str], prefix: str, protocol: str, *, is_used: bool, instead: str) -> None:
-    idle = next((name for name in properties if name.startswith(prefix)), None)
-    if idle is not None and not is_used:
-        raise BadSecurity(f"{idle} has no effect with security.protocol={protocol}: say security.protocol={instead}")
-
-
-def _tls_context(properties: Mapping[str, str]) -> ssl.SSLContext:
+def _tls_context(properties: Mapping[str, str], name_of: _NameOf) -> ssl.SSLContext:
     """For connections to brokers. TLS 1.2 or newer; the broker's certificate is always checked."""
     context = FilesContext(ssl.PROTOCOL_TLS_CLIENT)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
-    identification = properties.get("ssl.endpoint.identification.algorithm", "https")
+    algorithm = "ssl.endpoint.identification.algorithm"
+    identification = properties.get(algorithm, "https")
     if identification.lower() not in {"https", "none", ""}:
-        raise BadSecurity(f"ssl.endpoint.identification.algorithm={identification} is none of https, none")
+        raise BadSecurity(f"{name_of(algorithm)}={identification} is none of https, none")
     context.check_hostname = identification.lower() == "https"
     authorities = properties.get("ssl.ca.location")
     if authorities is None:
         context.load_default_certs()
     else:
-        trust(context, "ssl.ca.location", Path(authorities))
-    _present(context, properties)
+        trust(context, name_of("ssl.ca.location"), Path(authorities))
+    _present(context, properties, name_of)
     return context
 
 
-def _present(context: ssl.SSLContext, properties: Mapping[str, str]) -> None:
+def _present(context: ssl.SSLContext, properties: Mapping[str, str], name_of: _NameOf) -> None:
     certificate, key = properties.get("ssl.certificate.location"), properties.get("ssl.key.location")
     phrase = properties.get("ssl.key.password")
     if certificate is None:
         if key is not None or phrase is not None:
             given = "ssl.key.location" if key is not None else "ssl.key.password"
-            raise BadSecurity(f"{given} needs ssl.certificate.location beside it")
+            raise BadSecurity(f"{name_of(given)} needs ssl.certificate.location beside it")
         return
     present(
         context,
-        ("ssl.certificate.location", Path(certificate)),
-        None if key is None else ("ssl.key.location", Path(key)),
-        pass_phrase=("give ssl.key.password" if phrase is None else "ssl.key.password", phrase),
+        (name_of("ssl.certificate.location"), Path(certificate)),
+        None if key is None else (name_of("ssl.key.location"), Path(key)),
+        pass_phrase=("give ssl.key.password" if phrase is None else name_of("ssl.key.password"), phrase),
     )

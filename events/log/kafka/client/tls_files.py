@@ -17,6 +17,9 @@ from pathlib import Path
 from typing import Any
 from weakref import WeakSet
 
+NamedFile = tuple[str, Path]
+"""A file, behind the name of its setting."""
+
 
 class BadTlsFile(Exception):
     """A file that cannot be used; the message names it, and by which setting it was given."""
@@ -105,12 +108,12 @@ def _trust(context: ssl.SSLContext, name: str, file: Path) -> None:
 
 def present(
     context: ssl.SSLContext,
-    certificate: tuple[str, Path],
-    key: tuple[str, Path] | None,
+    certificate: NamedFile,
+    key: NamedFile | None,
     *,
     pass_phrase: tuple[str, str | None],
 ) -> None:
-    """Show the certificate (its chain behind it), proven by the key; each with the name of its setting.
+    """Show the certificate (its chain behind it), proven by the key.
 
     Without `key` the key is in the certificate's file. Raises BadTlsFile.
     """
@@ -122,7 +125,7 @@ def present(
 
 
 def _present(
-    context: ssl.SSLContext, certificate: tuple[str, Path], key: tuple[str, Path], pass_phrase: tuple[str, str | None]
+    context: ssl.SSLContext, certificate: NamedFile, key: NamedFile, pass_phrase: tuple[str, str | None]
 ) -> None:
     _look_at(*certificate, "CERTIFICATE")
     _look_at(*key, "PRIVATE KEY")
