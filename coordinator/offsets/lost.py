@@ -19,7 +19,11 @@ async def refuse_lost_events(events: EventLog, store: OffsetStore, partition: in
     """To be called before the partition is claimed: nothing is written. Raises LogMismatch and LogUnavailable."""
     offsets = store.own_log
     # In this order: another process that is the first to claim both may do so meanwhile.
-    if offsets is not None and await offsets.was_claimed(partition) and not await events.was_claimed(partition):
+    if (
+        offsets is not None
+        and await offsets.has_owners_record(partition)
+        and not await events.has_owners_record(partition)
+    ):
         raise LogMismatch(
             f"partition {partition} of topic {events.location} has no record of Muster's, and that of"
             f" {offsets.location} has: the topic of the events was deleted, or made anew, and the offsets"
@@ -31,7 +35,7 @@ async def refuse_lost_events(events: EventLog, store: OffsetStore, partition: in
 async def refuse_lost_offsets(events: EventLog, store: OffsetStore, partition: int) -> None:
     """To be called where groups are, before their offsets are claimed. Raises LogMismatch and LogUnavailable."""
     offsets = store.own_log
-    if offsets is not None and not await offsets.was_claimed(partition):
+    if offsets is not None and not await offsets.has_owners_record(partition):
         raise LogMismatch(
             f"partition {partition} of topic {events.location} has groups, and that of {offsets.location} no record of"
             " Muster's: the topic of their committed offsets was deleted, or made anew, or is not there as the log"

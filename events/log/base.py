@@ -144,8 +144,11 @@ class EventLog(Protocol):
         """
         ...
 
-    async def was_claimed(self, partition: int) -> bool:
-        """Whether an owner has ever written there. Strangers do not count."""
+    async def has_owners_record(self, partition: int) -> bool:
+        """Whether there is a record that an owner wrote: a claim alone leaves none, and strangers' do not count.
+
+        Of a log that is open for writing. Raises LogUnavailable.
+        """
         ...
 
     async def end_offset(self, partition: int) -> int:

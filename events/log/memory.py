@@ -118,7 +118,7 @@ class MemoryEventLog:
         self.storage.epochs[partition] += 1
         return MemoryLogWriter(self, partition, self.storage.epochs[partition])
 
-    async def was_claimed(self, partition: int) -> bool:
+    async def has_owners_record(self, partition: int) -> bool:
         self._check_open()
         return any(not record.stranger for record in self.storage.records[partition])
 

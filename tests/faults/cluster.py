@@ -131,6 +131,8 @@ class FakeCluster:
         self.brokers = {node: FakeBroker(self, node) for node in range(1, nodes + 1)}
         self.alive = set(self.brokers)
         self.topics: dict[str, _Topic] = {}
+        self.may_not_describe: set[str] = set()
+        """Topics, whether they exist or not."""
         self.cluster_id = "fake"
         self.coordinator = 1
         self.asked: Counter[int] = Counter()
@@ -257,8 +259,10 @@ class FakeCluster:
 
     def _topic_metadata(self, name: str) -> Any:
         topic = self.topics.get(name)
-        if topic is None:
+        if topic is None or name in self.may_not_describe:
             error = ErrorCode.unknown_topic_or_partition
+            if name in self.may_not_describe:
+                error = ErrorCode.topic_authorization_failed
             return metadata.MetadataResponseTopic(error_code=error, name=name, topic_id=None, partitions=())
         partitions = tuple(
             metadata.MetadataResponsePartition(

@@ -10,6 +10,7 @@ from muster.coordinator.offsets.base import StoredOffset
 from muster.coordinator.offsets.topic import _key, _value
 from muster.events.ids import GroupId
 from muster.events.log.base import LogMismatch
+from muster.events.log.kafka.names import PROBE_SUFFIX
 from tests.faults.cluster import FakeCluster
 from tests.faults.process import TOPIC, ProcessOnKafka, groups_in, story
 
@@ -115,3 +116,16 @@ async def test_strangers_do_not_hide_that_the_topic_of_the_offsets_was_made_anew
         await process.stop()
         assert any(each.batches for each in cluster.topics[OFFSETS].partitions), "another partition was claimed"
         strangers_write(cluster, OFFSETS)
+
+
+@story
+async def test_who_only_reads_needs_no_right_to_know_of_the_probe() -> None:
+    """Then a topic with no record of an owner near its ends is somebody else's, as where no log was opened."""
+    cluster = FakeCluster()
+    cluster.create(TOPIC, 3)
+    strangers_write(cluster, TOPIC)
+    cluster.may_not_describe.add(TOPIC + PROBE_SUFFIX)
+    process = ProcessOnKafka(cluster.bootstrap, read_only=True)
+    with pytest.raises(LogMismatch, match=f"topic {TOPIC} is somebody else's"):
+        await process.kafka.open()
+    await process.kafka.close()

@@ -202,9 +202,15 @@ def _written(batch: _Batch, home: str | None) -> Written | None:
         native_from=_number(headers.get(NATIVE_FROM)),
         partitions=_number(headers.get(PARTITIONS)),
     )
-    noted = ORIGIN in headers or EPOCH_BASE in headers or any(key.startswith(KEY_PREFIXES) for key in keys)
+    by_unmarked = ORIGIN in headers or EPOCH_BASE in headers or any(key.startswith(KEY_PREFIXES) for key in keys)
     native = any(is_native(each, producer_id) for each in of_records)
-    return Written(base_offset=batch.base_offset, stamp=stamp, marked=MARK in headers, native=native, noted=noted)
+    return Written(
+        base_offset=batch.base_offset,
+        stamp=stamp,
+        marked=MARK in headers,
+        native=native,
+        by_unmarked_owner=by_unmarked,
+    )
 
 
 def _number(noted: bytes | None) -> int | None:

@@ -42,7 +42,7 @@ from muster.events.log.kafka.contents import Contents, refuse_somebody_elses
 from muster.events.log.kafka.marks import Marks, origin_of
 from muster.events.log.kafka.names import PROBE_SUFFIX
 from muster.events.log.kafka.origin import check_origin, notes_of
-from muster.events.log.kafka.producer import Place, claim
+from muster.events.log.kafka.producer import Place, claim, last_owner
 from muster.events.log.kafka.reader import end_offset, newest_stamp, read
 from muster.events.log.kafka.topic import check_topic, ensure_topic, topic_facts
 from muster.events.records import Record, StoredRecord
@@ -145,15 +145,12 @@ class KafkaEventLog:
 
     async def claim(self, partition: int) -> LogWriter:
         """See EventLog. Raises LogUnavailable."""
-        if self._guarantees is None:
-            raise LogMismatch(f"topic {self._plan.name} is not open for writing: nothing can be claimed")
+        place = self._place(self._plan.name, partition)
         self._known_marks.pop(partition, None)
-        return await claim(self._link, self._place(self._plan.name, partition))
+        return await claim(self._link, place)
 
-    async def was_claimed(self, partition: int) -> bool:
-        home = self._facts.cluster_id
-        newest = await newest_stamp(self._link, self._plan.name, partition, home=home, limit_ms=self._limit_ms)
-        return newest is not None and (newest.is_marked or not self._is_new)
+    async def has_owners_record(self, partition: int) -> bool:
+        return await last_owner(self._link, self._place(self._plan.name, partition)) is not None
 
     async def end_offset(self, partition: int) -> int:
         return await end_offset(self._link, self._plan.name, partition, limit_ms=self._limit_ms)
@@ -283,15 +280,17 @@ class KafkaEventLog:
         )
 
     def _place(self, topic: str, partition: int) -> Place:
-        assert self._guarantees is not None
+        if self._guarantees is None:
+            raise LogMismatch(f"topic {self._plan.name} is not open for writing: nothing can be claimed")
+        is_the_logs = topic == self._plan.name
         return Place(
             topic=topic,
             partition=partition,
             limit_bytes=self._guarantees.batch_bytes_max,
             append_limit_ms=self._limit_ms,
             origin=self._origin.encode(),
-            partitions=self._facts.partitions if topic == self._plan.name else None,
-            is_new=self._is_new,
+            partitions=self._facts.partitions if is_the_logs else None,
+            is_new=is_the_logs and self._is_new,
         )
 
 

@@ -115,15 +115,15 @@ class Marks(msgspec.Struct, kw_only=True):
 class Written(msgspec.Struct, frozen=True, kw_only=True):
     """A batch that is not transactional, and its writer.
 
-    `marked`: an owner's, perhaps played again, unless it is `native`. `noted`: an owner's too, of a version that did
-    not mark yet, but noted the origin, or is known by its keys.
+    `marked`: an owner's, perhaps played again, unless it is `native`. `by_unmarked_owner`: as an owner wrote it whose
+    version did not mark yet, but noted the origin, or is known by its keys.
     """
 
     base_offset: int
     stamp: Stamp
     marked: bool
     native: bool
-    noted: bool
+    by_unmarked_owner: bool
 
 
 class Newest:
@@ -151,7 +151,7 @@ class Newest:
                 return
             if not batch.marked:
                 # An owner's of a version that did not mark, unless there is a mark further back: a stranger's then.
-                if batch.noted and self._owner is None:
+                if batch.by_unmarked_owner and self._owner is None:
                     self._unmarked = self._unmarked or batch.stamp
                 continue
             if self._asks_native and batch.native:

@@ -92,11 +92,7 @@ async def claim(link: KafkaLink, place: Place, *, transactional_id: str | None =
     """A writer with the partition's next epoch. Raises LogUnavailable."""
     producer_id, producer_epoch = await _next_producer_epoch(link, place, transactional_id or place.transactional_id)
     end = await end_offset(link, place.topic, place.partition, limit_ms=place.append_limit_ms)
-    newest = await newest_stamp(
-        link, place.topic, place.partition, home=place.home, limit_ms=place.append_limit_ms, end=end
-    )
-    if place.is_new and newest is not None and not newest.is_marked:
-        newest = None
+    newest = await last_owner(link, place, end=end)
     stamp = Stamp(
         producer_id=producer_id,
         producer_epoch=producer_epoch,
@@ -108,6 +104,14 @@ async def claim(link: KafkaLink, place: Place, *, transactional_id: str | None =
         partitions=place.partitions,
     )
     return KafkaWriter(link, place, stamp, end_offset=end)
+
+
+async def last_owner(link: KafkaLink, place: Place, *, end: int | None = None) -> Stamp | None:
+    """Who wrote the last batch of an owner, before `end` if that is given; None: nobody. Raises LogUnavailable."""
+    newest = await newest_stamp(
+        link, place.topic, place.partition, home=place.home, limit_ms=place.append_limit_ms, end=end
+    )
+    return None if newest is not None and place.is_new and not newest.is_marked else newest
 
 
 def _epoch_base(producer_id: int, newest: Stamp | None) -> int:

@@ -127,7 +127,8 @@ class SqliteEventLog:
         epoch = await self.file.write(partial(_claim, partition))
         return SqliteLogWriter(self.file, partition, epoch, self._batch_bytes_max, self._wall_ms)
 
-    async def was_claimed(self, partition: int) -> bool:
+    async def has_owners_record(self, partition: int) -> bool:
+        """No stranger writes into the file."""
         return await self.end_offset(partition) > 0
 
     async def end_offset(self, partition: int) -> int:

@@ -30,6 +30,23 @@ class ReadingContract:
         assert log.identity == again.identity == reader.identity
         assert re.fullmatch(r"[A-Za-z0-9._-]{8,200}", log.identity)
 
+    async def test_who_stores_a_partition_can_be_told(self, log: EventLog) -> None:
+        """In words for people."""
+        assert all(log.stored_by(partition) for partition in range(log.partitions))
+
+    async def test_a_partition_has_an_owners_record_once_one_was_appended(
+        self, log: EventLog, open_log: OpenLog
+    ) -> None:
+        """A claim leaves none; another process finds it, too."""
+        writer = await log.claim(0)
+        assert not await log.has_owners_record(0)
+
+        await writer.append([transition("a")])
+
+        for opened in (log, await open_log()):
+            assert await opened.has_owners_record(0)
+            assert not await opened.has_owners_record(1)
+
     # What is appended is read.
 
     async def test_an_empty_log_ends_at_zero_and_reads_as_nothing(self, log: EventLog) -> None:

@@ -15,11 +15,12 @@ from muster.coordinator.offsets.topic import TopicOffsetStore
 from muster.events.events import CoordinatorStopped
 from muster.events.ids import GroupId
 from muster.events.keys import encode_key, key_of
+from muster.events.log.base import LogMismatch
 from muster.events.log.kafka.batches import Stamp, encode_batch
 from muster.events.log.kafka.client.connections import Timeouts
 from muster.events.log.kafka.client.link import KafkaLink
 from muster.events.log.kafka.client.security import NOT_SECURED
-from muster.events.log.kafka.contents import Contents, contents_of
+from muster.events.log.kafka.contents import Contents, contents_of, refuse_somebody_elses
 from muster.events.log.memory import MemoryEventLog, MemoryStorage
 from muster.events.records import Record
 
@@ -120,3 +121,16 @@ async def test_what_is_known_is_not_looked_up_again() -> None:
     link = StoredBatches(unmarked(OUR_KEY), unmarked(OUR_KEY))
     await contents_of(link, "events", 2, limit_ms=1_000)
     assert link.fetched == [0]
+
+
+@pytest.mark.parametrize("was_opened", [False, True])
+async def test_owners_are_looked_for_in_all_of_a_topic_only_where_a_log_was_opened(*, was_opened: bool) -> None:
+    """A large topic of somebody else's is refused at once."""
+
+    async def asked() -> bool:
+        return was_opened
+
+    link = StoredBatches(unmarked(b"user-17"))
+    with pytest.raises(LogMismatch, match="topic users is somebody else's"):
+        await refuse_somebody_elses(link, "users", 1, was_opened=asked, limit_ms=1_000)
+    assert len(link.fetched) == 1 + was_opened

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from muster.events.log.kafka.batches import MARK, UNCOMPRESSED_BYTES_MAX, Stamp, encode_batch
 from muster.events.log.kafka.decoding import decode_batches, writers_of
-from muster.events.log.kafka.marks import Marks, Newest
+from muster.events.log.kafka.marks import KEY_PREFIXES, Marks, Newest
 from muster.events.log.limits import CHUNK_RECORDS_MAX
 from muster.events.records import FORMAT_LEVEL, BrokenRecord, Record, StoredRecord
 from tests.events.log import foreign_batches as foreign
@@ -231,6 +231,14 @@ def test_an_owner_of_an_earlier_version_is_known_by_what_it_noted() -> None:
     found = newest(noted, foreign.batch(ONE, base_offset=2))
     assert found is not None
     assert (found.producer_id, found.origin, found.marked_from) == (77, b"2 here", None)
+
+
+@pytest.mark.parametrize("key", KEY_PREFIXES)
+def test_an_owner_of_the_first_version_is_known_by_its_keys(key: bytes) -> None:
+    """It wrote no headers at all."""
+    found = newest(foreign.batch([Record(key, b"1")], base_offset=1), foreign.batch(ONE, base_offset=2))
+    assert found is not None
+    assert (found.producer_id, found.origin, found.marked_from) == (77, b"", None)
 
 
 def test_where_marking_began_is_found_further_back_if_compaction_removed_the_note() -> None:
