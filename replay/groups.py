@@ -7,7 +7,7 @@ import msgspec
 from muster.events.causes import Cause
 from muster.events.ids import GroupId
 from muster.events.state import GroupState
-from muster.replay.history import Broken, Gap, Happened, Item, PassedOver, Prelude, Read, SeqGaps, Told
+from muster.replay.history import Broken, Gap, Happened, Item, PassedOver, Prelude, Read, SeqGaps, Told, still_broken
 from muster.replay.times import Instant, instant
 from muster.replay.why.rebalance import Outcome, Rebalance
 from muster.replay.why.timeline import Timeline
@@ -59,7 +59,7 @@ class Overview:
         if group_id is None:
             self._preludes[partition].note(read)
             if isinstance(read, PassedOver):
-                self._pass_over(read)
+                self._unreadable = still_broken(self._unreadable, read)
                 return
             if isinstance(read, Broken):
                 self._unreadable.append(read)
@@ -79,12 +79,6 @@ class Overview:
         """The groups by name."""
         lines = [self._groups[group_id].line() for group_id in sorted(self._groups)]
         return Groups(log=log, groups=tuple(lines), unreadable_keys=tuple(map(missing_text, self._unreadable)))
-
-    def _pass_over(self, read: PassedOver) -> None:
-        partition = read.place.partition
-        self._unreadable = [
-            each for each in self._unreadable if (each.place.partition, each.key) != (partition, read.key)
-        ]
 
 
 class _Group:

@@ -185,15 +185,19 @@ class Prelude:
         elif isinstance(read, Broken) and read.kind is Unreadable.UNDECODABLE_KEY:
             self._broken.append(read)
         elif isinstance(read, PassedOver):
-            self._broken = [broken for broken in self._broken if broken.key != read.key]
+            self._broken = still_broken(self._broken, read)
 
 
-def with_gaps(reads: Iterable[Read]) -> Iterator[Item]:
+def still_broken(broken: Iterable[Broken], passed_over: PassedOver) -> list[Broken]:
+    """What remains of it: another partition may have a broken record under the same key."""
+    gone = (passed_over.place.partition, passed_over.key)
+    return [each for each in broken if (each.place.partition, each.key) != gone]
+
+
+def with_gaps(reads: Iterable[Told]) -> Iterator[Item]:
     """The reads of one group, with a marker wherever `seq` jumps."""
     gaps = SeqGaps()
     for read in reads:
-        if isinstance(read, PassedOver):
-            continue
         gap = gaps.before(read)
         if gap is not None:
             yield gap

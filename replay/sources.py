@@ -81,7 +81,7 @@ async def read_histories(
     strangers: Strangers | None = None,
 ) -> dict[GroupId, History]:
     """The history of each group of which anything can be read, or of the one group, if there is anything."""
-    reads: dict[GroupId, list[Read]] = {}
+    reads: dict[GroupId, list[Told]] = {}
     preludes: defaultdict[int, Prelude] = defaultdict(Prelude)
     homes: defaultdict[int, list[GroupId]] = defaultdict(list)
 
@@ -89,9 +89,11 @@ async def read_histories(
         partition = read.place.partition
         if group_id is None:
             preludes[partition].note(read)
-            for home in homes[partition]:
-                reads[home].append(read)
+            if not isinstance(read, PassedOver):
+                for home in homes[partition]:
+                    reads[home].append(read)
             return
+        assert not isinstance(read, PassedOver)  # it has no group
         if group_id not in reads:
             reads[group_id] = [*preludes[partition].reads]
             homes[partition].append(group_id)

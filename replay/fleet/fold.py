@@ -14,7 +14,7 @@ import msgspec
 
 from muster.events.ids import GroupId
 from muster.events.records import StoredRecord
-from muster.replay.history import History, Prelude, Read, with_gaps
+from muster.replay.history import History, PassedOver, Prelude, Read, Told, with_gaps
 from muster.replay.sources import read_record
 from muster.replay.why.rebalance import IncidentKind
 from muster.replay.why.why import Answer, answers_of
@@ -34,14 +34,14 @@ def fold(
     """The rows of each group; `records` has each group's in one run, ordered by offset."""
     for group_id, of_group in groupby(records, key=lambda pair: pair[0]):
         found = (read_record(record) for _, record in of_group)
-        own = [read for item in found if item is not None for _, read in [item]]
+        own = [item[1] for item in found if item is not None and not isinstance(item[1], PassedOver)]
         if own:
             shared = by_partition.get(own[0].place.partition, ())
             history = History(group_id=group_id, log=log, items=tuple(with_gaps(_interleave(own, shared))))
             yield from map(row, answers_of(history))
 
 
-def _interleave(own: Sequence[Read], shared: Sequence[Read]) -> Iterator[Read]:
+def _interleave(own: Sequence[Told], shared: Sequence[Read]) -> Iterator[Told]:
     """As one reader of the partition meets them: of what was before the group's first record, the prelude alone."""
     prelude = Prelude()
     first = own[0].place.offset
@@ -49,7 +49,7 @@ def _interleave(own: Sequence[Read], shared: Sequence[Read]) -> Iterator[Read]:
         if read.place.offset < first:
             prelude.note(read)
     yield from prelude.reads
-    later = (read for read in shared if read.place.offset >= first)
+    later = (read for read in shared if read.place.offset >= first and not isinstance(read, PassedOver))
     yield from merge(own, later, key=lambda read: read.place.offset)
 
 

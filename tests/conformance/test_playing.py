@@ -58,6 +58,15 @@ async def test_one_that_goes_wrong_each_time_is_not(monkeypatch: pytest.MonkeyPa
     with pytest.warns(UserWarning, match="bad"):
         plays = await play_all([script("bad")], {})
     assert differences(script("bad"), plays) == ["it went wrong"]
+    assert stubborn.asked == [["bad"]] * (1 + AGAIN_TIMES)
+
+
+async def test_one_that_is_fine_at_the_last_time_is_fine(monkeypatch: pytest.MonkeyPatch) -> None:
+    stubborn = Stubborn({"late": AGAIN_TIMES})
+    monkeypatch.setattr(playing, "_play", stubborn.play)
+    with pytest.warns(UserWarning, match="late"):
+        plays = await play_all([script("late")], {})
+    assert differences(script("late"), plays) == []
 
 
 async def test_many_that_go_wrong_are_not_played_again(monkeypatch: pytest.MonkeyPatch) -> None:

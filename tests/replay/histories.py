@@ -37,7 +37,7 @@ from muster.events.events import (
 from muster.events.ids import MemberId
 from muster.events.records import Record, StoredRecord, Transition
 from muster.events.state import NO_GENERATION, GroupState, Member, new_group
-from muster.replay.history import Coordinated, Happened, History, Place, Read, with_gaps
+from muster.replay.history import Coordinated, Happened, History, Place, Told, with_gaps
 from tests.replay.member_events import MemberEvents
 
 BEGIN_MS = 1_795_226_400_000
@@ -241,9 +241,9 @@ class Script(MemberEvents):
         raise KeyError(name)
 
     @property
-    def reads(self) -> list[Read]:
+    def reads(self) -> list[Told]:
         """The events as a log yields them, one offset each."""
-        reads: list[Read] = []
+        reads: list[Told] = []
         for timestamp_ms, events in self.transitions:
             for event in events:
                 place = Place(partition=self.partition, offset=len(reads), timestamp_ms=timestamp_ms)
@@ -253,7 +253,7 @@ class Script(MemberEvents):
                     reads.append(Happened(place=place, event=event))
         return reads
 
-    def history(self, *, reads: Iterable[Read] | None = None) -> History:
+    def history(self, *, reads: Iterable[Told] | None = None) -> History:
         items = with_gaps(self.reads if reads is None else reads)
         return History(group_id=self.group_id, log="memory", items=tuple(items))
 

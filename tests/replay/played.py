@@ -6,7 +6,7 @@ from muster.coordinator.group.settings import GroupSettings
 from muster.events.consumer_protocol import encode_assignment
 from muster.events.events import AnyEvent, CoordinatorElected, CoordinatorReady
 from muster.events.ids import MemberId
-from muster.replay.history import Coordinated, Happened, History, Place, Read, with_gaps
+from muster.replay.history import Coordinated, Happened, History, Place, Told, with_gaps
 from tests.coordinator.group.client import Client
 from tests.coordinator.group.harness import Harness
 
@@ -16,7 +16,7 @@ PARTITIONS = 12
 def history_of(harness: Harness, *given: GroupSettings) -> History:
     """What the harness has recorded, with the coordinators that came between, and the settings of each."""
     by_epoch = given or (harness.settings,)
-    reads: list[Read] = [_elected(by_epoch[0])]
+    reads: list[Told] = [_elected(by_epoch[0])]
     epoch = 0
     for offset, event in enumerate(harness.events):
         place = Place(partition=0, offset=offset, timestamp_ms=event.why.decided_ms)

@@ -125,6 +125,25 @@ async def test_what_a_repair_has_passed_over_is_named_no_more() -> None:
     assert [item.place.offset for item in broken] == [20, len(records) - 4, len(records) - 3]
 
 
+async def test_a_repair_counts_for_its_partition_alone() -> None:
+    """The same key may be broken in another one."""
+    (lost, tombstone) = (
+        StoredRecord(5, offset, 0, BROKEN_KEY.key, value) for offset, value in ((0, b"lost"), (1, None))
+    )
+    elsewhere = msgspec.structs.replace(lost, partition=3)  # which is read before
+    (left,) = (await overview(await memory_log([lost, elsewhere, tombstone]))).unreadable_keys
+    assert "partition 3, offset 0 cannot be read" in left
+
+
+async def test_a_group_that_begins_after_a_repair_knows_nothing_of_it() -> None:
+    """What was broken cannot have been its own."""
+    night = orders()
+    before = [StoredRecord(night.partition, n, 0, BROKEN_KEY.key, value) for n, value in enumerate((b"lost", None))]
+    moved = [msgspec.structs.replace(each, offset=each.offset + len(before)) for each in stored(night)]
+    items = (await read_histories(await memory_log([*before, *moved])))[ORDERS].items
+    assert not [item for item in items if isinstance(item, Broken)]
+
+
 async def test_what_no_owner_wrote_is_skipped_and_counted() -> None:
     """Whatever its key, one of ours too; the first of them is named, and the histories are as without them."""
     night = orders()

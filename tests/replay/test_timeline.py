@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from muster.events.causes import Cause
-from muster.replay.history import Broken, Gap, Happened, History, Place, Read, Unreadable, with_gaps
+from muster.replay.history import Broken, Gap, Happened, History, Place, Told, Unreadable, with_gaps
 from muster.replay.story import story
 from muster.replay.why.moves import NOBODY, Ownership, movement
 from muster.replay.why.rebalance import IncidentKind, MemberRef, Outcome, Rebalance
@@ -206,7 +206,7 @@ def test_no_loss_breaks_the_telling_of_plans(play: Callable[[], Harness], lost: 
 
 
 @cache
-def played(play: Callable[[], Harness]) -> list[Read]:
+def played(play: Callable[[], Harness]) -> list[Told]:
     return [item for item in history_of(play()).items if not isinstance(item, Gap)]
 
 
