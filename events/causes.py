@@ -69,6 +69,7 @@ class Cause(StrEnum):
     GROUP_DELETED = "group-deleted"
     GROUP_EXPIRED = "group-expired"
     GROUP_REPAIRED = "group-repaired"
+    OFFSETS_FOUND = "offsets-found"
 
     # What was refused.
     GROUP_FULL = "group-full"
@@ -172,6 +173,7 @@ TEXTS = {
     Cause.GROUP_DELETED: "the group was deleted",
     Cause.GROUP_EXPIRED: "the empty group expired",
     Cause.GROUP_REPAIRED: "a record of the group could not be read, and an administrator had it made anew",
+    Cause.OFFSETS_FOUND: "the event log did not know the group, and it has committed offsets: it was made anew",
     Cause.GROUP_FULL: "{member} was refused, the group has group.max.size members",
     Cause.PROTOCOL_MISMATCH: "{member} was refused, it has no protocol in common with the group",
     Cause.UNKNOWN_MEMBER: "{member} was refused, its member id is not known here",

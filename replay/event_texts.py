@@ -150,6 +150,8 @@ def _group_text(event: AnyGroupEvent) -> str:
     match event:
         case GroupCreated() if event.why.cause is Cause.GROUP_REPAIRED:
             return f"{TEXTS[event.why.cause]}{asked_by(event.why)}"
+        case GroupCreated() if event.why.cause is Cause.OFFSETS_FOUND:
+            return TEXTS[event.why.cause]
         case GroupCreated():
             return "the group was created"
         case GroupAdvanced():

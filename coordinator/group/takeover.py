@@ -1,4 +1,7 @@
-"""Soft state at both ends of an ownership: made anew after a read of the log, answered for when given up."""
+"""Soft state at both ends of an ownership: made anew after a read of the log, answered for when given up.
+
+And a group that nobody asks for: one whose offsets were found.
+"""
 
 from kio.schema.errors import ErrorCode
 
@@ -10,8 +13,11 @@ from muster.coordinator.group.rebalance import rebalance_timeout_ms, subscriptio
 from muster.coordinator.group.roles import learners
 from muster.coordinator.group.settings import GroupSettings
 from muster.coordinator.group.soft import InitialDelay, Session, Sessions, Soft
-from muster.events.ids import MemberId
-from muster.events.state import Group, GroupState, MemberRole
+from muster.coordinator.group.turn import Moment, Turn
+from muster.events.causes import Cause
+from muster.events.events import GroupCreated
+from muster.events.ids import GroupId, MemberId
+from muster.events.state import Group, GroupState, MemberRole, new_group
 from muster.events.tables import TableSet
 
 
@@ -85,3 +91,13 @@ def give_up(soft: Soft, error: ErrorCode) -> tuple[Reply, ...]:
         *(join(member_id, each.join.caller) for member_id, each in soft.arrivals.items() if each.parked),
         *(sync(caller) for caller in soft.syncs.values()),
     )
+
+
+def group_of_offsets(group_id: GroupId, moment: Moment, settings: GroupSettings) -> GroupCreated:
+    """What makes a group that is known by its committed offsets alone: Empty, as a simple consumer's (OC1)."""
+    turn = Turn(new_group(group_id, incarnation=moment.incarnation, wall_ms=moment.wall_ms), Soft(), moment, settings)
+    turn.because_time_passed(Cause.OFFSETS_FOUND, moment.now_ms)
+    turn.record(GroupCreated)
+    (created,) = turn.events
+    assert isinstance(created, GroupCreated)
+    return created

@@ -1,6 +1,6 @@
 """The contract of an offset store: changes are durable when `write` returns; reads come from memory."""
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import Protocol
 
 from muster.coordinator.group.offsets import OffsetsChange
@@ -41,8 +41,11 @@ class OffsetStore(Protocol):
 
     async def close(self) -> None: ...
 
-    async def claim(self, partition: int) -> None:
-        """Own the offsets of a partition's groups, again if need be, and know what is stored. Raises LogError."""
+    async def claim(self, partition: int) -> Iterable[GroupId]:
+        """Own the offsets of a partition's groups, again if need be, and know what is stored. Raises LogError.
+
+        Returns the groups that have offsets: those of the partition, others too where they are not told apart.
+        """
         ...
 
     async def renew(self, partition: int, between_writes: BetweenWrites) -> None:

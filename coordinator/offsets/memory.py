@@ -81,8 +81,9 @@ class MemoryOffsetStore(OffsetCache):
     async def close(self) -> None:
         """There is nothing to close."""
 
-    async def claim(self, partition: int) -> None:
+    async def claim(self, partition: int) -> Iterable[GroupId]:
         """There is nobody else."""
+        return self.group_ids()
 
     async def renew(self, partition: int, between_writes: BetweenWrites) -> None:
         """There is nobody else."""

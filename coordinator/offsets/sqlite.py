@@ -1,7 +1,7 @@
 """Offsets in a table of the event log's own SQLite file: one file, one writing thread, one sync for both."""
 
 import sqlite3
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from muster.coordinator.group.offsets import OffsetsChange
 from muster.coordinator.offsets.base import BetweenWrites, StoredOffset
@@ -47,8 +47,9 @@ class SqliteOffsetStore(OffsetCache):
     async def close(self) -> None:
         """The file is the event log's to close."""
 
-    async def claim(self, partition: int) -> None:
+    async def claim(self, partition: int) -> Iterable[GroupId]:
         """The file is claimed with the event log; a write that failed was taken back wholly."""
+        return self.group_ids()
 
     async def renew(self, partition: int, between_writes: BetweenWrites) -> None:
         """The claim of a file stands for ever."""

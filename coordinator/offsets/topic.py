@@ -88,11 +88,12 @@ class TopicOffsetStore(OffsetCache):
         if self._opened is not None:
             await self._opened.close()
 
-    async def claim(self, partition: int) -> None:
+    async def claim(self, partition: int) -> Iterable[GroupId]:
         """A new writer, its fence, and all that is stored. Until that is read, what was known before is told."""
         writer = await self._log.claim(partition)
         await writer.append([(_fence(partition),)])
-        if partition in self._owned:
+        was_owned = partition in self._owned
+        if was_owned:
             await self._owned[partition].close()
         owned = self._owned[partition] = _Owned(self._log, writer, self._strangers, kept=self)
         read, strangers, overwritten = OffsetCache(), self._strangers.reading(partition), set[bytes]()
@@ -117,8 +118,18 @@ class TopicOffsetStore(OffsetCache):
             raise first
         self._strangers.tell(strangers, self._log.location)
         await owned.write_again(overwritten, read)
-        known = self.group_ids()
-        self.replace([each for each in known if partition_for(each, self._log.partitions) == partition], read)
+        groups = read.group_ids()
+        self.replace(await self._known_in(partition) if was_owned else (), read)
+        return groups
+
+    async def _known_in(self, partition: int) -> list[GroupId]:
+        """The partition's groups that have offsets, looked for among all."""
+        known, breaks = [], Breaks()
+        for group_id in self.group_ids():
+            if partition_for(group_id, self._log.partitions) == partition:
+                known.append(group_id)
+            await breaks.taken()
+        return known
 
     async def renew(self, partition: int, between_writes: BetweenWrites) -> None:
         """A new writer, whose fence must come right behind the last record of the one before."""

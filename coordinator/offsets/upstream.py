@@ -1,6 +1,6 @@
 """No store at all: in a sidecar the cluster upstream keeps the offsets, and knows them alone."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from muster.coordinator.group.offsets import OffsetsChange
 from muster.coordinator.offsets.base import BetweenWrites, StoredOffset, TopicPartition
@@ -21,8 +21,9 @@ class UpstreamOffsetStore:
     async def close(self) -> None:
         """There is nothing to close."""
 
-    async def claim(self, partition: int) -> None:
+    async def claim(self, partition: int) -> Iterable[GroupId]:
         """Upstream has its own fencing: the shadow's."""
+        return ()
 
     async def renew(self, partition: int, between_writes: BetweenWrites) -> None:
         """Upstream has its own fencing: the shadow's."""

@@ -13,16 +13,16 @@ import structlog
 from tenacity import AsyncRetrying, RetryCallState, retry_if_exception_type, wait_fixed
 
 from muster.coordinator.clock import Clock
-from muster.coordinator.group.offsets import OffsetsChange
 from muster.coordinator.group.settings import GroupSettings
 from muster.coordinator.load.slices import Slices
 from muster.coordinator.offsets.base import OffsetStore
 from muster.coordinator.offsets.lost import refuse_lost_events, refuse_lost_offsets
+from muster.coordinator.runtime.orphans import finish_deletions, make_anew, orphans_of
 from muster.coordinator.runtime.outbox import Lost, Outbox, refused_alone
 from muster.coordinator.runtime.partition import Partition
 from muster.coordinator.runtime.slot import Watch, nobody_watches
 from muster.coordinator.service import nobody_counts
-from muster.coordinator.strangers import StrangersSeen, StrangersWatch
+from muster.coordinator.strangers import StrangersSeen, StrangersWatch, gap_between
 from muster.coordinator.tasks import on_failure
 from muster.events.avro.codec import records_of
 from muster.events.damage import Damage, DamageSurvey
@@ -32,7 +32,6 @@ from muster.events.keys import EntityKind, RecordKey, decode_key
 from muster.events.loading import Loading
 from muster.events.log.base import AppendRefused, EventLog, LogUnavailable, LogWriter
 from muster.events.log.succession import check_nobody_else_wrote
-from muster.events.partitioner import partition_for
 from muster.events.projector import Projector
 from muster.events.records import FORMAT_LEVEL, Transition, UndecodableKey
 
@@ -181,8 +180,7 @@ async def take_over(owner: Owner, number: int, *, lost: Lost) -> Ownership:
     projector = loading.projector
     if projector.groups or projector.quarantined:
         await refuse_lost_offsets(owner.event_log, owner.offsets, number)
-    await owner.offsets.claim(number)
-    await _finish_deletions(owner, number, projector)
+    made_anew = await _claim_offsets(owner, writer, projector)
     took_ms = clock.monotonic_ms() - started_ms
     members = sum(len(group.members) for group in projector.groups.values())
     ready = CoordinatorReady(
@@ -237,9 +235,8 @@ async def take_over(owner: Owner, number: int, *, lost: Lost) -> Ownership:
 
     strangers = StrangersWatch(owner.event_log, number, owner.strangers, rewrite=rewrite, failed=lost)
     outbox.strangers_noticed = strangers.notice
-    if writer.next_offset is not None and writer.next_offset - 1 > projector.next_offset:
-        # Between the end of the reading and the event that says we are ready.
-        strangers.notice(range(projector.next_offset, writer.next_offset - 1))
+    if gap := gap_between(projector.next_offset, writer.next_offset, made_anew + 1):  # since the end of the reading
+        strangers.notice(gap)
     return Ownership(owner, partition, outbox, writer, strangers=strangers, lost=lost)
 
 
@@ -298,40 +295,19 @@ async def _append_one(writer: LogWriter, transition: Transition) -> None:
         raise refused_alone(writer, verdict)
 
 
-async def _finish_deletions(owner: Owner, number: int, projector: Projector) -> None:
-    """Offsets are written after the events of their group: a deletion may have been cut short between the two.
-
-    Of a group that the events do not even know as deleted they are kept: the two topics may have been restored from
-    backups of different times. In one file both are always of the same.
-    """
-    orphans = {
-        group_id
-        for group_id in owner.offsets.group_ids()
-        if partition_for(group_id, owner.event_log.partitions) == number
-        and group_id not in projector.groups
-        and group_id not in projector.quarantined
-    }
-    if owner.offsets.own_log is not None:
-        unknown = orphans - projector.deleted
-        _tell_unknown(unknown, number, owner.event_log.location, owner.offsets.own_log.location)
-        orphans -= unknown
-    if orphans:
-        log.info("removing offsets of deleted groups", partition=number, groups=len(orphans))
-        await owner.offsets.write([OffsetsChange(group_id=group_id, all_deleted=True) for group_id in orphans])
-
-
-def _tell_unknown(unknown: Collection[GroupId], number: int, events: str, offsets: str) -> None:
-    if unknown:
-        log.warning(
-            "the event log does not know groups whose committed offsets are there: they are kept",
-            log=events,
-            offsets=offsets,
-            partition=number,
-            groups=len(unknown),
-            first=min(unknown),
-            way_out="none is needed if an older backup of the event topic was restored: the groups go on from these"
-            " offsets; else look whether both topics belong together",
+async def _claim_offsets(owner: Owner, writer: LogWriter, projector: Projector) -> int:
+    """Own the offsets of the partition's groups, each of which has a group then; returns how many were made anew."""
+    number, offsets = writer.partition, owner.offsets
+    with_offsets = await offsets.claim(number)
+    orphans = await orphans_of(with_offsets, projector, number, owner.event_log.partitions, owner.slices)
+    unknown = set[GroupId]() if offsets.own_log is None else orphans - projector.deleted
+    await finish_deletions(offsets, number, orphans - unknown)
+    if offsets.own_log is not None:
+        settings, clock, events = owner.settings, owner.clock, owner.event_log
+        await make_anew(
+            unknown, projector, writer, settings=settings, clock=clock, events=events, offsets=offsets.own_log
         )
+    return len(unknown)
 
 
 async def _damages(log_: EventLog, writer: LogWriter, projector: Projector) -> dict[GroupId, Damage]:

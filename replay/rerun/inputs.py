@@ -77,7 +77,8 @@ def derive(situation: Situation) -> AnyCommand | None:
     if isinstance(event, MemberEvent):
         return _of_member(situation, event)
     if isinstance(event, GroupCreated):
-        return None if event.why.cause is Cause.GROUP_REPAIRED else _creation(situation)
+        made_otherwise = event.why.cause in (Cause.GROUP_REPAIRED, Cause.OFFSETS_FOUND)
+        return None if made_otherwise else _creation(situation)
     if isinstance(event, GroupDeleted):
         if event.why.cause is Cause.GROUP_EXPIRED:
             situation.soft.pending.clear()

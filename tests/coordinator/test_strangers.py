@@ -1,7 +1,7 @@
 """Strangers in the log of a running service, and records of owners that cannot be read, in virtual time."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Collection, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Iterable, Sequence
 
 import msgspec
 import pytest
@@ -284,9 +284,9 @@ class SlowlyClaimedOffsets(MemoryOffsetStore):
         super().__init__()
         self._meanwhile = meanwhile
 
-    async def claim(self, partition: int) -> None:
+    async def claim(self, partition: int) -> Iterable[GroupId]:
         self._meanwhile(partition)
-        await super().claim(partition)
+        return await super().claim(partition)
 
 
 @story

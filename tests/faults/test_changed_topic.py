@@ -9,6 +9,7 @@ from structlog.testing import capture_logs
 
 from muster.events.log.base import LogMismatch
 from muster.events.partitioner import partition_for
+from muster.events.state import GroupState
 from tests.faults.cluster import FakeCluster
 from tests.faults.process import TOPIC, ProcessOnKafka, groups_in, seconds, story
 from tests.simulation.process import until
@@ -162,7 +163,10 @@ async def test_groups_whose_topic_of_offsets_is_gone_are_not_served_without_them
 
 @story
 async def test_offsets_of_groups_that_are_newer_than_a_restored_event_topic_are_kept() -> None:
-    """They were acknowledged; only those of groups that are known to be deleted go with them. It is said, in a line."""
+    """They were acknowledged; only those of groups that are known to be deleted go with them. It is said, in one line.
+
+    The groups are there again, empty, and can be deleted.
+    """
     cluster = FakeCluster()
     process = await with_offsets(cluster)
     number = partition_for(process.group_id, 3)
@@ -176,17 +180,24 @@ async def test_offsets_of_groups_that_are_newer_than_a_restored_event_topic_are_
     await process.stop()
     for partition, batches in zip(cluster.topics[TOPIC].partitions, backup, strict=True):
         partition.batches = batches
-    for _ in range(2):
+    for is_first in (True, False):
         with capture_logs() as lines:
             process = await with_offsets(cluster)
-        (told,) = [line for line in lines if "they are kept" in line["event"]]
-        assert (told["groups"], told["first"], told["log"], told["offsets"]) == (1, newer, TOPIC, OFFSETS)
+        told = [line for line in lines if "they are kept" in line["event"]]
+        told_of = [(each["groups"], each["first"], each["log"], each["offsets"]) for each in told]
+        assert told_of == ([(1, newer, TOPIC, OFFSETS)] if is_first else [])
+        assert not [line for line in lines if "did not write" in line["event"]]
         offsets = {group: process.offsets.committed(group) for group in (process.group_id, newer, deleted)}
         assert [[each.offset for each in of.values()] for of in offsets.values()] == [[900], [55], []]
         await process.stop()
     process = await with_offsets(cluster)
     assert (await process.commit(56, group_id=newer)).error is ErrorCode.none
     assert [each.offset for each in process.offsets.committed(newer).values()] == [56]
+    listed = process.runtime.list_groups()
+    assert not isinstance(listed, ErrorCode)
+    assert (newer, GroupState.EMPTY) in [(each.group_id, each.state) for each in listed]
+    assert (await process.delete(newer)).error is ErrorCode.none
+    assert not process.offsets.committed(newer)
     await process.stop()
 
 

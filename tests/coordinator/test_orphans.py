@@ -1,0 +1,33 @@
+"""Committed offsets without a group, at a takeover; the whole story is in tests/faults."""
+
+from muster.coordinator.group.settings import GroupSettings
+from muster.coordinator.group.takeover import group_of_offsets
+from muster.coordinator.group.turn import Moment
+from muster.coordinator.load.slices import Slices
+from muster.coordinator.runtime.orphans import orphans_of
+from muster.events.ids import GroupId
+from muster.events.partitioner import partition_for
+from muster.events.projector import Projector
+from muster.replay.event_texts import event_text
+from tests.coordinator.longest_callback import longest_callback
+
+MANY = 200_000
+PARTITIONS = 8
+HELD_S_MAX = 0.1
+"""Of processor time."""
+
+
+async def test_many_groups_with_offsets_hold_nobody_up() -> None:
+    """They are gone through in slices, those of other partitions too."""
+    groups = [GroupId(f"team-{n}") for n in range(MANY)]
+    projector = Projector()
+    with longest_callback() as longest:
+        orphans = await orphans_of(groups, projector, 3, PARTITIONS, Slices())
+    assert longest.seconds < HELD_S_MAX, longest
+    assert orphans == {each for each in groups if partition_for(each, PARTITIONS) == 3}
+
+
+def test_the_replay_tool_says_what_the_group_was_made_for() -> None:
+    moment = Moment(now_ms=0, wall_ms=0, owner_epoch=1, incarnation=1)
+    text = event_text(group_of_offsets(GroupId("orders"), moment, GroupSettings()))
+    assert text == "the event log did not know the group, and it has committed offsets: it was made anew"
