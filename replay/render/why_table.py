@@ -56,7 +56,10 @@ def _rows(answer: Answer) -> Iterator[Row]:
     yield "When", _when(rebalance)
     yield from _trigger(rebalance.trigger)
     yield from _stacked("Folded in", (_at(seen.at, seen.text) for seen in rebalance.folded))
-    yield "Join phase", _join_phase(rebalance.join_phase)
+    phase = rebalance.join_phase
+    has_nobody = rebalance.outcome is Outcome.EMPTIED and phase.ended_by is Cause.ALL_JOINED
+    if phase.duration_ms or not has_nobody:  # when the last member goes, nobody is waited for
+        yield "Join phase", _join_phase(phase)
     if rebalance.sync_phase is not None:
         yield "Sync phase", _sync_phase(rebalance.sync_phase)
     yield "Members", _members(rebalance)
@@ -143,7 +146,9 @@ def _join_duration(phase: JoinPhase) -> str:
     if phase.duration_ms is None or phase.ended_by is None:
         return f"of up to {allowed}"
     if phase.ended_by == Cause.INITIAL_DELAY_ELAPSED:  # it begins anew with each member that comes (KIP-134)
-        return f"{duration(phase.duration_ms)}, until the initial rebalance delay of {allowed} was over"
+        again = [each.member for each in phase.arrivals if 0 < each.after_ms < phase.duration_ms - phase.timeout_ms]
+        begun_again = f"; it began again as {_names(again)} joined" if again else ""
+        return f"{duration(phase.duration_ms)}, until the initial rebalance delay of {allowed} was over{begun_again}"
     return f"{duration(phase.duration_ms)} of up to {allowed}, until {JOIN_ENDS.get(phase.ended_by, phase.ended_by)}"
 
 

@@ -193,3 +193,25 @@ def test_a_release_during_a_rebalance_is_folded_in_with_everybody() -> None:
     assert (folded.cause, len(folded.who)) == (Cause.GROUP_RELEASED, 3)
     assert answer.rebalance.meanwhile == ()
     assert "until the group was released to the upstream cluster" in printed(why(history_of(h)), Format.TABLE)
+
+
+def test_a_join_phase_in_which_nobody_was_waited_for_is_left_out() -> None:
+    """The last member has gone, and the group was empty at once."""
+    h = Harness()
+    (only,) = h.stable_group(h.static("only"))
+    h.sleep(100)
+    only.leave()
+    told = why(history_of(h))
+    assert told.answers[-1].rebalance.outcome is Outcome.EMPTIED
+    assert "Join phase" not in printed(told, Format.TABLE)
+
+
+def test_an_initial_rebalance_delay_that_began_again_says_why() -> None:
+    """It does for each member that comes; who came in the last part of it had it begin no more."""
+    h = Harness(initial_rebalance_delay_ms=3_000)
+    h.static("web-0", rebalance_timeout_ms=60_000).join()
+    h.sleep(1_000)
+    h.static("web-1", rebalance_timeout_ms=60_000).join()
+    h.sleep(5_000)
+    said = " ".join(printed(why(history_of(h)), Format.TABLE, width=200).split())
+    assert "Join phase 6.0 s, until the initial rebalance delay of 3 s was over; it began again as web-1 joined" in said
