@@ -45,7 +45,8 @@ def _that_fit(names: Iterable[str]) -> list[str]:
 
 
 def _member(group: Group, member: Member, soft: Soft, moment: Moment) -> ListedMember:
-    deadline_ms = soft.sessions[member.member_id].deadline_ms
+    session = soft.sessions[member.member_id]
+    left_ms = None if session.deadline_ms == math.inf else max(0, int(session.deadline_ms) - moment.now_ms)
     return ListedMember(
         group_instance_id=member.group_instance_id,
         member_id=member.member_id,
@@ -54,7 +55,8 @@ def _member(group: Group, member: Member, soft: Soft, moment: Moment) -> ListedM
         standing=Standing(member.role.value),
         retiring=member.retiring,
         is_leader=member.member_id == group.leader_id,
-        session_left_ms=None if deadline_ms == math.inf else max(0, int(deadline_ms) - moment.now_ms),
+        session_left_ms=None if session.awaits_first_join else left_ms,
+        join_left_ms=left_ms if session.awaits_first_join else None,
         since_ms=member.joined_ms,
     )
 

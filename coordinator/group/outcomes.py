@@ -145,7 +145,10 @@ class Standing(StrEnum):
 
 
 class ListedMember(msgspec.Struct, frozen=True, kw_only=True):
-    """A line of `muster members list`. `since_ms`: wall clock; `session_left_ms`: None for who has no session."""
+    """A line of `muster members list`. `since_ms`: wall clock; `session_left_ms`: None for who has no session.
+
+    `join_left_ms`: of who has none yet, since its first join is not answered: how long that is waited for.
+    """
 
     group_instance_id: GroupInstanceId | None
     member_id: MemberId
@@ -155,6 +158,7 @@ class ListedMember(msgspec.Struct, frozen=True, kw_only=True):
     retiring: bool
     is_leader: bool
     session_left_ms: int | None
+    join_left_ms: int | None = None
     since_ms: int
 
 

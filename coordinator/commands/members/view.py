@@ -69,10 +69,16 @@ def print_members(group_id: str, members: Sequence[ListedMember], console: Conso
             _cell(each.client_id),
             _cell(each.client_host.removeprefix("/")),
             _cell(standing, _STYLES.get(each.standing, "")),
-            _cell(None if each.session_left_ms is None else f"{each.session_left_ms / 1000:.1f} s"),
+            _cell(_session_left(each)),
             _cell(f"{_EPOCH + timedelta(milliseconds=each.since_ms):%Y-%m-%d %H:%M:%S}"),
         )
     console.print(table)
+
+
+def _session_left(member: ListedMember) -> str | None:
+    if member.join_left_ms is not None:
+        return f"waits for the join, up to {member.join_left_ms / 1000:.0f} s"
+    return None if member.session_left_ms is None else f"{member.session_left_ms / 1000:.1f} s"
 
 
 def print_settings(settings: Sequence["GroupSetting"], console: Console) -> None:

@@ -186,6 +186,17 @@ def test_the_listing_shows_each_member_with_its_session() -> None:
     assert first.since_ms == h.live.members[a.member_id].joined_ms
 
 
+def test_who_joins_for_the_first_time_has_no_session_yet() -> None:
+    """What runs is the time that its join is waited for (K3), whatever its session is to be."""
+    h = Harness()
+    h.stable_group(h.dynamic())
+    newcomer = h.static("b", session_timeout_ms=6_000)
+    newcomer.join()
+    h.sleep(1_000)
+    (told,) = (each for each in h.describe_config().members if each.group_instance_id == "b")
+    assert (told.session_left_ms, told.join_left_ms) == (None, 299_000)
+
+
 def test_the_listing_of_a_group_that_is_not_there_is_empty() -> None:
     """As in Kafka, it is no error to ask."""
     assert Harness().describe_config().members == ()
