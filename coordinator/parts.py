@@ -20,6 +20,7 @@ from prometheus_client.registry import Collector
 from muster import DISTRIBUTION
 from muster.coordinator.clock import SystemClock
 from muster.coordinator.cluster import Cluster
+from muster.coordinator.load.room import room_of
 from muster.coordinator.load.slices import Slices
 from muster.coordinator.observability.loop_watch import LoopWatch
 from muster.coordinator.observability.metrics import REGISTRY, ServerMetrics
@@ -129,6 +130,7 @@ def new_owner(
         bootstrap=settings.advertise or (settings.listen if Address(settings.listen).port else "ADDRESS"),
         watch=watch,
         forgotten=places.leave,
+        slices=Slices(room_of(settings.queued_max_request_bytes)),
     )
 
 

@@ -8,13 +8,16 @@ goes on, and the others that are to grow wait until it has ended, in their order
 waits for a client here: what was written is the connection's, and counted with what it holds.
 """
 
-ROOM_BYTES_MAX = 67_108_864
+from typing import Final
+
+HELD_BYTES_MAX: Final = 268_435_456
+"""What requests and answers of all clients may have, unless it is set: `queued.max.request.bytes`."""
 
 
 class Room:
     """`bytes_max` may be exceeded by one answer."""
 
-    def __init__(self, bytes_max: int = ROOM_BYTES_MAX) -> None:
+    def __init__(self, bytes_max: int) -> None:
         self.bytes_max = bytes_max
         self.bytes = 0
         self._goes_on: object | None = None
@@ -36,3 +39,8 @@ class Room:
         self.bytes -= size
         if self._goes_on is answer:
             self._goes_on = None
+
+
+def room_of(held_bytes_max: int = HELD_BYTES_MAX) -> Room:
+    """The room of a process: a quarter of what requests and answers may have."""
+    return Room(held_bytes_max // 4)

@@ -19,7 +19,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from muster.coordinator.load.current_work import NOW, OtherWork, RequestWork, noted
-from muster.coordinator.load.room import Room
+from muster.coordinator.load.room import Room, room_of
 from muster.coordinator.load.steps import ENTRIES_AT_ONCE, ENTRIES_PER_STEP, WAIT, Steps
 
 R = TypeVar("R")
@@ -44,15 +44,17 @@ class _Work(msgspec.Struct, kw_only=True, eq=False):
 
 
 class Slices:
-    """One for a process. Its loop is the one that runs when the first work does not end at once."""
+    """One for a process. Its loop is the one that runs when the first work does not end at once.
 
-    def __init__(self) -> None:
+    `room` is for the answers that are written in these slices.
+    """
+
+    def __init__(self, room: Room | None = None) -> None:
         self._queue: deque[_Work] = deque()
         self._parked: OrderedDict[_Work, None] = OrderedDict()
         """What waits until other work has ended, first come first served."""
         self._is_due = False
-        self.room = Room()
-        """For the answers that are written in these slices."""
+        self.room = room or room_of()
 
     @property
     def waiting(self) -> int:

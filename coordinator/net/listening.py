@@ -15,7 +15,7 @@ import structlog
 
 from muster.coordinator.group.settings import INT32_MAX
 from muster.coordinator.load.quotas import Quota
-from muster.coordinator.load.room import Room
+from muster.coordinator.load.room import HELD_BYTES_MAX, Room
 from muster.coordinator.net.memory import Memory
 from muster.coordinator.net.turns import Turns
 from muster.coordinator.observability.metrics import RefusedConnection, ServerMetrics
@@ -61,7 +61,7 @@ class ConnectionLimits(msgspec.Struct, frozen=True, kw_only=True):
     unread_answers_max_ms: int = 120_000
     max_connections_per_ip: int = INT32_MAX  # max.connections.per.ip
     connections_per_principal: int = INT32_MAX
-    queued_max_request_bytes: int = 268_435_456  # queued.max.request.bytes
+    queued_max_request_bytes: int = HELD_BYTES_MAX  # queued.max.request.bytes
 
 
 C = TypeVar("C", bound=Served)

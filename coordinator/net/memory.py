@@ -9,7 +9,7 @@ most is closed: first among those that have not authenticated, then among those 
 half sent, answers that are not read), and only then among those that wait for us. Whoever has more than half of it,
 with all connections of the same principal or address together, goes before others whatever they wait for: joins that
 are parked by one take no room that others need. What a usual request has is not counted, so that it is never in
-question. Answers that are being written are nobody's yet, and have a quarter of it (wire/room.py), one of them more.
+question. Answers that are being written are nobody's yet, and have a quarter of it (load/room.py), one of them more.
 """
 
 from collections import Counter
@@ -69,11 +69,11 @@ class Memory:
     def __init__(self, bytes_max: int, metrics: ServerMetrics, room: Room) -> None:
         self._bytes_max = bytes_max
         self._room = room
-        room.bytes_max = bytes_max // 4
         self._metrics = metrics
         self._held: dict[Holder, tuple[int, str]] = {}  # so much, of whom
         self._held_by: Counter[str] = Counter()
         self._held_bytes = 0
+        metrics.ask_held_bytes(self._all_bytes)
 
     def hold(self, holder: Holder, size: int) -> None:
         """The connection holds this many bytes now; some may be closed for it, be it this one."""
@@ -82,9 +82,11 @@ class Memory:
             self._held[holder] = size, holder.whose
             self._held_by[holder.whose] += size
             self._held_bytes += size
-        while self._held and self._held_bytes + self._room.bytes > self._bytes_max:
+        while self._held and self._all_bytes() > self._bytes_max:
             self._close_one()
-        self._metrics.held_bytes = self._held_bytes + self._room.bytes
+
+    def _all_bytes(self) -> int:
+        return self._held_bytes + self._room.bytes
 
     def _close_one(self) -> None:
         goes = min(self._held, key=self._turn)

@@ -117,12 +117,21 @@ class ServerMetrics(Collector):
         self.connections_idle_closed = 0
         self.connections_unread_closed = 0
         self.waiting_refused = 0
-        self.held_bytes = 0
+        self._held_bytes: Callable[[], int] = lambda: 0
         self.connections_closed_for_memory = 0
 
     def offer(self, apis: Mapping[int, Offered]) -> None:
         """These are offered from here on."""
         self._apis = apis
+
+    def ask_held_bytes(self, held_bytes: Callable[[], int]) -> None:
+        """Where to ask what requests and answers hold; it may be asked in any thread."""
+        self._held_bytes = held_bytes
+
+    @property
+    def held_bytes(self) -> int:
+        """What requests and answers hold now."""
+        return self._held_bytes()
 
     def api_name(self, api_key: int) -> str:
         """Kafka's name of an API, or its key where it is not offered."""

@@ -39,7 +39,7 @@ class Running:
         self.groups = ScriptedGroups(outcome)
         self.timers = ManualTimers()
         self.metrics = ServerMetrics(APIS)
-        self.service = new_service(self.groups, self.timers)
+        self.service = new_service(self.groups, self.timers, held_bytes_max=settings.limits.queued_max_request_bytes)
         self.service.monotonic_ms = lambda: self.now_ms
         self.server = Server(settings=settings, service=self.service, apis=APIS, metrics=self.metrics)
 

@@ -8,6 +8,8 @@ from kio.schema.errors import ErrorCode
 from muster.coordinator.cluster import declare_topic, new_cluster
 from muster.coordinator.group.commands import AnyRequest, Heartbeat
 from muster.coordinator.group.outcomes import Outcome
+from muster.coordinator.load.room import HELD_BYTES_MAX, room_of
+from muster.coordinator.load.slices import Slices
 from muster.coordinator.service import Cancel, CommittedOffset, HeartbeatTicket, ListedGroup, ReplyTo, Service
 from muster.events.ids import GroupId
 
@@ -92,7 +94,9 @@ class ManualTimers:
             self.pending.pop(number)[1]()
 
 
-def new_service(groups: ScriptedGroups, timers: ManualTimers | None = None) -> Service:
+def new_service(
+    groups: ScriptedGroups, timers: ManualTimers | None = None, *, held_bytes_max: int = HELD_BYTES_MAX
+) -> Service:
     """A service whose clocks stand still, and whose randomness is none."""
     numbers = count(1)
     return Service(
@@ -103,4 +107,5 @@ def new_service(groups: ScriptedGroups, timers: ManualTimers | None = None) -> S
         new_uuid=lambda: UUID_TEXT,
         new_request_id=lambda: next(numbers),
         call_later=(timers or ManualTimers()).call_later,
+        slices=Slices(room_of(held_bytes_max)),
     )

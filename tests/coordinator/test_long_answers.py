@@ -71,8 +71,7 @@ async def test_answers_that_are_written_side_by_side_have_a_bound_together() -> 
 
 async def test_short_answers_do_not_wait_for_long_ones() -> None:
     """Neither those that are written at once, nor those that have many short entries."""
-    slices, told = Slices(), list[str]()
-    slices.room = Room(MB)
+    slices, told = Slices(Room(MB)), list[str]()
     for _ in range(8):
         write(slices, LONG, lambda _: told.append("long"))
     write(slices, DescribeGroupOutcome(members=members(2)), lambda _: told.append("short"))
@@ -84,8 +83,7 @@ async def test_short_answers_do_not_wait_for_long_ones() -> None:
 
 
 async def test_clients_that_go_give_back_their_room_whether_they_write_or_wait() -> None:
-    slices, told = Slices(), list[int]()
-    slices.room = Room(MB)
+    slices, told = Slices(Room(MB)), list[int]()
     cancels = [write(slices, LONG, lambda answered: told.append(size(answered))) for _ in range(6)]
     while slices.room.bytes <= MB:  # noqa: ASYNC110 -- nor does the room
         await asyncio.sleep(0)
@@ -97,8 +95,7 @@ async def test_clients_that_go_give_back_their_room_whether_they_write_or_wait()
 
 
 async def test_an_answer_that_cannot_be_written_gives_back_its_room() -> None:
-    slices, told = Slices(), list[Answered]()
-    slices.room = Room(MB)
+    slices, told = Slices(Room(MB)), list[Answered]()
     too_long = DescribeGroupOutcome(members=members(13_000))  # over 100 MB
     for outcome in (too_long, LONG, too_long):
         write(slices, outcome, told.append)

@@ -1,19 +1,27 @@
 """How many bytes requests and answers hold: who goes at the limit, who never does, and that nothing stays counted."""
 
+import asyncio
 from random import Random
+from typing import Any
 
 from kio.schema.errors import ErrorCode
 from prometheus_client import CollectorRegistry
 
-from muster.coordinator.group.outcomes import JoinedMember, JoinGroupOutcome
+from muster.coordinator.clock import SystemClock
+from muster.coordinator.group.outcomes import DescribedMember, DescribeGroupOutcome, JoinedMember, JoinGroupOutcome
 from muster.coordinator.load.room import Room
+from muster.coordinator.load.slices import Slices
 from muster.coordinator.net.memory import FREE_BYTES, Claim, Memory
 from muster.coordinator.observability.metrics import ServerMetrics
+from muster.coordinator.offsets.memory import MemoryOffsetStore
+from muster.coordinator.parts import new_owner, new_places
+from muster.coordinator.settings.settings import Settings
 from muster.events.ids import MemberId
+from muster.events.log.memory import MemoryEventLog, MemoryStorage
 from tests.coordinator.kio_client import frame, parse, with_length
-from tests.coordinator.running_server import HEARTBEAT, JOIN, JOINED, Running, running, until
+from tests.coordinator.running_server import DESCRIBE, HEARTBEAT, JOIN, JOINED, Running, running, until
 
-KB = 1_024
+KB, MB = 1_024, 1_048_576
 MORE_THAN_SOCKETS_TAKE = 40_000_000
 
 
@@ -35,7 +43,8 @@ class Holders:
 
     def __init__(self) -> None:
         self.metrics = ServerMetrics({})
-        self.memory = Memory(100 * KB, self.metrics, Room())
+        self.room = Room(25 * KB)
+        self.memory = Memory(100 * KB, self.metrics, self.room)
         self.evicted: list[str] = []
 
     def new(self, name: str, claim: Claim, whose: str | None = None) -> Holding:
@@ -101,6 +110,38 @@ def test_what_is_counted_is_what_is_held() -> None:
         for gone in subject.evicted[before:]:
             held[gone] = 0
         assert subject.metrics.held_bytes == sum(held.values()) <= 100 * KB
+
+
+def test_answers_that_are_being_written_count_from_then_on() -> None:
+    """They are nobody's yet; whoever holds most goes for them."""
+    subject, answer = Holders(), object()
+    subject.room.take(60 * KB)
+    assert subject.metrics.held_bytes == 60 * KB
+    for name, size in (("large", 25), ("small", 20)):
+        subject.memory.hold(subject.new(name, Claim.WAITS), size * KB)
+    assert subject.evicted == ["large"]
+    subject.room.give_back(answer, 60 * KB)
+    assert subject.metrics.held_bytes == 20 * KB
+
+
+def test_where_they_alone_are_too_much_there_is_nobody_to_go() -> None:
+    subject = Holders()
+    subject.room.take(200 * KB)
+    subject.memory.hold(subject.new("small", Claim.WAITS), FREE_BYTES)
+    assert subject.evicted == []
+
+
+def test_they_have_a_quarter_of_what_is_set() -> None:
+    given: dict[str, Any] = {"log": "memory:", "queued_max_request_bytes": 40 * MB, "frame_bytes_max": MB}
+    settings = Settings(**given)
+    owner = new_owner(
+        settings,
+        MemoryEventLog(MemoryStorage()),
+        MemoryOffsetStore(),
+        SystemClock(),
+        places=new_places(settings, ServerMetrics({})),
+    )
+    assert (owner.slices.room.bytes_max, Slices().room.bytes_max) == (10 * MB, 64 * MB)
 
 
 # ---- connections ---------------------------------------------------------------------------------
@@ -188,6 +229,30 @@ async def test_nothing_stays_counted_when_everybody_has_gone() -> None:
         for client in clients:
             client.writer.transport.abort()
         await holds(subject, 0)
+
+
+async def test_long_answers_for_many_clients_stay_within_a_small_limit() -> None:
+    """A quarter of it and one answer more, though together they are three times as much; each client has its own."""
+    member = DescribedMember(
+        member_id=MemberId("m"), group_instance_id=None, client_id="", client_host="", metadata=bytes(140),
+        assignment=b"",
+    )  # fmt: skip
+    async with running(queued_max_request_bytes=40 * MB) as subject:
+        subject.groups.outcome = lambda _: None
+        room, most = subject.service.slices.room, 0
+        clients = [await subject.connect() for _ in range(8)]
+        for client in clients:
+            client.send("DescribeGroups", 5, **DESCRIBE)
+        await until(lambda: len(subject.groups.parked) == 8)
+        for _ in clients:
+            subject.groups.release(DescribeGroupOutcome(members=(member,) * 30_000))
+        reading = asyncio.gather(*(client.answer() for client in clients))
+        while not reading.done():
+            most = max(most, room.bytes)
+            await asyncio.sleep(0)
+        assert {len(answer) > 4 * MB for _, answer in await reading} == {True}
+        assert most < 15 * MB
+        await until(lambda: subject.metrics.held_bytes == 0)
 
 
 async def test_what_is_held_is_a_metric() -> None:

@@ -19,6 +19,7 @@ from kio.schema.errors import ErrorCode
 
 from muster.coordinator.group.commands import AnyRequest, Heartbeat, JoinGroup, SyncGroup
 from muster.coordinator.group.outcomes import HeartbeatOutcome, Outcome
+from muster.coordinator.load.room import HELD_BYTES_MAX
 from muster.coordinator.net.listening import ConnectionLimits, Listening
 from muster.coordinator.observability.metrics import ServerMetrics
 from muster.coordinator.service import Service
@@ -100,7 +101,9 @@ class Relay:
         self.groups = ScriptedGroups(parks_joins)
         self.timers = ManualTimers()
         self.metrics, self.relayed = ServerMetrics({}), RelayMetrics()
-        self.service: Service = new_service(self.groups, self.timers)
+        self.service: Service = new_service(
+            self.groups, self.timers, held_bytes_max=connection_limits.queued_max_request_bytes
+        )
         self.service.monotonic_ms = lambda: self.now_ms
         self.listening = Listening[ClientSide](
             limits=connection_limits,
@@ -240,7 +243,7 @@ async def relaying(
     connections_max: int = 1_000,
     connections_max_idle_ms: int = 600_000,
     per_principal_max: int = 1_000,
-    held_bytes_max: int = 268_435_456,
+    held_bytes_max: int = HELD_BYTES_MAX,
     frame_bytes_max: int = 1_048_576,
     waiting_bytes_max: int = 65_536,
     verdict_keep_ms: int = 5_000,
