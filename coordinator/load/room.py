@@ -4,8 +4,8 @@ What belongs here: how many bytes they have together, and who goes on when that 
 is written, and who runs whom (coordinator/load/slices.py).
 
 Answers grow side by side, in slices: each would be nearly all there before the first is. So at the bound one of them
-goes on, and the others that are to grow wait until it has ended, in their order. A short answer never asks. Nobody
-waits for a client here: what was written is the connection's, and counted with what it holds.
+goes on, and the others that are to grow wait until it has ended. A short answer never asks. Nobody waits for a client
+here: what was written is the connection's, and counted with what it holds.
 """
 
 from typing import Final
@@ -19,16 +19,18 @@ class Room:
 
     def __init__(self, bytes_max: int) -> None:
         self.bytes_max = bytes_max
-        self.bytes = 0
+        self.written_bytes = 0
         self._goes_on: object | None = None
 
     def take(self, size: int) -> None:
         """So many more bytes were written."""
-        self.bytes += size
+        self.written_bytes += size
 
-    def has_some_for(self, answer: object) -> bool:
-        """Whether this answer may grow."""
-        if self.bytes <= self.bytes_max:
+    def may_grow(self, answer: object) -> bool:
+        """Whether this answer may be longer. The first that asks beyond the bound is the one that goes on from then on,
+        until it gives back.
+        """
+        if self.written_bytes <= self.bytes_max:
             return True
         if self._goes_on is None:
             self._goes_on = answer
@@ -36,7 +38,7 @@ class Room:
 
     def give_back(self, answer: object, size: int) -> None:
         """This answer is no longer being written, and had so many bytes."""
-        self.bytes -= size
+        self.written_bytes -= size
         if self._goes_on is answer:
             self._goes_on = None
 

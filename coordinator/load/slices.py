@@ -1,6 +1,6 @@
 """Slices: how work on many entries shares the event loop with everybody else.
 
-What belongs here: whose turn it is, and for how long. What it must not know: what is worked on (see wire/steps.py).
+What belongs here: whose turn it is, and for how long. What it must not know: what is worked on (see load/steps.py).
 
 The first ENTRIES_AT_ONCE entries are worked on at once, so that a usual request is done within its own callback. What
 has more goes to the end of one queue for the whole process: in each turn of the loop the first in the queue has one
@@ -73,7 +73,7 @@ class Slices:
             while entries < ENTRIES_AT_ONCE:
                 told = next(steps)
                 if told == WAIT:
-                    return self._begun(steps, done, failed, self._park)
+                    return self._start(steps, done, failed, self._park)
                 entries += told
         except StopIteration as end:
             done(end.value)
@@ -84,9 +84,9 @@ class Slices:
         self, steps: Steps[R], done: Callable[[R], None], failed: Callable[[Exception], None]
     ) -> Callable[[], None]:
         """The same for what is known to be much: nothing is done at once."""
-        return self._begun(steps, done, failed, self._enqueue)
+        return self._start(steps, done, failed, self._enqueue)
 
-    def _begun(
+    def _start(
         self,
         steps: Steps[R],
         done: Callable[[R], None],
@@ -131,7 +131,7 @@ class Slices:
         self._come_again()
 
     def _park(self, work: _Work) -> None:
-        """Behind the others, but whoever has waited already."""
+        """Behind the others that wait; before them, if it has waited already."""
         self._parked[work] = None
         self._parked.move_to_end(work, last=not work.has_waited)
         work.has_waited = True
@@ -145,6 +145,11 @@ class Slices:
         del self._parked[work]
         self._enqueue(work)
 
+    def _ended(self, work: _Work) -> None:
+        """It holds nothing any more, which may be room for whoever has waited longest."""
+        work.steps.close()
+        self._unpark_first()
+
     def _come_again(self) -> None:
         if self._queue and not self._is_due:
             self._is_due = True
@@ -157,8 +162,7 @@ class Slices:
             while self._queue:
                 work = self._queue.popleft()
                 if work.is_cancelled:
-                    work.steps.close()
-                    self._unpark_first()
+                    self._ended(work)
                     continue
                 with noted(work.note):
                     self._slice_or_fail(work)
@@ -170,7 +174,7 @@ class Slices:
         try:
             self._slice(work)
         except Exception as error:  # noqa: BLE001 -- whose work it is knows what its failing means
-            self._unpark_first()
+            self._ended(work)
             if not work.is_cancelled:
                 work.failed(error)
 
@@ -183,7 +187,7 @@ class Slices:
             while told != WAIT and time.perf_counter() < until:
                 told = next(work.steps)
         except StopIteration as end:
-            self._unpark_first()
+            self._ended(work)
             if not work.is_cancelled:
                 work.done(end.value)
             return

@@ -4,7 +4,7 @@ What belongs here: what steps are, and how they are made of loops. Pure: who pau
 coordinator/load/slices.py.
 
 A function that returns `Steps` is a generator. Each yield tells how many entries were worked on since the last one, so
-that small work can be told from large without a clock; what it returns is the result.
+that small work can be told from large without a clock, or that it has to WAIT; what it returns is the result.
 """
 
 from collections.abc import Callable, Collection, Generator, Iterable, Iterator
@@ -28,10 +28,11 @@ ENTRIES_PER_STEP = 32
 
 
 def finished(steps: Steps[R]) -> R:
-    """The result of steps that are all done at once: where it is known that there are few."""
+    """The result of steps that are all done at once: where it is known that there are few, and that none waits."""
     while True:
         try:
-            next(steps)
+            told = next(steps)
+            assert told != WAIT, "nobody else goes on meanwhile"
         except StopIteration as end:
             result: R = end.value
             return result

@@ -86,7 +86,7 @@ class Memory:
             self._close_one()
 
     def _all_bytes(self) -> int:
-        return self._held_bytes + self._room.bytes
+        return self._held_bytes + self._room.written_bytes
 
     def _close_one(self) -> None:
         goes = min(self._held, key=self._turn)

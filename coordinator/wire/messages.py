@@ -61,11 +61,11 @@ class Message:
 
     def write(self, response: Fields) -> bytes:
         """All that follows the correlation id, of an answer that is known to be short. Raises ProtocolError."""
-        return b"".join(finished(self.write_in_steps(response, Room(ANSWER_BYTES_MAX))))
+        return b"".join(finished(self.write_in_steps(response)))
 
-    def write_in_steps(self, response: Fields, room: Room) -> Steps[list[bytes]]:
-        """All that follows the correlation id: the rest of the header, and the body; in chunks. Waits where there is no
-        room.
+    def write_in_steps(self, response: Fields, room: Room | None = None) -> Steps[list[bytes]]:
+        """All that follows the correlation id: the rest of the header, and the body; in chunks. It
+        waits until `room` has some; without it never.
 
         Raises ProtocolError when a value does not fit into this version, as a string of 40,000 bytes into one that
         counts with 16 bits, and when the answer is longer than any may be.

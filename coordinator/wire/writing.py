@@ -26,10 +26,10 @@ Write = Callable[[bytearray, Any], None]
 class Output:
     """What was written: whole chunks, and the one that is being written, so that nothing large is ever copied.
 
-    `answer_bytes_max` bounds all of it; `room` is what it shares with others, until it is closed.
+    `answer_bytes_max` bounds all of it; `room` is what it shares with others, until it is closed; None: with nobody.
     """
 
-    def __init__(self, start: bytes = b"", *, answer_bytes_max: int, room: Room) -> None:
+    def __init__(self, start: bytes = b"", *, answer_bytes_max: int, room: Room | None = None) -> None:
         self.chunk = bytearray(start)
         self._chunks: list[bytes] = []
         self._size = 0
@@ -41,17 +41,19 @@ class Output:
         if len(self.chunk) < CHUNK_BYTES:
             return
         self._size += len(self.chunk)
-        self._room.take(len(self.chunk))
+        if self._room is not None:
+            self._room.take(len(self.chunk))
         if self._size > self._answer_bytes_max:
             raise AnswerTooLarge(f"it has more than {self._answer_bytes_max} bytes")
         self._chunks.append(bytes(self.chunk))
         self.chunk.clear()
-        while not self._room.has_some_for(self):
+        while self._room is not None and not self._room.may_grow(self):
             yield WAIT
 
     def close(self) -> None:
         """It is written, or not wanted any more."""
-        self._room.give_back(self, self._size)
+        if self._room is not None:
+            self._room.give_back(self, self._size)
 
     def chunks(self) -> list[bytes]:
         """All of it, in its order."""

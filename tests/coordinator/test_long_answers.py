@@ -79,19 +79,19 @@ async def test_short_answers_do_not_wait_for_long_ones() -> None:
     write(slices, DescribeGroupOutcome(members=members(700, metadata=b"")), lambda _: told.append("many"))
     await all_done(slices)
     assert told.index("many") <= 2  # one that was nearly there may come before it
-    assert (told.count("long"), slices.room.bytes) == (8, 0)
+    assert (told.count("long"), slices.room.written_bytes) == (8, 0)
 
 
 async def test_clients_that_go_give_back_their_room_whether_they_write_or_wait() -> None:
     slices, told = Slices(Room(MB)), list[int]()
     cancels = [write(slices, LONG, lambda answered: told.append(size(answered))) for _ in range(6)]
-    while slices.room.bytes <= MB:  # noqa: ASYNC110 -- nor does the room
+    while slices.room.written_bytes <= MB:  # noqa: ASYNC110 -- nor does the room
         await asyncio.sleep(0)
     before = len(told)
     for cancel in cancels[:5]:
         cancel()
     await all_done(slices)
-    assert (len(told), slices.room.bytes) == (before + 1, 0)
+    assert (len(told), slices.room.written_bytes) == (before + 1, 0)
 
 
 async def test_an_answer_that_cannot_be_written_gives_back_its_room() -> None:
@@ -101,4 +101,4 @@ async def test_an_answer_that_cannot_be_written_gives_back_its_room() -> None:
         write(slices, outcome, told.append)
     await all_done(slices)
     assert sum(isinstance(each, list) for each in told) == 1
-    assert (len(told), slices.room.bytes) == (3, 0)
+    assert (len(told), slices.room.written_bytes) == (3, 0)

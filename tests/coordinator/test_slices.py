@@ -2,12 +2,22 @@
 
 import asyncio
 import time
+from collections.abc import Callable
 
 import pytest
 
 from muster.coordinator.load.current_work import NOW, OtherWork, noted
 from muster.coordinator.load.slices import SLICE_S, Slices
-from muster.coordinator.load.steps import ENTRIES_AT_ONCE, Allowance, Each, Steps, TooManyEntries, collected, finished
+from muster.coordinator.load.steps import (
+    ENTRIES_AT_ONCE,
+    WAIT,
+    Allowance,
+    Each,
+    Steps,
+    TooManyEntries,
+    collected,
+    finished,
+)
 
 
 @pytest.fixture(autouse=True)
@@ -50,6 +60,78 @@ async def test_long_works_take_turns_and_others_come_between() -> None:
     assert [name for name in log if name != "other"] == ["a", "b", "a", "b", "a", "b"]
     assert all(log[place] == "other" for place in range(1, 12, 2)), log
     assert done == ["a", "b"]
+
+
+def waiting(turn: asyncio.Event, log: list[str], name: str, *, entries: int = 2) -> Steps[str]:
+    """Waits until it is its turn, whenever it is asked; then so many entries, of a slice each."""
+    try:
+        while not turn.is_set():
+            log.append(f"{name} waits")
+            yield WAIT
+        return (yield from counting(entries, log, name, busy=True))
+    finally:
+        log.append(f"{name} ends")
+
+
+async def test_what_waits_is_gone_on_with_when_other_work_ends_and_brings_the_next() -> None:
+    """There may be room for more than one."""
+    slices, turn, log, done = Slices(), asyncio.Event(), list[str](), list[str]()
+    for name in "abc":
+        slices.run(waiting(turn, log, name), done.append, fails)
+    assert (log, slices.waiting) == (["a waits", "b waits", "c waits"], 3)
+    turn.set()
+    slices.later(counting(1, log, "other"), done.append, fails)
+    log.clear()
+    while slices.waiting:  # noqa: ASYNC110 -- slices set no event
+        await asyncio.sleep(0)
+    assert done == ["other", "a", "b", "c"]
+    assert log.index("c") < log.index("a ends")
+
+
+async def test_what_has_to_wait_again_is_still_the_first() -> None:
+    slices, turn, log, done = Slices(), asyncio.Event(), list[str](), list[str]()
+    for name in "ab":
+        slices.run(waiting(turn, log, name), done.append, fails)
+    for _ in range(2):
+        await slices.turn()  # which is work, and ends
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+    assert log == ["a waits", "b waits", "a waits", "a waits"]
+    assert slices.waiting == 2
+
+
+async def test_what_waits_and_is_cancelled_lets_go_at_once() -> None:
+    """Nobody else need end for it."""
+    slices, turn, log, done = Slices(), asyncio.Event(), list[str](), list[str]()
+    cancel = slices.run(waiting(turn, log, "a"), done.append, fails)
+    assert cancel is not None
+    cancel()
+    await asyncio.sleep(0)
+    assert (log, slices.waiting, done) == (["a waits", "a ends"], 0, [])
+
+
+async def test_what_is_cancelled_in_its_own_slice_does_not_wait() -> None:
+    slices, log, cancels = Slices(), list[str](), list[Callable[[], None]]()
+
+    def cancelling() -> Steps[None]:
+        try:
+            yield ENTRIES_AT_ONCE
+            cancels[0]()
+            yield WAIT
+        finally:
+            log.append("ends")
+
+    cancel = slices.run(cancelling(), fails, fails)
+    assert cancel is not None
+    cancels.append(cancel)
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    assert (log, slices.waiting) == (["ends"], 0)
+
+
+def test_what_is_finished_at_once_cannot_wait() -> None:
+    with pytest.raises(AssertionError, match="nobody else goes on"):
+        finished(waiting(asyncio.Event(), [], "a"))
 
 
 async def test_cancelled_work_is_not_gone_on_with() -> None:

@@ -10,7 +10,6 @@ from kio.serial import entity_writer
 from kio.serial.errors import SerialError
 
 from muster.coordinator.group.settings import INT32_MAX
-from muster.coordinator.load.room import Room
 from muster.coordinator.load.slices import Slices
 from muster.coordinator.load.steps import Allowance, Steps
 from muster.coordinator.wire.api import Fault, Fields, ProtocolError
@@ -88,7 +87,7 @@ def request_bytes_in_steps(request: Any, values: Fields, client_id: str | None) 
     )
     start = BytesIO()
     _writer(cast("Hashable", type(header)))(start, header)
-    output = Output(start.getvalue()[HEADER_START_BYTES:], answer_bytes_max=INT32_MAX, room=Room(INT32_MAX))
+    output = Output(start.getvalue()[HEADER_START_BYTES:], answer_bytes_max=INT32_MAX)
     yield from response_writer_in_steps(cast("Hashable", type(request)))(output, values)
     return b"".join(output.chunks())
 
