@@ -55,6 +55,8 @@ class Projector:
         self.deleted: set[GroupId] = set()
         """Groups that were there, as far as the records tell, and are not any more."""
         self.last_partition_event: AnyPartitionEvent | None = None
+        self.before_election: AnyPartitionEvent | None = None
+        """The last word of whoever had the epoch before the newest: another owner, or the same."""
         self.incarnation_max = 0
         self.events_read = 0
         self.next_offset = 0
@@ -105,6 +107,8 @@ class Projector:
                 f"the event log has format level {event.format_level}, this version knows {FORMAT_LEVEL}: "
                 f"it was written by Muster {event.version}"
             )
+        if isinstance(event, CoordinatorElected):
+            self.before_election = self.last_partition_event
         if isinstance(event, CoordinatorReady):
             self.incarnation_max = max(self.incarnation_max, event.incarnation_max)
         self.last_partition_event = event

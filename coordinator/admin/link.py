@@ -189,7 +189,10 @@ class CoordinatorLink:
             if not changes:
                 raise _TryAgain(why) from error
             if not isinstance(error, TimeoutError):
-                why = f"the connection to its coordinator at {address} was lost before it answered"
+                why = (
+                    f"the connection to its coordinator at {address} was lost before it answered: it may have ended"
+                    " while it was asked (see its log)"
+                )
             raise OutcomeUnknown(
                 f"group {group_id}: {why}; "
                 "whether it made the change is not known: look (muster members list), then ask again"

@@ -5,6 +5,8 @@ timers.
                         lines of the log.
     deadlines.py        The deadlines of a partition: one heap, one timer.
     deciding.py         The way of a group's commands through the rules, a slice at a time.
+    former_owners.py    Owners that were here before and have not said goodbye: they have crashed, or were believed to
+                        be gone and are not.
     log_outage.py       That the event log is away: why, since when, and which partitions wait for it.
     outbox.py           The outbox: what may leave only when it is durable, and the two writers it waits for.
     ownership.py        Taking a partition over: claim it, write the fence record, read up to that record, serve.

@@ -17,6 +17,7 @@ from muster.coordinator.group.settings import GroupSettings
 from muster.coordinator.load.slices import Slices
 from muster.coordinator.offsets.base import OffsetStore
 from muster.coordinator.offsets.lost import refuse_lost_events, refuse_lost_offsets
+from muster.coordinator.runtime.former_owners import FormerOwners
 from muster.coordinator.runtime.orphans import finish_deletions, make_anew, orphans_of
 from muster.coordinator.runtime.outbox import Lost, Outbox, refused_alone
 from muster.coordinator.runtime.partition import Partition
@@ -60,6 +61,7 @@ class Owner(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     forgotten: Callable[[int], None] = nobody_counts
     """Told the id of a request that will not be answered, since the same member has asked again."""
     strangers: StrangersSeen = msgspec.field(default_factory=StrangersSeen)
+    former_owners: FormerOwners = msgspec.field(default_factory=FormerOwners)
     slices: Slices = msgspec.field(default_factory=Slices)
     """Of the process."""
 
@@ -178,6 +180,7 @@ async def take_over(owner: Owner, number: int, *, lost: Lost) -> Ownership:
     writer = await claim_and_fence(owner, number)
     loading = await _load(owner, writer)
     projector = loading.projector
+    owner.former_owners.tell(projector.before_election, by=owner.name, location=owner.event_log.location)
     if projector.groups or projector.quarantined:
         await refuse_lost_offsets(owner.event_log, owner.offsets, number)
     made_anew = await _claim_offsets(owner, writer, projector)

@@ -33,7 +33,8 @@ class SlowAppends:
     def __init__(self, event_log: EventLog, owned: Callable[[], Mapping[int, Ownership]]) -> None:
         self._log = event_log
         self._owned = owned
-        self._told: set[int] = set()
+        self._told: dict[int, float] = {}
+        """By partition when its append was begun, on the loop's clock."""
 
     @property
     def reason(self) -> str | None:
@@ -46,12 +47,16 @@ class SlowAppends:
         return "; ".join(reasons) or None
 
     async def keep_telling(self) -> None:
-        """A line for each partition that begins to wait so long; of a disk that does not answer others tell."""
+        """A line for each partition that begins to wait so long, and one when its append was answered after all.
+
+        Of a disk that does not answer others tell, and of what is given up who gives it up.
+        """
+        now_s = asyncio.get_running_loop().time
         while True:
             await asyncio.sleep(LOOK_EVERY_S)
             found = {} if self._log.trouble is not None else self._slow()
             for waits_for, slow in found.items():
-                if not self._told.issuperset(slow.partitions):
+                if not self._told.keys() >= set(slow.partitions):
                     log.warning(
                         "an append is not answered, waiting for it",
                         log=waits_for.log,
@@ -59,7 +64,12 @@ class SlowAppends:
                         waits_for=waits_for.whom,
                         seconds=int(slow.waited_s),
                     )
-            self._told = {number for slow in found.values() for number in slow.partitions}
+            began = {number: now_s() - slow.waited_s for slow in found.values() for number in slow.partitions}
+            answered = [number for number in self._told if number not in began and number in self._owned()]
+            if answered:
+                seconds = int(now_s() - min(self._told[number] for number in answered))
+                log.info("appends are answered again", partitions=answered, seconds=seconds)
+            self._told = began
 
     def _slow(self) -> dict[WaitsFor, _Slow]:
         """The partitions are copied before they are gone through, since any thread may ask."""

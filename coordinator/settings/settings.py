@@ -295,8 +295,9 @@ def _contradictions(settings: Settings) -> Iterator[str]:
         yield f"{kafka_config} is for an event log in Kafka, and {log} is {settings.log}: leave it out"
     metrics = None if settings.metrics is None else Address(settings.metrics)
     yield from refusals(settings, settings.model_fields_set, Address(settings.listen), metrics)
-    if settings.upstream is not None and settings.advertise is None and Address(settings.listen).is_wildcard:
-        where = f"{name_of('listen')} {settings.listen}"
+    told = "listen" if settings.advertise is None else "advertise"
+    if Address(settings.advertise or settings.listen).is_wildcard:
+        where = f"{name_of(told)} {settings.advertise or settings.listen}"
         yield f"{where}: clients cannot be told that address; give --advertise HOST:PORT"
 
 
@@ -360,4 +361,5 @@ def _problem(detail: Mapping[str, Any], sources: Sources) -> str:
     if field in PROPERTY_FIELDS:
         # Only the name is shown: the value may be a secret.
         return f"{sources.name_of(field, '.'.join(inside))}: {message}"
-    return f"{sources.name_of(field)}={detail['input']}: {message}"
+    given = ",".join(map(str, detail["input"])) if isinstance(detail["input"], list) else detail["input"]
+    return f"{sources.name_of(field)}={given}: {message}"

@@ -74,7 +74,13 @@ def test_topics_in_the_environment_are_separated_by_commas(monkeypatch: pytest.M
     [
         ({"listen": "nowhere"}, [], "--listen=nowhere: should be HOST:PORT"),
         ({"listen": "127.0.0.1:99999"}, [], "--listen=127.0.0.1:99999: should be HOST:PORT"),
-        ({"topic": ["orders:zero"]}, [], "'orders:zero' should be NAME:PARTITIONS"),
+        ({"topic": ["orders:zero"]}, [], "--topic=orders:zero: 'orders:zero' should be NAME:PARTITIONS"),
+        (
+            {"listen": "0.0.0.0:9092"},
+            [],
+            "--listen 0.0.0.0:9092: clients cannot be told that address; give --advertise",
+        ),
+        ({"listen": "[::]:9092", "advertise": "[::]:1"}, [], "--advertise [::]:1: clients cannot be told that address"),
         ({"log_level": "loud"}, [], "--log-level=loud: input should be 'debug', 'info', 'warning' or 'error'"),
         ({"frame_bytes_max": 5}, [], "--frame-bytes-max=5: input should be greater than or equal to 1024"),
         ({}, ["group.max.sise=5"], "there is no setting 'group.max.sise'; did you mean group.max.size?"),

@@ -36,6 +36,7 @@ class ProcessOnKafka(SimulatedProcess):
         self,
         bootstrap: Sequence[str],
         *,
+        name: str = "simulated:1",
         topic: str = TOPIC,
         partitions: int = 3,
         with_offsets: bool = False,
@@ -50,7 +51,7 @@ class ProcessOnKafka(SimulatedProcess):
         self.lost: list[Exception] = []
         self.group_id = GROUP
         owner = Owner(
-            name="simulated:1",
+            name=name,
             version="test",
             event_log=self.kafka,
             offsets=self.offsets,

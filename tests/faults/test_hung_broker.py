@@ -39,6 +39,7 @@ async def test_the_only_broker_hangs_for_five_minutes() -> None:
     assert 10 <= first["seconds"] <= 12
     told = [line["partitions"] for line in logged if line["event"] == first["event"]]
     assert told == [[0], [1, 2]]  # once each
+    assert not [line for line in logged if line["event"] == "appends are answered again"]  # they were given up
     assert (await waiting).error is ErrorCode.not_coordinator
     assert (await process.join("b")).error is ErrorCode.coordinator_load_in_progress
     reason = process.runtime.not_ready
@@ -80,6 +81,10 @@ async def test_offsets_that_are_not_stored_name_the_broker_that_leads_theirs() -
     assert line["waits_for"] == f"broker {offsets.leader} at broker:{offsets.leader}"
     cluster.go_on(offsets.leader)
     await waiting
+    with capture_logs() as logged:
+        await asyncio.sleep(2)
+    (over,) = [line for line in logged if line["event"] == "appends are answered again"]
+    assert (over["partitions"], over["seconds"]) == ([number], 12)
     await process.stop()
 
 

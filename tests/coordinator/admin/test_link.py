@@ -224,7 +224,10 @@ async def test_a_change_whose_answer_is_lost_is_not_made_twice(server: Running) 
     server.groups.outcome = lambda _command: None
     async with GroupAdmin(bootstrap(server)) as admin:
         cut = asyncio.create_task(hang_up(server))
-        with pytest.raises(OutcomeUnknown, match=r"group orders: .* lost .* not known: look") as raised:
+        with pytest.raises(
+            OutcomeUnknown,
+            match=r"group orders: .* lost .* may have ended while it was asked \(see its log\); .* not known: look",
+        ) as raised:
             await admin.set_target_group_size("orders", 3)
         await cut
         assert bootstrap(server) in str(raised.value)
