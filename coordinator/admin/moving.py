@@ -22,8 +22,11 @@ from muster.coordinator.group.outcomes import GroupMove, MoveState
 LOOK_EVERY_S = 0.2
 
 
-async def count_movers(admin: GroupAdmin, group_id: str, to: str) -> int:
-    """How many members would have to join again: those that are not there already. Raises AdminError."""
+async def count_movers(admin: GroupAdmin, group_id: str, to: str) -> int | None:
+    """How many members would have to join again: those that are not there already. None: there is no such group.
+
+    Raises AdminError.
+    """
     told = {each.name: each.value for each in await admin.describe_group_config(group_id, (MEMBERS,))}
     here = len(msgspec.json.decode(told.get(MEMBERS) or "[]"))
     if to == UPSTREAM or here:
@@ -32,7 +35,7 @@ async def count_movers(admin: GroupAdmin, group_id: str, to: str) -> int:
         return len((await admin.describe_group(group_id)).members)
     except Refused as refused:
         if refused.error is ErrorCode.group_id_not_found:
-            return 0
+            return None
         raise
 
 

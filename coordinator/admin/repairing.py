@@ -8,10 +8,14 @@ from muster.coordinator.group.outcomes import GroupDamage
 
 
 async def damage_of(admin: GroupAdmin, group_id: str) -> GroupDamage | None:
-    """What a repair would lose and keep; None for a group that is not quarantined. Raises AdminError."""
+    """What a repair would lose and keep; None for a group that is not quarantined.
+
+    Raises Refused for a group that does not exist, and AdminError.
+    """
     for setting in await admin.describe_group_config(group_id, (REPAIR,)):
         if setting.name == REPAIR:
             return msgspec.json.decode(setting.value or "", type=GroupDamage)
+    await admin.describe_group(group_id)
     return None
 
 

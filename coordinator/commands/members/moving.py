@@ -120,16 +120,17 @@ class _Moving:
         members = await count_movers(admin, group_id, self._to)
         self._say(f"{group_id}: {_what_they_see(members, self._to)}")
         if dry_run:
-            return {"group_id": group_id, "to": self._to, "done": False, "members": members}
+            return {"group_id": group_id, "to": self._to, "done": False, "members": members or 0}
         move = await move_group(
             admin, group_id, self._to, timeout_ms=self._timeout_ms, tell=lambda move: self._progress(group_id, move)
         )
-        if move.state is MoveState.DONE:
+        if move.state is MoveState.DONE and members is not None:
             self._say(f"{group_id}: {_done(move, self._to)}")
         return {"group_id": group_id, "done": move.state is MoveState.DONE, **msgspec.to_builtins(move)}
 
     def _progress(self, group_id: str, move: GroupMove) -> None:
-        self._say(f"{group_id}: of {move.members} members {move.told} told, {move.back} back")
+        if move.members:
+            self._say(f"{group_id}: of {move.members} members {move.told} told, {move.back} back")
 
     def _end(self, done: Sequence[Mapping[str, Any]], told: Mapping[str, Any]) -> NoReturn:
         self._show(done)
@@ -145,7 +146,9 @@ class _Moving:
             show({"groups": done}, Format.JSON, lambda _console: None)
 
 
-def _what_they_see(members: int, to: str) -> str:
+def _what_they_see(members: int | None, to: str) -> str:
+    if members is None:
+        return f"there is no such group; if it comes to be, it is coordinated by {_WHERE[to]}"
     if not members:
         return f"nobody has to join again; who joins from now on joins at {_WHERE[to]}"
     who = "its only member joins" if members == 1 else f"its {members} members join"

@@ -79,12 +79,18 @@ def test_on_a_terminal_it_asks(muster: MusterProcess) -> None:
     assert described(muster.bootstrap, "payments")["error_code"] == LOADING
 
 
-@pytest.mark.parametrize("group", ["healthy", "nobody"])
-def test_there_is_nothing_to_repair(muster: MusterProcess, group: str) -> None:
+@pytest.mark.parametrize(
+    ("group", "said"),
+    [
+        ("healthy", "group healthy is not quarantined: there is nothing to repair"),
+        ("nobody", "group nobody: GROUP_ID_NOT_FOUND: Group nobody not found."),
+    ],
+)
+def test_there_is_nothing_to_repair(muster: MusterProcess, group: str, said: str) -> None:
     """Of a group that is well, or not there: one line, exit code 1."""
     result = run(muster, group, "--yes")
     assert (result.exit_code, result.stdout) == (1, "")
-    assert result.stderr == f"muster groups repair: group {group} is not quarantined: there is nothing to repair\n"
+    assert result.stderr == f"muster groups repair: {said}\n"
 
 
 def test_a_coordinator_that_is_not_there() -> None:
