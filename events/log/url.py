@@ -12,7 +12,7 @@ import re
 from pathlib import Path
 from urllib.parse import SplitResult, unquote, urlsplit
 
-from muster.events.log.base import EventLog, LogError
+from muster.events.log.base import EventLog, LogError, LogMissing
 from muster.events.log.kafka.client.security import NOT_SECURED, KafkaSecurity
 from muster.events.log.memory import MemoryEventLog, MemoryStorage
 from muster.events.log.sqlite.log import SqliteEventLog
@@ -46,7 +46,7 @@ def open_log(
     audit_window_ms: int | None = None,
     security: KafkaSecurity = NOT_SECURED,
 ) -> EventLog:
-    """The log that the URL names; the caller awaits its `open()`. Raises InvalidLogUrl.
+    """The log that the URL names; the caller awaits its `open()`. Raises InvalidLogUrl; LogMissing to read `memory:`.
 
     `partitions`, `replication` (Kafka alone) and `audit_window_ms` are settings of the log when it is made, and are
     compared with it when it exists; None takes it as it is. `read_only` makes nothing and claims nothing. `security`
@@ -63,7 +63,7 @@ def open_log(
         raise InvalidLogUrl(url, "it takes no '?' and no '#'; settings are given beside it")
     match parts.scheme:
         case "memory":
-            return _memory(url, parts, partitions)
+            return _memory(url, parts, partitions, read_only=read_only)
         case "sqlite":
             path = _sqlite_path(url, parts)
             return SqliteEventLog(path, read_only=read_only, partitions=partitions, audit_window_ms=audit_window_ms)
@@ -81,9 +81,11 @@ def open_log(
             raise InvalidLogUrl(url, f"there is no scheme {scheme!r}")
 
 
-def _memory(url: str, parts: SplitResult, partitions: int | None) -> MemoryEventLog:
+def _memory(url: str, parts: SplitResult, partitions: int | None, *, read_only: bool) -> MemoryEventLog:
     if parts.netloc or parts.path:
         raise InvalidLogUrl(url, "nothing may follow 'memory:'")
+    if read_only:
+        raise LogMissing(f"{url} is inside the muster serve process that was started with it, where nobody else reads")
     return MemoryEventLog(MemoryStorage() if partitions is None else MemoryStorage(partitions))
 
 

@@ -254,6 +254,13 @@ def test_it_is_said_first_and_done_when_told_to(url: str) -> None:
     assert "stops its partition: there is nothing to repair" in again.stderr
 
 
+def test_a_log_that_another_process_has_in_memory_cannot_be_repaired() -> None:
+    """It has no other end."""
+    result = run("memory:", "--yes")
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert "memory: is inside the muster serve process" in result.stderr
+
+
 async def test_a_file_that_is_in_use_is_not_touched(url: str, tmp_path: Path) -> None:
     """Whoever has it is named, as everywhere."""
     log = SqliteEventLog(tmp_path / "muster.db")

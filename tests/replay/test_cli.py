@@ -114,12 +114,13 @@ def test_two_choices_at_once_are_refused(url: str) -> None:
     [
         ("muster.db", "no scheme"),
         ("redis://host/1", "redis"),
+        ("memory:", "memory: is inside the muster serve process"),
         ("sqlite:///no/such/file.db", "no/such/file.db"),
         ("sqlite:///" + str(Path(__file__)), "test_cli.py"),
     ],
 )
 def test_a_log_that_cannot_be_read_is_one_line(log: str, part: str) -> None:
-    """Exit code 2: a URL without scheme, of an unknown one, of a file that is not there or no log."""
+    """Exit code 2: a URL without scheme, of an unknown one, of what another process holds, of no file, of no log."""
     assert_fails(run("groups", log=log), 2, part)
     assert_fails(run("why", "orders", log=log), 2, part)
 
