@@ -6,6 +6,7 @@ it loads. In front of a cluster another assembly is used: sidecar/serve.py.
 """
 
 import asyncio
+import os
 import signal
 from collections.abc import Callable
 from contextlib import AsyncExitStack
@@ -37,6 +38,7 @@ from muster.coordinator.runtime.runtime import Runtime
 from muster.coordinator.runtime.waiting_limit import WaitingLimit
 from muster.coordinator.service import Service
 from muster.coordinator.settings.addresses import Address, why_not_bound
+from muster.coordinator.settings.setting_sources import mistyped
 from muster.coordinator.settings.settings import Settings
 from muster.coordinator.standalone.server import Server, ServerSettings
 from muster.coordinator.wire.registry import APIS
@@ -53,6 +55,8 @@ class LogLost(Exception):
 async def run(settings: Settings) -> None:
     """Serve until SIGTERM or SIGINT. Raises CannotServe at the start, LogLost later."""
     configure_logs(settings.log_level, settings.log_format)
+    for variable, meant in mistyped(os.environ, Settings.model_fields):
+        log.warning("a variable sets nothing: there is no such setting", variable=variable, did_you_mean=meant)
     settings = within_open_files(settings)
     ended: asyncio.Future[Exception | None] = asyncio.get_running_loop().create_future()
 

@@ -41,6 +41,7 @@ from tenacity import AsyncRetrying, retry_if_exception_type, stop_after_delay, w
 from muster.events.log.kafka.client.exchange import Exchange, NotOffered
 from muster.events.log.kafka.client.failures import said
 from muster.events.log.kafka.client.security import NOT_SECURED, KafkaSecurity
+from muster.events.log.kafka.client.unencrypted import tell_unencrypted
 
 R = TypeVar("R")
 
@@ -288,13 +289,15 @@ class CoordinatorLink:
         return connection
 
     async def _opened(self, address: Address) -> AIOKafkaConnection:
+        arguments = self._security.client_arguments()
+        tell_unencrypted(address.host, address.port, arguments)
         try:
             return await create_conn(
                 address.host,
                 address.port,
                 client_id=CLIENT_ID,
                 request_timeout_ms=self._request_limit_ms,
-                **self._security.client_arguments(),
+                **arguments,
             )
         except _NOT_LET_IN as error:
             raise NotLetIn(f"no connection to {address} with these credentials and certificates: {error}") from error

@@ -5,7 +5,8 @@ What belongs here: what an error has to name. What it must not know: what is wro
 pydantic-settings keeps no record of which source has won, so the sources are looked at again, in the same order.
 """
 
-from collections.abc import Callable, Mapping
+import difflib
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, Final
 
@@ -13,6 +14,11 @@ import msgspec
 
 PROPERTY_FIELDS: Final = frozenset({"upstream_config", "kafka_config"})
 """The fields that are tables of Kafka's client properties."""
+
+_PREFIX: Final = "MUSTER_"
+_OF_COMMANDS: Final = "BOOTSTRAP"
+_NEAR: Final = 0.85
+"""Of 1, as difflib counts: a letter too many, too few or another one, even in a short name."""
 
 
 def flag(field: str) -> str:
@@ -53,6 +59,22 @@ class Sources(msgspec.Struct, frozen=True, kw_only=True):
 
     def _variable(self, is_meant: Callable[[str], bool]) -> str | None:
         return next((name for name in self.environment if is_meant(name.upper())), None)
+
+
+def mistyped(environment: Iterable[str], fields: Iterable[str]) -> list[tuple[str, str]]:
+    """Variables that set nothing, each with the one that was meant: only where there is one that is near.
+
+    Others may well be there: Kubernetes sets MUSTER_PORT and MUSTER_SERVICE_HOST for a service of that name.
+    """
+    known = [*(field.upper() for field in fields if field not in PROPERTY_FIELDS), _OF_COMMANDS]
+    found = []
+    for variable in environment:
+        name = variable.upper().removeprefix(_PREFIX)
+        if name in known or not variable.upper().startswith(_PREFIX):
+            continue
+        near = difflib.get_close_matches(name, known, n=1, cutoff=_NEAR)
+        found += [(variable, _PREFIX + meant) for meant in near]
+    return found
 
 
 def _has(properties: Mapping[str, Any] | list[str], prop: str) -> bool:

@@ -6,7 +6,8 @@ import pytest
 
 from muster.coordinator.group.settings import GroupSettings
 from muster.coordinator.net.listening import ConnectionLimits
-from muster.coordinator.settings.settings import KAFKA_SETTINGS, BadSettings, load_settings
+from muster.coordinator.settings.setting_sources import mistyped
+from muster.coordinator.settings.settings import KAFKA_SETTINGS, BadSettings, Settings, load_settings
 
 
 @pytest.fixture(autouse=True)
@@ -132,3 +133,30 @@ def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
     """The system's own words are passed on."""
     with pytest.raises(BadSettings, match="No such file"):
         load_settings({}, [], tmp_path / "none.toml")
+
+
+@pytest.mark.parametrize(
+    ("variable", "meant"),
+    [
+        ("MUSTER_GROUP_MAX_SISE", "MUSTER_GROUP_MAX_SIZE"),
+        ("MUSTER_TOPICS", "MUSTER_TOPIC"),
+        ("MUSTER_LOGS", "MUSTER_LOG"),
+        ("MUSTER_CONNECTION_MAX", "MUSTER_CONNECTIONS_MAX"),
+        ("MUSTER_GROUP_MAX_SIZE", None),
+        ("muster_log", None),
+        ("MUSTER_BOOTSTRAP", None),
+        ("MUSTER_UPSTREAM_CONFIG_SASL_PASSWORD", None),
+        ("MUSTER_TEST_BOOTSTRAP", None),
+        ("MUSTER_SERVICE_HOST", None),
+        ("MUSTER_SERVICE_PORT", None),
+        ("MUSTER_SERVICE_PORT_METRICS", None),
+        ("MUSTER_PORT", None),
+        ("MUSTER_PORT_9092_TCP", None),
+        ("MUSTER_PORT_9092_TCP_PROTO", None),
+        ("MUSTER_PORT_9092_TCP_ADDR", None),
+        ("TOPICS", None),
+    ],
+)
+def test_a_variable_that_sets_nothing_is_found_where_another_is_near(variable: str, meant: str | None) -> None:
+    """Those that Kubernetes sets for a service `muster` are near none."""
+    assert mistyped([variable], Settings.model_fields) == ([] if meant is None else [(variable, meant)])

@@ -6,7 +6,10 @@ refused, so that nobody can have it understood otherwise here than by the broker
 IndexError or struct.error.
 """
 
+import struct
 from struct import Struct
+
+from kio.schema.index import api_key_map
 
 from muster.coordinator.group.settings import INT32_MAX
 from muster.coordinator.wire.api import Fault, ProtocolError
@@ -28,6 +31,17 @@ def body_at(frame: bytes, *, flexible: bool) -> int:
     for _ in range(count):
         at = tagged_field_end(frame, at)
     return at
+
+
+def api_and_client_of(beginning: bytes) -> tuple[str, str]:
+    """For people, of a request with its length: Kafka's name of the API, and the client id as far as it has come."""
+    key: int = _INT16.unpack_from(beginning, 4)[0]
+    name = "".join(part.capitalize() for part in api_key_map.get(key, "").split("_")) or f"API key {key}"
+    try:
+        client_id, _ = read_string(beginning, 4 + HEADER_START_BYTES, flexible=False)
+    except (IndexError, struct.error):
+        return name, "not known"
+    return name, client_id.decode(errors="replace") or "not known"
 
 
 def tagged_field_end(data: bytes, at: int) -> int:

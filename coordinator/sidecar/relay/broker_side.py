@@ -10,6 +10,7 @@ import structlog
 
 from muster.coordinator.net.memory_share import unsent_bytes
 from muster.coordinator.occasions import Occasions
+from muster.coordinator.sidecar.messages.requests import api_and_client_of
 from muster.coordinator.sidecar.relay.flow import Flow, send_all
 from muster.coordinator.sidecar.relay.metrics import RelayMetrics
 from muster.coordinator.tasks import on_failure
@@ -50,6 +51,16 @@ class Door(msgspec.Struct, frozen=True, kw_only=True):
         unsaid = self.occasions.tell(("not let in", peer))
         if unsaid is not None:
             log.warning("client refused by the broker", peer=peer, user=user, reason=reason, others_since=unsaid)
+
+    def tell_not_authenticated(self, peer: str, request: bytes) -> None:
+        """It has closed the connection of a client that did not say who it is. `request`: the beginning of its own."""
+        unsaid = self.occasions.tell(("not let in", peer))
+        if unsaid is not None:
+            api, client_id = api_and_client_of(request)
+            reason = f"it sent {api} without authenticating, and the broker hung up"
+            log.warning(
+                "client refused by the broker", peer=peer, client_id=client_id, reason=reason, others_since=unsaid
+            )
 
 
 class Told(Protocol):

@@ -270,11 +270,18 @@ class ClientSide(asyncio.Protocol):
         if self._transport is None:
             self._end()
         elif not self._transport.is_closing():
-            self.door.tell_closed(self.peer.client_host, str(error or "closed"))
+            self._tell_closed(str(error or "closed"))
             self._answering.go_on(self._conversation.end)
             self._send()
             if not self._conversation.answers.is_rewriting:
                 self._transport.close()
+
+    def _tell_closed(self, cause: str) -> None:
+        sent = self._conversation.sent_as_stranger
+        if sent is None or self.sasl.has_begun or self._conversation.answers.is_served:
+            self.door.tell_closed(self.peer.client_host, cause)
+        else:
+            self.door.tell_not_authenticated(self.peer.client_host, sent)
 
     def broker_reads(self) -> None:
         if self._broker.reads:

@@ -59,6 +59,9 @@ class Conversation:
         self._frame_bytes_max = limits.frame_bytes_max
         self._taken_bytes_max = limits.first_bytes_max
         self._waiting_bytes_max = limits.waiting_bytes_max
+        self.sent_as_stranger: bytes | None = None
+        """The beginning of the last request for which the client would have had to authenticate; None where it has."""
+        self._is_stranger = limits.authenticates
         self._requests = Incoming()
         self._passing_request = 0  # bytes of a relayed request that are still to come
         self._is_answer_to_passing_due = False
@@ -128,6 +131,7 @@ class Conversation:
     def trust(self) -> None:
         """The client has authenticated: its requests may be as long as any."""
         self._taken_bytes_max = self._frame_bytes_max
+        self._is_stranger, self.sent_as_stranger = False, None
 
     def next_request(self, now_ms: int) -> bytes | None:
         """The next frame that is to be handled here, without its length; None when there is none (yet).
@@ -149,7 +153,7 @@ class Conversation:
                 return None
             length, api_key, api_version, correlation_id = _START.unpack(start)
             self._check_length(length, self._frame_bytes_max)
-            plan = self._plan_of(api_key, api_version)
+            plan = self._planned(api_key, api_version)
             if plan.look is not None:
                 looked = self._looked(plan.look, length, api_key, api_version)
                 if looked is None:
@@ -171,6 +175,11 @@ class Conversation:
             self._has_begun = True
             return frame[_LENGTH.size :]
         return None
+
+    def _planned(self, api_key: int, api_version: int) -> Plan:
+        if self._is_stranger and api_key not in _ANSWERED_TO_STRANGERS:
+            self.sent_as_stranger = self._requests.look(_USUAL_BEGINNING_BYTES)
+        return self._plan_of(api_key, api_version)
 
     @property
     def _is_all_answered(self) -> bool:

@@ -37,6 +37,11 @@ class Exchange:
         self._name: str | None = None
         self._is_unproven = False
 
+    @property
+    def has_begun(self) -> bool:
+        """Whether the client has asked for any mechanism."""
+        return bool(self._mechanism)
+
     def begin(self, mechanism: str) -> None:
         """SaslHandshake: an exchange begins, the first one or a later one (KIP-368)."""
         self._mechanism = mechanism.upper()

@@ -30,7 +30,7 @@ from tests.coordinator.sidecar.scripted_broker import (
     scripted_broker,
 )
 
-HEARTBEAT, LEAVE_GROUP, SYNC_GROUP, NOBODYS = 12, 13, 14, 9_999
+FETCH, HEARTBEAT, LEAVE_GROUP, SYNC_GROUP, NOBODYS = 1, 12, 13, 14, 9_999
 
 
 @asynccontextmanager
@@ -148,6 +148,34 @@ async def test_a_mechanism_that_the_broker_has_not_enabled_is_told_with_those_th
             "SCRAM-SHA-256"
         )
         assert relay.relayed.authentications_refused == 3
+
+
+@pytest.mark.parametrize("is_handled", [True, False])
+async def test_a_client_that_does_not_authenticate_is_told_of_and_not_the_broker(is_handled: bool) -> None:
+    """Once a minute, also where the broker hangs up on a question of ours."""
+    async with listening(authenticates=True) as (broker, relay, _):
+        broker.script = lambda asked: asked.connection.writer.close()
+        with structlog.testing.capture_logs() as told:
+            for _ in range(3):
+                client = await relay.connect(1)
+                client.send(join_of(10) if is_handled else request(FETCH, 4, 1))
+                assert await client.rest() == b""
+    (line,) = told
+    assert (line["event"], line["log_level"]) == ("client refused by the broker", "warning")
+    assert line["client_id"] == ("shop" if is_handled else "not known")
+    api = "JoinGroup" if is_handled else "Fetch"
+    assert line["reason"] == f"it sent {api} without authenticating, and the broker hung up"
+
+
+async def test_a_broker_that_hangs_up_on_who_has_begun_to_authenticate_is_told_of() -> None:
+    async with listening(authenticates=True) as (broker, _, client):
+        lets_in(broker, b"")
+        await authenticate(client, "PLAIN", b"\0alice\0secret")
+        broker.script = lambda asked: asked.connection.writer.close()
+        with structlog.testing.capture_logs() as told:
+            client.send(request(FETCH, 4, 1))
+            assert await client.rest() == b""
+    assert [line["event"] for line in told] == ["broker closed the connection"]
 
 
 async def test_an_unknown_mechanism_is_trusted_when_the_broker_answers_something_else() -> None:

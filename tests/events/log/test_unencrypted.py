@@ -1,0 +1,50 @@
+"""That a password goes unencrypted is told once, in words of ours."""
+
+import inspect
+import logging
+
+import aiokafka.conn
+import pytest
+
+from muster.events.log.kafka.client import unencrypted
+from muster.events.log.kafka.client.unencrypted import tell_unencrypted
+
+PLAIN = {"security_protocol": "SASL_PLAINTEXT", "sasl_mechanism": "PLAIN"}
+
+
+@pytest.fixture(autouse=True)
+def nothing_was_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(unencrypted, "_told", set())
+
+
+def test_it_is_told_once_with_the_address_and_the_setting(caplog: pytest.LogCaptureFixture) -> None:
+    for port in (9092, 9093):
+        tell_unencrypted("kafka-1", port, PLAIN)
+    assert caplog.messages == [
+        "the password goes unencrypted to kafka-1:9092 (security.protocol=SASL_PLAINTEXT; SASL_SSL encrypts it)"
+    ]
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        {"security_protocol": "PLAINTEXT"},
+        {"security_protocol": "SASL_SSL"},
+        {"security_protocol": "SSL"},
+        {"sasl_mechanism": "SCRAM-SHA-256"},
+    ],
+)
+def test_where_none_is_sent_or_it_is_encrypted_nothing_is_told(
+    caplog: pytest.LogCaptureFixture, other: dict[str, str]
+) -> None:
+    tell_unencrypted("kafka-1", 9092, PLAIN | other)
+    assert not caplog.messages
+
+
+def test_aiokafkas_own_line_is_not_written(caplog: pytest.LogCaptureFixture) -> None:
+    """Which still has those words; others of its lines are."""
+    line = "Sending username and password in the clear"
+    assert f'log.warning("{line}")' in inspect.getsource(aiokafka.conn)
+    for message in (line, "another"):
+        logging.getLogger("aiokafka.conn").warning(message)
+    assert caplog.messages == ["another"]
