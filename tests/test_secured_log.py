@@ -1,11 +1,13 @@
 """A cluster that asks who is there: an event log on it, with its offsets, and the commands that reach it."""
 
+import time
 from collections.abc import Iterator, Mapping
 from uuid import uuid4
 
 import pytest
 from typer.testing import CliRunner, Result
 
+from muster.coordinator.admin import LIMIT_MS
 from muster.coordinator.commands.members import cli as members_cli
 from muster.replay import cli as replay_cli
 from tests.brokers.secured import SecuredBroker, client_properties, password_of, secured_broker
@@ -83,3 +85,16 @@ def test_the_members_of_a_group_are_asked_for_there(broker: SecuredBroker) -> No
     """Kafka answers here, and does not have what is asked for: the connection is what is looked at."""
     result = asked(members_cli.app, "list", "nobody", "--bootstrap", broker.address(LISTENER), *of(broker))
     assert_fails(result, "the coordinator of group nobody does not tell its members: it is not Muster")
+
+
+@pytest.mark.parametrize("listener", ["SSL", "SASL_PLAINTEXT", "SASL_SSL"])
+def test_who_brings_no_credentials_is_told_at_once_that_some_are_wanted(
+    broker: SecuredBroker, monkeypatch: pytest.MonkeyPatch, listener: str
+) -> None:
+    """A broker hangs up on him, with or without having told its versions."""
+    monkeypatch.delenv("MUSTER_KAFKA_CONFIG_SASL_PASSWORD")
+    address, wants = broker.address(listener), "does it want credentials or TLS ("
+    assert_fails(asked(replay_cli.app, "groups", "--log", f"kafka://{address}/events"), f"{address}: hung up", wants)
+    begun = time.monotonic()
+    assert_fails(asked(members_cli.app, "list", "orders", "--bootstrap", address), f"{address} hung up", wants)
+    assert time.monotonic() - begun < LIMIT_MS / 1000, "it was not asked again and again"
