@@ -37,6 +37,13 @@ class Unit(msgspec.Struct, kw_only=True, eq=False):
     settled: Callable[[AppendRefused | None], None]
 
 
+class Write(msgspec.Struct, frozen=True, kw_only=True):
+    """What is being made durable: offsets, or events; `began_s` by the clock of the loop."""
+
+    of_offsets: bool
+    began_s: float
+
+
 class Lost(Protocol):
     def __call__(self, error: Exception) -> None: ...
 
@@ -51,13 +58,11 @@ class Outbox:
         self.strangers_noticed: Callable[[range], None] | None = None
         """Told of offsets among which somebody else has appended."""
         self._waiting: list[Unit] = []
-        self._steps: list[tuple[Callable[[], Awaitable[None]], asyncio.Future[None]]] = []
+        self._steps: list[tuple[Callable[[], Awaitable[None]], bool, asyncio.Future[None]]] = []
         self._wake = asyncio.Event()
         self._idle = asyncio.Event()
         self._idle.set()
-        self._began_s: float | None = None
-        self.is_writing_offsets = False
-        """Whether what is being written now are offsets, after the events."""
+        self._write_now: Write | None = None
         self._loop = asyncio.get_running_loop()
         self._task = asyncio.create_task(self._run(), name=f"outbox-{writer.partition}")
         self._task.add_done_callback(on_failure(lost))
@@ -80,10 +85,13 @@ class Outbox:
         if (refused := await settled) is not None:
             raise refused_alone(self._writer, refused)
 
-    async def between_writes(self, step: Callable[[], Awaitable[None]]) -> None:
-        """Run a step while nothing is being written. When it raises LogError, the outbox is lost."""
+    async def between_writes(self, step: Callable[[], Awaitable[None]], *, of_offsets: bool = False) -> None:
+        """Run a step while nothing is being written. When it raises LogError, the outbox is lost.
+
+        `of_offsets`: the step writes where offsets are.
+        """
         done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._steps.append((step, done))
+        self._steps.append((step, of_offsets, done))
         self._idle.clear()
         self._wake.set()
         await done
@@ -94,10 +102,13 @@ class Outbox:
         self._writer = writer
 
     @property
-    def writing_for_s(self) -> float:
-        """For how long what is being made durable has waited. Also while `lost` is told of it, and in any thread."""
-        began_s = self._began_s
-        return 0.0 if began_s is None else self._loop.time() - began_s
+    def waits(self) -> tuple[Write, float] | None:
+        """What is being written, and for how many seconds. Also while `lost` is told of it, and in any thread."""
+        write = self._write_now
+        return None if write is None else (write, self._loop.time() - write.began_s)
+
+    def _begin(self, *, of_offsets: bool) -> None:
+        self._write_now = Write(of_offsets=of_offsets, began_s=self._loop.time())
 
     async def drained(self) -> None:
         """Wait until nothing is under way, or the outbox is lost."""
@@ -129,21 +140,22 @@ class Outbox:
 
     async def _write_all(self) -> None:
         while self._waiting or self._steps:
-            self._began_s = self._loop.time()
             if self._steps:
-                step, done = self._steps.pop(0)
+                step, of_offsets, done = self._steps.pop(0)
+                self._begin(of_offsets=of_offsets)
                 await step()
                 if not done.cancelled():
                     done.set_result(None)
             units = self._waiting[:UNITS_PER_APPEND_MAX]
             del self._waiting[:UNITS_PER_APPEND_MAX]
             await self._write(units)
-        self._began_s = None
+        self._write_now = None
 
     async def _write(self, units: Sequence[Unit]) -> None:
         with_events = [unit for unit in units if unit.transition]
         verdicts: dict[int, AppendRefused | None] = {}
         if with_events:
+            self._begin(of_offsets=False)
             before = self._writer.next_offset
             with APPEND_SECONDS.time():
                 answers = await self._writer.append([unit.transition for unit in with_events])
@@ -155,11 +167,8 @@ class Outbox:
             verdicts = {id(unit): answer for unit, answer in zip(with_events, answers, strict=True)}
         stored = [(unit, change) for unit in units if verdicts.get(id(unit)) is None for change in unit.offsets]
         if stored:
-            self.is_writing_offsets = True
-            try:
-                answers = await self._offsets.write([change for _, change in stored])
-            finally:
-                self.is_writing_offsets = False
+            self._begin(of_offsets=True)
+            answers = await self._offsets.write([change for _, change in stored])
             for (unit, _), answer in zip(stored, answers, strict=True):
                 if answer is not None and unit.transition:
                     # Its events are there and its offsets never will be: what is stored has to be read again.

@@ -7,6 +7,7 @@ event log's contract); only what was read up to the fence record is complete.
 import asyncio
 import shlex
 from collections.abc import Callable, Collection, Mapping
+from functools import partial
 
 import msgspec
 import structlog
@@ -95,16 +96,15 @@ class Ownership:
         self._renewing: asyncio.Task[None] | None = None
 
     @property
-    def writing_for_s(self) -> float:
-        """For how long an append has waited by now; any thread may ask."""
-        return self._outbox.writing_for_s
-
-    @property
-    def waits_for(self) -> WaitsFor:
-        """Who has to answer first; any thread may ask."""
-        own_log = self._owner.offsets.own_log if self._outbox.is_writing_offsets else None
+    def waits(self) -> tuple[WaitsFor, float] | None:
+        """Who has to answer first, and for how many seconds an append has waited for it; any thread may ask."""
+        waits = self._outbox.waits
+        if waits is None:
+            return None
+        write, waited_s = waits
+        own_log = self._owner.offsets.own_log if write.of_offsets else None
         event_log = own_log or self._owner.event_log
-        return WaitsFor(log=event_log.location, whom=event_log.stored_by(self.partition.number))
+        return WaitsFor(log=event_log.location, whom=event_log.stored_by(self.partition.number)), waited_s
 
     def renew(self) -> None:
         """Claim the partition again in the background, lest the log forget this claim; nothing waits for it."""
@@ -152,7 +152,7 @@ class Ownership:
             self.partition.epoch = writer.epoch
 
         await self._outbox.between_writes(switch)
-        await owner.offsets.renew(number, self._outbox.between_writes)
+        await owner.offsets.renew(number, partial(self._outbox.between_writes, of_offsets=True))
         log.debug("claim renewed", partition=number, epoch=writer.epoch)
 
     async def _claim_patiently(self) -> LogWriter:

@@ -208,7 +208,8 @@ class Runtime:
             return  # it was given up already
         ownership.partition.close(ErrorCode.not_coordinator)
         if isinstance(error, LogUnavailable):
-            began_ms = self._owner.clock.monotonic_ms() - int(ownership.writing_for_s * 1000)
+            _, waited_s = ownership.waits or (None, 0.0)
+            began_ms = self._owner.clock.monotonic_ms() - int(waited_s * 1000)
             self._outage.failed(number, error, began_ms=began_ms)
             if not self._lost_now:
                 asyncio.get_running_loop().call_later(GATHERED_S, self._tell_lost)

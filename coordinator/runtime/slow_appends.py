@@ -75,9 +75,10 @@ class SlowAppends:
         """The partitions are copied before they are gone through, since any thread may ask."""
         found: dict[WaitsFor, _Slow] = {}
         for number, ownership in list(self._owned().items()):
-            waited_s = ownership.writing_for_s
-            if waited_s >= SLOW_AFTER_S:
-                slow = found.setdefault(ownership.waits_for, _Slow([], 0.0))
+            waits = ownership.waits
+            if waits is not None and waits[1] >= SLOW_AFTER_S:
+                waits_for, waited_s = waits
+                slow = found.setdefault(waits_for, _Slow([], 0.0))
                 slow.partitions.append(number)
                 slow.waited_s = max(slow.waited_s, waited_s)
         return found
