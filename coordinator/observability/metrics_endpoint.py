@@ -13,7 +13,7 @@ from contextlib import suppress
 from socket import SHUT_RDWR, socket
 from socketserver import ThreadingMixIn
 from typing import Any
-from wsgiref.simple_server import WSGIRequestHandler, WSGIServer, make_server
+from wsgiref.simple_server import WSGIRequestHandler, WSGIServer
 
 import structlog
 from prometheus_client import CollectorRegistry, make_wsgi_app
@@ -21,6 +21,7 @@ from prometheus_client import CollectorRegistry, make_wsgi_app
 log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
 
 StartResponse = Callable[[str, list[tuple[str, str]]], Any]
+WSGIApplication = Callable[[dict[str, Any], StartResponse], Iterable[bytes]]
 
 CONNECTIONS_MAX = 32
 REQUEST_S = 10.0
@@ -30,45 +31,43 @@ REQUEST_S = 10.0
 class _Server(ThreadingMixIn, WSGIServer):
     daemon_threads = True
     request_queue_size = 128
-    request_s: float
 
-    def __init__(self, *args: Any, **settings: Any) -> None:  # noqa: ANN401 -- the library's
+    def __init__(self, address: tuple[str, int], app: WSGIApplication, *, request_s: float) -> None:
+        self._request_s = request_s
         self._since: dict[socket, float] = {}
-        """When each connection came, in that order."""
-        self._lock = threading.Lock()
-        self._places = threading.BoundedSemaphore(CONNECTIONS_MAX)
-        super().__init__(*args, **settings)
+        """When each connection came, in that order; each has a thread."""
+        self._changed = threading.Condition()
+        super().__init__(address, _Quiet)
+        self.set_app(app)
 
     def process_request(self, request: Any, client_address: Any) -> None:  # noqa: ANN401 -- the library's
         """A connection has come."""
-        if not self._places.acquire(blocking=False):
-            self._end(lambda since: since[:1])
-            if not self._places.acquire(timeout=1.0):  # its thread has no turn
-                super().shutdown_request(request)
-                return
-        with self._lock:
+        with self._changed:
+            if not self._has_place():
+                _end(next(iter(self._since)))
+                if not self._changed.wait_for(self._has_place, timeout=1.0):  # its thread has no turn
+                    super().shutdown_request(request)
+                    return
             self._since[request] = time.monotonic()
         super().process_request(request, client_address)
 
+    def _has_place(self) -> bool:
+        return len(self._since) < CONNECTIONS_MAX
+
     def shutdown_request(self, request: Any) -> None:  # noqa: ANN401 -- the library's
         """A connection has come to its end, in its thread."""
-        with self._lock:
-            had_place = self._since.pop(request, None) is not None
-        super().shutdown_request(request)
-        if had_place:
-            self._places.release()
+        with self._changed:
+            super().shutdown_request(request)
+            self._since.pop(request, None)
+            self._changed.notify()
 
     def service_actions(self) -> None:
-        """Called twice a second."""
-        before = time.monotonic() - self.request_s
-        self._end(lambda since: [each for each in since if each[1] < before])
-
-    def _end(self, chosen: Callable[[list[tuple[socket, float]]], list[tuple[socket, float]]]) -> None:
-        """Their threads find that the client has gone."""
-        with self._lock:
-            for connection, _ in chosen(list(self._since.items())):
-                with suppress(OSError):
-                    connection.shutdown(SHUT_RDWR)
+        """Called after each connection that comes, and twice a second while none does."""
+        before = time.monotonic() - self._request_s
+        with self._changed:
+            for connection, since in self._since.items():
+                if since < before:
+                    _end(connection)
 
     def handle_error(self, request: Any, client_address: Any) -> None:  # noqa: ANN401 -- the library's
         """That clients go, or are sent away, is no news."""
@@ -79,6 +78,12 @@ class _Server(ThreadingMixIn, WSGIServer):
 class _Quiet(WSGIRequestHandler):
     def log_message(self, format: str, *args: object) -> None:  # noqa: A002 -- the library's name
         """Say nothing: a scrape every few seconds is no news."""
+
+
+def _end(connection: socket) -> None:
+    """Its thread finds that the client has gone."""
+    with suppress(OSError):
+        connection.shutdown(SHUT_RDWR)
 
 
 class MetricsEndpoint:
@@ -108,8 +113,7 @@ class MetricsEndpoint:
                 case _:
                     return _answer(start_response, "404 Not Found", "there is /metrics, /healthz and /readyz\n")
 
-        self._server = make_server(host, port, app, server_class=_Server, handler_class=_Quiet)
-        self._server.request_s = request_s
+        self._server = _Server((host, port), app, request_s=request_s)
         self.port: int = self._server.server_port
         self._thread = threading.Thread(target=self._server.serve_forever, name="metrics", daemon=True)
         self._thread.start()

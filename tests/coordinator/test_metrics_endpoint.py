@@ -6,9 +6,11 @@ import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from http.client import HTTPConnection
+from wsgiref.simple_server import WSGIRequestHandler
 
 import pytest
 from prometheus_client import CollectorRegistry
+from structlog.testing import capture_logs
 
 from muster.coordinator.observability.metrics_endpoint import CONNECTIONS_MAX, MetricsEndpoint
 
@@ -64,3 +66,29 @@ def test_a_request_that_trickles_in_is_ended(capfd: pytest.CaptureFixture[str]) 
             pytest.fail("it is still read")
         assert status(port) == 200
     assert capfd.readouterr().err == ""
+
+
+def test_who_comes_when_all_places_are_taken_has_that_of_whoever_came_first() -> None:
+    """All others stay, and are answered when they have asked."""
+    with endpoint() as port, ExitStack() as connections:
+        first, *others = [connections.enter_context(half_sent(port)) for _ in range(CONNECTIONS_MAX)]
+        assert status(port) == 200
+        assert first.recv(1) == b""
+        for connection in others:
+            connection.sendall(b"P/1.0\r\n\r\n")
+            assert connection.recv(12) == b"HTTP/1.0 200"
+
+
+def test_a_request_that_meets_a_bug_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With the peer. That a client goes is no news."""
+
+    def failing(_: WSGIRequestHandler) -> None:
+        raise errors.pop()
+
+    monkeypatch.setattr(WSGIRequestHandler, "handle", failing)
+    errors: list[Exception] = [ZeroDivisionError(), ConnectionResetError()]
+    with capture_logs() as lines, endpoint() as port:
+        for _ in range(2):
+            with half_sent(port) as connection, suppress(ConnectionError):
+                assert connection.recv(1) == b""
+    assert [(line["event"], line["peer"]) for line in lines] == [("a request of --metrics failed", "127.0.0.1")]
