@@ -7,9 +7,11 @@ from collections.abc import Callable
 from muster.coordinator.group.outcomes import DescribedMember, DescribeGroupOutcome
 from muster.coordinator.load.room import Room
 from muster.coordinator.load.slices import Slices
+from muster.coordinator.load.steps import WAIT
 from muster.coordinator.wire.describe_groups import encode
 from muster.coordinator.wire.messages import message
 from muster.coordinator.wire.under_way import Answered, UnderWay
+from muster.coordinator.wire.writing import CHUNK_BYTES
 from muster.events.ids import GroupId, MemberId
 
 KB, MB = 1_024, 1_048_576
@@ -102,3 +104,15 @@ async def test_an_answer_that_cannot_be_written_gives_back_its_room() -> None:
     await all_done(slices)
     assert sum(isinstance(each, list) for each in told) == 1
     assert (len(told), slices.room.written_bytes) == (3, 0)
+
+
+def test_an_answer_that_has_to_wait_holds_one_long_entry_and_not_as_many_as_short_ones() -> None:
+    room, other = Room(0), object()
+    room.take(1)
+    assert room.may_grow(other)
+    outcome = DescribeGroupOutcome(members=members(20, metadata=bytes(CHUNK_BYTES)))
+    steps = ASKED.write_in_steps({"groups": [encode(GroupId("g"), outcome, 5, 0)]}, room)
+    assert next(steps) == WAIT
+    assert CHUNK_BYTES < room.written_bytes < CHUNK_BYTES + KB
+    steps.close()
+    assert room.written_bytes == 1

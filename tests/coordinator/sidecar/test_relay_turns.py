@@ -9,13 +9,14 @@ from kio.schema.errors import ErrorCode
 from muster.coordinator.group.commands import AnyRequest, LeaveGroup
 from muster.coordinator.group.outcomes import LeaveGroupOutcome, Outcome
 from muster.coordinator.load.slices import SLICE_S
-from muster.coordinator.net.turns import REQUESTS_AT_ONCE, Turns
+from muster.coordinator.net.turns import REQUESTS_AT_ONCE, REQUESTS_IN_ROUND, Turns
 from muster.coordinator.sidecar.relay.client_side import ClientSide
 from tests.coordinator.kio_client import frame, with_length
 from tests.coordinator.sidecar.relaying import MORE_THAN_SOCKETS_TAKE, Client, Relay, relaying, until
 from tests.coordinator.sidecar.scripted_broker import scripted_broker
 
 IN_A_SLICE = 5
+LEFT = LeaveGroupOutcome(error=ErrorCode.none)
 
 
 class HeldTurns(Turns):
@@ -31,20 +32,23 @@ class HeldTurns(Turns):
 
 
 class Crowded:
-    """A relay where each decision takes a part of a slice, and nothing else takes time. `leavers`: who leaves."""
+    """A relay where each decision takes a part of a slice, and nothing else takes time. `leavers`: who leaves; of these
+    one called "parked" has no answer until the groups release it.
+    """
 
-    def __init__(self, relay: Relay) -> None:
+    def __init__(self, relay: Relay, *, decision_s: float = SLICE_S / IN_A_SLICE) -> None:
         self.leavers: list[str] = []
+        self._decision_s = decision_s
         self._now_s = 0.0
         self._relay = relay
         relay.groups.outcome = self._outcome
         relay.listening.turns = self.turns = HeldTurns(lambda: self._now_s)
 
-    def _outcome(self, command: AnyRequest) -> Outcome:
+    def _outcome(self, command: AnyRequest) -> Outcome | None:
         assert isinstance(command, LeaveGroup)
         self.leavers.append(command.members[0].member_id)
-        self._now_s += SLICE_S / IN_A_SLICE
-        return LeaveGroupOutcome(error=ErrorCode.none)
+        self._now_s += self._decision_s
+        return None if self.leavers[-1] == "parked" else LEFT
 
     async def client(self, name: str) -> Client:
         """One whose rights are known."""
@@ -94,6 +98,42 @@ async def test_who_waits_for_its_turn_is_not_forgotten_at_the_end(goes: str) -> 
         crowded.turns.is_held = False
         await until(lambda: broker.open_connections == 1)
         assert crowded.leavers.count("leaver") == (2 * IN_A_SLICE if goes == "hangs up" else 0)
+
+
+async def test_a_round_of_many_takes_few_requests_of_each_though_there_is_time() -> None:
+    """One alone has more, but not all that it has sent either."""
+    others = 32
+    async with scripted_broker() as broker, relaying({1: broker}) as relay:
+        crowded = Crowded(relay, decision_s=0)
+        greedy = await crowded.client("greedy")
+        clients = [await crowded.client("other") for _ in range(others)]
+        crowded.turns.is_held = True
+        greedy.send(leave("greedy") * (4 * REQUESTS_AT_ONCE))
+        await until(lambda: crowded.turns.is_waiting(_connection(relay, greedy)))
+        for client in clients:
+            client.send(leave("other"))
+        await until(lambda: all(crowded.turns.is_waiting(_connection(relay, each)) for each in clients))
+        crowded.leavers.clear()
+        crowded.turns.is_held = False
+        await until(lambda: crowded.leavers.count("other") == others)
+        assert crowded.leavers.index("other") <= REQUESTS_IN_ROUND // (1 + others)
+
+
+async def test_who_was_answered_goes_on_behind_who_waits() -> None:
+    async with scripted_broker() as broker, relaying({1: broker}) as relay:
+        crowded = Crowded(relay)
+        greedy, parked = await crowded.client("greedy"), await crowded.client("usual")
+        parked.send(leave("parked") + leave("after the answer"))
+        await until(lambda: relay.groups.parked)
+        crowded.turns.is_held = True
+        greedy.send(leave("greedy") * REQUESTS_AT_ONCE)
+        await until(lambda: crowded.turns.is_waiting(_connection(relay, greedy)))
+        crowded.leavers.clear()
+        relay.groups.release(LEFT)
+        crowded.turns.is_held = False
+        for _ in range(2):
+            await parked.answer()
+        assert crowded.leavers.index("after the answer") >= IN_A_SLICE
 
 
 async def test_who_waits_for_its_turn_is_not_read_for_without_end() -> None:
