@@ -35,7 +35,7 @@ def call_standbys(turn: Turn, lost: Sequence[Member], led_before: MemberId | Non
     for member in lost:
         is_known = member.assignment and member.assigned_generation_id == image.assigned_generation_id
         topics = assigned_topics(member.assignment) if is_known else None
-        fit = (each for each in standbys if topics is not None and subscribed.covers(each, topics))
+        fit = (each for each in standbys if topics is not None and _covers(subscribed.by(each), topics))
         standby = next(fit, None)
         if standby is None:
             missed.append(member)
@@ -62,12 +62,11 @@ class _Subscribed:
         self._protocol_name = protocol_name
         self._topics: dict[MemberId, frozenset[str] | None] = {}
 
-    def covers(self, standby: Member, topics: Set[str]) -> bool:
-        """Whether it subscribes all these; what cannot be read covers nothing."""
+    def by(self, standby: Member) -> frozenset[str] | None:
+        """None when it cannot be read."""
         if standby.member_id not in self._topics:
             self._topics[standby.member_id] = subscribed_topics(standby.metadata_for(self._protocol_name))
-        subscribed = self._topics[standby.member_id]
-        return subscribed is not None and topics <= subscribed
+        return self._topics[standby.member_id]
 
 
 def assigned_topics(assignment: bytes) -> Set[str] | None:
@@ -77,9 +76,14 @@ def assigned_topics(assignment: bytes) -> Set[str] | None:
 
 
 def can_read(metadata: bytes, assignment: bytes) -> bool:
-    """Whether a subscription covers all that is assigned; what cannot be read covers nothing."""
-    subscribed, topics = subscribed_topics(metadata), assigned_topics(assignment)
-    return subscribed is not None and topics is not None and topics <= subscribed
+    """Whether a subscription covers all that is assigned, and both can be read."""
+    topics = assigned_topics(assignment)
+    return topics is not None and _covers(subscribed_topics(metadata), topics)
+
+
+def _covers(subscribed: Set[str] | None, topics: Set[str]) -> bool:
+    """A subscription that cannot be read covers nothing."""
+    return subscribed is not None and topics <= subscribed
 
 
 def has_taken_over(turn: Turn, member: Member) -> None:

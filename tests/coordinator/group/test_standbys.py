@@ -204,13 +204,28 @@ def test_a_lost_member_that_returns_stands_by() -> None:
     assert role(h, back) is MemberRole.STANDBY
 
 
-def test_a_standby_that_does_not_read_the_topics_is_not_called() -> None:
-    """Its subscription has to cover the assignment."""
+UNFIT = pytest.mark.parametrize("metadata", [subscription("payments"), b"no subscription"])
+
+
+@UNFIT
+def test_a_standby_that_does_not_read_the_topics_is_not_called(metadata: bytes) -> None:
+    """Its subscription has to cover the assignment; one that cannot be read covers nothing."""
     h = Harness()
-    other = protocols("range", metadata=subscription("payments"))
-    _a, b, _s = with_standbys(h, h.static("s", protocols=other))
+    _a, b, _s = with_standbys(h, h.static("s", protocols=protocols("range", metadata=metadata)))
     b.leave()
     assert starts(h)[1:] == [Cause.MEMBER_LEFT]
+
+
+@UNFIT
+def test_a_called_standby_that_comes_without_the_topics_rebalances(metadata: bytes) -> None:
+    """It has subscribed something else since."""
+    h = Harness()
+    _a, b, s = with_standbys(h, h.static("s"))
+    b.leave()
+    assert starts(h)[1:] == []
+    s.protocols = protocols("range", metadata=metadata)
+    s.join()
+    assert starts(h)[1:] == [Cause.METADATA_CHANGED]
 
 
 def test_a_standby_that_goes_is_missed_by_nobody() -> None:
