@@ -1,7 +1,7 @@
 """How far each field of a message reaches, by kio's schemas, in bytes that nobody decodes.
 
 What belongs here: sizes. What it must not know: what is done with the fields (splicing.py). What skips something is
-called with the bytes and an offset, and gives the offset behind it: at once, or in steps (wire/steps.py) where there
+called with the bytes and an offset, and gives the offset behind it: at once, or in steps (load/steps.py) where there
 are arrays of things that have to be looked at one by one. Bytes that end too early raise IndexError, struct.error or
 SerialError, or give an offset behind their end.
 """

@@ -4,7 +4,7 @@ What belongs here: which fields are replaced, and putting together what there is
 by skipping.py. What it must not know: what the fields mean. Nothing is decoded, so whatever a newer broker puts into a
 version that is known (error codes, tagged fields, KIP-482) is passed on with the rest, and what comes behind the fields
 that are asked for is not looked at. Bytes that end too early raise IndexError, struct.error or SerialError. Arrays are
-gone through in steps (wire/steps.py): an answer may have as many entries as a client has asked for.
+gone through in steps (load/steps.py): an answer may have as many entries as a client has asked for.
 """
 
 from collections.abc import Callable
