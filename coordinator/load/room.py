@@ -4,8 +4,9 @@ What belongs here: how many bytes they have together, and who goes on when that 
 is written, and who runs whom (coordinator/load/slices.py).
 
 Answers grow side by side, in slices: each would be nearly all there before the first is. So at the bound one of them
-goes on, and the others that are to grow wait until it has ended. A short answer never asks. Nobody waits for a client
-here: what was written is the connection's, and counted with what it holds.
+goes on, and the others that are to grow wait until it has ended; with an entry that is long, before it is written. A
+short answer never asks. Nobody waits for a client here: what was written is the connection's, and counted with what it
+holds.
 """
 
 from typing import Final
@@ -15,7 +16,7 @@ HELD_BYTES_MAX: Final = 268_435_456
 
 
 class Room:
-    """`bytes_max` may be exceeded by one answer."""
+    """`bytes_max` may be exceeded by one answer, one entry of another, and a chunk of each (wire/writing.py)."""
 
     def __init__(self, bytes_max: int) -> None:
         self.bytes_max = bytes_max

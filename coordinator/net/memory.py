@@ -9,7 +9,8 @@ most is closed: first among those that have not authenticated, then among those 
 half sent, answers that are not read), and only then among those that wait for us. Whoever has more than half of it,
 with all connections of the same principal or address together, goes before others whatever they wait for: joins that
 are parked by one take no room that others need. What a usual request has is not counted, so that it is never in
-question. Answers that are being written are nobody's yet, and have a quarter of it (load/room.py), one of them more.
+question. Answers that are being written are nobody's yet: a quarter of the limit is kept for them (load/room.py), so
+that nobody is closed for what closing frees nothing of. An answer is its connection's once it is written.
 """
 
 from collections import Counter
@@ -67,8 +68,8 @@ class Memory:
     """See the module."""
 
     def __init__(self, bytes_max: int, metrics: ServerMetrics, room: Room) -> None:
-        self._bytes_max = bytes_max
         self._room = room
+        self._bytes_max = bytes_max - room.bytes_max
         self._metrics = metrics
         self._held: dict[Holder, tuple[int, str]] = {}  # so much, of whom
         self._held_by: Counter[str] = Counter()
@@ -82,7 +83,7 @@ class Memory:
             self._held[holder] = size, holder.whose
             self._held_by[holder.whose] += size
             self._held_bytes += size
-        while self._held and self._all_bytes() > self._bytes_max:
+        while self._held_bytes > self._bytes_max:
             self._close_one()
 
     def _all_bytes(self) -> int:
@@ -93,7 +94,7 @@ class Memory:
         size = self._let_go(goes)
         self._metrics.connections_closed_for_memory += 1
         log.warning(
-            "connection closed: requests and answers hold more than --queued-max-request-bytes",
+            "connection closed: what connections hold is over three quarters of --queued-max-request-bytes",
             peer=goes.client_host,
             held_bytes=size,
             client=_TOLD[goes.claim],

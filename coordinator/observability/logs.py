@@ -17,7 +17,7 @@ OF_CLIENTS = frozenset(
         "broker closed the connection",
         "connection closed",
         "connection closed: it does not read its answers",
-        "connection closed: requests and answers hold more than --queued-max-request-bytes",
+        "connection closed: what connections hold is over three quarters of --queued-max-request-bytes",
         "connection closed: the broker's answer cannot be used",
         "connection lost",
         "TLS with a client failed",

@@ -285,10 +285,11 @@ def _contradictions(settings: Settings) -> Iterator[str]:
             f"{name_of('group_min_session_timeout_ms')}={settings.group_min_session_timeout_ms} is above "
             f"{name_of('group_max_session_timeout_ms')}={settings.group_max_session_timeout_ms}"
         )
-    if settings.queued_max_request_bytes < settings.frame_bytes_max:
+    if settings.queued_max_request_bytes * 3 < settings.frame_bytes_max * 4:
         yield (
-            f"{name_of('queued_max_request_bytes')}={settings.queued_max_request_bytes} is below "
-            f"{name_of('frame_bytes_max')}={settings.frame_bytes_max}: the largest request could not be taken"
+            f"{name_of('queued_max_request_bytes')}={settings.queued_max_request_bytes}, a quarter of it for answers,"
+            f" leaves less than {name_of('frame_bytes_max')}={settings.frame_bytes_max}:"
+            " the largest request could not be taken"
         )
     if settings.kafka_config and not settings.log.startswith("kafka:"):
         kafka_config, log = name_of("kafka_config"), name_of("log")

@@ -37,7 +37,7 @@ class Output:
         self._room = room
 
     def cut(self) -> Steps[None]:
-        """Begin a new chunk, if this one is long enough; then wait until there is room. Raises AnswerTooLarge."""
+        """Begin a new chunk, if this one is long enough, and wait until there is room. Raises AnswerTooLarge."""
         if len(self.chunk) < CHUNK_BYTES:
             return
         self._size += len(self.chunk)
@@ -47,6 +47,10 @@ class Output:
             raise AnswerTooLarge(f"it has more than {self._answer_bytes_max} bytes")
         self._chunks.append(bytes(self.chunk))
         self.chunk.clear()
+        yield from self.room_given()
+
+    def room_given(self) -> Steps[None]:
+        """Wait until there is room."""
         while self._room is not None and not self._room.may_grow(self):
             yield WAIT
 
@@ -82,9 +86,13 @@ class AnswerTooLarge(Unwritable):
 
 
 class _AtOnce(msgspec.Struct, frozen=True):
-    """What has no arrays is written in one call."""
+    """What has no arrays is written in one call.
+
+    `bytes_fields`: those that may be long.
+    """
 
     write: Write
+    bytes_fields: tuple[str, ...] = ()
 
 
 class _InSteps(msgspec.Struct, frozen=True):
@@ -129,7 +137,8 @@ def _entity_writer(entity: type[Entity]) -> _Writer:
         if flexible:
             out.append(0)
 
-    return _AtOnce(write)
+    kinds = {field.name: field.metadata.get("kafka_type") for field in fields(entity)}
+    return _AtOnce(write, tuple(name for name, _, _ in plain if kinds[name] == "bytes"))
 
 
 def _entity_writer_in_steps(steps: tuple[tuple[str, object, _Writer], ...], *, flexible: bool) -> WriteInSteps:
@@ -266,8 +275,13 @@ def _array_writer(item_writer: _Writer, *, flexible: bool) -> WriteInSteps:
                 yield from output.cut()
                 yield 1
             return
-        uncounted = 0
+        uncounted, bytes_fields = 0, item_writer.bytes_fields
         for item in items:
+            size = len(output.chunk)
+            for name in bytes_fields:
+                size += len(item.get(name) or b"")
+            if size >= CHUNK_BYTES:
+                yield from output.room_given()
             item_writer.write(output.chunk, item)
             uncounted += 1
             if uncounted == ENTRIES_PER_STEP or len(output.chunk) >= CHUNK_BYTES:

@@ -4,6 +4,8 @@ import asyncio
 import tracemalloc
 from collections.abc import Callable
 
+import pytest
+
 from muster.coordinator.group.outcomes import DescribedMember, DescribeGroupOutcome
 from muster.coordinator.load.room import Room
 from muster.coordinator.load.slices import Slices
@@ -71,6 +73,20 @@ async def test_answers_that_are_written_side_by_side_have_a_bound_together() -> 
     assert peak < 85 * MB
 
 
+async def test_each_long_entry_waits_for_room() -> None:
+    """However many answers begin with one; those that write are one answer more, and one entry."""
+    slices, told = Slices(Room(20 * MB)), list[int]()
+    outcome = DescribeGroupOutcome(members=members(20, metadata=bytes(MB)))
+    for _ in range(200):
+        write(slices, outcome, lambda answered: told.append(size(answered)))
+    most = slices.room.written_bytes
+    while slices.waiting:
+        await asyncio.sleep(0)
+        most = max(most, slices.room.written_bytes)
+    assert most < 42 * MB
+    assert len(told) == 200
+
+
 async def test_short_answers_do_not_wait_for_long_ones() -> None:
     """Neither those that are written at once, nor those that have many short entries."""
     slices, told = Slices(Room(MB)), list[str]()
@@ -106,13 +122,20 @@ async def test_an_answer_that_cannot_be_written_gives_back_its_room() -> None:
     assert (len(told), slices.room.written_bytes) == (3, 0)
 
 
-def test_an_answer_that_has_to_wait_holds_one_long_entry_and_not_as_many_as_short_ones() -> None:
+@pytest.mark.parametrize("is_full", [True, False])
+def test_an_answer_that_has_to_wait_holds_no_more_long_entries_than_there_was_room_for(is_full: bool) -> None:
+    """None, or the one by which the room is full, and not as many as short ones."""
     room, other = Room(0), object()
     room.take(1)
     assert room.may_grow(other)
+    if not is_full:
+        room.give_back(object(), 1)
     outcome = DescribeGroupOutcome(members=members(20, metadata=bytes(CHUNK_BYTES)))
     steps = ASKED.write_in_steps({"groups": [encode(GroupId("g"), outcome, 5, 0)]}, room)
     assert next(steps) == WAIT
-    assert CHUNK_BYTES < room.written_bytes < CHUNK_BYTES + KB
+    if is_full:
+        assert room.written_bytes == 1
+    else:
+        assert CHUNK_BYTES < room.written_bytes < CHUNK_BYTES + KB
     steps.close()
-    assert room.written_bytes == 1
+    assert room.written_bytes == is_full

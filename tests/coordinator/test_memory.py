@@ -39,12 +39,12 @@ class Holding:
 
 
 class Holders:
-    """A memory of 100 KB, and who went."""
+    """A memory with 100 KB for connections, and who went."""
 
     def __init__(self) -> None:
         self.metrics = ServerMetrics({})
         self.room = Room(25 * KB)
-        self.memory = Memory(100 * KB, self.metrics, self.room)
+        self.memory = Memory(125 * KB, self.metrics, self.room)
         self.evicted: list[str] = []
 
     def new(self, name: str, claim: Claim, whose: str | None = None) -> Holding:
@@ -112,23 +112,18 @@ def test_what_is_counted_is_what_is_held() -> None:
         assert subject.metrics.held_bytes == sum(held.values()) <= 100 * KB
 
 
-def test_answers_that_are_being_written_count_from_then_on() -> None:
-    """They are nobody's yet; whoever holds most goes for them."""
+def test_nobody_goes_for_answers_that_are_being_written() -> None:
+    """They count, and it would free nothing of them; the room has its own bound, and connections have the rest."""
     subject, answer = Holders(), object()
-    subject.room.take(60 * KB)
-    assert subject.metrics.held_bytes == 60 * KB
-    for name, size in (("large", 25), ("small", 20)):
-        subject.memory.hold(subject.new(name, Claim.WAITS), size * KB)
-    assert subject.evicted == ["large"]
-    subject.room.give_back(answer, 60 * KB)
-    assert subject.metrics.held_bytes == 20 * KB
-
-
-def test_where_they_alone_are_too_much_there_is_nobody_to_go() -> None:
-    subject = Holders()
-    subject.room.take(200 * KB)
-    subject.memory.hold(subject.new("small", Claim.WAITS), FREE_BYTES)
+    subject.room.take(1_000 * KB)
+    assert subject.metrics.held_bytes == 1_000 * KB
+    for n in range(5):
+        subject.memory.hold(subject.new(str(n), Claim.WAITS), 20 * KB)
     assert subject.evicted == []
+    subject.room.give_back(answer, 1_000 * KB)
+    assert subject.metrics.held_bytes == 100 * KB
+    subject.memory.hold(subject.new("greedy", Claim.WAITED_FOR), 17 * KB)
+    assert subject.evicted == ["greedy"]
 
 
 def test_they_have_a_quarter_of_what_is_set() -> None:
@@ -199,7 +194,7 @@ async def test_a_request_that_waits_for_us_stays_until_it_is_answered() -> None:
 
 
 async def test_answers_that_are_not_read_count_and_go_first() -> None:
-    async with running(queued_max_request_bytes=2_000 * KB) as subject:
+    async with running(queued_max_request_bytes=2_100 * KB) as subject:
         subject.groups.outcome = lambda _: None
         parked, greedy = await subject.connect(), await subject.connect()
         whole = join_of(1_500 * KB)

@@ -23,7 +23,7 @@ async def test_who_has_not_authenticated_goes_before_anybody_else() -> None:
     """Even if others hold more."""
     async with (
         scripted_broker() as broker,
-        relaying({1: broker}, authenticates=True, held_bytes_max=700 * KB) as relay,
+        relaying({1: broker}, authenticates=True, held_bytes_max=900 * KB) as relay,
     ):
         lets_in(broker, b"")
         alice, first, second = [await relay.connect(1) for _ in range(3)]
