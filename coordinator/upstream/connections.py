@@ -120,16 +120,14 @@ class _Known(msgspec.Struct, kw_only=True, eq=False):
         return bool(self.askers) or any(connection.connected() for connection in self.lanes.values())
 
 
-def nobody_asks() -> None:
+def ignore() -> None:
     """For who does not want to know."""
 
 
 class Connections:
     """See the module. `opens_within_ms`: what a broker may take to let us in. `lost`: told when one hangs up."""
 
-    def __init__(
-        self, security: KafkaSecurity, *, opens_within_ms: int, lost: Callable[[], None] = nobody_asks
-    ) -> None:
+    def __init__(self, security: KafkaSecurity, *, opens_within_ms: int, lost: Callable[[], None] = ignore) -> None:
         self._security = security
         self._opens_within_ms = opens_within_ms
         self._lost = lost
@@ -168,7 +166,7 @@ class Connections:
         *,
         lane: Hashable,
         limit_ms: int,
-        sent: Callable[[], None] = nobody_asks,
+        sent: Callable[[], None] = ignore,
     ) -> R:
         """The broker's answer. `sent` is told when the request has left. Raises as the module tells.
 

@@ -23,7 +23,7 @@ from zlib import crc32
 import structlog
 from kio.schema.errors import ErrorCode
 
-from muster.coordinator.upstream.connections import AnswerLost, UpstreamRefused, UpstreamUnavailable, nobody_asks
+from muster.coordinator.upstream.connections import AnswerLost, UpstreamRefused, UpstreamUnavailable, ignore
 from muster.coordinator.upstream.link import UpstreamLink
 from muster.coordinator.upstream.shadow import (
     UNNAMED,
@@ -215,7 +215,7 @@ class Driver:
             lane=lane,
             limit_ms=limit_ms,
             retry_ms=0,
-            sent=held.join_was_sent if isinstance(step, Join) else nobody_asks,
+            sent=held.join_was_sent if isinstance(step, Join) else ignore,
         )
         return asked.error_of(answer), answer
 

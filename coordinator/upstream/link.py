@@ -32,7 +32,7 @@ from muster.coordinator.upstream.connections import (
     UpstreamError,
     UpstreamRefused,
     UpstreamUnavailable,
-    nobody_asks,
+    ignore,
     places,
 )
 from muster.coordinator.upstream.security import UpstreamSecurity
@@ -89,8 +89,6 @@ class UpstreamLink:
         """`bootstrap`: HOST:PORT, several with commas between them. Raises UpstreamRefused for what is none."""
         self._bootstrap = places(bootstrap)
         self._wants_refresh = asyncio.Event()
-        self.look_soon = self._wants_refresh.set
-        """Somebody was not reached, or has hung up: there may be an outage, or other brokers."""
         self._connections = Connections(
             (security or UpstreamSecurity()).kafka_security(), opens_within_ms=request_limit_ms, lost=self.look_soon
         )
@@ -150,6 +148,10 @@ class UpstreamLink:
         """Have the ids of these topics told each time that the brokers are asked for."""
         self._topics = tuple(topics)
         self._tell_ids = tell
+
+    def look_soon(self) -> None:
+        """Somebody was not reached, or has hung up: there may be an outage, or other brokers."""
+        self._wants_refresh.set()
 
     async def refresh(self) -> None:
         """Ask for the brokers now; returns when they were told. Raises UpstreamUnavailable."""
@@ -226,7 +228,7 @@ class UpstreamLink:
         *,
         lane: Hashable = 0,
         limit_ms: int | None = None,
-        sent: Callable[[], None] = nobody_asks,
+        sent: Callable[[], None] = ignore,
     ) -> R:
         """One request to one broker; its answer, whatever error that has. `sent` is told when the request has left.
 
@@ -255,7 +257,7 @@ class UpstreamLink:
         lane: Hashable = 0,
         limit_ms: int | None = None,
         retry_ms: int = REQUEST_LIMIT_MS,
-        sent: Callable[[], None] = nobody_asks,
+        sent: Callable[[], None] = ignore,
     ) -> R:
         """The answer of the group's coordinator, with whatever error but those after which one asks again.
 

@@ -6,7 +6,6 @@ from contextlib import asynccontextmanager
 from itertools import pairwise
 
 import pytest
-from aiokafka.conn import AIOKafkaConnection
 from aiokafka.protocol.admin import ApiVersionRequest
 
 from muster.events.log.base import LogUnavailable
@@ -20,6 +19,7 @@ from muster.events.records import Record
 from tests.faults.cluster import FETCH, HOST, INIT_PRODUCER_ID, METADATA, PRODUCE, FakeCluster
 from tests.faults.network import Connection, NetworkLoop
 from tests.faults.process import TOPIC, seconds, story
+from tests.faults.stumbling import stumbling
 
 PARTITIONS = 8
 LIMIT_S = Timeouts().delivery_timeout_ms / 1000
@@ -89,17 +89,15 @@ async def test_claims_that_meet_a_broker_that_is_away_are_unavailable_each(fault
 async def test_what_aiokafka_stumbles_over_as_it_connects_is_tried_again(fault: Exception) -> None:
     """With its name; and what our own code raises there is a bug of ours."""
 
-    async def stumbles(_: AIOKafkaConnection) -> None:
-        raise fault
-
     def is_a_bug(_: KafkaSecurity) -> None:
         raise KeyError("of ours")
 
     async with linked() as (cluster, link):
-        with pytest.MonkeyPatch.context() as patched:
-            patched.setattr(AIOKafkaConnection, "connect", stumbles)
-            with pytest.raises(LogUnavailable, match=f"{type(fault).__name__} within aiokafka, as it connected"):
-                await claim(link, place(0))
+        with (
+            stumbling(fault),
+            pytest.raises(LogUnavailable, match=f"{type(fault).__name__} within aiokafka, as it connected"),
+        ):
+            await claim(link, place(0))
         await append(await claim(link, place(0)))
         cluster.stop(1)
         cluster.start(1)

@@ -46,7 +46,7 @@ def _begun(metrics: RelayMetrics, client: ClientSide, mechanism: str, payload: b
         metrics.authentications_refused += 1
         enabled = ", ".join(answer.mechanisms) or "none"
         reason = f"the broker has not enabled SASL mechanism {mechanism!r} at this listener; enabled: {enabled}"
-        client.door.tell_not_let_in(client.peer.client_host, "not said yet", reason)
+        client.door.tell_not_let_in(client.peer.client_host, None, reason)
     return payload
 
 

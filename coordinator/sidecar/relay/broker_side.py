@@ -33,7 +33,7 @@ class Door(msgspec.Struct, frozen=True, kw_only=True):
     occasions: Occasions
     """Of all listeners together."""
     not_reached: Callable[[], None]
-    """Told each time."""
+    """Told each time that a client's connection found no broker there."""
 
     @property
     def broker(self) -> str:
@@ -46,8 +46,8 @@ class Door(msgspec.Struct, frozen=True, kw_only=True):
         if unsaid is not None:
             log.info("broker closed the connection", broker=self.broker, peer=peer, cause=cause, others_since=unsaid)
 
-    def tell_not_let_in(self, peer: str, user: str, reason: str) -> None:
-        """It does not let a client in, which usually tries again at once."""
+    def tell_not_let_in(self, peer: str, user: str | None, reason: str) -> None:
+        """It does not let a client in, which usually tries again at once. `user`: None before that is said."""
         unsaid = self.occasions.tell(("not let in", peer))
         if unsaid is not None:
             log.warning("client refused by the broker", peer=peer, user=user, reason=reason, others_since=unsaid)

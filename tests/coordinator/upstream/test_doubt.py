@@ -12,7 +12,7 @@ from kio.schema.join_group.v9.response import JoinGroupResponse
 from kio.schema.leave_group.v5.response import LeaveGroupResponse
 from kio.schema.sync_group.v5.response import SyncGroupResponse
 
-from muster.coordinator.upstream.connections import nobody_asks
+from muster.coordinator.upstream.connections import ignore
 from muster.coordinator.upstream.shadows import Identity, Shadows
 from muster.coordinator.wire.operations import NOT_TOLD
 from muster.events.ids import GroupId
@@ -42,7 +42,7 @@ class Upstream:
         request: Any,
         _response: Any,
         *,
-        sent: Callable[[], None] = nobody_asks,
+        sent: Callable[[], None] = ignore,
         **_limits: Any,
     ) -> Any:
         """The answer to a step."""

@@ -6,20 +6,23 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 import pytest
-from aiokafka.conn import AIOKafkaConnection
 from kio.schema.heartbeat.v4.response import HeartbeatResponse
 from structlog.testing import capture_logs
 
-from muster.coordinator.upstream.connections import UpstreamUnavailable
+from muster.coordinator.upstream.connections import AnswerLost, Connections, UpstreamUnavailable, places
 from muster.coordinator.upstream.driver import Driver, Held
 from muster.coordinator.upstream.link import UpstreamLink
+from muster.coordinator.upstream.security import UpstreamSecurity
 from muster.coordinator.upstream.shadow import Shadow
 from muster.events.ids import GroupId
 from tests.coordinator.upstream.simulated import SimulatedBroker
 from tests.coordinator.upstream.stage import NAME, unexpected
 from tests.coordinator.upstream.test_link import error_of, heartbeat
 from tests.faults.process import seconds, story
+from tests.faults.stumbling import stumbling
 from tests.simulation.virtual_time import VirtualClock
+
+METADATA = 3
 
 
 @asynccontextmanager
@@ -132,14 +135,9 @@ async def test_who_was_not_reached_has_the_cluster_asked_at_once() -> None:
 @story
 async def test_what_aiokafka_stumbles_over_as_it_connects_is_tried_again(fault: Exception) -> None:
     """With its name: it ended the process."""
-
-    async def stumbles(_: AIOKafkaConnection) -> None:
-        raise fault
-
     broker = SimulatedBroker(1)
     async with linked(broker) as link:
-        with pytest.MonkeyPatch.context() as patched:
-            patched.setattr(AIOKafkaConnection, "connect", stumbles)
+        with stumbling(fault):
             broker.leave()
             broker.come_back()
             await asyncio.sleep(5)
@@ -217,3 +215,43 @@ async def test_who_was_silent_is_asked_when_the_others_are_away() -> None:
         others[1].leave()
         first.leave()
         await link.refresh()
+
+
+@pytest.mark.parametrize("ended_by", ["us", "the broker"])
+@story
+async def test_a_connection_counts_as_lost_when_the_broker_ends_it(ended_by: str) -> None:
+    """What we hang up ourselves says nothing of the cluster."""
+    broker, lost = SimulatedBroker(1), list[None]()
+    connections = Connections(
+        UpstreamSecurity().kafka_security(), opens_within_ms=1_000, lost=lambda: lost.append(None)
+    )
+    (place,) = places(broker.address)
+    await connections.ask(place, heartbeat("g"), HeartbeatResponse, lane=0, limit_ms=1_000)
+    if ended_by == "us":
+        connections.hang_up(place, 0)
+    else:
+        broker.leave()
+    await asyncio.sleep(1)
+    assert len(lost) == (ended_by == "the broker")
+    await connections.close()
+
+
+@story
+async def test_a_connection_that_never_came_to_use_is_no_lost_one() -> None:
+    """It breaks while it is asked of which cluster its broker is."""
+    broker, lost = SimulatedBroker(1), list[None]()
+    connections = Connections(
+        UpstreamSecurity().kafka_security(), opens_within_ms=1_000, lost=lambda: lost.append(None)
+    )
+    (place,) = places(broker.address)
+    connections.cluster_id = "another"
+    asked = asyncio.create_task(connections.ask(place, heartbeat("g"), HeartbeatResponse, lane=0, limit_ms=60_000))
+    broker.silent_at = METADATA
+    await asyncio.sleep(1)
+    assert broker.connections == 1
+    broker.leave()
+    with pytest.raises(UpstreamUnavailable) as raised:
+        await asked
+    assert not isinstance(raised.value, AnswerLost)
+    assert not lost
+    await connections.close()
