@@ -134,7 +134,7 @@ def new_owner(
     )
 
 
-def new_service(groups: Groups, cluster: Cluster, clock: SystemClock, slices: Slices, places: Places) -> Service:
+def new_service(groups: Groups, cluster: Cluster, clock: SystemClock, runtime: Runtime, places: Places) -> Service:
     """What handlers use, on the running loop."""
     loop = asyncio.get_running_loop()
 
@@ -150,7 +150,8 @@ def new_service(groups: Groups, cluster: Cluster, clock: SystemClock, slices: Sl
         new_request_id=itertools.count(1).__next__,
         call_later=call_later,
         gone=places.leave,
-        slices=slices,
+        slices=runtime.slices,
+        turns=runtime.turns,
     )
 
 

@@ -125,7 +125,7 @@ async def _start(settings: Settings, stack: AsyncExitStack, *, lost: Callable[[E
     keep_certificates(stack, lost=lost)
     places = new_places(settings, metrics)
     runtime = Runtime(new_owner(settings, event_log, offsets, clock, places=places), give_up=lost)
-    service = new_service(WaitingLimit(runtime, places, runtime.is_member), cluster, clock, runtime.slices, places)
+    service = new_service(WaitingLimit(runtime, places, runtime.is_member), cluster, clock, runtime, places)
     server = Server(settings=_server_settings(settings), service=service, apis=APIS, metrics=metrics)
     await _listen(server, settings)
     stack.push_async_callback(server.close)

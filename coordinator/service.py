@@ -15,6 +15,7 @@ from muster.coordinator.cluster import Cluster
 from muster.coordinator.group.commands import AnyRequest, Heartbeat
 from muster.coordinator.group.outcomes import Outcome
 from muster.coordinator.load.slices import Slices
+from muster.coordinator.load.turns import Turns
 from muster.events.ids import GroupId
 from muster.events.state import GroupState
 
@@ -93,5 +94,7 @@ class Service(msgspec.Struct, kw_only=True):
     """`call_later(delay_ms, callback)` gives a function that cancels the timer."""
     gone: Callable[[int], None] = nobody_counts
     """Told the id of a join's or sync's request when its client has gone before it was answered."""
+    turns: Turns = msgspec.field(default_factory=Turns)
+    """Whose turn it is, among all connections of the process."""
     slices: Slices = msgspec.field(default_factory=Slices)
     """Whose turn it is, among all requests of the process that have many entries."""

@@ -17,8 +17,8 @@ R = TypeVar("R")
 
 Steps = Generator[int, None, R]
 
-ENTRIES_AT_ONCE = 512
-"""What has no more is done in one go: some 2 ms of work at most."""
+ENTRIES_AT_ONCE = 64
+"""What has no more is done in one go: some 2 ms of work at most, where an entry is a group to be described."""
 
 WAIT = -1
 """Yielded instead of entries: there is nothing to be done before other work has ended, and given back its room."""

@@ -9,5 +9,4 @@ listening.py       Accepting connections within a limit, closing idle ones, and 
 memory.py          How many bytes requests and answers hold, over the process, and who has to go when that is too
                    much.
 memory_share.py    One connection's share of the memory: what it holds, and how it is made to let go.
-turns.py           Turns: how all connections of a process share one turn of the event loop.
 """

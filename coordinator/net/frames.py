@@ -20,6 +20,9 @@ from muster.coordinator.wire.mistaken import too_long
 Fast = Callable[[int, bytes, int], bytes | None]
 """A heartbeat's version, what follows its correlation id, and when it arrived: what follows the answer's, or None."""
 
+AT_ONCE = 64
+"""Requests that are answered by the fast path before others have their turns."""
+
 _LENGTH = Struct(">i")
 _START = Struct(">ihh4x")  # the length, then the API key and version; the correlation id is left as it is
 _CORRELATION_ID_BYTES = 4
@@ -37,6 +40,8 @@ class Connection:
         self._tail = bytearray()  # what arrived after `_data`, joined with it only when it completes a frame
         self._correlation_id: bytes | None = None  # of the request that is not answered yet
         self._deciding_bytes = 0  # of that request
+        self.is_interrupted = False
+        """Whether `next_request` has left something for a later turn."""
         self.is_half_sent = False
         """Whether, when a request was asked for last, there was but the beginning of one."""
         self._output: list[bytes] = []
@@ -73,9 +78,14 @@ class Connection:
     def next_request(self, now_ms: int) -> bytes | None:
         """The next frame that has to be decided, without its length; None when there is none yet.
 
-        Heartbeats that the fast path knows are answered on the way. Raises ProtocolError; nothing may follow then.
+        Heartbeats that the fast path knows are answered on the way, `AT_ONCE` of them if there are more
+        (`is_interrupted`). Raises ProtocolError; nothing may follow then.
         """
+        answered, self.is_interrupted = 0, False
         while self._correlation_id is None:
+            if answered >= AT_ONCE:
+                self.is_interrupted = True
+                return None
             data, at = self._data, self._at
             if len(data) - at < _START.size:
                 if at == len(data) and not self._tail:  # as nearly always: nothing is left
@@ -100,6 +110,7 @@ class Connection:
                 payload = self._fast(api_version, data[at + 12 : end], now_ms)
                 if payload is not None:
                     self._output += (_LENGTH.pack(len(payload) + _CORRELATION_ID_BYTES), correlation_id, payload)
+                    answered += 1
                     continue
             self._correlation_id = correlation_id
             self._deciding_bytes = end - at

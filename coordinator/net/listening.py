@@ -16,8 +16,8 @@ import structlog
 from muster.coordinator.group.settings import INT32_MAX
 from muster.coordinator.load.quotas import Quota
 from muster.coordinator.load.room import HELD_BYTES_MAX, Room
+from muster.coordinator.load.turns import Turns
 from muster.coordinator.net.memory import Memory
-from muster.coordinator.net.turns import Turns
 from muster.coordinator.observability.metrics import RefusedConnection, ServerMetrics
 from muster.coordinator.service import Cancel
 
@@ -83,6 +83,7 @@ class Listening(Generic[C]):
         monotonic_ms: Callable[[], int],
         call_later: Callable[[int, Callable[[], None]], Cancel],
         room: Room,
+        turns: Turns,
     ) -> None:
         self._connections_max = limits.connections_max
         self._idle_ms = limits.connections_max_idle_ms
@@ -96,7 +97,7 @@ class Listening(Generic[C]):
         self._principal_of: dict[C, str] = {}
         self._is_full_told = False
         self.memory = Memory(limits.queued_max_request_bytes, metrics, room)
-        self.turns = Turns()
+        self.turns = turns
         self._metrics = metrics
         self._monotonic_ms = monotonic_ms
         self._call_later = call_later

@@ -2,8 +2,9 @@
 
 There is no timer per member. A group has one entry, for the earliest of its deadlines; a heartbeat moves a deadline
 away without telling anybody, which is found out when the entry comes up. `due` is called with a group whose entry has
-come up. If the timer was so late that the machine must have stood still, `paused` is called, and nothing is due until
-`begin` is, again.
+come up, when all that had arrived by then was looked at (`when_caught_up`): nobody is expired while his heartbeat waits
+behind what others have asked. If the timer was so late that the machine must have stood still, `paused` is called, and
+nothing is due until `begin` is, again.
 """
 
 import asyncio
@@ -26,8 +27,17 @@ GRACE_S = 0.005
 class Deadlines:
     """See the module."""
 
-    def __init__(self, clock: Clock, *, due: Callable[[GroupId], None], paused: Callable[[int], None]) -> None:
+    def __init__(
+        self,
+        clock: Clock,
+        *,
+        due: Callable[[GroupId], None],
+        paused: Callable[[int], None],
+        when_caught_up: Callable[[Callable[[], None]], None],
+    ) -> None:
         self._clock = clock
+        self._when_caught_up = when_caught_up
+        self._is_closed = False
         self._due = due
         self._paused = paused
         self._heap: list[tuple[float, GroupId]] = []
@@ -57,6 +67,7 @@ class Deadlines:
         self._scheduled.pop(group_id, None)
 
     def close(self) -> None:
+        self._is_closed = True
         if self._timer is not None:
             self._timer.cancel()
         self._timer_due_ms = -math.inf  # nothing sets a timer from here on
@@ -78,9 +89,11 @@ class Deadlines:
             self._timer = None
             self._paused(int(late_ms))
             return
-        self._timer = asyncio.get_running_loop().call_later(GRACE_S, self._run)
+        self._timer = asyncio.get_running_loop().call_later(GRACE_S, self._when_caught_up, self._run)
 
     def _run(self) -> None:
+        if self._is_closed:
+            return
         now_ms = self._clock.monotonic_ms()
         try:
             # For a slice: what is due then still, comes after what others wait for.

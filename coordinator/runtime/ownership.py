@@ -16,6 +16,7 @@ from tenacity import AsyncRetrying, RetryCallState, retry_if_exception_type, wai
 from muster.coordinator.clock import Clock
 from muster.coordinator.group.settings import GroupSettings
 from muster.coordinator.load.slices import Slices
+from muster.coordinator.load.turns import Turns
 from muster.coordinator.offsets.base import OffsetStore
 from muster.coordinator.offsets.lost import refuse_lost_events, refuse_lost_offsets
 from muster.coordinator.runtime.former_owners import FormerOwners
@@ -64,6 +65,7 @@ class Owner(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     strangers: StrangersSeen = msgspec.field(default_factory=StrangersSeen)
     former_owners: FormerOwners = msgspec.field(default_factory=FormerOwners)
     slices: Slices = msgspec.field(default_factory=Slices)
+    turns: Turns = msgspec.field(default_factory=Turns)
     """Of the process."""
 
 
@@ -222,6 +224,7 @@ async def take_over(owner: Owner, number: int, *, lost: Lost) -> Ownership:
         committed=owner.offsets.committed,
         watch=owner.watch,
         slices=owner.slices,
+        turns=owner.turns,
         forgotten=owner.forgotten,
         lost=lost,
     )

@@ -27,6 +27,7 @@ from muster.coordinator.group.soft import Soft
 from muster.coordinator.group.takeover import give_up, resume
 from muster.coordinator.load.slices import Slices
 from muster.coordinator.load.steps import Steps
+from muster.coordinator.load.turns import Turns
 from muster.coordinator.observability.metrics import ENTITIES_REWRITTEN
 from muster.coordinator.runtime.deadlines import Deadlines
 from muster.coordinator.runtime.deciding import Deciding
@@ -67,6 +68,7 @@ class Partition:
         committed: Callable[[GroupId], Mapping[tuple[str, int], CommittedAt]],
         watch: Watch,
         slices: Slices,
+        turns: Turns,
         forgotten: Callable[[int], None],
         lost: Lost,
     ) -> None:
@@ -77,7 +79,12 @@ class Partition:
         self._clock = clock
         self._slots: dict[GroupId, Slot] = {}
         self._waiting = WaitingRequests(forgotten)
-        self._deadlines = Deadlines(clock, due=self._deadline_came, paused=self._machine_paused)
+        self._deadlines = Deadlines(
+            clock,
+            due=self._deadline_came,
+            paused=self._machine_paused,
+            when_caught_up=turns.after_those_who_wait,
+        )
         self._committed = committed
         self._watch = watch
         self._slices = slices

@@ -19,6 +19,7 @@ from muster.coordinator.group.commands import AnyRequest, Heartbeat, JoinGroup, 
 from muster.coordinator.group.decide import failed
 from muster.coordinator.load.slices import Slices
 from muster.coordinator.load.steps import Each
+from muster.coordinator.load.turns import Turns
 from muster.coordinator.not_served import loading_reply, way_out
 from muster.coordinator.observability.metrics import GroupFigures
 from muster.coordinator.runtime.log_outage import LogOutage
@@ -70,6 +71,11 @@ class Runtime:
     def slices(self) -> Slices:
         """Whose turn it is in this process."""
         return self._owner.slices
+
+    @property
+    def turns(self) -> Turns:
+        """How its connections share it."""
+        return self._owner.turns
 
     # ---- ownership -----------------------------------------------------------------------------------
 

@@ -203,7 +203,7 @@ class _Sidecar:
         groups = WaitingLimit(steered, places, runtime.is_member)
         # What Metadata says here is the cluster's own; no handler of a sidecar asks this one.
         cluster = new_cluster(cluster_id=self.link.cluster_id, node_id=-1, host="", port=-1, topics=())
-        return new_service(groups, cluster, self.clock, runtime.slices, places)
+        return new_service(groups, cluster, self.clock, runtime, places)
 
     def _listening(self, service: Service) -> Listening[ClientSide]:
         return Listening[ClientSide](
@@ -212,6 +212,7 @@ class _Sidecar:
             monotonic_ms=self.clock.monotonic_ms,
             call_later=service.call_later,
             room=service.slices.room,
+            turns=service.turns,
         )
 
     async def _listen(

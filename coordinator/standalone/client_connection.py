@@ -14,12 +14,12 @@ from typing import cast
 import structlog
 
 from muster.coordinator.load.current_work import RequestWork, noted
+from muster.coordinator.load.turns import Turns
 from muster.coordinator.net.frames import Connection
 from muster.coordinator.net.heartbeats import HeartbeatCache
 from muster.coordinator.net.hosts import java_host
 from muster.coordinator.net.memory import FREE_BYTES, Claim, Memory
 from muster.coordinator.net.memory_share import Share, unsent_bytes
-from muster.coordinator.net.turns import Turns
 from muster.coordinator.observability.metrics import ServerMetrics
 from muster.coordinator.principals import ANONYMOUS
 from muster.coordinator.service import Cancel
@@ -169,6 +169,8 @@ class ClientConnection(asyncio.Protocol):
             while self._is_writable and self._is_open():
                 frame = self._connection.next_request(now_ms)
                 if frame is None:
+                    if self._connection.is_interrupted:
+                        self._turns.wait(self)
                     break
                 self._begin(frame)
                 begun += 1

@@ -44,6 +44,7 @@ class Server:
             monotonic_ms=service.monotonic_ms,
             call_later=service.call_later,
             room=service.slices.room,
+            turns=service.turns,
         )
 
     @property

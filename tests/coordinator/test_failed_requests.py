@@ -8,7 +8,7 @@ from structlog.testing import capture_logs
 
 from muster.coordinator.group.commands import AnyRequest, JoinGroup
 from muster.coordinator.group.outcomes import Outcome
-from muster.coordinator.net.turns import REQUESTS_AT_ONCE
+from muster.coordinator.load.turns import REQUESTS_AT_ONCE
 from muster.coordinator.wire.api import Fault
 from tests.coordinator.kio_client import frame, with_length
 from tests.coordinator.running_server import HEARTBEAT, JOIN, outcome, running

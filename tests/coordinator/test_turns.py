@@ -4,7 +4,7 @@ import asyncio
 import socket
 
 from muster.coordinator.load.slices import SLICE_S
-from muster.coordinator.net.turns import REQUESTS_AT_ONCE, REQUESTS_IN_ROUND, Turns
+from muster.coordinator.load.turns import REQUESTS_AT_ONCE, REQUESTS_IN_ROUND, Turns
 from tests.coordinator.hostile import exactly
 from tests.coordinator.kio_client import frame, with_length
 from tests.coordinator.longest_turn import longest_turn
@@ -85,6 +85,19 @@ async def test_who_has_more_to_do_waits_behind_who_has_come_meanwhile() -> None:
         await asyncio.sleep(0)
     before = subject.log.index("late") - 5  # those of the first, who began when nobody waited
     assert before <= REQUESTS_IN_ROUND
+
+
+async def test_who_waits_now_is_served_before_what_is_to_come_after() -> None:
+    subject = Crowd()
+    for n in range(20):
+        subject.new(f"{n}", 1).come()
+    subject.turns.after_those_who_wait(lambda: subject.log.append("then"))
+    subject.new("late", 1).come()
+    for _ in range(10):
+        await asyncio.sleep(0)
+    assert subject.log == [*(f"{n}" for n in range(20)), "then", "late"]
+    subject.turns.after_those_who_wait(lambda: subject.log.append("at once"))
+    assert subject.log[-1] == "at once"
 
 
 async def test_who_is_gone_has_no_turn() -> None:

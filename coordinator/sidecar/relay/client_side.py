@@ -394,6 +394,8 @@ class ClientSide(asyncio.Protocol):
         while self._client_reads and self._broker.reads and self.is_open():
             frame = self._conversation.next_request(now_ms)
             if frame is None:
+                if self._conversation.is_interrupted:
+                    self._turns.wait(self)
                 return
             cancel = self._handle(self, frame)
             if self._conversation.is_handling:

@@ -30,6 +30,9 @@ from muster.coordinator.wire.mistaken import too_long
 Fast = Callable[[int, bytes, int], bytes | None]
 """As in connection.py: a heartbeat's version, what follows its correlation id, and when it came."""
 
+AT_ONCE = 64
+"""Requests that are relayed, or answered by the fast path, before others have their turns."""
+
 IN_FLIGHT_MAX = 1_000
 """Relayed requests that may wait for their answers; then no more is read until one has come."""
 
@@ -69,6 +72,8 @@ class Conversation:
         self._taken: bytes | None = None  # the correlation id of the request that is handled here
         self._frame = b""
         self._is_ending = False
+        self.is_interrupted = False
+        """Whether `next_request` has left something for a later turn."""
         self._has_begun = False  # a request, since `went_on` was asked
         self._was_half_sent = False
 
@@ -136,17 +141,18 @@ class Conversation:
     def next_request(self, now_ms: int) -> bytes | None:
         """The next frame that is to be handled here, without its length; None when there is none (yet).
 
-        What is to be relayed is in `for_broker` then, and heartbeats that the fast path knows are answered. Raises
-        ProtocolError; nothing may follow then.
+        What is to be relayed is in `for_broker` then, and heartbeats that the fast path knows are answered: `AT_ONCE`
+        of them, if there are more (`is_interrupted`). Raises ProtocolError; nothing may follow then.
         """
-        requests = self._requests
+        requests, done, self.is_interrupted = self._requests, 0, False
         while self._taken is None:
             if self._passing_request and not self._pass_on():
                 return None
-            if self._is_ending or self.answers.expected >= IN_FLIGHT_MAX:
+            if not self._may_begin(done):
                 return None
-            if self._is_all_answered:
-                self._answer_heartbeats(now_ms)
+            if self._is_all_answered and (answered := self._answer_heartbeats(now_ms)):
+                done += answered
+                continue
             start = requests.look(_START.size)
             if len(start) < _START.size:
                 self._check_length_so_far(start)
@@ -161,13 +167,15 @@ class Conversation:
                 plan = looked
             if not plan.is_taken:
                 self._relay_from_here(length, api_key, correlation_id, plan)
+                done += 1
                 continue
             self._check_length(length, min(plan.taken_bytes_max, self._taken_bytes_max))
             if not self._is_all_answered:
                 return None
             if not requests.has(_LENGTH.size + length):
                 return None
-            if api_key == heartbeat.KEY and self._answer_heartbeats(now_ms):
+            if api_key == heartbeat.KEY and (answered := self._answer_heartbeats(now_ms)):
+                done += answered
                 continue  # it came in pieces, which are joined only now
             frame = requests.take(_LENGTH.size + length)
             self._taken = correlation_id
@@ -180,6 +188,11 @@ class Conversation:
         if self._is_stranger and api_key not in _ANSWERED_TO_STRANGERS:
             self.sent_as_stranger = self._requests.look(_USUAL_BEGINNING_BYTES)
         return self._plan_of(api_key, api_version)
+
+    def _may_begin(self, done: int) -> bool:
+        """Whether another request may begin after so many in this turn."""
+        self.is_interrupted = done >= AT_ONCE and self.waiting_bytes > 0
+        return not (self.is_interrupted or self._is_ending or self.answers.expected >= IN_FLIGHT_MAX)
 
     @property
     def _is_all_answered(self) -> bool:
@@ -197,15 +210,15 @@ class Conversation:
         self._has_begun = self._was_half_sent = False
         return True
 
-    def _answer_heartbeats(self, now_ms: int) -> bool:
-        """Answer the heartbeats that come next and that the fast path knows, where they lie; whether there was one.
+    def _answer_heartbeats(self, now_ms: int) -> int:
+        """Answer the heartbeats that come next and that the fast path knows, where they lie; how many there were.
 
         They are most of what members send.
         """
         data, begins_at = self._requests.in_place
         at = begins_at
-        size, out = len(data), self.for_client
-        while size - at >= _START.size:
+        size, out, answered = len(data), self.for_client, 0
+        while size - at >= _START.size and answered < AT_ONCE:
             length, api_key, api_version, correlation_id = _START.unpack_from(data, at)
             end = at + _LENGTH.size + length
             if api_key != heartbeat.KEY or end > size:
@@ -215,11 +228,11 @@ class Conversation:
                 break
             out += (_LENGTH.pack(len(payload) + len(correlation_id)), correlation_id, payload)
             at = end
-        if at == begins_at:
-            return False
-        self._has_begun = True
-        self._requests.skip_to(at)
-        return True
+            answered += 1
+        if answered:
+            self._has_begun = True
+            self._requests.skip_to(at)
+        return answered
 
     def answer(self, *payload: bytes) -> None:
         """The answer to the request that was taken: what follows the correlation id, in chunks."""

@@ -111,6 +111,7 @@ class Relay:
             monotonic_ms=self.service.monotonic_ms,
             call_later=self.service.call_later,
             room=self.service.slices.room,
+            turns=self.service.turns,
         )
         self.moves = Moves(
             UpstreamLink("127.0.0.1:1", give_up=_fails),

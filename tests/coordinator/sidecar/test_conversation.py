@@ -7,7 +7,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from muster.coordinator.sidecar.relay.answers import Expected
-from muster.coordinator.sidecar.relay.conversation import IN_FLIGHT_MAX
+from muster.coordinator.sidecar.relay.conversation import AT_ONCE, IN_FLIGHT_MAX, Conversation
 from muster.coordinator.wire.api import Fault, ProtocolError
 from tests.coordinator.sidecar.scripted_broker import framed, request
 from tests.coordinator.sidecar.talk import (
@@ -222,12 +222,31 @@ def test_a_large_request_that_is_on_its_way_here_is_not_too_much() -> None:
 def test_relayed_requests_in_flight_are_limited_and_no_more() -> None:
     subject = new_conversation()
     subject.receive(b"".join(request(FETCH, 7, number) for number in range(IN_FLIGHT_MAX + 50)))
-    assert subject.next_request(0) is None
+    nothing_left(subject)
     assert len(b"".join(subject.for_broker)) == IN_FLIGHT_MAX * len(request(FETCH, 7, 0))
     assert subject.is_full
     subject.answers.receive(b"".join(framed(number, b"") for number in range(50)))
     assert subject.next_request(0) is None
     assert subject.waiting_bytes == 0
+
+
+def nothing_left(subject: Conversation) -> None:
+    """All turns are had, and nothing is to be handled."""
+    assert subject.next_request(0) is None
+    while subject.is_interrupted:
+        assert subject.next_request(0) is None
+
+
+@pytest.mark.parametrize("are_known", [True, False], ids=["heartbeats", "relayed"])
+def test_in_one_turn_some_are_worked_off_and_the_others_in_the_next(are_known: bool) -> None:
+    subject = new_conversation()
+    frame = request(HEARTBEAT, 7, 1, KNOWN) if are_known else request(FETCH, 7, 1)
+    subject.receive(frame * (2 * AT_ONCE + 1))
+    for left in (AT_ONCE + 1, 1):
+        assert subject.next_request(0) is None
+        assert (subject.is_interrupted, subject.waiting_bytes) == (True, left * len(frame))
+    assert subject.next_request(0) is None
+    assert (subject.is_interrupted, subject.waiting_bytes) == (False, 0)
 
 
 def test_a_half_sent_request_is_under_way_and_nobody_waits_for_it_yet() -> None:

@@ -9,7 +9,7 @@ from kio.schema.errors import ErrorCode
 from muster.coordinator.group.commands import AnyRequest, LeaveGroup
 from muster.coordinator.group.outcomes import LeaveGroupOutcome, Outcome
 from muster.coordinator.load.slices import SLICE_S
-from muster.coordinator.net.turns import REQUESTS_AT_ONCE, REQUESTS_IN_ROUND, Turns
+from muster.coordinator.load.turns import REQUESTS_AT_ONCE, REQUESTS_IN_ROUND, Turns
 from muster.coordinator.sidecar.relay.client_side import ClientSide
 from tests.coordinator.kio_client import frame, with_length
 from tests.coordinator.sidecar.relaying import MORE_THAN_SOCKETS_TAKE, Client, Relay, relaying, until

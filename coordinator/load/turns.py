@@ -75,6 +75,13 @@ class Turns:
             self._is_due = True
             asyncio.get_running_loop().call_soon(self._turn)
 
+    def after_those_who_wait(self, callback: Callable[[], None]) -> None:
+        """Call back when all who wait now have had a turn: now, where nobody waits."""
+        if self._waiting:
+            self.wait(_Then(callback))
+        else:
+            callback()
+
     def forget(self, connection: Waits) -> None:
         """It is gone."""
         self._waiting.pop(connection, None)
@@ -97,3 +104,13 @@ class Turns:
             self._is_due = bool(self._waiting)
             if self._is_due:
                 asyncio.get_running_loop().call_soon(self._turn)
+
+
+class _Then:
+    """It waits like a connection, and has nothing to do but to call."""
+
+    def __init__(self, callback: Callable[[], None]) -> None:
+        self._callback = callback
+
+    def take_turn(self) -> None:
+        self._callback()
