@@ -39,7 +39,7 @@ from kio.schema.find_coordinator.v4.response import FindCoordinatorResponse
 from tenacity import AsyncRetrying, retry_if_exception_type, stop_after_delay, wait_random_exponential
 
 from muster.events.log.kafka.client.exchange import Exchange, NotOffered
-from muster.events.log.kafka.client.failures import said
+from muster.events.log.kafka.client.failures import said, where_trust_is_set
 from muster.events.log.kafka.client.security import NOT_SECURED, KafkaSecurity
 from muster.events.log.kafka.client.unencrypted import tell_unencrypted
 
@@ -300,7 +300,8 @@ class CoordinatorLink:
                 **arguments,
             )
         except _NOT_LET_IN as error:
-            raise NotLetIn(f"no connection to {address} with these credentials and certificates: {error}") from error
+            why = f"{error}{where_trust_is_set(error)}"
+            raise NotLetIn(f"no connection to {address} with these credentials and certificates: {why}") from error
 
     def _asked_at(self) -> str:
         return ",".join(map(str, self._bootstrap))

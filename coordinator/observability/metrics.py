@@ -37,6 +37,11 @@ INSTANCE_FENCES = PrometheusCounter(
 INSTANCE_DUELS = PrometheusCounter(
     "muster_instance_duels", "Times an instance id went back and forth between two live processes", registry=REGISTRY
 )
+JOINS_TO_FULL_GROUPS = PrometheusCounter(
+    "muster_joins_to_full_groups",
+    "Joins that were refused since the group had group.max.size members",
+    registry=REGISTRY,
+)
 STRANGERS_RECORDS = PrometheusCounter(
     "muster_strangers_records",
     "Records in the event log that Muster did not write: they are skipped",

@@ -3,12 +3,16 @@
 from collections.abc import Callable, Iterable
 
 import structlog
+from kio.schema.errors import ErrorCode
 
 from muster.coordinator.group.commands import JoinGroup
+from muster.coordinator.group.outcomes import JoinGroupOutcome, Outcome, Reply
+from muster.coordinator.group.settings import GroupSettings
 from muster.coordinator.observability.metrics import (
     GROUPS_EXPIRED,
     INSTANCE_DUELS,
     INSTANCE_FENCES,
+    JOINS_TO_FULL_GROUPS,
     REBALANCES,
     STATIC_RESTARTS,
 )
@@ -49,15 +53,15 @@ def _announce_fence(event: MemberFenced) -> None:
     )
 
 
-class RefusedMetadata:
-    """Joins with more metadata than `limit_bytes`: one line a minute, since a client may ask as often as it likes."""
+class RefusedJoins:
+    """Joins that an operator can do something about: one line a minute, since a client may ask as often as it likes."""
 
-    def __init__(self, limit_bytes: int, monotonic_ms: Callable[[], int]) -> None:
-        self._limit_bytes = limit_bytes
+    def __init__(self, settings: GroupSettings, monotonic_ms: Callable[[], int]) -> None:
+        self._settings = settings
         self._occasions = Occasions(monotonic_ms)
 
-    def tell(self, join: JoinGroup, size_bytes: int) -> None:
-        """Name it, and how many there were since the last line."""
+    def tell_metadata(self, join: JoinGroup, size_bytes: int) -> None:
+        """One with too much metadata: name it, and how many there were since the last line."""
         unsaid = self._occasions.tell("metadata")
         if unsaid is None:
             return
@@ -67,6 +71,26 @@ class RefusedMetadata:
             client_id=join.caller.client_id,
             client_host=join.caller.client_host,
             size_bytes=size_bytes,
-            limit_bytes=self._limit_bytes,
+            limit_bytes=self._settings.member_metadata_max_bytes,
             others_since=unsaid,
         )
+
+    def look(self, join: JoinGroup, replies: Iterable[Reply]) -> None:
+        """Whether its group had no room for it, as its reply tells: counted, and told once a minute for each group."""
+        if not any(reply.request_id == join.caller.request_id and _is_full(reply.outcome) for reply in replies):
+            return
+        JOINS_TO_FULL_GROUPS.inc()
+        unsaid = self._occasions.tell(("full", join.group_id))
+        if unsaid is not None:
+            log.warning(
+                "join refused: the group is full (group.max.size)",
+                group_id=join.group_id,
+                client_id=join.caller.client_id,
+                client_host=join.caller.client_host,
+                max_size=self._settings.max_size,
+                others_since=unsaid,
+            )
+
+
+def _is_full(outcome: Outcome) -> bool:
+    return isinstance(outcome, JoinGroupOutcome) and outcome.error is ErrorCode.group_max_size_reached

@@ -41,7 +41,7 @@ from muster.coordinator.load.current_work import OtherWork, noted
 from muster.coordinator.load.slices import SLICE_MS, Slices
 from muster.coordinator.load.steps import Steps
 from muster.coordinator.observability.metrics import OFFSETS_EXPIRED
-from muster.coordinator.runtime.announce import RefusedMetadata, announce
+from muster.coordinator.runtime.announce import RefusedJoins, announce
 from muster.coordinator.runtime.outbox import Lost, Outbox, Unit
 from muster.coordinator.runtime.slot import Batch, LookAtDeadlines, Slot
 from muster.coordinator.runtime.waiting import WaitingRequests
@@ -97,7 +97,7 @@ class Deciding:
         self._heard = heard
         self._changed = changed
         self._idle = idle
-        self._metadata_refused = RefusedMetadata(settings.member_metadata_max_bytes, clock.monotonic_ms)
+        self._refused_joins = RefusedJoins(settings, clock.monotonic_ms)
         self._is_closed = False
 
     def close(self) -> None:
@@ -188,7 +188,7 @@ class Deciding:
             self._fail(slot, command)
             return
         if decision.metadata_refused_bytes and isinstance(command, JoinGroup):
-            self._metadata_refused.tell(command, decision.metadata_refused_bytes)
+            self._refused_joins.tell_metadata(command, decision.metadata_refused_bytes)
         if decision.events:
             self._incarnation_max = max(self._incarnation_max, decision.events[-1].incarnation)
         if decision.heard is not None and isinstance(command, Request):
@@ -259,6 +259,8 @@ class Deciding:
             self._changed(slot)
         for command, decision in zip(commands, decisions, strict=True):
             announce(decision.events)
+            if isinstance(command, JoinGroup):
+                self._refused_joins.look(command, decision.replies)
             if decision.offsets_expired:
                 OFFSETS_EXPIRED.inc(decision.offsets_expired)
                 log.info("offsets expired", group_id=slot.group_id, offsets=decision.offsets_expired)

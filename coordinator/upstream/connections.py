@@ -41,6 +41,7 @@ from muster.events.log.kafka.client.failures import (
     refusal,
     said,
     tls_failure,
+    where_trust_is_set,
 )
 from muster.events.log.kafka.client.security import KafkaSecurity
 
@@ -274,7 +275,8 @@ class Connections:
     def _failed(self, place: Place, error: Exception) -> UpstreamError:
         """What one of NOT_OPENED comes to."""
         if isinstance(error, ssl.SSLCertVerificationError):
-            return UpstreamRefused(f"the certificate of the broker at {place}: {error.verify_message}")
+            why = f"{error.verify_message}{where_trust_is_set(error)}"
+            return UpstreamRefused(f"the certificate of the broker at {place}: {why}")
         if (tls := tls_failure(error)) is not None:
             reason = (tls.reason or str(tls)).lower().replace("_", " ")
             if "certificate" in reason and not self._security.presents_certificate:

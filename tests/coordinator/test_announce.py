@@ -91,3 +91,29 @@ def test_joins_that_are_refused_for_their_metadata_are_told_of_once_a_minute() -
         await process.runtime.stop()
 
     simulate(story())
+
+
+def test_joins_that_find_their_group_full_are_counted_and_told_of_once_a_minute() -> None:
+    """With the client, and the setting that is to blame."""
+    name = "muster_joins_to_full_groups_total"
+
+    async def story() -> None:
+        process = await SimulatedProcess(MemoryStorage(), settings=GroupSettings(max_size=1)).start()
+        assert (
+            await process.join("a", session_timeout_ms=600_000, rebalance_timeout_ms=600_000)
+        ).error is ErrorCode.none
+        before = REGISTRY.get_sample_value(name) or 0.0
+        with structlog.testing.capture_logs() as told:
+            for _ in range(20):
+                assert (await process.join("b")).error is ErrorCode.group_max_size_reached
+            await asyncio.sleep(SAY_AGAIN_AFTER_MS / 1000)
+            await process.join("b")
+        assert REGISTRY.get_sample_value(name) == before + 21
+        lines = [line for line in told if line["event"] == "join refused: the group is full (group.max.size)"]
+        assert [(line["client_id"], line["max_size"], line["others_since"]) for line in lines] == [
+            ("client", 1, 0),
+            ("client", 1, 19),
+        ]
+        await process.runtime.stop()
+
+    simulate(story())

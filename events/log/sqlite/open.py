@@ -9,6 +9,7 @@ import errno
 import fcntl
 import os
 import sqlite3
+import stat
 from collections.abc import Callable
 from contextlib import ExitStack, suppress
 from pathlib import Path
@@ -67,6 +68,7 @@ def connect_for_writing(path: Path) -> sqlite3.Connection:
     if path.is_dir():
         raise LogMismatch(f"the event log {path} is a folder, not a file")
     _refuse_other_names(path)
+    _refuse_unwritable(path)
     return _connect(path, "mode=rwc")
 
 
@@ -80,6 +82,17 @@ def _refuse_other_names(path: Path) -> None:
             f"the event log {path} has another name, a hard link, under which it might be in use as well: remove that"
             f" name (find / -xdev -inum {path.stat().st_ino} shows it), or give this one a copy"
         )
+
+
+def _refuse_unwritable(path: Path) -> None:
+    """SQLite opens such a file all the same, and the first write fails, for as long as it is tried again."""
+    if not path.exists() or os.access(path, os.W_OK):
+        return
+    found = path.stat()
+    raise LogMismatch(
+        f"the event log {path} cannot be written by user {os.geteuid()}: it is user {found.st_uid}'s, with mode"
+        f" {stat.filemode(found.st_mode)}, or its file system can only be read; change that, or give another --log"
+    )
 
 
 def connect_for_reading(path: Path) -> sqlite3.Connection:

@@ -52,10 +52,20 @@ def refusal(error: BaseException, *, user: str | None, presents_certificate: boo
     ):
         return f"user {user} (sasl.username, sasl.password): {said(error)}"
     tls = tls_failure(error)
-    wants_ours = "CERTIFICATE" in ((tls and tls.reason) or "") and not isinstance(tls, ssl.SSLCertVerificationError)
+    if isinstance(tls, ssl.SSLCertVerificationError):
+        return said(error) + where_trust_is_set(tls)
+    wants_ours = "CERTIFICATE" in ((tls and tls.reason) or "")
     if wants_ours and not presents_certificate:
         return f"{said(error)}; it may demand a client's certificate, and none is given (ssl.certificate.location)"
     return said(error)
+
+
+def where_trust_is_set(error: BaseException) -> str:
+    """The property to look at, in brackets, where it is the broker's certificate that is not trusted."""
+    if not isinstance(error, ssl.SSLCertVerificationError):
+        return ""
+    is_other_name = error.verify_message.startswith(("Hostname mismatch", "IP address mismatch"))
+    return f" ({'ssl.endpoint.identification.algorithm' if is_other_name else 'ssl.ca.location'})"
 
 
 def said(error: BaseException) -> str:
