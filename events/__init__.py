@@ -5,7 +5,7 @@
     tables.py             the collections of a group: many versions that share what has not changed
     evolve.py             the only way to change state: one event applied to one group
     projector.py          many records folded into the groups of a partition
-    keys.py, codec.py     records as bytes: keys, Avro single-object encoding (avro_decoder.py makes the decoders)
+    keys.py, codec.py     records as bytes: keys, Avro single-object encoding (avro/decoder.py makes the decoders)
     records.py            what a log stores
     consumer_protocol.py  the one opaque field we look into, for people: subscriptions and assignments
     log/                  where events are kept: memory, SQLite, Kafka; one contract for the three

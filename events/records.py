@@ -14,7 +14,7 @@ FORMAT_LEVEL = 3
 """The highest format level that this version writes and reads.
 
 Levels 1 and 2 are the folders of `schemas/`. Level 3 has no schemas of its own: its records carry the header `muster`
-in a Kafka topic (see log/kafka_marks.py), which an older version would neither write nor ask for.
+in a Kafka topic (see log/kafka/marks.py), which an older version would neither write nor ask for.
 """
 
 

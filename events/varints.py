@@ -1,7 +1,7 @@
 """Avro's variable-length integers: zigzag, seven bits to a byte, lowest first.
 
 What belongs here: the slow paths. A number below 64 is one byte; the readers (`keys.py` and the decoders that
-`avro_decoder.py` generates) handle that byte themselves, in line, and call here for the rest.
+`avro/decoder.py` generates) handle that byte themselves, in line, and call here for the rest.
 
 Reading takes the first byte, which the caller has read already, and the position behind it. It raises BrokenRecord for
 what no writer makes, and IndexError where the data ends: the callers turn that into a BrokenRecord of their own.

@@ -2,7 +2,7 @@
 
 Kafka's own settings keep Kafka's names: `group.max.size` on the command line (`--config`) and in the file's `[config]`
 table, `MUSTER_GROUP_MAX_SIZE` in the environment. Everything is checked here, once; nobody else reads an environment.
-What only a sidecar has stands in sidecar/settings.py. Kafka's client properties (`--upstream-config`, `--kafka-config`)
+What only a sidecar has stands in sidecar.py. Kafka's client properties (`--upstream-config`, `--kafka-config`)
 come name by name from any source, `MUSTER_UPSTREAM_CONFIG_SASL_PASSWORD` among them.
 """
 

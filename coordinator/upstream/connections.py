@@ -3,7 +3,8 @@
 What belongs here: sockets, their security, and what it means when one is lost. What it must not know: which broker
 there is where, and what is asked.
 
-How it works: aiokafka keeps each connection (security, correlation ids), kio has the messages (`kafka_exchange.py`).
+How it works: aiokafka keeps each connection (security, correlation ids), kio has the messages
+(`events/log/kafka/client/exchange.py`).
 A *lane* is one connection to a broker: a broker answers the requests of one connection one after another, so what must
 not wait for each other goes in different lanes. What is known of a place is forgotten when nothing is open there and
 the cluster names it no more: brokers may come back under new addresses for ever. aiokafka's own client of a cluster is

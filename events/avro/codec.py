@@ -1,7 +1,7 @@
 """Events as bytes: the registry of schemas, `encode` and `decode`, and the records of a transition.
 
 What belongs here: which schema is meant by which fingerprint, which class by which schema. How a body is read and
-written stands in `avro_decoder.py` and `avro_encoder.py`, under which key an event is kept in `keys.py`.
+written stands in `decoder.py` and `encoder.py`, under which key an event is kept in `keys.py`.
 
 A value is Avro's single-object encoding: the marker C3 01, the schema's CRC-64-AVRO fingerprint (8 bytes, little
 endian), the body. One schema per event type: the first ten bytes tell the type. Events are written with the newest

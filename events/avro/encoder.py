@@ -1,6 +1,6 @@
 """Makes encoders: a schema becomes straight-line Python that writes the typed event directly.
 
-What belongs here: the mirror of `avro_decoder.py`, and the simpler half, since only the newest schema of a type is ever
+What belongs here: the mirror of `decoder.py`, and the simpler half, since only the newest schema of a type is ever
 written and its class has exactly the schema's fields. fastavro's writer takes dictionaries; making those costs more
 than all of this.
 

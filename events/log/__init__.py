@@ -1,4 +1,4 @@
 """Where events are kept.
 
-`base.py` is the contract; `memory.py`, `sqlite.py` and `kafka.py` fulfil it; `url.py` opens one by its URL.
+`base.py` is the contract; `memory.py`, `sqlite/` and `kafka/` fulfil it; `url.py` opens one by its URL.
 """

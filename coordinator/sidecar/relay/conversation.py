@@ -28,7 +28,7 @@ from muster.coordinator.wire.messages import HEADER_START_BYTES
 from muster.coordinator.wire.mistaken import too_long
 
 Fast = Callable[[int, bytes, int], bytes | None]
-"""As in connection.py: a heartbeat's version, what follows its correlation id, and when it came."""
+"""As in net/frames.py: a heartbeat's version, what follows its correlation id, and when it came."""
 
 AT_ONCE = 64
 """Requests that are relayed, or answered by the fast path, before others have their turns."""

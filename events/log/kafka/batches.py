@@ -1,7 +1,7 @@
 """Transitions as Kafka's record batches (message format 2).
 
 What belongs here: which transitions share a batch, a batch as bytes, the headers of records. What it must not know:
-connections, topics, brokers, and how batches are read (kafka_decoding.py). Pure, but for the clock that the caller
+connections, topics, brokers, and how batches are read (decoding.py). Pure, but for the clock that the caller
 reads.
 
 A batch is appended whole or not at all, so a transition never spans two. The limit is on the batch as it is sent,
@@ -45,13 +45,13 @@ PARTITIONS = "muster.partitions"
 
 
 class Stamp(msgspec.Struct, frozen=True, kw_only=True):
-    """Who wrote a batch: Kafka's producer id and epoch, and what the epoch is counted from (see kafka_producer.py)."""
+    """Who wrote a batch: Kafka's producer id and epoch, and what the epoch is counted from (see producer.py)."""
 
     producer_id: int
     producer_epoch: int
     epoch_base: int
     origin: bytes = b""
-    """Where the batch was written, and by which version (`Origin` in kafka_marks.py)."""
+    """Where the batch was written, and by which version (`Origin` in marks.py)."""
     marked_from: int | None = None
     """The first offset of the partition from which all owners mark; None: not known, it may be this batch's own."""
     native_from: int | None = None
@@ -84,7 +84,7 @@ def packed(transitions: Sequence[Transition], *, limit_bytes: int) -> Iterator[r
 
 
 def mark_of(origin: bytes, producer_id: int) -> bytes:
-    """The value of the header `muster`; `origin`: see `Origin` in kafka_marks.py."""
+    """The value of the header `muster`; `origin`: see `Origin` in marks.py."""
     return b"%b %d" % (origin, producer_id) if origin else str(FORMAT_LEVEL).encode()
 
 

@@ -1,10 +1,10 @@
 """Fetched bytes as records: whose they are, and no more of them at a time than can be borne.
 
 What belongs here: the batches in fetched bytes, their records, what their headers note. What it must not know:
-connections, topics, brokers. Pure. Which record is a stranger's says `kafka_marks.py`.
+connections, topics, brokers. Pure. Which record is a stranger's says `marks.py`.
 
 A broker checks little of what it is sent, and anybody may write into a topic. So a batch is unpacked up to a limit
-(kafka_inflate.py), its records come in pieces, and one that cannot be read is skipped where a stranger wrote it; where
+(inflate.py), its records come in pieces, and one that cannot be read is skipped where a stranger wrote it; where
 it may be an owner's, it is a BrokenBatch, which names it.
 """
 
@@ -141,7 +141,7 @@ def _pieces(batch: _Batch, partition: int, start: int, end: int, marks: Marks) -
 
 
 def _stored(record: DefaultRecord, partition: int, marks: Marks, batch: _Batch) -> StoredRecord:
-    """The record, as the rule in `kafka_marks.py` has it."""
+    """The record, as the rule in `marks.py` has it."""
     key, offset = record.key or b"", record.offset
     is_foreign = is_elsewhere(noted_origin(record.headers), marks.home)
     is_marked = not is_foreign and not batch.is_transactional and any(name == MARK for name, _ in record.headers)

@@ -1,24 +1,7 @@
 """The Kafka event log: one compacted topic, whose broker refuses deposed writers.
 
-What belongs here: opening and closing, and what each partition offers. The parts are beside it:
-
-    kafka_link.py      each request to the right broker
-    kafka_metadata.py  which brokers there are, and who leads what (pure)
-    kafka_connections.py  connections, opened when they are needed, and their time limits
-    kafka_errors.py    what may be tried again
-    kafka_exchange.py  requests of kio's on connections of aiokafka's
-    kafka_settings.py  which settings the guarantees rest upon (pure)
-    kafka_topic.py     the topic: found, made, checked
-    kafka_contents.py  whose records a topic holds that was there before us
-    kafka_names.py     the names it takes in its cluster (pure)
-    kafka_origin.py    of which cluster it is, and which version wrote it
-    kafka_versions.py  which requests the brokers must know (pure)
-    kafka_security.py  credentials and certificates, by Kafka's names
-    kafka_batches.py   transitions as record batches (pure)
-    kafka_decoding.py  fetched batches as records, unpacked by kafka_inflate.py (pure)
-    kafka_marks.py     which records an owner wrote (pure)
-    kafka_producer.py  the fenced writer
-    kafka_reader.py    offsets and records
+What belongs here: opening and closing, and what each partition offers. The parts are beside it (see the
+package).
 
 That a stale epoch is refused is what the broker does rather than what its documents promise. So each opening for
 writing proves it on this cluster, in some milliseconds, on the scratch topic `<topic>_fencing_probe`.

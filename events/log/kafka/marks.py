@@ -1,7 +1,7 @@
 """Which records of an event topic an owner wrote: the header `muster`, and from which offset on it counts.
 
 What belongs here: the rule, and how what it rests upon is found in a partition. Pure. Who reads batches, and who
-writes them, is beside it (kafka_decoding.py, kafka_batches.py).
+writes them, is beside it (decoding.py, batches.py).
 
 Anybody with the right to write into the topic can append to it: a console producer, a mirror that was set up the wrong
 way round, a test. Such a *stranger's* record must stop nothing. A producer id does not tell it apart: Kafka hands out
@@ -23,7 +23,7 @@ it in the batch; whoever copies records writes them with another one. The rule:
 Owners began to mark at the lowest marked offset. Compaction may have removed that record, and what a stranger wrote
 right behind it would count as an owner's again. So each batch notes that offset in a header of its last record, the
 fence record (CoordinatorElected, a batch of its own, and never compacted away without a newer one) among them. An
-older version cannot go on with such a topic, since it would not mark: the format level turns it away (kafka_origin.py).
+older version cannot go on with such a topic, since it would not mark: the format level turns it away (origin.py).
 From which offset on records must be native is noted likewise. What stands before that is a topic that was restored, or
 is of a version whose marks named no producer.
 

@@ -6,7 +6,7 @@ an owner of it would make a second truth. And an owner of an older version must 
 to find out that it cannot read what that one wrote. And a topic that was given partitions keeps most of its groups
 where nobody looks for them. All of it is to be known before anything is claimed or written, and before all of the log
 is read; so it stands in headers, where copies of the topic have it too: the number in each batch's last record, the
-rest in the mark of each record (kafka_marks.py). What strangers appended behind is passed over, and so is what a mirror
+rest in the mark of each record (marks.py). What strangers appended behind is passed over, and so is what a mirror
 brought in from elsewhere.
 
 What is not ideal: a topic that was written before there was a note says nothing and is taken as ours.

@@ -18,7 +18,7 @@ another producer id, when it is used up or when `transactional.id.expiration.ms`
 counted from a base: 0 at first, and after each such turn the epoch after the last one in the partition. A base other
 than 0 is written as a header of every record, where the next claimer finds it.
 
-Strangers may append between two batches (kafka_marks.py); `next_offset` tells where the last one stands, so that a gap
+Strangers may append between two batches (marks.py); `next_offset` tells where the last one stands, so that a gap
 is noticed.
 
 What is not ideal: the broker forgets a producer id, and with it the fence, `producer.id.expiration.ms` after its last
@@ -67,7 +67,7 @@ class Place(msgspec.Struct, frozen=True, kw_only=True):
     append_limit_ms: int
     """On one batch, until its outcome is known."""
     origin: bytes = b""
-    """What each record notes of where it was written (see kafka_marks.py)."""
+    """What each record notes of where it was written (see marks.py)."""
     partitions: int | None = None
     """How many the topic has, as each batch notes."""
     is_new: bool = False

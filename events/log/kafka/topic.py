@@ -1,7 +1,7 @@
 """The event topic itself: found, made when it is missing, its settings read.
 
 What belongs here: the requests about topics and configs. What it must not know: which settings are right
-(kafka_settings.py says so), records, writers, readers.
+(client/settings.py says so), records, writers, readers.
 """
 
 from aiokafka.protocol.admin import CreateTopicsRequest, DescribeConfigsRequest

@@ -1,7 +1,7 @@
 """The event log in one SQLite file: the embedded default, without any server.
 
-What belongs here: the contract of `base.py` on the tables of `sqlite_schema.py`. Threads and transactions are
-`sqlite_file.py`'s.
+What belongs here: the contract of `base.py` on the tables of `schema.py`. Threads and transactions are
+`file.py`'s.
 
 *Atomic*: an append is one transaction, so of a process that was killed in the middle of it nothing is there.
 *Fenced*: claiming raises the partition's epoch in the table `owners`; an append compares it in its own transaction,
@@ -173,7 +173,7 @@ class SqliteEventLog:
         self._damage = damage
 
     async def trim(self, now_ms: int) -> Trimmed:
-        """Compact a bounded part of what is older than the audit window; see `sqlite_trim.py`. `now_ms`: wall clock.
+        """Compact a bounded part of what is older than the audit window; see `trim.py`. `now_ms`: wall clock.
 
         Call it now and then, and again at once while the answer says that there is more.
         """

@@ -23,7 +23,7 @@ T = TypeVar("T")
 _FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
 
 BUSY_TIMEOUT_S = 3.0
-"""For locks of other programs. Shorter than the time after which a disk is said not to answer (sqlite_file.py)."""
+"""For locks of other programs. Shorter than the time after which a disk is said not to answer (file.py)."""
 
 
 def connected(

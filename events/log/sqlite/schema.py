@@ -3,7 +3,7 @@
     meta     one row a setting: log_id, partitions, format_level, audit_window_ms
     records  the log itself; (partition, offset) is the key that the rows are stored by, there is no other index
     owners   the epoch of each partition's latest writer
-    trimmed  how far each partition has been trimmed (see sqlite_trim.py)
+    trimmed  how far each partition has been trimmed (see trim.py)
     kept     the last record of each key in what has been trimmed
 
 The file's header says that it is ours (application id) and which tables to expect (user version). What the records

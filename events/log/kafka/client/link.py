@@ -1,8 +1,8 @@
 """The way to the brokers of the log's cluster: each request to the right broker.
 
 What belongs here: who is asked, and keeping the leaders of the followed topics known. What it must not know: what the
-requests are for. The connections are in kafka_connections.py, what the cluster says of itself is read in
-kafka_metadata.py, and what is tried again is in kafka_errors.py.
+requests are for. The connections are in connections.py, what the cluster says of itself is read in
+metadata.py, and what is tried again is in errors.py.
 
 How it works: aiokafka's public producer cannot be given a producer id and epoch, so the log speaks to the cluster one
 layer below, with aiokafka's request structures. One task asks for Metadata: every few seconds, and at once when a
