@@ -14,7 +14,8 @@ from benchmarks.groups import TOPIC, Failed
 from muster.coordinator.admin import GroupAdmin
 from muster.coordinator.group.outcomes import Standing
 from tests.clients.consumers import Confluent, RunningConsumer
-from tests.clients.probe import described, generation_of, remove_static_members, until, until_stable
+from tests.clients.probe import described, generation_of, remove_static_members, until_stable
+from tests.waiting import until_so
 
 SIZE = 8
 PARTITIONS = 16
@@ -85,7 +86,7 @@ class _Group:
             held = [partition for consumer in self._consumers for partition in consumer.assigned]
             return sorted(held) == list(range(PARTITIONS)) and all(consumer.assigned for consumer in self._consumers)
 
-        until(shared, lambda: described(self._bootstrap, self._group_id), within_s=WITHIN_S)
+        until_so(shared, lambda: described(self._bootstrap, self._group_id), within_s=WITHIN_S)
         until_stable(self._bootstrap, self._group_id, members=members, within_s=WITHIN_S)
 
     def _generation(self) -> int:
@@ -108,7 +109,7 @@ class _Group:
         asyncio.run(retire())
 
     def _until_waiting(self, members: int) -> None:
-        until(lambda: self._waiting() == members, self._waiting, within_s=WITHIN_S)
+        until_so(lambda: self._waiting() == members, self._waiting, within_s=WITHIN_S)
 
     def _waiting(self) -> int:
         async def count() -> int:

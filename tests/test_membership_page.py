@@ -10,8 +10,9 @@ import pytest
 
 from tests.clients.consumers import Confluent
 from tests.clients.crew import crew
-from tests.clients.probe import until, until_stable
+from tests.clients.probe import until_stable
 from tests.muster_process import running_muster
+from tests.waiting import until_so
 
 PAGE = (Path(__file__).parents[1] / "docs" / "membership.md").read_text(encoding="utf-8")
 COMMANDS = re.findall(r"^\$ (muster .+)$", PAGE, re.MULTILINE)
@@ -25,7 +26,7 @@ def test_the_commands_of_the_page() -> None:
         started.group_id = "orders"
         for name in ("web-1", "web-2", "web-3", "web-4"):
             started.add(name)
-        until(lambda: all(consumer.assigned for consumer in started.consumers), started.shares)
+        until_so(lambda: all(consumer.assigned for consumer in started.consumers), started.shares)
         for command in COMMANDS:
             until_stable(muster.bootstrap, "orders", members=len(started.consumers))
             if " promote " in command:

@@ -16,8 +16,8 @@ import pytest
 
 from muster.coordinator.settings.settings import load_settings
 from tests.clients.consumers import Confluent
-from tests.clients.probe import until
 from tests.muster_process import MusterProcess
+from tests.waiting import until_so
 
 README = (Path(__file__).parents[1] / "README.md").read_text(encoding="utf-8")
 COMMANDS = re.findall(r"^\$ (.+)$", README, re.MULTILINE)
@@ -48,7 +48,7 @@ def test_the_commands_of_the_readme(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     muster.start()
     try:
         consumer = Confluent(muster.bootstrap, "orders", "orders").start()
-        until(lambda: len(consumer.assigned) == 12, lambda: consumer.error)
+        until_so(lambda: len(consumer.assigned) == 12, lambda: consumer.error)
         muster.kill()
         muster.start()
         consumer.commit(0, 42)

@@ -20,10 +20,11 @@ from tests.brokers.broker import HOST, lasting_ports
 from tests.brokers.certificates import Authority
 from tests.brokers.child import leashed, signal_group
 from tests.clients.consumers import Confluent
-from tests.clients.probe import described, until
+from tests.clients.probe import described
 from tests.conformance.wire import Connection, ms
 from tests.muster_process import COMMAND, MusterProcess, running_muster, sqlite_log
 from tests.replay import written
+from tests.waiting import until_so
 
 ENDS_WITHIN_S = 60
 LOADING = 14
@@ -264,7 +265,7 @@ def test_a_log_that_is_away_is_waited_for(tmp_path: Path) -> None:
         return [line for line in lines if line["event"] == name]
 
     def wait_for(name: str) -> None:
-        until(lambda: bool(events(name)), output.read_text, within_s=ENDS_WITHIN_S)
+        until_so(lambda: bool(events(name)), output.read_text, within_s=ENDS_WITHIN_S)
 
     with output.open("wb") as written_to, leashed(command, stdout=written_to) as leash:
         wait_for("event log unavailable, trying again")

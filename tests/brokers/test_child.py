@@ -2,21 +2,12 @@
 
 import subprocess
 import sys
-import time
 import uuid
-from collections.abc import Callable
 from pathlib import Path
 
 from tests.brokers.child import leashed
 from tests.brokers.probes import ROOT, WITHIN_S
-
-
-def until(condition: Callable[[], bool], *, within_s: float = WITHIN_S) -> None:
-    """Wait for a condition of another process."""
-    deadline = time.monotonic() + within_s
-    while not condition():
-        assert time.monotonic() < deadline, "the condition was not met in time"
-        time.sleep(0.02)
+from tests.waiting import until_so
 
 
 def command_lines(word: str) -> list[int]:
@@ -52,7 +43,7 @@ class TestChild:
             assert starter.stdout.readline() == b"1\n"
             assert len(command_lines(marker)) == 3
             starter.kill()
-        until(lambda: not command_lines(marker))
+        until_so(lambda: not command_lines(marker))
 
     def test_the_exit_code_is_the_commands(self) -> None:
         """An exit code as it is, a signal as 128 and its number."""

@@ -17,8 +17,9 @@ from muster.replay.history import Happened, History
 from muster.replay.sources import read_histories
 from tests.clients.conftest import PARTITIONS, TOPIC
 from tests.clients.consumers import RunningConsumer
-from tests.clients.probe import described, generation_of, until, until_stable
+from tests.clients.probe import described, generation_of, until_stable
 from tests.muster_process import MusterProcess
+from tests.waiting import until_so
 
 ALL = frozenset(range(PARTITIONS))
 
@@ -57,17 +58,17 @@ class Crew:
             return even and sorted(partition for share in self.shares() for partition in share) == sorted(ALL)
 
         def settled() -> bool:
-            until(shared, lambda: (self.shares(), described(self.bootstrap, self.group_id)))
+            until_so(shared, lambda: (self.shares(), described(self.bootstrap, self.group_id)))
             until_stable(self.bootstrap, self.group_id, members=len(self.consumers))
             seen, since_s = self.assignments, time.monotonic()
-            until(
+            until_so(
                 lambda: all(consumer.wants_nothing(since_s) for consumer in self.consumers),
                 lambda: [consumer.error for consumer in self.consumers],
             )
             until_stable(self.bootstrap, self.group_id, members=len(self.consumers))
             return self.assignments == seen
 
-        until(settled, self.shares)
+        until_so(settled, self.shares)
 
     def end(self) -> None:
         """Close whoever is left, whatever has become of them."""
@@ -76,7 +77,7 @@ class Crew:
 
     def until_empty(self) -> None:
         """Wait until nobody is a member."""
-        until(lambda: not described(self.bootstrap, self.group_id)["members"], lambda: "there are members left")
+        until_so(lambda: not described(self.bootstrap, self.group_id)["members"], lambda: "there are members left")
 
     @property
     def generation(self) -> int:

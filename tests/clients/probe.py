@@ -4,26 +4,15 @@ What belongs here: questions that change nothing (a heartbeat of a member feeds 
 """
 
 import asyncio
-import time
-from collections.abc import Callable
 from typing import Final
 
 from tests.conformance.wire import Connection, Fields
+from tests.waiting import until_so
 
 WITHIN_S: Final = 60.0
-LOOK_EVERY_S: Final = 0.02
 GENERATIONS_MAX: Final = 200
 _ACCEPTED: Final = (0, 27)
 _NOT_COORDINATOR: Final = (14, 15, 16)
-
-
-def until(condition: Callable[[], bool], what: Callable[[], object], *, within_s: float = WITHIN_S) -> None:
-    """Wait for a condition; `what` is shown when it does not come true. Raises `TimeoutError`."""
-    deadline = time.monotonic() + within_s
-    while not condition():
-        if time.monotonic() >= deadline:
-            raise TimeoutError(f"not within {within_s} s: {what()}")
-        time.sleep(LOOK_EVERY_S)
 
 
 def described(bootstrap: str, group_id: str) -> Fields:
@@ -57,7 +46,7 @@ def coordinator_of(bootstrap: str, group_id: str) -> str:
         told.update(answer["coordinators"][0])
         return bool(told["error_code"] == 0)
 
-    until(lambda: asyncio.run(ask()), lambda: told)
+    until_so(lambda: asyncio.run(ask()), lambda: told)
     return f"{told['host']}:{told['port']}"
 
 
@@ -70,7 +59,7 @@ def until_stable(bootstrap: str, group_id: str, *, members: int, within_s: float
         group = described(bootstrap, group_id)
         return group["group_state"] == "Stable" and len(group["members"]) == members
 
-    until(stable, lambda: group, within_s=within_s)
+    until_so(stable, lambda: group, within_s=within_s)
     return group
 
 

@@ -6,8 +6,9 @@ import pytest
 
 from tests.clients.consumers import LIBRARIES, Confluent, RunningConsumer
 from tests.clients.crew import ALL, crew
-from tests.clients.probe import described, remove_static_members, until
+from tests.clients.probe import described, remove_static_members
 from tests.muster_process import MusterProcess
+from tests.waiting import until_so
 
 pytestmark = pytest.mark.clients
 
@@ -111,7 +112,7 @@ def until_committed(consumer: RunningConsumer, partition: int, offset: int) -> N
             return False
         return True
 
-    until(committed, lambda: refused[-1])
+    until_so(committed, lambda: refused[-1])
 
 
 def test_two_processes_with_one_instance_id_and_the_older_is_fenced(muster: MusterProcess) -> None:
@@ -120,7 +121,7 @@ def test_two_processes_with_one_instance_id_and_the_older_is_fenced(muster: Must
         older = group.add("a")
         group.until_shared()
         newer = group.add("a")
-        until(lambda: older.error is not None, lambda: "the older one goes on")
+        until_so(lambda: older.error is not None, lambda: "the older one goes on")
         assert "fenced" in str(older.error).lower()
         group.consumers.remove(older)
         group.until_shared()

@@ -5,8 +5,8 @@ import pytest
 
 from tests.clients.conftest import PARTITIONS, TOPIC
 from tests.clients.consumers import LIBRARIES, RunningConsumer
-from tests.clients.probe import until
 from tests.muster_process import MusterProcess, running_muster
+from tests.waiting import until_so
 
 pytestmark = pytest.mark.clients
 
@@ -24,7 +24,7 @@ def test_a_consumer_waits_for_data(library: type[RunningConsumer]) -> None:
         log="memory:", topics=[f"{TOPIC}:{PARTITIONS}"], options=["--metrics", "127.0.0.1:0"]
     ) as muster:
         consumer = library(muster.bootstrap, "waiting", TOPIC).start()
-        until(lambda: fetches(muster) >= 2, lambda: muster.asked("/metrics"))
+        until_so(lambda: fetches(muster) >= 2, lambda: muster.asked("/metrics"))
         consumer.close()
 
 

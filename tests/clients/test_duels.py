@@ -4,8 +4,8 @@ import pytest
 
 from tests.clients.consumers import Aiokafka, Confluent
 from tests.clients.crew import crew
-from tests.clients.probe import until
 from tests.muster_process import MusterProcess
+from tests.waiting import until_so
 
 pytestmark = pytest.mark.clients
 
@@ -22,7 +22,7 @@ def test_clients_that_do_not_understand_that_they_are_fenced(muster: MusterProce
         first = group.add("a")
         group.until_shared()
         second = group.add("a")
-        until(lambda: bool(duels(muster, group.group_id)), lambda: muster.output[-2_000:])
+        until_so(lambda: bool(duels(muster, group.group_id)), lambda: muster.output[-2_000:])
         duel = duels(muster, group.group_id)[0]
         assert duel["group_instance_id"] == "a"
         assert str(duel["client_id"]).startswith("aiokafka")
@@ -38,11 +38,11 @@ def test_a_fenced_client_that_its_supervisor_starts_again(muster: MusterProcess)
         first = group.add("a")
         group.until_shared()
         group.add("a")
-        until(lambda: first.error is not None, lambda: "it goes on")
+        until_so(lambda: first.error is not None, lambda: "it goes on")
         group.consumers.remove(first)
         assert not duels(muster, group.group_id)
         group.add("a")
-        until(lambda: bool(duels(muster, group.group_id)), lambda: muster.output[-2_000:])
+        until_so(lambda: bool(duels(muster, group.group_id)), lambda: muster.output[-2_000:])
         for consumer in list(group.consumers):
             group.consumers.remove(consumer)
             consumer.end()

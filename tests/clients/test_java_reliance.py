@@ -16,8 +16,9 @@ from muster.replay.history import Happened
 from muster.replay.sources import read_histories
 from tests.brokers.java_tools import JavaTool, RunningTool, ToolLine, run_tool, running_tool
 from tests.clients.conftest import PARTITIONS, TOPIC
-from tests.clients.probe import described, generation_of, until, until_stable
+from tests.clients.probe import described, generation_of, until_stable
 from tests.muster_process import MusterProcess, running_muster, sqlite_log
+from tests.waiting import until_so
 
 pytestmark = pytest.mark.clients
 
@@ -144,7 +145,7 @@ def test_the_tools_remove_members_and_reset_offsets(muster: MusterProcess, log: 
             *("--bootstrap-server", muster.bootstrap, "--application-id", group_id, "--force"),
         )
         assert done.returncode == 0, done.stdout + done.stderr
-        until(lambda: not described(muster.bootstrap, group_id)["members"], lambda: "there are members left")
+        until_so(lambda: not described(muster.bootstrap, group_id)["members"], lambda: "there are members left")
         removed = [event for event in history(log, group_id) if isinstance(event, MemberRemoved)]
         assert [event.why.client_reason for event in removed] == ["member was removed by an admin"] * 2
         assert {event.why.group_instance_id for event in removed} == {None, "a"}

@@ -11,10 +11,11 @@ from tests.brokers.java_tools import JavaTool, RunningTool, running_tool
 from tests.clients.conftest import TOPIC
 from tests.clients.consumers import Confluent
 from tests.clients.crew import Crew
-from tests.clients.probe import described, until, until_stable
+from tests.clients.probe import described, until_stable
 from tests.clients.test_java_reliance import COOPERATIVE, partitions
 from tests.clients.test_planned_membership import ask
 from tests.muster_process import MusterProcess
+from tests.waiting import until_so
 
 pytestmark = pytest.mark.clients
 
@@ -54,7 +55,7 @@ def test_a_java_standby_takes_over_and_nobody_else_notices(muster: MusterProcess
         group = JavaCrew(muster, assignor, stack)
         for name in ("a", "b"):
             group.start(name)
-        until(group.has_shared, lambda: described(muster.bootstrap, group.group_id))
+        until_so(group.has_shared, lambda: described(muster.bootstrap, group.group_id))
         ask(group, lambda admin: admin.set_target_group_size(group.group_id, 2))
         standby = group.start("s")
         until_stable(muster.bootstrap, group.group_id, members=3)

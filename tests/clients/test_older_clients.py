@@ -11,8 +11,9 @@ import pytest
 from tests.clients.conftest import PARTITIONS, TOPIC
 from tests.clients.consumers import Aiokafka, Confluent, KafkaPython, RunningConsumer
 from tests.clients.crew import ALL
-from tests.clients.probe import generation_of, remove_static_members, until, until_stable
+from tests.clients.probe import generation_of, remove_static_members, until_stable
 from tests.muster_process import MusterProcess, running_muster
+from tests.waiting import until_so
 
 pytestmark = pytest.mark.clients
 
@@ -52,7 +53,7 @@ def until_shared(muster: MusterProcess, group_id: str, consumers: list[RunningCo
         shares = [consumer.assigned for consumer in consumers]
         return frozenset().union(*shares) == ALL and {len(share) for share in shares} == {PARTITIONS // len(consumers)}
 
-    until(shared, lambda: [sorted(consumer.assigned) for consumer in consumers])
+    until_so(shared, lambda: [sorted(consumer.assigned) for consumer in consumers])
     until_stable(muster.bootstrap, group_id, members=len(consumers))
 
 
@@ -74,7 +75,7 @@ def test_an_old_leader_assigns_to_static_members(
             return consumer
 
         leader = start(old, None)
-        until(lambda: leader.assigned == ALL, lambda: (leader.assigned, leader.error))
+        until_so(lambda: leader.assigned == ALL, lambda: (leader.assigned, leader.error))
         assert version in join_versions(muster)
         a, b = start(static, "a"), start(static, "b")
         until_shared(muster, group_id, [leader, a, b])
@@ -82,14 +83,14 @@ def test_an_old_leader_assigns_to_static_members(
         share, noticed = a.assigned, (leader.assignments, b.assignments)
         a.close()
         a = start(static, "a")
-        until(lambda: a.assigned == share, lambda: (a.assigned, a.error))
+        until_so(lambda: a.assigned == share, lambda: (a.assigned, a.error))
         assert generation_of(muster.bootstrap, group_id) == generation
         assert (leader.assignments, b.assignments) == noticed
         leader.close()
         until_shared(muster, group_id, [a, b])
         b.close()
         assert remove_static_members(muster.bootstrap, group_id, "b") == [0]
-        until(lambda: a.assigned == ALL, lambda: a.assigned)
+        until_so(lambda: a.assigned == ALL, lambda: a.assigned)
         follower = start(old, None)
         until_shared(muster, group_id, [a, follower])
         for consumer in (a, follower):

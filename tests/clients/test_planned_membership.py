@@ -12,8 +12,9 @@ from muster.coordinator.group.outcomes import Standing
 from muster.events.causes import Cause
 from tests.clients.consumers import RunningConsumer
 from tests.clients.crew import ALL, Crew, crew
-from tests.clients.probe import remove_static_members, until
+from tests.clients.probe import remove_static_members
 from tests.muster_process import MusterProcess
+from tests.waiting import until_so
 
 pytestmark = pytest.mark.clients
 
@@ -39,7 +40,7 @@ def standings(group: Crew) -> Counter[Standing]:
 def until_standing(group: Crew, **wanted: int) -> None:
     """Wait until so many members stand so to the group, and nobody otherwise."""
     expected = Counter({Standing(name.capitalize()): count for name, count in wanted.items()})
-    until(lambda: standings(group) == expected, lambda: standings(group))
+    until_so(lambda: standings(group) == expected, lambda: standings(group))
 
 
 def test_registered_members_make_one_rebalance(muster: MusterProcess, library: type[RunningConsumer]) -> None:
@@ -104,7 +105,7 @@ def test_a_learner_is_promoted(muster: MusterProcess, library: type[RunningConsu
         ask(group, lambda admin: admin.set_learner_timeout(group.group_id, LONG_MS))
         learner = group.add("c")
         until_standing(group, active=2, learner=1)
-        until(lambda: learner.assignments == 1, lambda: "it has not been told that it has nothing")
+        until_so(lambda: learner.assignments == 1, lambda: "it has not been told that it has nothing")
         assert learner.assigned == frozenset()
         assert [first.assignments, second.assignments] == seen
         ask(group, lambda admin: admin.promote_learners(group.group_id, ["c"]))
@@ -119,7 +120,7 @@ def test_a_rebalance_on_demand(muster: MusterProcess, library: type[RunningConsu
         group.until_shared()
         triggers, seen = group.triggers, group.assignments
         ask(group, lambda admin: admin.rebalance_group(group.group_id))
-        until(lambda: all(now > then for now, then in zip(group.assignments, seen, strict=True)), group.shares)
+        until_so(lambda: all(now > then for now, then in zip(group.assignments, seen, strict=True)), group.shares)
         group.until_shared()
         assert group.triggers == [*triggers, Cause.REBALANCE_REQUESTED]
         assert first.assigned | second.assigned == ALL

@@ -10,10 +10,11 @@ import pytest
 from tests.clients.conftest import TOPIC
 from tests.clients.consumers import Confluent, RunningConsumer
 from tests.clients.crew import Crew, crew
-from tests.clients.probe import described, remove_static_members, until
+from tests.clients.probe import described, remove_static_members
 from tests.conformance.member import subscription
 from tests.conformance.wire import Connection, ms
 from tests.muster_process import MusterProcess
+from tests.waiting import until_so
 
 pytestmark = pytest.mark.clients
 
@@ -45,7 +46,7 @@ def test_a_member_that_was_removed_comes_back_as_a_new_one(
         before = member_ids(group)
         removed = min(before)
         assert asyncio.run(leave(muster, group.group_id, removed)) == 0
-        until(lambda: len(member_ids(group)) == 2 and removed not in member_ids(group), lambda: member_ids(group))
+        until_so(lambda: len(member_ids(group)) == 2 and removed not in member_ids(group), lambda: member_ids(group))
         group.until_shared()
         assert len(member_ids(group) & before) == 1
 
@@ -60,7 +61,7 @@ def test_joins_that_wait_outlive_a_restart_of_the_coordinator(
         ghost = asyncio.run(enter_and_never_speak_again(muster, group))
         assert ghost["error_code"] == 0, ghost
         group.add()
-        until(lambda: len(member_ids(group)) == 3, lambda: member_ids(group))
+        until_so(lambda: len(member_ids(group)) == 3, lambda: member_ids(group))
         assert described(muster.bootstrap, group.group_id)["group_state"] == "PreparingRebalance"
         muster.restart()
         assert remove_static_members(muster.bootstrap, group.group_id, "ghost") == [0]

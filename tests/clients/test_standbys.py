@@ -8,9 +8,9 @@ import pytest
 from tests.clients.conftest import PARTITIONS, TOPIC
 from tests.clients.consumers import Aiokafka, Confluent, RunningConsumer
 from tests.clients.crew import Crew, crew
-from tests.clients.probe import until
 from tests.clients.test_planned_membership import ask, until_standing
 from tests.muster_process import MusterProcess, running_muster, sqlite_log
+from tests.waiting import until_so
 
 pytestmark = pytest.mark.clients
 
@@ -28,7 +28,7 @@ def with_standbys(group: Crew, active: str, standbys: str) -> dict[str, RunningC
 
 
 def until_told_of_nothing(standby: RunningConsumer) -> None:
-    until(lambda: standby.assignments == 1, lambda: "it was not told that it has nothing")
+    until_so(lambda: standby.assignments == 1, lambda: "it was not told that it has nothing")
     assert standby.assigned == frozenset()
 
 
@@ -47,7 +47,7 @@ def lose(group: Crew, *lost: RunningConsumer) -> None:
 
 
 def until_taken_over(standbys: list[RunningConsumer], shares: set[frozenset[int]]) -> None:
-    until(lambda: {s.assigned for s in standbys} == shares, lambda: ([s.assigned for s in standbys], shares))
+    until_so(lambda: {s.assigned for s in standbys} == shares, lambda: ([s.assigned for s in standbys], shares))
 
 
 def test_a_lost_member_is_replaced_and_nobody_else_notices(
@@ -153,6 +153,6 @@ def test_partitions_that_are_added_after_a_swap_are_shared(attentive: type[Runni
         lose(group, consumers[name])
         until_taken_over([consumers["s"]], {consumers[name].assigned})
         muster.restart(topics=[f"{TOPIC}:{2 * PARTITIONS}"])
-        until(lambda: sorted(map(len, group.shares())) == [0, PARTITIONS, PARTITIONS], group.shares)
+        until_so(lambda: sorted(map(len, group.shares())) == [0, PARTITIONS, PARTITIONS], group.shares)
         assert {partition for share in group.shares() for partition in share} == set(range(2 * PARTITIONS))
         assert len(consumers["s"].assigned) == PARTITIONS

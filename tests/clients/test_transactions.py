@@ -11,8 +11,8 @@ from confluent_kafka import KafkaError, KafkaException, Producer
 from tests.brokers.broker import Broker
 from tests.brokers.java_tools import JavaTool, run_tool
 from tests.brokers.probes import WITHIN_S, make_topics
-from tests.clients.probe import until
 from tests.clients.transactions import copying, values
+from tests.waiting import until_so
 
 
 class Story:
@@ -79,7 +79,7 @@ class TestCopier:
                     other.poll()
                     return {*app.assigned, *other.assigned} == {0} and app.metadata() != before
 
-                until(both_polled, lambda: (app.assigned, other.assigned))
+                until_so(both_polled, lambda: (app.assigned, other.assigned))
                 with pytest.raises(KafkaException) as refused:
                     app.send_offsets(metadata=before)
                 error: KafkaError = refused.value.args[0]

@@ -10,8 +10,9 @@ from tests.brokers.java_tools import JavaTool, RunningTool, running_tool
 from tests.clients.conftest import PARTITIONS, TOPIC
 from tests.clients.consumers import Confluent, KafkaPython, RunningConsumer
 from tests.clients.crew import ALL, Crew, crew
-from tests.clients.probe import described, generation_of, remove_static_members, until, until_stable
+from tests.clients.probe import described, generation_of, remove_static_members, until_stable
 from tests.muster_process import MusterProcess
+from tests.waiting import until_so
 
 pytestmark = pytest.mark.clients
 
@@ -114,7 +115,7 @@ def test_java_consumers_become_static_and_dynamic_again(muster: MusterProcess, b
         partitions_assigned(dynamic, half)
         dynamic.signal(signal.SIGTERM)
         dynamic.wait()
-        until(lambda: other.assigned == ALL, lambda: other.assigned)
+        until_so(lambda: other.assigned == ALL, lambda: other.assigned)
 
         static = java_consumer(stack, muster, group_id, "java")
         share = partitions_assigned(static, half)
@@ -130,7 +131,7 @@ def test_java_consumers_become_static_and_dynamic_again(muster: MusterProcess, b
         again.signal(signal.SIGTERM)
         again.wait()
         assert remove_static_members(muster.bootstrap, group_id, "java") == [0]
-        until(lambda: other.assigned == ALL, lambda: other.assigned)
+        until_so(lambda: other.assigned == ALL, lambda: other.assigned)
         java_consumer(stack, muster, group_id)
-        until(lambda: len(other.assigned) == half, lambda: other.assigned)
+        until_so(lambda: len(other.assigned) == half, lambda: other.assigned)
         assert instances(muster.bootstrap, group_id) == {"other", None}

@@ -1,7 +1,7 @@
 """A server that listens on a free port, its clients, and the requests that they send it."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from datetime import timedelta
 from typing import Any
@@ -80,12 +80,6 @@ async def running(*, waiting_bytes_max: int = 1_048_576, **limits: Any) -> Async
         yield subject
     finally:
         await subject.server.close(within_s=1)
-
-
-async def until(condition: Callable[[], bool]) -> None:
-    async with asyncio.timeout(WITHIN_S):
-        while not condition():  # noqa: ASYNC110 -- what is waited for happens in the server, which sets no event
-            await asyncio.sleep(0.001)
 
 
 HEARTBEAT: dict[str, Any] = {"group_id": "g", "generation_id": 1, "member_id": "m"}

@@ -12,8 +12,9 @@ from muster.events.log.base import Deposed
 from muster.events.log.memory import MemoryLogWriter, MemoryStorage
 from muster.events.partitioner import partition_for
 from muster.events.records import StoredRecord
-from tests.simulation.process import GROUP, SimulatedProcess, until
+from tests.simulation.process import GROUP, SimulatedProcess
 from tests.simulation.virtual_time import simulate
+from tests.waiting import until
 
 RENEWAL_MS = 3_000
 PARTITION = partition_for(GROUP, len(MemoryStorage().records))

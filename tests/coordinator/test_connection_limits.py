@@ -5,7 +5,8 @@ import asyncio
 from structlog.testing import capture_logs
 
 from muster.coordinator.observability.metrics import RefusedConnection
-from tests.coordinator.running_server import HEARTBEAT, Client, running, until
+from tests.coordinator.running_server import HEARTBEAT, Client, running
+from tests.waiting import until
 
 
 async def test_connections_over_the_limit_are_refused_and_the_log_says_who_has_most() -> None:

@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 from muster.coordinator.runtime.deadlines import Deadlines
 from muster.events.ids import GroupId
-from tests.coordinator.running_server import until
+from tests.waiting import until
 
 
 class Clock:

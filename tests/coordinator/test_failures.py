@@ -13,8 +13,9 @@ from muster.coordinator.offsets.memory import MemoryOffsetStore
 from muster.events.ids import GroupId
 from muster.events.log.base import AppendRefused, Deposed, LogDenied, LogUnavailable
 from muster.events.log.memory import MemoryLogWriter, MemoryStorage
-from tests.simulation.process import GROUP, SimulatedProcess, until
+from tests.simulation.process import GROUP, SimulatedProcess
 from tests.simulation.virtual_time import simulate
+from tests.waiting import until
 
 RENEWAL_MS = 3_000
 

@@ -4,7 +4,7 @@ import asyncio
 import os
 import sqlite3
 import threading
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import closing
 from pathlib import Path
 
@@ -25,6 +25,7 @@ from muster.events.ids import GroupId, MemberId
 from muster.events.log.base import LogDamaged, LogMismatch
 from muster.events.log.sqlite.file import SqliteFile
 from muster.events.log.sqlite.log import SqliteEventLog
+from tests.waiting import until
 
 PAGE_BYTES = 4096
 
@@ -101,12 +102,6 @@ async def served(path: Path) -> AsyncIterator[Served]:
     yield served
     await served.runtime.stop()
     await served.log.close()
-
-
-async def until(condition: Callable[[], bool]) -> None:
-    async with asyncio.timeout(60):
-        while not condition():  # noqa: ASYNC110 -- a thread tells nobody what it does
-            await asyncio.sleep(0.005)
 
 
 async def test_a_disk_that_hangs_is_waited_for(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -16,8 +16,9 @@ from muster.coordinator.offsets.memory import MemoryOffsetStore
 from muster.events.log.base import AppendRefused, LogUnavailable
 from muster.events.log.memory import MemoryStorage
 from muster.events.state import GroupState
-from tests.simulation.process import GROUP, SimulatedProcess, until
+from tests.simulation.process import GROUP, SimulatedProcess
 from tests.simulation.virtual_time import simulate
+from tests.waiting import until
 
 WHILE_S = 3.0
 

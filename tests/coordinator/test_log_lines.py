@@ -15,9 +15,9 @@ import structlog
 
 from muster.coordinator.observability.log_lines import LogLines
 from tests.brokers.broker import HOST, lasting_ports
-from tests.clients.probe import until
 from tests.conformance.wire import Connection
 from tests.muster_process import COMMAND
+from tests.waiting import until_so
 
 WITHIN_S = 60
 LOADING = 14
@@ -70,7 +70,7 @@ def test_who_writes_a_line_does_not_wait_for_its_reader(pipe: Pipe) -> None:
         pipe.read(pipe.filled)
         assert pipe.read(10 * len(LINE)) == 10 * LINE
         assert lines.wait_until_written(WITHIN_S)
-        until(lambda: bool(told), lambda: "", within_s=WITHIN_S)
+        until_so(lambda: bool(told), lambda: "", within_s=WITHIN_S)
     assert [line["lines"] for line in told] == [15]
     (dropped,) = lines.collect()
     assert [sample.value for sample in dropped.samples] == [15]

@@ -23,8 +23,9 @@ from muster.events.records import FORMAT_LEVEL, BrokenBatch, BrokenRecord, LogTo
 from tests.brokers.broker import Broker
 from tests.events.test_projector import ELECTED
 from tests.replay import written
-from tests.simulation.process import GROUP, SimulatedProcess, until
+from tests.simulation.process import GROUP, SimulatedProcess
 from tests.simulation.virtual_time import simulate
+from tests.waiting import until
 
 WIDE = {"COLUMNS": "200", "TERM": "dumb"}
 BAD_KEY = b"no key of ours"

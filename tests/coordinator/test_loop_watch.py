@@ -19,7 +19,8 @@ from muster.coordinator.observability.loop_watch import LOOK_S, TICK_S, Instant,
 from muster.coordinator.observability.metrics import REGISTRY
 from muster.coordinator.observability.metrics_endpoint import MetricsEndpoint
 from tests.coordinator.kio_client import frame
-from tests.coordinator.running_server import DESCRIBE, outcome, running, until
+from tests.coordinator.running_server import DESCRIBE, outcome, running
+from tests.waiting import until
 
 WITHIN_S = 60
 

@@ -19,7 +19,8 @@ from muster.coordinator.settings.settings import Settings
 from muster.events.ids import MemberId
 from muster.events.log.memory import MemoryEventLog, MemoryStorage
 from tests.coordinator.kio_client import frame, parse, with_length
-from tests.coordinator.running_server import DESCRIBE, HEARTBEAT, JOIN, JOINED, Running, running, until
+from tests.coordinator.running_server import DESCRIBE, HEARTBEAT, JOIN, JOINED, Running, running
+from tests.waiting import until
 
 KB, MB = 1_024, 1_048_576
 MORE_THAN_SOCKETS_TAKE = 40_000_000

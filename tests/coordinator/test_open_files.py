@@ -14,8 +14,8 @@ import pytest
 from muster.coordinator.open_files import connections_within, reserve_of
 from tests.brokers.broker import HOST
 from tests.brokers.child import leashed
-from tests.clients.probe import until
 from tests.muster_process import COMMAND
+from tests.waiting import until_so
 
 WITHIN_S = 60
 OPEN_FILES = 256
@@ -45,7 +45,7 @@ def serving(tmp_path: Path, limits: str) -> Iterator[dict[str, dict[str, Any]]]:
         output.open("wb") as written_to,
         leashed(["sh", "-c", f'{limits}; exec "$@"', "sh", *command], stdout=written_to),
     ):
-        until(lambda: "serving" in events(), output.read_text, within_s=WITHIN_S)
+        until_so(lambda: "serving" in events(), output.read_text, within_s=WITHIN_S)
         yield events()
 
 

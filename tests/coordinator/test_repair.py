@@ -21,8 +21,9 @@ from muster.replay.groups import Overview
 from muster.replay.sources import read_log
 from tests.events.test_compaction_law import compacted
 from tests.events.test_loading import fed, loaded
-from tests.simulation.process import GROUP, SimulatedProcess, until
+from tests.simulation.process import GROUP, SimulatedProcess
 from tests.simulation.virtual_time import simulate
+from tests.waiting import until
 
 UNKNOWN_TYPE = b"\xc3\x01" + bytes(8) + b"\x00"
 

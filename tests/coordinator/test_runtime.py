@@ -21,8 +21,9 @@ from muster.events.log.memory import MemoryStorage
 from muster.events.partitioner import partition_for
 from muster.events.records import StoredRecord
 from muster.events.state import GroupState
-from tests.simulation.process import GROUP, SimulatedProcess, until
+from tests.simulation.process import GROUP, SimulatedProcess
 from tests.simulation.virtual_time import VirtualTimeLoop, simulate
+from tests.waiting import until
 
 Story = Callable[[], Awaitable[None]]
 

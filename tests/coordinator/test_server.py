@@ -18,17 +18,9 @@ from muster.coordinator.wire.api import Fault
 from muster.coordinator.wire.registry import APIS
 from muster.events.ids import MemberId
 from tests.coordinator.kio_client import frame, parse, with_length
-from tests.coordinator.running_server import (
-    DESCRIBE,
-    HEARTBEAT,
-    JOIN,
-    JOINED,
-    WITHIN_S,
-    Running,
-    running,
-    until,
-)
+from tests.coordinator.running_server import DESCRIBE, HEARTBEAT, JOIN, JOINED, WITHIN_S, Running, running
 from tests.coordinator.scripted import CLUSTER
+from tests.waiting import until
 
 
 async def test_pipelined_requests_are_answered_in_their_order() -> None:

@@ -22,7 +22,8 @@ from muster.events.partitioner import partition_for
 from muster.events.records import FORMAT_LEVEL, LogTooNew, StoredRecord
 from tests.coordinator.test_runtime import story
 from tests.events.test_projector import ELECTED
-from tests.simulation.process import GROUP, SimulatedProcess, until
+from tests.simulation.process import GROUP, SimulatedProcess
+from tests.waiting import until
 
 PARTITION = partition_for(GROUP, 8)
 MEMBER = encode_key(RecordKey(GROUP, EntityKind.STATIC_MEMBER, "a"))

@@ -19,8 +19,9 @@ from muster.events.ids import GroupId
 from muster.events.log.memory import MemoryStorage
 from muster.events.records import StoredRecord
 from muster.events.state import GroupState
-from tests.simulation.process import GROUP, SimulatedProcess, until
+from tests.simulation.process import GROUP, SimulatedProcess
 from tests.simulation.virtual_time import simulate
+from tests.waiting import until
 
 INTERVAL_MS = 10_000
 INTERVAL_S = INTERVAL_MS / 1000

@@ -8,8 +8,9 @@ from muster.coordinator.load.turns import REQUESTS_AT_ONCE, REQUESTS_IN_ROUND, T
 from tests.coordinator.hostile import exactly
 from tests.coordinator.kio_client import frame, with_length
 from tests.coordinator.longest_turn import longest_turn
-from tests.coordinator.running_server import HEARTBEAT, running, until
+from tests.coordinator.running_server import HEARTBEAT, running
 from tests.coordinator.serving import serving
+from tests.waiting import until
 
 HELD_S_MAX = 0.15
 CONNECTIONS = 200

@@ -2,7 +2,8 @@
 
 import asyncio
 
-from tests.coordinator.running_server import HEARTBEAT, Client, Running, running, until
+from tests.coordinator.running_server import HEARTBEAT, Client, Running, running
+from tests.waiting import until
 
 ANSWERS = 40
 GROUPS = [f"g{n}" for n in range(40)]  # of 30 KB each, more than sockets take

@@ -8,8 +8,9 @@ from kio.schema.errors import ErrorCode
 from muster.coordinator.group.commands import LeaveGroup, LeavingMember
 from muster.events.ids import GroupId
 from muster.events.log.memory import MemoryStorage
-from tests.simulation.process import GROUP, SimulatedProcess, until
+from tests.simulation.process import GROUP, SimulatedProcess
 from tests.simulation.virtual_time import simulate
+from tests.waiting import until
 
 Told = list[tuple[GroupId, int, bool]]
 

@@ -12,7 +12,7 @@ from muster.events.partitioner import partition_for
 from muster.events.state import GroupState
 from tests.faults.cluster import FakeCluster
 from tests.faults.process import TOPIC, ProcessOnKafka, groups_in, seconds, story
-from tests.simulation.process import until
+from tests.waiting import until
 
 OFFSETS = f"{TOPIC}_offsets"
 NOT_SERVED = {ErrorCode.not_coordinator, ErrorCode.coordinator_load_in_progress}

@@ -5,7 +5,7 @@ from kio.schema.errors import ErrorCode
 from muster.events.ids import GroupId
 from tests.faults.cluster import FakeCluster
 from tests.faults.process import TOPIC, ProcessOnKafka, story
-from tests.simulation.process import until
+from tests.waiting import until
 
 OFFSETS = f"{TOPIC}_offsets"
 LOG_BROKER, OFFSETS_BROKER = 1, 2

@@ -13,7 +13,8 @@ from muster.events.log.kafka.log import DEFAULT_TIMEOUTS
 from muster.events.partitioner import partition_for
 from tests.faults.cluster import FETCH, PRODUCE, FakeCluster
 from tests.faults.process import ProcessOnKafka, groups_in, seconds, story
-from tests.simulation.process import GROUP, until
+from tests.simulation.process import GROUP
+from tests.waiting import until
 
 LIMIT_S = DEFAULT_TIMEOUTS.delivery_timeout_ms / 1000
 

@@ -17,7 +17,8 @@ from tests.events.log.transitions import read_all
 from tests.events.test_projector import ELECTED
 from tests.faults.cluster import FakeCluster
 from tests.faults.process import TOPIC, ProcessOnKafka, story
-from tests.simulation.process import GROUP, until
+from tests.simulation.process import GROUP
+from tests.waiting import until
 
 PARTITION = partition_for(GROUP, 3)
 THERE = Origin(cluster_id="there", format_level=FORMAT_LEVEL + 1)

@@ -11,7 +11,8 @@ from muster.events.partitioner import partition_for
 from tests.events.log.transitions import read_all
 from tests.faults.cluster import FakeCluster
 from tests.faults.process import TOPIC, ProcessOnKafka, groups_in, story
-from tests.simulation.process import GROUP, until
+from tests.simulation.process import GROUP
+from tests.waiting import until
 
 PARTITION = partition_for(GROUP, 3)
 TOPICS = (TOPIC, f"{TOPIC}_offsets")

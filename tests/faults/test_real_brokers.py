@@ -20,10 +20,9 @@ from tests.brokers.broker import HOST, Broker
 from tests.brokers.cluster import Cluster, running_cluster
 from tests.clients.consumers import Confluent
 from tests.clients.probe import described, until_stable
-from tests.clients.probe import until as until_so
 from tests.clients.through_sidecar.sidecar import new_topic, produce, running_sidecar
 from tests.faults.process import ProcessOnKafka, groups_in
-from tests.simulation.process import until
+from tests.waiting import until, until_so
 
 pytestmark = [
     pytest.mark.broker,

@@ -7,7 +7,7 @@ from kio.schema.errors import ErrorCode
 from muster.events.log.base import Deposed
 from tests.faults.cluster import INIT_PRODUCER_ID, PRODUCER_ID_EXPIRATION_MS, FakeCluster
 from tests.faults.process import TOPIC, ProcessOnKafka, groups_in, seconds, story
-from tests.simulation.process import until
+from tests.waiting import until
 
 RENEWAL_S = PRODUCER_ID_EXPIRATION_MS / 4_000
 

@@ -31,8 +31,9 @@ from muster.replay.history import Broken, Unreadable
 from muster.replay.sources import read_histories
 from tests.coordinator.group.harness import Harness
 from tests.known_bugs.odd_logs import CutShort, process_on
-from tests.simulation.process import GROUP, SimulatedProcess, until
+from tests.simulation.process import GROUP, SimulatedProcess
 from tests.simulation.virtual_time import simulate
+from tests.waiting import until
 
 OF_THE_FUTURE = bytes.fromhex("c301 0123456789abcdef") + b"what a newer version wrote"
 TOPIC = "events"

@@ -13,12 +13,13 @@ from muster.events.causes import Cause
 from muster.events.events import MemberRemoved, RebalanceStarted
 from tests.brokers.java_tools import JavaTool, run_tool
 from tests.clients.consumers import KafkaPython
-from tests.clients.probe import described, generation_of, until, until_stable
+from tests.clients.probe import described, generation_of, until_stable
 from tests.coordinator.group.harness import Harness, story
 from tests.coordinator.kio_client import with_length
 from tests.coordinator.running_server import running
 from tests.coordinator.serving import enter, serving
 from tests.muster_process import MusterProcess, running_muster, sqlite_log
+from tests.waiting import until_so
 
 TOPIC = "orders"
 NEWER_GROUP_APIS = {
@@ -64,13 +65,13 @@ def test_s17_kafka_python_stays_when_it_is_closed(muster: MusterProcess) -> None
         stack.callback(first.end)
         stack.callback(second.end)
         until_stable(muster.bootstrap, "s17", members=2)
-        until(lambda: len(first.assigned) == len(second.assigned) == 2, lambda: (first.assigned, second.assigned))
+        until_so(lambda: len(first.assigned) == len(second.assigned) == 2, lambda: (first.assigned, second.assigned))
         generation = generation_of(muster.bootstrap, "s17")
         second.close()
         assert len(described(muster.bootstrap, "s17")["members"]) == 2
         again = KafkaPython(muster.bootstrap, "s17", TOPIC, instance="b").start()
         stack.callback(again.end)
-        until(lambda: again.assigned == second.assigned, lambda: again.assigned)
+        until_so(lambda: again.assigned == second.assigned, lambda: again.assigned)
         assert generation_of(muster.bootstrap, "s17") == generation
 
 
@@ -120,7 +121,7 @@ def test_s20_librdkafka_does_not_join_by_the_newer_protocol(muster: MusterProces
             consumer.poll(0.05)
             return asked_for(muster, "FindCoordinator") >= before + 3
 
-        until(has_looked_for_its_coordinator, lambda: muster.asked("/metrics"))
+        until_so(has_looked_for_its_coordinator, lambda: muster.asked("/metrics"))
         assert consumer.assignment() == []
     assert described(muster.bootstrap, "s20-c")["group_state"] == "Dead"
     assert 'muster_protocol_errors_total{fault="unknown-api"} 0.0' in muster.asked("/metrics")

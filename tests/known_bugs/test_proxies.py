@@ -16,7 +16,7 @@ from muster.coordinator.group.commands import Heartbeat
 from muster.coordinator.upstream.connections import UpstreamRefused
 from muster.coordinator.upstream.link import NEEDED, UpstreamLink
 from tests.coordinator.kio_client import filled
-from tests.coordinator.sidecar.relaying import Client, relaying, until
+from tests.coordinator.sidecar.relaying import Client, relaying
 from tests.coordinator.sidecar.scripted_broker import (
     API_VERSIONS,
     DESCRIBE_GROUPS,
@@ -31,6 +31,7 @@ from tests.coordinator.sidecar.scripted_broker import (
     response,
     scripted_broker,
 )
+from tests.waiting import until
 
 PRODUCE, FETCH, METADATA, FIND_COORDINATOR, HEARTBEAT, NOBODYS = 0, 1, 3, 10, 12, 9_999
 

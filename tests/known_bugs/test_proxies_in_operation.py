@@ -22,7 +22,7 @@ from muster.coordinator.sidecar.relay.listeners import CannotListen
 from muster.events.ids import MemberId
 from tests.coordinator.kio_client import frame, with_length
 from tests.coordinator.running_server import JOIN
-from tests.coordinator.sidecar.relaying import HOST, MORE_THAN_SOCKETS_TAKE, Client, free_base, relaying, until
+from tests.coordinator.sidecar.relaying import HOST, MORE_THAN_SOCKETS_TAKE, Client, free_base, relaying
 from tests.coordinator.sidecar.scripted_broker import (
     DESCRIBE_GROUPS,
     Asked,
@@ -32,6 +32,7 @@ from tests.coordinator.sidecar.scripted_broker import (
     response,
     scripted_broker,
 )
+from tests.waiting import until
 
 METADATA, FIND_COORDINATOR, FETCH, NOBODYS = 3, 10, 1, 9_999
 ID_BEYOND_ALL_PORTS = 70_000

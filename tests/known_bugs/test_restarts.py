@@ -12,8 +12,9 @@ from muster.coordinator.group.outcomes import HeartbeatOutcome, JoinGroupOutcome
 from muster.events.ids import GroupInstanceId
 from muster.events.log.memory import MemoryStorage
 from tests.coordinator.serving import enter, join_body, serving, sync_body
-from tests.simulation.process import SimulatedProcess, until
+from tests.simulation.process import SimulatedProcess
 from tests.simulation.virtual_time import simulate
+from tests.waiting import until
 
 ASK_AGAIN = {
     ErrorCode.coordinator_load_in_progress,

@@ -12,8 +12,9 @@ from muster.events.log.memory import MemoryStorage
 from muster.events.state import GroupState
 from tests.coordinator.test_runtime import recorded
 from tests.known_bugs.odd_logs import Interrupted, process_on
-from tests.simulation.process import SimulatedProcess, until
+from tests.simulation.process import SimulatedProcess
 from tests.simulation.virtual_time import simulate
+from tests.waiting import until
 
 
 def test_l5_who_loses_a_partition_while_it_is_read_does_not_serve_it() -> None:

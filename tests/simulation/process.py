@@ -2,7 +2,7 @@
 
 import asyncio
 import itertools
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 
 from kio.schema.errors import ErrorCode
 
@@ -232,14 +232,3 @@ class SimulatedProcess:
         for sync in syncs:
             assert (await sync).error is ErrorCode.none
         return told
-
-
-async def until(condition: Callable[[], bool | Awaitable[bool]], what: str, *, within_s: float = 60.0) -> None:
-    """Let virtual time pass until the condition holds."""
-    deadline_s = asyncio.get_running_loop().time() + within_s
-    while True:
-        holds = condition()
-        if holds is True or (not isinstance(holds, bool) and await holds):
-            return
-        assert asyncio.get_running_loop().time() < deadline_s, f"not within {within_s} s: {what}"
-        await asyncio.sleep(0.01)

@@ -12,7 +12,7 @@ from tests.clients.consumers import Record
 from tests.clients.foreign.client import ClientEnded, ForeignClient, Refused, running_client
 from tests.clients.foreign.consumers import FOREIGN_LIBRARIES, ForeignConsumer, ForeignError, Kafkajs
 from tests.clients.foreign.programs import ToolMissing
-from tests.clients.probe import until
+from tests.waiting import until_so
 
 PARTITIONS = frozenset(range(4))
 
@@ -39,7 +39,9 @@ class TestForeignConsumers:
             consumer = foreign_library(kafka_broker.bootstrap, topic, topic)
             consumer.start()
             stack.callback(consumer.end)
-            until(lambda: len(consumer.records) == 2, lambda: (consumer.records, consumer.error, consumer.complaints))
+            until_so(
+                lambda: len(consumer.records) == 2, lambda: (consumer.records, consumer.error, consumer.complaints)
+            )
             assert consumer.records == [
                 Record(partition=2, offset=0, value="first"),
                 Record(partition=2, offset=1, value="second"),
@@ -65,11 +67,11 @@ class TestForeignConsumers:
             def told() -> object:
                 return [(each.assigned, each.error, each.complaints) for each in consumers]
 
-            until(lambda: len(first.assigned) == len(second.assigned) == 2, told)
+            until_so(lambda: len(first.assigned) == len(second.assigned) == 2, told)
             assert first.assigned | second.assigned == PARTITIONS
             assert first.member_id != second.member_id
             second.close()
-            until(lambda: first.assigned == PARTITIONS, told)
+            until_so(lambda: first.assigned == PARTITIONS, told)
             first.close()
 
 
@@ -85,12 +87,12 @@ class TestStaticMembers:
             before, after = members
             stack.callback(before.start().end)
             if foreign_library is Kafkajs:
-                until(lambda: isinstance(before.error, ForeignError), lambda: "it runs")
+                until_so(lambda: isinstance(before.error, ForeignError), lambda: "it runs")
                 return
-            until(lambda: before.assigned == PARTITIONS, lambda: before.error)
+            until_so(lambda: before.assigned == PARTITIONS, lambda: before.error)
             before.close()
             stack.callback(after.start().end)
-            until(lambda: after.assigned == PARTITIONS, lambda: after.error)
+            until_so(lambda: after.assigned == PARTITIONS, lambda: after.error)
             after.close()
             assert before.member_id != after.member_id
             assert before.generation_id == after.generation_id == 1

@@ -15,9 +15,9 @@ import confluent_kafka
 from tests.brokers.broker import HOST, lasting_ports
 from tests.brokers.probes import WITHIN_S, make_topics
 from tests.clients.conftest import PARTITIONS
-from tests.clients.probe import until
 from tests.conformance.wire import Connection, Fields
 from tests.muster_process import TEST_CONFIG, MusterProcess
+from tests.waiting import until_so
 
 SHADOW_TYPE = "muster"
 _NOT_COORDINATOR = {14, 15, 16}
@@ -75,7 +75,7 @@ def offsets_at(bootstrap: str, group_id: str, topic: str, *, partitions: int = P
         return bool(told)
 
     try:
-        until(answered, lambda: refused[-1:])
+        until_so(answered, lambda: refused[-1:])
     finally:
         asker.close()
     assert all(each.error is None for each in told), told
@@ -90,7 +90,7 @@ def upstream_group(bootstrap: str, group_id: str) -> Fields:
         told[:] = asyncio.run(_described_by_all(bootstrap, group_id))
         return len(told) == 1
 
-    until(found, lambda: told)
+    until_so(found, lambda: told)
     return told[0]
 
 

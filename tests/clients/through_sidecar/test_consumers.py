@@ -13,9 +13,10 @@ from tests.clients.conftest import PARTITIONS
 from tests.clients.consumers import Aiokafka, Confluent, KafkaPython, RunningConsumer
 from tests.clients.crew import ALL, Crew, crew
 from tests.clients.foreign.consumers import Kafkajs
-from tests.clients.probe import generation_of, until, until_stable
+from tests.clients.probe import generation_of, until_stable
 from tests.clients.through_sidecar.sidecar import assert_is_owned, offsets_at, produce
 from tests.muster_process import MusterProcess
+from tests.waiting import until_so
 
 pytestmark = pytest.mark.clients
 
@@ -29,12 +30,12 @@ def until_consumed(consumers: Sequence[RunningConsumer], value: str) -> None:
         assert [consumer.error for consumer in consumers if consumer.error] == []
         return {each.partition for consumer in consumers for each in consumer.records if each.value == value}
 
-    until(lambda: partitions() == ALL, partitions)
+    until_so(lambda: partitions() == ALL, partitions)
 
 
 def until_reassigned(consumer: RunningConsumer) -> None:
     """Wait until it has its share."""
-    until(lambda: len(consumer.assigned) == PARTITIONS // 2, lambda: (consumer.assigned, consumer.error))
+    until_so(lambda: len(consumer.assigned) == PARTITIONS // 2, lambda: (consumer.assigned, consumer.error))
 
 
 def goes_on_where_it_was(group: Crew, cluster: Cluster, *, is_static: bool) -> None:
@@ -117,7 +118,7 @@ def test_processes_of_all_kinds_share_a_group(sidecar: MusterProcess, kafka_clus
             running_tool(JavaTool.VERIFIABLE_CONSUMER, *java_arguments(sidecar, topic, group_id, "java"))
         )
         share = assigned(java.wait_for(lambda line: len(assigned(line)) == PARTITIONS // 3))
-        until(
+        until_so(
             lambda: sorted([*first.assigned, *second.assigned, *share]) == sorted(ALL),
             lambda: (first.assigned, second.assigned, share, first.error, second.error),
         )
@@ -144,7 +145,7 @@ def test_processes_of_all_kinds_share_a_group(sidecar: MusterProcess, kafka_clus
         def shares() -> list[int]:
             return sorted(partition for consumer in others for partition in consumer.assigned)
 
-        until(
+        until_so(
             lambda: all(len(each.assigned) in shared for each in others) and len(set(shares())) == len(shares()), shares
         )
         assert generation_of(sidecar.bootstrap, group_id) > generation

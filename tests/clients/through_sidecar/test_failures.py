@@ -18,7 +18,7 @@ import pytest
 from tests.brokers.cluster import Cluster, running_cluster
 from tests.clients.conftest import PARTITIONS
 from tests.clients.consumers import Aiokafka, Confluent, KafkaPython, RunningConsumer
-from tests.clients.probe import coordinator_of, described, generation_of, until, until_stable
+from tests.clients.probe import coordinator_of, described, generation_of, until_stable
 from tests.clients.through_sidecar.sidecar import (
     assert_is_owned,
     new_topic,
@@ -28,6 +28,7 @@ from tests.clients.through_sidecar.sidecar import (
 )
 from tests.conformance.servers import EXPIRING
 from tests.muster_process import MusterProcess
+from tests.waiting import until_so
 
 # A broker's restart takes a while on a machine that does other things too.
 pytestmark = [pytest.mark.clients, pytest.mark.timeout(600)]
@@ -65,7 +66,7 @@ class Group:
         """Returns when each has its half."""
         for consumer in self.consumers:
             consumer.start()
-        until(lambda: [len(each.assigned) for each in self.consumers] == [PARTITIONS // 2] * 2, self.errors)
+        until_so(lambda: [len(each.assigned) for each in self.consumers] == [PARTITIONS // 2] * 2, self.errors)
         until_stable(self._bootstrap, self.group_id, members=2)
         self._at_first = self._standing()
 
@@ -84,10 +85,10 @@ class Group:
             assert self.errors() == [None, None]
             return {each.partition for one in self.consumers for each in one.records if each.value == value}
 
-        until(lambda: len(consumed()) == PARTITIONS, consumed, within_s=WITHIN_S)
+        until_so(lambda: len(consumed()) == PARTITIONS, consumed, within_s=WITHIN_S)
         for consumer in self.consumers:
             for partition in consumer.assigned:
-                until(*attempts(consumer, partition, offset), within_s=WITHIN_S)
+                until_so(*attempts(consumer, partition, offset), within_s=WITHIN_S)
 
     def end(self) -> None:
         for consumer in self.consumers:
@@ -235,5 +236,5 @@ class TestFailures:
 def test_offsets_of_an_owned_group_do_not_expire(front: Front, idle: Group, expiring: str) -> None:
     """When younger ones of a group with nobody in it have, those of one that is owned are still there."""
     bootstrap = front.cluster.bootstrap
-    until(lambda: not offsets_at(bootstrap, expiring, front.topic), lambda: "they stay", within_s=WITHIN_S)
+    until_so(lambda: not offsets_at(bootstrap, expiring, front.topic), lambda: "they stay", within_s=WITHIN_S)
     assert list(offsets_at(bootstrap, idle.group_id, front.topic).values()) == [1]

@@ -12,9 +12,9 @@ from tests.brokers.cluster import Cluster
 from tests.brokers.java_tools import JavaTool, RunningTool, running_tool
 from tests.clients.consumers import Confluent
 from tests.clients.crew import ALL
-from tests.clients.probe import until
 from tests.clients.through_sidecar.sidecar import assert_is_owned
 from tests.muster_process import MusterProcess
+from tests.waiting import until_so
 
 pytestmark = pytest.mark.clients
 
@@ -84,16 +84,16 @@ def test_a_newcomer_waits_until_the_last_classic_member_has_gone(
     with ExitStack() as stack:
         classic = Confluent(sidecar.bootstrap, group_id, topic).start()
         stack.callback(classic.end)
-        until(lambda: set(classic.assigned) == ALL, lambda: (classic.assigned, classic.error))
+        until_so(lambda: set(classic.assigned) == ALL, lambda: (classic.assigned, classic.error))
         assert_is_owned(kafka_cluster.bootstrap, group_id)
 
         before = put_off(sidecar)
         has_all = stack.enter_context(newcomer(sidecar.bootstrap, group_id, topic))
-        until(lambda: put_off(sidecar) >= before + OFTEN, lambda: (put_off(sidecar), has_all()))
+        until_so(lambda: put_off(sidecar) >= before + OFTEN, lambda: (put_off(sidecar), has_all()))
         assert not has_all()
         assert_is_owned(kafka_cluster.bootstrap, group_id)
         assert classic.error is None
         assert set(classic.assigned) == ALL
 
         classic.close()
-        until(has_all, lambda: put_off(sidecar))
+        until_so(has_all, lambda: put_off(sidecar))

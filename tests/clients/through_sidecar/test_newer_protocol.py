@@ -14,10 +14,10 @@ from tests.brokers.cluster import Cluster
 from tests.brokers.java_tools import JavaTool, RunningTool, running_tool
 from tests.clients.consumers import SESSION_MS, Confluent
 from tests.clients.crew import ALL
-from tests.clients.probe import until
 from tests.clients.through_sidecar.sidecar import assert_is_owned, offsets_at, produce, upstream_group
 from tests.clients.through_sidecar.test_newcomers import NewConfluent
 from tests.muster_process import MusterProcess
+from tests.waiting import until_so
 
 pytestmark = pytest.mark.clients
 
@@ -119,7 +119,7 @@ class Application:
             found = shares()
             return all(found) and sum(map(len, found)) == len(ALL) and set().union(*found) == ALL
 
-        until(shared, shares, within_s=SHARED_WITHIN_S)
+        until_so(shared, shares, within_s=SHARED_WITHIN_S)
 
     def until_committed(self) -> None:
         """Wait until the one record of each partition counts as consumed."""
@@ -128,7 +128,7 @@ class Application:
             self.until_shared()
             return self.offsets() == COMMITTED
 
-        until(committed, self.offsets)
+        until_so(committed, self.offsets)
 
     def run(self, verb: str) -> None:
         """`muster adopt` or `muster release`."""

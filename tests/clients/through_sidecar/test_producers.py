@@ -12,10 +12,10 @@ from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-def
 from tests.brokers.cluster import Cluster
 from tests.brokers.java_tools import JavaTool, run_tool
 from tests.brokers.probes import WITHIN_S
-from tests.clients.probe import until
 from tests.clients.through_sidecar.sidecar import new_topic
 from tests.clients.transactions import values
 from tests.muster_process import MusterProcess
+from tests.waiting import until_so
 
 pytestmark = pytest.mark.clients
 
@@ -49,7 +49,7 @@ def test_records_arrive_whole_and_in_order(sidecar: MusterProcess, kafka_cluster
     flat = [value for sent in wanted for value in sent]
     direct = {"bootstrap.servers": kafka_cluster.bootstrap}
     # With acks=0 nobody is told when it is written.
-    until(lambda: len(values(direct, topic)) >= len(flat), lambda: len(values(direct, topic)))
+    until_so(lambda: len(values(direct, topic)) >= len(flat), lambda: len(values(direct, topic)))
     there = values(direct, topic)
     assert [[each for each in there if each in set(sent)] for sent in wanted] == wanted
     assert values({"bootstrap.servers": sidecar.bootstrap}, topic) == there

@@ -12,9 +12,10 @@ from typer.testing import CliRunner
 from muster import cli
 from tests.brokers.broker import Broker
 from tests.clients.consumers import Confluent
-from tests.clients.probe import until, until_stable
+from tests.clients.probe import until_stable
 from tests.clients.through_sidecar.sidecar import new_topic, running_sidecar
 from tests.replay import written
+from tests.waiting import until_so
 
 pytestmark = pytest.mark.clients
 
@@ -33,6 +34,6 @@ def test_a_quarantined_group_is_repaired_through_the_sidecar(kafka_broker: Broke
         done = CliRunner().invoke(cli.app, [*command, "--yes"])
         assert done.exit_code == 0, done.output
         consumer = Confluent(sidecar.bootstrap, group, topic).start()
-        until(lambda: bool(consumer.assigned), lambda: consumer.error)
+        until_so(lambda: bool(consumer.assigned), lambda: consumer.error)
         until_stable(sidecar.bootstrap, group, members=1)
         consumer.end()

@@ -25,8 +25,9 @@ from muster.coordinator.wire.api import Answer, Body, RequestContext
 from muster.coordinator.wire.registry import APIS
 from muster.events.ids import GroupInstanceId, MemberId
 from muster.events.log.kafka.client.security import KafkaSecurity
-from tests.coordinator.running_server import Running, running, until
+from tests.coordinator.running_server import Running, running
 from tests.coordinator.upstream.fake_broker import fake_broker
+from tests.waiting import until
 
 MOVED = [
     ErrorCode.coordinator_load_in_progress,

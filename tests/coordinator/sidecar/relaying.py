@@ -13,7 +13,7 @@ import socket
 import ssl
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from contextlib import ExitStack, asynccontextmanager
-from typing import Any, cast
+from typing import cast
 
 from kio.schema.errors import ErrorCode
 
@@ -290,10 +290,3 @@ def free_base() -> int:
             except OSError:
                 continue
         return base
-
-
-async def until(condition: Callable[[], Any]) -> None:
-    """Wait for what happens in the relay or in a broker, which set no event."""
-    async with asyncio.timeout(WITHIN_S):
-        while not condition():  # noqa: ASYNC110 -- see above
-            await asyncio.sleep(0.001)

@@ -3,10 +3,9 @@
 What belongs here: how they are started and let in. What it must not know: what is expected of the answers.
 """
 
-import asyncio
 import os
 import subprocess
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from typing import Any, Final
 from uuid import uuid4
@@ -20,6 +19,7 @@ from tests.brokers.fixtures import OPT_OUT_VARIABLE, OPTED_OUT
 from tests.brokers.secured import PROTOCOLS, SecuredBroker, client_properties, password_of, secured_broker
 from tests.conformance.wire import Connection, Fields, ms
 from tests.muster_process import COMMAND, TEST_CONFIG, MusterProcess, running_muster
+from tests.waiting import until
 
 LISTENER: Final = "SASL_PLAINTEXT"
 MECHANISM: Final = "SCRAM-SHA-512"
@@ -195,13 +195,6 @@ async def producing(connection: Connection, transactional_id: str) -> dict[str, 
 
     await until(initialized)  # whoever asks first has the broker make its topic of transactions
     return {name: answer[name] for name in ("producer_id", "producer_epoch")}
-
-
-async def until(condition: Callable[[], Any], *, every_s: float = 0.02) -> None:
-    """Wait for a condition that may have to be asked for. Raises TimeoutError."""
-    async with asyncio.timeout(WITHIN_S):
-        while not await condition():  # noqa: ASYNC110 -- another process is asked
-            await asyncio.sleep(every_s)
 
 
 def errors_of(answer: Any) -> list[int]:

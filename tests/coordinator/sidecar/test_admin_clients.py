@@ -20,7 +20,6 @@ from muster.coordinator.admin import GroupAdmin
 from muster.coordinator.group.outcomes import Standing
 from tests.brokers import Broker
 from tests.clients.consumers import Confluent, KafkaPython, RunningConsumer
-from tests.clients.probe import until
 from tests.conformance.wire import Connection
 from tests.coordinator.sidecar.admin_stage import (
     PARTITIONS,
@@ -32,6 +31,7 @@ from tests.coordinator.sidecar.admin_stage import (
     talking,
     until_empty_at,
 )
+from tests.waiting import until_so
 
 pytestmark = [pytest.mark.broker, pytest.mark.clients]
 
@@ -56,7 +56,7 @@ def groups(front: Front) -> Iterator[dict[str, str]]:
         Confluent(front.muster.bootstrap, names["left"], front.topic).start(),
     ]
     try:
-        until(
+        until_so(
             lambda: all(len(each.assigned) == PARTITIONS for each in consumers),
             lambda: [(each.assigned, each.error) for each in consumers],
         )
@@ -151,7 +151,7 @@ def test_settings_are_altered_and_described_by_confluent(groups: dict[str, str],
         entries = described.result()
         return entries["members.learner.timeout.ms"].value, entries["consumer.session.timeout.ms"].value
 
-    until(lambda: told() == ("60000", "50000"), told)  # a broker shows a change when it has followed the controller
+    until_so(lambda: told() == ("60000", "50000"), told)  # a broker shows a change when it has followed the controller
 
 
 async def test_members_are_administered_through_the_sidecar(front: Front, groups: dict[str, str]) -> None:

@@ -7,7 +7,6 @@ import pytest
 from tests.brokers import Broker
 from tests.brokers.java_tools import JavaTool, run_tool
 from tests.clients.consumers import Confluent, RunningConsumer
-from tests.clients.probe import until
 from tests.coordinator.sidecar.admin_stage import (
     PARTITIONS,
     Front,
@@ -18,6 +17,7 @@ from tests.coordinator.sidecar.admin_stage import (
     talking,
     until_empty_at,
 )
+from tests.waiting import until_so
 
 pytestmark = [pytest.mark.broker, pytest.mark.clients]
 
@@ -37,7 +37,7 @@ def living(front: Front) -> Iterator[dict[str, str]]:
         Confluent(front.broker.bootstrap, names["theirs"], front.topic).start(),
     ]
     try:
-        until(
+        until_so(
             lambda: all(len(each.assigned) == PARTITIONS for each in consumers),
             lambda: [(each.assigned, each.error) for each in consumers],
         )

@@ -21,7 +21,7 @@ from muster.coordinator.sidecar.relay.intercept import SidecarApi
 from muster.coordinator.upstream.shadows import Identity, ShadowName
 from muster.events.ids import GroupId
 from tests.coordinator.kio_client import filled
-from tests.coordinator.sidecar.relaying import Client, Relay, relaying, until
+from tests.coordinator.sidecar.relaying import Client, Relay, relaying
 from tests.coordinator.sidecar.scripted_broker import (
     Asked,
     Holding,
@@ -32,6 +32,7 @@ from tests.coordinator.sidecar.scripted_broker import (
     scripted_broker,
 )
 from tests.coordinator.sidecar.test_whose import Upstream, ownerships
+from tests.waiting import until
 
 METADATA, OFFSET_COMMIT, DELETE_GROUPS, OFFSET_DELETE = 3, 8, 42, 47
 GROUP = GroupId("orders-group")

@@ -13,7 +13,7 @@ from kio.schema.errors import ErrorCode
 from muster.coordinator.sidecar.apis import consumer_groups
 from muster.coordinator.sidecar.apis.consumer_groups import CONSUMER_GROUP_HEARTBEAT
 from tests.coordinator.kio_client import filled
-from tests.coordinator.sidecar.relaying import Client, Relay, relaying, until
+from tests.coordinator.sidecar.relaying import Client, Relay, relaying
 from tests.coordinator.sidecar.scripted_broker import (
     Asked,
     ScriptedBroker,
@@ -23,6 +23,7 @@ from tests.coordinator.sidecar.scripted_broker import (
     response,
     scripted_broker,
 )
+from tests.waiting import until
 
 NOT_A_CONSUMER_GROUP = ErrorCode.group_id_not_found
 NOT_YET, GONE = ErrorCode.coordinator_not_available, ErrorCode.unknown_member_id

@@ -8,8 +8,9 @@ from kio.schema.errors import ErrorCode
 from muster.coordinator.sidecar.moving.heard import IDS_BYTES_MAX, Heard
 from muster.events.ids import GroupId, MemberId
 from tests.coordinator.kio_client import KEYS, frame, with_length
-from tests.coordinator.sidecar.relaying import relaying, until
+from tests.coordinator.sidecar.relaying import relaying
 from tests.coordinator.sidecar.scripted_broker import Asked, Holding, response, scripted_broker
+from tests.waiting import until
 
 GROUP = GroupId("theirs")
 VERSIONS = [("Heartbeat", 0), ("Heartbeat", 3), ("Heartbeat", 4), ("SyncGroup", 3), ("SyncGroup", 5)]

@@ -19,7 +19,7 @@ from muster.coordinator.wire.api import Fault
 from muster.coordinator.wire.bounds import bound_of
 from tests.coordinator.kio_client import frame, with_length
 from tests.coordinator.running_server import JOIN
-from tests.coordinator.sidecar.relaying import Client, Relay, relaying, until
+from tests.coordinator.sidecar.relaying import Client, Relay, relaying
 from tests.coordinator.sidecar.scripted_broker import (
     API_VERSIONS,
     Asked,
@@ -29,6 +29,7 @@ from tests.coordinator.sidecar.scripted_broker import (
     response,
     scripted_broker,
 )
+from tests.waiting import until
 
 FETCH, HEARTBEAT, LEAVE_GROUP, SYNC_GROUP, NOBODYS = 1, 12, 13, 14, 9_999
 

@@ -6,9 +6,10 @@ from muster.coordinator.group.outcomes import JoinGroupOutcome
 from muster.events.ids import MemberId
 from tests.coordinator.kio_client import frame, with_length
 from tests.coordinator.running_server import JOIN
-from tests.coordinator.sidecar.relaying import MORE_THAN_SOCKETS_TAKE, Relay, relaying, until
+from tests.coordinator.sidecar.relaying import MORE_THAN_SOCKETS_TAKE, Relay, relaying
 from tests.coordinator.sidecar.scripted_broker import API_VERSIONS, request, scripted_broker
 from tests.coordinator.sidecar.test_limits import authenticate, join_of, lets_in
+from tests.waiting import until
 
 NOBODYS = 9_999
 KB = 1_024

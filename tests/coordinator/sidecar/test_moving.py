@@ -22,11 +22,12 @@ from muster.coordinator.group.configs import COORDINATOR
 from tests.brokers import Broker
 from tests.brokers.broker import lasting_ports
 from tests.clients.consumers import LIBRARIES, Confluent, RunningConsumer
-from tests.clients.probe import described, until
+from tests.clients.probe import described
 from tests.conformance.member import subscription
 from tests.conformance.wire import Connection, Fields, ms
 from tests.coordinator.sidecar.admin_stage import PARTITIONS, Front, new_name, talking
 from tests.muster_process import running_muster, sqlite_log
+from tests.waiting import until_so
 
 pytestmark = [pytest.mark.broker, pytest.mark.clients]
 
@@ -101,7 +102,7 @@ class Group:
             is_there = self.protocol_type_upstream == protocol_type
             return is_there and all(shares) and sum(map(len, shares)) == PARTITIONS
 
-        until(shared, lambda: ([each.assigned for each in self.consumers], self.protocol_type_upstream))
+        until_so(shared, lambda: ([each.assigned for each in self.consumers], self.protocol_type_upstream))
 
     def until_committed(self, offset: int) -> None:
         """Wait until each has committed where it is. A rebalance that is not over refuses it, as applications know."""
@@ -120,7 +121,7 @@ class Group:
                 return False
             return all(each.assigned for each in self.consumers)
 
-        until(committed, lambda: refused[-3:])
+        until_so(committed, lambda: refused[-3:])
 
     @property
     def protocol_type_upstream(self) -> str:
@@ -165,7 +166,9 @@ def test_a_group_is_released_and_adopted_by_command(front: Front, group: Group) 
     assert (code, told["done"], told["members"], told["back"]) == (0, True, 1, 1), said
     group.until_shared("consumer")
     assert group.coordinator() == "upstream"
-    until(lambda: group.run("adopt", "--dry-run")[0] == 0, lambda: group.run("adopt", "--dry-run"))  # it may join still
+    until_so(
+        lambda: group.run("adopt", "--dry-run")[0] == 0, lambda: group.run("adopt", "--dry-run")
+    )  # it may join still
     code, said = group.run("adopt", "--timeout", "2m")
     assert code == 0, said
     assert "coordinated by this Muster: 1 of 1 back" in said
@@ -185,7 +188,7 @@ def test_members_of_all_libraries_move(front: Front, group: Group, instances: tu
         before = [each.assignments for each in group.consumers]
         code, said = group.run(verb)
         assert (code, "3 of 3 back" in said) == (0, True), said
-        until(
+        until_so(
             lambda before=before: all(  # type: ignore[misc]
                 each.assignments > earlier for each, earlier in zip(group.consumers, before, strict=True)
             ),
@@ -214,7 +217,7 @@ def test_members_that_are_connected_elsewhere_are_named(front: Front, group: Gro
     group.until_shared("consumer")
     group.add(front.muster.bootstrap)
     group.until_shared("consumer")
-    until(lambda: "1 of its 2" in group.run("adopt", "--dry-run")[1], lambda: group.run("adopt", "--dry-run"))
+    until_so(lambda: "1 of its 2" in group.run("adopt", "--dry-run")[1], lambda: group.run("adopt", "--dry-run"))
     for arguments in (("adopt", "--dry-run"), ("adopt",)):
         code, said = group.run(*arguments)
         assert code == 1
@@ -226,7 +229,7 @@ def test_members_that_are_connected_elsewhere_are_named(front: Front, group: Gro
 def test_a_group_of_the_newer_protocol_is_refused(front: Front, group: Group) -> None:
     """It has no classic members that could be sent here."""
     group.add(front.muster.bootstrap, NewerConsumer)
-    until(lambda: bool(group.consumers[0].assigned), lambda: group.consumers[0].error)
+    until_so(lambda: bool(group.consumers[0].assigned), lambda: group.consumers[0].error)
     code, said = group.run("adopt")
     assert code == 1
     assert "type consumer" in said

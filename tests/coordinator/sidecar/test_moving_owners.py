@@ -15,7 +15,7 @@ from muster.coordinator.admin.moving import move_group
 from muster.coordinator.group.configs import MUSTER, UPSTREAM
 from muster.coordinator.group.outcomes import GroupMove, MoveState
 from tests.brokers import Broker
-from tests.clients.probe import described, until
+from tests.clients.probe import described
 from tests.coordinator.sidecar.admin_stage import PARTITIONS, Front, front_of, new_name
 from tests.coordinator.sidecar.owners import (
     BusyOwner,
@@ -27,6 +27,7 @@ from tests.coordinator.sidecar.owners import (
     consumed,
     overlaps,
 )
+from tests.waiting import until_so
 
 pytestmark = [pytest.mark.broker, pytest.mark.clients]
 
@@ -103,14 +104,14 @@ class Application:
             shares = [each.owned for each in self.running]
             return all(shares) and sum(map(len, shares)) == PARTITIONS and set().union(*shares) == ALL
 
-        until(shared, lambda: [(each.name, each.owned) for each in self.running])
+        until_so(shared, lambda: [(each.name, each.owned) for each in self.running])
 
     def until_consumed(self, produced: dict[int, set[int]]) -> None:
         def done() -> bool:
             together = consumed(self.everybody)
             return all(produced[partition] <= together.get(partition, set()) for partition in produced)
 
-        until(done, lambda: {p: sorted(produced[p] - consumed(self.everybody).get(p, set()))[:5] for p in produced})
+        until_so(done, lambda: {p: sorted(produced[p] - consumed(self.everybody).get(p, set()))[:5] for p in produced})
 
     def move(self, to: str) -> GroupMove:
         async def ask() -> GroupMove:
@@ -140,7 +141,7 @@ def test_a_live_group_moves_there_and_back(front: Front, kind: type[Owner]) -> N
             adopted = application.move(MUSTER)
             assert (adopted.state, adopted.members, adopted.back) == (MoveState.DONE, processes, processes)
             application.until_shared()
-            until(lambda: application.protocol_type_upstream == SHADOW, lambda: application.protocol_type_upstream)
+            until_so(lambda: application.protocol_type_upstream == SHADOW, lambda: application.protocol_type_upstream)
             released = application.move(UPSTREAM)
             assert (released.state, released.members, released.back) == (MoveState.DONE, processes, processes)
             application.until_shared()

@@ -17,7 +17,7 @@ from muster.coordinator.sidecar.relay.intercept import SidecarApi
 from muster.coordinator.wire.api import Fault
 from tests.coordinator.kio_client import filled, with_length
 from tests.coordinator.sidecar.produced import Topic, produced
-from tests.coordinator.sidecar.relaying import Client, Relay, relaying, until
+from tests.coordinator.sidecar.relaying import Client, Relay, relaying
 from tests.coordinator.sidecar.scripted_broker import (
     ScriptedBroker,
     asking,
@@ -26,6 +26,7 @@ from tests.coordinator.sidecar.scripted_broker import (
     scripted_broker,
 )
 from tests.coordinator.sidecar.test_commits import Stage
+from tests.waiting import until
 
 EVENTS, EVENTS_ID = "__muster_events", UUID("00000000-0000-4000-8000-0000000e7e27")
 OURS: Final = Topic(name=EVENTS, topic_id=EVENTS_ID, records=(b"forged", None))

@@ -15,7 +15,7 @@ from muster.coordinator.wire.api import Fault
 from muster.events.ids import GroupId, MemberId
 from tests.coordinator.kio_client import frame, with_length
 from tests.coordinator.running_server import HEARTBEAT, JOIN
-from tests.coordinator.sidecar.relaying import MORE_THAN_SOCKETS_TAKE, Client, Held, Relay, relaying, until
+from tests.coordinator.sidecar.relaying import MORE_THAN_SOCKETS_TAKE, Client, Held, Relay, relaying
 from tests.coordinator.sidecar.scripted_broker import (
     DESCRIBE_GROUPS,
     Asked,
@@ -27,6 +27,7 @@ from tests.coordinator.sidecar.scripted_broker import (
     scripted_broker,
 )
 from tests.coordinator.sidecar.talk import PRODUCE, produce
+from tests.waiting import until
 
 FETCH, METADATA, NOBODYS = 1, 3, 9_999
 JOINED = JoinGroupOutcome(member_id=MemberId("m"), generation_id=1)

@@ -12,8 +12,9 @@ from muster.coordinator.load.slices import SLICE_S
 from muster.coordinator.load.turns import REQUESTS_AT_ONCE, REQUESTS_IN_ROUND, Turns
 from muster.coordinator.sidecar.relay.client_side import ClientSide
 from tests.coordinator.kio_client import frame, with_length
-from tests.coordinator.sidecar.relaying import MORE_THAN_SOCKETS_TAKE, Client, Relay, relaying, until
+from tests.coordinator.sidecar.relaying import MORE_THAN_SOCKETS_TAKE, Client, Relay, relaying
 from tests.coordinator.sidecar.scripted_broker import scripted_broker
+from tests.waiting import until
 
 IN_A_SLICE = 5
 LEFT = LeaveGroupOutcome(error=ErrorCode.none)

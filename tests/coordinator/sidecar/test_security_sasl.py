@@ -16,9 +16,9 @@ from tests.brokers.java_tools import JavaTool, ToolLine, running_tool
 from tests.brokers.process import properties_text
 from tests.brokers.secured import MECHANISMS, SecuredBroker, java_properties, password_of
 from tests.clients.consumers import Aiokafka, Confluent, KafkaPython, RunningConsumer
-from tests.clients.probe import until
 from tests.coordinator.sidecar.security_stage import LISTENER, TOPIC, new_group, shared_broker, sidecar
 from tests.muster_process import MusterProcess, sqlite_log
+from tests.waiting import until_so
 
 pytestmark = [pytest.mark.broker, pytest.mark.clients]
 
@@ -49,7 +49,7 @@ def consuming(
     of_a_user = type(library.__name__, (library,), {"OTHER_CONFIG": config})
     consumer = of_a_user(muster.bootstrap, group_id, TOPIC).start()
     try:
-        until(lambda: consumer.assigned == {0} or consumer.error is not None, lambda: muster.output[-2000:])
+        until_so(lambda: consumer.assigned == {0} or consumer.error is not None, lambda: muster.output[-2000:])
         yield consumer
     finally:
         consumer.close()
@@ -128,7 +128,7 @@ def test_a_member_authenticates_again_and_again(broker: SecuredBroker, muster: M
         closed = len(muster.events("broker closed the connection"))
         begun = authentications(muster)
         rounds = 2 if mechanism.startswith("SCRAM") else 1
-        until(lambda: authentications(muster) >= begun + 2 * SESSIONS * rounds, lambda: authentications(muster))
+        until_so(lambda: authentications(muster) >= begun + 2 * SESSIONS * rounds, lambda: authentications(muster))
         consumer.commit(0, 6)
         assert consumer.assignments == 1
         assert len(muster.events("broker closed the connection")) == closed
@@ -147,7 +147,7 @@ def test_a_java_member_authenticates_again_and_again(
         consumer.wait_for(lambda line: line.event.get("name") == "partitions_assigned")
         closed = len(muster.events("broker closed the connection"))
         begun = authentications(muster)
-        until(lambda: authentications(muster) >= begun + 4 * SESSIONS, lambda: authentications(muster))
+        until_so(lambda: authentications(muster) >= begun + 4 * SESSIONS, lambda: authentications(muster))
         assert len(muster.events("broker closed the connection")) == closed
         assert [line for line in consumer.seen if _is_rebalance(line)][1:] == []
         consumer.signal(signal.SIGTERM)

@@ -16,11 +16,11 @@ from tests.coordinator.sidecar.security_stage import (
     refused_start,
     shared_broker,
     speaking,
-    until,
     upstream_options,
 )
 from tests.coordinator.upstream.fake_broker import fake_broker
 from tests.muster_process import MusterProcess
+from tests.waiting import until
 
 pytestmark = pytest.mark.broker
 

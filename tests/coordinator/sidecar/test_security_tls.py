@@ -19,7 +19,6 @@ from tests.brokers.acls import Acl, add_acls
 from tests.brokers.certificates import LOCAL_NAMES, Authority, Issued
 from tests.brokers.secured import SecuredBroker, client_properties
 from tests.clients.consumers import Confluent
-from tests.clients.probe import until
 from tests.conformance.wire import Connection
 from tests.coordinator.sidecar.security_stage import (
     TOPIC,
@@ -31,6 +30,7 @@ from tests.coordinator.sidecar.security_stage import (
     upstream_options,
 )
 from tests.muster_process import MusterProcess
+from tests.waiting import until_so
 
 pytestmark = pytest.mark.broker
 
@@ -91,7 +91,7 @@ def joins_and_commits(bootstrap: str, properties: dict[str, Any]) -> None:
     of_a_user = type("Secured", (Confluent,), {"OTHER_CONFIG": properties})
     consumer = of_a_user(bootstrap, new_group(), TOPIC).start()
     try:
-        until(lambda: consumer.assigned == {0} or consumer.error is not None, lambda: consumer.error)
+        until_so(lambda: consumer.assigned == {0} or consumer.error is not None, lambda: consumer.error)
         consumer.commit(0, 5)
         assert consumer.committed(0) == 5
     finally:
@@ -144,8 +144,8 @@ def test_a_renewed_certificate_is_shown_without_a_restart(
 
     before = serial()
     ours.issue("sidecar")
-    until(lambda: serial() != before, lambda: before)
-    until(lambda: bool(muster.events("certificates were read again")), lambda: "no line of it")
+    until_so(lambda: serial() != before, lambda: before)
+    until_so(lambda: bool(muster.events("certificates were read again")), lambda: "no line of it")
 
 
 def test_a_certificate_as_identity_is_refused(broker: SecuredBroker) -> None:

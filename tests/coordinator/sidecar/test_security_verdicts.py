@@ -27,9 +27,9 @@ from tests.coordinator.sidecar.security_stage import (
     shared_broker,
     sidecar,
     speaking,
-    until,
 )
 from tests.muster_process import MusterProcess
+from tests.waiting import until
 
 pytestmark = pytest.mark.broker
 

@@ -26,8 +26,8 @@ from muster.coordinator.upstream.link import UpstreamLink
 from muster.coordinator.upstream.shadow import ShadowName
 from muster.events.ids import GroupId, MemberId
 from tests.coordinator.scripted import ScriptedGroups
-from tests.coordinator.sidecar.relaying import until
 from tests.coordinator.sidecar.scripted_broker import ALL_OPERATIONS, DESCRIBE_GROUPS, response
+from tests.waiting import until
 
 GROUP = GroupId("orders")
 MOVING = AlterGroupConfigOutcome(error=ErrorCode.invalid_request, message="it is moving already")

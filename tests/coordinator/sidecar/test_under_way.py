@@ -6,8 +6,9 @@ import gc
 from muster.coordinator.sidecar.moving.under_way import CommitsUnderWay
 from muster.events.ids import GroupId
 from tests.coordinator.kio_client import frame, with_length
-from tests.coordinator.sidecar.relaying import relaying, until
+from tests.coordinator.sidecar.relaying import relaying
 from tests.coordinator.sidecar.scripted_broker import Holding, scripted_broker
+from tests.waiting import until
 
 ORDERS, CLICKS = GroupId("orders"), GroupId("clicks")
 HEARTBEAT = 12

@@ -3,9 +3,8 @@
 What belongs here: their requests. What it must not know: what is expected of the answers.
 """
 
-import asyncio
 import uuid
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any, Final
 
@@ -72,13 +71,6 @@ async def process(bootstrap: str, name: ShadowName = NAME, **settings: int) -> A
         await started.shadows.close()
         await started.link.close()
     assert started.failures == []
-
-
-async def until(condition: Callable[[], bool]) -> None:
-    """Wait for something that sets no event."""
-    async with asyncio.timeout(WITHIN_S):
-        while not condition():  # noqa: ASYNC110 -- see the docstring
-            await asyncio.sleep(0.002)
 
 
 def unexpected(error: Exception) -> None:

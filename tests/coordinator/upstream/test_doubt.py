@@ -17,7 +17,8 @@ from muster.coordinator.upstream.shadows import Identity, Shadows
 from muster.coordinator.wire.operations import NOT_TOLD
 from muster.events.ids import GroupId
 from tests.coordinator.kio_client import filled
-from tests.coordinator.upstream.stage import NAME, unexpected, until
+from tests.coordinator.upstream.stage import NAME, unexpected
+from tests.waiting import until
 
 GROUP = GroupId("orders")
 

@@ -25,8 +25,9 @@ from muster.coordinator.upstream.security import UpstreamSecurity
 from tests.brokers import Broker
 from tests.brokers.cluster import Cluster
 from tests.coordinator.upstream.fake_broker import KAFKA_3_2, fake_broker
-from tests.coordinator.upstream.stage import Process, new_group, unexpected, until
+from tests.coordinator.upstream.stage import Process, new_group, unexpected
 from tests.events.log.kafka_proxy import BrokerProxy
+from tests.waiting import until
 
 FIND_COORDINATOR, HEARTBEAT = 10, 12
 QUIET = {ErrorCode.none, ErrorCode.unknown_member_id}

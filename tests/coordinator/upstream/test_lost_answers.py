@@ -6,8 +6,9 @@ import pytest
 
 from muster.coordinator.upstream.driver import PARKED_JOINS_MAX
 from tests.brokers import Broker
-from tests.coordinator.upstream.stage import NAME, Direct, Process, new_group, process, until
+from tests.coordinator.upstream.stage import NAME, Direct, Process, new_group, process
 from tests.events.log.kafka_proxy import BrokerProxy
+from tests.waiting import until
 
 pytestmark = pytest.mark.broker
 

@@ -16,7 +16,8 @@ from muster.events.log.kafka.client.security import BadSecurity
 from tests.brokers.acls import Acl, add_acls, remove_acls
 from tests.brokers.fixtures import OPT_OUT_VARIABLE, OPTED_OUT
 from tests.brokers.secured import SecuredBroker, secured_broker
-from tests.coordinator.upstream.stage import NAME, new_group, unexpected, until
+from tests.coordinator.upstream.stage import NAME, new_group, unexpected
+from tests.waiting import until
 
 
 @pytest.fixture(scope="module")

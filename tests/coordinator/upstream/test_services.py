@@ -13,7 +13,8 @@ from muster.coordinator.upstream.inhabitants import NotMovable, inhabitants
 from muster.coordinator.upstream.shadow import UNNAMED
 from muster.events.ids import GroupId
 from tests.brokers import Broker
-from tests.coordinator.upstream.stage import ANOTHER, NAME, Direct, Process, new_group, process, until
+from tests.coordinator.upstream.stage import ANOTHER, NAME, Direct, Process, new_group, process
+from tests.waiting import until
 
 pytestmark = pytest.mark.broker
 

@@ -10,16 +10,8 @@ from muster.coordinator.upstream.driver import PARKED_JOINS_MAX
 from muster.coordinator.upstream.shadows import ShadowUnavailable
 from muster.coordinator.upstream.whose import Theirs
 from tests.brokers import Broker
-from tests.coordinator.upstream.stage import (
-    NAME,
-    Direct,
-    Process,
-    new_group,
-    newer_heartbeat,
-    process,
-    share_heartbeat,
-    until,
-)
+from tests.coordinator.upstream.stage import NAME, Direct, Process, new_group, newer_heartbeat, process, share_heartbeat
+from tests.waiting import until
 
 pytestmark = pytest.mark.broker
 

@@ -9,7 +9,8 @@ import pytest
 from muster.coordinator.upstream.shadows import ShadowUnavailable
 from tests.brokers import Broker
 from tests.brokers.restartable import RestartableBroker
-from tests.coordinator.upstream.stage import Direct, Process, new_group, process, speaking_directly, until
+from tests.coordinator.upstream.stage import Direct, Process, new_group, process, speaking_directly
+from tests.waiting import until
 
 pytestmark = pytest.mark.broker
 

@@ -21,6 +21,7 @@ from muster.events.log.sqlite.file import SqliteFile
 from muster.events.log.sqlite.log import SqliteEventLog
 from muster.events.records import Record
 from tests.events.log.transitions import read_all
+from tests.waiting import until
 
 PAGE_BYTES = 4096
 ROOT = Path(__file__).parents[3]
@@ -36,12 +37,6 @@ class HangingDisk:
     def hang(self, connection: sqlite3.Connection) -> None:
         connection.execute("INSERT INTO numbers VALUES (0)")
         self._mended.wait()
-
-
-async def until(condition: Callable[[], bool]) -> None:
-    async with asyncio.timeout(60):
-        while not condition():  # noqa: ASYNC110 -- a thread tells nobody what it does
-            await asyncio.sleep(0.005)
 
 
 def told(file: SqliteFile) -> str | None:

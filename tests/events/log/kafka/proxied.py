@@ -3,7 +3,6 @@
 What belongs here: what more than one module of these tests opens, and waits for.
 """
 
-import asyncio
 import uuid
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
@@ -48,9 +47,3 @@ async def followed(broker: Broker, topic: str) -> AsyncIterator[KafkaLink]:
     await link.follow([topic])
     yield link
     await link.close()
-
-
-async def until(condition: Callable[[], bool], *, within_s: float = 60) -> None:
-    async with asyncio.timeout(within_s):
-        while not condition():  # noqa: ASYNC110  (the proxy tells nobody what it has relayed)
-            await asyncio.sleep(0.001)

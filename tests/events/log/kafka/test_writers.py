@@ -15,10 +15,11 @@ from muster.events.records import Record
 from tests.brokers.broker import Broker
 from tests.coordinator.hostile import HELD_S_MAX
 from tests.coordinator.longest_callback import longest_callback
-from tests.events.log.kafka.proxied import ProxiedKafkaEventLog, followed, until
+from tests.events.log.kafka.proxied import ProxiedKafkaEventLog, followed
 from tests.events.log.kafka_proxy import ApiKey
 from tests.events.log.storage import MIB
 from tests.events.log.transitions import flat, incompressible, read_all, records_of, transition
+from tests.waiting import until
 
 pytestmark = pytest.mark.broker
 
