@@ -5,8 +5,13 @@
     tables.py             the collections of a group: many versions that share what has not changed
     evolve.py             the only way to change state: one event applied to one group
     projector.py          many records folded into the groups of a partition
-    keys.py, codec.py     records as bytes: keys, Avro single-object encoding (avro/decoder.py makes the decoders)
-    records.py            what a log stores
+    ids.py                the names of things, as types
+    loading.py            a partition's records read from the first to the last
+    damage.py             what of a group can be read, and what cannot
+    strangers.py          records that no owner wrote, sorted out
+    keys.py, records.py   what a log stores, and under which key
+    partitioner.py        which partition a group lives in: Kafka's own formula
+    avro/, varints.py     events as Avro single objects
     consumer_protocol.py  the one opaque field we look into, for people: subscriptions and assignments
     log/                  where events are kept: memory, SQLite, Kafka; one contract for the three
 

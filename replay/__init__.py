@@ -2,13 +2,12 @@
 
     sources.py     a log read into histories; the only part that touches a log
     history.py     the value: what happened to one group, in order, and what is missing of it
-    timeline.py    history -> rebalances; the fold (rebalance.py: its values, phases.py and moves.py: its parts)
-    quiet.py       what started no rebalance (incidents.py, standbys.py), and what had been planned (planned.py)
-    wording.py     every English phrase about members and causes
-    why.py story.py state.py groups.py   the results of `why`, `history`, `state`, `groups`
-    rerun.py       a recorded history through the rules again, which must give the same events
-                   (inputs.py, leavers.py, membership_inputs.py: the commands behind the events;
-                   situation.py, claims.py: what is known, and what has to be assumed)
+    why/           why a group rebalanced: history -> rebalances, in words
+    story.py state.py groups.py   the results of `history`, `state`, `groups`
+    event_texts.py each event type in one line of English
+    times.py progress.py   instants and durations as people read them; a progress bar
+    rerun/         a recorded history through the rules again, which must give the same events
+    fleet/         the history of every group, with Spark
     render/        results as tables, JSON, JSON lines
     cli.py         parse, call one pure function, render, choose the exit code
 

@@ -5,6 +5,8 @@
         for each in await admin.list_members("orders"):
             print(each.group_instance_id, each.standing)
 
+Beside it are `moving.py` (`muster adopt`, `muster release`) and `repairing.py` (`muster groups repair`).
+
 What belongs here: each function's request, and what its answer means. What it must not know: addresses and connections
 (`link.py`), how anything is shown.
 

@@ -7,9 +7,16 @@
     census.py                  what is known of all members together, counted on with each change
     join.py static.py          JoinGroup: new and known members; static replacement (KIP-345)
     rebalance.py               starting a rebalance, finishing the join phase, choosing leader and protocol
-    sync.py heartbeat.py leave.py offsets.py admin.py   the other requests
-    timers.py                  what happens when a deadline passes
+    sync.py heartbeat.py leave.py offsets.py admin.py listing.py   the other requests
+    identity.py duels.py       who a sender is; two processes with one instance id
+    members.py arrivals.py     a member is made; many that come at once make one rebalance
+    departures.py standbys.py roles.py   who takes the place of members that are gone; who is active, stands by, learns
+    alter.py plan.py plan_deadlines.py   what administrators ask of a membership, and when it comes true
+    release.py repair.py rewriting.py    a group goes back upstream; is made anew; has its last records written again
+    timers.py expiry.py        what happens when a deadline passes; what expires
+    excuses.py                 time for which nobody is blamed
     takeover.py                soft state made anew after a log was read; giving a group up
+    settings.py configs.py     the settings of the rules, and those that one group can have
 
 Two kinds of state go in. *Hard state* (`events.state.Group`) changes only by the events of a decision. *Soft state*
 (`soft.Soft`) is replaced by the decision's own copy. The shell throws both away when the events cannot be stored, so

@@ -7,4 +7,5 @@ quotas.py          How many of a kind each may have: connections of one address,
 room.py            How much room there is for answers that are being written, in all of the process.
 slices.py          Slices: how work on many entries shares the event loop with everybody else.
 steps.py           Steps: work on many entries that can be paused between any two of them.
+turns.py           Turns: how all connections of a process share one turn of the event loop.
 """

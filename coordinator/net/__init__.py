@@ -4,6 +4,7 @@ frames.py          One client connection without its socket: bytes in, one reque
                    out.
 heartbeats.py      The fast path: a heartbeat whose bytes are those of the member's last accepted one is answered
                    without decoding.
+hosts.py           Hosts of clients, as Kafka writes them.
 listening.py       Accepting connections within a limit, closing idle ones, and stopping in good order; at one
                    address or at many.
 memory.py          How many bytes requests and answers hold, over the process, and who has to go when that is too

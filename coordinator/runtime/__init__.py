@@ -8,6 +8,7 @@ timers.
     former_owners.py    Owners that were here before and have not said goodbye: they have crashed, or were believed to
                         be gone and are not.
     log_outage.py       That the event log is away: why, since when, and which partitions wait for it.
+    orphans.py          Committed offsets without a group, as a takeover finds them.
     outbox.py           The outbox: what may leave only when it is durable, and the two writers it waits for.
     ownership.py        Taking a partition over: claim it, write the fence record, read up to that record, serve.
     partition.py        One owned partition at work: its groups, who may ask for what of them, their deadlines, and the

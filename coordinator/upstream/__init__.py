@@ -3,7 +3,9 @@
 security.py      how the cluster is reached
 connections.py   sockets, lanes, and the errors
 link.py          the brokers, and who coordinates a group
+cluster_outage.py  that nobody of the cluster answers: why, since when, what is said meanwhile
 whose.py         whether a group is ours to take
+inhabitants.py   who is in a group upstream, and how one of them is taken out
 shadow.py        what a shadow sends next (pure)
 steps.py         that, as Kafka's requests
 driver.py        sends it, until nothing is left to send

@@ -7,7 +7,16 @@
     gather.py      one request that becomes many commands
     registry.py    all APIs that are offered; ApiVersions is derived from it
     dispatch.py    a frame on its way to a handler
-    join_group.py and the others: one file per API, its version notes on top, one registration at the end
+    under_way.py   one request on its way: its steps, what its handler waits for, and its end when the client goes away
+    bounds.py      how much one request may be
+    mistaken.py    what clients speak that have mistaken this port for another one
+    operations.py  what a caller may do with a resource (KIP-430)
+    resources.py   what settings are asked of: resources, by type and name
+
+One file per API, its version notes on top, one registration at the end: api_versions.py, delete_groups.py,
+describe_cluster.py, describe_configs.py, describe_groups.py, fetch.py, find_coordinator.py, heartbeat.py,
+incremental_alter_configs.py, join_group.py, leave_group.py, list_groups.py, list_offsets.py, metadata.py,
+offset_commit.py, offset_delete.py, offset_fetch.py, produce.py, sync_group.py.
 
 Of the rules only the commands and outcomes are known here; nothing of sockets, logs or stored events. A handler reads
 a decoded request and answers with a mapping that holds the fields of all versions; what a version lacks is dropped.

@@ -6,5 +6,5 @@
     java.py      is there a Java runtime that Spark can use?
     cli.py       `muster fleet ...`
 
-PySpark is an extra, `muster[fleet]`: nothing outside this folder imports it, nothing here before a command needs it.
+PySpark is an extra, `fleet`: nothing outside this folder imports it, nothing here before a command needs it.
 """

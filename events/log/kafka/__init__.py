@@ -1,5 +1,6 @@
 """The log in a Kafka topic.
 
+client/        the link to the Kafka cluster that has the log
 batches.py     Transitions as Kafka's record batches (message format 2).
 contents.py    What a topic that exists already holds: nothing, Muster's records, or somebody else's.
 decoding.py    Fetched bytes as records: whose they are, and no more of them at a time than can be borne.

@@ -16,5 +16,6 @@ settings.py        The settings that the guarantees of the Kafka log rest upon: 
                    warn of.
 tls_files.py       Certificates and keys from files, into an `ssl.SSLContext`; whatever is wrong with a file is one
                    line that names it.
+unencrypted.py    A password that goes over the network as it is: told once a process.
 versions.py        Which requests a broker must know for an event log, and in which versions.
 """

@@ -1,0 +1,21 @@
+"""Each package says what every one of its files is for."""
+
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+PACKAGES = sorted(
+    path.parent.relative_to(ROOT)
+    for top in ("coordinator", "events", "replay")
+    for path in (ROOT / top).rglob("__init__.py")
+)
+
+
+@pytest.mark.parametrize("package", PACKAGES, ids=str)
+def test_each_file_is_named(package: Path) -> None:
+    """And each folder in it."""
+    opening = (ROOT / package / "__init__.py").read_text(encoding="utf-8").split('"""')[1]
+    files = [path.name for path in (ROOT / package).glob("*.py") if path.name != "__init__.py"]
+    folders = [f"{path.parent.name}/" for path in (ROOT / package).glob("*/__init__.py")]
+    assert [name for name in sorted(files + folders) if name not in opening] == []
