@@ -116,9 +116,12 @@ async def used(muster: MusterProcess) -> str:
 
 
 def complaints(muster: MusterProcess) -> list[str]:
-    """What was logged above the level of information, but for how busy the machine is, and how few files it opens."""
+    """What was logged above the level of information, but for how busy the machine is, how few files it opens, and that
+    the process before was killed.
+    """
     levels = ('"level": "warning"', '"level": "error"')
     busy = ("the event loop ", "timer late", "fewer connections are served than --connections-max")
+    busy += ("the event log was taken over from one who had not said goodbye",)
     loud = [line for line in muster.output.splitlines() if any(level in line for level in levels)]
     return [line for line in loud if not any(words in line for words in busy)]
 
