@@ -120,8 +120,12 @@ def complaints(muster: MusterProcess) -> list[str]:
     the process before was killed.
     """
     levels = ('"level": "warning"', '"level": "error"')
-    busy = ("the event loop ", "timer late", "fewer connections are served than --connections-max")
-    busy += ("the event log was taken over from one who had not said goodbye",)
+    busy = (
+        "the event loop ",
+        "timer late",
+        "fewer connections are served than --connections-max",
+        "the event log was taken over from one who had not said goodbye",
+    )
     loud = [line for line in muster.output.splitlines() if any(level in line for level in levels)]
     return [line for line in loud if not any(words in line for words in busy)]
 
