@@ -37,7 +37,7 @@ lint: $(VENV)/.all
 
 unit: $(VENV)/.all
 	$(BIN)/pytest --numprocesses 2 --dist loadfile --cov --cov-report=
-	$(BIN)/coverage report --include='*/muster/events/*,*/muster/coordinator/group/*' --fail-under=95
+	$(BIN)/coverage report --include='events/*,coordinator/group/*' --fail-under=95
 	$(BIN)/coverage report
 
 rules: $(VENV)/.all ## Every rule of Kafka's coordinator, and the tests that show it
