@@ -1,4 +1,4 @@
-"""How far deadlines move when it was us who were slow; that a slow log harms nobody is in `test_stalls.py`."""
+"""How far deadlines move when it was us who were slow; that a slow log harms nobody is in `runtime/test_stalls.py`."""
 
 import pytest
 

@@ -10,7 +10,7 @@ import structlog
 
 from muster.coordinator.observability.logs import OF_CLIENTS, Few
 
-COORDINATOR = Path(__file__).parents[2] / "coordinator"
+COORDINATOR = Path(__file__).parents[3] / "coordinator"
 FLOOD = 339
 
 
