@@ -7,7 +7,8 @@ from typing import Annotated
 
 import typer
 
-from muster.coordinator.settings.settings import KAFKA_SETTINGS, BadSettings, Settings, load_settings
+from muster.coordinator.settings.loading import BadSettings, load_settings
+from muster.coordinator.settings.settings import KAFKA_SETTINGS, Settings
 
 EXIT_LOST = 1
 EXIT_UNUSABLE = 2

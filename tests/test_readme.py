@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from muster.coordinator.settings.settings import load_settings
+from muster.coordinator.settings.loading import load_settings
 from tests.clients.consumers import Confluent
 from tests.muster_process import MusterProcess
 from tests.waiting import until_so

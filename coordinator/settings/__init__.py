@@ -6,9 +6,11 @@ broker_ports.py       Which port a broker's listener has: the same after every r
 certificates.py       Certificates that are renewed while the process runs: read again, without a restart.
 file_watch.py         Watching the file of an event log: whether its disk answers, and whether it is still where it
                       was opened.
+loading.py            Settings from flags, `MUSTER_*` variables and a TOML file: gathered, and checked against each
+                      other.
 setting_sources.py    Where a setting came from: the name by which whoever gave it can find it.
-settings.py           How the coordinator is set: flags, `MUSTER_*` variables, a TOML file, defaults; the first that
-                      names a setting.
+settings.py           The settings of `muster serve`: each declared once, here or in sidecar.py, with its type,
+                      default and help.
 sidecar.py            The settings of the sidecar: of the cluster behind it, of its listeners, of what it may own.
 sidecar_tls.py        TLS towards clients: the files of `--tls-certificate` and the options beside it, as the
                       context of the listeners.

@@ -15,7 +15,7 @@ import structlog
 from kio.schema.errors import ErrorCode
 
 from muster.coordinator.group.outcomes import JoinGroupOutcome
-from muster.coordinator.settings.settings import BadSettings, load_settings
+from muster.coordinator.settings.loading import BadSettings, load_settings
 from muster.coordinator.sidecar.relay.broker_side import CONNECTS_WITHIN_S
 from muster.coordinator.sidecar.relay.conversation import IN_FLIGHT_MAX
 from muster.coordinator.sidecar.relay.listeners import CannotListen

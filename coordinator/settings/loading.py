@@ -1,0 +1,178 @@
+"""Settings from flags, `MUSTER_*` variables and a TOML file: gathered, and checked against each other.
+
+What belongs here: which source wins, and what is said of a setting that cannot be used. What it must not know: which
+settings there are (settings.py, sidecar.py).
+
+The first source that names a setting wins: a flag, a variable, the file. Kafka's client properties
+(`--upstream-config`, `--kafka-config`) come name by name from any source, `MUSTER_UPSTREAM_CONFIG_SASL_PASSWORD` among
+them.
+"""
+
+import difflib
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from pydantic import ValidationError
+from pydantic_settings import BaseSettings, InitSettingsSource, PydanticBaseSettingsSource, TomlConfigSettingsSource
+
+from muster.coordinator.settings.addresses import Address
+from muster.coordinator.settings.setting_sources import PROPERTY_FIELDS, Sources, flag
+from muster.coordinator.settings.settings import KAFKA_SETTINGS, Settings
+from muster.coordinator.settings.sidecar import EVENT_TOPIC, refusals
+from muster.coordinator.settings.sidecar_tls import BadTls
+from muster.events.log.kafka.client.security import (
+    BadSecurity,
+    check_names,
+    properties_of_environment,
+    split_properties,
+)
+
+
+class BadSettings(Exception):
+    """A setting cannot be used. The message names it, its value and the way out, one problem a line."""
+
+
+def load_settings(flags: Mapping[str, Any], config: Sequence[str], file: Path | None) -> Settings:
+    """Settings from flags (None: not given), `--config NAME=VALUE`, the environment and a file. Raises BadSettings."""
+    given = {name: value for name, value in flags.items() if value is not None and value != []}
+    given |= dict(_split_config(entry) for entry in config)
+    try:
+        table = _read_file(file) if file is not None else {}
+    except BadSecurity as error:
+        raise BadSettings(str(error)) from error
+    sources = Sources(flags=given, environment=os.environ, table=table, file=file)
+    try:
+        settings = _gathered(given, table)
+        settings.came_from(sources)
+        if settings.upstream is not None and "log" not in settings.model_fields_set:
+            settings = settings.model_copy(update={"log": f"kafka://{settings.upstream}/{EVENT_TOPIC}"})
+        if "kafka_config" not in {*given, *table}:
+            settings = settings.without_idle_variables()
+        problems = [*_contradictions(settings)]
+        if not problems:
+            # Files are looked at now, and not when the first client comes.
+            settings.upstream_security()
+            settings.log_security()
+            settings.client_tls()
+    except ValidationError as error:
+        raise BadSettings("\n".join(_problem(dict(detail), sources) for detail in error.errors())) from None
+    except (BadSecurity, BadTls) as error:
+        raise BadSettings(str(error)) from error
+    if problems:
+        raise BadSettings("\n".join(problems))
+    return settings
+
+
+def _gathered(given: Mapping[str, Any], table: Mapping[str, Any]) -> Settings:
+    """From all sources. Properties are gathered name by name. Raises ValidationError and BadSecurity."""
+    split = {name: split_properties(given[name], flag(name)) for name in PROPERTY_FIELDS if name in given}
+    prefixes = {name: f"MUSTER_{name.upper()}_" for name in PROPERTY_FIELDS}
+    named = {name: properties_of_environment(os.environ, prefix) for name, prefix in prefixes.items()}
+    from_environment = {name: properties for name, properties in named.items() if properties}
+
+    class FromHere(Settings):
+        @classmethod
+        def settings_customise_sources(
+            cls,
+            settings_cls: type[BaseSettings],
+            init_settings: PydanticBaseSettingsSource,
+            env_settings: PydanticBaseSettingsSource,
+            dotenv_settings: PydanticBaseSettingsSource,
+            file_secret_settings: PydanticBaseSettingsSource,
+        ) -> tuple[PydanticBaseSettingsSource, ...]:
+            from_file = TomlConfigSettingsSource(settings_cls, toml_file=None)
+            from_file.init_kwargs = dict(table)
+            properties = InitSettingsSource(settings_cls, init_kwargs=from_environment)
+            return init_settings, env_settings, properties, from_file
+
+    return FromHere(**{**given, **split})
+
+
+def _contradictions(settings: Settings) -> Iterator[str]:
+    name_of = settings.name_of
+    if settings.group_min_session_timeout_ms > settings.group_max_session_timeout_ms:
+        yield (
+            f"{name_of('group_min_session_timeout_ms')}={settings.group_min_session_timeout_ms} is above "
+            f"{name_of('group_max_session_timeout_ms')}={settings.group_max_session_timeout_ms}"
+        )
+    if settings.queued_max_request_bytes * 3 < settings.frame_bytes_max * 4:
+        yield (
+            f"{name_of('queued_max_request_bytes')}={settings.queued_max_request_bytes}, a quarter of it for answers,"
+            f" leaves less than {name_of('frame_bytes_max')}={settings.frame_bytes_max}:"
+            " the largest request could not be taken"
+        )
+    if settings.kafka_config and not settings.log.startswith("kafka:"):
+        kafka_config, log = name_of("kafka_config"), name_of("log")
+        yield f"{kafka_config} is for an event log in Kafka, and {log} is {settings.log}: leave it out"
+    metrics = None if settings.metrics is None else Address(settings.metrics)
+    yield from refusals(settings, settings.model_fields_set, Address(settings.listen), metrics)
+    told = "listen" if settings.advertise is None else "advertise"
+    if Address(settings.advertise or settings.listen).is_wildcard:
+        where = f"{name_of(told)} {settings.advertise or settings.listen}"
+        yield f"{where}: clients cannot be told that address; give --advertise HOST:PORT"
+
+
+def _split_config(entry: str) -> tuple[str, str]:
+    name, equals, value = entry.partition("=")
+    if not equals:
+        raise BadSettings(f"--config {entry!r} should be NAME=VALUE, for example group.max.size=100")
+    return _field_of(name.strip(), f"--config {entry}"), value.strip()
+
+
+def _field_of(name: str, where: str) -> str:
+    field = KAFKA_SETTINGS.get(name)
+    if field is None:
+        near = difflib.get_close_matches(name, KAFKA_SETTINGS, n=1)
+        known = f"did you mean {near[0]}?" if near else f"known are {', '.join(KAFKA_SETTINGS)}"
+        raise BadSettings(f"{where}: there is no setting {name!r}; {known}")
+    return field
+
+
+def _read_file(file: Path) -> dict[str, Any]:
+    import tomllib  # noqa: PLC0415 -- only with a file
+
+    try:
+        table = tomllib.loads(file.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise BadSettings(f"cannot read {file}: {error.strerror}") from error
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise BadSettings(f"{file} is no TOML file: {error}") from error
+    config = table.pop("config", {})
+    if not isinstance(config, dict):
+        raise BadSettings(f"{file}: [config] should be a table of Kafka's settings")
+    flat = {name.replace("-", "_"): value for name, value in table.items()}
+    if isinstance(upstream := flat.get("upstream"), dict):
+        properties = flat["upstream_config"] = _dotted(upstream)
+        flat["upstream"] = properties.pop("bootstrap.servers", None)
+    for name in PROPERTY_FIELDS & flat.keys():
+        if not isinstance(flat[name], dict):
+            raise BadSettings(f"{file}: [{name.replace('_', '-')}] should be a table of Kafka's client properties")
+        flat[name] = _dotted(flat[name])
+        check_names(flat[name], str(file))
+    unknown = sorted(set(flat) - set(Settings.model_fields))
+    if unknown:
+        raise BadSettings(f"{file}: there is no setting {unknown[0]!r}; known are {', '.join(Settings.model_fields)}")
+    given = {name: value for name, value in flat.items() if value is not None}
+    return given | {_field_of(name, str(file)): value for name, value in _dotted(config).items()}
+
+
+def _dotted(table: Mapping[str, Any]) -> dict[str, Any]:
+    """In TOML `group.max.size = 3` is a table in a table; Kafka's names are flat."""
+    flat: dict[str, Any] = {}
+    for name, value in table.items():
+        inner = _dotted(value) if isinstance(value, dict) else {"": value}
+        flat |= {f"{name}.{rest}".removesuffix("."): each for rest, each in inner.items()}
+    return flat
+
+
+def _problem(detail: Mapping[str, Any], sources: Sources) -> str:
+    field, *inside = detail["loc"] or ("settings",)
+    message = str(detail["msg"]).removeprefix("Value error, ")
+    message = f"{message[0].lower()}{message[1:]}"
+    if field in PROPERTY_FIELDS:
+        # Only the name is shown: the value may be a secret.
+        return f"{sources.name_of(field, '.'.join(inside))}: {message}"
+    given = ",".join(map(str, detail["input"])) if isinstance(detail["input"], list) else detail["input"]
+    return f"{sources.name_of(field)}={given}: {message}"
