@@ -19,6 +19,7 @@ not_served.py       how requests are answered of groups that are not served
 service.py          what an API's handler may ask for
 group/              the rules, pure
 load/               how long work shares the event loop
-cluster.py          standalone mode: the topics that clients see
+cluster.py          standalone mode: what clients are told of the cluster
+topics.py           declared topics: what `--topic` says
 clock.py, occasions.py, principals.py, tasks.py    small things that everybody may use
 """

@@ -14,7 +14,7 @@ from contextlib import AsyncExitStack
 import structlog
 
 from muster.coordinator.clock import SystemClock
-from muster.coordinator.cluster import BadTopic, Cluster, new_cluster
+from muster.coordinator.cluster import Cluster, new_cluster
 from muster.coordinator.observability.logs import configure_logs
 from muster.coordinator.observability.metrics import GroupMetrics, ServerMetrics
 from muster.coordinator.offsets.open import offset_store_for
@@ -41,6 +41,7 @@ from muster.coordinator.settings.addresses import Address, why_not_bound
 from muster.coordinator.settings.setting_sources import mistyped
 from muster.coordinator.settings.settings import Settings
 from muster.coordinator.standalone.server import Server, ServerSettings
+from muster.coordinator.topics import BadTopic
 from muster.coordinator.wire.registry import APIS
 from muster.events.log.base import LogDamaged, LogError
 from muster.events.records import EventsError

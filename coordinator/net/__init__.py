@@ -5,6 +5,7 @@ frames.py          One client connection without its socket: bytes in, one reque
 heartbeats.py      The fast path: a heartbeat whose bytes are those of the member's last accepted one is answered
                    without decoding.
 hosts.py           Hosts of clients, as Kafka writes them.
+limits.py          The limits of connections, by the names of their settings.
 listening.py       Accepting connections within a limit, closing idle ones, and stopping in good order; at one
                    address or at many.
 memory.py          How many bytes requests and answers hold, over the process, and who has to go when that is too

@@ -10,13 +10,12 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Generic, Protocol, TypeVar
 
-import msgspec
 import structlog
 
-from muster.coordinator.group.settings import INT32_MAX
 from muster.coordinator.load.quotas import Quota
-from muster.coordinator.load.room import HELD_BYTES_MAX, Room
+from muster.coordinator.load.room import Room
 from muster.coordinator.load.turns import Turns
+from muster.coordinator.net.limits import ConnectionLimits
 from muster.coordinator.net.memory import Memory
 from muster.coordinator.observability.metrics import RefusedConnection, ServerMetrics
 from muster.coordinator.service import Cancel
@@ -53,21 +52,8 @@ class Served(Protocol):
     def abort(self) -> None: ...
 
 
-class ConnectionLimits(msgspec.Struct, frozen=True, kw_only=True):
-    """By the names of the settings, whose defaults these are; Kafka's names in the comments, where it has them."""
-
-    connections_max: int = 10_000  # max.connections
-    connections_max_idle_ms: int = 600_000  # connections.max.idle.ms
-    unread_answers_max_ms: int = 120_000
-    max_connections_per_ip: int = INT32_MAX  # max.connections.per.ip
-    connections_per_principal: int = INT32_MAX
-    queued_max_request_bytes: int = HELD_BYTES_MAX  # queued.max.request.bytes
-
-
 C = TypeVar("C", bound=Served)
 
-FRAME_BYTES_MAX = 104_857_600
-"""The largest request, unless it is set: Kafka's default of socket.request.max.bytes."""
 BACKLOG = 1024
 """Connections that wait to be accepted, at each address."""
 

@@ -11,11 +11,11 @@ from typing import Annotated, Literal
 from pydantic import AfterValidator, BeforeValidator, Field
 from pydantic_settings import NoDecode, SettingsConfigDict
 
-from muster.coordinator.cluster import BadTopic, Topic, declare_topic
 from muster.coordinator.group.settings import INT32_MAX, GroupSettings
-from muster.coordinator.net.listening import FRAME_BYTES_MAX, ConnectionLimits
+from muster.coordinator.net.limits import FRAME_BYTES_MAX, ConnectionLimits
 from muster.coordinator.settings.addresses import HostPort
 from muster.coordinator.settings.sidecar import EVENT_TOPIC, Properties, SidecarSettings, split_list
+from muster.coordinator.topics import BadTopic, Topic, declare_topic
 from muster.events.log.kafka.client.security import KAFKA_CONFIG, KafkaSecurity, kafka_security
 
 _LIMITS = ConnectionLimits()

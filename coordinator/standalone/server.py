@@ -8,7 +8,8 @@ from collections.abc import Callable, Mapping
 
 import msgspec
 
-from muster.coordinator.net.listening import FRAME_BYTES_MAX, ConnectionLimits, Listening
+from muster.coordinator.net.limits import FRAME_BYTES_MAX, ConnectionLimits
+from muster.coordinator.net.listening import Listening
 from muster.coordinator.observability.metrics import ServerMetrics
 from muster.coordinator.service import Cancel, Service
 from muster.coordinator.standalone.client_connection import ClientConnection

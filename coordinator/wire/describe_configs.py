@@ -15,12 +15,13 @@ long as its name.
 import msgspec
 from kio.schema.errors import ErrorCode
 
-from muster.coordinator.cluster import Cluster, is_topic_name
+from muster.coordinator.cluster import Cluster
 from muster.coordinator.group.commands import DescribeGroupConfig
 from muster.coordinator.group.configs import GROUP_CONFIGS, MEMBERS, MOVE, REPAIR, ConfigType, GroupConfigDef
 from muster.coordinator.group.outcomes import DescribeGroupConfigOutcome, Outcome
 from muster.coordinator.load.steps import Steps
 from muster.coordinator.service import Cancel, ReplyTo, Service
+from muster.coordinator.topics import is_topic_name
 from muster.coordinator.wire.api import Answer, Api, Body, Fields, RequestContext
 from muster.coordinator.wire.gather import Gather
 from muster.coordinator.wire.resources import ResourceType, named

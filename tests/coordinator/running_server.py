@@ -10,7 +10,7 @@ from kio.schema.errors import ErrorCode
 
 from muster.coordinator.group.commands import AnyRequest, DescribeGroup, Heartbeat
 from muster.coordinator.group.outcomes import DescribeGroupOutcome, HeartbeatOutcome, JoinGroupOutcome, Outcome
-from muster.coordinator.net.listening import ConnectionLimits
+from muster.coordinator.net.limits import ConnectionLimits
 from muster.coordinator.observability.metrics import ServerMetrics
 from muster.coordinator.standalone.server import Server, ServerSettings
 from muster.coordinator.wire.registry import APIS

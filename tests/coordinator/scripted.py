@@ -5,12 +5,13 @@ from itertools import count
 
 from kio.schema.errors import ErrorCode
 
-from muster.coordinator.cluster import declare_topic, new_cluster
+from muster.coordinator.cluster import new_cluster
 from muster.coordinator.group.commands import AnyRequest, Heartbeat
 from muster.coordinator.group.outcomes import Outcome
 from muster.coordinator.load.room import HELD_BYTES_MAX, room_of
 from muster.coordinator.load.slices import Slices
 from muster.coordinator.service import Cancel, CommittedOffset, HeartbeatTicket, ListedGroup, ReplyTo, Service
+from muster.coordinator.topics import declare_topic
 from muster.events.ids import GroupId
 
 CLUSTER = new_cluster(

@@ -2,7 +2,8 @@
 
 import pytest
 
-from muster.coordinator.cluster import BadTopic, Topic, declare_topic, is_topic_name, new_cluster, topic_id
+from muster.coordinator.cluster import new_cluster
+from muster.coordinator.topics import BadTopic, Topic, declare_topic, is_topic_name, topic_id
 
 
 def test_a_topic_is_declared_with_its_partitions() -> None:

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from muster.coordinator.group.settings import GroupSettings
-from muster.coordinator.net.listening import ConnectionLimits
+from muster.coordinator.net.limits import ConnectionLimits
 from muster.coordinator.settings.loading import BadSettings, load_settings
 from muster.coordinator.settings.setting_sources import mistyped
 from muster.coordinator.settings.settings import KAFKA_SETTINGS, Settings

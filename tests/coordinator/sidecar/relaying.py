@@ -20,7 +20,8 @@ from kio.schema.errors import ErrorCode
 from muster.coordinator.group.commands import AnyRequest, Heartbeat, JoinGroup, SyncGroup
 from muster.coordinator.group.outcomes import HeartbeatOutcome, Outcome
 from muster.coordinator.load.room import HELD_BYTES_MAX
-from muster.coordinator.net.listening import ConnectionLimits, Listening
+from muster.coordinator.net.limits import ConnectionLimits
+from muster.coordinator.net.listening import Listening
 from muster.coordinator.observability.metrics import ServerMetrics
 from muster.coordinator.service import Service
 from muster.coordinator.settings.broker_ports import BrokerPorts

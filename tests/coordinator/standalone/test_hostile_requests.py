@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 
-from muster.coordinator.cluster import declare_topic, new_cluster
+from muster.coordinator.cluster import new_cluster
+from muster.coordinator.topics import declare_topic
 from muster.coordinator.wire.registry import APIS
 from tests.conformance.wire import Connection, ms
 from tests.coordinator.hostile import (
