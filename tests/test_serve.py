@@ -15,7 +15,8 @@ from pathlib import Path
 
 import pytest
 
-from muster.coordinator.settings.settings import KAFKA_SETTINGS, Settings
+from muster.coordinator.settings.kafka_settings import KAFKA_SETTINGS
+from muster.coordinator.settings.settings import Settings
 from tests.brokers.broker import HOST, lasting_ports
 from tests.brokers.certificates import Authority
 from tests.brokers.child import leashed, signal_group

@@ -6,8 +6,10 @@ broker_ports.py       Which port a broker's listener has: the same after every r
 certificates.py       Certificates that are renewed while the process runs: read again, without a restart.
 file_watch.py         Watching the file of an event log: whether its disk answers, and whether it is still where it
                       was opened.
+kafka_settings.py     The settings that are Kafka's, by Kafka's names and with its defaults.
 loading.py            Settings from flags, `MUSTER_*` variables and a TOML file: gathered, and checked against each
                       other.
+options.py            How a setting is declared: once, with its type, default, limits and help.
 setting_sources.py    Where a setting came from: the name by which whoever gave it can find it.
 settings.py           The settings of `muster serve`: each declared once, here or in sidecar.py, with its type,
                       default and help.

@@ -18,8 +18,9 @@ from pydantic import ValidationError
 from pydantic_settings import BaseSettings, InitSettingsSource, PydanticBaseSettingsSource, TomlConfigSettingsSource
 
 from muster.coordinator.settings.addresses import Address
+from muster.coordinator.settings.kafka_settings import KAFKA_SETTINGS
 from muster.coordinator.settings.setting_sources import PROPERTY_FIELDS, Sources, flag
-from muster.coordinator.settings.settings import KAFKA_SETTINGS, Settings
+from muster.coordinator.settings.settings import Settings
 from muster.coordinator.settings.sidecar import EVENT_TOPIC, refusals
 from muster.coordinator.settings.sidecar_tls import BadTls
 from muster.events.log.kafka.client.security import (

@@ -12,6 +12,8 @@ from typing import Any, Final
 
 import msgspec
 
+from muster.coordinator.settings.kafka_settings import KafkaSettings
+
 PROPERTY_FIELDS: Final = frozenset({"upstream_config", "kafka_config"})
 """The fields that are tables of Kafka's client properties."""
 
@@ -23,7 +25,7 @@ _NEAR: Final = 0.85
 
 def flag(field: str) -> str:
     """`--broker-base-port`; for a setting of Kafka's its name there, which `--config` takes."""
-    if field.startswith(("group_", "offset_", "offsets_")):
+    if field in KafkaSettings.model_fields:
         return field.replace("_", ".")
     return "--" + field.replace("_", "-")
 

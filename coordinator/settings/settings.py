@@ -5,21 +5,21 @@ table, `MUSTER_GROUP_MAX_SIZE` in the environment. What only a sidecar has stand
 and what contradicts what, in loading.py. Nobody else reads an environment.
 """
 
-from collections.abc import Mapping
 from typing import Annotated, Literal
 
-from pydantic import AfterValidator, BeforeValidator, Field
+from pydantic import AfterValidator, BeforeValidator
 from pydantic_settings import NoDecode, SettingsConfigDict
 
 from muster.coordinator.group.settings import INT32_MAX, GroupSettings
 from muster.coordinator.net.limits import FRAME_BYTES_MAX, ConnectionLimits
 from muster.coordinator.settings.addresses import HostPort
+from muster.coordinator.settings.kafka_settings import KAFKA_SETTINGS, KafkaSettings
+from muster.coordinator.settings.options import EVENT_LOG, STANDALONE, WATCHING, option
 from muster.coordinator.settings.sidecar import EVENT_TOPIC, Properties, SidecarSettings, split_list
 from muster.coordinator.topics import BadTopic, Topic, declare_topic
 from muster.events.log.kafka.client.security import KAFKA_CONFIG, KafkaSecurity, kafka_security
 
 _LIMITS = ConnectionLimits()
-INT64_MAX = 2**63 - 1
 
 
 def _topics(texts: list[str]) -> list[str]:
@@ -31,99 +31,90 @@ def _topics(texts: list[str]) -> list[str]:
     return texts
 
 
-class Settings(SidecarSettings):
+class Settings(SidecarSettings, KafkaSettings):
     """Every setting of `muster serve`. Times in ms, sizes in bytes."""
 
     model_config = SettingsConfigDict(env_prefix="MUSTER_", extra="forbid", frozen=True, hide_input_in_errors=True)
 
-    listen: HostPort = Field("127.0.0.1:9092", description="Where clients connect, HOST:PORT; port 0 takes a free one.")
-    advertise: HostPort | None = Field(None, description="The address that clients are told, if it is another one.")
-    log: str = Field(
-        "sqlite:///muster.db",
-        description="The event log: sqlite:///FILE, kafka://HOST:PORT/TOPIC, memory:. With --upstream, unless it is "
-        f"given, the topic {EVENT_TOPIC} there.",
+    listen: HostPort = option(
+        "127.0.0.1:9092", "Where clients connect, HOST:PORT; port 0 takes a free one.", metavar="HOST:PORT"
     )
-    kafka_config: Properties = Field(
-        default_factory=dict,
-        repr=False,
-        description="How to reach the cluster of a Kafka event log, as in --upstream-config, which also counts for a "
-        "log on the upstream's brokers.",
+    advertise: HostPort | None = option(
+        None, "The address that clients are told, if it is another one.", metavar="HOST:PORT"
     )
-    topic: Annotated[list[str], NoDecode, BeforeValidator(split_list), AfterValidator(_topics)] = Field(
-        default_factory=list, description="A topic that clients may subscribe to, NAME:PARTITIONS."
+    frame_bytes_max: int = option(
+        FRAME_BYTES_MAX, "The largest request of any API; most have lower bounds.", ge=1024, le=INT32_MAX
     )
-    node_id: int = Field(1, ge=0, le=INT32_MAX, description="The node id that clients see.")
-    cluster_id: str = Field("muster", min_length=1, max_length=256, description="The cluster id that clients see.")
-    metrics: HostPort | None = Field(None, description="Where Prometheus finds /metrics, /healthz and /readyz.")
-    frame_bytes_max: int = Field(
-        FRAME_BYTES_MAX, ge=1024, le=INT32_MAX, description="The largest request of any API; most have lower bounds."
-    )
-    queued_max_request_bytes: int = Field(
+    queued_max_request_bytes: int = option(
         _LIMITS.queued_max_request_bytes,
+        "Bytes that requests and answers may hold in memory, but for 16 KiB of each connection; beyond that "
+        "connections that hold much are closed.",
         ge=1024,
-        description="Bytes that requests and answers may hold in memory, but for 16 KiB of each connection; beyond "
-        "that connections that hold much are closed.",
     )
-    connections_max: int = Field(_LIMITS.connections_max, ge=1, description="Connections served at a time.")
-    connections_max_idle_ms: int = Field(
+    connections_max: int = option(_LIMITS.connections_max, "Connections served at a time.", ge=1)
+    connections_max_idle_ms: int = option(
         _LIMITS.connections_max_idle_ms,
+        "A connection on which no request begins or ends for longer is closed, unless it waits for an answer.",
         ge=1_000,
-        description="A connection on which no request begins or ends for longer is closed, unless it waits for an "
-        "answer.",
     )
-    unread_answers_max_ms: int = Field(
-        _LIMITS.unread_answers_max_ms, ge=1_000, description="How long a client may leave answers unread."
+    unread_answers_max_ms: int = option(
+        _LIMITS.unread_answers_max_ms, "How long a client may leave answers unread.", ge=1_000
     )
-    max_connections_per_ip: int = Field(
+    max_connections_per_ip: int = option(
         _LIMITS.max_connections_per_ip,
+        "Connections of one address served at a time; clients behind one gateway share its address.",
         ge=1,
         le=INT32_MAX,
-        description="Connections of one address served at a time; clients behind one gateway share its address.",
     )
-    waiting_per_principal: int | None = Field(
+    waiting_per_principal: int | None = option(
         None,
+        "Joins and syncs of one principal that may wait at a time, or of one group where clients do not authenticate; "
+        "more are told to try again. [default: nine tenths of --connections-max]",
         ge=1,
-        description="Joins and syncs of one principal that may wait at a time, or of one group where clients do not "
-        "authenticate; more are told to try again. [default: nine tenths of --connections-max]",
     )
-    member_metadata_max_bytes: int = Field(
-        1_048_576, ge=1, description="Metadata of one member, for all its protocols; a join with more is refused."
-    )
-    log_partitions: int | None = Field(None, ge=1, le=10_000, description="Partitions of an event log that is made.")
-    log_replication: int | None = Field(None, ge=1, le=100, description="Replicas of an event topic that is made.")
-    audit_window_ms: int | None = Field(
-        None, ge=0, description="How long the event log keeps the whole history; 7 days in a new log."
-    )
-    log_level: Literal["debug", "info", "warning", "error"] = Field("info", description="What is logged at least.")
-    log_format: Literal["auto", "console", "json"] = Field(
-        "auto", description="auto: console on a terminal, else JSON."
+    member_metadata_max_bytes: int = option(
+        1_048_576, "Metadata of one member, for all its protocols; a join with more is refused.", ge=1
     )
 
-    group_initial_rebalance_delay_ms: int = Field(
-        3_000, ge=0, le=INT32_MAX, description="How long a group that was empty waits for more members (KIP-134)."
+    topic: Annotated[list[str], NoDecode, BeforeValidator(split_list), AfterValidator(_topics)] = option(
+        list, "A topic that clients may subscribe to, NAME:PARTITIONS.", metavar="NAME:PARTITIONS", panel=STANDALONE
     )
-    group_min_session_timeout_ms: int = Field(
-        6_000, ge=1, le=INT32_MAX, description="The shortest session.timeout.ms a consumer may ask for."
+    node_id: int = option(1, "The node id that clients see.", panel=STANDALONE, ge=0, le=INT32_MAX)
+    cluster_id: str = option(
+        "muster", "The cluster id that clients see.", panel=STANDALONE, min_length=1, max_length=256
     )
-    group_max_session_timeout_ms: int = Field(
-        1_800_000, ge=1, le=INT32_MAX, description="The longest session.timeout.ms a consumer may ask for."
+
+    log: str = option(
+        "sqlite:///muster.db",
+        "The event log: sqlite:///FILE, kafka://HOST:PORT/TOPIC, memory:. With --upstream, unless it is given, the "
+        f"topic {EVENT_TOPIC} there.",
+        metavar="URL",
+        panel=EVENT_LOG,
     )
-    group_max_size: int = Field(INT32_MAX, ge=1, le=INT32_MAX, description="Members of a group at most (KIP-389).")
-    offset_metadata_max_bytes: int = Field(
-        4_096, ge=0, le=INT32_MAX, description="The longest metadata string of a committed offset."
+    kafka_config: Properties = option(
+        dict,
+        "How to reach the cluster of a Kafka event log, as in --upstream-config, which also counts for a log on the "
+        "upstream's brokers.",
+        metavar="NAME=VALUE",
+        panel=EVENT_LOG,
+        repr=False,
     )
-    offsets_retention_minutes: int = Field(
-        10_080,
-        ge=1,
-        le=INT32_MAX,
-        description="How long committed offsets are kept after the group is empty, or after the commit where nobody "
-        "subscribes the topic or the group never had members.",
+    log_partitions: int | None = option(
+        None, "Partitions of an event log that is made.", panel=EVENT_LOG, ge=1, le=10_000
     )
-    offsets_retention_check_interval_ms: int = Field(
-        600_000,
-        ge=1,
-        le=INT64_MAX,
-        description="How often expired offsets are looked for, and empty groups without offsets, which go at once.",
+    log_replication: int | None = option(
+        None, "Replicas of an event topic that is made.", panel=EVENT_LOG, ge=1, le=100
+    )
+    audit_window_ms: int | None = option(
+        None, "How long the event log keeps the whole history; 7 days in a new log.", panel=EVENT_LOG, ge=0
+    )
+
+    metrics: HostPort | None = option(
+        None, "Where Prometheus finds /metrics, /healthz and /readyz.", metavar="HOST:PORT", panel=WATCHING
+    )
+    log_level: Literal["debug", "info", "warning", "error"] = option("info", "What is logged at least.", panel=WATCHING)
+    log_format: Literal["auto", "console", "json"] = option(
+        "auto", "auto: console on a terminal, else JSON.", panel=WATCHING
     )
 
     def topics(self) -> list[Topic]:
@@ -187,11 +178,3 @@ class Settings(SidecarSettings):
     def effective_group_settings(self) -> dict[str, str]:
         """By Kafka's names, for the event log."""
         return {name: str(getattr(self, field)) for name, field in KAFKA_SETTINGS.items()}
-
-
-KAFKA_SETTINGS: Mapping[str, str] = {
-    field.replace("_", "."): field
-    for field in Settings.model_fields
-    if field.startswith(("group_", "offset_", "offsets_"))
-}
-"""Kafka's names of the settings that `--config` takes, and our fields for them."""

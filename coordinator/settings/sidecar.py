@@ -10,12 +10,13 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Annotated, Any
 
-from pydantic import BeforeValidator, Field, PrivateAttr
+from pydantic import BeforeValidator, PrivateAttr
 from pydantic_settings import BaseSettings, NoDecode
 
 from muster.coordinator.group.settings import INT32_MAX
 from muster.coordinator.settings.addresses import PORT_MAX, Address, Servers
 from muster.coordinator.settings.broker_ports import BrokerPorts
+from muster.coordinator.settings.options import SIDECAR, TLS, option
 from muster.coordinator.settings.setting_sources import Sources
 from muster.coordinator.settings.sidecar_tls import client_context
 from muster.coordinator.upstream.security import ClientsCertificate, UpstreamSecurity
@@ -31,9 +32,11 @@ def split_list(value: Any) -> Any:  # noqa: ANN401 -- whatever a source gives
 
 
 def _read_map(value: Any) -> Any:  # noqa: ANN401 -- whatever a source gives
-    """`ID=PORT,ID=PORT`, or a table of the file."""
+    """`ID=PORT,ID=PORT`, a list of such texts, or a table of the file."""
     if value == {}:
         return value
+    if isinstance(value, list):
+        value = ",".join(map(str, value))
     if isinstance(value, Mapping):
         value = ",".join(f"{node_id}={port}" for node_id, port in value.items())
     ports: dict[int, int] = {}
@@ -56,52 +59,67 @@ Properties = Annotated[dict[str, str], NoDecode]
 class SidecarSettings(BaseSettings):
     """The part of `Settings` that needs `--upstream`, which makes the process a sidecar."""
 
-    upstream: Servers | None = Field(
-        None, description="The cluster to stand in front of, HOST:PORT of one or more brokers, separated by commas."
-    )
-    upstream_config: Properties = Field(
-        default_factory=dict,
-        repr=False,
-        description=f"How to reach it, by the names of Kafka's client properties: {', '.join(PROPERTIES)}. Secrets are "
-        "better in the environment (MUSTER_UPSTREAM_CONFIG_SASL_PASSWORD) or the file ([upstream]).",
-    )
-    broker_base_port: int | None = Field(
+    upstream: Servers | None = option(
         None,
+        "The cluster to stand in front of, HOST:PORT of one or more brokers, separated by commas.",
+        metavar="HOST:PORT",
+        panel=SIDECAR,
+    )
+    upstream_config: Properties = option(
+        dict,
+        f"How to reach it, by the names of Kafka's client properties: {', '.join(PROPERTIES)}. Secrets are better in "
+        "the environment (MUSTER_UPSTREAM_CONFIG_SASL_PASSWORD) or the file ([upstream]).",
+        metavar="NAME=VALUE",
+        panel=SIDECAR,
+        repr=False,
+    )
+    broker_base_port: int | None = option(
+        None,
+        "The broker with node id N has its listener at this port + N. [default: the port of --listen + 1]",
+        metavar="PORT",
+        panel=SIDECAR,
         ge=1,
         le=PORT_MAX,
-        description="The broker with node id N has its listener at this port + N. [default: the port of --listen + 1]",
     )
-    listener_map: Annotated[dict[int, int], NoDecode, BeforeValidator(_read_map)] = Field(
-        default_factory=dict, description="Other ports for some brokers, ID=PORT, separated by commas."
+    listener_map: Annotated[dict[int, int], NoDecode, BeforeValidator(_read_map)] = option(
+        dict, "Other ports for some brokers, ID=PORT, separated by commas.", metavar="ID=PORT", panel=SIDECAR
     )
-    groups: Annotated[list[str], NoDecode, BeforeValidator(split_list)] = Field(
-        default_factory=lambda: ["*"],
+    groups: Annotated[list[str], NoDecode, BeforeValidator(split_list)] = option(
+        lambda: ["*"],
+        "Which groups Muster may own, a pattern of group ids with * and ?; all others are relayed.",
+        metavar="PATTERN",
+        panel=SIDECAR,
         min_length=1,
-        description="Which groups Muster may own, a pattern of group ids with * and ?; all others are relayed.",
     )
-    authorization_cache_ms: int = Field(
-        5_000, ge=0, le=60_000, description="For how long what the broker permits a client is not asked again."
+    authorization_cache_ms: int = option(
+        5_000, "For how long what the broker permits a client is not asked again.", panel=SIDECAR, ge=0, le=60_000
     )
-    connections_per_principal: int | None = Field(
+    connections_per_principal: int | None = option(
         None,
+        "Connections of one principal served at a time, where clients authenticate with SASL. [default: nine tenths of "
+        "--connections-max]",
+        panel=SIDECAR,
         ge=1,
-        description="Connections of one principal served at a time, where clients authenticate with SASL. "
-        "[default: nine tenths of --connections-max]",
     )
-    single_identity: bool = Field(
-        default=False,
-        description="Upstream all clients are one principal, that of --single-identity-certificate.",
+
+    tls_certificate: Path | None = option(
+        None, "Serve clients with TLS: the certificate, PEM, its chain behind it.", metavar="FILE", panel=TLS
     )
-    single_identity_certificate: Path | None = Field(
-        None, description="What is shown to brokers for every client: a certificate, PEM, which is not Muster's own."
+    tls_key: Path | None = option(None, "The certificate's key, PEM, not encrypted.", metavar="FILE", panel=TLS)
+    tls_client_ca: Path | None = option(
+        None, "Demand certificates of clients, signed by one of these authorities, PEM.", metavar="FILE", panel=TLS
     )
-    single_identity_key: Path | None = Field(None, description="That certificate's key, PEM, not encrypted.")
-    tls_certificate: Path | None = Field(
-        None, description="Serve clients with TLS: the certificate, PEM, its chain behind it."
+    single_identity: bool = option(
+        default=False, help_="Upstream all clients are one principal, that of --single-identity-certificate.", panel=TLS
     )
-    tls_key: Path | None = Field(None, description="The certificate's key, PEM, not encrypted.")
-    tls_client_ca: Path | None = Field(
-        None, description="Demand certificates of clients, signed by one of these authorities, PEM."
+    single_identity_certificate: Path | None = option(
+        None,
+        "What is shown to brokers for every client: a certificate, PEM, which is not Muster's own.",
+        metavar="FILE",
+        panel=TLS,
+    )
+    single_identity_key: Path | None = option(
+        None, "That certificate's key, PEM, not encrypted.", metavar="FILE", panel=TLS
     )
 
     _sources: Sources = PrivateAttr(default=Sources())

@@ -5,7 +5,8 @@ from typing import Final
 
 import pytest
 
-from muster.coordinator.settings.settings import KAFKA_SETTINGS, Settings
+from muster.coordinator.settings.kafka_settings import KAFKA_SETTINGS
+from muster.coordinator.settings.settings import Settings
 from tests.brokers import Broker
 from tests.conformance.wire import Connection
 

@@ -6,9 +6,10 @@ import pytest
 
 from muster.coordinator.group.settings import GroupSettings
 from muster.coordinator.net.limits import ConnectionLimits
+from muster.coordinator.settings.kafka_settings import KAFKA_SETTINGS
 from muster.coordinator.settings.loading import BadSettings, load_settings
 from muster.coordinator.settings.setting_sources import mistyped
-from muster.coordinator.settings.settings import KAFKA_SETTINGS, Settings
+from muster.coordinator.settings.settings import Settings
 
 
 @pytest.fixture(autouse=True)

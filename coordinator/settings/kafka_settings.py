@@ -1,0 +1,48 @@
+"""The settings that are Kafka's: each field has Kafka's name, with `_` for `.`, and Kafka's default.
+
+On the command line they are given with `--config`, in the file in the table `[config]`.
+"""
+
+from collections.abc import Mapping
+
+from pydantic_settings import BaseSettings
+
+from muster.coordinator.group.settings import INT32_MAX
+from muster.coordinator.settings.options import option
+
+INT64_MAX = 2**63 - 1
+
+
+class KafkaSettings(BaseSettings):
+    """The part of `Settings` that Kafka's brokers have as well. Times in ms, sizes in bytes."""
+
+    group_initial_rebalance_delay_ms: int = option(
+        3_000, "How long a group that was empty waits for more members (KIP-134).", ge=0, le=INT32_MAX
+    )
+    group_min_session_timeout_ms: int = option(
+        6_000, "The shortest session.timeout.ms a consumer may ask for.", ge=1, le=INT32_MAX
+    )
+    group_max_session_timeout_ms: int = option(
+        1_800_000, "The longest session.timeout.ms a consumer may ask for.", ge=1, le=INT32_MAX
+    )
+    group_max_size: int = option(INT32_MAX, "Members of a group at most (KIP-389).", ge=1, le=INT32_MAX)
+    offset_metadata_max_bytes: int = option(
+        4_096, "The longest metadata string of a committed offset.", ge=0, le=INT32_MAX
+    )
+    offsets_retention_minutes: int = option(
+        10_080,
+        "How long committed offsets are kept after the group is empty, or after the commit where nobody subscribes the "
+        "topic or the group never had members.",
+        ge=1,
+        le=INT32_MAX,
+    )
+    offsets_retention_check_interval_ms: int = option(
+        600_000,
+        "How often expired offsets are looked for, and empty groups without offsets, which go at once.",
+        ge=1,
+        le=INT64_MAX,
+    )
+
+
+KAFKA_SETTINGS: Mapping[str, str] = {field.replace("_", "."): field for field in KafkaSettings.model_fields}
+"""Kafka's names of the settings that `--config` takes, and our fields for them."""

@@ -1,0 +1,56 @@
+"""How a setting is declared: once, with its type, default, limits and help, and how a command line shows it.
+
+    metrics: HostPort | None = option(None, "Where Prometheus finds /metrics.", metavar="HOST:PORT", panel=WATCHING)
+
+What belongs here: the declaration of one setting. What it must not know: which settings there are, and typer.
+"""
+
+from typing import Any, Final
+
+import msgspec
+from pydantic import Field
+from pydantic.fields import FieldInfo
+
+# Headings of `muster serve --help`, in this order.
+GENERAL: Final = "Options"
+STANDALONE: Final = "Standalone"
+SIDECAR: Final = "Sidecar"
+TLS: Final = "TLS towards clients (sidecar)"
+EVENT_LOG: Final = "Event log"
+WATCHING: Final = "Metrics and logs"
+PANELS: Final = (GENERAL, STANDALONE, SIDECAR, TLS, EVENT_LOG, WATCHING)
+
+
+class Shown(msgspec.Struct, frozen=True):
+    """How the option looks in `--help`. `metavar` None: the name of its type."""
+
+    metavar: str | None
+    panel: str
+
+
+def option(
+    default: Any,  # noqa: ANN401 -- of the field's type
+    help_: str,
+    *,
+    metavar: str | None = None,
+    panel: str = GENERAL,
+    **others: Any,  # noqa: ANN401 -- pydantic's
+) -> Any:  # noqa: ANN401 -- as pydantic's Field
+    """The field of a setting. A default that is a function makes the value. `others`: what `Field` takes, as limits."""
+    given: dict[str, Any] = {"default_factory": default} if callable(default) else {"default": default}
+    shown: dict[str, Any] = {"metavar": metavar, "panel": panel}
+    return Field(**given, description=help_, json_schema_extra=shown, **others)
+
+
+def shown_of(field: FieldInfo) -> Shown:
+    """As it was declared."""
+    assert isinstance(field.json_schema_extra, dict)
+    return msgspec.convert(field.json_schema_extra, Shown)
+
+
+def help_of(field: FieldInfo) -> str:
+    """What the setting does, and its default."""
+    default = field.get_default(call_default_factory=True)
+    if isinstance(default, list):
+        default = ", ".join(default)
+    return f"{field.description}" + ("" if default in (None, "", {}, False) else f" [default: {default}]")
