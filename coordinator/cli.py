@@ -1,6 +1,5 @@
 """`muster serve`. A skin: read the settings, run the service, choose the exit code."""
 
-import asyncio
 import inspect
 import sys
 from pathlib import Path
@@ -10,7 +9,6 @@ import typer
 from pydantic.fields import FieldInfo
 
 from muster.coordinator.settings.kafka_settings import KAFKA_SETTINGS, KafkaSettings
-from muster.coordinator.settings.loading import BadSettings, load_settings
 from muster.coordinator.settings.options import GENERAL, PANELS, help_of, shown_of
 from muster.coordinator.settings.setting_sources import flag
 from muster.coordinator.settings.settings import Settings
@@ -25,6 +23,8 @@ CONFIG_HELP = "\n\n".join(
     ]
 )
 """What stands below the options; each paragraph is a line to typer."""
+
+app = typer.Typer(add_completion=False, rich_markup_mode="markdown")
 
 
 def serve(**given: Any) -> None:  # noqa: ANN401 -- see `_signature`
@@ -48,12 +48,15 @@ def serve(**given: Any) -> None:  # noqa: ANN401 -- see `_signature`
     gone or another one), or an error in Muster itself; 2 something given cannot be used, at the start the log too.
     """
     config, config_file = given.pop("config"), given.pop("config_file")
-    import uvloop  # noqa: PLC0415 -- only this command needs these, and the others are to start fast
+    import asyncio
 
-    from muster.coordinator.observability.log_lines import write_lines_beside  # noqa: PLC0415
-    from muster.coordinator.observability.metrics import REGISTRY  # noqa: PLC0415
-    from muster.coordinator.parts import CannotServe  # noqa: PLC0415
-    from muster.coordinator.serve import LogLost, run  # noqa: PLC0415
+    import uvloop
+
+    from muster.coordinator.observability.log_lines import write_lines_beside
+    from muster.coordinator.observability.metrics import REGISTRY
+    from muster.coordinator.parts import CannotServe
+    from muster.coordinator.serve import LogLost, run
+    from muster.coordinator.settings.loading import BadSettings, load_settings
 
     try:
         settings = load_settings(given, config or [], config_file)
@@ -107,6 +110,7 @@ def _given_as(field: FieldInfo) -> Any:  # noqa: ANN401 -- a type
 
 
 serve.__signature__ = _signature()  # type: ignore[attr-defined]
+app.command("serve", epilog=CONFIG_HELP)(serve)
 
 
 def fail(message: str, code: int) -> None:

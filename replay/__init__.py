@@ -9,7 +9,9 @@
     rerun/         a recorded history through the rules again, which must give the same events
     fleet/         the history of every group, with Spark
     render/        results as tables, JSON, JSON lines
-    cli.py         parse, call one pure function, render, choose the exit code
+    form.py        the forms of an answer
+    cli.py         `muster replay ...`: its options
+    commands.py    what the commands do: read the log, call one pure function, render the result
 
 Results are frozen structs of plain values: instants are ISO 8601 in UTC with milliseconds (`times.py`), durations are
 numbers of ms. Their field names are what `--format json` prints: a released name is never changed, fields are added.

@@ -28,10 +28,6 @@ class AtTime(msgspec.Struct, frozen=True):
 
 At = AtSeq | AtTime
 
-FORMS_OF_AT = (
-    "a seq number (17), a time (2026-11-21T02:14:07Z; without zone: UTC), or a time of the last day (02:14:07)"
-)
-
 
 class MemberState(MemberRef, frozen=True, kw_only=True):
     """`assignment` is None when it is not that of a consumer, or cannot be decoded; `assignment_bytes` is its size."""

@@ -7,6 +7,11 @@ from typing import NewType
 Instant = NewType("Instant", str)
 """ISO 8601, UTC, always with three digits of milliseconds: '2026-11-21T02:14:07.250Z'. So it sorts as text."""
 
+FORMS_OF_AT = (
+    "a seq number (17), a time (2026-11-21T02:14:07Z; without zone: UTC), or a time of the last day (02:14:07)"
+)
+"""Of a moment, as `muster replay state --at` takes it."""
+
 _TIME_OF_DAY = re.compile(r"\d{1,2}:\d{2}(:\d{2}(\.\d{1,3})?)?")
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 

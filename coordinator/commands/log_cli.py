@@ -1,28 +1,10 @@
-"""`muster log repair`: say which records stop a partition, ask, and bury them. A skin over `log_repair.py`."""
+"""`muster log repair`: its options. What it does stands in `log_repair_command.py`."""
 
-import asyncio
-import os
-import socket
-import time
-from collections.abc import Coroutine, Sequence
-from contextlib import AsyncExitStack
-from typing import Annotated, TypeVar
+from typing import Annotated
 
 import typer
 
-from muster.coordinator.commands.log_repair import PartitionSurvey, bury, owners_of, survey
-from muster.coordinator.commands.members.answer import REFUSED, UNUSABLE, confirmed, fail
-from muster.coordinator.commands.members.view import printable
-from muster.coordinator.not_served import way_out
-from muster.events.log.base import EventLog, LogError, LogMissing
-from muster.events.log.kafka.client.security import KAFKA_CONFIG, KAFKA_CONFIG_HELP, KafkaSecurity, security_given
-from muster.events.log.kafka.names import OFFSETS_SUFFIX
-from muster.events.log.url import open_log
-from muster.events.records import BrokenBatch, EventsError
-
-T = TypeVar("T")
-
-COMMAND = "muster log repair"
+from muster.events.log.options import DEFAULT_LOG, KafkaConfigOption, LogOption
 
 app = typer.Typer(
     name="log",
@@ -41,9 +23,7 @@ def log_() -> None:
 
 @app.command("repair")
 def repair(
-    log: Annotated[
-        str, typer.Option("--log", metavar="URL", envvar="MUSTER_LOG", help="The event log, as for muster serve.")
-    ] = "sqlite:///muster.db",
+    log: LogOption = DEFAULT_LOG,
     *,
     yes: Annotated[bool, typer.Option("--yes", help="Do it, without asking.")] = False,
     owner_has_ended: Annotated[
@@ -53,9 +33,7 @@ def repair(
     audit_window_ms: Annotated[
         int | None, typer.Option("--audit-window-ms", envvar="MUSTER_AUDIT_WINDOW_MS", help="As for muster serve.")
     ] = None,
-    kafka_config: Annotated[
-        list[str] | None, typer.Option(KAFKA_CONFIG, metavar="NAME=VALUE", help=KAFKA_CONFIG_HELP)
-    ] = None,
+    kafka_config: KafkaConfigOption = None,
 ) -> None:
     """Pass over records that cannot be read and stop a whole partition, so that it is served again.
 
@@ -78,90 +56,6 @@ def repair(
         muster log repair --log sqlite:///muster.db
         muster log repair --log kafka://127.0.0.1:29092/__muster_events --yes
     """
-    try:
-        security = security_given(kafka_config or [], os.environ)
-    except LogError as error:
-        fail(str(error), UNUSABLE, COMMAND)
-    found = _run(_surveyed(log, security))
-    if not found:
-        fail(
-            f"no record in {printable(log)} stops its partition: there is nothing to repair (for a quarantined group"
-            " there is `muster groups repair`)",
-            REFUSED,
-            COMMAND,
-        )
-    typer.echo("\n".join(line for each in found for line in _lines(each)))
-    owners = owners_of(found)
-    if owners and not owner_has_ended:
-        named = ", ".join(f"partition {partition} by {printable(owner)}" for partition, owner in owners.items())
-        fail(
-            f"somebody may be serving this: {named}. A repair would depose that owner. Stop it with SIGTERM, or say"
-            " --owner-has-ended if it has crashed",
-            REFUSED,
-            COMMAND,
-        )
-    if not confirmed("Pass them over?", yes=yes):
-        typer.echo("Nothing was changed; --yes does it.")
-        return
-    _run(_bury(log, security, audit_window_ms, found))
-    typer.echo("Done: restart muster serve, which reads the partition again.")
+    from muster.coordinator.commands.log_repair_command import repair_log
 
-
-def _lines(surveyed: PartitionSurvey) -> list[str]:
-    return [
-        f"partition {surveyed.partition}, offset {each.offset}: {printable(each.reason)}; what is lost with it:"
-        f" {printable(each.lost)}"
-        for each in (*surveyed.records, *surveyed.offsets)
-    ]
-
-
-async def _surveyed(url: str, security: KafkaSecurity) -> list[PartitionSurvey]:
-    log = open_log(url, read_only=True, security=security)
-    async with AsyncExitStack() as stack:
-        await _opened(log, stack)
-        found = await survey(log, await _offsets_of(url, security, stack))
-    for warning in log.warnings:
-        typer.echo(f"{COMMAND}: {warning}", err=True)
-    return found
-
-
-async def _bury(
-    url: str, security: KafkaSecurity, audit_window_ms: int | None, found: Sequence[PartitionSurvey]
-) -> None:
-    log = open_log(url, audit_window_ms=audit_window_ms, security=security)
-    async with AsyncExitStack() as stack:
-        await _opened(log, stack)
-        offsets = None
-        if any(each.offsets for each in found):
-            offsets = open_log(url + OFFSETS_SUFFIX, audit_window_ms=0, security=security)
-            await _opened(offsets, stack)
-        for each in found:
-            who = f"{socket.gethostname()}:{os.getpid()} ({COMMAND})"
-            await bury(log, each, who=who, wall_ms=time.time_ns() // 1_000_000, offsets=offsets)
-
-
-async def _opened(log: EventLog, stack: AsyncExitStack) -> None:
-    await log.open()
-    stack.push_async_callback(log.close)
-
-
-async def _offsets_of(url: str, security: KafkaSecurity, stack: AsyncExitStack) -> EventLog | None:
-    """The topic of offsets. None for a file, and for a sidecar's log: its cluster keeps the offsets."""
-    if not url.startswith("kafka:"):
-        return None
-    offsets = open_log(url + OFFSETS_SUFFIX, read_only=True, security=security)
-    try:
-        await _opened(offsets, stack)
-    except LogMissing:
-        return None
-    return offsets
-
-
-def _run(work: Coroutine[None, None, T]) -> T:
-    """Whatever is wrong with the log is one line."""
-    try:
-        return asyncio.run(work)
-    except BrokenBatch as broken:
-        fail(f"{broken}; what helps: {way_out(broken)}", UNUSABLE, COMMAND)
-    except (LogError, EventsError) as error:
-        fail(str(error), UNUSABLE, COMMAND)
+    repair_log(log, kafka_config or [], yes=yes, owner_has_ended=owner_has_ended, audit_window_ms=audit_window_ms)

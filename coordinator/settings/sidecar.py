@@ -18,7 +18,6 @@ from muster.coordinator.settings.addresses import PORT_MAX, Address, Servers
 from muster.coordinator.settings.broker_ports import BrokerPorts
 from muster.coordinator.settings.options import SIDECAR, TLS, option
 from muster.coordinator.settings.setting_sources import Sources
-from muster.coordinator.settings.sidecar_tls import client_context
 from muster.coordinator.upstream.security import ClientsCertificate, UpstreamSecurity
 from muster.events.log.kafka.client.security import PROPERTIES
 
@@ -144,6 +143,8 @@ class SidecarSettings(BaseSettings):
 
     def client_tls(self) -> ssl.SSLContext | None:
         """For the listeners; None: clients come in plain text. Raises BadTls."""
+        from muster.coordinator.settings.sidecar_tls import client_context  # noqa: PLC0415 -- `--help` needs no logs
+
         certificate, key = self._file("tls_certificate"), self._file("tls_key")
         if certificate is None or key is None:
             return None

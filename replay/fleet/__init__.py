@@ -4,7 +4,8 @@
     fold.py      records of one group -> its rebalances, as rows (pure; runs in Spark's Python workers)
     build.py     stage -> sort within partitions -> fold -> table
     java.py      is there a Java runtime that Spark can use?
-    cli.py       `muster fleet ...`
+    cli.py       `muster fleet ...`: its options
+    commands.py  what it does
 
 PySpark is an extra, `fleet`: nothing outside this folder imports it, nothing here before a command needs it.
 """

@@ -6,10 +6,9 @@ tables.py      the tables of `groups`, `history`, `state`
 why_table.py   the page of `why`
 """
 
-from enum import StrEnum, unique
-
 from rich.console import Console
 
+from muster.replay.form import Format
 from muster.replay.groups import Groups
 from muster.replay.render.as_json import write_json, write_json_lines
 from muster.replay.render.tables import print_groups, print_state, print_story
@@ -19,13 +18,6 @@ from muster.replay.story import Story
 from muster.replay.why.why import Why
 
 Result = Groups | Story | Why | StateAt
-
-
-@unique
-class Format(StrEnum):
-    TABLE = "table"
-    JSON = "json"
-    JSONL = "jsonl"
 
 
 def render(result: Result, form: Format, console: Console) -> None:

@@ -1,35 +1,77 @@
-"""The command. Joins the coordinator's and the replay tool's commands; what they do stands in their own packages."""
+"""`muster`: which commands there are. Each stands in its own package, and is imported when it is asked for."""
 
+from importlib import import_module
 from importlib.metadata import version as version_of
-from typing import Annotated
+from typing import Annotated, Any, Final, cast
 
 import typer
+import typer.main
+from typer.core import TyperCommand, TyperGroup
 
 from muster import DISTRIBUTION
-from muster.coordinator import cli as coordinator_cli
-from muster.coordinator.commands import log_cli
-from muster.coordinator.commands.members import cli as members_cli
-from muster.coordinator.commands.members import moving as moving_cli
-from muster.coordinator.commands.members import repairing as repairing_cli
-from muster.replay import cli as replay_cli
-from muster.replay.fleet import cli as fleet_cli
+
+HELP = "A Kafka consumer-group coordinator that never forgets why a group rebalanced."
+
+COMMANDS: Final = {
+    "serve": (
+        "muster.coordinator.cli:app",
+        "Coordinate consumer groups: standalone, or as a sidecar in front of an unmodified Kafka cluster.",
+    ),
+    "adopt": (
+        "muster.coordinator.commands.members.moving:adopting",
+        "Have a sidecar take over live groups whose members are connected to it.",
+    ),
+    "release": (
+        "muster.coordinator.commands.members.moving:releasing",
+        "Give groups of a sidecar back to the cluster upstream, for good; their members may stay connected.",
+    ),
+    "members": (
+        "muster.coordinator.commands.members.cli:app",
+        "The members of a group: who they are, who is to come, who is to go.",
+    ),
+    "groups": ("muster.coordinator.commands.members.repairing:app", "Repair groups that cannot be served."),
+    "log": ("muster.coordinator.commands.log_cli:app", "Repair the event log itself."),
+    "replay": (
+        "muster.replay.cli:app",
+        "Why did this group rebalance? Reads the event log, of a live coordinator too, and disturbs nobody.",
+    ),
+    "fleet": (
+        "muster.replay.fleet.cli:app",
+        "The history of every group at once, with Spark (pip install '.[fleet]' in the checkout, and Java 17 or 21).",
+    ),
+}
+"""Where each command is, and its line in `muster --help`."""
+
+
+class _Commands(TyperGroup):
+    """Of each command its line alone, until it is the one that was asked for."""
+
+    def __init__(self, **attributes: Any) -> None:  # noqa: ANN401 -- as typer calls it
+        super().__init__(**attributes)
+        for name, (_, line) in COMMANDS.items():
+            self.add_command(TyperCommand(name, help=line))
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:  # noqa: ANN401 -- typer keeps its click to itself
+        name, command, rest = super().resolve_command(ctx, args)
+        if name in COMMANDS:
+            command = _imported(COMMANDS[name][0])
+        return name, command, rest
+
+
+def _imported(place: str) -> Any:  # noqa: ANN401 -- a command or a group of commands
+    module, _, attribute = place.partition(":")
+    return typer.main.get_command(cast("typer.Typer", getattr(import_module(module), attribute)))
+
 
 app = typer.Typer(
     name="muster",
-    help="A Kafka consumer-group coordinator that never forgets why a group rebalanced.",
+    cls=_Commands,
+    help=HELP,
     no_args_is_help=True,
     rich_markup_mode="markdown",
     context_settings={"help_option_names": ["-h", "--help"]},
     pretty_exceptions_enable=False,
 )
-app.command("serve", epilog=coordinator_cli.CONFIG_HELP)(coordinator_cli.serve)
-app.command("adopt")(moving_cli.adopt)
-app.command("release")(moving_cli.release)
-app.add_typer(members_cli.app, name="members")
-app.add_typer(repairing_cli.app, name="groups")
-app.add_typer(log_cli.app, name="log")
-app.add_typer(replay_cli.app, name="replay")
-app.add_typer(fleet_cli.app, name="fleet")
 
 
 def _show_version(is_asked: bool) -> None:
@@ -38,13 +80,13 @@ def _show_version(is_asked: bool) -> None:
         raise typer.Exit
 
 
-@app.callback()
+@app.callback(help=HELP)
 def muster(
     _version: Annotated[
         bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version and exit.")
     ] = False,
 ) -> None:
-    """A Kafka consumer-group coordinator that never forgets why a group rebalanced."""
+    """The options before a command."""
 
 
 def main() -> None:

@@ -10,7 +10,7 @@ from muster.events.ids import GroupId
 from muster.events.log.base import Deposed
 from muster.events.log.memory import MemoryStorage
 from muster.events.state import GroupState
-from tests.coordinator.test_runtime import recorded
+from tests.coordinator.runtime.test_runtime import recorded
 from tests.known_bugs.odd_logs import Interrupted, process_on
 from tests.simulation.process import SimulatedProcess
 from tests.simulation.virtual_time import simulate

@@ -7,8 +7,8 @@ import pytest
 
 from muster.coordinator.group.configs import REGISTERED, RETIRED
 from muster.events.causes import Cause
+from muster.replay.form import Format
 from muster.replay.history import Happened, with_gaps
-from muster.replay.render import Format
 from muster.replay.rerun.rerun import rerun
 from muster.replay.story import LineKind, story
 from muster.replay.why.rebalance import IncidentKind

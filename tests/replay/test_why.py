@@ -9,7 +9,8 @@ from rich.console import Console
 from muster.events.causes import TEXTS, TRIGGERS, Cause
 from muster.events.events import MemberRemoved
 from muster.replay.event_texts import event_text
-from muster.replay.render import Format, render
+from muster.replay.form import Format
+from muster.replay.render import render
 from muster.replay.why.rebalance import IncidentKind, Outcome
 from muster.replay.why.why import Why, generations_of, why
 from tests.coordinator.group.client import protocols

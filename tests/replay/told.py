@@ -5,7 +5,8 @@ from collections.abc import Iterable
 
 from rich.console import Console
 
-from muster.replay.render import Format, Result, render
+from muster.replay.form import Format
+from muster.replay.render import Result, render
 from muster.replay.state import AtSeq, StateAt, state_at
 from muster.replay.why.rebalance import Incident, IncidentKind, MemberRef, Rebalance
 from muster.replay.why.why import Answer, why

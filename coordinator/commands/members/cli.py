@@ -8,8 +8,17 @@ import typer
 
 from muster.coordinator.commands.members.answer import UNUSABLE, Format, ask, fail, show, show_done, show_results
 from muster.coordinator.commands.members.durations import BadDuration, read_duration
+from muster.coordinator.commands.members.options import (
+    HERE,
+    BootstrapOption,
+    FormatOption,
+    GroupArgument,
+    InstancesArgument,
+    NamesArgument,
+    TimeoutOption,
+)
 from muster.coordinator.commands.members.view import print_members, print_settings
-from muster.events.log.kafka.client.security import KAFKA_CONFIG, KAFKA_CONFIG_HELP
+from muster.events.log.options import KafkaConfigOption
 
 app = typer.Typer(
     name="members",
@@ -31,44 +40,6 @@ app = typer.Typer(
         "Exit codes: 0 done; 1 refused, with the reason for each member; 2 wrong use, or no such coordinator."
     ),
 )
-
-
-def duration(text: str) -> int:
-    """The value of an option, in ms."""
-    try:
-        return read_duration(text)
-    except BadDuration as bad:
-        raise typer.BadParameter(str(bad)) from bad
-
-
-GroupArgument = Annotated[str, typer.Argument(metavar="GROUP", help="The group id.")]
-InstancesArgument = Annotated[list[str], typer.Argument(metavar="INSTANCE", help="Instance ids (group.instance.id).")]
-NamesArgument = Annotated[list[str], typer.Argument(metavar="ID", help="Instance ids, or member ids.")]
-BootstrapOption = Annotated[
-    str,
-    typer.Option(
-        "--bootstrap",
-        metavar="HOST:PORT",
-        envvar="MUSTER_BOOTSTRAP",
-        help="Where the coordinator is, or somebody who knows it.",
-    ),
-]
-KafkaConfigOption = Annotated[
-    list[str] | None, typer.Option(KAFKA_CONFIG, metavar="NAME=VALUE", help=KAFKA_CONFIG_HELP)
-]
-FormatOption = Annotated[Format, typer.Option("--format", help="A table for eyes, json for programs.")]
-TimeoutOption = Annotated[
-    int | None,
-    typer.Option(
-        "--timeout",
-        metavar="DURATION",
-        parser=duration,
-        help="How long they are waited for: 30s, 10m, 1h30m. It is the group's from then on; without it, as it was "
-        "(5m at first).",
-    ),
-]
-
-HERE = "127.0.0.1:9092"
 
 
 @app.command("add")

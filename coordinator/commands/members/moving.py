@@ -7,13 +7,16 @@ import msgspec
 import typer
 
 from muster.coordinator.commands.members.answer import REFUSED, Format, ask, complain, show
-from muster.coordinator.commands.members.cli import HERE, BootstrapOption, FormatOption, KafkaConfigOption, duration
+from muster.coordinator.commands.members.options import HERE, BootstrapOption, FormatOption, duration
 from muster.coordinator.group.configs import MUSTER, UPSTREAM
-from muster.coordinator.group.outcomes import GroupMove, MoveState
+from muster.events.log.options import KafkaConfigOption
 
 if TYPE_CHECKING:
     from muster.coordinator.admin import GroupAdmin
+    from muster.coordinator.group.outcomes import GroupMove
 
+adopting = typer.Typer(add_completion=False, rich_markup_mode="markdown")
+releasing = typer.Typer(add_completion=False, rich_markup_mode="markdown")
 
 GroupsArgument = Annotated[list[str], typer.Argument(metavar="GROUP", help="Group ids; one moves after the other.")]
 DryRunOption = Annotated[
@@ -27,6 +30,7 @@ _HOW = {
 }
 
 
+@adopting.command("adopt")
 def adopt(
     groups: GroupsArgument,
     *,
@@ -59,6 +63,7 @@ def adopt(
     _Moving("muster adopt", MUSTER, bootstrap, kafka_config, form, timeout_ms=timeout).run(groups, dry_run=dry_run)
 
 
+@releasing.command("release")
 def release(
     groups: GroupsArgument,
     dry_run: DryRunOption = False,
@@ -115,6 +120,7 @@ class _Moving:
 
     async def _move(self, admin: "GroupAdmin", group_id: str, *, dry_run: bool) -> Mapping[str, Any]:
         from muster.coordinator.admin.moving import count_movers, move_group, try_move  # noqa: PLC0415 -- as in `ask`
+        from muster.coordinator.group.outcomes import MoveState  # noqa: PLC0415
 
         await try_move(admin, group_id, self._to)
         members = await count_movers(admin, group_id, self._to)
@@ -128,7 +134,7 @@ class _Moving:
             self._say(f"{group_id}: {_done(move, self._to)}")
         return {"group_id": group_id, "done": move.state is MoveState.DONE, **msgspec.to_builtins(move)}
 
-    def _progress(self, group_id: str, move: GroupMove) -> None:
+    def _progress(self, group_id: str, move: "GroupMove") -> None:
         if move.members:
             self._say(f"{group_id}: of {move.members} members {move.told} told, {move.back} back")
 
@@ -159,7 +165,7 @@ def _what_they_see(members: int | None, to: str) -> str:
     )
 
 
-def _done(move: GroupMove, to: str) -> str:
+def _done(move: "GroupMove", to: str) -> str:
     if not move.members:
         return f"coordinated by {_WHERE[to]}"
     late = f" ({move.reason})" if move.reason else ""

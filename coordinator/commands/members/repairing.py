@@ -1,20 +1,17 @@
 """`muster groups repair`: say what of a quarantined group is lost, ask, and have it made anew."""
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import msgspec
 import typer
 
 from muster.coordinator.commands.members.answer import REFUSED, Format, ask, confirmed, fail, show
-from muster.coordinator.commands.members.cli import (
-    HERE,
-    BootstrapOption,
-    FormatOption,
-    GroupArgument,
-    KafkaConfigOption,
-)
+from muster.coordinator.commands.members.options import HERE, BootstrapOption, FormatOption, GroupArgument
 from muster.coordinator.commands.members.view import printable
-from muster.coordinator.group.outcomes import GroupDamage, UnreadableRecord
+from muster.events.log.options import KafkaConfigOption
+
+if TYPE_CHECKING:
+    from muster.coordinator.group.outcomes import GroupDamage, UnreadableRecord
 
 COMMAND = "muster groups repair"
 
@@ -74,7 +71,7 @@ def repair(
     show({"group_id": group, "done": yes, **msgspec.to_builtins(damage)}, form, lambda _console: typer.echo(said))
 
 
-def _lines(group: str, damage: GroupDamage) -> list[str]:
+def _lines(group: str, damage: "GroupDamage") -> list[str]:
     number = len(damage.unreadable)
     what = "1 record" if number == 1 else f"{number} records"
     if not number:
@@ -88,7 +85,7 @@ def _lines(group: str, damage: GroupDamage) -> list[str]:
     ]
 
 
-def _entity(record: UnreadableRecord) -> str:
+def _entity(record: "UnreadableRecord") -> str:
     name = printable(record.entity_id)
     return {
         "Group": "the group's own record (generation, state, protocol)",
@@ -99,7 +96,7 @@ def _entity(record: UnreadableRecord) -> str:
     }[record.kind]
 
 
-def _kept(damage: GroupDamage) -> str:
+def _kept(damage: "GroupDamage") -> str:
     kept = ["its id" if damage.generation_id is None else f"generation {damage.generation_id}"]
     kept += [f"{name}={value}" for name, value in damage.settings.items()]
     if damage.registered:
@@ -107,7 +104,7 @@ def _kept(damage: GroupDamage) -> str:
     return ", ".join(kept)
 
 
-def _rejoining(damage: GroupDamage) -> str:
+def _rejoining(damage: "GroupDamage") -> str:
     if not damage.members:
         return "none of its members can be read; those that run join again"
     return f"all members, {damage.members} of which can be read, join again in one rebalance"

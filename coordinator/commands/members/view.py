@@ -1,7 +1,7 @@
 """What `muster members` shows: tables for eyes, JSON for programs.
 
-What belongs here: how values look. What it must not know: how they were had. In JSON the fields are those of the
-structs, times in ms, errors by Kafka's names.
+What belongs here: how values look. What it must not know: how they were had, and anything that takes long to import. In
+JSON the fields are those of the structs, times in ms, errors by Kafka's names.
 """
 
 from collections.abc import Mapping, Sequence
@@ -14,15 +14,16 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from muster.coordinator.group.outcomes import ListedMember, Standing
-
 if TYPE_CHECKING:
     from muster.coordinator.admin import GroupSetting, MemberResult
+    from muster.coordinator.group.outcomes import ListedMember
 
 WIDE = 120
 """From so many columns on there is room for sentences in a cell."""
 
-_STYLES = {Standing.ACTIVE: "green", Standing.EXPECTED: "yellow", Standing.WAITING: "yellow", Standing.CALLED: "cyan"}
+_STYLES = {"Active": "green", "Expected": "yellow", "Waiting": "yellow", "Called": "cyan"}
+"""Of a `Standing`."""
+
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -53,7 +54,7 @@ def results_json(group_id: str, results: Sequence["MemberResult"]) -> Mapping[st
     }
 
 
-def print_members(group_id: str, members: Sequence[ListedMember], console: Console) -> None:
+def print_members(group_id: str, members: Sequence["ListedMember"], console: Console) -> None:
     """A line for each member, and each instance that is expected; the leader and who retires are marked."""
     if not members:
         console.print(_cell(f"Group {group_id} has no members, and none is expected."))
@@ -75,7 +76,7 @@ def print_members(group_id: str, members: Sequence[ListedMember], console: Conso
     console.print(table)
 
 
-def _session_left(member: ListedMember) -> str | None:
+def _session_left(member: "ListedMember") -> str | None:
     if member.join_left_ms is not None:
         return f"waits for the join, up to {member.join_left_ms / 1000:.0f} s"
     return None if member.session_left_ms is None else f"{member.session_left_ms / 1000:.1f} s"

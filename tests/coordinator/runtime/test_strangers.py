@@ -20,7 +20,7 @@ from muster.events.keys import EntityKind, RecordKey, encode_key
 from muster.events.log.memory import MemoryEventLog, MemoryLogWriter, MemoryStorage
 from muster.events.partitioner import partition_for
 from muster.events.records import FORMAT_LEVEL, LogTooNew, StoredRecord
-from tests.coordinator.test_runtime import story
+from tests.coordinator.runtime.test_runtime import story
 from tests.events.test_projector import ELECTED
 from tests.simulation.process import GROUP, SimulatedProcess
 from tests.waiting import until

@@ -167,6 +167,7 @@ def test_variables_for_other_commands_are_no_contradiction(monkeypatch: pytest.M
         ({"listener_map": "1"}, "--listener-map=1: '1' should be ID=PORT, a node id and a port up to 65535"),
         ({"listener_map": "1=65536"}, "'1=65536' should be ID=PORT"),
         ({"listener_map": "1=9,1=10"}, "node id 1 is given twice"),
+        ({"listener_map": ["1=9,2=8", "3=9"]}, "--listener-map=1=9,2=8,3=9: port 9 is given to two node ids"),
         ({"listener_map": "1=9,2=9"}, "port 9 is given to two node ids"),
         ({"listener_map": "1=9092"}, "--listener-map 1=9092: --listen has that port"),
         ({"listener_map": "1=99", "metrics": "127.0.0.1:99"}, "--listener-map 1=99: --metrics has that port"),

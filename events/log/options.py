@@ -1,0 +1,22 @@
+"""The options by which every command but `muster serve` names a log, and says how its cluster is reached."""
+
+from typing import Annotated, Final
+
+import typer
+
+from muster.events.log.kafka.client.security import KAFKA_CONFIG, KAFKA_CONFIG_HELP
+
+DEFAULT_LOG: Final = "sqlite:///muster.db"
+
+LogOption = Annotated[
+    str,
+    typer.Option(
+        "--log",
+        metavar="URL",
+        envvar="MUSTER_LOG",
+        help="The event log: sqlite:///FILE or kafka://HOST:PORT/TOPIC.",
+    ),
+]
+KafkaConfigOption = Annotated[
+    list[str] | None, typer.Option(KAFKA_CONFIG, metavar="NAME=VALUE", help=KAFKA_CONFIG_HELP)
+]

@@ -1,0 +1,66 @@
+"""`muster` itself: its lines of --help, and what asking for help imports."""
+
+import json
+import subprocess
+import sys
+
+import pytest
+from typer.testing import CliRunner
+
+from muster.cli import COMMANDS, app
+
+WIDE = {"COLUMNS": "400", "TERM": "dumb"}
+
+SLOW = {
+    "aiokafka", "cramjam", "duckdb", "fastavro", "kio", "pandas", "prometheus_client", "pyarrow", "pyspark", "sqlite3",
+    "structlog", "uvloop",
+}  # fmt: skip
+"""What takes longest to import, and no --help needs."""
+SETTINGS = {"pydantic_settings"}
+"""What only `muster serve` needs. pydantic itself is imported by typer, too."""
+
+SUBCOMMANDS = [
+    [], ["members"], ["members", "list"], ["members", "add"], ["members", "config"], ["groups"], ["groups", "repair"],
+    ["log"], ["log", "repair"], ["replay"], ["replay", "groups"], ["replay", "history"], ["replay", "why"],
+    ["replay", "state"], ["fleet"], ["fleet", "build"], ["adopt"], ["release"],
+]  # fmt: skip
+
+
+def imported_by(*commands: list[str]) -> set[str]:
+    """The packages that a process has imported that was asked for the help of these commands."""
+    asking = (
+        "import json, sys\n"
+        "from typer.testing import CliRunner\n"
+        "from muster.cli import app\n"
+        "for command in json.loads(sys.argv[1]):\n"
+        "    said = CliRunner().invoke(app, [*command, '--help'])\n"
+        "    assert said.exit_code == 0 and 'Usage' in said.output, said.output\n"
+        "print(json.dumps([*sys.modules]))\n"
+    )
+    command = [sys.executable, "-c", asking, json.dumps(commands)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
+    return {name.partition(".")[0] for name in json.loads(done.stdout)}
+
+
+def test_help_imports_nothing_that_takes_long() -> None:
+    """So it is there at once, whatever the command needs to do its work."""
+    assert imported_by(*SUBCOMMANDS) & (SLOW | SETTINGS) == set()
+
+
+def test_the_help_of_serve_imports_its_settings_alone() -> None:
+    """Neither logs, metrics nor Kafka's messages."""
+    assert imported_by(["serve"]) & (SLOW | SETTINGS) == SETTINGS
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_a_command_is_listed_with_its_own_first_sentence(name: str) -> None:
+    """The list is there before the command is imported, so the sentence is there twice."""
+    line = COMMANDS[name][1]
+    assert line in CliRunner().invoke(app, [name, "--help"], env=WIDE).stdout
+    assert line[:60] in CliRunner().invoke(app, ["--help"], env=WIDE).stdout
+
+
+def test_a_command_that_does_not_exist_is_told_with_the_nearest() -> None:
+    """As before any of them was imported."""
+    said = CliRunner().invoke(app, ["replya"], env=WIDE)
+    assert (said.exit_code, "Did you mean 'replay'" in said.output) == (2, True), said.output
