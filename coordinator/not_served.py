@@ -8,7 +8,7 @@ import shlex
 from kio.schema.errors import ErrorCode
 
 from muster.coordinator.group.commands import AnyRequest, Heartbeat, SyncGroup
-from muster.coordinator.group.decide import failed
+from muster.coordinator.group.error_replies import error_replies
 from muster.coordinator.group.outcomes import HeartbeatOutcome, Reply, SyncGroupOutcome
 from muster.events.records import BrokenBatch, BrokenRecord
 
@@ -24,7 +24,7 @@ def quarantine_reply(command: AnyRequest) -> tuple[Reply, ...]:
     """Every client tries again on this; on a sync it would be fatal to some, so that is sent back to join (QK8)."""
     if isinstance(command, SyncGroup):
         return (Reply(command.caller.request_id, SyncGroupOutcome(error=ErrorCode.rebalance_in_progress)),)
-    return failed(command, ErrorCode.coordinator_load_in_progress)
+    return error_replies(command, ErrorCode.coordinator_load_in_progress)
 
 
 def way_out(broken: BrokenRecord, log_url: str = "URL") -> str:

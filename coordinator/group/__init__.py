@@ -2,6 +2,8 @@
 
     commands.py, outcomes.py   what comes in (requests, timers), what goes out
     decide.py                  decide(command, group, soft, moment, settings) -> Decision; the table of commands
+    transitions.py             the state machine: which state may follow which
+    error_replies.py           the answer to a request that was not decided
     turn.py                    one decision in the making: events recorded so far, replies, changes of soft state
     soft.py timed.py           parked requests, sessions, deadlines: what is never written
     census.py                  what is known of all members together, counted on with each change
@@ -22,10 +24,29 @@ Two kinds of state go in. *Hard state* (`events.state.Group`) changes only by th
 (`soft.Soft`) is replaced by the decision's own copy. The shell throws both away when the events cannot be stored, so
 a decision that was not made durable has no effect at all.
 
-| state               | JoinGroup, known id                        | SyncGroup              | Heartbeat | LeaveGroup   |
-|---------------------|--------------------------------------------|------------------------|-----------|--------------|
-| Empty               | 25                                         | 25                     | 25        | 25           |
-| PreparingRebalance  | parked                                     | 27                     | 27        | 0, may end   |
-| CompletingRebalance | same: answered; changed: rebalance         | parked; leader's: all  | 0         | 0, rebalance |
-| Stable              | leader, changed: rebalance; else: answered | the stored assignment  | 0         | 0, rebalance |
+How a group answers by its state: `waits` is parked until the phase ends, a number is Kafka's error code (0: none), and
+`> P` says that the group enters PreparingRebalance (E: Empty, C: CompletingRebalance, S: Stable, D: Dead). A group in
+Dead is not kept, and answered for as one that does not exist. `transitions.py` has the states, the catalogue of rules
+(`make rules`) the details.
+
+| request                       | Empty     | PreparingRebalance | CompletingRebalance | Stable    | Dead      |
+|-------------------------------|-----------|--------------------|---------------------|-----------|-----------|
+| JoinGroup, new member         | waits > P | waits              | waits > P           | waits > P | waits > P |
+| JoinGroup, new, v4+           | 79        | 79                 | 79                  | 79        | 79 > E    |
+| JoinGroup, rejoin             | 25        | waits              | 0                   | 0         | 25        |
+| JoinGroup, rejoin of leader   | 25        | waits              | 0                   | waits > P | 25        |
+| JoinGroup, metadata changed   | 25        | waits              | waits > P           | waits > P | 25        |
+| SyncGroup, follower           | 25        | 27                 | waits               | 0         | 25        |
+| SyncGroup, leader             | 25        | 27                 | 0 > S               | 0         | 25        |
+| Heartbeat                     | 25        | 27                 | 0                   | 0         | 25        |
+| LeaveGroup                    | 25        | 0                  | 0 > P               | 0 > P     | 25        |
+| OffsetCommit                  | 25        | 0                  | 27                  | 0         | 69        |
+| OffsetCommit, generation -1   | 0         | 25                 | 25                  | 25        | 0 > E     |
+| DeleteGroups                  | 0 > D     | 68                 | 68                  | 68        | 69        |
+
+What the table leaves out: a dynamic member's v4+ join is told its id (79, KIP-394), and comes again with it. The first
+join of a group waits out `group.initial.rebalance.delay.ms` (KIP-134). A join or leave that leaves nobody to wait for
+ends the join phase at once. A static member that restarts under its instance id is answered without a rebalance if the
+chosen protocol stays (KIP-345). Settings of the group can hold new members, and have a standby replace a lost member;
+that standby's heartbeat is answered 27. OffsetCommit below v9 has 22 where v9 has 69.
 """

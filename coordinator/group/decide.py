@@ -4,7 +4,6 @@ A decision is a value. It says which events have to be durable before its replie
 its soft state are from then on. If the events cannot be stored, the decision is thrown away.
 """
 
-from collections.abc import Callable, Mapping
 from typing import assert_never
 
 import msgspec
@@ -55,11 +54,7 @@ from muster.coordinator.group.listing import describe_config
 from muster.coordinator.group.offsets import OffsetsChange, is_transactional, judge_commit, judge_deletion
 from muster.coordinator.group.outcomes import (
     AlterGroupConfigOutcome,
-    AuthorizeCommitOutcome,
-    CommitOffsetsOutcome,
     DeleteGroupOutcome,
-    DeleteOffsetsOutcome,
-    DescribeGroupConfigOutcome,
     HeartbeatOutcome,
     JoinGroupOutcome,
     LeaveGroupOutcome,
@@ -322,34 +317,3 @@ def _check_capacity(turn: Turn) -> None:
     if crowded and turn.image.state in (GroupState.STABLE, GroupState.COMPLETING_REBALANCE):
         turn.because_time_passed(Cause.OVER_CAPACITY, turn.now_ms)
         prepare_rebalance(turn)
-
-
-_ERROR_ALONE: Mapping[type[Request], Callable[..., Outcome]] = {
-    SyncGroup: SyncGroupOutcome,
-    Heartbeat: HeartbeatOutcome,
-    LeaveGroup: LeaveGroupOutcome,
-    CommitOffsets: CommitOffsetsOutcome,
-    AuthorizeCommit: AuthorizeCommitOutcome,
-    DeleteOffsets: DeleteOffsetsOutcome,
-    DeleteGroup: DeleteGroupOutcome,
-    ReleaseGroup: ReleaseGroupOutcome,
-    AlterGroupConfig: AlterGroupConfigOutcome,
-    DescribeGroupConfig: DescribeGroupConfigOutcome,
-}
-"""The outcomes of an error that need nothing of the request."""
-
-
-def failed(command: AnyCommand, error: ErrorCode) -> tuple[Reply, ...]:
-    """The answer to a request whose decision could not be made durable, or that cannot be decided here."""
-    match command:
-        case JoinGroup():
-            outcome: Outcome = JoinGroupOutcome(error=error, member_id=command.member_id)
-        case DescribeGroup():
-            outcome = msgspec.structs.replace(describe(None), error=error)
-        case Request():
-            outcome = _ERROR_ALONE[type(command)](error=error)
-        case Deadline() | RejectAssignment() | CheckCapacity() | RewriteEntities() | ExpireOffsets():
-            return ()
-        case _:
-            assert_never(command)
-    return (Reply(command.caller.request_id, outcome),)

@@ -19,6 +19,7 @@ from muster.coordinator.group.commands import Caller
 from muster.coordinator.group.outcomes import JoinGroupOutcome, Outcome, Reply, SyncGroupOutcome
 from muster.coordinator.group.settings import GroupSettings
 from muster.coordinator.group.soft import Refusals, Session, Soft
+from muster.coordinator.group.transitions import assert_valid_transition
 from muster.events.avro.evolve import apply
 from muster.events.causes import Cause
 from muster.events.events import (
@@ -124,7 +125,8 @@ class Turn:
         self.image = msgspec.structs.replace(self.image, **fields)
 
     def enter(self, state: GroupState, **fields: Any) -> None:  # noqa: ANN401 -- the fields of GroupImage
-        """Change the group's state (S4)."""
+        """Move the group to another state (S1, S4). Raises IllegalTransition."""
+        assert_valid_transition(self.group.group_id, self.image.state, state)
         self.change(state=state, previous_state=self.image.state, state_since_ms=self.moment.wall_ms, **fields)
 
     def record(self, event_type: type[AnyGroupEvent], **fields: Any) -> None:  # noqa: ANN401 -- the event's own fields

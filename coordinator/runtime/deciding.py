@@ -32,7 +32,8 @@ from muster.coordinator.group.commands import (
     Request,
     SyncGroup,
 )
-from muster.coordinator.group.decide import Decision, decide, failed
+from muster.coordinator.group.decide import Decision, decide
+from muster.coordinator.group.error_replies import error_replies
 from muster.coordinator.group.excuses import excuse_append, excuse_wait
 from muster.coordinator.group.settings import GroupSettings
 from muster.coordinator.group.timers import due
@@ -214,7 +215,7 @@ class Deciding:
         """A command that comes to nothing because of us: its sender is told, and it harms nobody else."""
         if isinstance(command, Deadline):
             slot.no_deadline_before_ms = self._clock.monotonic_ms() + RETRY_DEADLINE_MS
-        slot.replies.extend(failed(command, ErrorCode.unknown_server_error))
+        slot.replies.extend(error_replies(command, ErrorCode.unknown_server_error))
 
     # ---- what has to be durable first ----------------------------------------------------------------
 

@@ -19,7 +19,8 @@ from muster.coordinator.group.commands import (
     RewriteEntities,
     SyncGroup,
 )
-from muster.coordinator.group.decide import failed, would_refuse
+from muster.coordinator.group.decide import would_refuse
+from muster.coordinator.group.error_replies import error_replies
 from muster.coordinator.group.excuses import USUAL_MS, rearm
 from muster.coordinator.group.heartbeat import heartbeat_error
 from muster.coordinator.group.settings import GroupSettings
@@ -158,7 +159,7 @@ class Partition:
         """Have a request decided; `reply_to` is called once, now or later."""
         self._waiting.add(command, reply_to)
         if self._closed_with is not None:
-            self._waiting.release_each(failed(command, self._closed_with))
+            self._waiting.release_each(error_replies(command, self._closed_with))
         elif command.group_id in self._quarantine:
             self._quarantine.submit(command)
         else:
@@ -235,7 +236,7 @@ class Partition:
             self._waiting.release_each(give_up(slot.soft, error))
         self._slots.clear()
         # Queued, or decided and not known to be durable: in both cases the sender must ask again.
-        self._waiting.release_all(lambda command: failed(command, error))
+        self._waiting.release_all(lambda command: error_replies(command, error))
 
     def _repaired(self, group: Group) -> None:
         self._deciding.know_incarnation(group.incarnation)

@@ -16,7 +16,7 @@ import structlog
 from kio.schema.errors import ErrorCode
 
 from muster.coordinator.group.commands import AnyRequest, Heartbeat, JoinGroup, SyncGroup
-from muster.coordinator.group.decide import failed
+from muster.coordinator.group.error_replies import error_replies
 from muster.coordinator.load.slices import Slices
 from muster.coordinator.load.steps import Each
 from muster.coordinator.load.turns import Turns
@@ -257,7 +257,9 @@ class Runtime:
         ownership = self._ownership_of(command.group_id)
         if ownership is None:
             stopping = self._stopping
-            (answer,) = failed(command, ErrorCode.coordinator_not_available) if stopping else loading_reply(command)
+            (answer,) = (
+                error_replies(command, ErrorCode.coordinator_not_available) if stopping else loading_reply(command)
+            )
             reply(answer.outcome)
         else:
             ownership.partition.submit(command, reply)

@@ -12,7 +12,7 @@ import structlog
 from kio.schema.errors import ErrorCode
 
 from muster.coordinator.group.commands import AnyRequest, JoinGroup
-from muster.coordinator.group.decide import failed
+from muster.coordinator.group.error_replies import error_replies
 from muster.coordinator.not_served import loading_reply
 from muster.coordinator.occasions import Occasions
 from muster.coordinator.service import Cancel, Groups, ReplyTo, Service
@@ -123,7 +123,7 @@ class Refusing(Groups):
 
     def submit(self, command: AnyRequest, reply: ReplyTo) -> None:
         loading = self._error is ErrorCode.coordinator_load_in_progress  # which a sync is never told (QK8)
-        (refused,) = loading_reply(command) if loading else failed(command, self._error)
+        (refused,) = loading_reply(command) if loading else error_replies(command, self._error)
         reply(refused.outcome)
 
     def heartbeat_ticket(self, command: object) -> None:

@@ -11,6 +11,7 @@ from muster.coordinator.group.census import count
 from muster.coordinator.group.commands import JoinGroup, SyncGroup
 from muster.coordinator.group.roles import active_members
 from muster.coordinator.group.soft import Arrivals, Soft
+from muster.coordinator.group.transitions import VALID_PREVIOUS_STATES
 from muster.events.causes import TRIGGERS, Cause
 from muster.events.events import (
     AnyEvent,
@@ -24,14 +25,6 @@ from muster.events.events import (
     RebalanceStarted,
 )
 from muster.events.state import NO_GENERATION, Group, GroupImage, GroupState, MemberRole
-
-LEGAL_MOVES = {
-    GroupState.EMPTY: {GroupState.PREPARING_REBALANCE, GroupState.DEAD},
-    GroupState.PREPARING_REBALANCE: {GroupState.COMPLETING_REBALANCE, GroupState.EMPTY},
-    GroupState.COMPLETING_REBALANCE: {GroupState.STABLE, GroupState.PREPARING_REBALANCE},
-    GroupState.STABLE: {GroupState.PREPARING_REBALANCE},
-    GroupState.DEAD: set(),
-}
 
 
 def check_hard(group: Group) -> None:
@@ -179,7 +172,7 @@ def _check_move(before: GroupImage, event: GroupEvent) -> None:
         assert after.previous_state is before.previous_state
         assert after.state_since_ms == before.state_since_ms
         return
-    assert after.state in LEGAL_MOVES[before.state], f"S1: {before.state} to {after.state}"
+    assert before.state in VALID_PREVIOUS_STATES[after.state], f"S1: {before.state} to {after.state}"
     assert after.previous_state is before.state, "S4"
     assert isinstance(
         event,

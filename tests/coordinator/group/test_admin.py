@@ -6,7 +6,7 @@ import pytest
 from kio.schema.errors import ErrorCode
 
 from muster.coordinator.group.commands import AnyCommand, AnyRequest, EndJoinPhase
-from muster.coordinator.group.decide import failed
+from muster.coordinator.group.error_replies import error_replies
 from muster.coordinator.group.offsets import OffsetsChange
 from muster.coordinator.group.outcomes import (
     AuthorizeCommitOutcome,
@@ -151,7 +151,7 @@ def test_failed_request_is_answered_in_its_own_form(send: object, outcome: Outco
     h = Harness()
     a: Client = h.dynamic(member_id=MemberId("me"))
     command = send(a).command  # type: ignore[operator]
-    assert failed(command, ErrorCode.not_coordinator) == (Reply(command.caller.request_id, outcome),)
+    assert error_replies(command, ErrorCode.not_coordinator) == (Reply(command.caller.request_id, outcome),)
 
 
 def test_failed_description_is_answered_in_its_own_form() -> None:
@@ -159,7 +159,7 @@ def test_failed_description_is_answered_in_its_own_form() -> None:
     h = Harness()
     h.describe()
     (command,) = (call.command for call in h.calls.values())
-    (reply,) = failed(command, ErrorCode.coordinator_load_in_progress)
+    (reply,) = error_replies(command, ErrorCode.coordinator_load_in_progress)
     assert isinstance(reply.outcome, DescribeGroupOutcome)
     assert reply.outcome.error is ErrorCode.coordinator_load_in_progress
 
@@ -169,11 +169,11 @@ def test_every_request_can_fail() -> None:
     caller = Harness().caller(0, 0)
     for kind in typing.get_args(AnyRequest):
         request = kind(**dict.fromkeys(kind.__struct_fields__) | {"caller": caller})
-        (reply,) = failed(request, ErrorCode.not_coordinator)
+        (reply,) = error_replies(request, ErrorCode.not_coordinator)
         assert reply.outcome.error is ErrorCode.not_coordinator
 
 
 def test_failed_deadline_is_answered_to_nobody() -> None:
     """Nobody asked."""
     command: AnyCommand = EndJoinPhase(group_id=Harness().group_id, due_ms=0)
-    assert failed(command, ErrorCode.not_coordinator) == ()
+    assert error_replies(command, ErrorCode.not_coordinator) == ()

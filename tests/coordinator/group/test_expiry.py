@@ -7,7 +7,8 @@ import pytest
 from kio.schema.errors import ErrorCode
 
 from muster.coordinator.group.commands import ExpireOffsets
-from muster.coordinator.group.decide import Decision, failed
+from muster.coordinator.group.decide import Decision
+from muster.coordinator.group.error_replies import error_replies
 from muster.coordinator.group.expiry import outlives_its_offsets
 from muster.coordinator.group.offsets import OffsetsChange
 from muster.coordinator.group.soft import Soft
@@ -303,4 +304,4 @@ def test_a_sweep_finds_no_group() -> None:
 
 def test_a_sweep_that_fails_is_answered_to_nobody() -> None:
     """Nobody asked."""
-    assert failed(ExpireOffsets(group_id=Harness().group_id, offsets={}), ErrorCode.not_coordinator) == ()
+    assert error_replies(ExpireOffsets(group_id=Harness().group_id, offsets={}), ErrorCode.not_coordinator) == ()

@@ -15,7 +15,7 @@ import pytest
 from kio.schema.errors import ErrorCode
 
 from muster.coordinator.group.commands import AnyRequest
-from muster.coordinator.group.decide import failed
+from muster.coordinator.group.error_replies import error_replies
 from muster.coordinator.group.outcomes import Outcome
 from muster.coordinator.service import ListedGroup
 from muster.coordinator.sidecar.apis.handled import handled_apis
@@ -75,7 +75,7 @@ def broker_in_a_thread() -> Iterator[Any]:
 
 def refuses(command: AnyRequest) -> Outcome:
     """Nobody is known here."""
-    return failed(command, ErrorCode.unknown_member_id)[0].outcome
+    return error_replies(command, ErrorCode.unknown_member_id)[0].outcome
 
 
 class Shadows(SteadyShadows):

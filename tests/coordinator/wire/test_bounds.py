@@ -9,7 +9,7 @@ from kio.index import load_request_schema
 from kio.schema.errors import ErrorCode
 
 from muster.coordinator.group.commands import AnyRequest
-from muster.coordinator.group.decide import failed
+from muster.coordinator.group.error_replies import error_replies
 from muster.coordinator.group.outcomes import DescribeGroupOutcome, Outcome
 from muster.coordinator.load.slices import Slices
 from muster.coordinator.load.steps import finished
@@ -216,7 +216,7 @@ def test_of_a_group_that_is_asked_for_all_and_for_some_all_is_told_once() -> Non
 
 
 def test_of_a_partition_that_is_committed_twice_the_last_offset_is_kept() -> None:
-    groups = ScriptedGroups(lambda command: failed(command, ErrorCode.none)[0].outcome)
+    groups = ScriptedGroups(lambda command: error_replies(command, ErrorCode.none)[0].outcome)
     partitions = [{"partition_index": index, "committed_offset": offset} for index, offset in ((0, 5), (1, 6), (0, 7))]
     exchange = Exchange(
         new_service(groups),
