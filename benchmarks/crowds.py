@@ -114,7 +114,7 @@ def joins_in_turn(crowds: Mapping[int, Crowd]) -> tuple[dict[int, float], dict[i
 def _whole_rebalance(crowd: Crowd) -> tuple[float, float]:
     """In us: the last rejoin, which ends the join phase, and the leader's sync, which ends the rebalance."""
     crowd.come(f"newcomer-in-{crowd.group.generation_id}")
-    *others, last = [each for each in crowd.group.members if each not in crowd.soft.joins]
+    *others, last = [each for each in crowd.group.members if each not in crowd.soft.parked_joins]
     for member_id in others:
         crowd.send(crowd.join(member_id))
     end_us = _sent(crowd, crowd.join(last))

@@ -54,7 +54,7 @@ class MemberRole(StrEnum):
     CALLED = "Called"
 
 
-HELD = frozenset({MemberRole.LEARNER, MemberRole.STANDBY})
+INACTIVE_ROLES = frozenset({MemberRole.LEARNER, MemberRole.STANDBY})
 
 
 class Protocol(msgspec.Struct, frozen=True, kw_only=True):
@@ -82,9 +82,9 @@ class Member(msgspec.Struct, frozen=True, kw_only=True):
     retiring: bool = False
 
     @property
-    def is_held(self) -> bool:
+    def is_inactive(self) -> bool:
         """Whether it is outside the assignment."""
-        return self.role in HELD
+        return self.role in INACTIVE_ROLES
 
     @property
     def name(self) -> str:

@@ -1,28 +1,28 @@
 """The rules of consumer-group membership, pure: no asyncio, no clock, no randomness, no logging, no sockets.
 
-    commands.py, outcomes.py   what comes in (requests, timers), what goes out
+    commands.py, outcomes.py   requests and passed deadlines as commands; answers as outcomes
     decide.py                  decide(command, group, soft, moment, settings) -> Decision; the table of commands
     transitions.py             the state machine: which state may follow which
     error_replies.py           the answer to a request that was not decided
     turn.py                    one decision in the making: events recorded so far, replies, changes of soft state
-    soft.py timed.py           parked requests, sessions, deadlines: what is never written
-    census.py                  what is known of all members together, counted on with each change
+    soft_state.py deadline_table.py   parked requests, sessions, deadlines: state that is never written
+    census.py                  counts over all members, updated with each change
     join.py static.py          JoinGroup: new and known members; static replacement (KIP-345)
     rebalance.py               starting a rebalance, finishing the join phase, choosing leader and protocol
     sync.py heartbeat.py leave.py offsets.py admin.py listing.py   the other requests
-    identity.py duels.py       who a sender is; two processes with one instance id
-    members.py arrivals.py     a member is made; many that come at once make one rebalance
-    departures.py standbys.py roles.py   who takes the place of members that are gone; who is active, stands by, learns
-    alter.py plan.py plan_deadlines.py   what administrators ask of a membership, and when it comes true
-    release.py repair.py rewriting.py    a group goes back upstream; is made anew; has its last records written again
-    timers.py expiry.py        what happens when a deadline passes; what expires
-    excuses.py                 time for which nobody is blamed
-    takeover.py                soft state made anew after a log was read; giving a group up
-    settings.py configs.py     the settings of the rules, and those that one group can have
+    identity.py duels.py       validating member and instance id; two processes with one instance id
+    members.py held_joins.py   adding a member; holding joins, so that many new members make one rebalance
+    departures.py standbys.py roles.py   replacing members that are gone; active members, standbys, learners
+    configs.py settings.py     the configs of one group; the settings of the rules
+    alter.py membership_change.py membership_deadlines.py   IncrementalAlterConfigs of a group, and its timeouts
+    release.py repair.py rewriting.py    releasing a group upstream; recreating a damaged one; writing records again
+    timers.py expiry.py        expired deadlines; expired offsets and groups
+    extensions.py              extending deadlines by the time that Muster itself was slow
+    takeover.py                soft state after a log was read; failing parked requests when a partition is given up
 
 Two kinds of state go in. *Hard state* (`events.state.Group`) changes only by the events of a decision. *Soft state*
-(`soft.Soft`) is replaced by the decision's own copy. The shell throws both away when the events cannot be stored, so
-a decision that was not made durable has no effect at all.
+(`soft_state.SoftState`) is replaced by the decision's own copy. The runtime throws both away when the events cannot be
+stored, so a decision that was not made durable has no effect at all.
 
 How a group answers by its state: `waits` is parked until the phase ends, a number is Kafka's error code (0: none), and
 `> P` says that the group enters PreparingRebalance (E: Empty, C: CompletingRebalance, S: Stable, D: Dead). A group in

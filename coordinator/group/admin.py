@@ -12,7 +12,7 @@ from muster.events.state import NOT_CONFIGURED, Group, GroupState
 
 
 def describe(group: Group | None) -> DescribeGroupOutcome:
-    """DG1 to DG4: metadata and protocol are shown in Stable alone; assignments as long as they are valid."""
+    """Describe a group (DG1 to DG4): metadata and protocol in Stable alone, assignments as long as they are valid."""
     if group is None:
         return DescribeGroupOutcome(error=ErrorCode.group_id_not_found, state=GroupState.DEAD)
     image = group.image
@@ -36,19 +36,19 @@ def describe(group: Group | None) -> DescribeGroupOutcome:
 
 
 def delete_group(turn: Turn, command: DeleteGroup) -> None:
-    """DL1: an Empty group goes; one with members does not."""
+    """Delete an Empty group; refuse any other (DL1)."""
     if turn.image.state is not GroupState.EMPTY:
         turn.reply(command.caller, DeleteGroupOutcome(error=ErrorCode.non_empty_group))
         return
-    turn.because(Cause.GROUP_DELETED, command.caller, UNKNOWN_MEMBER_ID, None)
-    forget_plans(turn)
+    turn.caused_by(Cause.GROUP_DELETED, command.caller, UNKNOWN_MEMBER_ID, None)
+    remove_settings(turn)
     turn.enter(GroupState.DEAD)
     turn.record(GroupDeleted)
     turn.reply(command.caller, DeleteGroupOutcome(error=ErrorCode.none))
 
 
-def forget_plans(turn: Turn) -> None:
-    """The group is about to go: so do its settings, and whom it expects; they are entities of their own in the log."""
+def remove_settings(turn: Turn) -> None:
+    """Remove the configs and registrations of a group that is about to be deleted; they have keys of their own."""
     for registration in list(turn.group.registrations.values()):
         turn.record_registration(RegistrationEnded, registration)
     if turn.group.config != NOT_CONFIGURED:

@@ -1,12 +1,12 @@
-"""A group's settings are changed (IncrementalAlterConfigs on the GROUP resource), all that were named or none.
+"""IncrementalAlterConfigs on the GROUP resource: all configs that a request names are changed, or none.
 
-    read       each change into what is wanted: numbers, and the lists as they would be
-    check      against the group as it is; the first thing that cannot be is the answer, with the value and the limit
+    read       each change into a MembershipChange: numbers, and the lists as they would be
+    check      it against the group; the first violation is the answer, with the value and the limit
     apply      events, and at most one rebalance
 
-Errors: 40 a setting or a value that cannot be; 92 an instance that is registered, retired or a member already; 25 one
-that is not known; 23 the setting makes no sense for the group's protocol type; 27 the group is rebalancing; 42 what
-cannot be asked of this group; 81 more than the group may have.
+Errors: 40 an unknown config or an invalid value; 92 an instance that is registered, retired or a member already; 25 one
+that is not known; 23 the config does not apply to the group's protocol type; 27 the group is rebalancing; 42 an
+invalid request for this group; 81 above group.max.size.
 """
 
 from collections import Counter
@@ -33,9 +33,9 @@ from muster.coordinator.group.configs import (
     number,
 )
 from muster.coordinator.group.departures import retiring_members
+from muster.coordinator.group.membership_change import MembershipChange, apply_change
 from muster.coordinator.group.outcomes import AlterGroupConfigOutcome, ReleasedMember
-from muster.coordinator.group.plan import Plan, apply_plan
-from muster.coordinator.group.roles import knows_roles, learners
+from muster.coordinator.group.roles import learners, supports_roles
 from muster.coordinator.group.turn import Turn
 from muster.events.causes import Cause
 from muster.events.ids import UNKNOWN_MEMBER_ID, GroupInstanceId
@@ -47,8 +47,8 @@ _INSTANCE_ID_CHARACTERS = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQ
 STATIC, FORCE = "static", "force"
 
 
-class Refused(Exception):
-    """What the administrator asked for cannot be; nothing is changed."""
+class ChangeRefused(Exception):
+    """The request is refused as a whole, and nothing is changed; `outcome` has the error and the message."""
 
     def __init__(self, error: ErrorCode, message: str) -> None:
         super().__init__(message)
@@ -58,56 +58,59 @@ class Refused(Exception):
 def alter_group_config(turn: Turn, command: AlterGroupConfig) -> None:
     """Change the settings of a group that exists."""
     try:
-        plan = _plan(turn, command.changes)
-    except Refused as refused:
+        change = _read_changes(turn, command.changes)
+    except ChangeRefused as refused:
         turn.reply(command.caller, refused.outcome)
         return
     released: tuple[ReleasedMember, ...] = ()
     if not command.validate_only:
-        turn.because(Cause.GROUP_CONFIGURED, command.caller, UNKNOWN_MEMBER_ID, None)
-        released = apply_plan(turn, plan)
+        turn.caused_by(Cause.GROUP_CONFIGURED, command.caller, UNKNOWN_MEMBER_ID, None)
+        released = apply_change(turn, change)
     turn.reply(command.caller, AlterGroupConfigOutcome(error=ErrorCode.none, released=released))
 
 
 # ---- reading -----------------------------------------------------------------------------------
 
 
-def _plan(turn: Turn, changes: Sequence[ConfigChange]) -> Plan:
-    """What the changes add up to. Raises Refused."""
+def _read_changes(turn: Turn, changes: Sequence[ConfigChange]) -> MembershipChange:
+    """Read all changes of a request into one. Raises ChangeRefused."""
     group = turn.group
     names: set[str] = set()
     for name in (change.name for change in changes):
         if name == REPAIR:
             text = f"{REPAIR}: group {turn.group.group_id!r} is not quarantined, there is nothing to repair"
-            raise Refused(ErrorCode.invalid_request, text)
+            raise ChangeRefused(ErrorCode.invalid_request, text)
         if name not in GROUP_CONFIGS:
-            raise Refused(ErrorCode.invalid_config, f"{name[:NAME_SHOWN]}: there is no such setting of a group here")
+            raise ChangeRefused(
+                ErrorCode.invalid_config, f"{name[:NAME_SHOWN]}: there is no such setting of a group here"
+            )
         if name in names:
-            raise Refused(ErrorCode.invalid_request, f"{name}: named twice in one request")
+            raise ChangeRefused(ErrorCode.invalid_request, f"{name}: named twice in one request")
         names.add(name)
-    plan = Plan(config=group.config)
+    membership_change = MembershipChange(config=group.config)
     for change in changes:
         definition = GROUP_CONFIGS[change.name]
         if definition.type is ConfigType.LIST:
-            plan = _with_list(turn, plan, change)
+            membership_change = _with_list(turn, membership_change, change)
         elif change.operation in (ConfigOperation.APPEND, ConfigOperation.SUBTRACT):
             kind = definition.type.name
-            raise Refused(ErrorCode.invalid_config, f"{change.name} is no list but of type {kind}: set it")
+            raise ChangeRefused(ErrorCode.invalid_config, f"{change.name} is no list but of type {kind}: set it")
         elif definition.field is None:
-            plan = msgspec.structs.replace(plan, rebalance=_asks_for_rebalance(turn, change))
+            membership_change = msgspec.structs.replace(membership_change, rebalance=_asks_for_rebalance(turn, change))
         else:
-            plan = msgspec.structs.replace(
-                plan, config=msgspec.structs.replace(plan.config, **{definition.field: _value(change)})
+            membership_change = msgspec.structs.replace(
+                membership_change,
+                config=msgspec.structs.replace(membership_change.config, **{definition.field: _value(change)}),
             )
     for name in (TARGET_GROUP_SIZE, LEARNER_TIMEOUT):
-        if name in names and group.members and not knows_roles(turn):
+        if name in names and group.members and not supports_roles(turn):
             kind = f"protocol type {group.image.protocol_type!r}"
-            raise Refused(
+            raise ChangeRefused(
                 ErrorCode.inconsistent_group_protocol,
                 f"{name}: members without partitions can be held in groups of protocol type 'consumer' alone, and not "
                 f"in those of Kafka Streams; group {group.group_id!r} has {kind}",
             )
-    return plan
+    return membership_change
 
 
 def _value(change: ConfigChange) -> int | str | None:
@@ -118,10 +121,10 @@ def _value(change: ConfigChange) -> int | str | None:
             return coordinator(change.value)
         return number(GROUP_CONFIGS[change.name], change.value or "")
     except BadConfig as bad:
-        raise Refused(ErrorCode.invalid_config, str(bad)) from bad
+        raise ChangeRefused(ErrorCode.invalid_config, str(bad)) from bad
 
 
-def _with_list(turn: Turn, plan: Plan, change: ConfigChange) -> Plan:
+def _with_list(turn: Turn, membership_change: MembershipChange, change: ConfigChange) -> MembershipChange:
     group = turn.group
     lists: dict[str, Callable[[], Iterable[str]]] = {
         REGISTERED: lambda: group.registrations,
@@ -131,29 +134,33 @@ def _with_list(turn: Turn, plan: Plan, change: ConfigChange) -> Plan:
     added, removed = _difference(change, list(lists[change.name]()))
     if change.name == REGISTERED:
         _check_registration(turn, added)
-        return msgspec.structs.replace(plan, registered=tuple(map(GroupInstanceId, added)), withdrawn=tuple(removed))
+        return msgspec.structs.replace(
+            membership_change, registered=tuple(map(GroupInstanceId, added)), withdrawn=tuple(removed)
+        )
     if change.name == RETIRED:
-        return msgspec.structs.replace(plan, retired=_members(group, added), kept=_members(group, removed))
+        return msgspec.structs.replace(membership_change, retired=_members(group, added), kept=_members(group, removed))
     assert change.name == LEARNERS
     if added:
-        raise Refused(ErrorCode.invalid_config, f"{LEARNERS}={added[0]}: only a new member becomes a learner")
-    return msgspec.structs.replace(plan, promoted=_members(group, removed))
+        raise ChangeRefused(ErrorCode.invalid_config, f"{LEARNERS}={added[0]}: only a new member becomes a learner")
+    return msgspec.structs.replace(membership_change, promoted=_members(group, removed))
 
 
 def _difference(change: ConfigChange, now: Sequence[str]) -> tuple[list[str], list[str]]:
-    """What the change adds to the list and takes away from it."""
+    """Return the names that the change adds to the list, and those it removes."""
     value = change.value or ""
     if len(value) > LIST_LENGTH_MAX:
-        raise Refused(ErrorCode.invalid_config, f"{change.name}: {len(value)} characters, {LIST_LENGTH_MAX} at most")
+        raise ChangeRefused(
+            ErrorCode.invalid_config, f"{change.name}: {len(value)} characters, {LIST_LENGTH_MAX} at most"
+        )
     named = [text for text in (part.strip() for part in value.split(",")) if text]
     wanted, there = set(named), set(now)
     if len(wanted) < len(named):
         twice = next(name for name, count in Counter(named).items() if count > 1)
-        raise Refused(ErrorCode.duplicate_resource, f"{change.name}: {twice!r} is named twice")
+        raise ChangeRefused(ErrorCode.duplicate_resource, f"{change.name}: {twice!r} is named twice")
     added, removed = _changed(change, named, now, wanted, there)
     length = sum(len(name) + 1 for name in (*now, *added)) - sum(len(name) + 1 for name in removed)
     if added and length > LIST_LENGTH_MAX:
-        raise Refused(ErrorCode.invalid_config, f"{change.name}: {length} characters, {LIST_LENGTH_MAX} at most")
+        raise ChangeRefused(ErrorCode.invalid_config, f"{change.name}: {length} characters, {LIST_LENGTH_MAX} at most")
     return added, removed
 
 
@@ -166,12 +173,12 @@ def _changed(
         case ConfigOperation.APPEND:
             for name in named:
                 if name in there:
-                    raise Refused(ErrorCode.duplicate_resource, f"{change.name}: {name!r} is there already")
+                    raise ChangeRefused(ErrorCode.duplicate_resource, f"{change.name}: {name!r} is there already")
             return named, []
         case ConfigOperation.SUBTRACT:
             for name in named:
                 if name not in there:
-                    raise Refused(ErrorCode.unknown_member_id, f"{change.name}: {name!r} is not there")
+                    raise ChangeRefused(ErrorCode.unknown_member_id, f"{change.name}: {name!r} is not there")
             return [], named
 
 
@@ -184,22 +191,26 @@ def _check_registration(turn: Turn, instances: Sequence[str]) -> None:
         is_plain = _INSTANCE_ID_CHARACTERS.issuperset(instance) and instance not in {".", ".."}
         if not is_plain or len(instance) > INSTANCE_ID_LENGTH_MAX:
             limits = f"1 to {INSTANCE_ID_LENGTH_MAX} of a-z, A-Z, 0-9, '.', '_' and '-'"
-            raise Refused(ErrorCode.invalid_config, f"{REGISTERED}: {instance!r} is no instance id: {limits}")
+            raise ChangeRefused(ErrorCode.invalid_config, f"{REGISTERED}: {instance!r} is no instance id: {limits}")
         if instance in group.instances:
             member = group.members[group.instances[GroupInstanceId(instance)]]
             where = f"{member.member_id} at {member.client_host.removeprefix('/')}"
-            raise Refused(ErrorCode.duplicate_resource, f"{REGISTERED}: {instance!r} is a member already, {where}")
+            raise ChangeRefused(
+                ErrorCode.duplicate_resource, f"{REGISTERED}: {instance!r} is a member already, {where}"
+            )
     size = len(group.members) + len(group.registrations) + len(instances)
     if instances and size > turn.settings.max_size:
         limit = f"group.max.size={turn.settings.max_size}"
-        raise Refused(ErrorCode.group_max_size_reached, f"{REGISTERED}: the group would have {size} members, {limit}")
+        raise ChangeRefused(
+            ErrorCode.group_max_size_reached, f"{REGISTERED}: the group would have {size} members, {limit}"
+        )
 
 
 def _members(group: Group, names: Sequence[str]) -> tuple[Member, ...]:
     by_name = {member.name: member for member in group.members.values()}
     for name in names:
         if name not in by_name:
-            raise Refused(ErrorCode.unknown_member_id, f"group {group.group_id!r} has no member {name!r}")
+            raise ChangeRefused(ErrorCode.unknown_member_id, f"group {group.group_id!r} has no member {name!r}")
     return tuple(by_name[name] for name in names)
 
 
@@ -208,17 +219,19 @@ def _asks_for_rebalance(turn: Turn, change: ConfigChange) -> bool:
         return False
     group, value = turn.group, change.value
     if value not in (STATIC, FORCE):
-        raise Refused(ErrorCode.invalid_config, f"{REBALANCE}={value[:NAME_SHOWN]}: should be '{STATIC}' or '{FORCE}'")
+        raise ChangeRefused(
+            ErrorCode.invalid_config, f"{REBALANCE}={value[:NAME_SHOWN]}: should be '{STATIC}' or '{FORCE}'"
+        )
     if turn.image.state is GroupState.EMPTY:
-        raise Refused(ErrorCode.invalid_request, f"{REBALANCE}={value}: group {group.group_id!r} has no members")
+        raise ChangeRefused(ErrorCode.invalid_request, f"{REBALANCE}={value}: group {group.group_id!r} has no members")
     if turn.image.state is not GroupState.STABLE:
-        raise Refused(
+        raise ChangeRefused(
             ErrorCode.rebalance_in_progress,
             f"{REBALANCE}={value}: group {group.group_id!r} is rebalancing already, it is in {turn.image.state.value}",
         )
     dynamic = [member.member_id for member in group.members.values() if member.group_instance_id is None]
     if dynamic and value == STATIC:
-        raise Refused(
+        raise ChangeRefused(
             ErrorCode.invalid_request,
             f"{REBALANCE}={value}: {len(dynamic)} of {len(group.members)} members are dynamic, such as {dynamic[0]}; "
             f"'{FORCE}' rebalances them too",

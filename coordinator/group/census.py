@@ -1,7 +1,7 @@
-"""What a decision has to know of all members of a group together, counted on as they come, change and go.
+"""The census counts over all members of a group, and is updated as they join, change and leave.
 
-What belongs here: numbers that the rules would otherwise look for among all members, again for each of them. They say
-nothing that the members do not say; `count` makes them anew.
+What belongs here: numbers that each decision would otherwise find by going through all members. They can be made from
+the members at any time (`count`).
 
 A large group keeps them in its soft state. A small one does while it rebalances, and is counted again for the next
 change: that costs little, and memory at rest counts for more, since there are many small groups.
@@ -11,19 +11,19 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from muster.events.ids import MemberId
-from muster.events.state import HELD, Member, MemberRole
+from muster.events.state import INACTIVE_ROLES, Member, MemberRole
 from muster.events.tables import SMALL, Table
 
 _Rank = tuple[bool, int, MemberId]
 
 
 def rank_of(member: Member) -> _Rank:
-    """Who joined first comes first; those in the assignment before those that are held."""
-    return member.is_held, member.joined_ms, member.member_id
+    """Sort key: active members before inactive ones, then by the time of joining."""
+    return member.is_inactive, member.joined_ms, member.member_id
 
 
 class Census:
-    """See the module. Made by `count`; `change` is told of each change."""
+    """See the module. Made by `count`; `change` has to be called for each change."""
 
     __slots__ = ("_elders", "_elders_gone", "_offers", "_roles", "_timeouts", "retiring", "size")
 
@@ -46,10 +46,10 @@ class Census:
 
     @property
     def is_worth_keeping(self) -> bool:
-        """Whether it costs less to keep it than to count again."""
+        """Whether keeping it costs less than counting again."""
         return self.size > SMALL
 
-    # ---- what is asked --------------------------------------------------------------------------
+    # ---- queries --------------------------------------------------------------------------------
 
     def is_offered_by_all(self, protocol_name: str) -> bool:
         return self._offers.get(protocol_name, 0) == self.size
@@ -62,16 +62,16 @@ class Census:
 
     @property
     def active(self) -> int:
-        """How many are, or are to be, in the assignment."""
-        return self.size - sum(self.number_of(role) for role in HELD)
+        """The number of members that are, or are to be, in the assignment."""
+        return self.size - sum(self.number_of(role) for role in INACTIVE_ROLES)
 
     @property
     def rebalance_timeout_ms(self) -> int:
-        """The longest of the members' (S14); 0 without members. Taken as it comes, negative too (K2)."""
+        """The longest rebalance timeout (S14), as members sent it, negative too (K2); 0 without members."""
         return max(self._timeouts, default=0)
 
     def oldest(self, members: Mapping[MemberId, Member]) -> MemberId | None:
-        """Who comes first of all (`rank_of`); `members`: those who were counted. Kafka's choice is random (S12)."""
+        """The first member by `rank_of`; `members` are those that were counted. Kafka's choice is random (S12)."""
         if not self.size:
             return None
         while self._elders_gone < len(self._elders):
@@ -83,10 +83,10 @@ class Census:
         self._elders, self._elders_gone = tuple(sorted(map(rank_of, members.values()))), 0
         return self._elders[0][2]
 
-    # ---- what is told ---------------------------------------------------------------------------
+    # ---- updates --------------------------------------------------------------------------------
 
     def change(self, before: Member | None, after: Member | None) -> None:
-        """A member came (`before` is None), went (`after` is None), or is another one now."""
+        """A member joined (`before` is None), left (`after` is None), or changed."""
         if before is not None and after is not None and _counts_as_before(before, after):
             return
         if before is not None:
@@ -132,7 +132,7 @@ def _add(table: Table[Any, int], key: Any, number: int) -> None:  # noqa: ANN401
 
 
 def _counts_as_before(before: Member, after: Member) -> bool:
-    """Whether nothing of it is another number; assignments of a whole group are told one by one."""
+    """Whether the change leaves all counts as they are, as an assignment does, which writes every member."""
     return (
         before.member_id == after.member_id
         and before.protocols is after.protocols

@@ -1,7 +1,7 @@
-"""What comes in: requests whose versions have been worn off, and deadlines that have passed.
+"""Commands: requests, independent of their API version, and deadlines that have passed.
 
-Commands are imperative. What depends on an API version stands here as a named capability, so that no rule asks for a
-version. Member ids for new members travel inside the command (`proposed_member_id`): the rules make no randomness.
+A difference between API versions is a named field here, so that no rule asks for a version. Member ids for new members
+come with the command (`proposed_member_id`), since the rules make no random numbers.
 """
 
 import typing
@@ -17,9 +17,9 @@ from muster.events.state import Protocol
 
 
 class Caller(msgspec.Struct, frozen=True, kw_only=True):
-    """Who sent a request, and when. `request_id` is the shell's token for the answer.
+    """The sender of a request, and when it arrived. `request_id` is the runtime's token for the answer.
 
-    `arrived_ms` is monotonic, `arrived_wall_ms` is what is written.
+    `arrived_ms` is monotonic, `arrived_wall_ms` is for events.
     """
 
     request_id: int
@@ -97,7 +97,7 @@ class OffsetToCommit(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Commit(Request, frozen=True, kw_only=True):
-    """Who commits. `unknown_group_error` is 69 from OffsetCommit v9 on, 22 before (OC2)."""
+    """The sender of a commit. `unknown_group_error` is 69 from OffsetCommit v9 on, 22 before (OC2)."""
 
     member_id: MemberId
     group_instance_id: GroupInstanceId | None
@@ -110,7 +110,7 @@ class CommitOffsets(Commit, frozen=True, kw_only=True):
 
 
 class AuthorizeCommit(Commit, frozen=True, kw_only=True):
-    """May these offsets be committed? They are kept elsewhere. `is_transactional`: a TxnOffsetCommit asks (KIP-447)."""
+    """Validate a commit whose offsets are kept elsewhere. `is_transactional`: of a TxnOffsetCommit (KIP-447)."""
 
     is_transactional: bool
 
@@ -128,7 +128,7 @@ class DeleteGroup(Request, frozen=True, kw_only=True):
 
 
 class ReleaseGroup(Request, frozen=True, kw_only=True):
-    """The group is to be served upstream from here on (see `release.py`)."""
+    """Hand the group over to the cluster upstream (see `release.py`)."""
 
 
 @unique
@@ -150,7 +150,7 @@ class ConfigChange(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class AlterGroupConfig(Request, frozen=True, kw_only=True):
-    """All changes, or none of them; `validate_only`: say what would come of it."""
+    """Apply all changes, or none of them; `validate_only`: only validate them."""
 
     changes: tuple[ConfigChange, ...]
     validate_only: bool
@@ -161,7 +161,7 @@ class DescribeGroupConfig(Request, frozen=True, kw_only=True):
 
 
 class Deadline(Command, frozen=True, kw_only=True):
-    """A deadline that has passed; `due_ms` is monotonic."""
+    """A deadline has passed; `due_ms` is monotonic."""
 
     due_ms: int
 
@@ -183,13 +183,13 @@ class EndSyncPhase(Deadline, frozen=True, kw_only=True):
 
 
 class EndHold(Deadline, frozen=True, kw_only=True):
-    """An arrival has been parked for long enough, or has not come back."""
+    """A held join has been parked for long enough, or was not retried."""
 
     member_id: MemberId
 
 
-class EndCatchUp(Deadline, frozen=True, kw_only=True):
-    """A member was given an assignment outside a rebalance, and has not asked for it."""
+class EndMemberSync(Deadline, frozen=True, kw_only=True):
+    """A member was given an assignment outside a rebalance, and has not synced."""
 
     member_id: MemberId
 
@@ -211,18 +211,18 @@ class PromoteLearners(Deadline, frozen=True, kw_only=True):
 
 
 class RejectAssignment(Command, frozen=True, kw_only=True):
-    """The events of this sync can never be stored: its members are told so, and the group rebalances (SG13)."""
+    """Fail the parked syncs, and rebalance: the events of this sync can never be stored (SG13)."""
 
     sync: SyncGroup
     error: ErrorCode
 
 
 class CheckCapacity(Command, frozen=True, kw_only=True):
-    """After a takeover: a group over group.max.size rebalances, so that the surplus can be refused (X8)."""
+    """After a takeover, rebalance a group over group.max.size, so that the surplus is refused (X8)."""
 
 
 class RewriteEntities(Command, frozen=True, kw_only=True):
-    """Write what is there of these entities again: the last records under their keys are not ours.
+    """Write these entities again, since the last records under their keys are strangers'.
 
     Compaction keeps the last record of a key, whoever wrote it, and would drop the owner's.
     """
@@ -231,7 +231,7 @@ class RewriteEntities(Command, frozen=True, kw_only=True):
 
 
 class CommittedAt(typing.Protocol):
-    """When an offset was committed, and when it expires if the commit said so (v2 to v4); wall clock ms."""
+    """The time of a commit, and of its expiry if the commit named one (v2 to v4); wall clock ms."""
 
     @property
     def commit_ms(self) -> int: ...
@@ -241,7 +241,7 @@ class CommittedAt(typing.Protocol):
 
 
 class ExpireOffsets(Command, frozen=True, kw_only=True):
-    """The sweep has come to this group (EX1). `offsets`: all that is committed for it, by (topic, partition)."""
+    """Expire the group's offsets, and the group without any (EX1). `offsets`: all of them, by (topic, partition)."""
 
     offsets: Mapping[tuple[str, int], CommittedAt]
 
@@ -260,9 +260,9 @@ AnyRequest = (
     | AlterGroupConfig
     | DescribeGroupConfig
 )
-AnyMemberDeadline = ExpireSession | ExpirePendingMember | EndHold | EndCatchUp
+AnyMemberDeadline = ExpireSession | ExpirePendingMember | EndHold | EndMemberSync
 AnyGroupDeadline = EndJoinPhase | EndSyncPhase | EndRegistration | EndExpansion | EndRetirement | PromoteLearners
 AnyDeadline = AnyMemberDeadline | AnyGroupDeadline
 AnyUpkeep = RejectAssignment | CheckCapacity | RewriteEntities
-"""What the shell finds to be done, and nobody asked for."""
+"""Commands of the runtime itself, which no client sent."""
 AnyCommand = AnyRequest | AnyDeadline | AnyUpkeep | ExpireOffsets

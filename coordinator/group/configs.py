@@ -1,10 +1,10 @@
-"""The settings that one group can have, as Kafka's GROUP resource has them: names, types, defaults, limits.
+"""The configs of one group (Kafka's GROUP resource): names, types, defaults, limits.
 
-What belongs here: the table, and one setting read from its text. What a setting does stands with the rules that ask
-for it; how a group's settings are changed, all or none, in `alter.py`.
+What belongs here: the table, and parsing one value. The rules that read a config say what it does; `alter.py` changes a
+group's configs, all or none.
 
 Names begin with `members.` so that they never meet one of Kafka's; `target.group.size` is the name that KIP-345's
-drafts gave it. A list's value is what is still to come of it: a registration that was fulfilled is no longer there.
+drafts gave it. The value of a list is what is still outstanding: an instance that has joined is no longer registered.
 """
 
 from collections.abc import Mapping
@@ -18,10 +18,10 @@ from muster.events.state import GroupConfig
 DAY_MS = 86_400_000
 DIGITS_MAX = 20
 DEFAULT_WAIT_MS = 300_000
-"""How long those who were registered, or retired, are waited for."""
+"""The default timeout of registrations and retirements."""
 
 LIST_LENGTH_MAX = 30_000
-"""Characters of a list, so that it can be told in every version: strings have 32,767 bytes at most."""
+"""Characters of a list, so that it fits every version of DescribeConfigs: strings have 32,767 bytes at most."""
 
 TARGET_GROUP_SIZE = "target.group.size"
 EXPANSION_DELAY = "members.expansion.delay.ms"
@@ -34,23 +34,23 @@ RETIREMENT_TIMEOUT = "members.retirement.timeout.ms"
 REBALANCE = "members.rebalance"
 COORDINATOR = "members.coordinator"
 COORDINATOR_TIMEOUT = "members.coordinator.timeout.ms"
-"""How long a move may take; in one request with COORDINATOR alone, never kept, and so not in the table."""
+"""The timeout of a migration; given in one request with COORDINATOR alone, never stored, and so not in the table."""
 MOVE = "members.move"
-"""Read only, as MEMBERS is: how far a move to or from the cluster upstream is."""
+"""Read only, like MEMBERS: the progress of the group's migration to or from the cluster upstream."""
 REPAIR = "members.repair"
-"""Of a quarantined group alone, and never kept: set to ANEW it is repaired; described by name it says what is lost."""
+"""For quarantined groups alone, never stored: setting it to ANEW repairs the group, describing it tells the damage."""
 ANEW = "anew"
 MEMBERS = "members"
-"""Read only, and told to those alone who ask for it by name."""
+"""Read only, and described only when a request names it."""
 
 
 MUSTER, UPSTREAM = "muster", "upstream"
-"""The values of COORDINATOR. Only the second one is ever kept."""
+"""The values of COORDINATOR; only UPSTREAM is ever stored."""
 
 
 @unique
 class ConfigType(IntEnum):
-    """As DescribeConfigs numbers them."""
+    """The config types of DescribeConfigs that are used here."""
 
     STRING = 2
     INT = 3
@@ -58,7 +58,7 @@ class ConfigType(IntEnum):
 
 
 class GroupConfigDef(msgspec.Struct, frozen=True, kw_only=True):
-    """One setting. `field` is that of `GroupConfig` for what is kept; lists and verbs have none. `default` "": off."""
+    """One config. `field`: where `GroupConfig` stores it; lists and verbs have none. A default of "" means off."""
 
     name: str
     type: ConfigType
@@ -153,15 +153,15 @@ _ALL = (
 )
 
 GROUP_CONFIGS: Mapping[str, GroupConfigDef] = {definition.name: definition for definition in _ALL}
-"""By name, in the order in which people are shown them."""
+"""The configs by name, in the order in which they are listed."""
 
 
 class BadConfig(ValueError):
-    """A value that a setting cannot have; the text names the setting, the value and the limits."""
+    """A value is invalid; the text names the config, the value and the limits."""
 
 
 def number(definition: GroupConfigDef, text: str) -> int:
-    """The value of an INT setting. Raises BadConfig."""
+    """Parse the value of an INT config. Raises BadConfig."""
     limits = f"a whole number from {definition.minimum} to {definition.maximum}"
     digits = text.strip()
     shown = f"{digits[:DIGITS_MAX]}..." if len(digits) > DIGITS_MAX else digits
@@ -174,7 +174,7 @@ def number(definition: GroupConfigDef, text: str) -> int:
 
 
 def coordinator(text: str | None) -> str | None:
-    """The value of COORDINATOR as it is kept. Raises BadConfig."""
+    """Parse the value of COORDINATOR, as it is stored. Raises BadConfig."""
     if text in (None, MUSTER):
         return None
     if text != UPSTREAM:
@@ -184,17 +184,17 @@ def coordinator(text: str | None) -> str | None:
 
 
 def values_set(config: GroupConfig) -> dict[str, str]:
-    """The numbers and texts that are set, by name."""
+    """The values that are set, by config name."""
     fields = ((each.name, each.field) for each in _ALL)
     values = ((name, getattr(config, field)) for name, field in fields if field is not None)
     return {name: str(value) for name, value in values if value is not None}
 
 
 def registration_timeout_ms(config: GroupConfig) -> int:
-    """As set, or the default."""
+    """The group's own timeout, or the default."""
     return DEFAULT_WAIT_MS if config.registration_timeout_ms is None else config.registration_timeout_ms
 
 
 def retirement_timeout_ms(config: GroupConfig) -> int:
-    """As set, or the default."""
+    """The group's own timeout, or the default."""
     return DEFAULT_WAIT_MS if config.retirement_timeout_ms is None else config.retirement_timeout_ms

@@ -1,7 +1,7 @@
 """decide(): one command, one decision. Reads top to bottom as the table of commands.
 
-A decision is a value. It says which events have to be durable before its replies may leave, and what the group and
-its soft state are from then on. If the events cannot be stored, the decision is thrown away.
+A decision is a value: the events that have to be durable before its replies may leave, and the group and its soft state
+from then on. If the events cannot be stored, the decision is thrown away.
 """
 
 from typing import assert_never
@@ -38,8 +38,8 @@ from muster.coordinator.group.duels import note_if_fenced
 from muster.coordinator.group.expiry import (
     expire_group,
     expired_offsets,
+    is_kept_without_offsets,
     may_have_offsets_upstream,
-    outlives_its_offsets,
 )
 from muster.coordinator.group.heartbeat import heartbeat_error
 from muster.coordinator.group.join import (
@@ -51,7 +51,8 @@ from muster.coordinator.group.join import (
 )
 from muster.coordinator.group.leave import leave_group, leave_unknown_group
 from muster.coordinator.group.listing import describe_config
-from muster.coordinator.group.offsets import OffsetsChange, is_transactional, judge_commit, judge_deletion
+from muster.coordinator.group.membership_deadlines import arm_deadlines
+from muster.coordinator.group.offsets import OffsetsChange, is_transactional, validate_commit, validate_deletion
 from muster.coordinator.group.outcomes import (
     AlterGroupConfigOutcome,
     DeleteGroupOutcome,
@@ -63,12 +64,11 @@ from muster.coordinator.group.outcomes import (
     Reply,
     SyncGroupOutcome,
 )
-from muster.coordinator.group.plan_deadlines import keep_deadlines
 from muster.coordinator.group.rebalance import prepare_rebalance
 from muster.coordinator.group.release import release_group
 from muster.coordinator.group.rewriting import rewrite_entities
 from muster.coordinator.group.settings import GroupSettings
-from muster.coordinator.group.soft import Session, Soft
+from muster.coordinator.group.soft_state import Session, SoftState
 from muster.coordinator.group.sync import reject_assignment, sync_group
 from muster.coordinator.group.timers import run_deadline
 from muster.coordinator.group.turn import Moment, Turn
@@ -83,25 +83,27 @@ AnyChange = SyncGroup | LeaveGroup | DeleteGroup | ReleaseGroup | AlterGroupConf
 
 
 class Decision(msgspec.Struct, frozen=True, kw_only=True):
-    """What follows from one command.
+    """The result of one command.
 
-    `group` is None when there is no such group (any more). `heard` is the session to touch at the request's arrival.
-    `offsets` is to be made durable after the events, and before the replies leave; so many of them were deleted
-    because they had expired. `metadata_refused_bytes` is how large a join's metadata is, where it is refused for that.
+    `group` is None when the group does not exist (any more). `refreshed_session`: to be refreshed as of the request's
+    arrival. `offsets`: to be made durable after the events and before the replies leave; `offsets_expired` of them are
+    deleted because they expired. `metadata_refused_bytes`: the size of a join's metadata that was refused for its size.
     """
 
     events: tuple[AnyEvent, ...] = ()
     replies: tuple[Reply, ...] = ()
     group: Group | None
-    soft: Soft
-    heard: Session | None = None
+    soft: SoftState
+    refreshed_session: Session | None = None
     offsets: OffsetsChange | None = None
     offsets_expired: int = 0
     metadata_refused_bytes: int = 0
 
 
-def decide(command: AnyCommand, group: Group | None, soft: Soft, moment: Moment, settings: GroupSettings) -> Decision:
-    """What the command leads to. Changes neither `group` nor `soft`."""
+def decide(
+    command: AnyCommand, group: Group | None, soft: SoftState, moment: Moment, settings: GroupSettings
+) -> Decision:
+    """Decide one command. Changes neither `group` nor `soft`."""
     match command:
         case JoinGroup():
             return _decide_join(command, group, soft, moment, settings)
@@ -135,7 +137,7 @@ def _take(
     turn: Turn,
     command: AnyChange | AnyDeadline | AnyUpkeep,
 ) -> None:
-    """The commands that need a group and may change it."""
+    """Run a command that needs an existing group and may change it."""
     match command:
         case SyncGroup():
             sync_group(turn, command)
@@ -158,7 +160,7 @@ def _take(
 
 
 def _decision(turn: Turn) -> Decision:
-    keep_deadlines(turn)
+    arm_deadlines(turn)
     turn.finish()
     turn.forget_census()
     gone = is_gone(turn.group)
@@ -166,19 +168,24 @@ def _decision(turn: Turn) -> Decision:
         events=tuple(turn.events),
         replies=tuple(turn.replies),
         group=None if gone else turn.group,
-        soft=Soft() if gone else turn.soft,
+        soft=SoftState() if gone else turn.soft,
         offsets=OffsetsChange(group_id=turn.group.group_id, all_deleted=True) if gone else None,
     )
 
 
 def _answer(
-    command: Request, outcome: Outcome, group: Group | None, soft: Soft, heard: Session | None = None
+    command: Request, outcome: Outcome, group: Group | None, soft: SoftState, refreshed_session: Session | None = None
 ) -> Decision:
-    return Decision(replies=(Reply(command.caller.request_id, outcome),), group=group, soft=soft, heard=heard)
+    return Decision(
+        replies=(Reply(command.caller.request_id, outcome),),
+        group=group,
+        soft=soft,
+        refreshed_session=refreshed_session,
+    )
 
 
 def _decide_join(
-    command: JoinGroup, group: Group | None, soft: Soft, moment: Moment, settings: GroupSettings
+    command: JoinGroup, group: Group | None, soft: SoftState, moment: Moment, settings: GroupSettings
 ) -> Decision:
     error = _error_without_turn(command, group, settings)
     if error is not ErrorCode.none:
@@ -191,9 +198,9 @@ def _decide_join(
 
 
 def would_refuse(
-    command: JoinGroup, group: Group | None, soft: Soft, moment: Moment, settings: GroupSettings
+    command: JoinGroup, group: Group | None, soft: SoftState, moment: Moment, settings: GroupSettings
 ) -> ErrorCode:
-    """The error that `decide` would have the join answered with at once; NONE: it would be taken, or told its id."""
+    """The error with which `decide` would answer the join at once; NONE if it would park it or hand out an id."""
     error = _error_without_turn(command, group, settings)
     if error is not ErrorCode.none:
         return error
@@ -207,48 +214,54 @@ def _error_without_turn(command: JoinGroup, group: Group | None, settings: Group
     if group is None:
         return ErrorCode.none if command.member_id == UNKNOWN_MEMBER_ID else ErrorCode.unknown_member_id  # J1
     if settings.offsets_are_upstream and group.config.coordinator:
-        # Released: it is to be joined upstream, where the client comes when it asks again.
+        # Released: the client finds the coordinator upstream when it looks for it again.
         return ErrorCode.coordinator_load_in_progress
     return ErrorCode.none
 
 
-def _turn_of_join(command: JoinGroup, group: Group | None, soft: Soft, moment: Moment, settings: GroupSettings) -> Turn:
+def _turn_of_join(
+    command: JoinGroup, group: Group | None, soft: SoftState, moment: Moment, settings: GroupSettings
+) -> Turn:
     if group is None:
         return _turn_of_new_group(command, soft, moment, settings)
     return Turn(group.copy(), soft.copy(), moment, settings)
 
 
-def _turn_of_new_group(command: Request, soft: Soft, moment: Moment, settings: GroupSettings) -> Turn:
+def _turn_of_new_group(command: Request, soft: SoftState, moment: Moment, settings: GroupSettings) -> Turn:
     """A turn that begins with the group's first event (J2, J3)."""
     group = new_group(command.group_id, incarnation=moment.incarnation, wall_ms=moment.wall_ms)
     turn = Turn(group, soft.copy(), moment, settings)
-    turn.because(Cause.GROUP_CREATED, command.caller, UNKNOWN_MEMBER_ID, None)
+    turn.caused_by(Cause.GROUP_CREATED, command.caller, UNKNOWN_MEMBER_ID, None)
     turn.record(GroupCreated)
     return turn
 
 
 def _decide_heartbeat(
-    command: Heartbeat, group: Group | None, soft: Soft, moment: Moment, settings: GroupSettings
+    command: Heartbeat, group: Group | None, soft: SoftState, moment: Moment, settings: GroupSettings
 ) -> Decision:
     if not command.group_id:
         return _answer(command, HeartbeatOutcome(error=ErrorCode.invalid_group_id), group, soft)
     if group is None:
         return _answer(command, HeartbeatOutcome(error=ErrorCode.unknown_member_id), group, soft)
     error = heartbeat_error(group, command)
-    if error is ErrorCode.fenced_instance_id or command.member_id in soft.claims:
+    if error is ErrorCode.fenced_instance_id or command.member_id in soft.replaced_members:
         turn = Turn(group.copy(), soft.copy(), moment, settings)
         note_if_fenced(turn, error, command.caller, command.member_id, command.group_instance_id)
         turn.reply(command.caller, HeartbeatOutcome(error=error))
         return _decision(turn)
-    fed = error in (ErrorCode.none, ErrorCode.rebalance_in_progress)
-    heard = soft.sessions.get(command.member_id) if fed else None
-    return _answer(command, HeartbeatOutcome(error=error), group, soft, heard)
+    refreshes_session = error in (ErrorCode.none, ErrorCode.rebalance_in_progress)
+    refreshed_session = soft.sessions.get(command.member_id) if refreshes_session else None
+    return _answer(command, HeartbeatOutcome(error=error), group, soft, refreshed_session)
 
 
 def _decide_commit(
-    command: CommitOffsets | AuthorizeCommit, group: Group | None, soft: Soft, moment: Moment, settings: GroupSettings
+    command: CommitOffsets | AuthorizeCommit,
+    group: Group | None,
+    soft: SoftState,
+    moment: Moment,
+    settings: GroupSettings,
 ) -> Decision:
-    outcome, offsets = judge_commit(group, command, settings)
+    outcome, offsets = validate_commit(group, command, settings)
     accepted = outcome.error is ErrorCode.none
     if group is None and offsets is not None:
         # A simple consumer's group has no members ever, but it is listed, described and deleted like any other (OC1).
@@ -256,20 +269,22 @@ def _decide_commit(
     elif (
         group is not None
         and not accepted
-        and (outcome.error is ErrorCode.fenced_instance_id or command.member_id in soft.claims)
+        and (outcome.error is ErrorCode.fenced_instance_id or command.member_id in soft.replaced_members)
     ):
         turn = Turn(group.copy(), soft.copy(), moment, settings)
         note_if_fenced(turn, outcome.error, command.caller, command.member_id, command.group_instance_id)
     else:
-        fed = accepted and group is not None and group.state is not GroupState.EMPTY and not is_transactional(command)
-        heard = soft.sessions.get(command.member_id) if fed else None
-        return msgspec.structs.replace(_answer(command, outcome, group, soft, heard), offsets=offsets)
+        refreshes_session = (
+            accepted and group is not None and group.state is not GroupState.EMPTY and not is_transactional(command)
+        )
+        refreshed_session = soft.sessions.get(command.member_id) if refreshes_session else None
+        return msgspec.structs.replace(_answer(command, outcome, group, soft, refreshed_session), offsets=offsets)
     turn.reply(command.caller, outcome)
     return msgspec.structs.replace(_decision(turn), offsets=offsets)
 
 
-def _decide_deletion(command: DeleteOffsets, group: Group | None, soft: Soft) -> Decision:
-    outcome = judge_deletion(group, soft, command)
+def _decide_deletion(command: DeleteOffsets, group: Group | None, soft: SoftState) -> Decision:
+    outcome = validate_deletion(group, soft, command)
     decision = _answer(command, outcome, group, soft)
     if outcome.error is not ErrorCode.none:
         return decision
@@ -278,13 +293,13 @@ def _decide_deletion(command: DeleteOffsets, group: Group | None, soft: Soft) ->
 
 
 def _decide_expiry(
-    command: ExpireOffsets, group: Group | None, soft: Soft, moment: Moment, settings: GroupSettings
+    command: ExpireOffsets, group: Group | None, soft: SoftState, moment: Moment, settings: GroupSettings
 ) -> Decision:
     if group is None:
         return Decision(group=None, soft=soft)
     expired = expired_offsets(group, soft, command.offsets, moment.wall_ms, settings)
     none_left = len(expired) == len(command.offsets) and not may_have_offsets_upstream(group, moment.wall_ms, settings)
-    if none_left and not outlives_its_offsets(group, soft):
+    if none_left and not is_kept_without_offsets(group, soft):
         turn = Turn(group.copy(), soft.copy(), moment, settings)
         expire_group(turn)
         decision = _decision(turn)
@@ -295,7 +310,7 @@ def _decide_expiry(
 
 
 def _without_group(command: AnyChange) -> Outcome:
-    """The answer when there is no such group, or no group id where one is asked for (G17, G29, SG1, DL1)."""
+    """The answer when the group does not exist, or the request names none (G17, G29, SG1, DL1)."""
     no_id = not command.group_id
     match command:
         case SyncGroup():
@@ -312,8 +327,8 @@ def _without_group(command: AnyChange) -> Outcome:
 
 
 def _check_capacity(turn: Turn) -> None:
-    """X8, LD10."""
+    """Rebalance a group over group.max.size after a takeover, which drops the surplus (X8, LD10)."""
     crowded = len(turn.group.members) > turn.settings.max_size
     if crowded and turn.image.state in (GroupState.STABLE, GroupState.COMPLETING_REBALANCE):
-        turn.because_time_passed(Cause.OVER_CAPACITY, turn.now_ms)
+        turn.caused_by_deadline(Cause.OVER_CAPACITY, turn.now_ms)
         prepare_rebalance(turn)

@@ -1,7 +1,7 @@
-"""Members are gone from a group that has an assignment: who takes their place, or is it a rebalance?
+"""Members have left a group that has an assignment: replace them, or rebalance.
 
-In this order, for each of them: one that was held is missed by nobody; a standby is called; one that retires is
-waited for together with the others that do; else the group rebalances, once for all of them.
+For each of them, in this order: an inactive member needs no replacement; a standby is called; a retiring member's
+partitions wait for the other retiring members to leave; else the group rebalances, once for all of them.
 """
 
 from collections.abc import Sequence
@@ -15,46 +15,46 @@ from muster.events.state import Group, GroupState, Member
 
 
 def retiring_members(group: Group) -> list[Member]:
-    """Those who were told to go, and are still here."""
+    """List the members that are asked to leave and are still here (`members.retired`)."""
     return [member for member in group.members.values() if member.retiring]
 
 
-def after_departures(turn: Turn, departed: Sequence[Member], led_before: MemberId | None) -> None:
-    """The departed are removed, because of what the turn's `why` says; `led_before` was the leader then.
+def handle_departures(turn: Turn, departed: Sequence[Member], previous_leader_id: MemberId | None) -> None:
+    """Replace the departed members, or rebalance with the turn's `why`. In Stable and CompletingRebalance alone.
 
-    In Stable and CompletingRebalance.
+    `previous_leader_id`: the leader before they were removed.
     """
-    missed = [member for member in departed if not member.is_held]
+    missed = [member for member in departed if not member.is_inactive]
     if turn.image.state is GroupState.STABLE:
-        missed = call_standbys(turn, missed, led_before)
+        missed = call_standbys(turn, missed, previous_leader_id)
     if missed and all(each.retiring for each in missed) and turn.image.state is GroupState.STABLE:
         turn.change(departures_gathered=True)
         missed = []
     if missed or not turn.census.active:
         prepare_rebalance(turn)
     else:
-        rebalance_if_all_gone(turn)
+        rebalance_if_retirement_complete(turn)
 
 
-def rebalance_if_all_gone(turn: Turn) -> None:
-    """Nobody who retires is here any more: the departures that were gathered make their rebalance."""
+def rebalance_if_retirement_complete(turn: Turn) -> None:
+    """Rebalance for the gathered departures once the last retiring member has left, or is to stay."""
     if turn.image.departures_gathered and not turn.census.retiring:
         if turn.why.cause not in (Cause.RETIREMENT_TIMED_OUT, Cause.RETIREMENT_WITHDRAWN):
-            turn.and_so(Cause.RETIREMENT_COMPLETE)
+            turn.followed_by(Cause.RETIREMENT_COMPLETE)
         prepare_rebalance(turn)
 
 
 def end_retirement(turn: Turn) -> None:
-    """Those who were to go by themselves and did not are removed, and the group rebalances if anybody misses them."""
+    """Remove retiring members still present at the timeout; the group rebalances unless they had no partitions."""
     deadline_ms = turn.soft.retirement_deadline_ms
     if deadline_ms is None or deadline_ms > turn.now_ms:
         return
-    removed, led_before = retiring_members(turn.group), turn.image.leader_id
+    removed, previous_leader_id = retiring_members(turn.group), turn.image.leader_id
     for member in removed:
-        turn.because_time_passed(Cause.RETIREMENT_TIMED_OUT, deadline_ms, member)
+        turn.caused_by_deadline(Cause.RETIREMENT_TIMED_OUT, deadline_ms, member)
         turn.remove(member)
-    turn.because_time_passed(Cause.RETIREMENT_TIMED_OUT, deadline_ms)
+    turn.caused_by_deadline(Cause.RETIREMENT_TIMED_OUT, deadline_ms)
     if turn.image.state is GroupState.PREPARING_REBALANCE:
         complete_join_phase_if_all_joined(turn)
     else:
-        after_departures(turn, removed, led_before)
+        handle_departures(turn, removed, previous_leader_id)

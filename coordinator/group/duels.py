@@ -1,48 +1,49 @@
-"""Duels: two live processes with one instance id, which take it from each other in turn.
+"""Duels: two live processes with one instance id fence each other in turn.
 
-Kafka fences the one that was there first, and if its client understands that it ends; restarted by its supervisor it
-comes back and fences the other (known bug S16). A client that does not understand (S19) comes back at once. In both
-cases it looks like restarts, until the process that lost the instance id is heard from again. So:
+Kafka fences the earlier process, whose client exits if it understands the error; restarted by its supervisor it comes
+back and fences the other one (known bug S16). A client that does not understand it (S19) comes back at once. Both look
+like restarts until the replaced process sends something. So:
 
-    replaced            a claim is noted: this member id lost its instance id
-    heard from again    the process still lives; recorded, with both hosts, whatever error it is answered with
-    replaced again      within ten minutes of that: a duel; recorded, counted, logged
+    replaced          the replaced member id is noted (`ReplacedMember`)
+    seen again        its process still lives; recorded, with both hosts, whatever error it is answered with
+    replaced again    within ten minutes of that: a duel; recorded, counted, logged
 
-A clean restart says nothing after it was replaced. A rolling deployment that overlaps has the first two, not the third.
+A process that was restarted cleanly sends nothing after it was replaced. A rolling deployment that overlaps has the
+first two, not the third.
 """
 
 import msgspec
 from kio.schema.errors import ErrorCode
 
 from muster.coordinator.group.commands import Caller, JoinGroup
-from muster.coordinator.group.soft import Claim
+from muster.coordinator.group.soft_state import ReplacedMember
 from muster.coordinator.group.turn import Turn
 from muster.events.causes import Cause
 from muster.events.ids import GroupInstanceId, MemberId
 from muster.events.state import Member
 
-CLAIMS_MAX = 1_000
-"""Of a group; the oldest are forgotten."""
+REPLACED_MEMBERS_MAX = 1_000
+"""Replaced member ids that a group remembers; the oldest are forgotten."""
 
 DUEL_WITHIN_MS = 600_000
-"""A process that was last heard from longer ago is taken to have ended."""
+"""A process that was last seen longer ago is taken to have ended."""
 
 
-def note_claim(turn: Turn, replaced: Member, command: JoinGroup) -> None:
-    """The process of `replaced` lost its instance id to the sender of this join."""
+def note_replaced(turn: Turn, replaced: Member, command: JoinGroup) -> None:
+    """Remember that the sender of this join took the instance id from the process of `replaced`; record a duel."""
     instance = command.group_instance_id
     assert instance is not None
-    claims = turn.soft.claims
-    earlier = [member_id for member_id, claim in claims.items() if claim.group_instance_id == instance]
-    heard = [claims.pop(member_id).heard_again_ms for member_id in earlier]
-    if any(heard_ms is not None and turn.now_ms - heard_ms <= DUEL_WITHIN_MS for heard_ms in heard):
+    replaced_members = turn.soft.replaced_members
+    rivals = [member_id for member_id, rival in replaced_members.items() if rival.group_instance_id == instance]
+    seen = [replaced_members.pop(member_id).seen_again_ms for member_id in rivals]
+    if any(last_seen_ms is not None and turn.now_ms - last_seen_ms <= DUEL_WITHIN_MS for last_seen_ms in seen):
         why = turn.why
-        turn.because(Cause.INSTANCE_DUEL, command.caller, command.proposed_member_id, instance, command.reason)
+        turn.caused_by(Cause.INSTANCE_DUEL, command.caller, command.proposed_member_id, instance, command.reason)
         turn.note_duel(replaced)
         turn.why = why
-    claims[replaced.member_id] = Claim(group_instance_id=instance)
-    while len(claims) > CLAIMS_MAX:
-        del claims[next(iter(claims))]
+    replaced_members[replaced.member_id] = ReplacedMember(group_instance_id=instance)
+    while len(replaced_members) > REPLACED_MEMBERS_MAX:
+        del replaced_members[next(iter(replaced_members))]
 
 
 def note_if_fenced(
@@ -54,14 +55,14 @@ def note_if_fenced(
     *,
     reason: str | None = None,
 ) -> None:
-    """Two processes claim one identity: record it, with both hosts (known bugs S16, S19)."""
-    claim = turn.soft.claims.get(member_id)
-    if claim is not None:
-        turn.soft.claims[member_id] = msgspec.structs.replace(claim, heard_again_ms=turn.now_ms)
-        group_instance_id = claim.group_instance_id
+    """Record, with both hosts, that a process used an instance id which another one has (known bugs S16, S19)."""
+    earlier = turn.soft.replaced_members.get(member_id)
+    if earlier is not None:
+        turn.soft.replaced_members[member_id] = msgspec.structs.replace(earlier, seen_again_ms=turn.now_ms)
+        group_instance_id = earlier.group_instance_id
     elif error is not ErrorCode.fenced_instance_id:
         return
     if group_instance_id is not None:
-        turn.because(Cause.INSTANCE_FENCED, caller, member_id, group_instance_id, reason)
+        turn.caused_by(Cause.INSTANCE_FENCED, caller, member_id, group_instance_id, reason)
         holder = turn.group.instances.get(group_instance_id)
         turn.note_fenced(error, None if holder is None else turn.group.members[holder])

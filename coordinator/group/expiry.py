@@ -1,7 +1,7 @@
-"""What expires: committed offsets by their age, and groups that have neither members nor offsets (section EX).
+"""Expiry of committed offsets by age, and of groups that have neither members nor offsets (section EX).
 
-The shell asks once in a while, group by group; nothing here looks at a clock or keeps a deadline. What a group's
-offsets age from depends on the group:
+The sweep sends ExpireOffsets for group after group; nothing here looks at a clock or keeps a deadline. The group
+decides when the retention of an offset begins:
 
     no protocol type (a simple consumer's)    each offset from its commit                                EX4
     Empty                                     all of them from the moment the group became Empty         EX2
@@ -10,15 +10,15 @@ offsets age from depends on the group:
 
 A commit that named a retention (OffsetCommit v2 to v4) goes by that alone, where anything expires at all (EX6).
 
-Offsets that are kept upstream expire there. They cannot be seen here, so that an Empty group is taken to have some for
-as long as they would be kept from the moment it became Empty.
+Offsets that are kept upstream expire there. They cannot be seen here, so an Empty group is assumed to have some for the
+whole retention from the moment it became Empty.
 """
 
 from collections.abc import Container, Mapping
 
 from muster.coordinator.group.commands import CommittedAt
 from muster.coordinator.group.settings import GroupSettings
-from muster.coordinator.group.soft import Soft
+from muster.coordinator.group.soft_state import SoftState
 from muster.coordinator.group.turn import Turn
 from muster.events.causes import Cause
 from muster.events.events import GroupDeleted
@@ -29,12 +29,12 @@ MINUTE_MS = 60_000
 
 def expired_offsets(
     group: Group,
-    soft: Soft,
+    soft: SoftState,
     offsets: Mapping[tuple[str, int], CommittedAt],
     wall_ms: int,
     settings: GroupSettings,
 ) -> tuple[tuple[str, int], ...]:
-    """Of the offsets that are committed, the partitions of those that have expired at `wall_ms` (wall clock)."""
+    """The partitions whose committed offsets have expired at `wall_ms` (wall clock)."""
     image = group.image
     emptied_ms: int | None = None
     subscribed: Container[str] = ()
@@ -55,35 +55,35 @@ def expired_offsets(
 
 
 def _horizon_ms(wall_ms: int, settings: GroupSettings) -> int:
-    """What ages from then or earlier has reached the retention."""
+    """The time at or before which an offset's retention must have begun for it to have expired."""
     return wall_ms - settings.offsets_retention_minutes * MINUTE_MS
 
 
 def _has_expired(offset: CommittedAt, wall_ms: int, horizon_ms: int, emptied_ms: int | None) -> bool:
-    """EX6: now, at `wall_ms`."""
+    """Whether the offset has expired at `wall_ms` (EX6)."""
     if offset.expire_ms is not None:
         return offset.expire_ms <= wall_ms
     return (offset.commit_ms if emptied_ms is None else emptied_ms) <= horizon_ms
 
 
-def outlives_its_offsets(group: Group, soft: Soft) -> bool:
-    """Whether the group stays though it may have no offset left.
+def is_kept_without_offsets(group: Group, soft: SoftState) -> bool:
+    """Whether the group is kept even if it has no offset left.
 
-    Unlike in Kafka (QK6) it does while somebody is between the two steps of a first join (KIP-394): the id that was
-    handed out is to be good for the second one. What was set for the group, or registered, is nobody's to forget.
+    Unlike in Kafka (QK6) a group is kept while a member is pending (KIP-394), so that the id that was handed out stays
+    valid. A group with configs or registrations is kept until they are removed.
     """
-    if group.state is not GroupState.EMPTY or soft.pending:
+    if group.state is not GroupState.EMPTY or soft.pending_members:
         return True
     return bool(group.registrations) or group.config != NOT_CONFIGURED
 
 
 def may_have_offsets_upstream(group: Group, wall_ms: int, settings: GroupSettings) -> bool:
-    """Whether the group stays for the sake of offsets that are not known here (EX2)."""
+    """Whether the group may still have offsets upstream, which are not known here (EX2)."""
     return settings.offsets_are_upstream and group.image.state_since_ms > _horizon_ms(wall_ms, settings)
 
 
 def expire_group(turn: Turn) -> None:
-    """EX8: at once, whatever the retention; its offsets go with it."""
-    turn.because_time_passed(Cause.GROUP_EXPIRED, turn.now_ms)
+    """Delete the group with its offsets (EX8)."""
+    turn.caused_by_deadline(Cause.GROUP_EXPIRED, turn.now_ms)
     turn.enter(GroupState.DEAD)
     turn.record(GroupDeleted)

@@ -1,17 +1,17 @@
-"""Heartbeat: reads, and answers. It never writes and never changes a group's state (H9)."""
+"""Heartbeat: validated against the group, which it never changes (H9)."""
 
 from kio.schema.errors import ErrorCode
 
 from muster.coordinator.group.commands import Heartbeat
 from muster.coordinator.group.identity import validate_member
-from muster.coordinator.group.standbys import heartbeat_of
+from muster.coordinator.group.standbys import stable_heartbeat_error
 from muster.events.state import Group, GroupState
 
 
 def heartbeat_error(group: Group, command: Heartbeat) -> ErrorCode:
-    """H2 to H7; in Stable, a standby that was called is to rejoin.
+    """The error that answers a heartbeat (H2 to H7); a called standby is told to rejoin.
 
-    With NONE and with REBALANCE_IN_PROGRESS the session has its full time again.
+    NONE and REBALANCE_IN_PROGRESS refresh the session.
     """
     if group.image.state is GroupState.EMPTY:
         return ErrorCode.unknown_member_id
@@ -23,5 +23,5 @@ def heartbeat_error(group: Group, command: Heartbeat) -> ErrorCode:
     if group.image.state is GroupState.PREPARING_REBALANCE:
         return ErrorCode.rebalance_in_progress
     if group.image.state is GroupState.STABLE:
-        return heartbeat_of(group.members[command.member_id])
+        return stable_heartbeat_error(group.members[command.member_id])
     return ErrorCode.none

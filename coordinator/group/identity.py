@@ -1,4 +1,4 @@
-"""Is the sender who it says it is? One check for all requests (M4). What is recorded when it is not: `duels.py`."""
+"""Validation of member id and instance id, the same for all requests (M4). `duels.py` records what it refuses."""
 
 from kio.schema.errors import ErrorCode
 
@@ -7,7 +7,7 @@ from muster.events.state import Group
 
 
 def validate_member(group: Group, member_id: MemberId, group_instance_id: GroupInstanceId | None) -> ErrorCode:
-    """In this order (M4): instance unknown: 25; instance of another member id: 82; member id unknown: 25."""
+    """Check, in this order (M4): instance unknown: 25; instance has another member id: 82; member id unknown: 25."""
     if group_instance_id is not None:
         holder = group.instances.get(group_instance_id)
         if holder is None:

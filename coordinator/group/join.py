@@ -1,7 +1,7 @@
-"""JoinGroup: gates, new members, known members. A static member's restart is in `static.py`.
+"""JoinGroup: validation, new members, known members. A static member's restart is in `static.py`.
 
-Order (J6): session timeout, how large the metadata is; group unknown; size limit; protocols; then by what the sender
-says it is: a new member, a pending one (KIP-394), or a member.
+Order of validation (J6): session timeout, size of the metadata; unknown group; group.max.size; protocols; then by the
+member id: that of a new, a pending (KIP-394) or a known member.
 """
 
 from typing import Final
@@ -9,34 +9,41 @@ from typing import Final
 import msgspec
 from kio.schema.errors import ErrorCode
 
-from muster.coordinator.group.arrivals import arrival_error, arrival_of, hold, is_held, is_waited_for, take_back
 from muster.coordinator.group.commands import JoinGroup
 from muster.coordinator.group.duels import note_if_fenced
+from muster.coordinator.group.held_joins import (
+    held_join_error,
+    held_join_of,
+    hold_join,
+    is_waited_for,
+    must_be_held,
+    withdraw_held_join,
+)
 from muster.coordinator.group.identity import validate_member
 from muster.coordinator.group.members import add_parked_member, park_join, supports_protocols
+from muster.coordinator.group.membership_deadlines import rebalance_if_registration_complete
 from muster.coordinator.group.outcomes import JoinGroupOutcome
-from muster.coordinator.group.plan_deadlines import rebalance_if_complete
-from muster.coordinator.group.rebalance import joined, note_subscription, prepare_rebalance
-from muster.coordinator.group.roles import admit_held_member, role_of_new_member
+from muster.coordinator.group.rebalance import join_outcome, note_subscription, prepare_rebalance
+from muster.coordinator.group.roles import admit_inactive_member, role_of_new_member
 from muster.coordinator.group.settings import GroupSettings
-from muster.coordinator.group.soft import Session
-from muster.coordinator.group.standbys import can_read
+from muster.coordinator.group.soft_state import Session
+from muster.coordinator.group.standbys import covers_assignment
 from muster.coordinator.group.static import answer_absorbed, replace_static_member
 from muster.coordinator.group.turn import Turn
 from muster.events.causes import Cause
 from muster.events.events import MemberRejoined
 from muster.events.ids import UNKNOWN_MEMBER_ID, MemberId
-from muster.events.state import HELD, GroupState, Member, MemberRole
+from muster.events.state import INACTIVE_ROLES, GroupState, Member, MemberRole
 
 METADATA_TOO_LARGE: Final = ErrorCode.unknown_server_error
-"""Before the group is looked up it says nothing else."""
+"""The only use of this error before the group is looked up."""
 
 
 def error_before_lookup(command: JoinGroup, settings: GroupSettings) -> ErrorCode:
-    """What is refused before the group is looked up (G15, K1).
+    """Validate a join before the group is looked up (G15, K1).
 
-    Metadata that is too large is refused as Kafka refuses what is too large for its log (RE13), but at once: there
-    the others have joined by then. While it is parked, and as long as the member is there, it is held in memory.
+    Metadata that is too large is refused with the error that Kafka has for a record too large for its log (RE13), but
+    at once, since it would be kept in memory as long as the member is there.
     """
     if not command.group_id:
         return ErrorCode.invalid_group_id
@@ -48,12 +55,12 @@ def error_before_lookup(command: JoinGroup, settings: GroupSettings) -> ErrorCod
 
 
 def metadata_bytes(command: JoinGroup) -> int:
-    """What the member's protocols hold together."""
+    """The size of the names and the metadata of all protocols."""
     return sum(len(protocol.name) + len(protocol.metadata) for protocol in command.protocols)
 
 
 def join_error(turn: Turn, command: JoinGroup) -> ErrorCode:
-    """With which error a join is answered at once; NONE: with none (or 79, KIP-394), or later. Changes nothing."""
+    """The error that answers a join at once; NONE if it is parked, answered well or told its id. Changes nothing."""
     member_id = _sender(turn, command)
     if not _has_room(turn, command, member_id):
         return ErrorCode.group_max_size_reached
@@ -61,16 +68,16 @@ def join_error(turn: Turn, command: JoinGroup) -> ErrorCode:
         return ErrorCode.inconsistent_group_protocol
     if member_id == UNKNOWN_MEMBER_ID:
         return ErrorCode.none
-    if member_id in turn.soft.pending:
+    if member_id in turn.soft.pending_members:
         # An id is pending only if it was asked for without an instance id (P3).
         return ErrorCode.none if command.group_instance_id is None else ErrorCode.unknown_server_error
-    if member_id in turn.soft.arrivals:
-        return arrival_error(turn, member_id, command.group_instance_id)
+    if member_id in turn.soft.held_joins:
+        return held_join_error(turn, member_id, command.group_instance_id)
     return validate_member(turn.group, member_id, command.group_instance_id)
 
 
 def join_group(turn: Turn, command: JoinGroup) -> None:
-    """A join in a group that exists."""
+    """Process a join in a group that exists."""
     error, sender = join_error(turn, command), _sender(turn, command)
     if sender != command.member_id:
         command = msgspec.structs.replace(command, member_id=sender)
@@ -78,27 +85,27 @@ def join_group(turn: Turn, command: JoinGroup) -> None:
         _refuse(turn, command, error)
     elif command.member_id == UNKNOWN_MEMBER_ID:
         _join_without_member_id(turn, command)
-    elif command.member_id in turn.soft.pending:
-        del turn.soft.pending[command.member_id]
+    elif command.member_id in turn.soft.pending_members:
+        del turn.soft.pending_members[command.member_id]
         _add_member(turn, command, command.member_id)
-    elif command.member_id in turn.soft.arrivals:
-        # It was held, and asks again.
-        own = turn.soft.arrivals[command.member_id].join.group_instance_id
+    elif command.member_id in turn.soft.held_joins:
+        # The retry of a held join.
+        own = turn.soft.held_joins[command.member_id].join.group_instance_id
         _add_member(turn, msgspec.structs.replace(command, group_instance_id=own), command.member_id)
     else:
         _join_with_member_id(turn, command)
 
 
 def _sender(turn: Turn, command: JoinGroup) -> MemberId:
-    """The same request sent again by an edge that did not hear the answer: it is that member's retry."""
+    """The member id to go by: a known proposed id marks the retry of a join whose answer was lost."""
     is_repetition = command.member_id == UNKNOWN_MEMBER_ID and _is_known(turn, command.proposed_member_id)
     return command.proposed_member_id if is_repetition else command.member_id
 
 
 def _is_known(turn: Turn, member_id: MemberId) -> bool:
-    """A member, an arrival, or one that was fenced: its answer was 82, and it must not take the instance id back."""
+    """Whether it is a member, has a held join, or was replaced; a replaced one must not take the instance id back."""
     soft = turn.soft
-    return member_id in turn.group.members or member_id in soft.arrivals or member_id in soft.claims
+    return member_id in turn.group.members or member_id in soft.held_joins or member_id in soft.replaced_members
 
 
 # ---- refusals ----------------------------------------------------------------------------------
@@ -113,45 +120,45 @@ def _refuse(turn: Turn, command: JoinGroup, error: ErrorCode) -> None:
             turn.reply(command.caller, JoinGroupOutcome(error=error, member_id=UNKNOWN_MEMBER_ID))
             return
         case ErrorCode.group_max_size_reached:
-            _leave_full_group(turn, command)
+            _remove_for_lack_of_room(turn, command)
             echo = UNKNOWN_MEMBER_ID
         case ErrorCode.inconsistent_group_protocol:
-            turn.because(Cause.PROTOCOL_MISMATCH, command.caller, member_id, instance, command.reason)
-        case _ if member_id not in turn.soft.arrivals and (
-            error is ErrorCode.fenced_instance_id or member_id in turn.soft.claims
+            turn.caused_by(Cause.PROTOCOL_MISMATCH, command.caller, member_id, instance, command.reason)
+        case _ if member_id not in turn.soft.held_joins and (
+            error is ErrorCode.fenced_instance_id or member_id in turn.soft.replaced_members
         ):
             note_if_fenced(turn, error, command.caller, member_id, instance, reason=command.reason)
             turn.reply(command.caller, JoinGroupOutcome(error=error, member_id=member_id))
             return
         case _:
-            turn.because(Cause.UNKNOWN_MEMBER, command.caller, member_id, instance, command.reason)
+            turn.caused_by(Cause.UNKNOWN_MEMBER, command.caller, member_id, instance, command.reason)
     turn.note_refused_join(error)
     turn.reply(command.caller, JoinGroupOutcome(error=error, member_id=echo))
 
 
-def _leave_full_group(turn: Turn, command: JoinGroup) -> None:
-    """X1: whoever asks and finds no room is out, at once."""
-    turn.because(Cause.GROUP_FULL, command.caller, command.member_id, command.group_instance_id, command.reason)
-    turn.soft.pending.pop(command.member_id, None)
+def _remove_for_lack_of_room(turn: Turn, command: JoinGroup) -> None:
+    """Remove a member whose join finds the group full (X1)."""
+    turn.caused_by(Cause.GROUP_FULL, command.caller, command.member_id, command.group_instance_id, command.reason)
+    turn.soft.pending_members.pop(command.member_id, None)
     member = turn.group.members.get(command.member_id)
     if member is not None:
         turn.remove(member)
 
 
 def _has_room(turn: Turn, command: JoinGroup, member_id: MemberId) -> bool:
-    """KIP-389 (X2 to X5). A static member that restarts takes its own place (fixes QK4)."""
-    group, joins = turn.group, turn.soft.joins
+    """Whether group.max.size has room for the join (KIP-389, X2 to X5); a static member replaces itself (fixes QK4)."""
+    group, joins = turn.group, turn.soft.parked_joins
     if member_id == UNKNOWN_MEMBER_ID and command.group_instance_id is not None:
         holder = group.instances.get(command.group_instance_id)
-        member_id = holder or arrival_of(turn.soft, command.group_instance_id) or member_id
+        member_id = holder or held_join_of(turn.soft, command.group_instance_id) or member_id
     match turn.image.state:
         case GroupState.EMPTY | GroupState.DEAD:
             return True
         case GroupState.PREPARING_REBALANCE:
             return member_id in joins or len(joins) < turn.settings.max_size
         case GroupState.COMPLETING_REBALANCE | GroupState.STABLE:
-            size = len(group.members) + len(turn.soft.arrivals)
-            return member_id in group.members or member_id in turn.soft.arrivals or size < turn.settings.max_size
+            size = len(group.members) + len(turn.soft.held_joins)
+            return member_id in group.members or member_id in turn.soft.held_joins or size < turn.settings.max_size
 
 
 # ---- who joins ---------------------------------------------------------------------------------
@@ -164,10 +171,10 @@ def _join_without_member_id(turn: Turn, command: JoinGroup) -> None:
     elif command.requires_known_member_id:
         # KIP-394: hand out an id, and wait for the sender to come back with it (JE1, P1).
         member_id = command.proposed_member_id
-        turn.soft.pending[member_id] = Session(
+        turn.soft.pending_members[member_id] = Session(
             timeout_ms=command.session_timeout_ms,
             deadline_ms=turn.now_ms + command.session_timeout_ms,
-            heard_ms=turn.now_ms,
+            last_seen_ms=turn.now_ms,
         )
         turn.reply(command.caller, JoinGroupOutcome(error=ErrorCode.member_id_required, member_id=member_id))
     else:
@@ -182,23 +189,23 @@ def _join_with_member_id(turn: Turn, command: JoinGroup) -> None:
     rejoin_cause = _rejoin_cause(turn, command, member)
     skips = member.role is MemberRole.CALLED and member.member_id == turn.image.leader_id
     if rejoin_cause is None:
-        # The client did not hear the answer it has had already (R9, JC1), asks for no reason (JS2), or was called.
-        turn.reply(command.caller, joined(turn.group, member.member_id, skip_assignment=skips))
+        # The answer was lost (R9, JC1), a follower rejoins without need (JS2), or a standby was called.
+        turn.reply(command.caller, join_outcome(turn.group, member.member_id, skip_assignment=skips))
         return
-    turn.because(rejoin_cause, command.caller, member.member_id, member.group_instance_id, command.reason)
+    turn.caused_by(rejoin_cause, command.caller, member.member_id, member.group_instance_id, command.reason)
     _update_member(turn, command, member)
     if rejoin_cause is Cause.HELD_MEMBER_REJOINED:
         note_subscription(turn, command)
-        turn.reply(command.caller, joined(turn.group, member.member_id, skip_assignment=skips))
+        turn.reply(command.caller, join_outcome(turn.group, member.member_id, skip_assignment=skips))
         return
     park_join(turn, member.member_id, command.caller)
     prepare_rebalance(turn)
 
 
 def _was_absorbed(turn: Turn, command: JoinGroup, member: Member) -> bool:
-    """Whether this is a leader's restart that was absorbed (ST11), sent again because its answer was not heard.
+    """Whether this is the retry of a leader's restart that was absorbed (ST11), whose answer was lost.
 
-    A leader whose group is stable has synced, and so knows its member id, unless it took another's place since then.
+    The leader of a Stable group has synced, and so knows its member id, unless it replaced another since then.
     """
     leads_stable_group = turn.image.state is GroupState.STABLE and member.member_id == turn.image.leader_id
     is_repetition = command.member_id == command.proposed_member_id
@@ -206,12 +213,12 @@ def _was_absorbed(turn: Turn, command: JoinGroup, member: Member) -> bool:
 
 
 def _rejoin_cause(turn: Turn, command: JoinGroup, member: Member) -> Cause | None:
-    """What a member's rejoin leads to; None: nothing, it is answered at once."""
+    """The cause of what a member's rejoin leads to; None: nothing, it is answered at once."""
     unchanged = command.protocols == member.protocols
     if (
         not unchanged
         and turn.image.state is not GroupState.PREPARING_REBALANCE
-        and _moves_nothing(turn, command, member)
+        and _keeps_assignment(turn, command, member)
     ):
         return Cause.HELD_MEMBER_REJOINED
     match turn.image.state:
@@ -221,7 +228,7 @@ def _rejoin_cause(turn: Turn, command: JoinGroup, member: Member) -> Cause | Non
             return None if unchanged else Cause.METADATA_CHANGED
         case GroupState.STABLE:
             if member.member_id == turn.image.leader_id:
-                if member.role is MemberRole.CALLED and _moves_nothing(turn, command, member):
+                if member.role is MemberRole.CALLED and _keeps_assignment(turn, command, member):
                     return None
                 if member.role is MemberRole.CALLED and not command.supports_skip_assignment:
                     return Cause.STANDBY_UNFIT
@@ -231,40 +238,45 @@ def _rejoin_cause(turn: Turn, command: JoinGroup, member: Member) -> Cause | Non
             raise AssertionError(f"{turn.image.state} with member {member.member_id}")
 
 
-def _moves_nothing(turn: Turn, command: JoinGroup, member: Member) -> bool:
-    """A held member has nothing that could move. One that was called takes what it was given, if it can read it.
+def _keeps_assignment(turn: Turn, command: JoinGroup, member: Member) -> bool:
+    """Whether the member's changed metadata needs no new assignment.
 
-    Its metadata is another one in any case where clients tell their generation in it, as Java's do, and all that are
-    cooperative. To lead it has to be able to skip the assignment (KIP-814).
+    An inactive member has no partitions. A called standby keeps the assignment that it was given if its subscription
+    covers it; its metadata changes anyway with clients that send their generation in it (Java's, cooperative ones). To
+    lead, it must be able to skip the assignment (KIP-814).
     """
     metadata = {protocol.name: protocol.metadata for protocol in command.protocols}.get(turn.image.protocol_name or "")
     if metadata is None:
         return False
     if member.role is MemberRole.CALLED:
         leads = member.member_id == turn.image.leader_id
-        return can_read(metadata, member.assignment) and (command.supports_skip_assignment or not leads)
-    return member.is_held
+        return covers_assignment(metadata, member.assignment) and (command.supports_skip_assignment or not leads)
+    return member.is_inactive
 
 
 def _add_member(turn: Turn, command: JoinGroup, member_id: MemberId) -> None:
-    """A new member: held beside the assignment, held back with others, or the reason for a rebalance."""
+    """Add a new member: as an inactive one, later with other held joins, or with a rebalance."""
     role = role_of_new_member(turn, command)
-    if role in HELD and turn.image.state is not GroupState.PREPARING_REBALANCE and not is_waited_for(turn, command):
-        take_back(turn, command, member_id)
-        admit_held_member(turn, command, member_id, role)
+    if (
+        role in INACTIVE_ROLES
+        and turn.image.state is not GroupState.PREPARING_REBALANCE
+        and not is_waited_for(turn, command)
+    ):
+        withdraw_held_join(turn, command, member_id)
+        admit_inactive_member(turn, command, member_id, role)
         note_subscription(turn, command)
-    elif is_held(turn, command):
-        hold(turn, command, member_id)
-        rebalance_if_complete(turn)
+    elif must_be_held(turn, command):
+        hold_join(turn, command, member_id)
+        rebalance_if_registration_complete(turn)
     else:
-        take_back(turn, command, member_id)
+        withdraw_held_join(turn, command, member_id)
         add_parked_member(turn, command, member_id, role)
         prepare_rebalance(turn)
 
 
 def _update_member(turn: Turn, command: JoinGroup, member: Member) -> None:
-    """J14: what a rejoin brings is stored when it changes anything; who sent it as well (fixes J15)."""
-    turn.hear(member.member_id)
+    """Store what a rejoin brings, if it changes anything (J14); the client's id and host too (fixes J15)."""
+    turn.note_seen(member.member_id)
     session = turn.soft.sessions[member.member_id]
     turn.soft.sessions[member.member_id] = msgspec.structs.replace(session, timeout_ms=command.session_timeout_ms)
     turn.record_member(

@@ -1,4 +1,4 @@
-"""What an administrator is shown of a group: its settings, and everybody who is, or is to be, in it."""
+"""The listing of a group for administrators: its configs, its members, and those that are expected."""
 
 import math
 from collections.abc import Iterable
@@ -7,14 +7,14 @@ from muster.coordinator.group.configs import LEARNERS, LIST_LENGTH_MAX, REGISTER
 from muster.coordinator.group.departures import retiring_members
 from muster.coordinator.group.outcomes import DescribeGroupConfigOutcome, ListedMember, Standing
 from muster.coordinator.group.roles import learners
-from muster.coordinator.group.soft import Arrival, Soft
+from muster.coordinator.group.soft_state import HeldJoin, SoftState
 from muster.coordinator.group.turn import Moment
 from muster.events.ids import MemberId
 from muster.events.state import Group, Member, Registration
 
 
-def describe_config(group: Group | None, soft: Soft, moment: Moment) -> DescribeGroupConfigOutcome:
-    """Of a group that does not exist there is nothing to tell, and that is no error (as in Kafka)."""
+def describe_config(group: Group | None, soft: SoftState, moment: Moment) -> DescribeGroupConfigOutcome:
+    """Describe a group's configs and members; a group that does not exist has none, without an error (as in Kafka)."""
     if group is None:
         return DescribeGroupConfigOutcome()
     lists: dict[str, list[str]] = {
@@ -22,19 +22,19 @@ def describe_config(group: Group | None, soft: Soft, moment: Moment) -> Describe
         REGISTERED: list(group.registrations),
         RETIRED: [member.name for member in retiring_members(group)],
     }
-    arrived = {arrival.join.group_instance_id for arrival in soft.arrivals.values()}
+    arrived = {held.join.group_instance_id for held in soft.held_joins.values()}
     return DescribeGroupConfigOutcome(
         values=values_set(group.config) | {name: ",".join(names) for name, names in lists.items() if names},
         members=(
             *(_member(group, each, soft, moment) for each in group.members.values()),
-            *(_waiting(member_id, each, moment) for member_id, each in soft.arrivals.items()),
+            *(_waiting(member_id, each, moment) for member_id, each in soft.held_joins.items()),
             *(_expected(each) for instance, each in group.registrations.items() if instance not in arrived),
         ),
     )
 
 
 def _that_fit(names: Iterable[str]) -> list[str]:
-    """As many as one value may have; there is no limit to learners but that of the group."""
+    """The first names that fit into one value; the number of learners has no other limit than the group's."""
     shown, left = [], LIST_LENGTH_MAX
     for name in names:
         left -= len(name) + 1
@@ -44,7 +44,7 @@ def _that_fit(names: Iterable[str]) -> list[str]:
     return shown
 
 
-def _member(group: Group, member: Member, soft: Soft, moment: Moment) -> ListedMember:
+def _member(group: Group, member: Member, soft: SoftState, moment: Moment) -> ListedMember:
     session = soft.sessions[member.member_id]
     left_ms = None if session.deadline_ms == math.inf else max(0, int(session.deadline_ms) - moment.now_ms)
     return ListedMember(
@@ -61,10 +61,10 @@ def _member(group: Group, member: Member, soft: Soft, moment: Moment) -> ListedM
     )
 
 
-def _waiting(member_id: MemberId, arrival: Arrival, moment: Moment) -> ListedMember:
-    caller = arrival.join.caller
+def _waiting(member_id: MemberId, held: HeldJoin, moment: Moment) -> ListedMember:
+    caller = held.join.caller
     return ListedMember(
-        group_instance_id=arrival.join.group_instance_id,
+        group_instance_id=held.join.group_instance_id,
         member_id=member_id,
         client_id=caller.client_id,
         client_host=caller.client_host,
@@ -72,7 +72,7 @@ def _waiting(member_id: MemberId, arrival: Arrival, moment: Moment) -> ListedMem
         retiring=False,
         is_leader=False,
         session_left_ms=None,
-        since_ms=moment.wall_of(arrival.arrived_ms),
+        since_ms=moment.wall_of(held.arrived_ms),
     )
 
 

@@ -1,4 +1,4 @@
-"""A new member is made: its record, its session, its parked join. Who becomes one, and when, is decided elsewhere."""
+"""Adding a new member: its record, its session, its parked join. When one is added, `join.py` decides."""
 
 from collections.abc import Iterable
 
@@ -6,7 +6,7 @@ import msgspec
 
 from muster.coordinator.group.commands import Caller, JoinGroup
 from muster.coordinator.group.settings import NEW_MEMBER_JOIN_TIMEOUT_MS
-from muster.coordinator.group.soft import Session
+from muster.coordinator.group.soft_state import Session
 from muster.coordinator.group.turn import Turn
 from muster.events.causes import Cause
 from muster.events.events import MemberJoined, RegistrationEnded
@@ -15,20 +15,20 @@ from muster.events.state import NO_GENERATION, GroupState, Member, MemberRole
 
 
 def park_join(turn: Turn, member_id: MemberId, caller: Caller) -> None:
-    """Withhold the answer until the join phase ends; an earlier one of the same member is never answered (J13)."""
-    turn.soft.joins[member_id] = caller
+    """Park the join until the join phase ends; an earlier one of the same member is never answered (J13)."""
+    turn.soft.parked_joins[member_id] = caller
 
 
 def add_parked_member(turn: Turn, command: JoinGroup, member_id: MemberId, role: MemberRole) -> None:
-    """J12: flagged new, parked, five minutes to be answered. `turn.why` says from here on that it joined."""
+    """Add a member whose join is parked, with five minutes to be answered (J12); sets the turn's `why`."""
     cause = Cause.NEW_DYNAMIC_MEMBER if command.group_instance_id is None else Cause.NEW_STATIC_MEMBER
-    turn.because(cause, command.caller, member_id, command.group_instance_id, command.reason)
+    turn.caused_by(cause, command.caller, member_id, command.group_instance_id, command.reason)
     if not turn.group.members:
         turn.change(protocol_type=command.protocol_type, leader_id=member_id)  # S8, S12
     turn.soft.sessions[member_id] = Session(
         timeout_ms=command.session_timeout_ms,
         deadline_ms=turn.now_ms + NEW_MEMBER_JOIN_TIMEOUT_MS,
-        heard_ms=turn.now_ms,
+        last_seen_ms=turn.now_ms,
         awaits_first_join=True,
     )
     turn.record_member(MemberJoined, new_member(turn, command, member_id, role))
@@ -36,11 +36,11 @@ def add_parked_member(turn: Turn, command: JoinGroup, member_id: MemberId, role:
     park_join(turn, member_id, command.caller)
     delay = turn.soft.initial_delay
     if delay is not None:
-        turn.soft.initial_delay = msgspec.structs.replace(delay, member_joined=True)  # JP3
+        turn.soft.initial_delay = msgspec.structs.replace(delay, new_member_added=True)  # JP3
 
 
 def new_member(turn: Turn, command: JoinGroup, member_id: MemberId, role: MemberRole) -> Member:
-    """The member as its first join describes it, without an assignment."""
+    """Make the member that a first join describes, without an assignment."""
     return Member(
         member_id=member_id,
         group_instance_id=command.group_instance_id,
@@ -58,14 +58,14 @@ def new_member(turn: Turn, command: JoinGroup, member_id: MemberId, role: Member
 
 
 def end_registration_of(turn: Turn, group_instance_id: GroupInstanceId | None) -> None:
-    """The instance is no longer expected, because of what the turn's `why` says."""
+    """End the registration of an instance, if it has one, with the turn's `why`."""
     registration = None if group_instance_id is None else turn.group.registrations.get(group_instance_id)
     if registration is not None:
         turn.record_registration(RegistrationEnded, registration)
 
 
 def supports_protocols(turn: Turn, command: JoinGroup) -> bool:
-    """S9: a type and a protocol at least; in a group with members also the same type and a protocol in common."""
+    """Whether the join's protocols fit (S9): at least one; with members, their type and one that all of them offer."""
     if turn.image.state is GroupState.EMPTY:
         return bool(command.protocol_type) and bool(command.protocols)
     if command.protocol_type != turn.image.protocol_type:

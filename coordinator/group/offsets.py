@@ -1,4 +1,4 @@
-"""Who may commit and delete offsets. The offsets themselves are kept elsewhere; they are no events."""
+"""Validation of offset commits and deletions. The offsets are kept elsewhere, and are no events."""
 
 import msgspec
 from kio.schema.errors import ErrorCode
@@ -7,14 +7,14 @@ from muster.coordinator.group.commands import AuthorizeCommit, Commit, CommitOff
 from muster.coordinator.group.identity import validate_member
 from muster.coordinator.group.outcomes import AuthorizeCommitOutcome, CommitOffsetsOutcome, DeleteOffsetsOutcome
 from muster.coordinator.group.settings import GroupSettings
-from muster.coordinator.group.soft import Soft
+from muster.coordinator.group.soft_state import SoftState
 from muster.events.consumer_protocol import CONSUMER_PROTOCOL_TYPE
 from muster.events.ids import UNKNOWN_MEMBER_ID, GroupId
 from muster.events.state import NO_GENERATION, Group, GroupState
 
 
 class OffsetsChange(msgspec.Struct, frozen=True, kw_only=True):
-    """What a decision does to the offsets of its group. Partitions are (topic, partition)."""
+    """The changes that a decision makes to its group's offsets. Partitions are (topic, partition)."""
 
     group_id: GroupId
     committed: tuple[OffsetToCommit, ...] = ()
@@ -23,14 +23,14 @@ class OffsetsChange(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def is_transactional(command: Commit) -> bool:
-    """Whether it is a TxnOffsetCommit (KIP-447), which feeds no session (TO6)."""
+    """Whether it is a TxnOffsetCommit (KIP-447), which refreshes no session (TO6)."""
     return isinstance(command, AuthorizeCommit) and command.is_transactional
 
 
 def commit_error(group: Group | None, command: Commit) -> ErrorCode:
-    """OC1 to OC10: a simple consumer (generation below 0) may commit while nobody is a member.
+    """The error that answers a commit (OC1 to OC10). A simple consumer (generation below 0) may commit to Empty groups.
 
-    TO1 to TO5: a transaction may name no member at all (below v3), and is not held up by the sync phase.
+    A transaction may name no member at all (below v3), and may commit in CompletingRebalance (TO1 to TO5).
     """
     in_transaction = is_transactional(command)
     if group is None:
@@ -38,7 +38,7 @@ def commit_error(group: Group | None, command: Commit) -> ErrorCode:
         return ErrorCode.none if command.generation_id < 0 else unknown_group_error
     if command.generation_id < 0 and group.image.state is GroupState.EMPTY:
         return ErrorCode.none
-    if in_transaction and names_nobody(command):
+    if in_transaction and names_no_member(command):
         return ErrorCode.none
     error = validate_member(group, command.member_id, command.group_instance_id)
     if error is not ErrorCode.none:
@@ -50,15 +50,15 @@ def commit_error(group: Group | None, command: Commit) -> ErrorCode:
     return ErrorCode.none
 
 
-def names_nobody(command: Commit) -> bool:
-    """Whether it could be anybody's."""
+def names_no_member(command: Commit) -> bool:
+    """Whether the commit names neither generation nor member nor instance."""
     return command.generation_id < 0 and command.member_id == UNKNOWN_MEMBER_ID and command.group_instance_id is None
 
 
-def judge_commit(
+def validate_commit(
     group: Group | None, command: CommitOffsets | AuthorizeCommit, settings: GroupSettings
 ) -> tuple[CommitOffsetsOutcome | AuthorizeCommitOutcome, OffsetsChange | None]:
-    """The verdict on a commit, and what is to be kept of it here; None: nothing."""
+    """Return the answer to a commit, and the offsets to be stored here, or None."""
     error = commit_error(group, command)
     if isinstance(command, AuthorizeCommit):
         accepted_in = group if error is ErrorCode.none else None
@@ -73,7 +73,7 @@ def judge_commit(
 
 
 def _refused_offsets(command: CommitOffsets, settings: GroupSettings) -> dict[tuple[str, int], ErrorCode]:
-    """Metadata is measured in characters, as Kafka does (K4, OC14)."""
+    """Refuse offsets whose metadata is too large, in characters, as Kafka counts them (K4, OC14)."""
     return {
         (offset.topic, offset.partition): ErrorCode.offset_metadata_too_large
         for offset in command.offsets
@@ -81,8 +81,8 @@ def _refused_offsets(command: CommitOffsets, settings: GroupSettings) -> dict[tu
     }
 
 
-def judge_deletion(group: Group | None, soft: Soft, command: DeleteOffsets) -> DeleteOffsetsOutcome:
-    """OD1 to OD6. A group known by its offsets alone reaches this as an Empty one."""
+def validate_deletion(group: Group | None, soft: SoftState, command: DeleteOffsets) -> DeleteOffsetsOutcome:
+    """Return the answer to an OffsetDelete (OD1 to OD6). A group known by its offsets alone is an Empty one here."""
     if not command.group_id:
         return DeleteOffsetsOutcome(error=ErrorCode.invalid_group_id)
     if group is None:

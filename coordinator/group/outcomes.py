@@ -1,4 +1,4 @@
-"""What goes out: answers before they get a version. A client's broken rule is an outcome with an error code."""
+"""Outcomes: answers, independent of the API version. A rule that a client broke is an outcome with an error code."""
 
 from enum import StrEnum, unique
 
@@ -10,7 +10,7 @@ from muster.events.state import NO_GENERATION, GroupState
 
 
 class JoinedMember(msgspec.Struct, frozen=True, kw_only=True):
-    """A member as the leader sees it."""
+    """A member in the leader's JoinGroup response."""
 
     member_id: MemberId
     group_instance_id: GroupInstanceId | None
@@ -57,14 +57,14 @@ class LeaveGroupOutcome(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class CommitOffsetsOutcome(msgspec.Struct, frozen=True, kw_only=True):
-    """`error` stands for the whole group (OC13); `refused` has the partitions refused one by one (OC14)."""
+    """`error` is that of all partitions (OC13); `refused` has those refused one by one (OC14)."""
 
     error: ErrorCode
     refused: dict[tuple[str, int], ErrorCode] = {}
 
 
 class AuthorizeCommitOutcome(msgspec.Struct, frozen=True, kw_only=True):
-    """`generation_id`: the group's, in which the commit was accepted; the default with an error, or without a group."""
+    """`generation_id`: the group's when the commit was accepted; the default with an error, or without a group."""
 
     error: ErrorCode
     generation_id: int = NO_GENERATION
@@ -101,9 +101,9 @@ class DeleteGroupOutcome(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ReleasedMember(msgspec.Struct, frozen=True, kw_only=True):
-    """Who was a member until the group was released, and has to join again upstream.
+    """A member of a group that was released, which has to join again upstream.
 
-    `was_parked`: a request of it waited, and was answered then; anybody else is told by its next request.
+    `was_parked`: a parked request of it was answered at the release; the others learn it by their next request.
     """
 
     member_id: MemberId
@@ -132,22 +132,22 @@ class AlterGroupConfigOutcome(msgspec.Struct, frozen=True, kw_only=True):
 
 @unique
 class Standing(StrEnum):
-    """How an instance or a member stands to its group, for people."""
+    """The status of a member, or of an instance that is expected, as `muster members list` shows it."""
 
     ACTIVE = "Active"
     LEARNER = "Learner"
     STANDBY = "Standby"
     CALLED = "Called"
     EXPECTED = "Expected"
-    """Registered, and not here."""
+    """Registered, and has not joined."""
     WAITING = "Waiting"
-    """Here, and held until those who are expected with it have come, or the delay is over."""
+    """Its join is held until the other registered instances have joined, or the expansion delay is over."""
 
 
 class ListedMember(msgspec.Struct, frozen=True, kw_only=True):
-    """A line of `muster members list`. `since_ms`: wall clock; `session_left_ms`: None for who has no session.
+    """A line of `muster members list`. `since_ms`: wall clock. `session_left_ms`: None without a session.
 
-    `join_left_ms`: of who has none yet, since its first join is not answered: how long that is waited for.
+    `join_left_ms`: the time left for the first join to be answered, which is when a session begins.
     """
 
     group_instance_id: GroupInstanceId | None
@@ -170,7 +170,7 @@ class MoveState(StrEnum):
 
 
 class MovingMember(msgspec.Struct, frozen=True, kw_only=True):
-    """A member that a move waits for. `is_told`: it knows that it has to join again, and has not done so."""
+    """A member that a migration waits for. `is_told`: it was told to join again, and has not yet."""
 
     member_id: str
     group_instance_id: str | None
@@ -180,7 +180,10 @@ class MovingMember(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class GroupMove(msgspec.Struct, frozen=True, kw_only=True):
-    """How far a move is: `to` is a value of members.coordinator. Of `members`, some are `told`, some of them `back`."""
+    """The progress of a migration; `to` is a value of members.coordinator.
+
+    Of all `members`, `told` have been told to join again, and `back` have done so.
+    """
 
     to: str
     state: MoveState
@@ -193,7 +196,7 @@ class GroupMove(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class UnreadableRecord(msgspec.Struct, frozen=True, kw_only=True):
-    """The last record of an entity of a group, which cannot be read. `entity_id`: of a member or instance, or empty."""
+    """The last record of a group's entity cannot be read. `entity_id`: of a member or an instance, or empty."""
 
     kind: str
     entity_id: str
@@ -202,10 +205,10 @@ class UnreadableRecord(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class GroupDamage(msgspec.Struct, frozen=True, kw_only=True):
-    """What a repair of a quarantined group would lose, and keep.
+    """The damage of a quarantined group: what a repair loses, and what it keeps.
 
-    `generation_id`: None when it cannot be read. `members`: those that can be read, and have to join again like the
-    others. `registered` and `settings` are kept.
+    `generation_id`: None when it cannot be read. `members`: how many can be read; all of them have to join again.
+    A repair keeps `registered` and `settings`.
     """
 
     partition: int
@@ -217,9 +220,9 @@ class GroupDamage(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class DescribeGroupConfigOutcome(msgspec.Struct, frozen=True, kw_only=True):
-    """`values` has what is set for this group, by name; what is not there has its default (`configs.py`).
+    """`values` has the configs set for this group, by name; the others have their defaults (`configs.py`).
 
-    `move`: the last one to or from the cluster upstream; the rules know of none. `damage`: of a quarantined group.
+    `move`: the last migration, which the sidecar adds. `damage`: of a quarantined group.
     """
 
     error: ErrorCode = ErrorCode.none
@@ -246,7 +249,7 @@ Outcome = (
 
 
 class Reply(msgspec.Struct, frozen=True):
-    """An outcome on its way to the request it answers."""
+    """An outcome, and the request that it answers."""
 
     request_id: int
     outcome: Outcome

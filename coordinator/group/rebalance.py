@@ -1,4 +1,4 @@
-"""Rebalances: how one starts, how its join phase ends, who becomes leader, which protocol is chosen."""
+"""Rebalances: starting one, ending its join phase, choosing the leader and the protocol."""
 
 from collections import Counter
 from collections.abc import Iterable
@@ -6,13 +6,13 @@ from collections.abc import Iterable
 import msgspec
 from kio.schema.errors import ErrorCode
 
-from muster.coordinator.group.arrivals import admit_arrivals
 from muster.coordinator.group.census import rank_of
 from muster.coordinator.group.commands import JoinGroup
+from muster.coordinator.group.held_joins import admit_held_joins
 from muster.coordinator.group.members import supported_by_all
 from muster.coordinator.group.outcomes import JoinedMember, JoinGroupOutcome, SyncGroupOutcome
-from muster.coordinator.group.roles import active_members, assign_roles, current_generation
-from muster.coordinator.group.soft import InitialDelay
+from muster.coordinator.group.roles import active_members, assign_roles, follower_outcome
+from muster.coordinator.group.soft_state import InitialDelay
 from muster.coordinator.group.turn import Turn
 from muster.events.causes import Cause
 from muster.events.consumer_protocol import CONSUMER_PROTOCOL_TYPE, TOPICS_LOOKED_AT_MAX, subscribed_by_any
@@ -21,24 +21,24 @@ from muster.events.ids import MemberId
 from muster.events.state import NO_GENERATION, Group, GroupState, Member
 
 MIN_WAIT_MS = 100
-"""A join phase that is waited on again lasts this long at least: with a rebalance timeout of 0 (K2) it would spin."""
+"""The shortest join phase that is extended for absent static members; a rebalance timeout of 0 (K2) would spin."""
 
 
 # ---- starting ----------------------------------------------------------------------------------
 
 
 def prepare_rebalance(turn: Turn) -> None:
-    """Enter the join phase because of what the turn's `why` says (RB1 to RB5); a running one is tried for its end."""
+    """Enter the join phase with the turn's `why` (RB1 to RB5); end a running one if everybody has joined."""
     state = turn.image.state
     if state is GroupState.PREPARING_REBALANCE:
         complete_join_phase_if_all_joined(turn)
         return
     if state is GroupState.COMPLETING_REBALANCE:
-        send_syncs_back(turn, ErrorCode.rebalance_in_progress)
+        fail_parked_syncs(turn, ErrorCode.rebalance_in_progress)
         turn.change(assigned_generation_id=NO_GENERATION)
     turn.soft.sync_deadline_ms = None
-    turn.soft.unsynced.clear()
-    turn.soft.catching_up.clear()
+    turn.soft.pending_syncs.clear()
+    turn.soft.member_sync_deadlines.clear()
     turn.enter(GroupState.PREPARING_REBALANCE, departures_gathered=False)
     if state is GroupState.EMPTY:
         _start_initial_delay(turn)
@@ -46,20 +46,20 @@ def prepare_rebalance(turn: Turn) -> None:
         timeout_ms = turn.census.rebalance_timeout_ms
         turn.record(RebalanceStarted, timeout_ms=timeout_ms)
         turn.soft.join_deadline_ms = turn.now_ms + timeout_ms
-        admit_arrivals(turn)
+        admit_held_joins(turn)
         complete_join_phase_if_all_joined(turn)
 
 
-def send_syncs_back(turn: Turn, error: ErrorCode) -> None:
-    """Answer the parked syncs with an error; who is answered has its full session again (RB1, SG13)."""
-    for member_id, caller in turn.soft.syncs.items():
+def fail_parked_syncs(turn: Turn, error: ErrorCode) -> None:
+    """Answer the parked syncs with an error, and give their members full sessions (RB1, SG13)."""
+    for member_id, caller in turn.soft.parked_syncs.items():
         turn.reply(caller, SyncGroupOutcome(error=error))
         turn.arm(member_id)
-    turn.soft.syncs.clear()
+    turn.soft.parked_syncs.clear()
 
 
 def _start_initial_delay(turn: Turn) -> None:
-    """KIP-134: wait for more members before the first generation (I1)."""
+    """Wait for more members before the first generation (KIP-134, I1)."""
     delay_ms = turn.settings.initial_rebalance_delay_ms
     turn.record(RebalanceStarted, timeout_ms=delay_ms)
     remaining_ms = max(turn.census.rebalance_timeout_ms - delay_ms, 0)
@@ -68,12 +68,12 @@ def _start_initial_delay(turn: Turn) -> None:
 
 
 def is_initial_rebalance(turn: Turn) -> bool:
-    """Whether the running join phase began in Empty; joins never end such a phase early (I7)."""
+    """Whether the running join phase began in Empty; joins do not end it early (I7)."""
     return turn.soft.initial_delay is not None
 
 
 def rebalance_timeout_ms(group: Group) -> int:
-    """The longest of the members' (S14); 0 without members. Taken as it comes, negative too (K2)."""
+    """The longest rebalance timeout (S14), as members sent it, negative too (K2); 0 without members."""
     return max((member.rebalance_timeout_ms for member in group.members.values()), default=0)
 
 
@@ -81,23 +81,23 @@ def rebalance_timeout_ms(group: Group) -> int:
 
 
 def all_members_joined(turn: Turn) -> bool:
-    """Every member's join is parked, and no id handed out by KIP-394 is outstanding (S15)."""
-    return len(turn.soft.joins) == len(turn.group.members) and not turn.soft.pending
+    """Whether every member's join is parked, and no member is pending (KIP-394, S15)."""
+    return len(turn.soft.parked_joins) == len(turn.group.members) and not turn.soft.pending_members
 
 
 def complete_join_phase_if_all_joined(turn: Turn) -> None:
-    """The early end, which an initial rebalance does not have (I7)."""
+    """End the join phase early if everybody has joined, unless it is that of an initial rebalance (I7)."""
     preparing = turn.image.state is GroupState.PREPARING_REBALANCE
     if preparing and not is_initial_rebalance(turn) and all_members_joined(turn):
         complete_join_phase(turn, Cause.ALL_JOINED)
 
 
 def complete_join_phase(turn: Turn, cause: Cause) -> None:
-    """RB6 to RB11: drop who did not come, begin the next generation, answer the parked joins."""
+    """End the join phase: drop absent dynamic members, begin the next generation, answer the joins (RB6 to RB11)."""
     soft = turn.soft
     soft.join_deadline_ms = None
     _drop_absent_dynamic_members(turn)
-    if turn.group.members and not soft.joins:
+    if turn.group.members and not soft.parked_joins:
         # Only static members are left and none of them came: wait on, in the same generation (RB7). After a takeover
         # this may be an initial rebalance: its delay is over, and it ends as soon as all are back.
         soft.initial_delay = None
@@ -105,7 +105,7 @@ def complete_join_phase(turn: Turn, cause: Cause) -> None:
         return
     soft.initial_delay = None
     turn.change(generation_id=turn.image.generation_id + 1)
-    turn.and_so(cause, parked=soft.joins)
+    turn.followed_by(cause, parked=soft.parked_joins)
     if turn.group.members:
         _begin_sync_phase(turn, timed_out=cause is Cause.JOIN_PHASE_TIMED_OUT)
     else:
@@ -114,16 +114,16 @@ def complete_join_phase(turn: Turn, cause: Cause) -> None:
 
 def _drop_absent_dynamic_members(turn: Turn) -> None:
     why = turn.why
-    absent = [m for m in turn.group.members.values() if m.member_id not in turn.soft.joins]
+    absent = [m for m in turn.group.members.values() if m.member_id not in turn.soft.parked_joins]
     for member in absent:
         if member.group_instance_id is None:
-            turn.because_time_passed(Cause.NOT_REJOINED, turn.now_ms, member)
+            turn.caused_by_deadline(Cause.NOT_REJOINED, turn.now_ms, member)
             turn.remove(member)
     turn.why = why
 
 
 def become_empty(turn: Turn) -> None:
-    """The join phase ended without members (RB8): the protocol type is kept (S6)."""
+    """Enter Empty at the end of a join phase without members (RB8); the protocol type is kept (S6)."""
     turn.soft.subscribed_topics = frozenset()
     turn.enter(GroupState.EMPTY, protocol_name=None, leader_id=None, assigned_generation_id=NO_GENERATION)
     turn.record(GroupEmptied)
@@ -133,32 +133,32 @@ def _begin_sync_phase(turn: Turn, *, timed_out: bool) -> None:
     group, soft = turn.group, turn.soft
     assign_roles(turn)
     leader = group.members.get(turn.image.leader_id) if turn.image.leader_id else None
-    if leader is None or leader.is_held or leader.member_id not in soft.joins:
-        turn.change(leader_id=min(rank_of(group.members[member_id]) for member_id in soft.joins)[-1])  # RB13
+    if leader is None or leader.is_inactive or leader.member_id not in soft.parked_joins:
+        turn.change(leader_id=min(rank_of(group.members[member_id]) for member_id in soft.parked_joins)[-1])  # RB13
     turn.enter(GroupState.COMPLETING_REBALANCE, protocol_name=select_protocol(group.members.values()))
-    absent = tuple(sorted(member_id for member_id in group.members if member_id not in soft.joins))
+    absent = tuple(sorted(member_id for member_id in group.members if member_id not in soft.parked_joins))
     turn.record(JoinPhaseCompleted, absent=absent, timed_out=timed_out)
     soft.subscribed_topics = subscriptions(group)
     for member_id in group.members:
         turn.arm(member_id)
-        soft.unsynced.add(member_id)
-    for member_id, caller in soft.joins.items():
-        turn.reply(caller, joined(group, member_id))
-    soft.joins.clear()
+        soft.pending_syncs.add(member_id)
+    for member_id, caller in soft.parked_joins.items():
+        turn.reply(caller, join_outcome(group, member_id))
+    soft.parked_joins.clear()
     soft.sync_deadline_ms = turn.now_ms + turn.census.rebalance_timeout_ms
 
 
-def joined(group: Group, member_id: MemberId, *, skip_assignment: bool = False) -> JoinGroupOutcome:
-    """The answer to a member of the current generation: the leader gets the members, the others none (J16)."""
+def join_outcome(group: Group, member_id: MemberId, *, skip_assignment: bool = False) -> JoinGroupOutcome:
+    """The JoinGroup response to a member of the present generation; the leader's has the members (J16)."""
     return msgspec.structs.replace(
-        current_generation(group, member_id),
+        follower_outcome(group, member_id),
         skip_assignment=skip_assignment,
         members=members_for_leader(group) if member_id == group.leader_id else (),
     )
 
 
 def members_for_leader(group: Group) -> tuple[JoinedMember, ...]:
-    """Every member that is not held, absent static ones too (J16, RB12).
+    """The active members, absent static ones too (J16, RB12).
 
     Static members come first: Kafka promises no order, but kafka-python's assignors (seen in 3.0.12) give nothing to
     some members when static and dynamic ones alternate.
@@ -186,15 +186,15 @@ def select_protocol(members: Iterable[Member]) -> str | None:
     """
     voters = sorted(members, key=lambda member: (member.joined_ms, member.name))
     candidates = supported_by_all(voters)
-    active = [voter for voter in voters if not voter.is_held]
+    active = [voter for voter in voters if not voter.is_inactive]
     votes = Counter(next((p.name for p in voter.protocols if p.name in candidates), None) for voter in active)
     return votes.most_common(1)[0][0] if votes else None
 
 
 def subscriptions(group: Group) -> frozenset[str] | None:
-    """The topics of all members, for protocol type consumer (S17); None: not known, so any topic may be subscribed.
+    """The topics that members of protocol type consumer subscribe (S17); None: unknown, so it may be any topic.
 
-    Nor are more than `TOPICS_LOOKED_AT_MAX` of them: it would hold up everybody else to find out.
+    More than `TOPICS_LOOKED_AT_MAX` are unknown too, since reading them would delay all other groups.
     """
     if group.image.protocol_type != CONSUMER_PROTOCOL_TYPE:
         return None
@@ -203,7 +203,7 @@ def subscriptions(group: Group) -> frozenset[str] | None:
 
 
 def note_subscription(turn: Turn, command: JoinGroup) -> None:
-    """Who is let in beside an assignment subscribes, too; what it gave up counts until the next join phase ends."""
+    """Add the topics of a member that joins without a rebalance; the former ones count until the next join phase."""
     known = turn.soft.subscribed_topics
     if known is None:
         return

@@ -1,17 +1,17 @@
-"""ReleaseGroup: a group goes back to the cluster upstream, whose own coordinator is to serve it from here on.
+"""ReleaseGroup: hand a group over to the cluster upstream, whose own coordinator serves it from then on.
 
-Nobody can be handed over: the clients have to join there anew. So all members are taken out in one transition, and
-what is parked is answered as for one unknown, which every client takes as: come back as a new member. What was set for
-the group and whom it expects is an operator's; it stays, for when the group is taken over again.
+Members cannot be handed over, they have to join there anew. So all members are removed in one transition, and parked
+requests are answered UNKNOWN_MEMBER_ID, on which every client joins as a new member. The group's configs and
+registrations stay, for when the group is adopted again.
 
-A group is released because it was lost (the command), or because an administrator has set `members.coordinator`
-(`plan.py`): then nobody can join it here until that is set back (`decide.py`).
+A group is released because its shadow upstream was lost (the command), or because an administrator has set
+`members.coordinator` (`membership_change.py`): then nobody can join it here until that is set back (`decide.py`).
 """
 
 import msgspec
 
-from muster.coordinator.group.arrivals import give_up
 from muster.coordinator.group.commands import ReleaseGroup
+from muster.coordinator.group.held_joins import reject_held_join
 from muster.coordinator.group.outcomes import ReleasedMember, ReleaseGroupOutcome
 from muster.coordinator.group.rebalance import complete_join_phase, prepare_rebalance
 from muster.coordinator.group.turn import Turn
@@ -22,20 +22,20 @@ from muster.events.state import GroupState, Member
 
 
 def release_group(turn: Turn, command: ReleaseGroup) -> None:
-    """The group is Empty, in the next generation, and waits for nobody; one that was Empty stays as it is."""
-    turn.because(Cause.GROUP_RELEASED, command.caller, UNKNOWN_MEMBER_ID, None)
+    """Make the group Empty, in the next generation; an Empty group stays as it is."""
+    turn.caused_by(Cause.GROUP_RELEASED, command.caller, UNKNOWN_MEMBER_ID, None)
     turn.reply(command.caller, ReleaseGroupOutcome(members=release_members(turn, turn.why)))
 
 
 def release_members(turn: Turn, asked: Why) -> tuple[ReleasedMember, ...]:
-    """Take all out, because of whoever asked; who they were."""
+    """Remove all members, attributed to `asked`; returns who they were."""
     leader_id = turn.image.leader_id
     # The leader last: with everybody else gone there is no next one to be looked for, again and again.
     members = sorted(turn.group.members.values(), key=lambda member: member.member_id == leader_id)
     released = tuple(_released(turn, member) for member in members)
-    turn.soft.pending.clear()
-    for member_id in list(turn.soft.arrivals):
-        give_up(turn, member_id)
+    turn.soft.pending_members.clear()
+    for member_id in list(turn.soft.held_joins):
+        reject_held_join(turn, member_id)
     for member in members:
         turn.why = _because(asked, member.member_id, member.group_instance_id)
         turn.remove(member)
@@ -61,5 +61,5 @@ def _released(turn: Turn, member: Member) -> ReleasedMember:
         client_host=member.client_host,
         session_timeout_ms=member.session_timeout_ms,
         rebalance_timeout_ms=member.rebalance_timeout_ms,
-        was_parked=member.member_id in turn.soft.joins or member.member_id in turn.soft.syncs,
+        was_parked=member.member_id in turn.soft.parked_joins or member.member_id in turn.soft.parked_syncs,
     )

@@ -1,12 +1,11 @@
-"""A quarantined group is made anew from what of it can be read (`members.repair`).
+"""Repair of a quarantined group: it is recreated from the records that can be read (`members.repair`).
 
-What belongs here: what is kept, and as which events. What of a group can be read says `events/damage.py`.
+What belongs here: what is kept, and as which events. `events/damage.py` finds out what can be read.
 
-The group gets a new incarnation: Empty, in the next generation, with its settings and the instances that it expects as
-far as they can be read. Its members are not in it: who of them had which partitions may be what is lost, so all of them
-join again, in one rebalance. Its committed offsets are not in the log, and stay. The first event says who has asked for
-it. Every value of the former incarnation gets a tombstone before that, the group's own at the end, which is what ends
-the quarantine for whoever reads the log later.
+The group gets a new incarnation: Empty, in the next generation, with the configs and registrations that can be read. It
+has no members, since their assignments may be what is lost; all of them join again, in one rebalance. Its committed
+offsets are not in the event log, and stay. The first event names the administrator. Every record of the former
+incarnation gets a tombstone before it, the group's own last, which ends the quarantine for later readers of the log.
 """
 
 from collections.abc import Sequence
@@ -17,7 +16,7 @@ from muster.coordinator.group.commands import AlterGroupConfig, ConfigChange, Co
 from muster.coordinator.group.configs import ANEW, REPAIR, values_set
 from muster.coordinator.group.outcomes import AlterGroupConfigOutcome, GroupDamage, UnreadableRecord
 from muster.coordinator.group.settings import GroupSettings
-from muster.coordinator.group.soft import Soft
+from muster.coordinator.group.soft_state import SoftState
 from muster.coordinator.group.turn import Moment, Turn
 from muster.events.causes import Cause
 from muster.events.damage import Damage
@@ -28,7 +27,7 @@ from muster.events.state import NOT_CONFIGURED, Group, GroupConfig, Registration
 
 
 def describe_damage(damage: Damage) -> GroupDamage:
-    """What an administrator is told before it is done."""
+    """Describe what a repair would lose and keep."""
     registrations, config = _kept(damage)
     return GroupDamage(
         partition=damage.partition,
@@ -44,12 +43,12 @@ def describe_damage(damage: Damage) -> GroupDamage:
 
 
 def is_repair(changes: Sequence[ConfigChange]) -> bool:
-    """Whether this is asked for, if perhaps in a way in which it cannot be."""
+    """Whether the request asks for a repair, be it in a valid way or not."""
     return any(change.name == REPAIR for change in changes)
 
 
 def repair_refusal(changes: Sequence[ConfigChange]) -> AlterGroupConfigOutcome | None:
-    """Why a quarantined group is not repaired; None if it is."""
+    """The error that refuses a repair; None if it is valid."""
     if len(changes) > 1:
         message = f"{REPAIR} has to be asked for alone: no setting of a quarantined group can be changed"
         return AlterGroupConfigOutcome(error=ErrorCode.invalid_request, message=message)
@@ -62,10 +61,10 @@ def repair_refusal(changes: Sequence[ConfigChange]) -> AlterGroupConfigOutcome |
 def repair_group(
     damage: Damage, command: AlterGroupConfig, moment: Moment, settings: GroupSettings
 ) -> tuple[Group, Sequence[AnyEvent]]:
-    """The group made anew, and the events that make it."""
+    """Return the recreated group, and the events that make it."""
     group = new_group(damage.group_id, incarnation=moment.incarnation, wall_ms=moment.wall_ms)
-    turn = Turn(group, Soft(), moment, settings)
-    turn.because(Cause.GROUP_REPAIRED, command.caller, UNKNOWN_MEMBER_ID, None)
+    turn = Turn(group, SoftState(), moment, settings)
+    turn.caused_by(Cause.GROUP_REPAIRED, command.caller, UNKNOWN_MEMBER_ID, None)
     if damage.group is not None and damage.is_image_known:
         known = damage.group.image
         turn.change(generation_id=known.generation_id + 1, protocol_type=known.protocol_type)
@@ -80,7 +79,7 @@ def repair_group(
 
 
 def tombstones(damage: Damage) -> tuple[Record, ...]:
-    """Of all that is left of the former incarnation; they stand before the events, in one transition."""
+    """Tombstones for all records of the former incarnation; written before the events, in one transition."""
     return tuple(Record(key, None) for key in damage.keys)
 
 

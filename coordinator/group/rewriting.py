@@ -1,8 +1,8 @@
-"""Entities whose last records in the log are not an owner's, written again as they are.
+"""Rewriting of entities whose last record in the log is a stranger's.
 
-A stranger that writes into the event topic under a key of ours, a tombstone for instance, is skipped by whoever reads.
-But compaction keeps the last record of a key, and would drop what the owner wrote. So that is written again, behind it:
-the same value, under a cause of its own, with the group's own record at the end as after every transition.
+Readers skip a stranger's record under a key of ours, a tombstone for instance. But compaction keeps the last record of
+a key, and would drop the owner's. So the owner writes the entity again, behind it: the same value, with a cause of its
+own, and the group's record at the end, as after every transition.
 """
 
 from typing import assert_never
@@ -18,8 +18,8 @@ from muster.events.state import NOT_CONFIGURED, Group, Member
 
 
 def rewrite_entities(turn: Turn, command: RewriteEntities) -> None:
-    """Write again what is still there of them; nothing when none is."""
-    turn.because_time_passed(Cause.RECORD_OVERWRITTEN, turn.now_ms)
+    """Write again those of the entities that still exist."""
+    turn.caused_by_deadline(Cause.RECORD_OVERWRITTEN, turn.now_ms)
     for entity in command.entities:
         _rewrite(turn, entity)
 
@@ -47,7 +47,7 @@ def _rewrite(turn: Turn, entity: RecordKey) -> None:
 
 
 def _member(group: Group, entity: RecordKey) -> Member | None:
-    """The member that is kept under the key."""
+    """The member that has this key."""
     if entity.kind is EntityKind.STATIC_MEMBER:
         member_id = group.instances.get(GroupInstanceId(entity.entity_id))
         return None if member_id is None else group.members.get(member_id)

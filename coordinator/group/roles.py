@@ -1,9 +1,9 @@
-"""Roles: who is active, who stands by (`target.group.size`), who learns (`members.learner.timeout.ms`).
+"""Roles of members: active, standby (`target.group.size`) or learner (`members.learner.timeout.ms`).
 
-Held members, learners and standbys, are members like any other: they heartbeat, commit, rejoin and expire. They are
-hidden from the leader's list, and their assignment is a well-formed empty one (one without bytes kills Java
-consumers). So they exist in groups of protocol type consumer alone, and not in those of Kafka Streams, whose
-assignments say more. In other groups everybody is active, whatever is set.
+Standbys and learners are *inactive*: they heartbeat, commit, rejoin and expire like any member, but the leader's list
+leaves them out, and their assignment is a well-formed empty one (an assignment of no bytes kills Java consumers). Only
+groups of protocol type consumer can have them, and not those of Kafka Streams, whose assignments carry more. In other
+groups every member is active, whatever is configured.
 """
 
 from collections.abc import Iterable
@@ -15,7 +15,7 @@ from muster.coordinator.group.census import rank_of
 from muster.coordinator.group.commands import JoinGroup
 from muster.coordinator.group.members import end_registration_of, new_member
 from muster.coordinator.group.outcomes import JoinGroupOutcome
-from muster.coordinator.group.soft import Session
+from muster.coordinator.group.soft_state import Session
 from muster.coordinator.group.turn import Turn
 from muster.events.causes import Cause
 from muster.events.consumer_protocol import CONSUMER_PROTOCOL_TYPE, encode_assignment
@@ -27,15 +27,15 @@ STREAMS_PROTOCOL: Final = "stream"
 EMPTY_ASSIGNMENT: Final = encode_assignment({})
 
 
-def knows_roles(turn: Turn) -> bool:
-    """Whether members of this group can be held."""
+def supports_roles(turn: Turn) -> bool:
+    """Whether this group can have inactive members."""
     is_consumers = turn.group.image.protocol_type == CONSUMER_PROTOCOL_TYPE
     return is_consumers and not turn.census.is_offered(STREAMS_PROTOCOL)
 
 
 def active_members(group: Group) -> list[Member]:
-    """Those who are, or are to be, in the assignment."""
-    return [member for member in group.members.values() if not member.is_held]
+    """List the members that are, or are to be, in the assignment."""
+    return [member for member in group.members.values() if not member.is_inactive]
 
 
 def learners(group: Group) -> list[Member]:
@@ -43,11 +43,11 @@ def learners(group: Group) -> list[Member]:
 
 
 def role_of_new_member(turn: Turn, command: JoinGroup) -> MemberRole:
-    """What a new member is there for, as far as it can be known when it joins (see `assign_roles`)."""
+    """The role of a new member, as far as it is known when it joins (see `assign_roles`)."""
     config, state = turn.group.config, turn.image.state
     if config.learner_timeout_ms is None and config.target_group_size is None:
         return MemberRole.ACTIVE
-    if not turn.census.active or not knows_roles(turn):
+    if not turn.census.active or not supports_roles(turn):
         return MemberRole.ACTIVE
     offered = {protocol.name for protocol in command.protocols}
     if state is not GroupState.PREPARING_REBALANCE and turn.image.protocol_name not in offered:
@@ -59,37 +59,37 @@ def role_of_new_member(turn: Turn, command: JoinGroup) -> MemberRole:
     return MemberRole.ACTIVE
 
 
-def admit_held_member(turn: Turn, command: JoinGroup, member_id: MemberId, role: MemberRole) -> None:
-    """A new member beside the running generation: nobody else hears of it."""
+def admit_inactive_member(turn: Turn, command: JoinGroup, member_id: MemberId, role: MemberRole) -> None:
+    """Add a standby or learner to the present generation, unnoticed by the other members."""
     cause = Cause.LEARNER_ADMITTED if role is MemberRole.LEARNER else Cause.STANDBY_ADMITTED
-    turn.because(cause, command.caller, member_id, command.group_instance_id, command.reason)
+    turn.caused_by(cause, command.caller, member_id, command.group_instance_id, command.reason)
     turn.soft.sessions[member_id] = Session(
         timeout_ms=command.session_timeout_ms,
         deadline_ms=turn.now_ms + command.session_timeout_ms,
-        heard_ms=turn.now_ms,
+        last_seen_ms=turn.now_ms,
     )
     member = new_member(turn, command, member_id, role)
     if turn.image.state is GroupState.STABLE:
         member = with_assignment(turn, member, EMPTY_ASSIGNMENT)
     turn.record_member(MemberJoined, member)
     end_registration_of(turn, command.group_instance_id)
-    await_sync(turn, member)
-    turn.reply(command.caller, current_generation(turn.group, member_id))
+    arm_member_sync(turn, member)
+    turn.reply(command.caller, follower_outcome(turn.group, member_id))
 
 
 def with_assignment(turn: Turn, member: Member, assignment: bytes, **fields: object) -> Member:
-    """The member with an assignment of the generation that is stable."""
+    """Return the member with an assignment of the stable generation."""
     generation_id = turn.image.assigned_generation_id
     return msgspec.structs.replace(member, assignment=assignment, assigned_generation_id=generation_id, **fields)
 
 
-def await_sync(turn: Turn, member: Member) -> None:
-    """The member has to sync within its own rebalance timeout, whatever others have to do."""
-    turn.soft.catching_up[member.member_id] = turn.now_ms + max(member.rebalance_timeout_ms, 0)
+def arm_member_sync(turn: Turn, member: Member) -> None:
+    """Give a member that gets an assignment outside a rebalance its own deadline to sync: its rebalance timeout."""
+    turn.soft.member_sync_deadlines[member.member_id] = turn.now_ms + max(member.rebalance_timeout_ms, 0)
 
 
-def current_generation(group: Group, member_id: MemberId) -> JoinGroupOutcome:
-    """The answer to a follower of the generation that there is."""
+def follower_outcome(group: Group, member_id: MemberId) -> JoinGroupOutcome:
+    """The JoinGroup response to a follower of the present generation."""
     image = group.image
     return JoinGroupOutcome(
         member_id=member_id,
@@ -101,16 +101,16 @@ def current_generation(group: Group, member_id: MemberId) -> JoinGroupOutcome:
 
 
 def assign_roles(turn: Turn) -> None:
-    """The join phase is over: settle who is active in the next generation.
+    """Choose the active members of the next generation, at the end of a join phase.
 
-    Who was active stays so, the oldest first, up to `target.group.size`; then standbys in the order in which they
-    joined. Learners stay learners until they are promoted. At least one of those who joined is active, to lead.
+    Active members stay active, the oldest first, up to `target.group.size`; then standbys in the order in which they
+    joined. Learners stay learners until they are promoted. At least one member that joined is active, to lead.
     """
     is_all_active = turn.census.number_of(MemberRole.ACTIVE) == turn.census.size
     if turn.group.config.target_group_size is None and is_all_active:
         return
     why = turn.why
-    turn.and_so(Cause.ROLES_ASSIGNED)
+    turn.followed_by(Cause.ROLES_ASSIGNED)
     for member, role in _roles(turn):
         if member.role is not role:
             change_role(turn, member, role=role)
@@ -118,9 +118,9 @@ def assign_roles(turn: Turn) -> None:
 
 
 def _roles(turn: Turn) -> Iterable[tuple[Member, MemberRole]]:
-    group, joins = turn.group, turn.soft.joins
+    group, joins = turn.group, turn.soft.parked_joins
     members = sorted(group.members.values(), key=rank_of)
-    if not knows_roles(turn):
+    if not supports_roles(turn):
         return [(member, MemberRole.ACTIVE) for member in members]
     teaches = group.config.learner_timeout_ms is not None
     learning = [member for member in members if teaches and member.role is MemberRole.LEARNER]
@@ -139,11 +139,11 @@ def _roles(turn: Turn) -> Iterable[tuple[Member, MemberRole]]:
 
 
 def change_role(turn: Turn, member: Member, **fields: object) -> None:
-    """Give a member another role, or have it retire, or stay (`Member.retiring`); without fields, all stays."""
+    """Record a change of a member's `role` or `retiring`; without fields, record it as it is."""
     turn.record_member(MemberRoleChanged, msgspec.structs.replace(member, **fields))
 
 
 def promote(turn: Turn, promoted: Iterable[Member]) -> None:
-    """Learners become active in the next generation."""
+    """Make learners active, as of the next generation."""
     for member in promoted:
         change_role(turn, turn.group.members[member.member_id], role=MemberRole.ACTIVE)

@@ -1,10 +1,10 @@
-"""The settings of the rules, by Kafka's names. How they are given (flag, file, environment) is not known here."""
+"""The settings of the rules, by Kafka's names. `coordinator/settings/` reads them from flags, file and environment."""
 
 import msgspec
 
 INT32_MAX = 2**31 - 1
 NEW_MEMBER_JOIN_TIMEOUT_MS = 5 * 60 * 1000
-"""How long a new member's first join may be parked (K3, KAFKA-7610). A constant in Kafka, too."""
+"""The time that a new member's first join may be parked (K3, KAFKA-7610). A constant in Kafka, too."""
 
 
 class GroupSettings(msgspec.Struct, frozen=True, kw_only=True):
@@ -18,6 +18,6 @@ class GroupSettings(msgspec.Struct, frozen=True, kw_only=True):
     offsets_retention_minutes: int = 10_080  # offsets.retention.minutes
     offsets_retention_check_interval_ms: int = 600_000  # offsets.retention.check.interval.ms
     member_metadata_max_bytes: int = 1_048_576
-    """Of the names and the metadata of all protocols of one member. In Kafka a record's limit stands in for it."""
+    """The limit of one member's names and metadata of all protocols. Kafka has only the limit of a record."""
     offsets_are_upstream: bool = False
-    """In a sidecar. No setting of Kafka's: a group's offsets cannot be seen here, so it may have some."""
+    """True in a sidecar: a group's offsets are upstream, and cannot be seen here. Not a setting of Kafka's."""

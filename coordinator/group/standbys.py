@@ -1,20 +1,19 @@
-"""A standby takes the place of an active member that was lost, and nobody else is disturbed.
+"""A standby replaces an active member that was lost, without a rebalance.
 
-    lost         the standby gets the lost member's assignment, in the log, and is *called*
-    heartbeat    the called one alone is told REBALANCE_IN_PROGRESS
-    join         it gets the generation that there is; if the leader was lost it leads, and skips the assignment (v9)
-    sync         it gets the assignment, and is active
+    loss         the standby gets the lost member's assignment in the log, and is *called*
+    Heartbeat    the called standby alone is answered REBALANCE_IN_PROGRESS
+    JoinGroup    it gets the present generation; in place of a lost leader it leads, and skips the assignment (v9)
+    SyncGroup    it gets the assignment, and is active
 
-Where it cannot be done so there is a rebalance: no standby whose subscription covers the assignment, or a new leader
-whose client cannot skip it. A called one that does not come within its rebalance timeout is removed, as whoever joined
-and does not sync; then the next standby is called.
+The group rebalances instead if no standby's subscription covers the assignment, or if the new leader's client cannot
+skip it. A called standby that does not sync within its rebalance timeout is removed, and the next one is called.
 """
 
 from collections.abc import Sequence, Set
 
 from kio.schema.errors import ErrorCode
 
-from muster.coordinator.group.roles import await_sync, change_role, with_assignment
+from muster.coordinator.group.roles import arm_member_sync, change_role, with_assignment
 from muster.coordinator.group.turn import Turn
 from muster.events.causes import Cause
 from muster.events.consumer_protocol import assigned_partitions, subscribed_topics
@@ -23,8 +22,8 @@ from muster.events.ids import MemberId
 from muster.events.state import Member, MemberRole
 
 
-def call_standbys(turn: Turn, lost: Sequence[Member], led_before: MemberId | None) -> list[Member]:
-    """Have standbys take over from members that are gone; returns those that no standby could replace."""
+def call_standbys(turn: Turn, lost: Sequence[Member], previous_leader_id: MemberId | None) -> list[Member]:
+    """Call standbys for members that are lost; returns those that no standby can replace."""
     image = turn.image
     if not turn.census.number_of(MemberRole.STANDBY):
         return list(lost)
@@ -41,57 +40,57 @@ def call_standbys(turn: Turn, lost: Sequence[Member], led_before: MemberId | Non
             missed.append(member)
         else:
             standbys.remove(standby)
-            _call(turn, standby, member, led=member.member_id == led_before)
+            _call(turn, standby, member, led=member.member_id == previous_leader_id)
     return missed
 
 
 def _call(turn: Turn, standby: Member, lost: Member, *, led: bool) -> None:
     why = turn.why
-    turn.because_time_passed(Cause.STANDBY_CALLED, turn.now_ms, standby)
+    turn.caused_by_deadline(Cause.STANDBY_CALLED, turn.now_ms, standby)
     turn.record_member(MemberAssigned, with_assignment(turn, standby, lost.assignment, role=MemberRole.CALLED))
     if led:
         turn.change(leader_id=standby.member_id)
-    await_sync(turn, standby)
+    arm_member_sync(turn, standby)
     turn.why = why
 
 
 class _Subscribed:
-    """The standbys' subscriptions, each of which is read once, however many were lost: it may have 1 MiB."""
+    """The standbys' subscriptions, each of which is decoded once: it may have 1 MiB."""
 
     def __init__(self, protocol_name: str | None) -> None:
         self._protocol_name = protocol_name
         self._topics: dict[MemberId, frozenset[str] | None] = {}
 
     def by(self, standby: Member) -> frozenset[str] | None:
-        """None when it cannot be read."""
+        """The topics that it subscribes; None when they cannot be read."""
         if standby.member_id not in self._topics:
             self._topics[standby.member_id] = subscribed_topics(standby.metadata_for(self._protocol_name))
         return self._topics[standby.member_id]
 
 
 def assigned_topics(assignment: bytes) -> Set[str] | None:
-    """None when it cannot be read."""
+    """The topics of an assignment; None when it cannot be read."""
     partitions = assigned_partitions(assignment)
     return None if partitions is None else {topic for topic, _ in partitions}
 
 
-def can_read(metadata: bytes, assignment: bytes) -> bool:
-    """Whether a subscription covers all that is assigned, and both can be read."""
+def covers_assignment(metadata: bytes, assignment: bytes) -> bool:
+    """Whether a subscription covers the topics of an assignment, and both can be read."""
     topics = assigned_topics(assignment)
     return topics is not None and _covers(subscribed_topics(metadata), topics)
 
 
 def _covers(subscribed: Set[str] | None, topics: Set[str]) -> bool:
-    """A subscription that cannot be read covers nothing."""
+    """Whether all topics are subscribed; a subscription that cannot be read covers nothing."""
     return subscribed is not None and topics <= subscribed
 
 
-def has_taken_over(turn: Turn, member: Member) -> None:
-    """The called one asks for its assignment: from here on it is as any other."""
-    turn.because_time_passed(Cause.STANDBY_TOOK_OVER, turn.now_ms, member)
+def activate_called(turn: Turn, member: Member) -> None:
+    """Make a called standby active, as it has synced."""
+    turn.caused_by_deadline(Cause.STANDBY_TOOK_OVER, turn.now_ms, member)
     change_role(turn, member, role=MemberRole.ACTIVE)
 
 
-def heartbeat_of(member: Member) -> ErrorCode:
-    """What a member of a stable generation is told: to rejoin, if it was called."""
+def stable_heartbeat_error(member: Member) -> ErrorCode:
+    """The error that answers a valid heartbeat in Stable: a called standby is told to rejoin."""
     return ErrorCode.rebalance_in_progress if member.role is MemberRole.CALLED else ErrorCode.none

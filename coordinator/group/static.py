@@ -1,18 +1,18 @@
-"""A static member restarts (KIP-345): a join without member id for an instance id that the group knows.
+"""Static replacement (KIP-345): a join without member id for an instance id that a member has.
 
-The new process takes the place of the old one under a new member id; whatever the old one has parked is answered 82
-at once (known bug S1). In Stable, if the same protocol would still be chosen, that is all: no rebalance (ST11).
+The new process replaces the old one under a new member id; parked requests of the old one are answered 82 at once
+(known bug S1). In Stable the restart is *absorbed*, without a rebalance, if the same protocol is still chosen (ST11).
 """
 
 import msgspec
 from kio.schema.errors import ErrorCode
 
 from muster.coordinator.group.commands import JoinGroup
-from muster.coordinator.group.duels import note_claim
+from muster.coordinator.group.duels import note_replaced
 from muster.coordinator.group.members import park_join
-from muster.coordinator.group.rebalance import joined, prepare_rebalance, select_protocol
-from muster.coordinator.group.roles import current_generation
-from muster.coordinator.group.soft import Session
+from muster.coordinator.group.rebalance import join_outcome, prepare_rebalance, select_protocol
+from muster.coordinator.group.roles import follower_outcome
+from muster.coordinator.group.soft_state import Session
 from muster.coordinator.group.turn import Turn
 from muster.events.causes import Cause
 from muster.events.events import StaticMemberReplaced
@@ -21,15 +21,15 @@ from muster.events.state import GroupState, Member
 
 
 def replace_static_member(turn: Turn, command: JoinGroup) -> None:
-    """ST5 to ST21. `command.group_instance_id` is mapped."""
+    """Replace the member that has `command.group_instance_id` by the sender (ST5 to ST21)."""
     assert command.group_instance_id is not None
     replaced = turn.group.members[turn.group.instances[command.group_instance_id]]
     leader_before = turn.image.leader_id
     member = _successor(turn, command, replaced)
     cause = _cause(turn, member, replaced)
-    turn.because(cause, command.caller, member.member_id, member.group_instance_id, command.reason)
+    turn.caused_by(cause, command.caller, member.member_id, member.group_instance_id, command.reason)
     turn.answer_parked(replaced.member_id, ErrorCode.fenced_instance_id, echo=replaced.member_id)
-    note_claim(turn, replaced, command)
+    note_replaced(turn, replaced, command)
     _hand_over(turn, replaced, member)
     if leader_before == replaced.member_id:
         turn.change(leader_id=member.member_id)
@@ -48,7 +48,7 @@ def replace_static_member(turn: Turn, command: JoinGroup) -> None:
 
 
 def _successor(turn: Turn, command: JoinGroup, replaced: Member) -> Member:
-    """The old member under the new id, with what the new process brings; host and client id too (fixes QK12)."""
+    """The old member under the new id, with what the new process sent; host and client id too (fixes QK12)."""
     return msgspec.structs.replace(
         replaced,
         member_id=command.proposed_member_id,
@@ -66,9 +66,9 @@ def _cause(turn: Turn, member: Member, replaced: Member) -> Cause:
         case GroupState.PREPARING_REBALANCE:
             return Cause.STATIC_REPLACEMENT_DURING_JOIN
         case GroupState.COMPLETING_REBALANCE:
-            if member.is_held:
+            if member.is_inactive:
                 return Cause.STATIC_RESTART_ABSORBED
-            # The leader may hold the old member id already (known bug S2, ST20).
+            # The leader may be computing with the old member id already (known bug S2, ST20).
             return Cause.STATIC_REPLACEMENT_DURING_SYNC
         case GroupState.STABLE:
             if [each.name for each in member.protocols] == [each.name for each in replaced.protocols]:
@@ -83,36 +83,36 @@ def _cause(turn: Turn, member: Member, replaced: Member) -> Cause:
 
 
 def _hand_over(turn: Turn, replaced: Member, member: Member) -> None:
-    """The soft state of the old id becomes that of the new one; who had not synced still has not (fixes ST27).
+    """Move the soft state from the old id to the new one; a sync that was pending still is (fixes ST27).
 
-    The first session of the new process has the length that the old one had asked for (ST8).
+    The first session of the new process has the old one's length (ST8).
     """
     soft = turn.soft
     before = soft.sessions.pop(replaced.member_id)
     session = Session(
         timeout_ms=member.session_timeout_ms,
         deadline_ms=turn.now_ms + replaced.session_timeout_ms,
-        heard_ms=before.heard_ms,
+        last_seen_ms=before.last_seen_ms,
         longest_silence_ms=before.longest_silence_ms,
     )
-    session.hear(turn.now_ms)
+    session.note_seen(turn.now_ms)
     soft.sessions[member.member_id] = session
-    if replaced.member_id in soft.catching_up:
-        soft.catching_up[member.member_id] = soft.catching_up.pop(replaced.member_id)
-    if replaced.member_id in soft.unsynced:
-        soft.unsynced.discard(replaced.member_id)
-        soft.unsynced.add(member.member_id)
+    if replaced.member_id in soft.member_sync_deadlines:
+        soft.member_sync_deadlines[member.member_id] = soft.member_sync_deadlines.pop(replaced.member_id)
+    if replaced.member_id in soft.pending_syncs:
+        soft.pending_syncs.discard(replaced.member_id)
+        soft.pending_syncs.add(member.member_id)
 
 
 def answer_absorbed(turn: Turn, command: JoinGroup, member: Member, leader_before: MemberId | None) -> None:
-    """ST13 to ST15: a client that cannot skip the assignment must believe itself a follower."""
+    """Answer an absorbed restart (ST13 to ST15); a client that cannot skip the assignment is told that it follows."""
     if command.supports_skip_assignment:
         is_leader = member.member_id == turn.image.leader_id
         # The leader's own record is written at the end of the turn; the answer shows it already.
         turn.finish()
-        turn.reply(command.caller, joined(turn.group, member.member_id, skip_assignment=is_leader))
+        turn.reply(command.caller, join_outcome(turn.group, member.member_id, skip_assignment=is_leader))
         return
     believes = msgspec.structs.replace(
-        current_generation(turn.group, member.member_id), leader_id=leader_before or MemberId("")
+        follower_outcome(turn.group, member.member_id), leader_id=leader_before or MemberId("")
     )
     turn.reply(command.caller, believes)

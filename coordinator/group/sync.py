@@ -1,4 +1,4 @@
-"""SyncGroup: members ask for their assignment, the leader brings it."""
+"""SyncGroup: the leader sends the assignment, members fetch theirs."""
 
 import msgspec
 from kio.schema.errors import ErrorCode
@@ -6,11 +6,11 @@ from kio.schema.errors import ErrorCode
 from muster.coordinator.group.commands import SyncGroup
 from muster.coordinator.group.duels import note_if_fenced
 from muster.coordinator.group.identity import validate_member
+from muster.coordinator.group.membership_deadlines import rebalance_if_registration_complete
 from muster.coordinator.group.outcomes import SyncGroupOutcome
-from muster.coordinator.group.plan_deadlines import rebalance_if_complete
-from muster.coordinator.group.rebalance import prepare_rebalance, send_syncs_back
+from muster.coordinator.group.rebalance import fail_parked_syncs, prepare_rebalance
 from muster.coordinator.group.roles import EMPTY_ASSIGNMENT
-from muster.coordinator.group.standbys import has_taken_over
+from muster.coordinator.group.standbys import activate_called
 from muster.coordinator.group.turn import Turn
 from muster.events.causes import Cause
 from muster.events.events import GroupStabilized, MemberAssigned
@@ -19,7 +19,7 @@ from muster.events.state import Group, GroupState, MemberRole
 
 
 def sync_error(group: Group, command: SyncGroup) -> ErrorCode:
-    """SG2 to SG7, in Kafka's order: Empty; member and instance; generation; protocol type and name; state."""
+    """The error that answers a sync (SG2 to SG7), checked in Kafka's order."""
     image = group.image
     if image.state is GroupState.EMPTY:
         return ErrorCode.unknown_member_id
@@ -36,45 +36,45 @@ def sync_error(group: Group, command: SyncGroup) -> ErrorCode:
 
 
 def _differs(given: str | None, ours: str | None) -> bool:
-    """Compared only where both are known (SG5)."""
+    """Whether both are known and differ (SG5)."""
     return given is not None and ours is not None and given != ours
 
 
 def sync_group(turn: Turn, command: SyncGroup) -> None:
-    """A sync in a group that exists."""
+    """Process a sync in a group that exists."""
     error = sync_error(turn.group, command)
     if error is not ErrorCode.none:
         note_if_fenced(turn, error, command.caller, command.member_id, command.group_instance_id)
         turn.reply(command.caller, SyncGroupOutcome(error=error))
         return
-    turn.hear(command.member_id)
+    turn.note_seen(command.member_id)
     _synced(turn, command.member_id)
     if turn.image.state is GroupState.STABLE:
         member = turn.group.members[command.member_id]
         if member.role is MemberRole.CALLED:
-            has_taken_over(turn, member)
-        turn.reply(command.caller, assigned(turn.group, command.member_id))
+            activate_called(turn, member)
+        turn.reply(command.caller, sync_outcome(turn.group, command.member_id))
         return
-    turn.soft.syncs[command.member_id] = command.caller
+    turn.soft.parked_syncs[command.member_id] = command.caller
     if command.member_id == turn.image.leader_id:
         _store_assignments(turn, command)
 
 
 def _synced(turn: Turn, member_id: MemberId) -> None:
-    turn.soft.unsynced.discard(member_id)
-    turn.soft.catching_up.pop(member_id, None)
-    if not turn.soft.unsynced:
+    turn.soft.pending_syncs.discard(member_id)
+    turn.soft.member_sync_deadlines.pop(member_id, None)
+    if not turn.soft.pending_syncs:
         turn.soft.sync_deadline_ms = None
 
 
 def _store_assignments(turn: Turn, command: SyncGroup) -> None:
-    """SG9: who was forgotten by the leader gets zero bytes, an id that is no member is ignored."""
-    turn.because(Cause.ASSIGNMENT_RECEIVED, command.caller, command.member_id, command.group_instance_id)
-    turn.and_so(Cause.ASSIGNMENT_RECEIVED, parked=turn.soft.syncs)
+    """Store the leader's assignments and enter Stable (SG9); members left out get no bytes, unknown ids are ignored."""
+    turn.caused_by(Cause.ASSIGNMENT_RECEIVED, command.caller, command.member_id, command.group_instance_id)
+    turn.followed_by(Cause.ASSIGNMENT_RECEIVED, parked=turn.soft.parked_syncs)
     assignments = dict(command.assignments)
-    generation_id, syncs = turn.image.generation_id, turn.soft.syncs
+    generation_id, syncs = turn.image.generation_id, turn.soft.parked_syncs
     for member_id, member in list(turn.group.members.items()):
-        assignment = EMPTY_ASSIGNMENT if member.is_held else assignments.get(member_id, b"")
+        assignment = EMPTY_ASSIGNMENT if member.is_inactive else assignments.get(member_id, b"")
         turn.record_member(
             MemberAssigned,
             msgspec.structs.replace(member, assignment=assignment, assigned_generation_id=generation_id),
@@ -84,13 +84,13 @@ def _store_assignments(turn: Turn, command: SyncGroup) -> None:
     turn.enter(GroupState.STABLE, assigned_generation_id=generation_id)
     turn.record(GroupStabilized)
     for member_id, caller in syncs.items():
-        turn.reply(caller, assigned(turn.group, member_id))
+        turn.reply(caller, sync_outcome(turn.group, member_id))
     syncs.clear()
-    rebalance_if_complete(turn)
+    rebalance_if_registration_complete(turn)
 
 
-def assigned(group: Group, member_id: MemberId) -> SyncGroupOutcome:
-    """A member's own assignment, with the group's protocol (W15)."""
+def sync_outcome(group: Group, member_id: MemberId) -> SyncGroupOutcome:
+    """The SyncGroup response to a member: its assignment, and the group's protocol (W15)."""
     return SyncGroupOutcome(
         protocol_type=group.image.protocol_type,
         protocol_name=group.image.protocol_name,
@@ -99,10 +99,10 @@ def assigned(group: Group, member_id: MemberId) -> SyncGroupOutcome:
 
 
 def reject_assignment(turn: Turn, command: SyncGroup, error: ErrorCode) -> None:
-    """SG13: the assignment cannot be stored; everybody who waits is told, and the group rebalances."""
-    turn.because(Cause.ASSIGNMENT_NOT_STORED, command.caller, command.member_id, command.group_instance_id)
+    """Fail all parked syncs and rebalance, since the assignment cannot be stored (SG13)."""
+    turn.caused_by(Cause.ASSIGNMENT_NOT_STORED, command.caller, command.member_id, command.group_instance_id)
     turn.reply(command.caller, SyncGroupOutcome(error=error))
     if sync_error(turn.group, command) is not ErrorCode.none or turn.image.state is not GroupState.COMPLETING_REBALANCE:
         return
-    send_syncs_back(turn, error)
+    fail_parked_syncs(turn, error)
     prepare_rebalance(turn)

@@ -1,6 +1,5 @@
-"""Soft state at both ends of an ownership: made anew after a read of the log, answered for when given up.
-
-And a group that nobody asks for: one whose offsets were found.
+"""The start and the end of owning a group: its soft state after the log was read, and its parked requests when it is
+given up. And groups that are known by their committed offsets alone.
 """
 
 from kio.schema.errors import ErrorCode
@@ -12,7 +11,7 @@ from muster.coordinator.group.outcomes import JoinGroupOutcome, Reply, SyncGroup
 from muster.coordinator.group.rebalance import rebalance_timeout_ms, subscriptions
 from muster.coordinator.group.roles import learners
 from muster.coordinator.group.settings import GroupSettings
-from muster.coordinator.group.soft import InitialDelay, Session, Sessions, Soft
+from muster.coordinator.group.soft_state import InitialDelay, Session, Sessions, SoftState
 from muster.coordinator.group.turn import Moment, Turn
 from muster.events.causes import Cause
 from muster.events.events import GroupCreated
@@ -21,19 +20,19 @@ from muster.events.state import Group, GroupState, MemberRole, new_group
 from muster.events.tables import TableSet
 
 
-def resume(group: Group, now_ms: int, settings: GroupSettings) -> Soft:
-    """Every session in full (LD5, L9), the timer of the phase that was running in full.
+def restore_soft_state(group: Group, now_ms: int, settings: GroupSettings) -> SoftState:
+    """Make the soft state of a group that was read from the log: sessions and phases have their full time (LD5, L9).
 
-    A rebalance in flight goes on, unlike in Kafka (LD7): joins are events. A member counts as awaiting join only once
-    its request is parked here; one that joined and never asks again falls to the sync timer.
+    A rebalance in flight goes on, unlike in Kafka (LD7), since joins are events. A member has joined only once its
+    request is parked here; one that never retries falls to the deadline of the sync phase.
     """
-    soft = Soft(
+    soft = SoftState(
         sessions=Sessions(
             {
                 member.member_id: Session(
                     timeout_ms=member.session_timeout_ms,
                     deadline_ms=now_ms + member.session_timeout_ms,
-                    heard_ms=now_ms,
+                    last_seen_ms=now_ms,
                 )
                 for member in group.members.values()
             }
@@ -44,20 +43,20 @@ def resume(group: Group, now_ms: int, settings: GroupSettings) -> Soft:
         case GroupState.PREPARING_REBALANCE:
             _resume_join_phase(group, soft, now_ms, settings)
         case GroupState.COMPLETING_REBALANCE:
-            soft.unsynced = TableSet(group.members)
+            soft.pending_syncs = TableSet(group.members)
             soft.sync_deadline_ms = now_ms + rebalance_timeout_ms(group)
         case GroupState.STABLE:
             for member in group.members.values():
                 if member.role is MemberRole.CALLED:
-                    soft.catching_up[member.member_id] = now_ms + max(member.rebalance_timeout_ms, 0)
+                    soft.member_sync_deadlines[member.member_id] = now_ms + max(member.rebalance_timeout_ms, 0)
         case GroupState.EMPTY | GroupState.DEAD:
             pass
     _resume_plans(group, soft, now_ms)
     return soft
 
 
-def _resume_plans(group: Group, soft: Soft, now_ms: int) -> None:
-    """What was planned has its full time again; arrivals ask again by themselves."""
+def _resume_plans(group: Group, soft: SoftState, now_ms: int) -> None:
+    """Give registrations, retirements and learning their full time; held joins are retried by their clients."""
     if group.registrations:
         soft.registration_deadline_ms = now_ms + registration_timeout_ms(group.config)
     if retiring_members(group):
@@ -66,19 +65,19 @@ def _resume_plans(group: Group, soft: Soft, now_ms: int) -> None:
         soft.promotion_deadline_ms = now_ms + (group.config.learner_timeout_ms or 0)
 
 
-def _resume_join_phase(group: Group, soft: Soft, now_ms: int, settings: GroupSettings) -> None:
+def _resume_join_phase(group: Group, soft: SoftState, now_ms: int, settings: GroupSettings) -> None:
     if group.image.previous_state is GroupState.EMPTY:
         delay_ms = settings.initial_rebalance_delay_ms
         remaining_ms = max(rebalance_timeout_ms(group) - delay_ms, 0)
-        # Those who joined come back within the delay and may bring others: once more is allowed.
-        soft.initial_delay = InitialDelay(delay_ms=delay_ms, remaining_ms=remaining_ms, member_joined=True)
+        # Members that had joined come back within the delay; the delay may be extended once more.
+        soft.initial_delay = InitialDelay(delay_ms=delay_ms, remaining_ms=remaining_ms, new_member_added=True)
         soft.join_deadline_ms = now_ms + delay_ms
     else:
         soft.join_deadline_ms = now_ms + rebalance_timeout_ms(group)
 
 
-def give_up(soft: Soft, error: ErrorCode) -> tuple[Reply, ...]:
-    """LD12: the parked requests of a group that is no longer ours, answered; joins with their own member id."""
+def fail_parked_requests(soft: SoftState, error: ErrorCode) -> tuple[Reply, ...]:
+    """Answer the parked requests of a group that is given up with the error (LD12); joins with their member id."""
 
     def join(member_id: MemberId, caller: Caller) -> Reply:
         return Reply(caller.request_id, JoinGroupOutcome(error=error, member_id=member_id))
@@ -87,16 +86,18 @@ def give_up(soft: Soft, error: ErrorCode) -> tuple[Reply, ...]:
         return Reply(caller.request_id, SyncGroupOutcome(error=error))
 
     return (
-        *(join(member_id, caller) for member_id, caller in soft.joins.items()),
-        *(join(member_id, each.join.caller) for member_id, each in soft.arrivals.items() if each.parked),
-        *(sync(caller) for caller in soft.syncs.values()),
+        *(join(member_id, caller) for member_id, caller in soft.parked_joins.items()),
+        *(join(member_id, each.join.caller) for member_id, each in soft.held_joins.items() if each.parked),
+        *(sync(caller) for caller in soft.parked_syncs.values()),
     )
 
 
 def group_of_offsets(group_id: GroupId, moment: Moment, settings: GroupSettings) -> GroupCreated:
-    """What makes a group that is known by its committed offsets alone: Empty, as a simple consumer's (OC1)."""
-    turn = Turn(new_group(group_id, incarnation=moment.incarnation, wall_ms=moment.wall_ms), Soft(), moment, settings)
-    turn.because_time_passed(Cause.OFFSETS_FOUND, moment.now_ms)
+    """The event that creates an Empty group for offsets that have none, as for a simple consumer (OC1)."""
+    turn = Turn(
+        new_group(group_id, incarnation=moment.incarnation, wall_ms=moment.wall_ms), SoftState(), moment, settings
+    )
+    turn.caused_by_deadline(Cause.OFFSETS_FOUND, moment.now_ms)
     turn.record(GroupCreated)
     (created,) = turn.events
     assert isinstance(created, GroupCreated)

@@ -1,11 +1,11 @@
-"""One decision in the making.
+"""A turn builds one decision.
 
 A rule is a function on a turn: it reads the group as it stands *within* this decision, records events (each is
 applied at once to the turn's own copy, through `evolve`), answers requests, and changes the turn's own copy of the
-soft state. Nothing of it is visible outside until the shell has made the events durable.
+soft state. Nothing of it is visible outside until the runtime has made the events durable.
 
-`image` is the group's own record as it will be; it is written with the next group event, or at the end of the turn by
-a `GroupAdvanced` if members changed and no group event followed.
+`image` is the group's own record as it will be; the next group event writes it, or a `GroupAdvanced` at the end of the
+turn if members changed and no group event followed.
 """
 
 from collections.abc import Mapping
@@ -18,7 +18,7 @@ from muster.coordinator.group.census import Census, count
 from muster.coordinator.group.commands import Caller
 from muster.coordinator.group.outcomes import JoinGroupOutcome, Outcome, Reply, SyncGroupOutcome
 from muster.coordinator.group.settings import GroupSettings
-from muster.coordinator.group.soft import Refusals, Session, Soft
+from muster.coordinator.group.soft_state import Refusals, Session, SoftState
 from muster.coordinator.group.transitions import assert_valid_transition
 from muster.events.avro.evolve import apply
 from muster.events.causes import Cause
@@ -40,11 +40,11 @@ from muster.events.state import Group, GroupConfig, GroupState, Member, Registra
 
 REFUSALS_WINDOW_MS = 60_000
 REFUSALS_PER_WINDOW = 10
-"""At most so many refused requests of a group are written in a window; the next one written counts the others."""
+"""The refused requests of a group that are written per window; the next one written counts the others."""
 
 
 class Moment(msgspec.Struct, frozen=True, kw_only=True):
-    """When a decision is made: monotonic ms for deadlines, wall clock ms for what is written; and by whom."""
+    """The time and the owner of a decision: monotonic ms for deadlines, wall clock ms for events."""
 
     now_ms: int
     wall_ms: int
@@ -60,7 +60,7 @@ class Moment(msgspec.Struct, frozen=True, kw_only=True):
 class Turn:
     """See the module. `group` and `soft` are the turn's own copies."""
 
-    def __init__(self, group: Group, soft: Soft, moment: Moment, settings: GroupSettings) -> None:
+    def __init__(self, group: Group, soft: SoftState, moment: Moment, settings: GroupSettings) -> None:
         self.group = group
         self.soft = soft
         self.moment = moment
@@ -77,7 +77,7 @@ class Turn:
 
     # ---- why ------------------------------------------------------------------------------------
 
-    def because(
+    def caused_by(
         self,
         cause: Cause,
         caller: Caller,
@@ -85,7 +85,7 @@ class Turn:
         group_instance_id: GroupInstanceId | None,
         reason: str | None = None,
     ) -> None:
-        """What follows is due to this request."""
+        """Attribute the events that follow to this request."""
         self.why = Why(
             cause=cause,
             member_id=member_id or None,
@@ -100,8 +100,8 @@ class Turn:
             decided_ms=self.moment.wall_ms,
         )
 
-    def because_time_passed(self, cause: Cause, due_ms: float, member: Member | None = None) -> None:
-        """What follows is due to a deadline."""
+    def caused_by_deadline(self, cause: Cause, due_ms: float, member: Member | None = None) -> None:
+        """Attribute the events that follow to a deadline, or to our own upkeep; `due_ms` is monotonic."""
         self.why = Why(
             cause=cause,
             member_id=member.member_id if member else None,
@@ -113,8 +113,8 @@ class Turn:
             decided_ms=self.moment.wall_ms,
         )
 
-    def and_so(self, cause: Cause, *, parked: Mapping[MemberId, Caller] | None = None) -> None:
-        """What follows comes of what went before: the same who, another cause, and how long the answered waited."""
+    def followed_by(self, cause: Cause, *, parked: Mapping[MemberId, Caller] | None = None) -> None:
+        """Attribute the events that follow to another cause; `parked`: the requests that have waited for them."""
         oldest_ms = min((caller.arrived_ms for caller in (parked or {}).values()), default=self.now_ms)
         self.why = msgspec.structs.replace(self.why, cause=cause, parked_ms=max(0, self.now_ms - oldest_ms))
 
@@ -142,23 +142,23 @@ class Turn:
         is_armed: bool = False,
         **fields: Any,  # noqa: ANN401 -- the event's own fields
     ) -> None:
-        """Record an event on a member's key; its signs of life are counted anew from here.
+        """Record an event on a member's key, and start measuring its longest silence anew.
 
-        `counts_anew`: it may be another one to the census. `is_armed`: its session has its full time.
+        `counts_anew`: the census may change. `is_armed`: its session gets its full time.
         """
         if counts_anew and self.soft.census is not None:
             self.soft.census.change(self._known_as(member), None if event_type is MemberRemoved else member)
         session = self.soft.sessions.get(member.member_id)
-        heard_ms = session.heard_ms if session else self.now_ms
+        last_seen_ms = session.last_seen_ms if session else self.now_ms
         group = self.group
         self._append(
-            event_type(  # its head is spelt out: all members of a group are told of at once
+            event_type(  # its head is spelt out: an assignment writes one for every member
                 group_id=group.group_id,
                 incarnation=group.incarnation,
                 seq=group.seq + 1,
                 owner_epoch=self.moment.owner_epoch,
                 member=member,
-                last_seen_ms=self.moment.wall_of(heard_ms),
+                last_seen_ms=self.moment.wall_of(last_seen_ms),
                 longest_silence_ms=session.longest_silence_ms if session else 0,
                 why=self.why,
                 **fields,
@@ -171,13 +171,13 @@ class Turn:
             self.soft.sessions[member.member_id] = renewed
 
     def _known_as(self, member: Member) -> Member | None:
-        """What a member event replaces: the member as it was, or its instance's until now."""
+        """The member that an event about `member` replaces: its earlier self, or its instance's former member."""
         members, instance = self.group.members, member.group_instance_id
         holder = self.group.instances.get(instance) if instance is not None else None
         return members.get(member.member_id if holder is None else holder)
 
     def record_registration(self, event_type: type[AnyRegistrationEvent], registration: Registration) -> None:
-        """Record an event on the key of an instance that is expected."""
+        """Record an event on the key of a registered instance."""
         self._append(event_type(**self._head(), registration=registration, why=self.why))
 
     def record_config(self, config: GroupConfig) -> None:
@@ -199,7 +199,7 @@ class Turn:
 
     @property
     def census(self) -> Census:
-        """What is known of all members together, as they stand within this decision."""
+        """The counts over all members as they stand within this decision."""
         if self.soft.census is None:
             self.soft.census = count(self.group.members.values())
         return self.soft.census
@@ -210,7 +210,7 @@ class Turn:
             self.record(GroupAdvanced)
 
     def forget_census(self) -> None:
-        """Keep it where it is worth its memory: in large groups, and in rebalances."""
+        """Drop the census of a small group at rest, where counting again costs less than the memory."""
         census, settled = self.soft.census, self.image.state in (GroupState.STABLE, GroupState.EMPTY)
         if census is not None and settled and not census.is_worth_keeping:
             self.soft.census = None
@@ -218,27 +218,27 @@ class Turn:
     # ---- members and their sessions -------------------------------------------------------------
 
     def remove(self, member: Member) -> None:
-        """Take a member out, and answer what it has parked: as one unknown, so that it comes back as new (L8, QK2)."""
+        """Remove a member; answer its parked requests with UNKNOWN_MEMBER_ID, so that it rejoins as new (L8, QK2)."""
         self.record_member(MemberRemoved, member)
         self.soft.sessions.pop(member.member_id, None)
-        self.soft.unsynced.discard(member.member_id)
-        self.soft.catching_up.pop(member.member_id, None)
-        if not self.soft.unsynced:
+        self.soft.pending_syncs.discard(member.member_id)
+        self.soft.member_sync_deadlines.pop(member.member_id, None)
+        if not self.soft.pending_syncs:
             self.soft.sync_deadline_ms = None
         self.answer_parked(member.member_id, ErrorCode.unknown_member_id)
         if self.image.leader_id == member.member_id:
             self.change(leader_id=self.census.oldest(self.group.members))
 
     def arm(self, member_id: MemberId) -> None:
-        """Give the session its full time, without a sign of life."""
+        """Give the session its full time, without having seen the member."""
         session: Session = msgspec.structs.replace(self.soft.sessions[member_id])
         session.arm(self.now_ms)
         self.soft.sessions[member_id] = session
 
-    def hear(self, member_id: MemberId) -> None:
-        """Note a sign of life that does not feed the session (SE2)."""
+    def note_seen(self, member_id: MemberId) -> None:
+        """Note that the member was seen in a way that does not refresh its session (SE2)."""
         session: Session = msgspec.structs.replace(self.soft.sessions[member_id])
-        session.hear(self.now_ms)
+        session.note_seen(self.now_ms)
         self.soft.sessions[member_id] = session
 
     # ---- replies --------------------------------------------------------------------------------
@@ -248,10 +248,10 @@ class Turn:
 
     def answer_parked(self, member_id: MemberId, error: ErrorCode, echo: MemberId = UNKNOWN_MEMBER_ID) -> None:
         """Answer the member's parked join and sync with an error."""
-        join = self.soft.joins.pop(member_id, None)
+        join = self.soft.parked_joins.pop(member_id, None)
         if join is not None:
             self.reply(join, JoinGroupOutcome(error=error, member_id=echo))
-        sync = self.soft.syncs.pop(member_id, None)
+        sync = self.soft.parked_syncs.pop(member_id, None)
         if sync is not None:
             self.reply(sync, SyncGroupOutcome(error=error))
 
@@ -264,12 +264,12 @@ class Turn:
             self.record(JoinRefused, error_code=error.value, suppressed=suppressed)
 
     def note_fenced(self, error: ErrorCode, current: Member | None) -> None:
-        """Record that a request was fenced, and by whom, within the rate limit."""
+        """Record that a request was fenced, and the member that holds the instance id, within the rate limit."""
         self.soft.refusals, suppressed = self._counted(self.soft.refusals)
         self._record_fence(error, current, suppressed)
 
     def note_duel(self, current: Member) -> None:
-        """Record a duel, within a limit of its own: no other refusals may hide it."""
+        """Record a duel, within a rate limit of its own, so that other refusals cannot hide it."""
         self.soft.duels, suppressed = self._counted(self.soft.duels)
         self._record_fence(ErrorCode.fenced_instance_id, current, suppressed)
 
@@ -285,7 +285,7 @@ class Turn:
             )
 
     def _counted(self, refusals: Refusals) -> tuple[Refusals, int | None]:
-        """One more, and how many were not written since the last that was; None if this one is not to be either."""
+        """Count a refusal; return how many were suppressed since the last one written, or None to suppress this one."""
         if self.now_ms - refusals.window_ms >= REFUSALS_WINDOW_MS:
             refusals = Refusals(window_ms=self.now_ms, suppressed=refusals.suppressed)
         if refusals.written >= REFUSALS_PER_WINDOW:

@@ -9,8 +9,8 @@ A slice is some milliseconds: then other groups and connections have their turn,
 a batch is stored the group's next commands queue, and share the next batch: many joins of one group cost one append. A
 batch refused for good is decided again, command by command, so that only the culprit fails.
 
-A member's time runs from the moment that its answer can leave (see `group/excuses.py`): what took us long is no silence
-of its own. A deadline that comes up is looked at after all that waited in the group before it was answered.
+A member's session runs from the moment that its answer can leave (see `group/extensions.py`). A deadline that has
+passed is decided behind all commands that were queued in the group before.
 
 Nothing here awaits: between reading a group and changing it no other code runs.
 """
@@ -34,7 +34,7 @@ from muster.coordinator.group.commands import (
 )
 from muster.coordinator.group.decide import Decision, decide
 from muster.coordinator.group.error_replies import error_replies
-from muster.coordinator.group.excuses import excuse_append, excuse_wait
+from muster.coordinator.group.extensions import extend_deadlines, extend_session
 from muster.coordinator.group.settings import GroupSettings
 from muster.coordinator.group.timers import due
 from muster.coordinator.group.turn import Moment
@@ -192,10 +192,10 @@ class Deciding:
             self._refused_joins.tell_metadata(command, decision.metadata_refused_bytes)
         if decision.events:
             self._incarnation_max = max(self._incarnation_max, decision.events[-1].incarnation)
-        if decision.heard is not None and isinstance(command, Request):
-            decision.heard.touch(command.caller.arrived_ms, answered_ms=moment.now_ms)
+        if decision.refreshed_session is not None and isinstance(command, Request):
+            decision.refreshed_session.refresh(command.caller.arrived_ms, answered_ms=moment.now_ms)
             # A restarted member may have asked for a shorter session than the old process: it ends earlier (ST8).
-            self._heard(slot.group_id, decision.heard.deadline_ms)
+            self._heard(slot.group_id, decision.refreshed_session.deadline_ms)
         if batch is None and not decision.events and not _changes_offsets(decision):
             self._take_effect(slot, (command,), (decision,), moment.now_ms)
             return
@@ -241,7 +241,7 @@ class Deciding:
             slot.batch = None
             if refused is None:
                 now_ms = self._clock.monotonic_ms()
-                excuse_append(batch.soft, slot.soft, now_ms - batch.began_ms)
+                extend_deadlines(batch.soft, slot.soft, now_ms - batch.began_ms)
                 self._take_effect(slot, batch.commands, batch.decisions, now_ms)
             else:
                 self._refused(slot, batch, refused)
@@ -269,7 +269,7 @@ class Deciding:
             for reply in decision.replies:
                 asked = self._waiting.asked_by(reply)
                 if asked is not None:
-                    excuse_wait(slot.soft, *asked, now_ms)
+                    extend_session(slot.soft, *asked, now_ms)
             slot.replies.extend(decision.replies)
 
     def _refused(self, slot: Slot, batch: Batch, refused: AppendRefused) -> None:

@@ -21,11 +21,11 @@ from muster.coordinator.group.commands import (
 )
 from muster.coordinator.group.decide import would_refuse
 from muster.coordinator.group.error_replies import error_replies
-from muster.coordinator.group.excuses import USUAL_MS, rearm
+from muster.coordinator.group.extensions import USUAL_APPEND_MS, rearm
 from muster.coordinator.group.heartbeat import heartbeat_error
 from muster.coordinator.group.settings import GroupSettings
-from muster.coordinator.group.soft import Soft
-from muster.coordinator.group.takeover import give_up, resume
+from muster.coordinator.group.soft_state import SoftState
+from muster.coordinator.group.takeover import fail_parked_requests, restore_soft_state
 from muster.coordinator.load.slices import Slices
 from muster.coordinator.load.steps import Steps
 from muster.coordinator.load.turns import Turns
@@ -136,7 +136,7 @@ class Partition:
         for group in groups:
             self._resume(group)
             await pace.kept(1 + len(group.members))
-        if self._clock.monotonic_ms() - began_ms > USUAL_MS:
+        if self._clock.monotonic_ms() - began_ms > USUAL_APPEND_MS:
             for slot in self._slots.values():
                 await pace.kept(1 + rearm(slot.group, slot.soft, self._clock.monotonic_ms()))
         for slot in self._slots.values():
@@ -146,7 +146,7 @@ class Partition:
             self._check_capacity(slot)
 
     def _resume(self, group: Group) -> Slot:
-        soft = resume(group, self._clock.monotonic_ms(), self._settings)
+        soft = restore_soft_state(group, self._clock.monotonic_ms(), self._settings)
         slot = self._slots[group.group_id] = new_slot(group.group_id, group, soft)
         self._schedule(slot)
         return slot
@@ -188,7 +188,7 @@ class Partition:
     def would_refuse(self, command: JoinGroup) -> bool:
         """Whether this join would now be answered with an error at once, and nobody be the wiser."""
         slot = self._slots.get(command.group_id)
-        group, soft = (None, Soft()) if slot is None else (slot.group, slot.soft)
+        group, soft = (None, SoftState()) if slot is None else (slot.group, slot.soft)
         return would_refuse(command, group, soft, self._deciding.moment(), self._settings) is not ErrorCode.none
 
     def is_member(self, command: JoinGroup | SyncGroup) -> bool:
@@ -233,7 +233,7 @@ class Partition:
         for slot in self._slots.values():
             slot.version += 1
             self._waiting.release_each(slot.replies)  # what they tell is durable
-            self._waiting.release_each(give_up(slot.soft, error))
+            self._waiting.release_each(fail_parked_requests(slot.soft, error))
         self._slots.clear()
         # Queued, or decided and not known to be durable: in both cases the sender must ask again.
         self._waiting.release_all(lambda command: error_replies(command, error))

@@ -12,7 +12,7 @@ import msgspec
 from muster.coordinator.group.commands import AnyCommand, Command
 from muster.coordinator.group.decide import Decision
 from muster.coordinator.group.outcomes import Reply
-from muster.coordinator.group.soft import Session, Soft
+from muster.coordinator.group.soft_state import Session, SoftState
 from muster.events.events import AnyEvent
 from muster.events.ids import GroupId
 from muster.events.records import Record
@@ -44,7 +44,7 @@ class Batch(msgspec.Struct, kw_only=True, eq=False):
     """
 
     group: Group | None
-    soft: Soft
+    soft: SoftState
     began_ms: int
     commands: list[AnyCommand] = []
     decisions: list[Decision] = []
@@ -66,7 +66,7 @@ class Slot(msgspec.Struct, kw_only=True, eq=False):
 
     group_id: GroupId
     group: Group | None
-    soft: Soft
+    soft: SoftState
     queue: deque[AnyCommand | LookAtDeadlines]
     replies: deque[Reply]
     batch: Batch | None = None
@@ -85,7 +85,7 @@ class Slot(msgspec.Struct, kw_only=True, eq=False):
             # Parked joins are members', and arrivals are held beside members alone. A join phase that has lost all who
             # joined is not over: until it is, the group refuses what an Empty one takes (OC8).
             is_over = self.group.state is not GroupState.PREPARING_REBALANCE
-            stands = (self.group.generation_id, bool(self.group.members or self.soft.pending) or not is_over)
+            stands = (self.group.generation_id, bool(self.group.members or self.soft.pending_members) or not is_over)
         elif self.told is None:
             return
         if stands != self.told:
@@ -93,9 +93,9 @@ class Slot(msgspec.Struct, kw_only=True, eq=False):
             watch(self.group_id, *stands)
 
 
-def new_slot(group_id: GroupId, group: Group | None = None, soft: Soft | None = None) -> Slot:
+def new_slot(group_id: GroupId, group: Group | None = None, soft: SoftState | None = None) -> Slot:
     """A place where nothing waits."""
-    return Slot(group_id=group_id, group=group, soft=soft or Soft(), queue=deque(), replies=deque())
+    return Slot(group_id=group_id, group=group, soft=soft or SoftState(), queue=deque(), replies=deque())
 
 
 class Ticket(msgspec.Struct, frozen=True, eq=False):
@@ -108,5 +108,5 @@ class Ticket(msgspec.Struct, frozen=True, eq=False):
     def accept(self, now_ms: int) -> bool:
         if self.slot.version != self.version:
             return False
-        self.session.touch(now_ms)
+        self.session.refresh(now_ms)
         return True

@@ -1,6 +1,6 @@
 """The recorded requests of a group, decided again by the rules.
 
-claims.py               Who lost an instance id to another process, set up for a re-run (see
+replaced_members.py               Who lost an instance id to another process, set up for a re-run (see
                         `coordinator/group/duels.py`).
 inputs.py               From events back to the command that led to them: what `rerun` and every what-if feed to the
                         rules.

@@ -27,7 +27,7 @@ from muster.coordinator.group.commands import (
     RewriteEntities,
     SyncGroup,
 )
-from muster.coordinator.group.soft import InitialDelay, Sessions
+from muster.coordinator.group.soft_state import InitialDelay, Sessions
 from muster.events.causes import Cause
 from muster.events.events import (
     AnyEvent,
@@ -53,9 +53,9 @@ from muster.events.ids import UNKNOWN_MEMBER_ID, GroupInstanceId, MemberId
 from muster.events.keys import key_of
 from muster.events.state import Group, Member, Protocol
 from muster.events.tables import TableSet
-from muster.replay.rerun.claims import add_claim, set_claims
 from muster.replay.rerun.leavers import leave, pending_leaver
 from muster.replay.rerun.membership_inputs import derive_planned, last_arrival, put_arrivals_back
+from muster.replay.rerun.replaced_members import add_replaced_member, set_replaced_members
 from muster.replay.rerun.situation import PATIENCE_MS, PHANTOM, Situation, caller, is_leave, is_same_request, session_of
 
 _JOIN_GROUP = 11
@@ -81,7 +81,7 @@ def derive(situation: Situation) -> AnyCommand | None:
         return None if made_otherwise else _creation(situation)
     if isinstance(event, GroupDeleted):
         if event.why.cause is Cause.GROUP_EXPIRED:
-            situation.soft.pending.clear()
+            situation.soft.pending_members.clear()
             return ExpireOffsets(group_id=situation.group_id, offsets={})
         return DeleteGroup(group_id=situation.group_id, caller=caller(event.why))
     if isinstance(event, JoinRefused):
@@ -98,7 +98,7 @@ def derive(situation: Situation) -> AnyCommand | None:
 def _of_member(situation: Situation, event: AnyMemberEvent) -> AnyCommand | None:
     match event:
         case StaticMemberReplaced():
-            set_claims(situation, heard_again=False)
+            set_replaced_members(situation, heard_again=False)
             return _join(situation, event.member, event)
         case MemberJoined() | MemberRejoined():
             return _join(situation, event.member, event)
@@ -122,7 +122,7 @@ def _join(situation: Situation, member: Member, event: AnyEvent) -> JoinGroup:
     known_id = _requires_known_id(why, member.group_instance_id)
     sent_id = member.member_id
     if isinstance(event, MemberJoined) and known_id:
-        situation.soft.pending[member.member_id] = session_of(why)
+        situation.soft.pending_members[member.member_id] = session_of(why)
     elif not isinstance(event, MemberRejoined):
         sent_id = UNKNOWN_MEMBER_ID
     group_event = situation.until_group_event()[-1]
@@ -221,7 +221,7 @@ def _fenced(situation: Situation) -> AnyCommand | None:
         return leave(situation)
     names_instance = isinstance(event, MemberFenced) and event.error_code == ErrorCode.fenced_instance_id.value
     if not names_instance:
-        add_claim(situation)
+        add_replaced_member(situation)
     return Heartbeat(
         group_id=situation.group_id,
         caller=caller(why),
@@ -236,7 +236,7 @@ def _duelling_join(situation: Situation) -> JoinGroup | None:
     following = situation.events[1] if len(situation.events) > 1 else None
     if not isinstance(following, StaticMemberReplaced):
         return None
-    set_claims(situation, heard_again=True)
+    set_replaced_members(situation, heard_again=True)
     return _join(situation, following.member, following)
 
 
@@ -261,7 +261,7 @@ def _removal(situation: Situation, event: MemberRemoved) -> AnyCommand | None:
         case Cause.SYNC_TIMED_OUT:
             soft.sync_deadline_ms = why.arrived_ms
             silent = (event for event in situation.until_group_event() if isinstance(event, MemberRemoved))
-            soft.unsynced = TableSet(event.member.member_id for event in silent)
+            soft.pending_syncs = TableSet(event.member.member_id for event in silent)
             return EndSyncPhase(group_id=situation.group_id, due_ms=why.arrived_ms)
         case Cause.NOT_REJOINED:
             return _end_join_phase(situation, situation.until_group_event()[-1].why)
@@ -312,7 +312,7 @@ def _end_of_join_phase(situation: Situation, why: Why) -> AnyCommand:
         entry = pending_leaver(situation, why)
         return LeaveGroup(group_id=situation.group_id, caller=caller(why), members=(entry,))
     phantom = msgspec.structs.replace(session_of(why), deadline_ms=why.arrived_ms)
-    situation.soft.pending = Sessions({PHANTOM: phantom})
+    situation.soft.pending_members = Sessions({PHANTOM: phantom})
     return ExpirePendingMember(group_id=situation.group_id, member_id=PHANTOM, due_ms=why.arrived_ms)
 
 

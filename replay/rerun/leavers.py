@@ -37,7 +37,7 @@ def _leaver(event: MemberRemoved) -> LeavingMember:
 
 
 def pending_leaver(situation: Situation, why: Why) -> LeavingMember:
-    situation.soft.pending[why.member_id or PHANTOM] = session_of(why)
+    situation.soft.pending_members[why.member_id or PHANTOM] = session_of(why)
     return _entry(why.member_id or PHANTOM, None, why.client_reason)
 
 

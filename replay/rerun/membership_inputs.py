@@ -27,7 +27,7 @@ from muster.coordinator.group.commands import (
 from muster.coordinator.group.configs import GROUP_CONFIGS, LEARNERS, REBALANCE, REGISTERED, RETIRED
 from muster.coordinator.group.departures import retiring_members
 from muster.coordinator.group.roles import learners
-from muster.coordinator.group.soft import Arrival, Arrivals
+from muster.coordinator.group.soft_state import HeldJoin, HeldJoins
 from muster.events.causes import Cause
 from muster.events.events import (
     AnyEvent,
@@ -182,7 +182,7 @@ def put_arrivals_back(situation: Situation) -> None:
     if started is None:
         return
     ended = {event.registration.group_instance_id for event in situation.events if _ends_before(event, started)}
-    soft.arrivals = Arrivals({event.member.member_id: _arrival(situation, event) for event in admitted})
+    soft.held_joins = HeldJoins({event.member.member_id: _arrival(situation, event) for event in admitted})
     if any(event.member.group_instance_id not in group.registrations for event in admitted):
         soft.expansion_deadline_ms = situation.why.decided_ms + PATIENCE_MS
     if started.why.cause is Cause.REGISTRATION_COMPLETE:
@@ -217,8 +217,8 @@ def _admitted(situation: Situation) -> tuple[RebalanceStarted | None, list[Membe
     return started, admitted
 
 
-def _arrival(situation: Situation, event: MemberJoined) -> Arrival:
-    return Arrival(
+def _arrival(situation: Situation, event: MemberJoined) -> HeldJoin:
+    return HeldJoin(
         join=join_of(situation, event),
         arrived_ms=event.why.arrived_ms,
         deadline_ms=event.why.decided_ms + PATIENCE_MS,
@@ -243,7 +243,7 @@ def _put_sent_back(situation: Situation, started: RebalanceStarted, instance: Gr
         supports_skip_assignment=False,
     )
     deadline_ms = started.why.decided_ms + PATIENCE_MS
-    situation.soft.arrivals[member_id] = Arrival(
+    situation.soft.held_joins[member_id] = HeldJoin(
         join=join, arrived_ms=started.why.arrived_ms, deadline_ms=deadline_ms, parked=False
     )
 
@@ -255,7 +255,7 @@ def last_arrival(situation: Situation) -> JoinGroup | None:
     event = next(found, None)
     if event is None:
         return None
-    situation.soft.arrivals.pop(event.member.member_id, None)
+    situation.soft.held_joins.pop(event.member.member_id, None)
     return join_of(situation, event)
 
 

@@ -15,8 +15,8 @@ import msgspec
 from muster.coordinator.group.commands import AnyCommand
 from muster.coordinator.group.decide import decide
 from muster.coordinator.group.settings import INT32_MAX, GroupSettings
-from muster.coordinator.group.soft import NEVER, Refusals, Session, Sessions, Soft
-from muster.coordinator.group.takeover import resume
+from muster.coordinator.group.soft_state import NEVER, Refusals, Session, Sessions, SoftState
+from muster.coordinator.group.takeover import restore_soft_state
 from muster.coordinator.group.turn import Moment
 from muster.events.avro.evolve import evolve, is_gone
 from muster.events.events import (
@@ -96,7 +96,7 @@ class _Rerun:
         self.differences: list[Difference] = []
         self.skipped = 0
         self._group: Group | None = None
-        self._soft = Soft()
+        self._soft = SoftState()
         self._settings = _PERMISSIVE
         self._is_incomplete = False
 
@@ -106,7 +106,7 @@ class _Rerun:
         if isinstance(event, CoordinatorElected):
             self._settings = group_settings(event.settings)
         elif isinstance(event, CoordinatorReady) and self._group is not None:
-            self._soft = resume(self._group, event.ready_ms, self._settings)
+            self._soft = restore_soft_state(self._group, event.ready_ms, self._settings)
 
     def run(self, events: Sequence[AnyEvent], *, is_cut: bool = False) -> None:
         """Events without anything between them. `is_cut`: something is missing behind them.
@@ -121,7 +121,7 @@ class _Rerun:
     def _step(self, events: Sequence[AnyEvent], *, is_cut: bool) -> int:
         """Decide what led to the first of the events; returns how many of them that explains."""
         if isinstance(events[0], GroupCreated):
-            self._group, self._soft, self._is_incomplete = None, Soft(), False
+            self._group, self._soft, self._is_incomplete = None, SoftState(), False
         if self._is_incomplete:
             self.skipped += 1
             return 1
@@ -143,7 +143,7 @@ class _Rerun:
             for soft in self._possible_softs():
                 yield Situation(events=events, group=self._group, soft=soft, joins_were_held=joins_were_held)
 
-    def _possible_softs(self) -> Iterator[Soft]:
+    def _possible_softs(self) -> Iterator[SoftState]:
         """What the soft state may have been: as carried on, or changed by something that wrote nothing.
 
         That is an id that was handed out and held up a join phase (P7); or an initial delay that was over while only
@@ -152,20 +152,20 @@ class _Rerun:
         yield self._fresh()
         if self._group is not None and self._group.state is not GroupState.EMPTY:
             soft = self._fresh()
-            soft.pending[PHANTOM] = Session(timeout_ms=INT32_MAX, deadline_ms=NEVER, heard_ms=0)
+            soft.pending_members[PHANTOM] = Session(timeout_ms=INT32_MAX, deadline_ms=NEVER, last_seen_ms=0)
             yield soft
         if self._soft.initial_delay is not None:
             soft = self._fresh()
             soft.initial_delay = None
             yield soft
 
-    def _fresh(self) -> Soft:
+    def _fresh(self) -> SoftState:
         """A copy for one attempt: `derive` changes it, and the rules share its sessions."""
         soft = self._soft.copy()
         soft.sessions = Sessions((id_, msgspec.structs.replace(session)) for id_, session in soft.sessions.items())
         soft.refusals = Refusals()
-        soft.pending.clear()
-        soft.arrivals.clear()
+        soft.pending_members.clear()
+        soft.held_joins.clear()
         soft.expansion_deadline_ms = None  # until it is seen whom they were
         return soft
 
@@ -204,7 +204,7 @@ class _Rerun:
         before = self._group or _before(recorded[0])
         after = evolve(before, recorded)
         self._group = None if is_gone(after) else after
-        self._soft = resume(after, recorded[-1].why.decided_ms, self._settings)
+        self._soft = restore_soft_state(after, recorded[-1].why.decided_ms, self._settings)
 
 
 def group_settings(recorded: Mapping[str, str]) -> GroupSettings:

@@ -6,7 +6,7 @@ from operator import attrgetter
 import msgspec
 
 from muster.coordinator.group.commands import Caller
-from muster.coordinator.group.soft import Session, Soft
+from muster.coordinator.group.soft_state import Session, SoftState
 from muster.events.events import AnyEvent, GroupEvent, Why
 from muster.events.ids import GroupId, MemberId
 from muster.events.state import Group
@@ -26,7 +26,7 @@ class Situation(msgspec.Struct, kw_only=True):
 
     events: Sequence[AnyEvent]
     group: Group | None
-    soft: Soft
+    soft: SoftState
     joins_were_held: bool = True
 
     @property
@@ -64,7 +64,7 @@ def caller(why: Why) -> Caller:
 
 
 def session_of(why: Why) -> Session:
-    return Session(timeout_ms=PATIENCE_MS, deadline_ms=why.decided_ms + PATIENCE_MS, heard_ms=why.decided_ms)
+    return Session(timeout_ms=PATIENCE_MS, deadline_ms=why.decided_ms + PATIENCE_MS, last_seen_ms=why.decided_ms)
 
 
 _LEAVE_GROUP = 13

@@ -35,7 +35,7 @@ def restart(event: AnyMemberEvent, group: Group) -> Incident:
     kept = partitions_of(group, event.member)
     partitions = plural(count_of(kept), "partition") if kept is not None else "assignment"
     text = f"{who(ref(event.member))} restarted and kept its {partitions}"
-    if event.member.is_held:
+    if event.member.is_inactive:
         text = f"{who(ref(event.member))} restarted; it is a {event.member.role.lower()}, without partitions"
     if isinstance(event, StaticMemberReplaced) and event.replaced_client_host != event.member.client_host:
         text += f"; it ran at {host(event.replaced_client_host)} before"

@@ -266,7 +266,7 @@ _DROPS = frozenset({Cause.NOT_REJOINED, Cause.FIRST_JOIN_TIMED_OUT, Cause.GROUP_
 def members(group: Group, *, without: Iterable[MemberId] = (), held: bool = False) -> tuple[MemberRef, ...]:
     """The group's members by name; or those alone that have no partitions."""
     left_out = set(without)
-    chosen = (member for member in group.members.values() if member.is_held or not held)
+    chosen = (member for member in group.members.values() if member.is_inactive or not held)
     refs = (ref(member) for member in chosen if member.member_id not in left_out)
     return tuple(sorted(refs, key=lambda member: member.identity))
 

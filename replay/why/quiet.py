@@ -42,7 +42,7 @@ _CHANGED_NOTHING = frozenset({Cause.MEMBERS_RETIRED, Cause.RECORD_OVERWRITTEN})
 def starts_nothing(part: Part) -> bool:
     """Whether it could not have started a rebalance, had none been running: it is told here, not folded in."""
     if isinstance(part, MemberRemoved):
-        return part.member.is_held and part.why.cause not in _TOLD_WITH_THE_REBALANCE
+        return part.member.is_inactive and part.why.cause not in _TOLD_WITH_THE_REBALANCE
     if isinstance(part, MemberJoined | MemberRejoined):
         return part.why.cause in _MOVED_NOTHING
     if isinstance(part, MemberRoleChanged):
@@ -97,7 +97,7 @@ class Quiet:
         for part in parts:
             if isinstance(part, MemberRemoved):
                 self._lose_called(part.member.member_id)
-                if part.member.is_held:
+                if part.member.is_inactive:
                     self.add(went_held(part))
                 elif part.member.retiring and part.seq not in replaced:
                     self._gone.append(ref(part.member))

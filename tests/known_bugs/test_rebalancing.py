@@ -98,7 +98,7 @@ def test_r4_an_id_that_was_handed_out_and_not_used_holds_up_nobody_for_long(goes
     else:
         h.sleep(1)
     assert [call.outcome.generation_id for call in waiting] == [2, 2]
-    assert not h.soft.pending
+    assert not h.soft.pending_members
     assert gone.join().error is ErrorCode.unknown_member_id
 
 

@@ -1,4 +1,4 @@
-"""All interleavings of a small world, with the real rules: `decide`, `evolve`, `due` and `resume`.
+"""All interleavings of a small world, with the real rules: `decide`, `evolve`, `due` and `restore_soft_state`.
 
     state.py        one state of the world: the group, its soft state, what each process knows, what is under way
     world.py        one command: decided, checked, and what becomes of the state

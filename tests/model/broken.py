@@ -1,7 +1,7 @@
 """Rules that are broken in one way each: what the checks are worth.
 
-Each is a wrapper around the real `decide` (or `resume`), made so that what it returns hangs together as far as it can:
-a rule's bug is hard to find when its events, its group and its answers agree.
+Each is a wrapper around the real `decide` (or `restore_soft_state`), made so that what it returns hangs together as far
+as it can: a rule's bug is hard to find when its events, its group and its answers agree.
 """
 
 from collections.abc import Callable
@@ -22,8 +22,8 @@ from muster.coordinator.group.commands import (
 from muster.coordinator.group.decide import Decision, decide
 from muster.coordinator.group.outcomes import HeartbeatOutcome, JoinGroupOutcome, Outcome, Reply, SyncGroupOutcome
 from muster.coordinator.group.settings import GroupSettings
-from muster.coordinator.group.soft import Soft
-from muster.coordinator.group.takeover import resume
+from muster.coordinator.group.soft_state import SoftState
+from muster.coordinator.group.takeover import restore_soft_state
 from muster.coordinator.group.turn import Moment
 from muster.events.avro.evolve import evolve
 from muster.events.causes import Cause
@@ -39,7 +39,7 @@ from muster.events.ids import UNKNOWN_MEMBER_ID, MemberId
 from muster.events.state import NO_GENERATION, Group, GroupState, new_group
 from tests.model.world import GROUP_ID, UNIT_MS, Rules
 
-Mend = Callable[[AnyCommand, Group | None, Soft, Decision], Decision]
+Mend = Callable[[AnyCommand, Group | None, SoftState, Decision], Decision]
 replace = msgspec.structs.replace
 
 
@@ -47,18 +47,18 @@ def _after(mend: Mend) -> Rules:
     """The real decision, changed."""
 
     def broken(
-        command: AnyCommand, group: Group | None, soft: Soft, moment: Moment, settings: GroupSettings
+        command: AnyCommand, group: Group | None, soft: SoftState, moment: Moment, settings: GroupSettings
     ) -> Decision:
         return mend(command, group, soft, decide(command, group, soft, moment, settings))
 
     return Rules(decide=broken)
 
 
-def _resuming(change: Callable[[Group, Soft, int], Any]) -> Rules:
+def _resuming(change: Callable[[Group, SoftState, int], Any]) -> Rules:
     """The real soft state after a takeover, changed in place."""
 
-    def broken(group: Group, now_ms: int, settings: GroupSettings) -> Soft:
-        soft = resume(group, now_ms, settings)
+    def broken(group: Group, now_ms: int, settings: GroupSettings) -> SoftState:
+        soft = restore_soft_state(group, now_ms, settings)
         change(group, soft, now_ms)
         return soft
 
@@ -81,7 +81,7 @@ def _answered(decision: Decision, change: Callable[[Outcome], Outcome]) -> Decis
 # ---- hard state and its events -----------------------------------------------------------------
 
 
-def leads_under_its_old_id(_c: AnyCommand, group: Group | None, _s: Soft, decision: Decision) -> Decision:
+def leads_under_its_old_id(_c: AnyCommand, group: Group | None, _s: SoftState, decision: Decision) -> Decision:
     """A leader is replaced, and the group's record names the old id."""
     old = {e.member.member_id: e.replaced_member_id for e in decision.events if isinstance(e, StaticMemberReplaced)}
 
@@ -93,7 +93,7 @@ def leads_under_its_old_id(_c: AnyCommand, group: Group | None, _s: Soft, decisi
     return _rewritten(group, decision, rewrite)
 
 
-def gives_all_the_same(_c: AnyCommand, group: Group | None, _s: Soft, decision: Decision) -> Decision:
+def gives_all_the_same(_c: AnyCommand, group: Group | None, _s: SoftState, decision: Decision) -> Decision:
     """Everybody is assigned, and told, what the first one is."""
     first = next((e.member.assignment for e in decision.events if isinstance(e, MemberAssigned)), None)
     if first is None:
@@ -110,7 +110,7 @@ def gives_all_the_same(_c: AnyCommand, group: Group | None, _s: Soft, decision: 
     return _answered(_rewritten(group, decision, rewrite), change)
 
 
-def keeps_the_generation(_c: AnyCommand, group: Group | None, _s: Soft, decision: Decision) -> Decision:
+def keeps_the_generation(_c: AnyCommand, group: Group | None, _s: SoftState, decision: Decision) -> Decision:
     """The join phase ends, and the generation does not go on."""
     if group is None or not any(isinstance(event, JoinPhaseCompleted) for event in decision.events):
         return decision
@@ -124,7 +124,7 @@ def keeps_the_generation(_c: AnyCommand, group: Group | None, _s: Soft, decision
     return _rewritten(group, decision, rewrite)
 
 
-def keeps_older_assignments(_c: AnyCommand, group: Group | None, _s: Soft, decision: Decision) -> Decision:
+def keeps_older_assignments(_c: AnyCommand, group: Group | None, _s: SoftState, decision: Decision) -> Decision:
     """A rebalance starts in the sync phase, and what was assigned a generation ago is valid as before."""
     if group is None or group.state is not GroupState.COMPLETING_REBALANCE:
         return decision
@@ -138,18 +138,18 @@ def keeps_older_assignments(_c: AnyCommand, group: Group | None, _s: Soft, decis
     return _rewritten(group, decision, rewrite)
 
 
-def forgets_to_store_a_replacement(_c: AnyCommand, _g: Group | None, _s: Soft, decision: Decision) -> Decision:
+def forgets_to_store_a_replacement(_c: AnyCommand, _g: Group | None, _s: SoftState, decision: Decision) -> Decision:
     """Known bug S3."""
     events = tuple(e for e in decision.events if not isinstance(e, StaticMemberReplaced))
     return replace(decision, events=events)
 
 
-def forgets_to_store_a_removal(_c: AnyCommand, _g: Group | None, _s: Soft, decision: Decision) -> Decision:
+def forgets_to_store_a_removal(_c: AnyCommand, _g: Group | None, _s: SoftState, decision: Decision) -> Decision:
     return replace(decision, events=tuple(e for e in decision.events if not isinstance(e, MemberRemoved)))
 
 
 def blames_static_members_for_not_rejoining(
-    _c: AnyCommand, group: Group | None, _s: Soft, decision: Decision
+    _c: AnyCommand, group: Group | None, _s: SoftState, decision: Decision
 ) -> Decision:
     def rewrite(event: AnyEvent) -> AnyEvent:
         static = isinstance(event, MemberRemoved) and event.member.group_instance_id is not None
@@ -158,7 +158,7 @@ def blames_static_members_for_not_rejoining(
     return _rewritten(group, decision, rewrite)
 
 
-def keeps_who_did_not_rejoin(_c: AnyCommand, group: Group | None, _s: Soft, decision: Decision) -> Decision:
+def keeps_who_did_not_rejoin(_c: AnyCommand, group: Group | None, _s: SoftState, decision: Decision) -> Decision:
     """Dynamic members stay in the next generation without having come for it."""
     if not any(isinstance(event, JoinPhaseCompleted) for event in decision.events):
         return decision
@@ -173,7 +173,7 @@ def keeps_who_did_not_rejoin(_c: AnyCommand, group: Group | None, _s: Soft, deci
 # ---- answers -----------------------------------------------------------------------------------
 
 
-def lets_the_fenced_heartbeat(_c: AnyCommand, _g: Group | None, _s: Soft, decision: Decision) -> Decision:
+def lets_the_fenced_heartbeat(_c: AnyCommand, _g: Group | None, _s: SoftState, decision: Decision) -> Decision:
     def change(outcome: Outcome) -> Outcome:
         fenced = isinstance(outcome, HeartbeatOutcome) and outcome.error is ErrorCode.fenced_instance_id
         return HeartbeatOutcome(error=ErrorCode.none) if fenced else outcome
@@ -181,7 +181,7 @@ def lets_the_fenced_heartbeat(_c: AnyCommand, _g: Group | None, _s: Soft, decisi
     return _answered(decision, change)
 
 
-def tells_everybody_that_it_leads(_c: AnyCommand, _g: Group | None, _s: Soft, decision: Decision) -> Decision:
+def tells_everybody_that_it_leads(_c: AnyCommand, _g: Group | None, _s: SoftState, decision: Decision) -> Decision:
     def change(outcome: Outcome) -> Outcome:
         if not isinstance(outcome, JoinGroupOutcome) or outcome.error is not ErrorCode.none:
             return outcome
@@ -190,12 +190,12 @@ def tells_everybody_that_it_leads(_c: AnyCommand, _g: Group | None, _s: Soft, de
     return _answered(decision, change)
 
 
-def answers_what_is_not_stored(_c: AnyCommand, group: Group | None, soft: Soft, decision: Decision) -> Decision:
+def answers_what_is_not_stored(_c: AnyCommand, group: Group | None, soft: SoftState, decision: Decision) -> Decision:
     """The append failed, and the answers leave all the same."""
     return replace(decision, events=(), group=group, soft=soft) if decision.events else decision
 
 
-def does_not_fence_the_parked_join(_c: AnyCommand, _g: Group | None, _s: Soft, decision: Decision) -> Decision:
+def does_not_fence_the_parked_join(_c: AnyCommand, _g: Group | None, _s: SoftState, decision: Decision) -> Decision:
     """Known bug S1."""
     replies = tuple(
         reply
@@ -208,26 +208,28 @@ def does_not_fence_the_parked_join(_c: AnyCommand, _g: Group | None, _s: Soft, d
 # ---- soft state --------------------------------------------------------------------------------
 
 
-def keeps_the_old_id_in_unsynced(_c: AnyCommand, _g: Group | None, soft: Soft, decision: Decision) -> Decision:
+def keeps_the_old_id_in_unsynced(_c: AnyCommand, _g: Group | None, soft: SoftState, decision: Decision) -> Decision:
     """Rule ST27, as Kafka has it."""
     changed = decision.soft.copy()
     for event in decision.events:
-        if isinstance(event, StaticMemberReplaced) and event.replaced_member_id in soft.unsynced:
-            changed.unsynced.discard(event.member.member_id)
-            changed.unsynced.add(event.replaced_member_id)
+        if isinstance(event, StaticMemberReplaced) and event.replaced_member_id in soft.pending_syncs:
+            changed.pending_syncs.discard(event.member.member_id)
+            changed.pending_syncs.add(event.replaced_member_id)
     return replace(decision, soft=changed)
 
 
-def never_ends_the_join_phase(command: AnyCommand, group: Group | None, soft: Soft, decision: Decision) -> Decision:
+def never_ends_the_join_phase(
+    command: AnyCommand, group: Group | None, soft: SoftState, decision: Decision
+) -> Decision:
     """Its end is put off each time it comes, while somebody is parked."""
-    if not isinstance(command, EndJoinPhase) or not soft.joins or soft.join_deadline_ms is None:
+    if not isinstance(command, EndJoinPhase) or not soft.parked_joins or soft.join_deadline_ms is None:
         return decision
     later = soft.copy()
     later.join_deadline_ms = soft.join_deadline_ms + UNIT_MS
     return Decision(group=group, soft=later)
 
 
-def puts_off_the_end_for_who_comes(c: AnyCommand, _g: Group | None, soft: Soft, decision: Decision) -> Decision:
+def puts_off_the_end_for_who_comes(c: AnyCommand, _g: Group | None, soft: SoftState, decision: Decision) -> Decision:
     if not isinstance(c, JoinGroup) or soft.join_deadline_ms is None or decision.soft.join_deadline_ms is None:
         return decision
     later = decision.soft.copy()
@@ -235,20 +237,22 @@ def puts_off_the_end_for_who_comes(c: AnyCommand, _g: Group | None, soft: Soft, 
     return replace(decision, soft=later)
 
 
-def does_not_look_who_is_there(command: AnyCommand, group: Group | None, soft: Soft, decision: Decision) -> Decision:
+def does_not_look_who_is_there(
+    command: AnyCommand, group: Group | None, soft: SoftState, decision: Decision
+) -> Decision:
     """An id that was handed out expires, and nobody sees that it was the last one awaited."""
     if not isinstance(command, ExpirePendingMember):
         return decision
     left = soft.copy()
-    del left.pending[command.member_id]
+    del left.pending_members[command.member_id]
     return Decision(group=group, soft=left)
 
 
-def does_not_feed_the_session(_c: AnyCommand, _g: Group | None, _s: Soft, decision: Decision) -> Decision:
-    return replace(decision, heard=None)
+def does_not_feed_the_session(_c: AnyCommand, _g: Group | None, _s: SoftState, decision: Decision) -> Decision:
+    return replace(decision, refreshed_session=None)
 
 
-def changes_what_it_was_given(command: AnyCommand, _g: Group | None, soft: Soft, decision: Decision) -> Decision:
+def changes_what_it_was_given(command: AnyCommand, _g: Group | None, soft: SoftState, decision: Decision) -> Decision:
     if isinstance(command, Heartbeat):
         for session in soft.sessions.values():
             session.longest_silence_ms += 1
@@ -259,7 +263,7 @@ def changes_what_it_was_given(command: AnyCommand, _g: Group | None, soft: Soft,
 
 
 def _another_id(
-    command: AnyCommand, group: Group | None, soft: Soft, moment: Moment, settings: GroupSettings
+    command: AnyCommand, group: Group | None, soft: SoftState, moment: Moment, settings: GroupSettings
 ) -> Decision:
     """A join sent again is taken for that of somebody else."""
     members = group.members if group is not None else {}
@@ -273,18 +277,18 @@ def _another_id(
 
 
 def _expires_the_parked(
-    command: AnyCommand, group: Group | None, soft: Soft, moment: Moment, settings: GroupSettings
+    command: AnyCommand, group: Group | None, soft: SoftState, moment: Moment, settings: GroupSettings
 ) -> Decision:
     """Somebody waits for an answer, and is taken for dead."""
     if isinstance(command, ExpireSession):
         soft = soft.copy()
-        soft.joins.pop(command.member_id, None)
-        soft.syncs.pop(command.member_id, None)
+        soft.parked_joins.pop(command.member_id, None)
+        soft.parked_syncs.pop(command.member_id, None)
     return decide(command, group, soft, moment, settings)
 
 
 def _rebalances_after_restart(
-    command: AnyCommand, group: Group | None, soft: Soft, moment: Moment, settings: GroupSettings
+    command: AnyCommand, group: Group | None, soft: SoftState, moment: Moment, settings: GroupSettings
 ) -> Decision:
     """A static member's restart is absorbed, and the group rebalances all the same."""
     decision = decide(command, group, soft, moment, settings)
@@ -297,15 +301,15 @@ def _rebalances_after_restart(
     return replace(more, events=decision.events + more.events, replies=decision.replies + more.replies)
 
 
-def _forgets_the_join_timer(_group: Group, soft: Soft, _now_ms: int) -> None:
+def _forgets_the_join_timer(_group: Group, soft: SoftState, _now_ms: int) -> None:
     soft.join_deadline_ms = None
 
 
-def _forgets_the_sync_timer(_group: Group, soft: Soft, _now_ms: int) -> None:
+def _forgets_the_sync_timer(_group: Group, soft: SoftState, _now_ms: int) -> None:
     soft.sync_deadline_ms = None
 
 
-def _has_sessions_end_now(_group: Group, soft: Soft, now_ms: int) -> None:
+def _has_sessions_end_now(_group: Group, soft: SoftState, now_ms: int) -> None:
     for session in soft.sessions.values():
         session.deadline_ms = now_ms
 
@@ -325,7 +329,7 @@ BROKEN: dict[str, tuple[int, Rules]] = {
     "does not feed the session": (9, _after(does_not_feed_the_session)),
     "expires the parked": (9, Rules(decide=_expires_the_parked)),
     "has sessions end after a takeover": (9, _resuming(_has_sessions_end_now)),
-    "keeps the old id in unsynced": (10, _after(keeps_the_old_id_in_unsynced)),
+    "keeps the old id in pending_syncs": (10, _after(keeps_the_old_id_in_unsynced)),
     "forgets the join timer after a takeover": (10, _resuming(_forgets_the_join_timer)),
     "forgets the sync timer after a takeover": (10, _resuming(_forgets_the_sync_timer)),
     "changes what it was given": (11, _after(changes_what_it_was_given)),

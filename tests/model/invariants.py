@@ -33,7 +33,7 @@ from functools import lru_cache
 from muster.coordinator.group.commands import AnyCommand, AnyRequest, JoinGroup
 from muster.coordinator.group.decide import Decision
 from muster.coordinator.group.outcomes import Outcome
-from muster.coordinator.group.soft import Soft
+from muster.coordinator.group.soft_state import SoftState
 from muster.events.avro.evolve import evolve
 from muster.events.consumer_protocol import encode_assignment
 from muster.events.events import AnyEvent, MemberJoined, StaticMemberReplaced
@@ -57,7 +57,7 @@ def assignment_by(leader: str, member: str, generation_id: int) -> bytes:
     return encode_assignment({"orders": [zlib.crc32(f"{leader}>{member}@{generation_id}".encode()) >> 1]})
 
 
-def check_state(group: Group | None, soft: Soft, fenced: frozenset[MemberId], *, exact: bool = True) -> None:
+def check_state(group: Group | None, soft: SoftState, fenced: frozenset[MemberId], *, exact: bool = True) -> None:
     """What holds of a state by itself; 1 was looked at with the step that led to it.
 
     `exact`: nobody stands in for another, so everybody has the assignment that was made for it.
@@ -77,7 +77,7 @@ def check_state(group: Group | None, soft: Soft, fenced: frozenset[MemberId], *,
         raise Violation(number, str(broken)) from broken
 
 
-def check_step(command: AnyCommand, group: Group | None, soft: Soft, decision: Decision, now_ms: int) -> None:
+def check_step(command: AnyCommand, group: Group | None, soft: SoftState, decision: Decision, now_ms: int) -> None:
     """What holds of a step: of the state before, the command, and the state it leads to."""
     after, events = decision.group, decision.events
     number = 3
@@ -144,7 +144,7 @@ def _check_projection(group: Group | None, decision: Decision) -> None:
 def _check_assignments(group: Group, *, exact: bool) -> None:
     if group.state is not GroupState.STABLE:
         return
-    given = {m.member_id: group.assignment_of(m) for m in group.members.values() if not m.is_held}
+    given = {m.member_id: group.assignment_of(m) for m in group.members.values() if not m.is_inactive}
     assert all(given.values()), f"no assignment: {given}"
     promises.check_shares(group)
     if exact:
@@ -155,10 +155,10 @@ def _check_assignments(group: Group, *, exact: bool) -> None:
             assert assignment == made, f"{member_id} has another assignment than {leader} made for it"
 
 
-def _check_join_phase_goes_on(group: Group, soft: Soft) -> None:
-    waits = group.state is GroupState.PREPARING_REBALANCE and soft.initial_delay is None and not soft.pending
+def _check_join_phase_goes_on(group: Group, soft: SoftState) -> None:
+    waits = group.state is GroupState.PREPARING_REBALANCE and soft.initial_delay is None and not soft.pending_members
     if waits and group.members:  # without any, what was awaited was lost in a takeover, and the end is due (RB5)
-        assert len(soft.joins) < len(group.members), "a join phase goes on, and all are there"
+        assert len(soft.parked_joins) < len(group.members), "a join phase goes on, and all are there"
 
 
 def _check_repetition(command: JoinGroup, group: Group, events: tuple[AnyEvent, ...]) -> None:

@@ -16,8 +16,8 @@ from typing import Any
 
 import msgspec
 
-from muster.coordinator.group.arrivals import arrival_of
-from muster.coordinator.group.soft import Arrival, Session, Soft
+from muster.coordinator.group.held_joins import held_join_of
+from muster.coordinator.group.soft_state import HeldJoin, Session, SoftState
 from muster.events.ids import MemberId
 from muster.events.state import (
     NO_GENERATION,
@@ -48,12 +48,13 @@ KNOWN: dict[type[Any], frozenset[str]] = {
         "member_id", "group_instance_id", "client_id", "client_host", "principal", "session_timeout_ms",
         "rebalance_timeout_ms", "protocols", "assignment", "assigned_generation_id", "joined_ms", "role", "retiring",
     }),
-    Soft: frozenset({
-        "sessions", "pending", "joins", "syncs", "unsynced", "catching_up", "arrivals", "claims", "join_deadline_ms",
-        "sync_deadline_ms", "registration_deadline_ms", "expansion_deadline_ms", "retirement_deadline_ms",
-        "promotion_deadline_ms", "initial_delay", "subscribed_topics", "refusals", "duels", "census",
+    SoftState: frozenset({
+        "sessions", "pending_members", "parked_joins", "parked_syncs", "pending_syncs", "member_sync_deadlines",
+        "held_joins", "replaced_members", "join_deadline_ms", "sync_deadline_ms", "registration_deadline_ms",
+        "expansion_deadline_ms", "retirement_deadline_ms", "promotion_deadline_ms", "initial_delay",
+        "subscribed_topics", "refusals", "duels", "census",
     }),
-    Session: frozenset({"timeout_ms", "deadline_ms", "heard_ms", "longest_silence_ms", "awaits_first_join"}),
+    Session: frozenset({"timeout_ms", "deadline_ms", "last_seen_ms", "longest_silence_ms", "awaits_first_join"}),
 }  # fmt: skip
 """Every field of a state that the key tells, or leaves out for a reason."""
 
@@ -88,11 +89,11 @@ def key_of(state: State) -> bytes:
     }
     arrivals = {
         member_id: _arrival(state, arrival, arrival.join.caller.request_id in listening)
-        for member_id, arrival in soft.arrivals.items()
+        for member_id, arrival in soft.held_joins.items()
     }
     statics = []
     for instance in INSTANCES:
-        holder = group.instances.get(instance) or arrival_of(soft, instance)
+        holder = group.instances.get(instance) or held_join_of(soft, instance)
         described = b"" if holder is None else members.pop(holder, b"") or arrivals.pop(holder)
         expected = bytes((instance in group.registrations,))
         statics.append(expected + described + _instance_without_member(state, instance))
@@ -100,7 +101,7 @@ def key_of(state: State) -> bytes:
     dynamic = [members[member_id] + _known_by(state, member_id) for member_id in members]
     pending = [
         bytes((_relative(state, session.deadline_ms),)) + _known_by(state, member_id)
-        for member_id, session in soft.pending.items()
+        for member_id, session in soft.pending_members.items()
     ]
     parts = [
         _image(group),
@@ -149,7 +150,7 @@ def _phases(state: State) -> bytes:
             _relative(state, soft.sync_deadline_ms),
             NONE if delay is None else delay.delay_ms // UNIT_MS,
             NONE if delay is None else delay.remaining_ms // UNIT_MS,
-            delay is not None and delay.member_joined,
+            delay is not None and delay.new_member_added,
             _relative(state, soft.registration_deadline_ms),
             _relative(state, soft.expansion_deadline_ms),
             _relative(state, soft.retirement_deadline_ms),
@@ -167,7 +168,7 @@ def _config(group: Group) -> bytes:
     return b"" if group.config is NOT_CONFIGURED else _described(group.config)
 
 
-def _arrival(state: State, arrival: Arrival, is_heard: bool) -> bytes:
+def _arrival(state: State, arrival: HeldJoin, is_heard: bool) -> bytes:
     return bytes((ARRIVAL, _relative(state, arrival.deadline_ms), arrival.parked, is_heard))
 
 
@@ -178,7 +179,7 @@ def _member(state: State, group: Group, member: Member, rank: int, listening: se
         assigned = 2
     else:
         assigned = int(member.assigned_generation_id != NO_GENERATION)
-    join, sync = soft.joins.get(member_id), soft.syncs.get(member_id)
+    join, sync = soft.parked_joins.get(member_id), soft.parked_syncs.get(member_id)
     if session.awaits_first_join:
         left = FIRST_JOIN
     elif join is None and sync is None:
@@ -194,8 +195,8 @@ def _member(state: State, group: Group, member: Member, rank: int, listening: se
             left,
             0 if join is None else 1 + (join.request_id in listening),
             0 if sync is None else 1 + (sync.request_id in listening),
-            member_id in soft.unsynced,
-            _relative(state, soft.catching_up.get(member_id)),
+            member_id in soft.pending_syncs,
+            _relative(state, soft.member_sync_deadlines.get(member_id)),
             ROLES[member.role],
             member.retiring,
         )
@@ -231,7 +232,7 @@ def _knowledge(state: State, process: Process) -> bytes:
             current and assigns and bool(process.told),
             process.waiting is not None,
             _refers(state, process.proposed),
-            process.proposed in state.soft.claims,
+            process.proposed in state.soft.replaced_members,
         )
     )
 
@@ -242,8 +243,8 @@ def _refers(state: State, member_id: MemberId) -> int:
         return 0
     if state.group is not None and member_id in state.group.members:
         return 1
-    if member_id in state.soft.pending:
+    if member_id in state.soft.pending_members:
         return 2
-    if member_id in state.soft.arrivals:
+    if member_id in state.soft.held_joins:
         return 5
     return 3 if member_id in state.fenced else 4

@@ -12,10 +12,10 @@ import math
 import zlib
 from collections.abc import Sequence
 
-from muster.coordinator.group.arrivals import HOLD_MS_MAX
 from muster.coordinator.group.commands import AnyCommand
 from muster.coordinator.group.decide import Decision
-from muster.coordinator.group.soft import Sessions, Soft
+from muster.coordinator.group.held_joins import HOLD_MS_MAX
+from muster.coordinator.group.soft_state import Sessions, SoftState
 from muster.events.avro.codec import records_of
 from muster.events.ids import MemberId
 from muster.events.projector import Projector
@@ -65,11 +65,13 @@ def check_silence(world: World, state: State, *, to_the_end: bool = False) -> No
         raise Violation(5, f"the group was empty after {now_ms - state.now_ms} ms")
 
 
-def _waiting(soft: Soft) -> list[MemberId]:
+def _waiting(soft: SoftState) -> list[MemberId]:
     """Whose request is parked."""
-    if not (soft.joins or soft.syncs or soft.arrivals):
+    if not (soft.parked_joins or soft.parked_syncs or soft.held_joins):
         return []
-    return sorted([*soft.joins, *soft.syncs, *(key for key, arrival in soft.arrivals.items() if arrival.parked)])
+    return sorted(
+        [*soft.parked_joins, *soft.parked_syncs, *(key for key, arrival in soft.held_joins.items() if arrival.parked)]
+    )
 
 
 class Again(World):
@@ -93,10 +95,12 @@ class Again(World):
         return touched(decision, state.now_ms)
 
 
-def _deep_copy(soft: Soft) -> Soft:
+def _deep_copy(soft: SoftState) -> SoftState:
     copied = soft.copy()
     copied.sessions = Sessions((member_id, copy.copy(session)) for member_id, session in soft.sessions.items())
-    copied.pending = Sessions((member_id, copy.copy(session)) for member_id, session in soft.pending.items())
+    copied.pending_members = Sessions(
+        (member_id, copy.copy(session)) for member_id, session in soft.pending_members.items()
+    )
     return copied
 
 

@@ -8,7 +8,7 @@ join again. A request in `open` is parked at the owner, whether somebody still w
 import msgspec
 
 from muster.coordinator.group.commands import JoinGroup, SyncGroup
-from muster.coordinator.group.soft import Soft
+from muster.coordinator.group.soft_state import SoftState
 from muster.events.ids import UNKNOWN_MEMBER_ID, GroupInstanceId, MemberId
 from muster.events.state import NO_GENERATION, Group
 
@@ -47,7 +47,7 @@ class State(msgspec.Struct, frozen=True, kw_only=True):
     """`fenced`: every member id that was ever replaced. `serial` numbers requests and member ids."""
 
     group: Group | None = None
-    soft: Soft
+    soft: SoftState
     processes: tuple[Process, ...]
     open: dict[int, Open] = {}
     fenced: frozenset[MemberId] = frozenset()

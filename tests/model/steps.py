@@ -74,20 +74,20 @@ def _dynamic_members(state: State) -> int:
     if state.group is None:
         return 0
     members = sum(member.group_instance_id is None for member in state.group.members.values())
-    arrivals = sum(arrival.join.group_instance_id is None for arrival in state.soft.arrivals.values())
-    return members + arrivals + len(state.soft.pending)
+    arrivals = sum(arrival.join.group_instance_id is None for arrival in state.soft.held_joins.values())
+    return members + arrivals + len(state.soft.pending_members)
 
 
 def sends_again(world: World, state: State, who: int) -> tuple[State, ...]:
     """Its join without a member id, whose answer was not heard, with the id that was proposed before.
 
     Nobody was ever told that id, so it may come back even if somebody else replaced it and the rules do not know any
-    more (`Soft.claims` is lost in a takeover). That is the one exception to invariant 2.
+    more (`SoftState.replaced_members` is lost in a takeover). That is the one exception to invariant 2.
     """
     process = state.processes[who]
     if not process.proposed or process.waiting is not None:
         return ()
-    if process.proposed not in state.soft.claims:
+    if process.proposed not in state.soft.replaced_members:
         state = msgspec.structs.replace(state, fenced=state.fenced - {process.proposed})
     return _join_anew(world, state, who, process)
 

@@ -24,8 +24,8 @@ from muster.coordinator.group.commands import (
 from muster.coordinator.group.decide import Decision
 from muster.coordinator.group.outcomes import HeartbeatOutcome, JoinGroupOutcome, Outcome, SyncGroupOutcome
 from muster.coordinator.group.settings import GroupSettings
-from muster.coordinator.group.soft import Sessions, Soft
-from muster.coordinator.group.takeover import resume
+from muster.coordinator.group.soft_state import Sessions, SoftState
+from muster.coordinator.group.takeover import restore_soft_state
 from muster.coordinator.group.turn import Moment
 from muster.events.events import StaticMemberReplaced
 from muster.events.ids import UNKNOWN_MEMBER_ID, GroupId, GroupInstanceId, MemberId
@@ -52,15 +52,15 @@ PROTOCOLS = (Protocol(name="range", metadata=subscription("orders")),)
 NEW_VERSION, OLD_VERSION = 9, 3
 """JoinGroup v9 asks for two steps of a dynamic member, and lets a static leader skip the assignment; v3 neither."""
 
-Decide = Callable[[AnyCommand, Group | None, Soft, Moment, GroupSettings], Decision]
-Resume = Callable[[Group, int, GroupSettings], Soft]
+Decide = Callable[[AnyCommand, Group | None, SoftState, Moment, GroupSettings], Decision]
+Resume = Callable[[Group, int, GroupSettings], SoftState]
 
 
 class Rules(msgspec.Struct, frozen=True, kw_only=True):
     """What is checked."""
 
     decide: Decide = rules.decide
-    resume: Resume = resume
+    resume: Resume = restore_soft_state
 
 
 REAL = Rules()
@@ -80,7 +80,7 @@ class World:
         static = [Process(name=f"S{n}", is_static=True, version=version) for n in (1, 2, 3)]
         dynamic = Process(name="D", is_static=False, version=version)
         self.decisions = 0
-        self.begin = State(soft=Soft(), processes=(*static, dynamic))
+        self.begin = State(soft=SoftState(), processes=(*static, dynamic))
 
     # ---- what processes send -------------------------------------------------------------------------
 
@@ -163,7 +163,7 @@ class World:
     def take_over(self, state: State) -> State:
         """Another owner: what was parked is lost, the group is what its events make of it."""
         group = state.group
-        soft = Soft() if group is None else self.rules.resume(group, state.now_ms, self.settings)
+        soft = SoftState() if group is None else self.rules.resume(group, state.now_ms, self.settings)
         check_state(group, soft, state.fenced, exact=not self.is_planned)
         for member_id, session in soft.sessions.items():
             if session.deadline_ms < state.now_ms + session.timeout_ms:
@@ -228,11 +228,11 @@ class World:
 
 
 def _without_repeated(
-    open_: dict[int, Open], soft: Soft, request_id: int | None, processes: list[Process]
+    open_: dict[int, Open], soft: SoftState, request_id: int | None, processes: list[Process]
 ) -> dict[int, Open]:
     """The open requests without those whose member has sent its request again (J13, SG17)."""
-    parked = {caller.request_id for caller in (*soft.joins.values(), *soft.syncs.values())}
-    parked.update(arrival.join.caller.request_id for arrival in soft.arrivals.values() if arrival.parked)
+    parked = {caller.request_id for caller in (*soft.parked_joins.values(), *soft.parked_syncs.values())}
+    parked.update(arrival.join.caller.request_id for arrival in soft.held_joins.values() if arrival.parked)
     if parked == open_.keys():
         return open_
     if not parked <= open_.keys():
@@ -249,11 +249,11 @@ def _without_repeated(
 
 def touched(decision: Decision, now_ms: int) -> Decision:
     """The decision after its session was touched, on a copy: states share their sessions."""
-    heard = decision.heard
+    heard = decision.refreshed_session
     if heard is None or heard.deadline_ms == now_ms + heard.timeout_ms:
         return decision
     fed = msgspec.structs.replace(heard)
-    fed.touch(now_ms)
+    fed.refresh(now_ms)
     soft = decision.soft.copy()
     soft.sessions = Sessions((key, fed if session is heard else session) for key, session in soft.sessions.items())
     return msgspec.structs.replace(decision, soft=soft)

@@ -18,7 +18,7 @@ from kio.schema.metadata.v12.request import MetadataRequest, MetadataRequestTopi
 from kio.schema.metadata.v12.response import MetadataResponse, MetadataResponseTopic
 
 from muster.coordinator.group.commands import AuthorizeCommit
-from muster.coordinator.group.offsets import names_nobody
+from muster.coordinator.group.offsets import names_no_member
 from muster.coordinator.group.outcomes import AuthorizeCommitOutcome, Outcome
 from muster.coordinator.load.steps import Each, collected
 from muster.coordinator.service import Cancel, Service
@@ -82,7 +82,7 @@ class Commits:
         group_id = request.body.group_id
         command = _command(request, self._service)
         whose = self._ownerships.of(group_id)
-        is_brokers = names_nobody(command) and (command.is_transactional or whose is not Whose.OURS)
+        is_brokers = names_no_member(command) and (command.is_transactional or whose is not Whose.OURS)
         if whose is Whose.THEIRS or is_brokers:
             if self._shadows.is_leaving(group_id):
                 return request.work(self._relay_when_left(request))

@@ -18,7 +18,7 @@ from muster.coordinator.group.commands import (
 from muster.coordinator.group.commands import LeavingMember as Leaving
 from muster.coordinator.group.decide import Decision, decide
 from muster.coordinator.group.settings import GroupSettings
-from muster.coordinator.group.soft import Soft
+from muster.coordinator.group.soft_state import SoftState
 from muster.coordinator.group.turn import Moment
 from muster.events.consumer_protocol import CONSUMER_PROTOCOL_TYPE, encode_assignment, encode_subscription
 from muster.events.ids import UNKNOWN_MEMBER_ID, GroupId, GroupInstanceId, MemberId
@@ -36,7 +36,7 @@ class Crowd:
 
     def __init__(self) -> None:
         self.now_ms = 1_000
-        self.soft = Soft()
+        self.soft = SoftState()
         self.settings = GroupSettings()
         self._group: Group | None = None
         self._requests = 0
@@ -122,7 +122,7 @@ class Crowd:
 
     def rejoin_all(self) -> None:
         """Who has not joined the join phase that is running does."""
-        for member_id in [each for each in self.group.members if each not in self.soft.joins]:
+        for member_id in [each for each in self.group.members if each not in self.soft.parked_joins]:
             self.send(self.join(member_id, self.group.members[member_id].group_instance_id))
 
     def sync_all(self) -> None:

@@ -1,12 +1,12 @@
 """The deadlines of a group, found by looking at everybody: what the rules find sooner has to be the same."""
 
 from muster.coordinator.group.commands import AnyDeadline
-from muster.coordinator.group.soft import NEVER, Soft
+from muster.coordinator.group.soft_state import NEVER, SoftState
 from muster.coordinator.group.timers import due
 from muster.events.ids import GroupId
 
 
-def deadlines(soft: Soft) -> list[float]:
+def deadlines(soft: SoftState) -> list[float]:
     """All of them, in no order."""
     phases = (
         soft.join_deadline_ms,
@@ -18,21 +18,21 @@ def deadlines(soft: Soft) -> list[float]:
     )
     return [
         *(session.deadline_ms for session in soft.sessions.values()),
-        *(session.deadline_ms for session in soft.pending.values()),
-        *(arrival.deadline_ms for arrival in soft.arrivals.values()),
-        *soft.catching_up.values(),
+        *(session.deadline_ms for session in soft.pending_members.values()),
+        *(arrival.deadline_ms for arrival in soft.held_joins.values()),
+        *soft.member_sync_deadlines.values(),
         *(deadline_ms for deadline_ms in phases if deadline_ms is not None),
     ]
 
 
-def next_deadline_ms(soft: Soft) -> float:
+def next_deadline_ms(soft: SoftState) -> float:
     """The earliest; NEVER when there is none. The rules may look sooner, and not later."""
     next_ms = min(deadlines(soft), default=NEVER)
     assert soft.next_deadline_ms() <= next_ms, "a deadline would be overlooked"
     return next_ms
 
 
-def all_due(group_id: GroupId, soft: Soft, now_ms: int) -> list[AnyDeadline]:
+def all_due(group_id: GroupId, soft: SoftState, now_ms: int) -> list[AnyDeadline]:
     """What the rules find due, which is all there is; from then on they look when something may be due, not now."""
     found = due(group_id, soft, now_ms)
     come = sorted(int(deadline_ms) for deadline_ms in deadlines(soft) if deadline_ms <= now_ms)

@@ -30,8 +30,8 @@ from muster.coordinator.group.commands import (
 from muster.coordinator.group.decide import Decision, decide, would_refuse
 from muster.coordinator.group.outcomes import JoinGroupOutcome, SyncGroupOutcome
 from muster.coordinator.group.settings import GroupSettings
-from muster.coordinator.group.soft import Soft
-from muster.coordinator.group.takeover import resume
+from muster.coordinator.group.soft_state import SoftState
+from muster.coordinator.group.takeover import restore_soft_state
 from muster.coordinator.group.turn import Moment
 from muster.events.avro.codec import records_of
 from muster.events.avro.evolve import evolve
@@ -65,7 +65,7 @@ class Harness(Administrator):
         self.settings = GroupSettings(initial_rebalance_delay_ms=DELAY_MS)
         self.settings = msgspec.structs.replace(self.settings, **settings)
         self.group: Group | None = None
-        self.soft = Soft()
+        self.soft = SoftState()
         self.events: list[AnyEvent] = []
         self.records: list[StoredRecord] = []
         self.transition_ends: list[int] = []
@@ -194,7 +194,7 @@ class Harness(Administrator):
         self._open.clear()
         self.group = projector.groups.get(self.group_id)
         self.owner_epoch += 1
-        self.soft = Soft() if self.group is None else resume(self.group, self.now_ms, self.settings)
+        self.soft = SoftState() if self.group is None else restore_soft_state(self.group, self.now_ms, self.settings)
         check_soft(self.group, self.soft)
         if self.group is not None and len(self.group.members) > self.settings.max_size:
             self.send(CheckCapacity(group_id=self.group_id))
@@ -219,9 +219,9 @@ class Harness(Administrator):
         decision = decide(command, group, soft, self._moment(), self.settings)
         assert group == group_before, "decide changed its input"
         assert soft == soft_before, "decide changed its input"
-        if decision.heard is not None:
+        if decision.refreshed_session is not None:
             assert isinstance(command, Request)
-            decision.heard.touch(command.caller.arrived_ms)
+            decision.refreshed_session.refresh(command.caller.arrived_ms)
         self._check(group, decision)
         check_promises(command, group, soft, decision, self.now_ms)
         if isinstance(command, JoinGroup):
@@ -248,7 +248,7 @@ class Harness(Administrator):
             before = new_group(self.group_id, incarnation=decision.group.incarnation, wall_ms=self.wall_ms)
         assert evolve(before, decision.events) == decision.group
 
-    def _check_refusal(self, command: JoinGroup, group: Group | None, soft: Soft, decision: Decision) -> None:
+    def _check_refusal(self, command: JoinGroup, group: Group | None, soft: SoftState, decision: Decision) -> None:
         refused = would_refuse(command, group, soft, self._moment(), self.settings)
         answers = [reply.outcome for reply in decision.replies if reply.request_id == command.caller.request_id]
         errors = {answer.error for answer in answers if isinstance(answer, JoinGroupOutcome)}
@@ -271,8 +271,10 @@ class Harness(Administrator):
 
     def _lose_superseded(self, command: AnyCommand) -> None:
         """A request that is neither parked nor answered must have been replaced by its own repetition (J13, SG17)."""
-        held = (arrival.join.caller for arrival in self.soft.arrivals.values() if arrival.parked)
-        parked = {caller.request_id for caller in (*self.soft.joins.values(), *self.soft.syncs.values(), *held)}
+        held = (arrival.join.caller for arrival in self.soft.held_joins.values() if arrival.parked)
+        parked = {
+            caller.request_id for caller in (*self.soft.parked_joins.values(), *self.soft.parked_syncs.values(), *held)
+        }
         self._open = {request_id: call for request_id, call in self._open.items() if call.parked}
         assert parked <= self._open.keys(), "parked, but answered"
         for request_id in self._open.keys() - parked:

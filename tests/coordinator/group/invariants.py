@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from muster.coordinator.group.census import count
 from muster.coordinator.group.commands import JoinGroup, SyncGroup
 from muster.coordinator.group.roles import active_members
-from muster.coordinator.group.soft import Arrivals, Soft
+from muster.coordinator.group.soft_state import HeldJoins, SoftState
 from muster.coordinator.group.transitions import VALID_PREVIOUS_STATES
 from muster.events.causes import TRIGGERS, Cause
 from muster.events.events import (
@@ -51,7 +51,7 @@ def check_hard(group: Group) -> None:
         assert any(member.retiring for member in members.values()), "8: nobody will pay what is owed"
     if image.state in (GroupState.COMPLETING_REBALANCE, GroupState.STABLE):
         assert image.leader_id is not None
-        assert not members[image.leader_id].is_held, "9"
+        assert not members[image.leader_id].is_inactive, "9"
     if image.state is not GroupState.STABLE:
         assert image.state is GroupState.PREPARING_REBALANCE or not any(
             member.role is MemberRole.CALLED for member in members.values()
@@ -68,48 +68,56 @@ def check_hard(group: Group) -> None:
         assert image.assigned_generation_id < image.generation_id or image.state is GroupState.PREPARING_REBALANCE, "6"
 
 
-def check_soft(group: Group | None, soft: Soft) -> None:
+def check_soft(group: Group | None, soft: SoftState) -> None:
     """Soft state fits hard state."""
     if group is None:
-        assert soft == Soft(), "a: nothing is left of a group that is gone"
+        assert soft == SoftState(), "a: nothing is left of a group that is gone"
         return
     state, members = group.state, group.members.keys()
     assert soft.sessions.keys() == members, "b: every member has a session, nobody else has"
-    assert not soft.pending.keys() & members, "c: who is pending is no member"
-    assert soft.joins.keys() <= members, "d: who waits is a member"
-    assert soft.syncs.keys() <= members, "d: who waits is a member"
-    assert not soft.joins or state is GroupState.PREPARING_REBALANCE, "e: joins are parked in the join phase alone"
-    assert not soft.syncs or state is GroupState.COMPLETING_REBALANCE, "f: syncs are parked in the sync phase alone"
-    assert soft.unsynced <= members, "g: who has to sync is a member"
-    assert not soft.unsynced & soft.syncs.keys(), "h: who has synced need not"
-    late = soft.catching_up.keys()
+    assert not soft.pending_members.keys() & members, "c: who is pending is no member"
+    assert soft.parked_joins.keys() <= members, "d: who waits is a member"
+    assert soft.parked_syncs.keys() <= members, "d: who waits is a member"
+    assert not soft.parked_joins or state is GroupState.PREPARING_REBALANCE, (
+        "e: joins are parked in the join phase alone"
+    )
+    assert not soft.parked_syncs or state is GroupState.COMPLETING_REBALANCE, (
+        "f: syncs are parked in the sync phase alone"
+    )
+    assert soft.pending_syncs <= members, "g: who has to sync is a member"
+    assert not soft.pending_syncs & soft.parked_syncs.keys(), "h: who has synced need not"
+    late = soft.member_sync_deadlines.keys()
     assert late <= members, "g: who has to sync is a member"
-    assert not late & soft.syncs.keys(), "h: who has synced need not"
+    assert not late & soft.parked_syncs.keys(), "h: who has synced need not"
     assert not late or state in (GroupState.STABLE, GroupState.COMPLETING_REBALANCE), "l: nobody catches up elsewhere"
     in_join_phase = state is GroupState.PREPARING_REBALANCE
     assert (soft.join_deadline_ms is not None) == in_join_phase, "i: a join phase has an end, and nothing else has"
     assert soft.initial_delay is None or in_join_phase, "j: only a join phase is delayed"
-    assert (soft.sync_deadline_ms is not None) == bool(soft.unsynced), "k: the sync timer runs while syncs are missing"
+    assert (soft.sync_deadline_ms is not None) == bool(soft.pending_syncs), (
+        "k: the sync timer runs while syncs are missing"
+    )
     if state is GroupState.COMPLETING_REBALANCE:
-        assert group.leader_id in soft.unsynced, "l: the sync phase waits for the leader"
+        assert group.leader_id in soft.pending_syncs, "l: the sync phase waits for the leader"
     else:
-        assert not soft.unsynced or state is GroupState.STABLE, "l: nobody has to sync in another state"
+        assert not soft.pending_syncs or state is GroupState.STABLE, "l: nobody has to sync in another state"
     for member_id, session in soft.sessions.items():
-        parked = member_id in soft.joins or member_id in soft.syncs
+        parked = member_id in soft.parked_joins or member_id in soft.parked_syncs
         assert session.deadline_ms < math.inf or parked, "m: only who is parked has no deadline"
         assert parked or not session.awaits_first_join, "n: who awaits its first join is parked"
     assert soft.census in (None, count(group.members.values())), "y: the census is that of the members"
-    assert soft.arrivals.instances == Arrivals(soft.arrivals.copy()).instances, "z: arrivals are known by instance id"
+    assert soft.held_joins.instances == HeldJoins(soft.held_joins.copy()).instances, (
+        "z: arrivals are known by instance id"
+    )
     _check_plans(group, soft)
 
 
-def _check_plans(group: Group, soft: Soft) -> None:
+def _check_plans(group: Group, soft: SoftState) -> None:
     """What is waited for has an end, and nothing else has."""
     state, members = group.state, group.members
     settled = state in (GroupState.STABLE, GroupState.COMPLETING_REBALANCE)
-    assert not soft.arrivals or settled, "o: arrivals are held beside an assignment alone"
-    assert not soft.arrivals.keys() & (members.keys() | soft.pending.keys()), "p: an arrival is no member"
-    held = [arrival.join.group_instance_id for arrival in soft.arrivals.values()]
+    assert not soft.held_joins or settled, "o: arrivals are held beside an assignment alone"
+    assert not soft.held_joins.keys() & (members.keys() | soft.pending_members.keys()), "p: an arrival is no member"
+    held = [arrival.join.group_instance_id for arrival in soft.held_joins.values()]
     named = [instance for instance in held if instance is not None]
     assert len(named) == len(set(named)), "q: one arrival of an instance"
     assert not set(named) & group.instances.keys(), "q: a member does not arrive"
@@ -122,9 +130,9 @@ def _check_plans(group: Group, soft: Soft) -> None:
     assert (soft.promotion_deadline_ms is not None) == learning, "u"
     if state is GroupState.STABLE:
         called = {member.member_id for member in members.values() if member.role is MemberRole.CALLED}
-        assert called <= soft.catching_up.keys(), "v: who was called has to sync"
+        assert called <= soft.member_sync_deadlines.keys(), "v: who was called has to sync"
         assert active_members(group), "w: somebody has the partitions"
-    assert not soft.claims.keys() & members.keys(), "x: who lost its instance id is no member"
+    assert not soft.replaced_members.keys() & members.keys(), "x: who lost its instance id is no member"
 
 
 def check_transition(before: Group | None, events: Sequence[AnyEvent], after: Group | None) -> None:

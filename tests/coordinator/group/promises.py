@@ -26,7 +26,7 @@ from muster.coordinator.group.outcomes import (
     SyncGroupOutcome,
 )
 from muster.coordinator.group.settings import NEW_MEMBER_JOIN_TIMEOUT_MS
-from muster.coordinator.group.soft import Soft
+from muster.coordinator.group.soft_state import SoftState
 from muster.events.causes import Cause
 from muster.events.events import AnyEvent, JoinPhaseCompleted, MemberRemoved
 from muster.events.ids import UNKNOWN_MEMBER_ID, MemberId
@@ -47,7 +47,7 @@ STATIC_MEMBERS_GO_BY = frozenset(
 """ST28: whatever else ends, a static member stays."""
 
 
-def check_promises(command: AnyCommand, before: Group | None, soft: Soft, decision: Decision, now_ms: int) -> None:
+def check_promises(command: AnyCommand, before: Group | None, soft: SoftState, decision: Decision, now_ms: int) -> None:
     """All that is promised of one command, answers aside: `check_answer` needs to know what was asked."""
     after = decision.group
     check_one_leader(reply.outcome for reply in decision.replies)
@@ -74,11 +74,11 @@ def is_success(outcome: Outcome) -> bool:
             return False
 
 
-def check_answer(command: AnyRequest, outcome: Outcome, group: Group | None, soft: Soft) -> None:
+def check_answer(command: AnyRequest, outcome: Outcome, group: Group | None, soft: SoftState) -> None:
     """Nothing is answered that is not in the log; `group` is what the log makes of it, with this answer's events."""
     match outcome:
         case JoinGroupOutcome(error=ErrorCode.member_id_required):
-            assert outcome.member_id in soft.pending, "an id was handed out that is not expected back"
+            assert outcome.member_id in soft.pending_members, "an id was handed out that is not expected back"
         case JoinGroupOutcome(error=ErrorCode.none):
             assert isinstance(command, JoinGroup)
             _check_joined(command, outcome, _existing(group))
@@ -121,7 +121,7 @@ def _check_joined(command: JoinGroup, outcome: JoinGroupOutcome, group: Group) -
     if outcome.leader_id == outcome.member_id:
         assert group.leader_id == outcome.member_id, "told that it leads, and does not"
         listed = {joined.member_id for joined in outcome.members}
-        expected = {m.member_id for m in group.members.values() if not m.is_held}
+        expected = {m.member_id for m in group.members.values() if not m.is_inactive}
         assert listed == expected, "the leader's list is not the members"
         assert not outcome.skip_assignment or group.state is GroupState.STABLE
     else:
@@ -130,13 +130,13 @@ def _check_joined(command: JoinGroup, outcome: JoinGroupOutcome, group: Group) -
         assert outcome.leader_id == group.leader_id or is_old_leader, "told of another leader"
 
 
-def _check_left(outcome: LeaveGroupOutcome, group: Group | None, soft: Soft) -> None:
+def _check_left(outcome: LeaveGroupOutcome, group: Group | None, soft: SoftState) -> None:
     for left in outcome.members:
         if left.error is not ErrorCode.none:
             continue
         members = group.members if group is not None else {}
         assert left.member_id not in members, "who left is a member still"
-        assert left.member_id not in soft.pending, "who left is expected still"
+        assert left.member_id not in soft.pending_members, "who left is expected still"
         if left.member_id == UNKNOWN_MEMBER_ID and group is not None:
             assert left.group_instance_id not in group.instances, "an instance that was removed is there still"
 
@@ -150,7 +150,7 @@ def check_one_leader(outcomes: Iterable[Outcome]) -> None:
         assert sum(o.leader_id == o.member_id for o in joins) == 1, "no leader among those who joined, or several"
 
 
-def check_heard(command: AnyRequest, outcome: Outcome, soft: Soft) -> None:
+def check_heard(command: AnyRequest, outcome: Outcome, soft: SoftState) -> None:
     """Whose heartbeat is accepted has its full time from then, or more; `soft`: after its session was touched."""
     if isinstance(command, Heartbeat) and is_success(outcome):
         session = soft.sessions[command.member_id]
@@ -158,7 +158,7 @@ def check_heard(command: AnyRequest, outcome: Outcome, soft: Soft) -> None:
         assert session.deadline_ms >= full_ms, f"{command.member_id} was heard from, and its session is not full"
 
 
-def check_sessions(command: AnyCommand, before: Soft, after: Soft, now_ms: int) -> None:
+def check_sessions(command: AnyCommand, before: SoftState, after: SoftState, now_ms: int) -> None:
     """Nobody who was heard from expires early: a deadline is not moved to less than a full session from now."""
     for member_id, session in after.sessions.items():
         old = before.sessions.get(member_id)
@@ -173,18 +173,18 @@ def check_sessions(command: AnyCommand, before: Soft, after: Soft, now_ms: int) 
     if isinstance(command, ExpireSession) and command.member_id not in after.sessions:
         expired = before.sessions.get(command.member_id)
         if expired is not None:
-            is_parked = command.member_id in before.joins or command.member_id in before.syncs
+            is_parked = command.member_id in before.parked_joins or command.member_id in before.parked_syncs
             assert expired.deadline_ms <= now_ms, f"{command.member_id} expired in time"
             assert expired.awaits_first_join or not is_parked, f"{command.member_id} expired while parked (SE3)"
 
 
-def _replaced_timeout(before: Soft, after: Soft) -> float:
+def _replaced_timeout(before: SoftState, after: SoftState) -> float:
     """A new process begins with the session of the one it replaces (ST8)."""
     gone = before.sessions.keys() - after.sessions.keys()
     return min((before.sessions[member_id].timeout_ms for member_id in gone), default=float("inf"))
 
 
-def check_join_phase(command: AnyCommand, before: Group, was: Soft, after: Group, soft: Soft) -> None:
+def check_join_phase(command: AnyCommand, before: Group, was: SoftState, after: Group, soft: SoftState) -> None:
     """JP6: nobody who comes puts off the end of a join phase that goes on."""
     same = before.state is after.state is GroupState.PREPARING_REBALANCE and before.generation_id == after.generation_id
     if same and not isinstance(command, EndJoinPhase):
@@ -205,7 +205,7 @@ def check_leader_stays(before: Group, after: Group) -> None:
 def check_shares(group: Group) -> None:
     """In a stable group no two of those who are in the assignment have the same, if each was given its own."""
     if group.state is GroupState.STABLE:
-        given = [group.assignment_of(member) for member in group.members.values() if not member.is_held]
+        given = [group.assignment_of(member) for member in group.members.values() if not member.is_inactive]
         shares = [assignment for assignment in given if assignment]
         assert len(set(shares)) == len(shares), f"one assignment for two: {shares}"
 

@@ -23,7 +23,7 @@ from muster.coordinator.group.outcomes import (
     Reply,
     SyncGroupOutcome,
 )
-from muster.coordinator.group.soft import Soft
+from muster.coordinator.group.soft_state import SoftState
 from muster.events.causes import Cause
 from muster.events.events import GroupCreated, GroupDeleted
 from muster.events.ids import GroupInstanceId, MemberId
@@ -109,7 +109,7 @@ def test_empty_group_is_deleted_with_its_offsets() -> None:
     assert story(call.events) == [(GroupDeleted, Cause.GROUP_DELETED)]
     assert call.events[0].why.client_host == "/10.0.0.9"
     assert call.decision.offsets == OffsetsChange(group_id=h.group_id, all_deleted=True)
-    assert (h.group, h.soft) == (None, Soft())
+    assert (h.group, h.soft) == (None, SoftState())
     assert h.describe().state is GroupState.DEAD
     again = h.dynamic().join()
     assert story(again.events) == [(GroupCreated, Cause.GROUP_CREATED)]

@@ -13,8 +13,13 @@ from muster.events.state import GroupState
 from tests.coordinator.group.client import Call, Client, protocols
 from tests.coordinator.group.harness import Harness
 
-STATES = {"E": GroupState.EMPTY, "P": GroupState.PREPARING_REBALANCE, "C": GroupState.COMPLETING_REBALANCE}
-STATES |= {"S": GroupState.STABLE, "D": None}  # a group in Dead is not kept
+STATES: dict[str, GroupState | None] = {
+    "E": GroupState.EMPTY,
+    "P": GroupState.PREPARING_REBALANCE,
+    "C": GroupState.COMPLETING_REBALANCE,
+    "S": GroupState.STABLE,
+    "D": None,  # a group in Dead is not kept
+}
 
 LINES = [line for line in (rules.__doc__ or "").splitlines() if line.startswith("| ")]
 HEADER, *ROWS = [[cell.strip() for cell in line.strip("|").split("|")] for line in LINES]

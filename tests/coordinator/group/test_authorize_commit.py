@@ -187,5 +187,5 @@ def test_a_transaction_keeps_no_session(stage: Callable[[Harness], Client]) -> N
     deadline_ms = h.soft.sessions[client.member_id].deadline_ms
     h.sleep(1_000)
     call = ask(client)
-    assert (call.error, call.decision.heard) == (ErrorCode.none, None)
+    assert (call.error, call.decision.refreshed_session) == (ErrorCode.none, None)
     assert h.soft.sessions[client.member_id].deadline_ms == deadline_ms

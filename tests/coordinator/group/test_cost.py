@@ -28,7 +28,7 @@ from muster.coordinator.group.commands import (
 )
 from muster.coordinator.group.configs import EXPANSION_DELAY, TARGET_GROUP_SIZE
 from muster.coordinator.group.decide import would_refuse
-from muster.coordinator.group.takeover import resume
+from muster.coordinator.group.takeover import restore_soft_state
 from muster.coordinator.group.timers import due
 from muster.events.consumer_protocol import encode_subscription, subscribed_topics
 from muster.events.ids import UNKNOWN_MEMBER_ID, MemberId
@@ -276,5 +276,5 @@ def test_a_group_of_long_subscriptions_is_not_read_whole_at_once() -> None:
     while crowd.group.state is GroupState.PREPARING_REBALANCE:
         crowd.send(EndJoinPhase(group_id=GROUP_ID, due_ms=crowd.now_ms))
         crowd.now_ms = 10 * (crowd.soft.join_deadline_ms or 0)
-    resume(crowd.group, crowd.now_ms, crowd.settings)
+    restore_soft_state(crowd.group, crowd.now_ms, crowd.settings)
     assert time.process_time() - began_s < two_s

@@ -9,9 +9,9 @@ from kio.schema.errors import ErrorCode
 from muster.coordinator.group.commands import ExpireOffsets
 from muster.coordinator.group.decide import Decision
 from muster.coordinator.group.error_replies import error_replies
-from muster.coordinator.group.expiry import outlives_its_offsets
+from muster.coordinator.group.expiry import is_kept_without_offsets
 from muster.coordinator.group.offsets import OffsetsChange
-from muster.coordinator.group.soft import Soft
+from muster.coordinator.group.soft_state import SoftState
 from muster.events.causes import Cause
 from muster.events.events import GroupCreated, GroupDeleted
 from muster.events.ids import GroupInstanceId
@@ -200,7 +200,7 @@ def test_an_empty_group_without_offsets_goes_at_once(group: Callable[[], Harness
     why = decision.events[0].why
     assert (why.member_id, why.client_id, why.arrived_ms) == (None, None, h.wall_ms)
     assert decision.offsets == OffsetsChange(group_id=h.group_id, all_deleted=True)
-    assert (h.group, h.soft) == (None, Soft())
+    assert (h.group, h.soft) == (None, SoftState())
     assert h.describe().state is GroupState.DEAD
     again = h.static("a").join()
     assert again.events[0].incarnation > incarnation
@@ -248,9 +248,9 @@ def _registered(group: Group) -> None:
 def test_a_group_that_was_prepared_stays(prepare: Callable[[Group], None]) -> None:
     """Its settings and registrations are an operator's: they wait for the members."""
     group = new_group(Harness().group_id, incarnation=1, wall_ms=0)
-    assert not outlives_its_offsets(group, Soft())
+    assert not is_kept_without_offsets(group, SoftState())
     prepare(group)
-    assert outlives_its_offsets(group, Soft())
+    assert is_kept_without_offsets(group, SoftState())
 
 
 # ---- offsets that are kept upstream ---------------------------------------------------------------
@@ -299,7 +299,7 @@ def test_a_group_of_a_first_join_that_never_came_back_goes_after_the_retention()
 
 def test_a_sweep_finds_no_group() -> None:
     """It was deleted meanwhile."""
-    assert sweep(Harness()) == Decision(group=None, soft=Soft())
+    assert sweep(Harness()) == Decision(group=None, soft=SoftState())
 
 
 def test_a_sweep_that_fails_is_answered_to_nobody() -> None:

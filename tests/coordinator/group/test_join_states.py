@@ -160,7 +160,7 @@ def test_lost_join_answer_is_given_again() -> None:
     """JC1, R9, S14: the current generation, the member list for the leader, and no rebalance."""
     h = Harness()
     a, b = h.form(h.static("a"), h.static("b"))
-    before = (h.group, set(h.soft.unsynced), h.soft.sync_deadline_ms)
+    before = (h.group, set(h.soft.pending_syncs), h.soft.sync_deadline_ms)
     first = a.joined
     assert a.join().outcome == first
     assert first is not None
@@ -169,7 +169,7 @@ def test_lost_join_answer_is_given_again() -> None:
     assert again.outcome == b.joined
     assert not again.events
     assert not again.outcome.members
-    assert (h.group, set(h.soft.unsynced), h.soft.sync_deadline_ms) == before
+    assert (h.group, set(h.soft.pending_syncs), h.soft.sync_deadline_ms) == before
 
 
 def test_changed_metadata_in_the_sync_phase_rebalances() -> None:
@@ -185,7 +185,7 @@ def test_changed_metadata_in_the_sync_phase_rebalances() -> None:
     ]
     assert parked.error is ErrorCode.rebalance_in_progress
     assert h.soft.sync_deadline_ms is None
-    assert not h.soft.unsynced
+    assert not h.soft.pending_syncs
     assert h.soft.sessions[c.member_id].deadline_ms == h.now_ms + c.session_timeout_ms
 
 

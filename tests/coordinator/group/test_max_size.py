@@ -34,7 +34,7 @@ def test_pending_ids_do_not_count_and_are_judged_when_they_come_back() -> None:
     waiting = first.join()
     a.join()
     assert second.join().outcome == FULL
-    assert not h.soft.pending
+    assert not h.soft.pending_members
     assert waiting.parked
     a.join()
     assert waiting.outcome.generation_id == 2

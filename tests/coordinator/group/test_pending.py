@@ -17,9 +17,9 @@ def test_member_id_is_handed_out_for_the_session_timeout() -> None:
     c = h.dynamic("c", session_timeout_ms=7_000)
     assert c.join().outcome == JoinGroupOutcome(error=ErrorCode.member_id_required, member_id=MemberId("c-1"))
     h.sleep(6_999)
-    assert h.soft.pending.keys() == {"c-1"}
+    assert h.soft.pending_members.keys() == {"c-1"}
     assert not h.sleep(1)
-    assert not h.soft.pending
+    assert not h.soft.pending_members
     assert c.join().error is ErrorCode.unknown_member_id
 
 
@@ -30,7 +30,7 @@ def test_every_join_without_a_member_id_gets_one() -> None:
         h.dynamic("c").join()
     for _ in range(2):
         h.dynamic("c").join(proposed_member_id=MemberId("again"))
-    assert len(h.soft.pending) == 4
+    assert len(h.soft.pending_members) == 4
 
 
 def test_pending_id_with_an_instance_id_is_an_error() -> None:
@@ -40,7 +40,7 @@ def test_pending_id_with_an_instance_id_is_an_error() -> None:
     c.join()
     call = c.join(group_instance_id=GroupInstanceId("a"))
     assert call.outcome == JoinGroupOutcome(error=ErrorCode.unknown_server_error, member_id=MemberId(""))
-    assert h.soft.pending
+    assert h.soft.pending_members
 
 
 def test_pending_id_with_other_protocols_stays_pending() -> None:
@@ -51,7 +51,7 @@ def test_pending_id_with_other_protocols_stays_pending() -> None:
     c.join()
     call = c.join(protocols=protocols("sticky"))
     assert call.outcome == JoinGroupOutcome(error=ErrorCode.inconsistent_group_protocol, member_id=c.member_id)
-    assert h.soft.pending.keys() == {c.member_id}
+    assert h.soft.pending_members.keys() == {c.member_id}
     assert c.join().parked
 
 
@@ -90,7 +90,7 @@ def test_pending_member_that_leaves_a_stable_group_rebalances_it() -> None:
     assert call.outcome.members[0].error is ErrorCode.none
     assert story(call.events) == [(RebalanceStarted, Cause.PENDING_MEMBER_LEFT)]
     assert call.events[0].why.client_reason == "changed my mind"
-    assert not h.soft.pending
+    assert not h.soft.pending_members
 
 
 def test_pending_member_that_leaves_the_join_phase_may_end_it() -> None:

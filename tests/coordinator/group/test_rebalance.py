@@ -231,7 +231,7 @@ def test_end_of_the_join_phase_arms_every_session() -> None:
     h.sleep(60_000)
     assert h.soft.sessions[a.member_id].deadline_ms == h.now_ms + a.session_timeout_ms
     assert h.soft.sessions[b.member_id].deadline_ms == h.now_ms + b.session_timeout_ms
-    assert h.soft.unsynced == {a.member_id, b.member_id}
+    assert h.soft.pending_syncs == {a.member_id, b.member_id}
     assert h.soft.sync_deadline_ms == h.now_ms + 60_000
 
 

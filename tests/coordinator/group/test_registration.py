@@ -2,9 +2,9 @@
 
 from kio.schema.errors import ErrorCode
 
-from muster.coordinator.group.arrivals import COMES_BACK_WITHIN_MS, HOLD_MS_MAX
 from muster.coordinator.group.commands import ConfigOperation
 from muster.coordinator.group.configs import DEFAULT_WAIT_MS, REGISTERED, REGISTRATION_TIMEOUT
+from muster.coordinator.group.held_joins import HOLD_MS_MAX, RETRY_WINDOW_MS
 from muster.coordinator.group.outcomes import Standing
 from muster.events.causes import Cause
 from muster.events.events import MemberJoined, RebalanceStarted, RegistrationEnded
@@ -144,7 +144,7 @@ def test_a_held_join_is_sent_back_to_ask_again() -> None:
     h = Harness()
     c = held(h)
     assert c.last_join is not None
-    given_id = next(iter(h.soft.arrivals))
+    given_id = next(iter(h.soft.held_joins))
     h.sleep(HOLD_MS_MAX)
     assert c.last_join.error is ErrorCode.coordinator_load_in_progress
     assert c.last_join.outcome.member_id == given_id
@@ -164,7 +164,7 @@ def test_one_that_was_sent_back_still_counts_as_arrived() -> None:
     """For ten seconds: a client that retries is back well before."""
     h = Harness()
     held(h)
-    h.sleep(HOLD_MS_MAX + COMES_BACK_WITHIN_MS - 1)
+    h.sleep(HOLD_MS_MAX + RETRY_WINDOW_MS - 1)
     h.static("d").join()
     assert h.state is GroupState.PREPARING_REBALANCE
 
@@ -173,7 +173,7 @@ def test_one_that_does_not_come_back_no_longer_counts() -> None:
     """It is expected again."""
     h = Harness()
     held(h)
-    h.sleep(HOLD_MS_MAX + COMES_BACK_WITHIN_MS)
+    h.sleep(HOLD_MS_MAX + RETRY_WINDOW_MS)
     h.static("d").join()
     assert h.state is GroupState.STABLE
     assert {each.standing for each in h.describe_config().members} == {
@@ -197,10 +197,10 @@ def test_an_arrival_that_sends_its_join_again_has_one_place() -> None:
     """With the id it was given, and with the id that was proposed for it."""
     h = Harness()
     c = held(h)
-    given_id = next(iter(h.soft.arrivals))
+    given_id = next(iter(h.soft.held_joins))
     c.join(member_id=given_id)
     c.join(member_id=UNKNOWN_MEMBER_ID, proposed_member_id=given_id)
-    assert list(h.soft.arrivals) == [given_id]
+    assert list(h.soft.held_joins) == [given_id]
 
 
 def test_an_arrival_may_leave_and_be_removed() -> None:
@@ -210,7 +210,7 @@ def test_an_arrival_may_leave_and_be_removed() -> None:
     assert h.leave_instance("c").outcome.members[0].error is ErrorCode.none
     assert c.last_join is not None
     assert c.last_join.error is ErrorCode.unknown_member_id
-    assert not h.soft.arrivals
+    assert not h.soft.held_joins
     assert h.state is GroupState.STABLE
 
 
@@ -236,7 +236,7 @@ def test_registrations_survive_a_takeover_and_arrivals_ask_again() -> None:
     held(h)
     h.sleep(DEFAULT_WAIT_MS - 1_000)
     h.takeover()
-    assert not h.soft.arrivals
+    assert not h.soft.held_joins
     h.sleep(DEFAULT_WAIT_MS - 1)
     assert set(h.live.registrations) == {"c", "d"}
     h.sleep(1)

@@ -7,7 +7,7 @@ from kio.schema.errors import ErrorCode
 
 from muster.coordinator.group.commands import ConfigOperation
 from muster.coordinator.group.configs import COORDINATOR
-from muster.coordinator.group.expiry import outlives_its_offsets
+from muster.coordinator.group.expiry import is_kept_without_offsets
 from muster.coordinator.group.outcomes import (
     AlterGroupConfigOutcome,
     JoinGroupOutcome,
@@ -113,7 +113,7 @@ def test_an_empty_group_stays_as_it_is(prepare: Callable[[Harness], None]) -> No
     prepare(h)
     call = h.release()
     assert (call.outcome, call.events) == (ReleaseGroupOutcome(), ())
-    assert not h.soft.pending
+    assert not h.soft.pending_members
     assert h.state is GroupState.EMPTY
 
 
@@ -140,7 +140,7 @@ def test_who_was_held_is_sent_away_and_not_let_in() -> None:
     call = h.release()
     assert held.outcome == OUT
     assert story(call.events) == [REMOVED, *GONE]
-    assert not h.soft.arrivals
+    assert not h.soft.held_joins
     assert h.sleep(120_000) == ()
 
 
@@ -226,4 +226,4 @@ def test_a_group_that_was_released_does_not_expire() -> None:
     h.stable_group(h.static("a"))
     h.alter((COORDINATOR, SET, "upstream"))
     assert h.group is not None
-    assert outlives_its_offsets(h.group, h.soft)
+    assert is_kept_without_offsets(h.group, h.soft)

@@ -20,7 +20,7 @@ from tests.coordinator.group.test_registration import starts
 
 def shares(h: Harness) -> dict[Any, bytes]:
     """A partition for each member that the leader was told of."""
-    names = sorted(each.member_id for each in h.live.members.values() if not each.is_held)
+    names = sorted(each.member_id for each in h.live.members.values() if not each.is_inactive)
     return {member_id: encode_assignment({"orders": [number]}) for number, member_id in enumerate(names)}
 
 
@@ -302,7 +302,7 @@ def test_somebody_leads_even_if_all_active_members_are_absent() -> None:
     h.set(members_rebalance="static")
     for member in clients[:-1]:
         h.soft.sessions[member.member_id].timeout_ms = 120_000
-        h.soft.sessions[member.member_id].touch(h.now_ms)
+        h.soft.sessions[member.member_id].refresh(h.now_ms)
     call = s.join()
     while call.parked:
         h.sleep_until_next()

@@ -35,7 +35,7 @@ def test_new_instance_is_a_new_member_and_never_pending() -> None:
     h = Harness()
     call = h.static("a").join()
     assert call.parked
-    assert not h.soft.pending
+    assert not h.soft.pending_members
     assert h.live.instances == {"a": "a-1"}
 
 
@@ -216,10 +216,10 @@ def test_member_that_had_not_synced_is_followed_under_its_new_id() -> None:
     h = Harness()
     a, b = h.form(h.static("a"), h.static("b"))
     a.sync(h.assignments())
-    assert h.soft.unsynced == {b.member_id}
+    assert h.soft.pending_syncs == {b.member_id}
     new = b.restarted()
     new.join()
-    assert h.soft.unsynced == {new.member_id}
+    assert h.soft.pending_syncs == {new.member_id}
     new.sync()
     assert h.soft.sync_deadline_ms is None
 

@@ -89,7 +89,7 @@ def test_follower_waits_for_the_leader() -> None:
     a, b, c = in_sync_phase(h)
     waiting = b.sync({b.member_id: b"all mine"})
     assert not waiting.events
-    assert h.soft.unsynced == {a.member_id, c.member_id}
+    assert h.soft.pending_syncs == {a.member_id, c.member_id}
     h.sleep(1_000)
     call = a.sync(h.assignments())
     assert story(call.events) == [

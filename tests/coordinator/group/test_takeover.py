@@ -4,8 +4,8 @@ import pytest
 from kio.schema.errors import ErrorCode
 
 from muster.coordinator.group.outcomes import JoinGroupOutcome, Reply, SyncGroupOutcome
-from muster.coordinator.group.soft import Soft
-from muster.coordinator.group.takeover import give_up
+from muster.coordinator.group.soft_state import SoftState
+from muster.coordinator.group.takeover import fail_parked_requests
 from muster.events.causes import Cause
 from muster.events.events import GroupEmptied, JoinPhaseCompleted, MemberRejoined, MemberRemoved
 from muster.events.ids import UNKNOWN_MEMBER_ID
@@ -136,7 +136,7 @@ def test_sync_phase_goes_on_after_a_takeover() -> None:
     waiting = b.sync()
     a.sync(h.assignments())
     assert waiting.outcome.assignment == b"b-2@1"
-    assert h.soft.unsynced == {c.member_id}
+    assert h.soft.pending_syncs == {c.member_id}
 
 
 def test_member_that_joined_and_never_asks_again_is_removed() -> None:
@@ -177,7 +177,7 @@ def test_takeover_of_nothing() -> None:
     h.dynamic().commit(generation_id=-1)
     h.delete()
     h.takeover()
-    assert (h.group, h.soft) == (None, Soft())
+    assert (h.group, h.soft) == (None, SoftState())
 
 
 def test_parked_requests_are_answered_when_the_group_is_given_up() -> None:
@@ -186,14 +186,16 @@ def test_parked_requests_are_answered_when_the_group_is_given_up() -> None:
     a, b = h.stable_group(h.static("a"), h.static("b"))
     join = a.join()
     error = ErrorCode.not_coordinator
-    assert give_up(h.soft, error) == (
+    assert fail_parked_requests(h.soft, error) == (
         Reply(join.command.caller.request_id, JoinGroupOutcome(error=error, member_id=a.member_id)),
     )
     b.join()
     sync = b.sync()
-    assert give_up(h.soft, error) == (Reply(sync.command.caller.request_id, SyncGroupOutcome(error=error)),)
+    assert fail_parked_requests(h.soft, error) == (
+        Reply(sync.command.caller.request_id, SyncGroupOutcome(error=error)),
+    )
     a.sync(h.assignments())
-    assert give_up(h.soft, error) == ()
+    assert fail_parked_requests(h.soft, error) == ()
 
 
 def test_events_after_a_takeover_bear_the_new_epoch() -> None:

@@ -16,7 +16,7 @@ from muster.coordinator.group.commands import AlterGroupConfig, AnyCommand, Conf
 from muster.coordinator.group.decide import Decision, decide
 from muster.coordinator.group.offsets import OffsetsChange
 from muster.coordinator.group.outcomes import JoinGroupOutcome
-from muster.coordinator.group.soft import Soft
+from muster.coordinator.group.soft_state import SoftState
 from muster.coordinator.offsets.memory import MemoryOffsetStore
 from muster.coordinator.runtime import deciding
 from muster.events.avro.codec import decode
@@ -310,7 +310,7 @@ def test_a_deadline_whose_rule_fails_is_tried_again_after_a_while(monkeypatch: p
     """Not at once, which would hold everybody up, and not never."""
     tried_s: list[float] = []
 
-    def failing(command: AnyCommand, group: Group | None, soft: Soft, *rest: Any) -> Decision:
+    def failing(command: AnyCommand, group: Group | None, soft: SoftState, *rest: Any) -> Decision:
         if isinstance(command, ExpireSession) and len(tried_s) < 3:
             tried_s.append(asyncio.get_running_loop().time())
             raise ZeroDivisionError("a bug")

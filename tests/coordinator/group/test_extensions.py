@@ -10,8 +10,8 @@ from muster.coordinator.group.commands import (
     EndSyncPhase,
     PromoteLearners,
 )
-from muster.coordinator.group.excuses import USUAL_MS, excuse_append, excuse_wait, rearm
-from muster.coordinator.group.soft import PHASES, InitialDelay, Session, Soft
+from muster.coordinator.group.extensions import USUAL_APPEND_MS, extend_deadlines, extend_session, rearm
+from muster.coordinator.group.soft_state import PHASES, InitialDelay, Session, SoftState
 from muster.coordinator.group.timers import due
 from muster.events.ids import GroupId, MemberId
 from muster.events.state import GroupConfig
@@ -22,34 +22,34 @@ each_phase = pytest.mark.parametrize("phase", PHASES)
 
 
 def session(deadline_ms: int) -> Session:
-    return Session(timeout_ms=10_000, deadline_ms=deadline_ms, heard_ms=0)
+    return Session(timeout_ms=10_000, deadline_ms=deadline_ms, last_seen_ms=0)
 
 
 # ---- a request that waited --------------------------------------------------------------------------
 
 
 def test_a_session_is_lengthened_by_the_time_that_the_request_waited() -> None:
-    soft = Soft()
-    soft.sessions[A], soft.pending[A], soft.sessions[B] = session(9_000), session(8_000), session(9_000)
-    excuse_wait(soft, A, 1_000, 4_000)
-    assert (soft.sessions[A].deadline_ms, soft.pending[A].deadline_ms) == (12_000, 11_000)
+    soft = SoftState()
+    soft.sessions[A], soft.pending_members[A], soft.sessions[B] = session(9_000), session(8_000), session(9_000)
+    extend_session(soft, A, 1_000, 4_000)
+    assert (soft.sessions[A].deadline_ms, soft.pending_members[A].deadline_ms) == (12_000, 11_000)
     assert soft.sessions[B].deadline_ms == 9_000
 
 
 def test_nobody_has_more_than_the_full_time_from_the_answer_on() -> None:
-    soft = Soft()
+    soft = SoftState()
     soft.sessions[A] = session(9_000)
-    excuse_wait(soft, A, 0, 5_000)
+    extend_session(soft, A, 0, 5_000)
     assert soft.sessions[A].deadline_ms == 5_000 + 10_000 - 1_000
-    excuse_wait(soft, A, 0, 6_000)
+    extend_session(soft, A, 0, 6_000)
     assert soft.sessions[A].deadline_ms == 6_000 + 10_000
 
 
 def test_no_session_is_shortened() -> None:
     """That of a new member has five minutes, whatever its time-out (K3)."""
-    soft = Soft()
+    soft = SoftState()
     soft.sessions[A] = session(300_000)
-    excuse_wait(soft, A, 0, 5_000)
+    extend_session(soft, A, 0, 5_000)
     assert soft.sessions[A].deadline_ms == 300_000
 
 
@@ -58,29 +58,29 @@ def test_no_session_is_shortened() -> None:
 
 @each_phase
 def test_a_phase_that_the_append_began_runs_from_its_end(phase: str) -> None:
-    before, soft = Soft(), Soft()
+    before, soft = SoftState(), SoftState()
     setattr(soft, phase, 5_000)
-    excuse_append(soft, before, 100)
+    extend_deadlines(soft, before, 100)
     assert getattr(soft, phase) == 5_100
 
 
 @each_phase
 def test_a_phase_that_ran_before_is_longer_by_what_was_unusual(phase: str) -> None:
-    before, soft = Soft(), Soft()
+    before, soft = SoftState(), SoftState()
     for each in (before, soft):
         setattr(each, phase, 5_000)
-    excuse_append(soft, before, USUAL_MS)
+    extend_deadlines(soft, before, USUAL_APPEND_MS)
     assert getattr(soft, phase) == 5_000
-    excuse_append(soft, before.copy(), USUAL_MS + 300)
+    extend_deadlines(soft, before.copy(), USUAL_APPEND_MS + 300)
     assert getattr(soft, phase) == 5_300
 
 
 def test_who_catches_up_is_excused_as_phases_are() -> None:
-    before, soft = Soft(), Soft()
-    before.catching_up[A] = soft.catching_up[A] = 5_000
-    soft.catching_up[B] = 5_000
-    excuse_append(soft, before, USUAL_MS + 300)
-    assert dict(soft.catching_up.items()) == {A: 5_300, B: 5_000 + USUAL_MS + 300}
+    before, soft = SoftState(), SoftState()
+    before.member_sync_deadlines[A] = soft.member_sync_deadlines[A] = 5_000
+    soft.member_sync_deadlines[B] = 5_000
+    extend_deadlines(soft, before, USUAL_APPEND_MS + 300)
+    assert dict(soft.member_sync_deadlines.items()) == {A: 5_300, B: 5_000 + USUAL_APPEND_MS + 300}
 
 
 # ---- a machine that stood still --------------------------------------------------------------------
@@ -96,7 +96,7 @@ def test_every_phase_and_who_catches_up_has_its_full_time_after_a_pause() -> Non
     soft, now_ms = h.soft, h.now_ms + 60_000
     for phase in PHASES:
         setattr(soft, phase, h.now_ms)
-    soft.catching_up[a.member_id] = h.now_ms
+    soft.member_sync_deadlines[a.member_id] = h.now_ms
     rearm(group, soft, now_ms)
     assert {phase: getattr(soft, phase) - now_ms for phase in PHASES} == {
         "join_deadline_ms": 20_000,
@@ -106,7 +106,7 @@ def test_every_phase_and_who_catches_up_has_its_full_time_after_a_pause() -> Non
         "retirement_deadline_ms": 3_000,
         "promotion_deadline_ms": 4_000,
     }
-    assert soft.catching_up[a.member_id] == now_ms + 20_000
+    assert soft.member_sync_deadlines[a.member_id] == now_ms + 20_000
 
 
 def test_a_pause_shortens_nothing_and_begins_nothing() -> None:
@@ -130,7 +130,7 @@ def test_after_a_pause_an_initial_delay_has_its_own_time_again() -> None:
 
 
 def test_each_deadline_of_the_whole_group_is_in_the_table_and_ends_its_own_phase() -> None:
-    assert set(PHASES) == {field for field in Soft.__struct_fields__ if field.endswith("_deadline_ms")}
+    assert set(PHASES) == {field for field in SoftState.__struct_fields__ if field.endswith("_deadline_ms")}
     assert tuple(PHASES.values()) == (
         EndJoinPhase,
         EndSyncPhase,
@@ -140,7 +140,7 @@ def test_each_deadline_of_the_whole_group_is_in_the_table_and_ends_its_own_phase
         PromoteLearners,
     )
     for phase, ends in PHASES.items():
-        soft = Soft()
+        soft = SoftState()
         setattr(soft, phase, 5_000)
         assert soft.copy().next_deadline_ms() == 5_000
         assert due(GroupId("orders"), soft, 4_999) == []

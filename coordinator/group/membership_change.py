@@ -1,15 +1,19 @@
-"""What an administrator asked of a group's membership, checked and ready to be carried out; and carrying it out."""
+"""A change of a group's configs and membership that an administrator asked for, already checked, and applying it."""
 
 import msgspec
 
 from muster.coordinator.group.configs import retirement_timeout_ms
-from muster.coordinator.group.departures import rebalance_if_all_gone
+from muster.coordinator.group.departures import rebalance_if_retirement_complete
 from muster.coordinator.group.members import end_registration_of
+from muster.coordinator.group.membership_deadlines import (
+    admit_if_released,
+    rebalance_if_registration_complete,
+    rebalance_with_all_learners,
+)
 from muster.coordinator.group.outcomes import ReleasedMember
-from muster.coordinator.group.plan_deadlines import admit_unheld, rebalance_if_complete, rebalance_with_all_learners
 from muster.coordinator.group.rebalance import prepare_rebalance
 from muster.coordinator.group.release import release_members
-from muster.coordinator.group.roles import change_role, knows_roles, promote
+from muster.coordinator.group.roles import change_role, promote, supports_roles
 from muster.coordinator.group.turn import Turn
 from muster.events.causes import Cause
 from muster.events.events import InstanceRegistered, Why
@@ -17,8 +21,11 @@ from muster.events.ids import GroupInstanceId
 from muster.events.state import GroupConfig, GroupState, Member, MemberRole, Registration
 
 
-class Plan(msgspec.Struct, frozen=True, kw_only=True):
-    """`config` is wanted as a whole; everything else is what is to be added to, or taken from, what there is."""
+class MembershipChange(msgspec.Struct, frozen=True, kw_only=True):
+    """`config` replaces the group's; the other fields are added to, or removed from, what is there.
+
+    `withdrawn`: registrations to be removed. `kept`: members that are not to retire any more.
+    """
 
     config: GroupConfig
     registered: tuple[GroupInstanceId, ...] = ()
@@ -29,36 +36,36 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     rebalance: bool = False
 
 
-def apply_plan(turn: Turn, plan: Plan) -> tuple[ReleasedMember, ...]:
-    """Carry it out because of what the turn's `why` says. One rebalance at most: a second one finds the first.
+def apply_change(turn: Turn, change: MembershipChange) -> tuple[ReleasedMember, ...]:
+    """Apply the change with the turn's `why`, in one rebalance at most.
 
-    Returns who was in the group if it was released to the cluster upstream; that comes last.
+    Returns the former members if the group was released to the cluster upstream, which comes last.
     """
     before, asked = turn.group.config, turn.why
-    if plan.config != before:
-        turn.record_config(plan.config)
+    if change.config != before:
+        turn.record_config(change.config)
         _after_configured(turn, before)
-    _register(turn, plan, asked)
-    _retire(turn, plan, asked)
-    learning = [each for each in plan.promoted if turn.group.members[each.member_id].role is MemberRole.LEARNER]
+    _register(turn, change, asked)
+    _retire(turn, change, asked)
+    learning = [each for each in change.promoted if turn.group.members[each.member_id].role is MemberRole.LEARNER]
     if learning:  # switching learning off, in the same request, has promoted all
-        turn.why = _so(asked, Cause.LEARNERS_PROMOTED)
+        turn.why = _caused_by(asked, Cause.LEARNERS_PROMOTED)
         promote(turn, learning)
         _rebalance(turn)
-    if plan.rebalance:
-        turn.why = _so(asked, Cause.REBALANCE_REQUESTED)
+    if change.rebalance:
+        turn.why = _caused_by(asked, Cause.REBALANCE_REQUESTED)
         _rebalance(turn)
-    is_released = plan.config.coordinator is not None and before.coordinator is None
+    is_released = change.config.coordinator is not None and before.coordinator is None
     return release_members(turn, asked) if is_released else ()
 
 
-def _so(asked: Why, cause: Cause) -> Why:
-    """Whatever came of the part before, this one is due to who asked."""
+def _caused_by(asked: Why, cause: Cause) -> Why:
+    """Attribute the next part to the request, whatever the part before led to."""
     return msgspec.structs.replace(asked, cause=cause)
 
 
 def _rebalance(turn: Turn) -> None:
-    """A running join phase takes what was changed along."""
+    """Rebalance, unless a join phase is running, which sees the change anyway."""
     if turn.image.state in (GroupState.STABLE, GroupState.COMPLETING_REBALANCE):
         prepare_rebalance(turn)
 
@@ -75,7 +82,7 @@ def _after_configured(turn: Turn, before: GroupConfig) -> None:
         soft.expansion_deadline_ms = None
         if config.expansion_delay_ms:
             soft.expansion_deadline_ms = turn.now_ms + config.expansion_delay_ms
-        admit_unheld(turn)
+        admit_if_released(turn)
     if turn.census.number_of(MemberRole.LEARNER) and config.learner_timeout_ms is None:
         rebalance_with_all_learners(turn)
     if config.target_group_size != before.target_group_size and _target_is_missed(turn):
@@ -83,9 +90,9 @@ def _after_configured(turn: Turn, before: GroupConfig) -> None:
 
 
 def _target_is_missed(turn: Turn) -> bool:
-    """Whether another number of members would be active after a rebalance."""
+    """Whether a rebalance would change the number of active members."""
     group = turn.group
-    if not knows_roles(turn):
+    if not supports_roles(turn):
         return False
     target = group.config.target_group_size
     active = turn.census.active
@@ -93,33 +100,33 @@ def _target_is_missed(turn: Turn) -> bool:
     return standing_by if target is None else active > target or (active < target and standing_by)
 
 
-def _register(turn: Turn, plan: Plan, asked: Why) -> None:
-    if plan.withdrawn:
-        turn.why = _so(asked, Cause.REGISTRATION_WITHDRAWN)
-        for instance in plan.withdrawn:
+def _register(turn: Turn, change: MembershipChange, asked: Why) -> None:
+    if change.withdrawn:
+        turn.why = _caused_by(asked, Cause.REGISTRATION_WITHDRAWN)
+        for instance in change.withdrawn:
             end_registration_of(turn, instance)
-        admit_unheld(turn)
+        admit_if_released(turn)
     # One that waited for a delay to end may have been taken in by another part of this request.
-    expected = [instance for instance in plan.registered if instance not in turn.group.instances]
+    expected = [instance for instance in change.registered if instance not in turn.group.instances]
     if expected:
-        turn.why = _so(asked, Cause.INSTANCES_REGISTERED)
+        turn.why = _caused_by(asked, Cause.INSTANCES_REGISTERED)
         for instance in expected:
             registration = Registration(group_instance_id=instance, registered_ms=turn.moment.wall_ms)
             turn.record_registration(InstanceRegistered, registration)
         turn.soft.registration_deadline_ms = None  # the time begins anew, for all of them
-    if plan.withdrawn or plan.registered:
-        rebalance_if_complete(turn)
+    if change.withdrawn or change.registered:
+        rebalance_if_registration_complete(turn)
 
 
-def _retire(turn: Turn, plan: Plan, asked: Why) -> None:
-    if plan.retired:
-        turn.why = _so(asked, Cause.MEMBERS_RETIRED)
-        for member in plan.retired:
+def _retire(turn: Turn, change: MembershipChange, asked: Why) -> None:
+    if change.retired:
+        turn.why = _caused_by(asked, Cause.MEMBERS_RETIRED)
+        for member in change.retired:
             change_role(turn, turn.group.members[member.member_id], retiring=True)
         if turn.soft.retirement_deadline_ms is None or not turn.image.departures_gathered:
             turn.soft.retirement_deadline_ms = turn.now_ms + retirement_timeout_ms(turn.group.config)
-    if plan.kept:
-        turn.why = _so(asked, Cause.RETIREMENT_WITHDRAWN)
-        for member in plan.kept:
+    if change.kept:
+        turn.why = _caused_by(asked, Cause.RETIREMENT_WITHDRAWN)
+        for member in change.kept:
             change_role(turn, turn.group.members[member.member_id], retiring=False)
-        rebalance_if_all_gone(turn)
+        rebalance_if_retirement_complete(turn)

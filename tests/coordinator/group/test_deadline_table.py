@@ -6,8 +6,8 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from muster.coordinator.group.soft import NEVER, Arrivals, CatchUps, Session, Sessions, Soft
-from muster.coordinator.group.timed import LOOK_AHEAD_MS
+from muster.coordinator.group.deadline_table import LOOK_AHEAD_MS
+from muster.coordinator.group.soft_state import NEVER, HeldJoins, MemberSyncDeadlines, Session, Sessions, SoftState
 from muster.events.ids import GroupId, MemberId
 from tests.coordinator.group.deadlines import all_due, deadlines, next_deadline_ms
 
@@ -22,9 +22,9 @@ class Deadlines(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         self.now_ms = 0
-        self.softs = [Soft()]
+        self.softs = [SoftState()]
 
-    def soft(self, i: int) -> Soft:
+    def soft(self, i: int) -> SoftState:
         return self.softs[i % len(self.softs)]
 
     @rule(i=st.integers(0))
@@ -33,14 +33,14 @@ class Deadlines(RuleBasedStateMachine):
 
     @rule(i=st.integers(0), number=NUMBERS, timeout_ms=TIMEOUTS_MS, deadline_ms=st.sampled_from((0, 300_000, NEVER)))
     def put(self, i: int, number: int, timeout_ms: int, deadline_ms: float) -> None:
-        session = Session(timeout_ms=timeout_ms, deadline_ms=self.now_ms + deadline_ms, heard_ms=self.now_ms)
+        session = Session(timeout_ms=timeout_ms, deadline_ms=self.now_ms + deadline_ms, last_seen_ms=self.now_ms)
         self.soft(i).sessions[MemberId(f"{number}")] = session
 
     @rule(i=st.integers(0), numbers=st.lists(NUMBERS), timeout_ms=TIMEOUTS_MS)
     def put_many(self, i: int, numbers: list[int], timeout_ms: int) -> None:
         for n in numbers:
             self.put(i, n, timeout_ms, timeout_ms + n)
-            self.soft(i).catching_up[MemberId(f"{n}")] = self.now_ms + n
+            self.soft(i).member_sync_deadlines[MemberId(f"{n}")] = self.now_ms + n
 
     @rule(i=st.integers(0), numbers=st.lists(NUMBERS))
     def touched(self, i: int, numbers: list[int]) -> None:
@@ -48,16 +48,16 @@ class Deadlines(RuleBasedStateMachine):
         for n in numbers:
             session = self.soft(i).sessions.get(MemberId(f"{n}"))
             if session is not None:
-                session.touch(self.now_ms)
+                session.refresh(self.now_ms)
 
     @rule(i=st.integers(0), number=NUMBERS)
     def forgotten(self, i: int, number: int) -> None:
         self.soft(i).sessions.pop(MemberId(f"{number}"), None)
-        self.soft(i).catching_up.pop(MemberId(f"{number}"), None)
+        self.soft(i).member_sync_deadlines.pop(MemberId(f"{number}"), None)
 
     @rule(i=st.integers(0))
     def cleared(self, i: int) -> None:
-        self.soft(i).catching_up.clear()
+        self.soft(i).member_sync_deadlines.clear()
 
     @rule(duration_ms=st.sampled_from((1, 400, 1_000, 7_000, 60_000)))
     def slept(self, duration_ms: int) -> None:
@@ -81,30 +81,36 @@ TestDeadlines = Deadlines.TestCase
 
 def test_without_entries_nothing_is_due_ever() -> None:
     """Of each kind."""
-    kinds: tuple[Callable[[], Sessions | Arrivals | CatchUps], ...] = (Sessions, Arrivals, CatchUps)
+    kinds: tuple[Callable[[], Sessions | HeldJoins | MemberSyncDeadlines], ...] = (
+        Sessions,
+        HeldJoins,
+        MemberSyncDeadlines,
+    )
     assert [kind().next_ms() for kind in kinds] == [NEVER, NEVER, NEVER]
-    assert deadlines(Soft()) == []
+    assert deadlines(SoftState()) == []
 
 
 def test_who_is_due_again_comes_behind_who_is_still_due() -> None:
     """Nothing was done about either of two, and one was heard from."""
-    soft, first, second = Soft(), MemberId("first"), MemberId("second")
+    soft, first, second = SoftState(), MemberId("first"), MemberId("second")
     for member_id in (first, second):
-        soft.sessions[member_id] = Session(timeout_ms=1, deadline_ms=1, heard_ms=0)
+        soft.sessions[member_id] = Session(timeout_ms=1, deadline_ms=1, last_seen_ms=0)
     assert [key for _, key in soft.sessions.due(400)] == [first, second]
-    soft.sessions[first].touch(400)
+    soft.sessions[first].refresh(400)
     assert list(soft.sessions.due(401)) == [(1, second), (401, first)]
     assert soft.next_deadline_ms() == 1
 
 
 def test_a_group_whose_members_heartbeat_is_looked_at_once_in_a_session() -> None:
     """While a thousand members say every three seconds that they live, all of them are looked at once in 42."""
-    soft, looks, timeout_ms = Soft(), 0, 45_000
+    soft, looks, timeout_ms = SoftState(), 0, 45_000
     for n in range(1_000):
-        soft.sessions[MemberId(f"{n}")] = Session(timeout_ms=timeout_ms, deadline_ms=timeout_ms + 3 * n, heard_ms=3 * n)
+        soft.sessions[MemberId(f"{n}")] = Session(
+            timeout_ms=timeout_ms, deadline_ms=timeout_ms + 3 * n, last_seen_ms=3 * n
+        )
     for now_ms in range(3_000, 10 * 60_000, 3_000):
         for n, session in enumerate(soft.sessions.values()):
-            session.touch(now_ms - 3_000 + 3 * n)
+            session.refresh(now_ms - 3_000 + 3 * n)
         if soft.next_deadline_ms() <= now_ms:
             looks += 1
             assert not all_due(GROUP_ID, soft, now_ms)

@@ -1,16 +1,15 @@
-"""Tables of what has a deadline. They know what is due without looking at everybody for every change.
+"""A table by member id whose entries have deadlines, and that finds those that have passed without a scan per change.
 
-What belongs here: the deadlines of a group's members, arrivals and pending ids. Those of its phases and plans, one of
-each, are plain numbers of `Soft`.
+What belongs here: the deadlines of members, held joins and pending members. The deadlines of the whole group are plain
+fields of `SoftState`.
 
-How it works: of whatever is put into a table its deadline is noted, as the earliest time at which anything can be due.
-When that has come all entries are looked at, once: those that may be due within `LOOK_AHEAD_MS` are kept in order, and
-of the others the earliest time is known again. A heartbeat moves its session's deadline in place and tells nobody; the
-entry is found to have moved when it comes up. So a quiet group is looked at once in a session timeout, and one whose
-members expire one after another once a second.
+How it works: the table knows the earliest time at which any entry can be due. When that has come it looks at all
+entries, once: it keeps those that may be due within `LOOK_AHEAD_MS` in order, and the earliest time of the others. A
+heartbeat moves its session's deadline in place, which is noticed only when the entry comes up. So a quiet group is
+scanned once in a session timeout, and one whose members expire one after another once a second.
 
-What is not ideal: `next_ms` may be too early, and nothing is due then. Too late it is never: whoever is heard from has
-its own timeout from then on, which may end sooner than what it had (ST8), and is allowed for in `earliest_ms`.
+What is not ideal: `next_ms` may be too early, and nothing is due then. It is never too late: a refreshed session may
+end sooner than before (ST8), and `earliest_ms` allows for that.
 """
 
 from abc import abstractmethod
@@ -27,7 +26,7 @@ LOOK_AHEAD_MS = 1_000
 V = TypeVar("V")
 
 
-class Timed(Table[MemberId, V]):
+class DeadlineTable(Table[MemberId, V]):
     """See the module. All times are monotonic ms."""
 
     __slots__ = ("_others_ms", "_soon")
@@ -40,12 +39,12 @@ class Timed(Table[MemberId, V]):
     @staticmethod
     @abstractmethod
     def deadline_ms(value: V) -> float:
-        """When it is due as it is now."""
+        """The entry's present deadline."""
 
     @staticmethod
     @abstractmethod
-    def earliest_ms(value: V, heard_ms: float = -inf) -> float:
-        """When it may be due at the earliest, whoever is heard from at `heard_ms` or later."""
+    def earliest_ms(value: V, last_seen_ms: float = -inf) -> float:
+        """The earliest time at which it may be due, if its member is seen at `last_seen_ms` or later."""
 
     def copy(self) -> Self:
         twin = super().copy()
@@ -61,11 +60,11 @@ class Timed(Table[MemberId, V]):
         self._soon, self._others_ms = (), inf
 
     def next_ms(self) -> float:
-        """Nothing is due before this time; inf: ever."""
+        """The time before which nothing is due; inf without entries."""
         return min(self._others_ms, self._soon[0][0]) if self._soon else self._others_ms
 
     def due(self, now_ms: int) -> Iterator[tuple[int, MemberId]]:
-        """What is due now, and since when; it is due again and again until it is changed or deleted."""
+        """The entries that are due, and since when; an entry stays due until it is changed or deleted."""
         if self._others_ms <= now_ms:
             self._look_at_all(now_ms)
         come = [key for at_ms, key in self._soon if at_ms <= now_ms]
@@ -79,7 +78,7 @@ class Timed(Table[MemberId, V]):
                 still.append((deadline_ms, key))
             else:
                 self._others_ms = min(self._others_ms, self.earliest_ms(value, now_ms))
-        still.sort(key=itemgetter(0))  # who was touched and is due again comes behind who is still due
+        still.sort(key=itemgetter(0))
         self._soon = (*still, *self._soon[len(come) :])
         return ((int(deadline_ms), key) for deadline_ms, key in still)
 

@@ -1,11 +1,10 @@
-"""What was planned comes true: registrations are complete or too late, a delay is over, learners have learnt.
+"""The end of registrations, of the expansion delay and of learning, each of which makes one rebalance.
 
-Each ends in one rebalance. One can also be owed: a registration that was complete while the leader was computing an
-assignment waits for it, and for no longer.
+A registration that completes while the leader computes an assignment waits until the group is Stable.
 """
 
-from muster.coordinator.group.arrivals import all_arrived
 from muster.coordinator.group.configs import registration_timeout_ms
+from muster.coordinator.group.held_joins import all_arrived
 from muster.coordinator.group.members import end_registration_of
 from muster.coordinator.group.rebalance import prepare_rebalance
 from muster.coordinator.group.roles import learners, promote
@@ -14,8 +13,8 @@ from muster.events.causes import Cause
 from muster.events.state import GroupState, MemberRole
 
 
-def keep_deadlines(turn: Turn) -> None:
-    """At the end of a decision: what is waited for has an end, and nothing else has."""
+def arm_deadlines(turn: Turn) -> None:
+    """Set the deadlines of what the group waits for, and clear the others; at the end of each decision."""
     group, soft = turn.group, turn.soft
     if not group.registrations:
         soft.registration_deadline_ms = None
@@ -30,54 +29,54 @@ def keep_deadlines(turn: Turn) -> None:
         soft.retirement_deadline_ms = None
 
 
-def rebalance_if_complete(turn: Turn) -> None:
-    """KIP-469: all who were registered are here. In Stable alone, so that no assignment is interrupted."""
+def rebalance_if_registration_complete(turn: Turn) -> None:
+    """Rebalance if all registered instances have joined (KIP-469); in Stable alone, to interrupt no assignment."""
     expected = turn.group.registrations
     if turn.image.state is GroupState.STABLE and expected and all_arrived(turn, expected):
-        member_id, last = list(turn.soft.arrivals.items())[-1]
-        turn.because(Cause.REGISTRATION_COMPLETE, last.join.caller, member_id, last.join.group_instance_id)
+        member_id, last = list(turn.soft.held_joins.items())[-1]
+        turn.caused_by(Cause.REGISTRATION_COMPLETE, last.join.caller, member_id, last.join.group_instance_id)
         prepare_rebalance(turn)
 
 
-def admit_unheld(turn: Turn) -> None:
-    """Nothing holds some arrivals any more, because of what the turn's `why` says: no registration, and no delay."""
-    waiting = {arrival.join.group_instance_id for arrival in turn.soft.arrivals.values()}
+def admit_if_released(turn: Turn) -> None:
+    """Rebalance with the turn's `why` if a held join is held by no registration and no delay any more."""
+    waiting = {held.join.group_instance_id for held in turn.soft.held_joins.values()}
     if turn.soft.expansion_deadline_ms is None and not waiting <= turn.group.registrations.keys():
         prepare_rebalance(turn)
 
 
 def end_registration(turn: Turn) -> None:
-    """KIP-469: the timeout is over; one rebalance with those that came."""
+    """End a registration at its timeout (KIP-469), in one rebalance with the instances that came."""
     deadline_ms = turn.soft.registration_deadline_ms
     if deadline_ms is None or deadline_ms > turn.now_ms:
         return
-    turn.because_time_passed(Cause.REGISTRATION_TIMED_OUT, deadline_ms)
+    turn.caused_by_deadline(Cause.REGISTRATION_TIMED_OUT, deadline_ms)
     for instance in list(turn.group.registrations):
         end_registration_of(turn, instance)
-    admit_unheld(turn)
+    admit_if_released(turn)
 
 
 def end_expansion(turn: Turn) -> None:
-    """The scale-up delay is over."""
+    """Admit held joins when the expansion delay is over."""
     deadline_ms = turn.soft.expansion_deadline_ms
     if deadline_ms is None or deadline_ms > turn.now_ms:
         return
     turn.soft.expansion_deadline_ms = None
-    turn.because_time_passed(Cause.EXPANSION_DELAY_ELAPSED, deadline_ms)
-    admit_unheld(turn)
+    turn.caused_by_deadline(Cause.EXPANSION_DELAY_ELAPSED, deadline_ms)
+    admit_if_released(turn)
 
 
 def promote_learners(turn: Turn) -> None:
-    """The first learner has learnt for as long as was set; the others come with it, in one rebalance."""
+    """Promote all learners, in one rebalance, when the learner timeout of the first has elapsed."""
     deadline_ms = turn.soft.promotion_deadline_ms
     if deadline_ms is None or deadline_ms > turn.now_ms:
         return
-    turn.because_time_passed(Cause.LEARNER_TIMEOUT_ELAPSED, deadline_ms)
+    turn.caused_by_deadline(Cause.LEARNER_TIMEOUT_ELAPSED, deadline_ms)
     rebalance_with_all_learners(turn)
 
 
 def rebalance_with_all_learners(turn: Turn) -> None:
-    """Promote every learner because of what the turn's `why` says."""
+    """Promote every learner, in one rebalance with the turn's `why`."""
     promoted = learners(turn.group)
     promote(turn, promoted)
     if promoted:

@@ -3,11 +3,11 @@
 import pytest
 from kio.schema.errors import ErrorCode
 
-from muster.coordinator.group.arrivals import COMES_BACK_WITHIN_MS, HOLD_MS_MAX
 from muster.coordinator.group.commands import ConfigOperation
 from muster.coordinator.group.configs import LEARNERS, REGISTERED, RETIRED
+from muster.coordinator.group.held_joins import HOLD_MS_MAX, RETRY_WINDOW_MS
 from muster.coordinator.group.outcomes import JoinGroupOutcome
-from muster.coordinator.group.takeover import give_up
+from muster.coordinator.group.takeover import fail_parked_requests
 from muster.events.causes import Cause
 from muster.events.ids import UNKNOWN_MEMBER_ID
 from muster.events.state import GroupState, MemberRole
@@ -224,7 +224,7 @@ def test_an_arrival_cannot_take_the_instance_id_of_a_member() -> None:
     """Nobody is evicted by a member id that was told to another."""
     h = Harness()
     client = held(h)
-    given_id = next(iter(h.soft.arrivals))
+    given_id = next(iter(h.soft.held_joins))
     call = client.join(member_id=given_id, group_instance_id="a")
     assert call.error is ErrorCode.fenced_instance_id
     assert client.join(member_id=given_id, group_instance_id="nobody").error is ErrorCode.unknown_member_id
@@ -235,18 +235,18 @@ def test_an_arrival_leaves_under_its_own_ids_alone() -> None:
     """As a member does (L6)."""
     h = Harness()
     held(h)
-    given_id = next(iter(h.soft.arrivals))
+    given_id = next(iter(h.soft.held_joins))
     imposter = h.static("a")
     imposter.member_id = given_id
     assert imposter.leave().outcome.members[0].error is ErrorCode.fenced_instance_id
-    assert given_id in h.soft.arrivals
+    assert given_id in h.soft.held_joins
 
 
 def test_a_dynamic_arrival_that_was_sent_back_is_still_known_when_the_rebalance_comes() -> None:
     """Its retry takes part in it."""
     h = Harness()
     client = held(h)
-    given_id = next(iter(h.soft.arrivals))
+    given_id = next(iter(h.soft.held_joins))
     h.sleep(HOLD_MS_MAX)
     h.static("x").join()
     h.alter(("members.expansion.delay.ms", ConfigOperation.DELETE, None))
@@ -263,15 +263,15 @@ def test_a_delay_that_ends_with_the_hold_admits_first() -> None:
     h.sleep(HOLD_MS_MAX)
     assert call.parked
     assert starts(h)[1:] == [Cause.EXPANSION_DELAY_ELAPSED]
-    h.sleep(COMES_BACK_WITHIN_MS)
+    h.sleep(RETRY_WINDOW_MS)
 
 
 def test_arrivals_are_answered_when_the_group_is_given_up() -> None:
     """LD12: with their own member id, and 16."""
     h = Harness()
     held(h)
-    (reply,) = give_up(h.soft, ErrorCode.not_coordinator)
-    expected = JoinGroupOutcome(error=ErrorCode.not_coordinator, member_id=next(iter(h.soft.arrivals)))
+    (reply,) = fail_parked_requests(h.soft, ErrorCode.not_coordinator)
+    expected = JoinGroupOutcome(error=ErrorCode.not_coordinator, member_id=next(iter(h.soft.held_joins)))
     assert reply.outcome == expected
 
 
