@@ -1,5 +1,7 @@
 """What connections of both modes have in common: frames, heartbeats, turns, memory, limits.
 
+buffer.py          Bytes as they come from a socket, to be cut into frames or passed on as they are.
+flow.py            What is read from a socket, and what is sent to it.
 frames.py          One client connection without its socket: bytes in, one request at a time out, answers in, bytes
                    out.
 heartbeats.py      The fast path: a heartbeat whose bytes are those of the member's last accepted one is answered

@@ -6,10 +6,8 @@ answers.py          What a broker answers one client: each answer held against t
 authorization.py    What the broker lets a client do with a group, asked on the client's own connection and kept for
                     a while.
 broker_side.py      The way to the broker behind a listener, and the socket that was opened for one client.
-buffer.py           Bytes as they come from a socket, to be cut into frames or passed on as they are.
 client_side.py      A client's socket and the one of its broker: each client connection has one upstream of its own.
 conversation.py     What goes back and forth between one client and its broker, without their sockets.
-flow.py             What is read from a socket, and what is sent to it.
 intercept.py        By API key: relayed, relayed with its answer rewritten, or handled here; and a request that is
                     handled here.
 limits.py           How much of what a client sends is kept in memory, and how long what its broker says is good.

@@ -19,8 +19,8 @@ from struct import Struct
 import msgspec
 
 from muster.coordinator.load.steps import ENTRIES_AT_ONCE, Steps
+from muster.coordinator.net.buffer import Incoming
 from muster.coordinator.sidecar.messages.plan import Rewrite
-from muster.coordinator.sidecar.relay.buffer import Incoming
 from muster.coordinator.sidecar.relay.limits import Limits
 from muster.coordinator.wire.api import Fault, ProtocolError
 

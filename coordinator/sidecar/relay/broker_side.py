@@ -8,10 +8,10 @@ from typing import Protocol
 import msgspec
 import structlog
 
+from muster.coordinator.net.flow import Flow, send_all
 from muster.coordinator.net.memory_share import unsent_bytes
 from muster.coordinator.occasions import Occasions
 from muster.coordinator.sidecar.messages.requests import api_and_client_of
-from muster.coordinator.sidecar.relay.flow import Flow, send_all
 from muster.coordinator.sidecar.relay.metrics import RelayMetrics
 from muster.coordinator.tasks import on_failure
 

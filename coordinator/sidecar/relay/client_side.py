@@ -18,6 +18,7 @@ from typing import cast
 import structlog
 
 from muster.coordinator.load.slices import Slices
+from muster.coordinator.net.flow import Flow, send_all
 from muster.coordinator.net.heartbeats import HeartbeatCache
 from muster.coordinator.net.hosts import java_host
 from muster.coordinator.net.listening import Listening
@@ -33,7 +34,6 @@ from muster.coordinator.sidecar.relay.answering import Answering
 from muster.coordinator.sidecar.relay.authorization import Verdicts
 from muster.coordinator.sidecar.relay.broker_side import BrokerSide, Door
 from muster.coordinator.sidecar.relay.conversation import Conversation
-from muster.coordinator.sidecar.relay.flow import Flow, send_all
 from muster.coordinator.sidecar.relay.limits import Limits
 from muster.coordinator.sidecar.relay.metrics import RelayMetrics
 from muster.coordinator.sidecar.relay.sasl import Exchange

@@ -18,9 +18,9 @@ import struct
 from collections.abc import Callable
 from struct import Struct
 
+from muster.coordinator.net.buffer import Incoming
 from muster.coordinator.sidecar.messages.plan import Look, Plan, PlanOf, Rewrite, Walk
 from muster.coordinator.sidecar.relay.answers import Answers, Expected
-from muster.coordinator.sidecar.relay.buffer import Incoming
 from muster.coordinator.sidecar.relay.limits import Limits
 from muster.coordinator.wire import heartbeat
 from muster.coordinator.wire.api import Fault, ProtocolError

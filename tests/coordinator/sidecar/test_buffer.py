@@ -3,7 +3,7 @@
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from muster.coordinator.sidecar.relay.buffer import Incoming
+from muster.coordinator.net.buffer import Incoming
 
 CONTENT = bytes(range(200))
 
