@@ -1,6 +1,8 @@
 """What connections of both modes have in common: frames, heartbeats, turns, memory, limits.
 
 buffer.py          Bytes as they come from a socket, to be cut into frames or passed on as they are.
+client_socket.py    One client's socket around a `Connection`, in both modes: turns, back-pressure, memory, and what
+                   ends it.
 flow.py            What is read from a socket, and what is sent to it.
 frames.py          One client connection without its socket: bytes in, one request at a time out, answers in, bytes
                    out.

@@ -21,9 +21,17 @@ class Incoming:
         """Bytes that can be read without joining any, and from where on they are new."""
         return self._data, self._at
 
+    @property
+    def is_split(self) -> bool:
+        """Whether there are more bytes than can be read in place."""
+        return bool(self._tail)
+
     def skip_to(self, at: int) -> None:
         """Forget what was read in place."""
-        self._at = at
+        if at == len(self._data):
+            self._data, self._at = b"", 0  # it may be long, and nothing more come for a while
+        else:
+            self._at = at
 
     def add(self, data: bytes) -> None:
         if self._at == len(self._data) and not self._tail:
@@ -51,7 +59,7 @@ class Incoming:
     def take(self, size: int) -> bytes:
         """The next bytes, of which there must be so many (see `has`)."""
         data, at = self._data, self._at
-        self._at = at + size
+        self.skip_to(at + size)
         if at == 0 and size == len(data):
             return data
         return data[at : at + size]

@@ -1,7 +1,8 @@
-"""One client connection without its socket: bytes in, one request at a time out, answers in, bytes out.
+"""One client's connection without its socket: bytes in, one request at a time out, answers in, bytes out.
 
-What belongs here: frames, the order of answers, how much may wait. What it must not know: sockets, time, what a request
-means (but for the key of a heartbeat, which may be answered by the fast path before anybody looks at it).
+What belongs here: frames, the order of answers, how much may wait; for both modes (sidecar/relay/conversation.py adds
+what goes to a broker). What it must not know: sockets, time, what a request means (but for the key of a heartbeat,
+which may be answered by the fast path before anybody looks at it).
 
 A request is taken with `next_request`, answered with `answer`, and until it is answered there is no next one: so
 answers leave in the order of requests, and requests of one connection are decided in that order, as in Kafka (CC5,
@@ -11,6 +12,7 @@ CA8). What arrives meanwhile waits as bytes; `is_full` says when no more should 
 from collections.abc import Callable
 from struct import Struct
 
+from muster.coordinator.net.buffer import Incoming
 from muster.coordinator.wire import heartbeat
 from muster.coordinator.wire.api import Fault, ProtocolError
 from muster.coordinator.wire.bounds import bound_of
@@ -21,166 +23,204 @@ Fast = Callable[[int, bytes, int], bytes | None]
 """A heartbeat's version, what follows its correlation id, and when it arrived: what follows the answer's, or None."""
 
 AT_ONCE = 64
-"""Requests that are answered by the fast path before others have their turns."""
+"""Requests that are answered by the fast path, or relayed, before others have their turns."""
 
-_LENGTH = Struct(">i")
-_START = Struct(">ihh4x")  # the length, then the API key and version; the correlation id is left as it is
+LENGTH = Struct(">i")
+REQUEST_START = Struct(">ihh4s")
+"""The length, the API key and version, the correlation id."""
 _CORRELATION_ID_BYTES = 4
 
 
+def put_answer(out: list[bytes], correlation_id: bytes, *payload: bytes) -> None:
+    """Add an answer to what is to be sent; `payload` is what follows the correlation id, in chunks."""
+    out += (LENGTH.pack(sum(map(len, payload)) + _CORRELATION_ID_BYTES), correlation_id, *payload)
+
+
+def check_length(length: int, bytes_max: int) -> None:
+    """Raises ProtocolError for the length of a request that is none."""
+    if HEADER_START_BYTES <= length <= bytes_max:
+        return
+    if length < 0:
+        raise ProtocolError(Fault.NEGATIVE_LENGTH, f"a request was said to have {length} bytes")
+    if length < HEADER_START_BYTES:
+        raise ProtocolError(
+            Fault.SHORT_FRAME, f"a request of {length} bytes is too short for a header of {HEADER_START_BYTES}"
+        )
+    raise too_long(length, bytes_max)
+
+
+def check_bound(api_key: int, api_version: int, length: int, bytes_max: int) -> None:
+    """Raises ProtocolError for a request that is longer than one of its API may be."""
+    if length > bytes_max:
+        raise ProtocolError(
+            Fault.OVERSIZED_FRAME,
+            f"a request of API key {api_key} v{api_version} was said to have {length} bytes, {bytes_max} are allowed",
+        )
+
+
 class Connection:
-    """`frame_bytes_max` bounds one request; `waiting_bytes_max` what may wait behind one that is not answered yet."""
+    """`frame_bytes_max` bounds one request; `waiting_bytes_max` what may wait behind one that is not answered yet.
+
+    `for_client` are the bytes to be sent now; whoever sends them clears them.
+    """
 
     def __init__(self, *, fast: Fast, frame_bytes_max: int, waiting_bytes_max: int) -> None:
+        self.for_client: list[bytes] = []
+        self.is_interrupted = False
+        """Whether `next_request` has left something for a later turn."""
         self._fast = fast
         self._frame_bytes_max = frame_bytes_max
         self._waiting_bytes_max = waiting_bytes_max
-        self._data = b""  # the frames that are being cut ...
-        self._at = 0  # ... from here on
-        self._tail = bytearray()  # what arrived after `_data`, joined with it only when it completes a frame
-        self._correlation_id: bytes | None = None  # of the request that is not answered yet
-        self._deciding_bytes = 0  # of that request
-        self.is_interrupted = False
-        """Whether `next_request` has left something for a later turn."""
-        self.is_half_sent = False
-        """Whether, when a request was asked for last, there was but the beginning of one."""
-        self._output: list[bytes] = []
-        self.output_bytes = 0
-        """How much of `_output` was given to `answer`: what the fast path adds is small."""
+        self._incoming = Incoming()
+        self._taken: bytes | None = None  # the correlation id of the request that is not answered yet
+        self._taken_bytes = 0  # of that request
+        self._has_begun = False  # a request, since `went_on` was asked
+        self._was_half_sent = False
 
     @property
-    def is_deciding(self) -> bool:
+    def is_handling(self) -> bool:
         """Whether a request was taken and is not answered yet."""
-        return self._correlation_id is not None
+        return self._taken is not None
+
+    @property
+    def is_under_way(self) -> bool:
+        """Whether something has begun that is not at its end."""
+        return self.is_handling
 
     @property
     def waiting_bytes(self) -> int:
-        """How much has arrived and was not taken."""
-        return len(self._data) - self._at + len(self._tail)
+        """How much has arrived and was neither taken nor passed on."""
+        return self._incoming.waiting_bytes
 
     @property
     def held_bytes(self) -> int:
-        """How much the request that is being decided has, and what has arrived behind it."""
-        return self._deciding_bytes + len(self._data) - self._at + len(self._tail)
+        """How much is in memory: of the request that is being handled, and what has arrived behind it."""
+        return self._taken_bytes + self._incoming.waiting_bytes
 
     @property
     def is_full(self) -> bool:
-        """Whether so much waits behind an unanswered request that no more should be read."""
-        return self.is_deciding and self.waiting_bytes >= self._waiting_bytes_max
+        """Whether so much waits behind what is under way that no more should be read."""
+        return self._incoming.waiting_bytes >= self._waiting_bytes_max and self.is_under_way
+
+    def went_on(self) -> bool:
+        """Whether more has come since this was asked last than the rest of a request that has to be whole here."""
+        went_on = self._has_begun or not self._was_half_sent
+        self._has_begun = False
+        self._was_half_sent = self._incoming.waiting_bytes > 0 and not self.is_under_way
+        return went_on
 
     def receive(self, data: bytes) -> None:
         """Bytes from the client, cut anywhere."""
-        if self._at == len(self._data) and not self._tail:
-            self._data, self._at = data, 0
-        else:
-            self._tail += data
+        self._incoming.add(data)
+
+    def receive_known(self, data: bytes, now_ms: int) -> bool:
+        """The same, and the heartbeats that the fast path knows are answered, if nothing stands before them; whether
+        that was all there is. It is the usual case of a member, for which nothing else has to be looked at.
+        """
+        incoming = self._incoming
+        if self._taken is not None or incoming.waiting_bytes:
+            incoming.add(data)
+            return False
+        answered, at = self._answer_known(data, 0, AT_ONCE, now_ms)
+        if answered and at == len(data):
+            self._has_begun = self._was_half_sent = False
+            return True
+        incoming.add(data)
+        if answered:
+            self._has_begun = True
+            incoming.skip_to(at)
+        return False
 
     def next_request(self, now_ms: int) -> bytes | None:
-        """The next frame that has to be decided, without its length; None when there is none yet.
+        """The next frame that has to be handled here, without its length; None when there is none yet.
 
         Heartbeats that the fast path knows are answered on the way, `AT_ONCE` of them if there are more
         (`is_interrupted`). Raises ProtocolError; nothing may follow then.
         """
-        answered, self.is_interrupted = 0, False
-        while self._correlation_id is None:
-            if answered >= AT_ONCE:
-                self.is_interrupted = True
-                return None
-            data, at = self._data, self._at
-            if len(data) - at < _START.size:
-                if at == len(data) and not self._tail:  # as nearly always: nothing is left
-                    self._data, self._at, self.is_half_sent = b"", 0, False
-                    return None
-                if not self._refill(_START.size):
-                    self._check_length_so_far()
-                    return None
-                continue
-            length, api_key, api_version = _START.unpack_from(data, at)
-            if not HEADER_START_BYTES <= length <= self._frame_bytes_max:
-                raise self._bad_length(length)
-            end = at + _LENGTH.size + length
-            if end > len(data):
-                if not self._refill(end - at):
-                    self._check_bound(api_key, api_version, length)
-                    return None
-                continue
-            self._at = end
-            correlation_id = data[at + 8 : at + 12]
-            if api_key == heartbeat.KEY:
-                payload = self._fast(api_version, data[at + 12 : end], now_ms)
-                if payload is not None:
-                    self._output += (_LENGTH.pack(len(payload) + _CORRELATION_ID_BYTES), correlation_id, payload)
-                    answered += 1
-                    continue
-            self._correlation_id = correlation_id
-            self._deciding_bytes = end - at
-            self.is_half_sent = False
-            return data[at + _LENGTH.size : end]
-        return None
+        self.is_interrupted = False
+        if self._taken is not None:
+            return None
+        if self._answer_heartbeats(now_ms) >= AT_ONCE and self._incoming.waiting_bytes:
+            self.is_interrupted = True
+            return None
+        start = self._next_start()
+        if start is None:
+            return None
+        length, api_key, api_version, correlation_id = start
+        frame = self._take(length, correlation_id)
+        if frame is None:
+            check_bound(api_key, api_version, length, bound_of(api_key).bytes_max)
+        return frame
 
     def answer(self, *payload: bytes) -> None:
         """The answer to the request that was taken: what follows the correlation id, in chunks."""
-        assert self._correlation_id is not None
-        size = sum(map(len, payload))
-        self._output += (_LENGTH.pack(size + _CORRELATION_ID_BYTES), self._correlation_id, *payload)
-        self.output_bytes += size
-        self._correlation_id = None
-        self._deciding_bytes = 0
-
-    def take_output(self) -> bytes:
-        """The bytes that are to be sent now."""
-        output = b"".join(self._output)
-        self._output.clear()
-        self.output_bytes = 0
-        return output
-
-    def take_chunks(self) -> list[bytes]:
-        """The same as they are: where they are so many that joining them would take a while."""
-        output, self._output = self._output, []
-        self.output_bytes = 0
-        return output
+        assert self._taken is not None
+        put_answer(self.for_client, self._taken, *payload)
+        self._taken, self._taken_bytes = None, 0
 
     def forget(self) -> None:
         """Keep no bytes: the client is gone, even if somebody has its request yet."""
-        self._data, self._at, self._tail = b"", 0, bytearray()
-        self._output.clear()
+        self._incoming, self._taken_bytes = Incoming(), 0
+        self.for_client.clear()
 
-    def _refill(self, size: int) -> bool:
-        """Join what has arrived if that makes `size` bytes from `_at` on; else keep no more than is needed."""
-        if self.waiting_bytes >= size:
-            self._data = self._data[self._at :] + self._tail
-            self._at = 0
-            self._tail = bytearray()
-            return True
-        if self._at:
-            self._data = self._data[self._at :]
-            self._at = 0
-        self.is_half_sent = bool(self._data or self._tail)
-        return False
+    # ---- frames --------------------------------------------------------------------------------------
 
-    def _check_length_so_far(self) -> None:
-        """Refuse a bad length as soon as its four bytes are there: more may never come."""
-        first = self._data[: _LENGTH.size] + self._tail[: _LENGTH.size]
-        if len(first) >= _LENGTH.size:
-            length: int = _LENGTH.unpack_from(first)[0]
-            if not HEADER_START_BYTES <= length <= self._frame_bytes_max:
-                raise self._bad_length(length)
+    def _answer_heartbeats(self, now_ms: int) -> int:
+        """Answer the heartbeats that come next and that the fast path knows; how many there were, at most `AT_ONCE`."""
+        answered = self._answer_in_place(AT_ONCE, now_ms)
+        if self._incoming.is_split and self._joins_next():
+            answered += self._answer_in_place(AT_ONCE - answered, now_ms)
+        return answered
 
-    def _check_bound(self, api_key: int, api_version: int, length: int) -> None:
-        """Refuse a frame that is longer than its API may have before it is there."""
-        bytes_max = bound_of(api_key).bytes_max
-        if length > bytes_max:
-            raise ProtocolError(
-                Fault.OVERSIZED_FRAME,
-                f"a request of API key {api_key} v{api_version} was said to have {length} bytes, {bytes_max} are"
-                " allowed",
-            )
+    def _answer_in_place(self, at_most: int, now_ms: int) -> int:
+        """The same for those that came in one piece."""
+        data, begins_at = self._incoming.in_place
+        answered, at = self._answer_known(data, begins_at, at_most, now_ms)
+        if answered:
+            self._has_begun = True
+            self._incoming.skip_to(at)
+        return answered
 
-    def _bad_length(self, length: int) -> ProtocolError:
-        if length < 0:
-            return ProtocolError(Fault.NEGATIVE_LENGTH, f"a request was said to have {length} bytes")
-        if length < HEADER_START_BYTES:
-            return ProtocolError(
-                Fault.SHORT_FRAME, f"a request of {length} bytes is too short for a header of {HEADER_START_BYTES}"
-            )
-        return too_long(length, self._frame_bytes_max)
+    def _answer_known(self, data: bytes, at: int, at_most: int, now_ms: int) -> tuple[int, int]:
+        """Answer heartbeats where they lie, from `at` on; how many there were, and where they end. They are most of
+        what members send.
+        """
+        size, out, fast, answered = len(data), self.for_client, self._fast, 0
+        while size - at >= REQUEST_START.size and answered < at_most:
+            length, api_key, api_version, correlation_id = REQUEST_START.unpack_from(data, at)
+            end = at + LENGTH.size + length
+            if api_key != heartbeat.KEY or end > size:
+                break
+            payload = fast(api_version, data[at + REQUEST_START.size : end], now_ms)
+            if payload is None:
+                break
+            out += (LENGTH.pack(len(payload) + _CORRELATION_ID_BYTES), correlation_id, payload)
+            at = end
+            answered += 1
+        return answered, at
+
+    def _joins_next(self) -> bool:
+        """Whether the frame that comes next is there, in pieces; they are joined then."""
+        start = self._incoming.look(LENGTH.size)
+        return len(start) == LENGTH.size and self._incoming.has(LENGTH.size + LENGTH.unpack(start)[0])
+
+    def _next_start(self) -> tuple[int, int, int, bytes] | None:
+        """As `REQUEST_START` says, of the frame that comes next; None when that has not come. Raises ProtocolError for
+        a bad length, as soon as its four bytes are there: more may never come.
+        """
+        start = self._incoming.look(REQUEST_START.size)
+        if len(start) < LENGTH.size:
+            return None
+        length: int = LENGTH.unpack_from(start)[0]
+        check_length(length, self._frame_bytes_max)
+        return REQUEST_START.unpack(start) if len(start) == REQUEST_START.size else None
+
+    def _take(self, length: int, correlation_id: bytes) -> bytes | None:
+        """The frame that comes next, if it is there: what follows its length, which is known to be good."""
+        if not self._incoming.has(LENGTH.size + length):
+            return None
+        self._incoming.take(LENGTH.size)
+        self._taken = correlation_id
+        self._taken_bytes = LENGTH.size + length
+        self._has_begun = True
+        return self._incoming.take(length)

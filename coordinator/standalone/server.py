@@ -1,6 +1,6 @@
 """The server of a standalone coordinator: one address, at which every request is answered here.
 
-What a connection does stands in client_connection.py. To stop: `stop_listening`, then give the groups up (which answers
+What a connection does stands in net/client_socket.py. To stop: `stop_listening`, then give the groups up (which answers
 what is parked through its replies), then `close`.
 """
 
@@ -79,8 +79,5 @@ class Server:
             monotonic_ms=self._service.monotonic_ms,
             frame_bytes_max=self._settings.frame_bytes_max,
             waiting_bytes_max=self._settings.waiting_bytes_max,
-            memory=self._listening.memory,
-            turns=self._listening.turns,
-            made=self._listening.made,
-            lost=self._listening.lost,
+            listening=self._listening,
         )

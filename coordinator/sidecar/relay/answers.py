@@ -20,11 +20,11 @@ import msgspec
 
 from muster.coordinator.load.steps import ENTRIES_AT_ONCE, Steps
 from muster.coordinator.net.buffer import Incoming
+from muster.coordinator.net.frames import LENGTH, put_answer
 from muster.coordinator.sidecar.messages.plan import Rewrite
 from muster.coordinator.sidecar.relay.limits import Limits
 from muster.coordinator.wire.api import Fault, ProtocolError
 
-_LENGTH = Struct(">i")
 _ANSWER_START = Struct(">i4s")
 _TLS_ALERT = re.compile(rb"\x15\x03[\x00-\x04]\x00\x02[\x01\x02].", re.DOTALL)
 
@@ -42,16 +42,16 @@ class Expected(msgspec.Struct, frozen=True):
 
 
 class Answers:
-    """See the module. `for_client` are the bytes to be sent now; whoever sends them clears them.
+    """See the module. `for_client` is where answers go (see net/frames.py).
 
     `is_served`: the broker has answered something that it answers to nobody who has not authenticated.
     """
 
-    def __init__(self, limits: Limits) -> None:
+    def __init__(self, limits: Limits, for_client: list[bytes]) -> None:
         self.is_served = False
         self.is_rewriting = False
         """Whether an answer is being rewritten (see `take_rewriting`)."""
-        self.for_client: list[bytes] = []
+        self.for_client = for_client
         self._frame_bytes_max = limits.frame_bytes_max
         self._waiting_bytes_max = limits.waiting_bytes_max
         self._incoming = Incoming()
@@ -70,6 +70,11 @@ class Answers:
     def is_one_begun(self) -> bool:
         """Whether one has begun, and is not all in `for_client`."""
         return self._passing > 0 or self.is_rewriting or self._delayed is not None
+
+    @property
+    def are_all_given(self) -> bool:
+        """Whether none is expected, and none has begun."""
+        return not (self._expected or self._passing or self.is_rewriting or self._delayed is not None)
 
     @property
     def is_one_to_be_read(self) -> bool:
@@ -93,11 +98,6 @@ class Answers:
     def expect(self, expected: Expected) -> None:
         """One more, behind those that are expected already."""
         self._expected.append(expected)
-
-    def put(self, correlation_id: bytes, *payload: bytes) -> None:
-        """An answer for the client, in its turn: what follows the correlation id."""
-        size = sum(map(len, payload))
-        self.for_client += (_LENGTH.pack(size + len(correlation_id)), correlation_id, *payload)
 
     def end(self) -> None:
         """Delay nothing any more. Raises ProtocolError as `receive` does."""
@@ -131,16 +131,16 @@ class Answers:
             expected = self._due(length, correlation_id)
             if expected.own is None and expected.rewrite is None:
                 self._expected.popleft()
-                self._passing = _LENGTH.size + length
+                self._passing = LENGTH.size + length
                 continue
             if length > self._frame_bytes_max:
                 raise ProtocolError(
                     Fault.BROKER_ANSWER, f"an answer of {length} bytes, {self._frame_bytes_max} are read"
                 )
-            if not incoming.has(_LENGTH.size + length):
+            if not incoming.has(LENGTH.size + length):
                 return
             self._expected.popleft()
-            payload = incoming.take(_LENGTH.size + length)[_ANSWER_START.size :]
+            payload = incoming.take(LENGTH.size + length)[_ANSWER_START.size :]
             if expected.own is not None:
                 expected.own(payload)
             elif expected.rewrite is not None:
@@ -150,7 +150,7 @@ class Answers:
         """Send the answer that is held, if there is one, and what came behind it. Raises as `receive` does."""
         if self._delayed is not None:
             delayed, self._delayed = self._delayed, None
-            self.put(*delayed)
+            put_answer(self.for_client, *delayed)
             self.receive(b"")
 
     def take_rewriting(self) -> Steps[None] | None:
@@ -179,7 +179,7 @@ class Answers:
         if expected.delays_changed and told != payload and not self._is_ending:
             self._delayed = expected.correlation_id, told
         else:
-            self.put(expected.correlation_id, told)
+            put_answer(self.for_client, expected.correlation_id, told)
 
     def _due(self, length: int, correlation_id: bytes) -> Expected:
         if not self._expected or length < len(correlation_id):

@@ -106,11 +106,6 @@ class BrokerSide(asyncio.Protocol):
         return self._connecting is not None
 
     @property
-    def is_at_ease(self) -> bool:
-        """Whether it is there, and takes more."""
-        return self.transport is not None and self.reads
-
-    @property
     def unsent_bytes(self) -> int:
         """How much waits until it reads again."""
         return 0 if self.reads else unsent_bytes(self.transport)

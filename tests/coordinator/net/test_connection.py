@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from muster.coordinator.net.frames import Connection
+from muster.coordinator.net.frames import AT_ONCE, Connection
 from muster.coordinator.wire.api import Fault, ProtocolError
 
 FRAME_BYTES_MAX = 64
@@ -41,6 +41,13 @@ def taken(from_: Connection) -> list[bytes]:
     return frames
 
 
+def sent(by: Connection) -> bytes:
+    """All bytes that are to be sent now."""
+    output = b"".join(by.for_client)
+    by.for_client.clear()
+    return output
+
+
 REQUESTS = [request(1, b"one"), request(2), request(3, b"x" * 56), request(2**31 - 1, b"four")]
 STREAM = b"".join(REQUESTS)
 ANSWERS = answer(1, b"one") + answer(2, b"") + answer(3, b"x" * 56) + answer(2**31 - 1, b"four")
@@ -54,7 +61,7 @@ def test_a_stream_cut_in_two_gives_the_same_requests(cut: int) -> None:
         subject.receive(piece)
         frames += taken(subject)
     assert frames == [each[4:] for each in REQUESTS]
-    assert subject.take_output() == ANSWERS
+    assert sent(subject) == ANSWERS
 
 
 @settings(max_examples=500)
@@ -67,7 +74,7 @@ def test_a_stream_cut_anywhere_gives_the_same_requests(cuts: list[int]) -> None:
         subject.receive(STREAM[start:end])
         frames += taken(subject)
     assert frames == [each[4:] for each in REQUESTS]
-    assert subject.take_output() == ANSWERS
+    assert sent(subject) == ANSWERS
     assert subject.waiting_bytes == 0
 
 
@@ -76,13 +83,13 @@ def test_there_is_no_next_request_before_the_answer() -> None:
     subject = connection()
     subject.receive(REQUESTS[0] + REQUESTS[1])
     assert subject.next_request(0) == REQUESTS[0][4:]
-    assert subject.is_deciding
+    assert subject.is_handling
     assert subject.next_request(0) is None
     subject.answer(b"a")
     assert subject.next_request(0) == REQUESTS[1][4:]
     subject.answer(b"b")
-    assert subject.take_output() == answer(1, b"a") + answer(2, b"b")
-    assert subject.take_output() == b""
+    assert sent(subject) == answer(1, b"a") + answer(2, b"b")
+    assert sent(subject) == b""
 
 
 def test_what_arrives_behind_an_unanswered_request_waits_within_a_bound() -> None:
@@ -95,7 +102,7 @@ def test_what_arrives_behind_an_unanswered_request_waits_within_a_bound() -> Non
     full += [subject.is_full]
     assert full == [False, True]
     subject.answer(b"")
-    assert [subject.is_full, subject.is_deciding] == [False, False]
+    assert [subject.is_full, subject.is_handling] == [False, False]
 
 
 def test_a_large_frame_that_is_on_its_way_is_not_too_much() -> None:
@@ -136,7 +143,7 @@ def test_a_bad_length_is_refused_as_soon_as_it_is_there(length: int, fault: Faul
     with pytest.raises(ProtocolError, match=f"{length}|speaks HTTP") as raised:
         subject.next_request(0)
     assert raised.value.fault is fault
-    assert subject.take_output() == answer(1, b"one")
+    assert sent(subject) == answer(1, b"one")
 
 
 def test_the_largest_frame_is_taken() -> None:
@@ -162,8 +169,57 @@ def test_heartbeats_that_the_fast_path_knows_are_answered_in_their_place() -> No
     assert subject.next_request(77) == request(2, b"known")[4:]
     subject.answer(b"joined")
     assert subject.next_request(78) == request(4, b"other", api_key=12)[4:]
-    assert subject.take_output() == answer(1, b"ok") + answer(2, b"joined") + answer(3, b"ok")
+    assert sent(subject) == answer(1, b"ok") + answer(2, b"joined") + answer(3, b"ok")
     assert asked == [(4, b"known", 77), (3, b"known", 78), (9, b"other", 78)]
+
+
+KNOWN = [request(number, b"known", api_key=12) for number in range(1, 9)]
+
+
+def known(_version: int, rest: bytes, _now_ms: int) -> bytes | None:
+    return b"ok" if rest == b"known" else None
+
+
+@pytest.mark.parametrize("at_once", [True, False])
+@given(cuts=st.lists(st.integers(0, len(b"".join(KNOWN)))))
+def test_known_heartbeats_are_answered_however_they_are_cut(at_once: bool, cuts: list[int]) -> None:
+    """Also in pieces, which are joined; nobody else is asked."""
+    subject = connection(fast=known)
+    stream = b"".join(KNOWN)
+    for start, end in pairwise([0, *sorted(cuts), len(stream)]):
+        if not at_once:
+            subject.receive(stream[start:end])
+            assert subject.next_request(0) is None
+        elif not subject.receive_known(stream[start:end], 0):
+            assert subject.next_request(0) is None
+    assert sent(subject) == b"".join(answer(number, b"ok") for number in range(1, 9))
+    assert subject.waiting_bytes == 0
+
+
+@pytest.mark.parametrize("before", [b"", REQUESTS[0], REQUESTS[0][:3]])
+def test_only_heartbeats_that_nothing_stands_before_are_answered_at_once(before: bytes) -> None:
+    subject = connection(fast=known)
+    subject.receive(before)
+    subject.next_request(0)
+    assert subject.receive_known(KNOWN[0], 0) is (before == b"")
+    assert sent(subject) == (answer(1, b"ok") if before == b"" else b"")
+
+
+def test_what_is_no_known_heartbeat_waits_behind_those_that_are() -> None:
+    subject = connection(fast=known)
+    assert not subject.receive_known(KNOWN[0] + REQUESTS[1] + KNOWN[2], 0)
+    assert sent(subject) == answer(1, b"ok")
+    assert subject.next_request(0) == REQUESTS[1][4:]
+
+
+def test_no_more_than_some_known_heartbeats_are_answered_at_once() -> None:
+    subject = connection(fast=known)
+    assert not subject.receive_known(KNOWN[0] * (2 * AT_ONCE + 1), 0)
+    for number in (1, 2):
+        assert sent(subject) == answer(1, b"ok") * AT_ONCE
+        assert subject.next_request(0) is None
+        assert subject.is_interrupted is (number == 1)
+    assert sent(subject) == answer(1, b"ok")
 
 
 @given(st.lists(st.binary(max_size=60), max_size=8))

@@ -82,9 +82,8 @@ class Talk:
 
     def client_sends(self, size: int) -> None:
         """The next bytes of the client arrive."""
-        self.subject.receive(self.to_send[:size])
-        self.to_send = self.to_send[size:]
-        if self.subject.answer_known(0):
+        sent, self.to_send = self.to_send[:size], self.to_send[size:]
+        if self.subject.receive_known(sent, 0):
             assert (self.subject.waiting_bytes, self.subject.is_under_way) == (0, False)
             self._exchange()
         else:

@@ -6,8 +6,9 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from muster.coordinator.net.frames import AT_ONCE
 from muster.coordinator.sidecar.relay.answers import Expected
-from muster.coordinator.sidecar.relay.conversation import AT_ONCE, IN_FLIGHT_MAX, Conversation
+from muster.coordinator.sidecar.relay.conversation import IN_FLIGHT_MAX, Conversation
 from muster.coordinator.wire.api import Fault, ProtocolError
 from tests.coordinator.sidecar.scripted_broker import framed, request
 from tests.coordinator.sidecar.talk import (

@@ -1,5 +1,8 @@
 """Bytes of a socket, cut anywhere: the same ones come out, and none is copied without need."""
 
+import sys
+
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -47,6 +50,21 @@ def test_a_chunk_that_is_passed_on_whole_is_not_copied() -> None:
     subject.look(12)
     assert subject.pass_on(100_000, out) == len(chunk)
     assert out[0] is chunk
+
+
+@pytest.mark.parametrize("taken", ["whole", "in parts", "in place"])
+def test_what_was_taken_is_not_kept(taken: str) -> None:
+    """It may have been long, and nothing more come for a while."""
+    subject = Incoming()
+    chunk = bytes(1_000)
+    held = sys.getrefcount(chunk)
+    subject.add(chunk)
+    if taken == "in place":
+        subject.skip_to(1_000)
+    else:
+        for size in (1_000,) if taken == "whole" else (400, 600):
+            subject.take(size)
+    assert sys.getrefcount(chunk) == held
 
 
 def test_many_small_pieces_are_joined_once() -> None:

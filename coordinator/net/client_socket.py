@@ -1,0 +1,298 @@
+"""One client's socket around a `Connection`, in both modes: turns, back-pressure, memory, and what ends it.
+
+    bytes in  -> frames (frames.py) -> known heartbeats, answered at once
+                                    -> requests, each given to `_handle` when those before it are answered
+    answers   -> in the order of requests -> one write for all of a turn
+
+What belongs here: what a client's connection does whoever answers it. Its ways to differ are few, and stand at the end:
+standalone/client_connection.py answers all by itself, sidecar/relay/client_side.py has a broker behind it. What it must
+not know: what a request means.
+
+What arrived in one read is worked off in one go, with one write for all answers, unless others wait (load/turns.py).
+Nothing here waits: a request that is answered later (a parked join, a fetch) leaves the connection as it is until
+`answered` is called. From within an answer no other request is ever begun: what waits behind it has its turn.
+Back-pressure goes both ways: who does not read is not read for, and neither is who has sent too much that waits.
+"""
+
+import asyncio
+from abc import abstractmethod
+from collections.abc import Callable
+from typing import Any, cast
+
+import structlog
+
+from muster.coordinator.load.current_work import RequestWork
+from muster.coordinator.net.flow import Flow, send_all
+from muster.coordinator.net.frames import Connection
+from muster.coordinator.net.heartbeats import HeartbeatCache
+from muster.coordinator.net.hosts import java_host
+from muster.coordinator.net.listening import Listening
+from muster.coordinator.net.memory import FREE_BYTES, Claim
+from muster.coordinator.net.memory_share import Share, unsent_bytes
+from muster.coordinator.observability.metrics import ServerMetrics
+from muster.coordinator.principals import ANONYMOUS
+from muster.coordinator.service import Cancel
+from muster.coordinator.wire.api import ProtocolError
+from muster.coordinator.wire.dispatch import Peer
+from muster.coordinator.wire.under_way import Answered
+
+log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
+
+ANSWERED_BYTES_MAX = 256 * 1024
+"""Of handled requests in one turn: then they are sent, it is seen whether the client reads, and others have their turn.
+"""
+
+
+class ClientSocket(asyncio.Protocol):
+    """See the module. `seen_ms` is when a request began or went on, or an answer came, last (monotonic); of who has to
+    authenticate and has not, when he came.
+    """
+
+    def __init__(
+        self,
+        connection: Connection,
+        heartbeats: HeartbeatCache,
+        *,
+        metrics: ServerMetrics,
+        monotonic_ms: Callable[[], int],
+        listening: Listening[Any],
+    ) -> None:
+        self.seen_ms = monotonic_ms()
+        self.unread_since_ms: int | None = None
+        self.peer = Peer(client_host="", principal=ANONYMOUS)
+        self.address = ""
+        self.heartbeats = heartbeats
+        self._connection = connection
+        self._metrics = metrics
+        self._monotonic_ms = monotonic_ms
+        self._listening = listening
+        self._turns = listening.turns
+        self._share = Share(listening.memory, claim=self._claim, abort=self.abort)
+        self._transport: asyncio.Transport | None = None
+        self._flow: Flow | None = None
+        self._cancel: Cancel | None = None
+        self._is_let_in = True
+        self._is_working = False
+        self._client_reads = True
+        self._answered_bytes = 0
+
+    # ---- what the listener asks ----------------------------------------------------------------------
+
+    @property
+    def client_host(self) -> str:
+        return self.peer.client_host
+
+    @property
+    def is_parked(self) -> bool:
+        """Whether the client waits for us, which does not count as idle (P17); unless it does not read."""
+        return self._connection.is_handling and self._client_reads
+
+    def _claim(self) -> Claim:
+        if not self._is_let_in:
+            return Claim.STRANGER
+        return Claim.WAITS if self._connection.is_handling and self._client_reads else Claim.WAITED_FOR
+
+    @property
+    def is_closing(self) -> bool:
+        """Whether it is to be closed, and waits for the client to read what was sent."""
+        return self._transport is not None and self._transport.is_closing()
+
+    def close(self) -> None:
+        """Send what is to be sent, and close."""
+        if self._transport is not None:
+            self._transport.close()
+
+    def abort(self) -> None:
+        """Close at once."""
+        if self._transport is not None:
+            self._transport.abort()
+
+    # ---- the socket ----------------------------------------------------------------------------------
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        address = transport.get_extra_info("peername")
+        if address is None:  # gone already
+            transport.close()
+            return
+        self.peer = Peer(client_host=java_host(address[0]), principal=self.peer.principal)
+        self.address = f"{address[0]}:{address[1]}"
+        self._share.client_host = self.peer.client_host
+        if not self._listening.made(self):  # one too many
+            transport.close()
+            return
+        self._transport = cast("asyncio.Transport", transport)  # uvloop's is none by class
+        self._flow = Flow(self._transport)
+
+    def pause_writing(self) -> None:
+        self._client_reads = False
+        self.unread_since_ms = self._monotonic_ms()
+        self._mind_reading()
+
+    def resume_writing(self) -> None:
+        self._client_reads = True
+        self.unread_since_ms = None
+        self._work()
+
+    def data_received(self, data: bytes) -> None:
+        """Known heartbeats are answered at once, where nothing else is to be minded; all else goes its usual way."""
+        self._metrics.bytes_received += len(data)
+        if not self.is_open():
+            self._receive_early(data)
+        elif not self._turns.begin(self):
+            self._connection.receive(data)
+            self._send()
+        elif self._share.is_counted or not self._all_read:
+            self._connection.receive(data)
+            self.take_turn()
+        elif self._connection.receive_known(data, now_ms := self._monotonic_ms()):
+            if self._is_let_in:
+                self.seen_ms = now_ms
+            self._send_to_client()
+        else:
+            self.take_turn()
+
+    # ---- what a request does -------------------------------------------------------------------------
+
+    def answered(self, answered: Answered) -> None:
+        """The answer to the request that is being handled."""
+        if not self.is_open():
+            return  # the client is gone, as in Kafka its answer is dropped (CC6)
+        self._cancel = None
+        if isinstance(answered, ProtocolError):
+            self._refuse(answered)
+            return
+        self._connection.answer(*answered)
+        self._answered_bytes += sum(map(len, answered))
+        self._go_on()
+
+    def work_on(self, api_key: int, api_version: int, frame: bytes) -> RequestWork:
+        """For the note of what is being worked on."""
+        return RequestWork(
+            api=self._metrics.api_name(api_key),
+            api_version=api_version,
+            size_bytes=len(frame),
+            connection=self.address,
+            principal=self.peer.principal,
+        )
+
+    def _go_on(self) -> None:
+        """The request that was handled is not any more."""
+        if self._is_working:
+            return
+        if self._is_let_in:
+            self.seen_ms = self._monotonic_ms()
+        self._send()
+        if self._connection.waiting_bytes:
+            self._turns.wait(self)
+        else:
+            self._close_if_done()
+
+    def _work(self) -> None:
+        """Go on now, or when it is this connection's turn."""
+        if not self.is_open():
+            return
+        if self._turns.begin(self):
+            self.take_turn()
+        else:
+            self._send()
+
+    def take_turn(self) -> None:
+        """Take requests until one waits, or there is none, or somebody does not read, or others have waited; one write
+        for all of it.
+        """
+        if not self.is_open():
+            return
+        now_ms = self._monotonic_ms()
+        fault: ProtocolError | None = None
+        has_failed, self._is_working = True, True
+        try:
+            self._take_requests(now_ms)
+            has_failed = False
+        except ProtocolError as error:
+            fault, has_failed = error, False
+        finally:
+            self._is_working = False
+            if has_failed:  # a bug of ours is this client's alone, as in Kafka (G24)
+                self.abort()
+        if self._connection.went_on() and self._is_let_in:
+            self.seen_ms = now_ms
+        self._send()
+        if fault is not None:
+            self._refuse(fault)
+        self._close_if_done()
+
+    def _take_requests(self, now_ms: int) -> None:
+        connection, turns, taken = self._connection, self._turns, 0
+        while self._all_read and self.is_open():
+            frame = connection.next_request(now_ms)
+            if frame is None:
+                if connection.is_interrupted:
+                    turns.wait(self)
+                return
+            cancel = self._handle(frame)
+            if connection.is_handling:
+                self._cancel = cancel
+            taken += 1
+            if taken >= turns.share or self._answered_bytes > ANSWERED_BYTES_MAX or turns.is_over:
+                if connection.waiting_bytes:
+                    turns.wait(self)
+                return
+
+    def _send(self) -> None:
+        self._send_to_client()
+        self._mind_reading()
+
+    def _send_to_client(self) -> None:
+        self._metrics.fast_heartbeats += self.heartbeats.hits
+        self.heartbeats.hits = self._answered_bytes = 0
+        for_client = self._connection.for_client
+        if for_client:
+            if self._transport is not None and not self._transport.is_closing():
+                self._metrics.bytes_sent += send_all(self._transport, for_client)
+            for_client.clear()
+
+    def _mind_reading(self) -> None:
+        """Read while all read, and while not too much waits: back-pressure, in both directions."""
+        self._mind_memory()
+        if self._flow is not None and self.is_open():
+            connection = self._connection
+            must_wait = connection.held_bytes > FREE_BYTES and self._turns.is_waiting(self)
+            self._flow.turn(on=self._all_read and not connection.is_full and not must_wait)
+
+    def _mind_memory(self) -> None:
+        held = self._connection.held_bytes
+        if held > FREE_BYTES or self._share.is_counted or not self._all_read:
+            self._share.count(held + self._unread_bytes())
+
+    def _refuse(self, error: ProtocolError) -> None:
+        self._metrics.protocol_errors[error.fault] += 1
+        self._metrics.bytes_rejected += self._connection.waiting_bytes
+        log.warning("connection closed", peer=self.peer.client_host, fault=error.fault.value, cause=str(error))
+        self.close()
+
+    # ---- where the modes differ ----------------------------------------------------------------------
+
+    def is_open(self) -> bool:
+        """Whether anything can still be done for the client."""
+        return self._transport is not None and not self._transport.is_closing()
+
+    @property
+    def _all_read(self) -> bool:
+        """Whether all who are written to take more; else nothing is begun."""
+        return self._client_reads
+
+    def _unread_bytes(self) -> int:
+        """How much waits until they take it."""
+        return 0 if self._client_reads else unsent_bytes(self._transport)
+
+    @abstractmethod
+    def _receive_early(self, data: bytes) -> None:
+        """Bytes of the client, while it is not open."""
+
+    @abstractmethod
+    def _handle(self, frame: bytes) -> Cancel | None:
+        """Have a request handled, which ends with `answered`, at once or later. What is returned drops it."""
+
+    @abstractmethod
+    def _close_if_done(self) -> None:
+        """Close if that waited for the end of what is under way, and nothing is."""
