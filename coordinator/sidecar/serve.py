@@ -228,8 +228,7 @@ class _Sidecar:
                 handled=handled,
                 rewriting=Rewriting(listeners.address_of, versions, self.link.cluster_id),
                 metrics=self.metrics,
-                monotonic_ms=self.clock.monotonic_ms,
-                wall_ms=self.clock.wall_ms,
+                service=service,
             )
 
         listeners = Listeners(

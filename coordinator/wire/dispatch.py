@@ -43,7 +43,7 @@ def dispatch(
     ApiVersions, KIP-511), a body that cannot be read, or has more in it than it may have. What is found late is given
     to `answer`.
     """
-    api_key, api_version, correlation_id = _HEADER_START.unpack_from(frame)
+    api_key, api_version, _ = _HEADER_START.unpack_from(frame)
     api = apis.get(api_key)
     if api is None:
         raise ProtocolError(Fault.UNKNOWN_API, _MEANT.get(api_key, f"API key {api_key} is not offered here"))
@@ -55,11 +55,31 @@ def dispatch(
             Fault.UNSUPPORTED_VERSION,
             f"{api.name} v{api_version} is not offered here, v{api.versions[0]} to v{api.versions[-1]} are",
         )
+
+    def handle(body: Body, context: RequestContext, under_way: UnderWay) -> Cancel | None:
+        return api.handle(body, context, service, under_way.write)
+
+    return work_on(frame, service=service, peer=peer, answer=answer, keep_ticket=keep_ticket, handle=handle)
+
+
+def work_on(
+    frame: bytes,
+    *,
+    service: Service,
+    peer: Peer,
+    answer: Callable[[Answered], None],
+    keep_ticket: KeepTicket,
+    handle: Callable[[Body, RequestContext, UnderWay], Cancel | None],
+) -> Cancel:
+    """Have a frame of a known API read, and `handle` given what is in it and what its answer goes through. What is
+    given back drops what is still to be done. Raises ProtocolError as `dispatch` does.
+    """
+    api_key, api_version, correlation_id = _HEADER_START.unpack_from(frame)
     form = message(api_key, api_version)
     under_way = UnderWay(form, service.slices, answer)
     arrived_ms, arrived_wall_ms = service.monotonic_ms(), service.wall_ms()
 
-    def handle(read: tuple[str, Body]) -> None:
+    def handle_read(read: tuple[str, Body]) -> None:
         client_id, body = read
         context = RequestContext(
             api_key=api_key,
@@ -73,7 +93,7 @@ def dispatch(
             keep_ticket=keep_ticket,
             work=under_way.work,
         )
-        under_way.drops(api.handle(body, context, service, under_way.write))
+        under_way.drops(handle(body, context, under_way))
 
-    under_way.run(form.read(frame), handle)
+    under_way.run(form.read(frame), handle_read)
     return under_way.cancel

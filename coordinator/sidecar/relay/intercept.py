@@ -15,7 +15,7 @@ import msgspec
 from muster.coordinator.load.current_work import RequestWork, noted, noted_steps
 from muster.coordinator.load.slices import Pace
 from muster.coordinator.observability.metrics import ServerMetrics
-from muster.coordinator.service import Cancel, HeartbeatTicket
+from muster.coordinator.service import Cancel, HeartbeatTicket, Service
 from muster.coordinator.sidecar.messages.bounded import look_for
 from muster.coordinator.sidecar.messages.plan import RELAY, Look, Plan, Rewrite
 from muster.coordinator.sidecar.messages.rewriting import Rewriting
@@ -23,11 +23,12 @@ from muster.coordinator.sidecar.relay.client_side import ClientSide
 from muster.coordinator.sidecar.relay.limits import taken_bytes_max
 from muster.coordinator.wire import api_versions, heartbeat
 from muster.coordinator.wire.api import Body, Fault, Fields, Offered, ProtocolError, RequestContext, keep_no_ticket
-from muster.coordinator.wire.messages import Message, message
+from muster.coordinator.wire.dispatch import work_on
+from muster.coordinator.wire.messages import message
 from muster.coordinator.wire.under_way import UnderWay
 from muster.events.ids import GroupId, MemberId
 
-_HEADER_START = Struct(">hhi")
+_KEY_VERSION = Struct(">hh")
 _PLANS_KEPT = 1_000
 
 
@@ -36,7 +37,6 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
 
     client: ClientSide
     frame: bytes
-    form: Message
     body: Body
     context: RequestContext
     under_way: UnderWay
@@ -93,14 +93,12 @@ class Interceptor:
         handled: Mapping[int, SidecarApi],
         rewriting: Rewriting,
         metrics: ServerMetrics,
-        monotonic_ms: Callable[[], int],
-        wall_ms: Callable[[], int],
+        service: Service,
     ) -> None:
         self._handled = handled
         self._rewriting = rewriting
         self._metrics = metrics
-        self._monotonic_ms = monotonic_ms
-        self._wall_ms = wall_ms
+        self._service = service
         self._plans: dict[tuple[int, int], Plan] = {}
 
     def plan_of(self, api_key: int, api_version: int) -> Plan:
@@ -133,50 +131,30 @@ class Interceptor:
 
     def handle(self, client: ClientSide, frame: bytes) -> Cancel | None:
         """Work on a request that was taken. Raises ProtocolError."""
-        api_key, api_version, _ = _HEADER_START.unpack_from(frame)
+        api_key, api_version = _KEY_VERSION.unpack_from(frame)
         if api_key == api_versions.KEY:
             client.answered([message(api_key, 0).write(api_versions.unsupported_version())])
             return None
         self._metrics.count_request(api_key, api_version)
-        note = RequestWork(
-            api=self._metrics.api_name(api_key),
-            api_version=api_version,
-            size_bytes=len(frame),
-            connection=client.address,
-            principal=client.peer.principal,
-        )
-        with noted(note):
-            return self._handle(client, frame, note)
+        note = client.work_on(api_key, api_version, frame)
+        api = self._handled[api_key]
 
-    def _handle(self, client: ClientSide, frame: bytes, note: RequestWork) -> Cancel | None:
-        api_key, api_version, correlation_id = _HEADER_START.unpack_from(frame)
-        form = message(api_key, api_version)
-        under_way = UnderWay(form, client.slices, client.answered)
-        arrived_ms, arrived_wall_ms = self._monotonic_ms(), self._wall_ms()
-
-        def handle(read: tuple[str, Body]) -> None:
-            client_id, body = read
-            context = RequestContext(
-                api_key=api_key,
-                api_version=api_version,
-                correlation_id=correlation_id,
-                client_id=client_id,
-                client_host=client.peer.client_host,
-                principal=client.peer.principal,
-                arrived_ms=arrived_ms,
-                arrived_wall_ms=arrived_wall_ms,
-                keep_ticket=partial(_keep, client, frame) if api_key == heartbeat.KEY else keep_no_ticket,
-                work=under_way.work,
-            )
-            request = Request(
-                client=client, frame=frame, form=form, body=body, context=context, under_way=under_way, note=note
-            )
-            api = self._handled[api_key]
+        def handle(body: Body, context: RequestContext, under_way: UnderWay) -> Cancel | None:
             assert api.handle is not None
-            under_way.drops(api.handle(request))
+            return api.handle(
+                Request(client=client, frame=frame, body=body, context=context, under_way=under_way, note=note)
+            )
 
-        under_way.run(form.read(frame), handle)
-        return under_way.cancel
+        keep_ticket = partial(_keep, client, frame) if api_key == heartbeat.KEY else keep_no_ticket
+        with noted(note):
+            return work_on(
+                frame,
+                service=self._service,
+                peer=client.peer,
+                answer=client.answered,
+                keep_ticket=keep_ticket,
+                handle=handle,
+            )
 
 
 class _ConsentedTicket(msgspec.Struct, frozen=True):

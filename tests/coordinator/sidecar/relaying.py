@@ -148,8 +148,7 @@ class Relay:
                 handled=handled,
                 rewriting=Rewriting(listeners.address_of, {key: api.versions for key, api in handled.items()}),
                 metrics=self.metrics,
-                monotonic_ms=self.service.monotonic_ms,
-                wall_ms=self.service.wall_ms,
+                service=self.service,
             )
 
         return Listeners(
