@@ -29,7 +29,7 @@ from muster.coordinator.offsets.base import OffsetStore
 from muster.coordinator.runtime.log_outage import LogOutage
 from muster.coordinator.runtime.ownership import Owner
 from muster.coordinator.runtime.runtime import Runtime
-from muster.coordinator.runtime.slot import Watch, nobody_watches
+from muster.coordinator.runtime.slot import AskAboutSilence, Watch, nobody_watches, silence_is_their_own
 from muster.coordinator.runtime.waiting_limit import Places
 from muster.coordinator.service import Cancel, Groups, Service
 from muster.coordinator.settings.addresses import Address, why_not_bound
@@ -115,6 +115,7 @@ def new_owner(
     clock: SystemClock,
     *,
     watch: Watch = nobody_watches,
+    ask_about_silence: AskAboutSilence = silence_is_their_own,
     places: Places,
 ) -> Owner:
     """Who takes the partitions over."""
@@ -129,6 +130,7 @@ def new_owner(
         log_url=settings.log,
         bootstrap=settings.advertise or (settings.listen if Address(settings.listen).port else "ADDRESS"),
         watch=watch,
+        ask_about_silence=ask_about_silence,
         forgotten=places.leave,
         slices=Slices(room_of(settings.queued_max_request_bytes)),
     )

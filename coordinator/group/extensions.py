@@ -3,6 +3,8 @@
 What belongs here: by how much each deadline is extended. What it must not know: clocks, and how slowness is found out.
 """
 
+from enum import Enum, auto
+
 import msgspec
 
 from muster.coordinator.group.configs import registration_timeout_ms, retirement_timeout_ms
@@ -11,6 +13,15 @@ from muster.coordinator.group.rebalance import MIN_WAIT_MS, rebalance_timeout_ms
 from muster.coordinator.group.soft_state import PHASES, SoftState
 from muster.events.ids import MemberId
 from muster.events.state import Group
+
+
+class Silence(Enum):
+    """Why members were not heard in time."""
+
+    THEIR_OWN = auto()
+    EXCUSED = auto()
+    """They could not be heard, through no fault of theirs, and can be again."""
+
 
 USUAL_APPEND_MS = 250
 """Deadlines that were set before an append are extended only by what it took beyond this.

@@ -35,6 +35,12 @@ def due(group_id: GroupId, soft: SoftState, now_ms: int) -> list[AnyDeadline]:
     return sorted(_due(group_id, soft, now_ms), key=lambda each: (each.due_ms, isinstance(each, EndHold)))
 
 
+def blames(soft: SoftState, now_ms: int) -> bool:
+    """Whether a deadline has passed by which somebody should have been heard; the initial delay is none."""
+    passed = _due(GroupId(""), soft, now_ms)
+    return any(soft.initial_delay is None or not isinstance(each, EndJoinPhase) for each in passed)
+
+
 def _due(group_id: GroupId, soft: SoftState, now_ms: int) -> Iterator[AnyDeadline]:
     for due_ms, member_id in soft.sessions.due(now_ms):
         yield ExpireSession(group_id=group_id, member_id=member_id, due_ms=due_ms)

@@ -23,7 +23,7 @@ from muster.coordinator.runtime.former_owners import FormerOwners
 from muster.coordinator.runtime.orphans import finish_deletions, make_anew, orphans_of
 from muster.coordinator.runtime.outbox import Lost, Outbox, refused_alone
 from muster.coordinator.runtime.partition import Partition
-from muster.coordinator.runtime.slot import Watch, nobody_watches
+from muster.coordinator.runtime.slot import AskAboutSilence, Watch, nobody_watches, silence_is_their_own
 from muster.coordinator.service import nobody_counts
 from muster.coordinator.strangers import StrangersSeen, StrangersWatch, gap_between
 from muster.coordinator.tasks import on_failure
@@ -60,6 +60,7 @@ class Owner(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     """As it was given, and so the address where clients find this process: for commands that are advised."""
     bootstrap: str = "ADDRESS"
     watch: Watch = nobody_watches
+    ask_about_silence: AskAboutSilence = silence_is_their_own
     forgotten: Callable[[int], None] = nobody_counts
     """Told the id of a request that will not be answered, since the same member has asked again."""
     strangers: StrangersSeen = msgspec.field(default_factory=StrangersSeen)
@@ -223,6 +224,7 @@ async def take_over(owner: Owner, number: int, *, lost: Lost) -> Ownership:
         quarantined=damages,
         committed=owner.offsets.committed,
         watch=owner.watch,
+        ask_about_silence=owner.ask_about_silence,
         slices=owner.slices,
         turns=owner.turns,
         forgotten=owner.forgotten,

@@ -5,6 +5,7 @@ not know: how a group works off its commands (`deciding.py`), how answers find t
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 
 import structlog
 from kio.schema.errors import ErrorCode
@@ -21,11 +22,12 @@ from muster.coordinator.group.commands import (
 )
 from muster.coordinator.group.decide import would_refuse
 from muster.coordinator.group.error_replies import error_replies
-from muster.coordinator.group.extensions import USUAL_APPEND_MS, rearm
+from muster.coordinator.group.extensions import USUAL_APPEND_MS, Silence, rearm
 from muster.coordinator.group.heartbeat import heartbeat_error
 from muster.coordinator.group.settings import GroupSettings
 from muster.coordinator.group.soft_state import SoftState
 from muster.coordinator.group.takeover import fail_parked_requests, restore_soft_state
+from muster.coordinator.group.timers import blames
 from muster.coordinator.load.slices import Slices
 from muster.coordinator.load.steps import Steps
 from muster.coordinator.load.turns import Turns
@@ -34,7 +36,7 @@ from muster.coordinator.runtime.deadlines import Deadlines
 from muster.coordinator.runtime.deciding import Deciding
 from muster.coordinator.runtime.outbox import Lost, Outbox, Unit
 from muster.coordinator.runtime.quarantine import Quarantine
-from muster.coordinator.runtime.slot import LookAtDeadlines, Slot, Ticket, Watch, new_slot
+from muster.coordinator.runtime.slot import AskAboutSilence, LookAtDeadlines, Slot, Ticket, Watch, new_slot
 from muster.coordinator.runtime.sweep import Sweep
 from muster.coordinator.runtime.waiting import WaitingRequests
 from muster.coordinator.service import ReplyTo
@@ -68,6 +70,7 @@ class Partition:
         quarantined: Mapping[GroupId, Damage],
         committed: Callable[[GroupId], Mapping[tuple[str, int], CommittedAt]],
         watch: Watch,
+        ask_about_silence: AskAboutSilence,
         slices: Slices,
         turns: Turns,
         forgotten: Callable[[int], None],
@@ -88,6 +91,7 @@ class Partition:
         )
         self._committed = committed
         self._watch = watch
+        self._ask_about_silence = ask_about_silence
         self._slices = slices
         self._lost = lost
         self._deciding = Deciding(
@@ -261,12 +265,24 @@ class Partition:
             self._schedule(slot)
 
     def _deadline_came(self, group_id: GroupId) -> None:
-        """Have the group's deadlines looked at, after all that waits in it already: no member pays for a queue."""
+        """Have the group's deadlines looked at, once it is known whether its members could be heard."""
         slot = self._slots.get(group_id)
-        if slot is not None and not slot.looks_at_deadlines:
-            slot.looks_at_deadlines = True
-            look = LookAtDeadlines(group_id=group_id, at_ms=self._clock.monotonic_ms())
-            self._deciding.enqueue(slot, look)
+        if slot is None or slot.looks_at_deadlines:
+            return
+        slot.looks_at_deadlines = True
+        if blames(slot.soft, self._clock.monotonic_ms()):
+            self._ask_about_silence(group_id, partial(self._look_at_deadlines, slot))
+        else:
+            self._look_at_deadlines(slot, Silence.THEIR_OWN)
+
+    def _look_at_deadlines(self, slot: Slot, silence: Silence) -> None:
+        """After all that waits in the group already: no member pays for a queue."""
+        if self._slots.get(slot.group_id) is not slot:
+            return
+        now_ms = self._clock.monotonic_ms()
+        if silence is Silence.EXCUSED:
+            _rearm_slot(slot, now_ms)
+        self._deciding.enqueue(slot, LookAtDeadlines(group_id=slot.group_id, at_ms=now_ms))
 
     def _sweep_came(self, group_id: GroupId) -> int:
         """Have the rules asked what has expired, at once or when what is under way has settled."""
@@ -284,10 +300,7 @@ class Partition:
     def _rearm(self) -> Steps[int]:
         sessions = 0
         for slot in list(self._slots.values()):
-            now_ms = self._clock.monotonic_ms()
-            armed = rearm(slot.group, slot.soft, now_ms)
-            if slot.batch is not None:
-                rearm(slot.batch.group, slot.batch.soft, now_ms)
+            armed = _rearm_slot(slot, self._clock.monotonic_ms())
             sessions += armed
             yield 1 + armed
         return sessions
@@ -306,3 +319,10 @@ class Partition:
             sessions=sessions,
         )
         self._outbox.submit(Unit(transition=records_of([paused]), offsets=(), settled=lambda _: None))
+
+
+def _rearm_slot(slot: Slot, now_ms: int) -> int:
+    """Everybody in the group has the full time again, also in what is not durable yet; how many sessions there are."""
+    if slot.batch is not None:
+        rearm(slot.batch.group, slot.batch.soft, now_ms)
+    return rearm(slot.group, slot.soft, now_ms)

@@ -11,6 +11,7 @@ import msgspec
 
 from muster.coordinator.group.commands import AnyCommand, Command
 from muster.coordinator.group.decide import Decision
+from muster.coordinator.group.extensions import Silence
 from muster.coordinator.group.outcomes import Reply
 from muster.coordinator.group.soft_state import Session, SoftState
 from muster.events.events import AnyEvent
@@ -27,6 +28,15 @@ Called when that has changed and is durable, before anybody is answered; of a gr
 
 def nobody_watches(_group_id: GroupId, _generation_id: int, _is_wanted: bool) -> None:
     """The default: groups that no other cluster has to know of."""
+
+
+AskAboutSilence = Callable[[GroupId, Callable[[Silence], None]], None]
+"""Asked of a group before it is decided what becomes of members who were not heard; it tells, now or later."""
+
+
+def silence_is_their_own(_group_id: GroupId, tell: Callable[[Silence], None]) -> None:
+    """The default: members speak to this process, and to nobody else."""
+    tell(Silence.THEIR_OWN)
 
 
 class LookAtDeadlines(Command, frozen=True, kw_only=True):

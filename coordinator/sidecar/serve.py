@@ -59,6 +59,7 @@ from muster.coordinator.sidecar.relay.listeners import CannotListen, Listeners
 from muster.coordinator.sidecar.relay.metrics import RelayMetrics
 from muster.coordinator.upstream.connections import UpstreamRefused, UpstreamUnavailable
 from muster.coordinator.upstream.link import UpstreamLink
+from muster.coordinator.upstream.reachability import Reachability
 from muster.coordinator.upstream.shadows import ShadowName, Shadows, ShadowUnavailable
 from muster.events.ids import GroupId
 from muster.events.log.base import EventLog
@@ -106,7 +107,17 @@ class _Sidecar:
         stack.push_async_callback(shadows.close)
         places = new_places(settings, self.metrics)
         offsets = UpstreamOffsetStore()
-        owner = new_owner(settings, event_log, offsets, self.clock, watch=shadows.follow, places=places)
+        reachability = Reachability(self.link, give_up=self.lost, monotonic_ms=self.clock.monotonic_ms)
+        stack.push_async_callback(reachability.close)
+        owner = new_owner(
+            settings,
+            event_log,
+            offsets,
+            self.clock,
+            watch=shadows.follow,
+            ask_about_silence=reachability.ask_about_silence,
+            places=places,
+        )
         runtime = Runtime(owner, give_up=self.lost)
         collect(GroupMetrics(runtime.figures), stack)
         moves = self._moves(runtime, shadows)

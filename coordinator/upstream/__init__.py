@@ -4,6 +4,7 @@ security.py      how the cluster is reached
 connections.py   sockets, lanes, and the errors
 link.py          the brokers, and who coordinates a group
 cluster_outage.py  that nobody of the cluster answers: why, since when, what is said meanwhile
+reachability.py  whether the members of a group can be heard through its coordinator upstream
 whose.py         whether a group is ours to take
 inhabitants.py   who is in a group upstream, and how one of them is taken out
 shadow.py        what a shadow sends next (pure)

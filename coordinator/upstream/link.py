@@ -267,14 +267,14 @@ class UpstreamLink:
         """
 
         async def attempt() -> R:
-            node_id = await self._coordinator(group_id)
+            node_id = await self.coordinator(group_id)
             try:
                 answer = await self.ask(node_id, request, response, lane=lane, limit_ms=limit_ms, sent=sent)
             except UpstreamUnavailable:
-                self._coordinators.pop(group_id, None)
+                self.forget_coordinator(group_id)
                 raise
             if (error := error_of(answer)) in MOVED:
-                self._coordinators.pop(group_id, None)
+                self.forget_coordinator(group_id)
                 raise UpstreamUnavailable(f"broker {node_id} says {error.name.upper()} for group {group_id}")
             return answer
 
@@ -285,7 +285,12 @@ class UpstreamLink:
             reraise=True,
         )(attempt)
 
-    async def _coordinator(self, group_id: str) -> int:
+    def forget_coordinator(self, group_id: str) -> None:
+        """Ask the next time who coordinates the group."""
+        self._coordinators.pop(group_id, None)
+
+    async def coordinator(self, group_id: str) -> int:
+        """The node id of the group's coordinator, as far as is known. Raises as `ask_coordinator`."""
         if (known := self._coordinators.get(group_id)) is not None:
             return known
         request = FindCoordinatorRequest(key_type=_GROUP, coordinator_keys=(group_id,))

@@ -34,7 +34,7 @@ from muster.coordinator.offsets.base import OffsetStore
 from muster.coordinator.offsets.memory import MemoryOffsetStore
 from muster.coordinator.runtime.ownership import Owner
 from muster.coordinator.runtime.runtime import Runtime
-from muster.coordinator.runtime.slot import Watch, nobody_watches
+from muster.coordinator.runtime.slot import AskAboutSilence, Watch, nobody_watches, silence_is_their_own
 from muster.coordinator.service import Groups, nobody_counts
 from muster.events.ids import GroupId, GroupInstanceId, MemberId
 from muster.events.log.memory import MemoryEventLog, MemoryStorage
@@ -65,6 +65,7 @@ class SimulatedProcess:
         batch_bytes_max: int | None = None,
         claim_renewal_ms: int | None = None,
         watch: Watch = nobody_watches,
+        ask_about_silence: AskAboutSilence = silence_is_their_own,
         forgotten: Callable[[int], None] = nobody_counts,
         clock: VirtualClock | None = None,
     ) -> None:
@@ -83,6 +84,7 @@ class SimulatedProcess:
             effective_settings={"group.max.size": str(settings.max_size)},
             clock=self.clock,
             watch=watch,
+            ask_about_silence=ask_about_silence,
             forgotten=forgotten,
         )
         self.runtime = Runtime(owner, give_up=self.lost.append)

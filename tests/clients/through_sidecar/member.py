@@ -21,9 +21,18 @@ ASSIGNMENT: Final = b"\x00\x00all"
 class Member:
     """See the module. `connection` may be changed: a client that hangs goes on with another."""
 
-    def __init__(self, connection: Connection, group_id: str, topic: str, *, instance: str | None = None) -> None:
+    def __init__(
+        self,
+        connection: Connection,
+        group_id: str,
+        topic: str,
+        *,
+        instance: str | None = None,
+        session_ms: int = SESSION_MS,
+    ) -> None:
         self.connection = connection
         self.topic = topic
+        self._session_ms = session_ms
         self.generation_id = -1
         self.leader_id = ""
         self.is_in = False
@@ -61,7 +70,7 @@ class Member:
             "JoinGroup",
             9,
             **self._me,
-            session_timeout=ms(SESSION_MS),
+            session_timeout=ms(self._session_ms),
             rebalance_timeout=ms(SESSION_MS),
             protocol_type="consumer",
             protocols=[{"name": "range", "metadata": subscription(self.topic)}],
@@ -105,10 +114,14 @@ class Member:
 
     async def heartbeat(self) -> int:
         """The error of a Heartbeat; it is not in any more if it is told to join again."""
-        answer = await self.connection.ask("Heartbeat", 4, **self._me, generation_id=self.generation_id)
+        answer = await self.send_heartbeat().get()
         assert answer["error_code"] in (0, *REJOIN), answer
         self.is_in = answer["error_code"] == 0
         return int(answer["error_code"])
+
+    def send_heartbeat(self) -> Pending:
+        """Heartbeat, not waited for."""
+        return self.connection.send("Heartbeat", 4, **self._me, generation_id=self.generation_id)
 
 
 async def commit_error(pending: Pending) -> int:

@@ -7,7 +7,7 @@ heard what the client said. What it must not know: coordinating.
 import asyncio
 import ssl
 import struct
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from datetime import timedelta
 from io import BytesIO
@@ -35,12 +35,16 @@ class FakeBroker:
         self.cluster_id = "fake"
         self.node_at = ""
         """Where it says that node 1 is, if that is not here."""
+        self.coordinator = 1
+        """The node that it names as the coordinator of any group."""
         self.others_at: list[str] = []
         """Where it says that there are other nodes, told before it."""
         self.hangs_up = False
         """On whoever comes from now on."""
         self.silent_at: int | None = None
         """The key of an API that is never answered."""
+        self.group_error = ErrorCode.none
+        """Of each group that is described."""
         self.hangs_up_at: int | None = None
         """The key of an API at which it hangs up, as a broker does on who should have authenticated."""
         self._offered = {18: 3, **offered}
@@ -100,10 +104,10 @@ class FakeBroker:
         buffer = BytesIO()
         header_class = response_class.__header_schema__
         entity_writer(header_class)(buffer, header_class(correlation_id=header.correlation_id))
-        entity_writer(response_class)(buffer, filled(response_class, self._body(key)))
+        entity_writer(response_class)(buffer, filled(response_class, self._body(key, getattr(request, "groups", ()))))
         return buffer.getvalue()
 
-    def _body(self, key: int) -> dict[str, Any]:
+    def _body(self, key: int, groups: Sequence[str]) -> dict[str, Any]:
         at = [*self.others_at, self.node_at or self.address]
         nodes = [
             {"node_id": len(at) - number, "host": host, "port": int(port)}
@@ -115,8 +119,13 @@ class FakeBroker:
                 "cluster_id": self.cluster_id,
                 "topics": [],
             },
-            10: {"coordinators": [{**nodes[-1], "key": "g", "error_code": ErrorCode.none, "error_message": None}]},
+            10: {
+                "coordinators": [
+                    {**nodes[-self.coordinator], "key": "g", "error_code": ErrorCode.none, "error_message": None}
+                ]
+            },
             12: {},
+            15: {"groups": [self._described(each) for each in groups]},
             17: {"mechanisms": ["SCRAM-SHA-256"]},
             36: {"error_message": None, "auth_bytes": b"r=nobody's,s=c2FsdA==,i=4096"},
             18: {
@@ -126,6 +135,10 @@ class FakeBroker:
             },
         }
         return {"throttle_time": timedelta(0), "error_code": ErrorCode.none, **known[key]}
+
+    def _described(self, group_id: str) -> dict[str, Any]:
+        nobody = {"group_state": "Dead", "protocol_type": "", "protocol_data": "", "members": []}
+        return {"group_id": group_id, "error_code": self.group_error, "error_message": None, **nobody}
 
 
 @asynccontextmanager

@@ -1,0 +1,92 @@
+"""Deadlines of groups whose members may not be heard, through no fault of theirs; in virtual time."""
+
+import asyncio
+from collections.abc import Callable
+
+import pytest
+from kio.schema.errors import ErrorCode
+
+from muster.coordinator.group.extensions import Silence
+from muster.coordinator.group.outcomes import JoinGroupOutcome
+from muster.events.ids import GroupId
+from muster.events.log.memory import MemoryStorage
+from tests.simulation.process import GROUP, SimulatedProcess
+from tests.simulation.virtual_time import simulate
+from tests.waiting import until
+
+SESSION_S = 10.0
+
+
+class Asked:
+    """Whoever knows whether members could be heard: a test tells."""
+
+    def __init__(self) -> None:
+        self.asked: list[tuple[GroupId, Callable[[Silence], None]]] = []
+
+    def ask_about_silence(self, group_id: GroupId, tell: Callable[[Silence], None]) -> None:
+        self.asked.append((group_id, tell))
+
+
+async def stable_group(asked: Asked) -> tuple[SimulatedProcess, dict[str, JoinGroupOutcome]]:
+    process = await SimulatedProcess(MemoryStorage(), ask_about_silence=asked.ask_about_silence).start()
+    return process, await process.stable_group("a", "b")
+
+
+def test_nobody_is_expired_before_it_is_known_whether_they_could_be_heard() -> None:
+    """However long that takes; then each has its full time again."""
+
+    async def story() -> None:
+        asked = Asked()
+        process, told = await stable_group(asked)
+        await asyncio.sleep(7 * SESSION_S)
+        ((group_id, tell),) = asked.asked
+        assert group_id == GROUP
+        tell(Silence.EXCUSED)
+        await asyncio.sleep(SESSION_S - 1)
+        assert (await process.heartbeat(told["a"])).error is ErrorCode.none
+        assert (await process.heartbeat(told["b"])).error is ErrorCode.none
+        await process.runtime.stop()
+
+    simulate(story())
+
+
+def test_who_could_be_heard_and_was_not_is_expired() -> None:
+    async def story() -> None:
+        asked = Asked()
+        process, told = await stable_group(asked)
+        await until(lambda: asked.asked)
+        asked.asked[0][1](Silence.THEIR_OWN)
+        await asyncio.sleep(1)
+        assert (await process.heartbeat(told["a"])).error is ErrorCode.unknown_member_id
+        await process.runtime.stop()
+
+    simulate(story())
+
+
+def test_nobody_asks_while_members_are_heard() -> None:
+    """A heartbeat moves a deadline without telling: that it came up is no reason to ask."""
+
+    async def story() -> None:
+        asked = Asked()
+        process, told = await stable_group(asked)
+        for _ in range(20):
+            await asyncio.sleep(SESSION_S / 3)
+            for each in told.values():
+                assert (await process.heartbeat(each)).error is ErrorCode.none
+        assert asked.asked == []
+        await process.runtime.stop()
+
+    simulate(story())
+
+
+@pytest.mark.parametrize("silence", Silence)
+def test_what_is_told_of_a_group_that_is_no_longer_served_changes_nothing(silence: Silence) -> None:
+    async def story() -> None:
+        asked = Asked()
+        process, _ = await stable_group(asked)
+        await until(lambda: asked.asked)
+        await process.runtime.stop()
+        asked.asked[0][1](silence)
+        assert process.lost == []
+
+    simulate(story())

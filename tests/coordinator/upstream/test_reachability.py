@@ -1,0 +1,138 @@
+"""Whether a group's coordinator in the cluster answers, asked before its members' sessions end; in virtual time."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from kio.schema.errors import ErrorCode
+from structlog.testing import capture_logs
+
+from muster.coordinator.group.extensions import Silence
+from muster.coordinator.upstream.link import UpstreamLink
+from muster.coordinator.upstream.reachability import (
+    ANSWERS_WITHIN_MS,
+    BEGIN_ANEW,
+    GROUPS_AT_ONCE,
+    WAIT,
+    Reachability,
+)
+from muster.events.ids import GroupId
+from tests.coordinator.upstream.simulated import SimulatedBroker
+from tests.coordinator.upstream.stage import unexpected
+from tests.coordinator.upstream.test_outages import cluster_of_three, linked
+from tests.faults.process import seconds, story
+from tests.simulation.virtual_time import VirtualClock
+from tests.waiting import until
+
+DESCRIBE_GROUPS = 15
+
+
+class Told:
+    """By group: whose silence it was, and when that was told."""
+
+    def __init__(self, reachability: Reachability) -> None:
+        self._reachability = reachability
+        self.of: dict[str, tuple[Silence, float]] = {}
+
+    def ask(self, group_id: str) -> None:
+        def tell(silence: Silence) -> None:
+            assert group_id not in self.of
+            self.of[group_id] = silence, seconds()
+
+        self._reachability.ask_about_silence(GroupId(group_id), tell)
+
+
+@asynccontextmanager
+async def asking(*brokers: SimulatedBroker) -> AsyncIterator[tuple[UpstreamLink, Told]]:
+    async with linked(*brokers) as link:
+        reachability = Reachability(link, give_up=unexpected, monotonic_ms=VirtualClock().monotonic_ms)
+        yield link, Told(reachability)
+        await reachability.close()
+
+
+@story
+async def test_a_coordinator_that_answers_has_heard_the_members() -> None:
+    async with asking(SimulatedBroker(1)) as (_, told):
+        began_s = seconds()
+        told.ask("g")
+        await until(lambda: told.of)
+        assert told.of["g"][0] is Silence.THEIR_OWN
+        assert told.of["g"][1] - began_s < 1
+
+
+@story
+async def test_a_coordinator_that_hangs_is_asked_until_it_answers() -> None:
+    """Kafka's next coordinator gives everybody a full session: so do we when it is back, within 2 s."""
+    broker = SimulatedBroker(1)
+    async with asking(broker) as (_, told):
+        broker.is_hung = True
+        with capture_logs() as lines:
+            told.ask("g")
+            await asyncio.sleep(600)
+            assert told.of == {}
+            broker.is_hung = False
+            broker.leave()
+            broker.come_back()
+            back_s = seconds()
+            await until(lambda: told.of)
+        assert told.of["g"][0] is Silence.EXCUSED
+        assert told.of["g"][1] - back_s < 4
+        waits = [line for line in lines if line["event"] == WAIT]
+        assert len(waits) in {10, 11}  # one a minute
+        assert {line["group_id"] for line in waits} == {"g"}
+        assert "answer" in waits[0]["reason"]
+        assert (lines[-1]["event"], lines[-1]["groups"]) == (BEGIN_ANEW, 1)
+
+
+@story
+async def test_a_coordinator_that_reads_its_log_has_not_heard_the_members() -> None:
+    """As after a move: clients are told COORDINATOR_LOAD_IN_PROGRESS meanwhile."""
+    broker = SimulatedBroker(1)
+    async with asking(broker) as (_, told):
+        broker.group_error = ErrorCode.coordinator_load_in_progress
+        with capture_logs():
+            told.ask("g")
+            await asyncio.sleep(60)
+            assert told.of == {}
+            broker.group_error = ErrorCode.none
+            await until(lambda: told.of)
+        assert told.of["g"][0] is Silence.EXCUSED
+
+
+@story
+async def test_other_errors_say_nothing_of_the_members() -> None:
+    """Muster may lack a right which the members have."""
+    broker = SimulatedBroker(1)
+    async with asking(broker) as (_, told):
+        broker.group_error = ErrorCode.group_authorization_failed
+        told.ask("g")
+        await until(lambda: told.of)
+        assert told.of["g"][0] is Silence.THEIR_OWN
+
+
+@story
+async def test_a_broker_that_hangs_delays_no_group_of_another() -> None:
+    brokers = cluster_of_three()
+    async with asking(*brokers) as (link, told):
+        assert await link.coordinator("there") == 1
+        for broker in brokers:
+            broker.coordinator = 2
+        brokers[0].is_hung = True
+        with capture_logs():
+            told.ask("there")
+            began_s = seconds()
+            told.ask("here")
+            await until(lambda: "here" in told.of)
+            assert told.of["here"][1] - began_s < ANSWERS_WITHIN_MS / 1000
+
+
+@story
+async def test_many_groups_are_one_question() -> None:
+    broker = SimulatedBroker(1)
+    async with asking(broker) as (_, told):
+        groups = [f"g{number}" for number in range(5 * GROUPS_AT_ONCE)]
+        for each in groups:
+            told.ask(each)
+        await until(lambda: len(told.of) == len(groups))
+        assert {silence for silence, _ in told.of.values()} == {Silence.THEIR_OWN}
+        assert broker.asked.count(DESCRIBE_GROUPS) < len(groups) / 10
