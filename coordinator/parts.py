@@ -40,7 +40,7 @@ from muster.coordinator.tasks import on_failure
 from muster.events.log.base import EventLog, LogUnavailable
 from muster.events.log.kafka.client.tls_files import contexts_of_files
 from muster.events.log.sqlite.log import SqliteEventLog
-from muster.events.log.url import open_log
+from muster.events.log.url import InvalidLogUrl, open_log
 
 log = structlog.get_logger(__name__)
 
@@ -73,14 +73,17 @@ class Readiness:
 
 
 def new_log(settings: Settings) -> EventLog:
-    """The event log, which is not open yet."""
-    return open_log(
-        settings.log,
-        partitions=settings.log_partitions,
-        replication=settings.log_replication,
-        audit_window_ms=settings.audit_window_ms,
-        security=settings.log_security(),
-    )
+    """The event log, which is not open yet. Raises CannotServe."""
+    try:
+        return open_log(
+            settings.log,
+            partitions=settings.log_partitions,
+            replication=settings.log_replication,
+            audit_window_ms=settings.audit_window_ms,
+            security=settings.log_security(),
+        )
+    except InvalidLogUrl as error:
+        raise CannotServe(f"{settings.name_of('log')}: {error}") from error
 
 
 async def keep_open(
@@ -201,7 +204,7 @@ def watch_loop(stack: AsyncExitStack) -> LoopWatch:
 
 
 def open_side_door(
-    address: str,
+    settings: Settings,
     collectors: Iterable[Collector],
     readiness: Readiness,
     stack: AsyncExitStack,
@@ -211,11 +214,12 @@ def open_side_door(
     """Metrics, health and readiness, until the stack is left. Raises CannotServe."""
     for collector in (*collectors, watch):
         collect(collector, stack)
-    at = Address(address)
+    assert settings.metrics is not None
+    at = Address(settings.metrics)
     try:
         endpoint = MetricsEndpoint(at.host, at.port, REGISTRY, not_ready=readiness, not_well=lambda: watch.not_well)
     except OSError as error:
-        raise CannotServe(f"--metrics {address}: {why_not_bound(error)}") from error
+        raise CannotServe(f"{settings.name_of('metrics')} {at}: {why_not_bound(error)}") from error
     stack.callback(endpoint.close)
     log.info("metrics", listen=f"{at.host}:{endpoint.port}")
 

@@ -122,7 +122,7 @@ async def _start(settings: Settings, stack: AsyncExitStack, *, lost: Callable[[E
     cluster = _cluster(settings)
     readiness, metrics = Readiness(clock), ServerMetrics(APIS)
     if settings.metrics is not None:
-        open_side_door(settings.metrics, (metrics,), readiness, stack, watch=watch)
+        open_side_door(settings, (metrics,), readiness, stack, watch=watch)
     keep_certificates(stack, lost=lost)
     places = new_places(settings, metrics)
     runtime = Runtime(new_owner(settings, event_log, offsets, clock, places=places), give_up=lost)
@@ -145,6 +145,9 @@ async def _start(settings: Settings, stack: AsyncExitStack, *, lost: Callable[[E
 
 
 def _cluster(settings: Settings) -> Cluster:
+    for topic in settings.topic:
+        if ":" not in topic:
+            log.info("a topic was declared without its partitions, and has one", topic=topic, say=f"{topic}:PARTITIONS")
     address = Address(settings.advertise or settings.listen)
     return new_cluster(
         cluster_id=settings.cluster_id,
@@ -169,7 +172,7 @@ async def _listen(server: Server, settings: Settings) -> None:
     try:
         await server.start()
     except OSError as error:
-        raise CannotServe(f"--listen {settings.listen}: {why_not_bound(error)}") from error
+        raise CannotServe(f"{settings.name_of('listen')} {settings.listen}: {why_not_bound(error)}") from error
 
 
 def _advertise(service: Service, server: Server, settings: Settings) -> None:

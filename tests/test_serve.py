@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import os
 import signal
 import socket
 import sqlite3
@@ -9,7 +10,7 @@ import subprocess
 import sys
 import urllib.error
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import closing
 from pathlib import Path
 
@@ -31,15 +32,19 @@ ENDS_WITHIN_S = 60
 LOADING = 14
 
 
-def muster(*arguments: str, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
+def muster(
+    *arguments: str, cwd: Path | None = None, variables: Mapping[str, str] = {}
+) -> subprocess.CompletedProcess[str]:
     """The command, run to its end."""
-    command = [sys.executable, "-m", "muster", *arguments]
-    return subprocess.run(command, capture_output=True, text=True, timeout=ENDS_WITHIN_S, cwd=cwd, check=False)
+    command, env = [sys.executable, "-m", "muster", *arguments], {**os.environ, **variables}
+    return subprocess.run(command, capture_output=True, text=True, timeout=ENDS_WITHIN_S, cwd=cwd, env=env, check=False)
 
 
-def refused(*arguments: str) -> str:
+def refused(*arguments: str, **variables: str) -> str:
     """The one line with which `muster serve` refuses to start."""
-    done = muster("serve", "--listen", f"{HOST}:0", *arguments)
+    elsewhere = "MUSTER_LISTEN" in variables or "--config-file" in arguments
+    listen = [] if elsewhere else ["--listen", f"{HOST}:0"]
+    done = muster("serve", *listen, *arguments, variables=variables)
     lines = [line for line in done.stderr.splitlines() if line.startswith("muster: ")]
     assert (done.returncode, done.stdout, len(lines)) == (2, "", 1), done.stderr
     assert "Traceback" not in done.stderr
@@ -96,6 +101,28 @@ def test_a_port_that_is_taken_is_named(tmp_path: Path) -> None:
         assert f"--listen {address}" in done.stderr
         assert "in use" in done.stderr
         assert f"--metrics {address}" in refused("--log", "memory:", "--metrics", address)
+
+
+def test_who_gave_an_address_that_cannot_be_had_is_named(tmp_path: Path) -> None:
+    """The variable or the file, since that is what has to be changed; another port only where a port is taken."""
+    file = tmp_path / "muster.toml"
+    with socket.create_server((HOST, 0)) as taken:
+        address = f"{HOST}:{taken.getsockname()[1]}"
+        file.write_text(f'listen = "{address}"\n')
+        in_use = f"{address}: Address already in use; choose another port, 0 takes a free one"
+        memory = ["--log", "memory:"]
+        assert refused(*memory, MUSTER_LISTEN=address) == f"muster: MUSTER_LISTEN {in_use}"
+        assert refused(*memory, MUSTER_METRICS=address) == f"muster: MUSTER_METRICS {in_use}"
+        assert refused(*memory, "--config-file", str(file)) == f"muster: {file}: listen {in_use}"
+    unknown = refused(*memory, MUSTER_LISTEN="nowhere.invalid:9092")
+    assert unknown.startswith("muster: MUSTER_LISTEN nowhere.invalid:9092: ")
+    assert "port" not in unknown
+
+
+def test_who_gave_a_log_or_topics_that_cannot_be_is_named() -> None:
+    """As with addresses."""
+    assert refused(MUSTER_LOG="postgres://db").startswith("muster: MUSTER_LOG: 'postgres://db' is not the URL")
+    assert refused(MUSTER_TOPIC="a:1,a:2") == "muster: MUSTER_TOPIC=a:1,a:2: topic 'a' is declared twice"
 
 
 @pytest.mark.parametrize("form", ["console", "json"])

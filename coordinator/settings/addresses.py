@@ -1,6 +1,7 @@
 """HOST:PORT, as settings have it."""
 
 import errno
+import os
 from typing import Annotated
 
 from pydantic import AfterValidator
@@ -11,6 +12,8 @@ PORT_MAX = 65_535
 def why_not_bound(error: OSError, other_port: str = "choose another port, 0 takes a free one") -> str:
     """Why there is no listening at an address, and `other_port` as the way out where the port is to blame."""
     reason = error.strerror or str(error)
+    if error.errno is not None and error.errno in errno.errorcode:
+        reason = os.strerror(error.errno)  # asyncio puts other words around them
     return f"{reason}; {other_port}" if error.errno == errno.EADDRINUSE else reason
 
 

@@ -20,12 +20,15 @@ class NoPort(Exception):
 class BrokerPorts(msgspec.Struct, frozen=True):
     """`base`: the port of node id 0, whether there is one or not. `mapping`: node ids with a port of their own.
 
-    `taken`: ports that are in use for something else, with the option that says so.
+    `taken`: ports that are in use for something else, with the name of the setting that says so. `base_name`,
+    `mapping_name`: those of the other two.
     """
 
     base: int
     mapping: Mapping[int, int] = {}
     taken: Mapping[int, str] = {}
+    base_name: str = "--broker-base-port"
+    mapping_name: str = "--listener-map"
 
     def port_of(self, node_id: int) -> int:
         """Raises NoPort."""
@@ -34,7 +37,7 @@ class BrokerPorts(msgspec.Struct, frozen=True):
         if not 0 < port <= PORT_MAX:
             last = PORT_MAX - self.base
             raise NoPort(
-                f"there is no port for node id {node_id}: from --broker-base-port {self.base} on there are ports for"
+                f"there is no port for node id {node_id}: from {self.base_name} {self.base} on there are ports for"
                 f" node ids 0 to {last}; choose a lower one, or give this one its own: --listener-map {node_id}=PORT"
             )
         if port in self.taken:
@@ -45,7 +48,7 @@ class BrokerPorts(msgspec.Struct, frozen=True):
         owner = None if mapped is not None else next((each for each, at in self.mapping.items() if at == port), None)
         if owner is not None:
             raise NoPort(
-                f"the listener of node id {node_id} would be at port {port}, which --listener-map gives to node id"
+                f"the listener of node id {node_id} would be at port {port}, which {self.mapping_name} gives to node id"
                 f" {owner}: {self._ways_out(node_id)}"
             )
         return port

@@ -10,7 +10,7 @@ them.
 
 import difflib
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -125,10 +125,22 @@ def _split_config(entry: str) -> tuple[str, str]:
 def _field_of(name: str, where: str) -> str:
     field = KAFKA_SETTINGS.get(name)
     if field is None:
-        near = difflib.get_close_matches(name, KAFKA_SETTINGS, n=1)
-        known = f"did you mean {near[0]}?" if near else f"known are {', '.join(KAFKA_SETTINGS)}"
-        raise BadSettings(f"{where}: there is no setting {name!r}; {known}")
+        raise BadSettings(f"{where}: {_unknown(name, KAFKA_SETTINGS)}")
     return field
+
+
+def _unknown(name: str, known: Iterable[str]) -> str:
+    near = difflib.get_close_matches(name, known, n=1)
+    hint = f"did you mean {near[0]}?" if near else "muster serve --help lists them"
+    return f"there is no setting {name!r}; {hint}"
+
+
+def _misplaced(name: str, value: Any) -> str:  # noqa: ANN401 -- whatever a file has
+    """What is wrong with a name at the top of the file."""
+    kafkas = next((each for each in _dotted({name: value}) if each in KAFKA_SETTINGS), None)
+    if kafkas is not None:
+        return f"{kafkas} belongs into the table [config]"
+    return _unknown(name, [flag(each).removeprefix("--") for each in Settings.model_fields])
 
 
 def _read_file(file: Path) -> dict[str, Any]:
@@ -152,9 +164,9 @@ def _read_file(file: Path) -> dict[str, Any]:
             raise BadSettings(f"{file}: [{name.replace('_', '-')}] should be a table of Kafka's client properties")
         flat[name] = _dotted(flat[name])
         check_names(flat[name], str(file))
-    unknown = sorted(set(flat) - set(Settings.model_fields))
-    if unknown:
-        raise BadSettings(f"{file}: there is no setting {unknown[0]!r}; known are {', '.join(Settings.model_fields)}")
+    for name, value in table.items():
+        if name.replace("-", "_") not in Settings.model_fields:
+            raise BadSettings(f"{file}: {_misplaced(name, value)}")
     given = {name: value for name, value in flat.items() if value is not None}
     return given | {_field_of(name, str(file)): value for name, value in _dotted(config).items()}
 

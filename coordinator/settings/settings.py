@@ -23,11 +23,15 @@ _LIMITS = ConnectionLimits()
 
 
 def _topics(texts: list[str]) -> list[str]:
+    names = set()
     for text in texts:
         try:
-            declare_topic(text)
+            name = declare_topic(text).name
         except BadTopic as bad:
             raise ValueError(str(bad)) from bad
+        if name in names:
+            raise ValueError(f"topic {name!r} is declared twice")
+        names.add(name)
     return texts
 
 
@@ -77,7 +81,10 @@ class Settings(SidecarSettings, KafkaSettings):
     )
 
     topic: Annotated[list[str], NoDecode, BeforeValidator(split_list), AfterValidator(_topics)] = option(
-        list, "A topic that clients may subscribe to, NAME:PARTITIONS.", metavar="NAME:PARTITIONS", panel=STANDALONE
+        list,
+        "A topic that clients may subscribe to; without PARTITIONS it has one.",
+        metavar="NAME:PARTITIONS",
+        panel=STANDALONE,
     )
     node_id: int = option(1, "The node id that clients see.", panel=STANDALONE, ge=0, le=INT32_MAX)
     cluster_id: str = option(

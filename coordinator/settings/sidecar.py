@@ -163,7 +163,14 @@ class SidecarSettings(BaseSettings):
         taken = {listen.port: self.name_of("listen")}
         if metrics is not None and Address(f"{listen.host}:{metrics.port}").shares_port_with(metrics):
             taken[metrics.port] = self.name_of("metrics")
-        return BrokerPorts(base=self.broker_base_port or listen.port + 1, mapping=self.listener_map, taken=taken)
+        follows = f"the port after {self.name_of('listen')},"
+        return BrokerPorts(
+            base=self.broker_base_port or listen.port + 1,
+            mapping=self.listener_map,
+            taken=taken,
+            base_name=follows if self.broker_base_port is None else self.name_of("broker_base_port"),
+            mapping_name=self.name_of("listener_map"),
+        )
 
 
 NOT_WITH_UPSTREAM: Mapping[str, str] = {

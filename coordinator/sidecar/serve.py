@@ -41,7 +41,7 @@ from muster.coordinator.parts import (
 from muster.coordinator.runtime.runtime import Runtime
 from muster.coordinator.runtime.waiting_limit import Places, WaitingLimit
 from muster.coordinator.service import Service
-from muster.coordinator.settings.addresses import Address
+from muster.coordinator.settings.addresses import Address, why_not_bound
 from muster.coordinator.settings.broker_ports import NoPort
 from muster.coordinator.settings.settings import Settings
 from muster.coordinator.sidecar.apis.handled import handled_apis
@@ -94,7 +94,7 @@ class _Sidecar:
         watch = watch_loop(stack)
         stack.push_async_callback(self.link.close)
         if settings.metrics is not None:
-            open_side_door(settings.metrics, (self.metrics, self.relayed), self.readiness, stack, watch=watch)
+            open_side_door(settings, (self.metrics, self.relayed), self.readiness, stack, watch=watch)
         keep_certificates(stack, lost=self.lost)
         await self._find_upstream()
         event_log = new_log(settings)
@@ -154,7 +154,7 @@ class _Sidecar:
         try:
             await self._until_answered(self.link.open)
         except UpstreamRefused as error:
-            raise CannotServe(f"--upstream {self.settings.upstream}: {error}") from error
+            raise CannotServe(f"{self._upstream}: {error}") from error
 
     async def _reserved(self, event_log: EventLog) -> Reserved:
         """What no client may touch, if the log is in the cluster behind."""
@@ -177,7 +177,7 @@ class _Sidecar:
 
         def report(state: RetryCallState) -> None:
             error = state.outcome.exception() if state.outcome else None
-            self.readiness.reason = lambda: f"--upstream {upstream}: {error}"
+            self.readiness.reason = lambda: f"{self._upstream}: {error}"
             unsaid = occasions.tell(upstream)
             if unsaid is not None:
                 log.warning(
@@ -265,10 +265,16 @@ class _Sidecar:
             port = await listeners.start(listen.port)
             ports = settings.broker_ports(Address(f"{listen.host}:{port}"), metrics)
             await listeners.open_for(self.link.brokers(), ports)
+        except OSError as error:
+            raise CannotServe(f"{settings.name_of('listen')} {settings.listen}: {why_not_bound(error)}") from error
         except (CannotListen, NoPort) as error:
             raise CannotServe(str(error)) from error
         self.link.on_brokers(listeners.follow)
         return port
+
+    @property
+    def _upstream(self) -> str:
+        return f"{self.settings.name_of('upstream')} {self.settings.upstream}"
 
     @property
     def _listen_at(self) -> Address:

@@ -73,17 +73,12 @@ class Listeners:
         self._occasions = Occasions(service.monotonic_ms)
 
     async def start(self, port: int) -> int:
-        """The address to begin with; returns its port. Raises CannotListen."""
-        try:
-            found = await asyncio.get_running_loop().getaddrinfo(
-                self._host, None, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
-            )
-            self._addresses = list(dict.fromkeys((family, str(address[0])) for family, _, _, _, address in found))
-            return await self._listening.listen(
-                self._host, port, self._connections_to(None), context=self._client_context
-            )
-        except OSError as error:
-            raise CannotListen(f"--listen {self._host}:{port}: {why_not_bound(error)}") from error
+        """The address to begin with; returns its port. Raises OSError."""
+        found = await asyncio.get_running_loop().getaddrinfo(
+            self._host, None, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        )
+        self._addresses = list(dict.fromkeys((family, str(address[0])) for family, _, _, _, address in found))
+        return await self._listening.listen(self._host, port, self._connections_to(None), context=self._client_context)
 
     async def open_for(self, brokers: Mapping[int, tuple[str, int]], ports: BrokerPorts) -> None:
         """Have a listener for each of these brokers, and others at these ports. Raises CannotListen, NoPort."""

@@ -87,7 +87,7 @@ def test_topics_in_the_environment_are_separated_by_commas(monkeypatch: pytest.M
         ({"log_level": "loud"}, [], "--log-level=loud: input should be 'debug', 'info', 'warning' or 'error'"),
         ({"frame_bytes_max": 5}, [], "--frame-bytes-max=5: input should be greater than or equal to 1024"),
         ({}, ["group.max.sise=5"], "there is no setting 'group.max.sise'; did you mean group.max.size?"),
-        ({}, ["quite.another=5"], "there is no setting 'quite.another'; known are group."),
+        ({}, ["quite.another=5"], "there is no setting 'quite.another'; muster serve --help lists them"),
         ({}, ["group.max.size"], "--config 'group.max.size' should be NAME=VALUE"),
         ({}, ["group.max.size=0"], "group.max.size=0: input should be greater than or equal to 1"),
         (
@@ -117,7 +117,11 @@ def test_a_setting_that_cannot_be_used_is_named_with_its_value(
     ("text", "said"),
     [
         ("listen = ", "is no TOML file"),
-        ("listten = 1", "there is no setting 'listten'"),
+        ("listten = 1", "there is no setting 'listten'; did you mean listen?"),
+        ("broker-bas-port = 1", "there is no setting 'broker-bas-port'; did you mean broker-base-port?"),
+        ("group.max.size = 1", "group.max.size belongs into the table [config]"),
+        ('"group.max.size" = 1', "group.max.size belongs into the table [config]"),
+        ("colour = 1", "there is no setting 'colour'; muster serve --help lists them"),
         ('[config]\n"group.max.sise" = 1', "did you mean group.max.size?"),
         ("config = 3", "[config] should be a table"),
     ],

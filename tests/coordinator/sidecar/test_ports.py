@@ -29,6 +29,15 @@ def test_an_id_beyond_the_range_is_named_with_the_range_and_the_way_out() -> Non
     )
 
 
+def test_who_gave_the_ports_is_named() -> None:
+    """The variable, or that nobody gave them."""
+    named = BrokerPorts(base=9093, base_name="MUSTER_BROKER_BASE_PORT", mapping={1: 9094}, mapping_name="m.toml: map")
+    with pytest.raises(NoPort, match="from MUSTER_BROKER_BASE_PORT 9093 on there are ports"):
+        named.port_of(60_000)
+    with pytest.raises(NoPort, match=r"9094, which m\.toml: map gives to node id 1"):
+        BrokerPorts(base=9092, mapping={1: 9094}, mapping_name="m.toml: map").port_of(2)
+
+
 @pytest.mark.parametrize(
     ("ports", "said"),
     [
