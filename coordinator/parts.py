@@ -37,8 +37,8 @@ from muster.coordinator.settings.certificates import Certificates
 from muster.coordinator.settings.file_watch import watch_file
 from muster.coordinator.settings.settings import Settings
 from muster.coordinator.tasks import on_failure
+from muster.events.kafka.tls_files import contexts_of_files
 from muster.events.log.base import EventLog, LogUnavailable
-from muster.events.log.kafka.client.tls_files import contexts_of_files
 from muster.events.log.sqlite.log import SqliteEventLog
 from muster.events.log.url import InvalidLogUrl, open_log
 

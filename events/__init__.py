@@ -14,6 +14,7 @@
     avro/, varints.py     events as Avro single objects
     consumer_protocol.py  the one opaque field we look into, for people: subscriptions and assignments
     log/                  where events are kept: memory, SQLite, Kafka; one contract for the three
+    kafka/                the way to a Kafka cluster, which knows nothing of logs
 
-Outside `log/` everything here is pure: no clock, no randomness, no asyncio, no logging, no Kafka client.
+Outside `log/` and `kafka/` everything here is pure: no clock, no randomness, no asyncio, no logging, no Kafka client.
 """

@@ -16,8 +16,8 @@ import typer
 from rich.console import Console
 
 from muster.events.ids import GroupId
+from muster.events.kafka.security import KafkaSecurity, security_given
 from muster.events.log.base import EventLog, LogError
-from muster.events.log.kafka.client.security import KafkaSecurity, security_given
 from muster.events.log.url import open_log
 from muster.events.records import EventsError
 from muster.events.strangers import Strangers

@@ -56,8 +56,8 @@ from muster.coordinator.group.configs import (
     TARGET_GROUP_SIZE,
 )
 from muster.coordinator.group.outcomes import AlterGroupConfigOutcome, ListedMember
-from muster.events.log.kafka.client.exchange import Exchange
-from muster.events.log.kafka.client.security import NOT_SECURED, KafkaSecurity
+from muster.events.kafka.exchange import Exchange
+from muster.events.kafka.security import NOT_SECURED, KafkaSecurity
 
 LIMIT_MS = 30_000
 """How long a coordinator is looked for that is loading, or moves."""

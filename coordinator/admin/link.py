@@ -4,7 +4,7 @@ What belongs here: addresses, connections, FindCoordinator, and what may be trie
 asked, but for the error in the answer.
 
 How it works: aiokafka keeps a connection (security, correlation ids, ApiVersions), kio has the messages, in versions
-that aiokafka lacks (`events/log/kafka/client/exchange.py`).
+that aiokafka lacks (`events/kafka/exchange.py`).
 
     AdminError          one clear line, for whoever asked
       WrongUse          it makes no sense to ask that; nothing was sent
@@ -38,10 +38,10 @@ from kio.schema.find_coordinator.v4.request import FindCoordinatorRequest
 from kio.schema.find_coordinator.v4.response import FindCoordinatorResponse
 from tenacity import AsyncRetrying, retry_if_exception_type, stop_after_delay, wait_random_exponential
 
-from muster.events.log.kafka.client.exchange import Exchange, NotOffered
-from muster.events.log.kafka.client.failures import said, where_trust_is_set
-from muster.events.log.kafka.client.security import NOT_SECURED, KafkaSecurity
-from muster.events.log.kafka.client.unencrypted import tell_unencrypted
+from muster.events.kafka.exchange import Exchange, NotOffered
+from muster.events.kafka.failures import said, where_trust_is_set
+from muster.events.kafka.security import NOT_SECURED, KafkaSecurity
+from muster.events.kafka.unencrypted import tell_unencrypted
 
 R = TypeVar("R")
 

@@ -14,8 +14,8 @@ from muster.coordinator.commands.log_repair import PartitionSurvey, bury, owners
 from muster.coordinator.commands.members.answer import REFUSED, UNUSABLE, confirmed, fail
 from muster.coordinator.commands.members.view import printable
 from muster.coordinator.not_served import way_out
+from muster.events.kafka.security import KafkaSecurity, security_given
 from muster.events.log.base import EventLog, LogError, LogMissing
-from muster.events.log.kafka.client.security import KafkaSecurity, security_given
 from muster.events.log.kafka.names import OFFSETS_SUFFIX
 from muster.events.log.url import open_log
 from muster.events.records import BrokenBatch, EventsError

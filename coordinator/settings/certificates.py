@@ -1,7 +1,7 @@
 """Certificates that are renewed while the process runs: read again, without a restart.
 
 What belongs here: when their files are looked at, and what is said of them. What it must not know: what they are for;
-how they are read is in `events/log/kafka/client/tls_files.py`.
+how they are read is in `events/kafka/tls_files.py`.
 
 How it works: a thread looks, since a disk may hang; one look at a time, so a disk that does not answer is waited for.
 """
@@ -13,7 +13,7 @@ from typing import Final
 
 import structlog
 
-from muster.events.log.kafka.client.tls_files import BadTlsFile, FilesContext
+from muster.events.kafka.tls_files import BadTlsFile, FilesContext
 from muster.events.log.sqlite.disk_thread import DiskThread
 
 log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)

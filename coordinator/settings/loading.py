@@ -23,7 +23,7 @@ from muster.coordinator.settings.setting_sources import PROPERTY_FIELDS, Sources
 from muster.coordinator.settings.settings import Settings
 from muster.coordinator.settings.sidecar import EVENT_TOPIC, refusals
 from muster.coordinator.settings.sidecar_tls import BadTls
-from muster.events.log.kafka.client.security import (
+from muster.events.kafka.security import (
     BadSecurity,
     check_names,
     properties_of_environment,

@@ -17,7 +17,7 @@ from muster.coordinator.settings.kafka_settings import KAFKA_SETTINGS, KafkaSett
 from muster.coordinator.settings.options import EVENT_LOG, STANDALONE, WATCHING, option
 from muster.coordinator.settings.sidecar import EVENT_TOPIC, Properties, SidecarSettings, split_list
 from muster.coordinator.topics import BadTopic, Topic, declare_topic
-from muster.events.log.kafka.client.security import KAFKA_CONFIG, KafkaSecurity, kafka_security
+from muster.events.kafka.security import KAFKA_CONFIG, KafkaSecurity, kafka_security
 
 _LIMITS = ConnectionLimits()
 

@@ -19,7 +19,7 @@ from muster.coordinator.settings.broker_ports import BrokerPorts
 from muster.coordinator.settings.options import SIDECAR, TLS, option
 from muster.coordinator.settings.setting_sources import Sources
 from muster.coordinator.upstream.security import ClientsCertificate, UpstreamSecurity
-from muster.events.log.kafka.client.security import PROPERTIES
+from muster.events.kafka.security import PROPERTIES
 
 EVENT_TOPIC = "__muster_events"
 """The event log of a sidecar is a topic of the cluster behind it, unless `--log` names another."""

@@ -12,7 +12,7 @@ import ssl
 
 import structlog
 
-from muster.events.log.kafka.client.tls_files import BadTlsFile, FilesContext, NamedFile, present, trust
+from muster.events.kafka.tls_files import BadTlsFile, FilesContext, NamedFile, present, trust
 
 log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
 

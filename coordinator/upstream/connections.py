@@ -4,7 +4,7 @@ What belongs here: sockets, their security, and what it means when one is lost. 
 there is where, and what is asked.
 
 How it works: aiokafka keeps each connection (security, correlation ids), kio has the messages
-(`events/log/kafka/client/exchange.py`).
+(`events/kafka/exchange.py`).
 A *lane* is one connection to a broker: a broker answers the requests of one connection one after another, so what must
 not wait for each other goes in different lanes. What is known of a place is forgotten when nothing is open there and
 the cluster names it no more: brokers may come back under new addresses for ever. aiokafka's own client of a cluster is
@@ -32,9 +32,9 @@ from kio.schema.errors import ErrorCode
 from kio.schema.metadata.v12.request import MetadataRequest
 from kio.schema.metadata.v12.response import MetadataResponse
 
-from muster.events.log.kafka.client.connect import connect
-from muster.events.log.kafka.client.exchange import Exchange, NotOffered
-from muster.events.log.kafka.client.failures import (
+from muster.events.kafka.connect import connect
+from muster.events.kafka.exchange import Exchange, NotOffered
+from muster.events.kafka.failures import (
     NOT_OPENED,
     NOT_SENT,
     UNANSWERED,
@@ -44,7 +44,7 @@ from muster.events.log.kafka.client.failures import (
     tls_failure,
     where_trust_is_set,
 )
-from muster.events.log.kafka.client.security import KafkaSecurity
+from muster.events.kafka.security import KafkaSecurity
 
 R = TypeVar("R")
 log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)

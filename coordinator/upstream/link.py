@@ -36,7 +36,7 @@ from muster.coordinator.upstream.connections import (
     places,
 )
 from muster.coordinator.upstream.security import UpstreamSecurity
-from muster.events.log.kafka.client.first_answer import first_answer
+from muster.events.kafka.first_answer import first_answer
 
 R = TypeVar("R")
 log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)

@@ -1,7 +1,7 @@
 """How the upstream cluster is reached: by our own connections, and by those that are relayed.
 
 What belongs here: what of Kafka's client properties each of the two needs. What it must not know: how the properties
-are read and checked, which is one thing for every cluster (`events/log/kafka/client/security.py`).
+are read and checked, which is one thing for every cluster (`events/kafka/security.py`).
 
 How it works: our own connections authenticate as Muster. A relayed connection is encrypted as ours are, and whoever
 speaks through it authenticates there as itself. Where certificates say who somebody is, relayed connections show one
@@ -14,8 +14,8 @@ from pathlib import Path
 
 import msgspec
 
-from muster.events.log.kafka.client.security import NOT_SECURED, BadSecurity, KafkaSecurity, kafka_security
-from muster.events.log.kafka.client.tls_files import BadTlsFile, NamedFile, is_same_certificate, present
+from muster.events.kafka.security import NOT_SECURED, BadSecurity, KafkaSecurity, kafka_security
+from muster.events.kafka.tls_files import BadTlsFile, NamedFile, is_same_certificate, present
 
 _OURS_ALONE = ("ssl.certificate.location", "ssl.key.location", "ssl.key.password")
 

@@ -4,7 +4,7 @@ from typing import Annotated, Final
 
 import typer
 
-from muster.events.log.kafka.client.security import KAFKA_CONFIG, KAFKA_CONFIG_HELP
+from muster.events.kafka.security import KAFKA_CONFIG, KAFKA_CONFIG_HELP
 
 DEFAULT_LOG: Final = "sqlite:///muster.db"
 

@@ -12,8 +12,8 @@ import re
 from pathlib import Path
 from urllib.parse import SplitResult, unquote, urlsplit
 
+from muster.events.kafka.security import NOT_SECURED, KafkaSecurity
 from muster.events.log.base import EventLog, LogError, LogMissing
-from muster.events.log.kafka.client.security import NOT_SECURED, KafkaSecurity
 from muster.events.log.memory import MemoryEventLog, MemoryStorage
 from muster.events.log.sqlite.log import SqliteEventLog
 

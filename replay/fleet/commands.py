@@ -10,8 +10,8 @@ from typing import NoReturn
 
 import typer
 
+from muster.events.kafka.security import KafkaSecurity, security_given
 from muster.events.log.base import LogError
-from muster.events.log.kafka.client.security import KafkaSecurity, security_given
 from muster.events.log.url import open_log
 from muster.events.records import EventsError
 from muster.replay.fleet.build import build, spark_session

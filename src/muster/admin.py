@@ -18,7 +18,7 @@ from muster.coordinator.admin.link import (
     WrongUse,
 )
 from muster.coordinator.group.outcomes import ListedMember, Standing
-from muster.events.log.kafka.client.security import KafkaSecurity, security_given
+from muster.events.kafka.security import KafkaSecurity, security_given
 
 __all__ = [
     "AdminError",

@@ -14,6 +14,7 @@ from kio.schema.errors import ErrorCode
 from muster.events.avro.codec import decode
 from muster.events.events import MemberAssigned
 from muster.events.ids import GroupId
+from muster.events.kafka.security import KafkaSecurity
 from muster.events.keys import EntityKind, RecordKey, encode_key
 from muster.events.loading import Loading
 from muster.events.log.base import LogUnavailable
@@ -21,7 +22,6 @@ from muster.events.log.kafka import reader as kafka_reader
 from muster.events.log.kafka.batches import Stamp, encode_batch
 from muster.events.log.kafka.client.connections import Timeouts
 from muster.events.log.kafka.client.link import KafkaLink
-from muster.events.log.kafka.client.security import KafkaSecurity
 from muster.events.log.kafka.reader import FETCH_BYTES
 from muster.events.log.memory import MemoryStorage
 from muster.events.projector import Projector

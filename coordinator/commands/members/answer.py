@@ -15,7 +15,7 @@ import typer
 from rich.console import Console
 
 from muster.coordinator.commands.members.view import print_json, printable, results_json
-from muster.events.log.kafka.client.security import BadSecurity, KafkaSecurity, security_given
+from muster.events.kafka.security import BadSecurity, KafkaSecurity, security_given
 
 if TYPE_CHECKING:
     from muster.coordinator.admin import GroupAdmin, MemberResult

@@ -14,11 +14,11 @@ from contextlib import AsyncExitStack
 
 import msgspec
 
+from muster.events.kafka.security import NOT_SECURED, KafkaSecurity
 from muster.events.log.base import Deposed, LogMismatch, LogMissing, LogWriter
 from muster.events.log.kafka.client.connections import Timeouts
 from muster.events.log.kafka.client.errors import retried
 from muster.events.log.kafka.client.link import KafkaLink
-from muster.events.log.kafka.client.security import NOT_SECURED, KafkaSecurity
 from muster.events.log.kafka.client.settings import AUDIT_WINDOW_MS, BATCH_BYTES_MAX, Guarantees, TopicFacts, TopicPlan
 from muster.events.log.kafka.client.versions import READING, WRITING, Needed, check_versions
 from muster.events.log.kafka.contents import Contents, refuse_somebody_elses

@@ -24,7 +24,7 @@ from muster.coordinator.wire import api_versions, find_coordinator
 from muster.coordinator.wire.api import Answer, Body, RequestContext
 from muster.coordinator.wire.registry import APIS
 from muster.events.ids import GroupInstanceId, MemberId
-from muster.events.log.kafka.client.security import KafkaSecurity
+from muster.events.kafka.security import KafkaSecurity
 from tests.coordinator.running_server import Running, running
 from tests.coordinator.upstream.fake_broker import fake_broker
 from tests.waiting import until

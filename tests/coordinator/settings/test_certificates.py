@@ -12,8 +12,8 @@ import structlog
 from muster.coordinator.settings import certificates as module
 from muster.coordinator.settings.certificates import Certificates
 from muster.coordinator.settings.sidecar_tls import client_context
-from muster.events.log.kafka.client.security import kafka_security
-from muster.events.log.kafka.client.tls_files import FilesContext
+from muster.events.kafka.security import kafka_security
+from muster.events.kafka.tls_files import FilesContext
 from tests.brokers.certificates import Authority, Issued
 
 

@@ -9,7 +9,7 @@ from muster.coordinator.settings.addresses import Address
 from muster.coordinator.settings.broker_ports import BrokerPorts
 from muster.coordinator.settings.loading import BadSettings, load_settings
 from muster.coordinator.settings.settings import Settings
-from muster.events.log.kafka.client.security import NOT_SECURED
+from muster.events.kafka.security import NOT_SECURED
 from tests.brokers.certificates import Authority, Issued
 
 SECRET = "hunter2"

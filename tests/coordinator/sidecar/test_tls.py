@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from muster.coordinator.settings.sidecar_tls import BadTls, client_context
-from muster.events.log.kafka.client.tls_files import NamedFile
+from muster.events.kafka.tls_files import NamedFile
 from tests.brokers.certificates import Authority, Issued
 
 

@@ -12,10 +12,10 @@ from structlog.testing import capture_logs
 from muster.coordinator.upstream.connections import UpstreamRefused, UpstreamUnavailable
 from muster.coordinator.upstream.link import UpstreamLink
 from muster.coordinator.upstream.security import UpstreamSecurity
+from muster.events.kafka.security import KafkaSecurity, kafka_security
 from muster.events.log.base import LogMismatch, LogUnavailable
 from muster.events.log.kafka.client.connections import Timeouts
 from muster.events.log.kafka.client.link import KafkaLink
-from muster.events.log.kafka.client.security import KafkaSecurity, kafka_security
 from tests.brokers.certificates import Authority
 from tests.coordinator.upstream.fake_broker import KAFKA_3_2, FakeBroker, fake_broker
 from tests.coordinator.upstream.stage import unexpected

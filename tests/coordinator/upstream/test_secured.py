@@ -12,7 +12,7 @@ from muster.coordinator.upstream.link import UpstreamLink
 from muster.coordinator.upstream.security import UpstreamSecurity
 from muster.coordinator.upstream.shadows import Shadows
 from muster.events.ids import GroupId
-from muster.events.log.kafka.client.security import BadSecurity
+from muster.events.kafka.security import BadSecurity
 from tests.brokers.acls import Acl, add_acls, remove_acls
 from tests.brokers.fixtures import OPT_OUT_VARIABLE, OPTED_OUT
 from tests.brokers.secured import SecuredBroker, secured_broker

@@ -14,12 +14,12 @@ from muster.coordinator.group.offsets import OffsetsChange
 from muster.coordinator.offsets.topic import TopicOffsetStore
 from muster.events.events import CoordinatorStopped
 from muster.events.ids import GroupId
+from muster.events.kafka.security import NOT_SECURED
 from muster.events.keys import encode_key, key_of
 from muster.events.log.base import LogMismatch
 from muster.events.log.kafka.batches import Stamp, encode_batch
 from muster.events.log.kafka.client.connections import Timeouts
 from muster.events.log.kafka.client.link import KafkaLink
-from muster.events.log.kafka.client.security import NOT_SECURED
 from muster.events.log.kafka.contents import Contents, contents_of, refuse_somebody_elses
 from muster.events.log.memory import MemoryEventLog, MemoryStorage
 from muster.events.records import Record

@@ -8,8 +8,8 @@ import pytest
 from kio.schema.errors import ErrorCode
 from kio.schema.metadata import v1, v4, v10
 
+from muster.events.kafka.exchange import NotOffered
 from muster.events.log.kafka.client.connections import BrokerAddress
-from muster.events.log.kafka.client.exchange import NotOffered
 from muster.events.log.kafka.client.metadata import MISSING_FOR_S, ClusterView, MetadataQuestion, MovedLeader
 
 messages: Any = v10.response

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from rich.pretty import pretty_repr
 
-from muster.events.log.kafka.client.security import (
+from muster.events.kafka.security import (
     NOT_SECURED,
     PROPERTIES,
     BadSecurity,

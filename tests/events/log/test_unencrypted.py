@@ -6,8 +6,8 @@ import logging
 import aiokafka.conn
 import pytest
 
-from muster.events.log.kafka.client import unencrypted
-from muster.events.log.kafka.client.unencrypted import tell_unencrypted
+from muster.events.kafka import unencrypted
+from muster.events.kafka.unencrypted import tell_unencrypted
 
 PLAIN = {"security_protocol": "SASL_PLAINTEXT", "sasl_mechanism": "PLAIN"}
 

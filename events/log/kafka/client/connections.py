@@ -21,12 +21,12 @@ import msgspec
 from aiokafka.conn import AIOKafkaConnection
 from aiokafka.errors import IncompatibleBrokerVersion, KafkaConnectionError
 
+from muster.events.kafka.connect import connect
+from muster.events.kafka.exchange import NotOffered
+from muster.events.kafka.failures import NOT_OPENED, NOT_SENT, UNANSWERED, is_refusal, refusal, said
+from muster.events.kafka.security import KAFKA_CONFIG, KafkaSecurity
 from muster.events.log.base import LogMismatch, LogUnavailable
-from muster.events.log.kafka.client.connect import connect
 from muster.events.log.kafka.client.errors import TryAgain
-from muster.events.log.kafka.client.exchange import NotOffered
-from muster.events.log.kafka.client.failures import NOT_OPENED, NOT_SENT, UNANSWERED, is_refusal, refusal, said
-from muster.events.log.kafka.client.security import KAFKA_CONFIG, KafkaSecurity
 
 CLIENT_ID: Final = "muster"
 CONNECTIONS_MAX_IDLE_MS: Final = 540_000

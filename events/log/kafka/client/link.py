@@ -22,12 +22,12 @@ from aiokafka.protocol.admin import ApiVersionRequest
 from aiokafka.protocol.coordination import FindCoordinatorRequest
 from kio.schema.errors import ErrorCode
 
+from muster.events.kafka.first_answer import first_answer
+from muster.events.kafka.security import KafkaSecurity
 from muster.events.log.base import LogError, LogMismatch, LogUnavailable
 from muster.events.log.kafka.client.connections import BrokerAddress, KafkaConnections, NotLetIn, Timeouts
 from muster.events.log.kafka.client.errors import TryAgain, final_error, refused
-from muster.events.log.kafka.client.first_answer import first_answer
 from muster.events.log.kafka.client.metadata import ClusterView, MetadataQuestion
-from muster.events.log.kafka.client.security import KafkaSecurity
 
 METADATA_BACKOFF_S: Final = 0.1
 QUESTIONS: Final = "questions"

@@ -17,9 +17,9 @@ from kio.schema.errors import ErrorCode
 from kio.schema.metadata import v1, v4, v10
 from kio.schema.types import TopicName
 
+from muster.events.kafka.exchange import Exchange, NotOffered
 from muster.events.log.base import LogMismatch
 from muster.events.log.kafka.client.connections import BrokerAddress
-from muster.events.log.kafka.client.exchange import Exchange, NotOffered
 
 MISSING_FOR_S: Final = 5.0
 """A topic that was seen counts as deleted when it has been missing for this long: a broker may lag behind."""

@@ -22,8 +22,8 @@ from typing import Any
 
 import msgspec
 
+from muster.events.kafka.tls_files import BadTlsFile, FilesContext, present, trust
 from muster.events.log.base import LogError
-from muster.events.log.kafka.client.tls_files import BadTlsFile, FilesContext, present, trust
 
 SECRETS = frozenset({"sasl.password", "ssl.key.password"})
 PROPERTIES = (

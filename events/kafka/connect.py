@@ -11,7 +11,7 @@ from typing import Any
 
 from aiokafka.conn import AIOKafkaConnection, create_conn
 
-from muster.events.log.kafka.client.failures import NOT_OPENED
+from muster.events.kafka.failures import NOT_OPENED
 
 
 class LibraryFailed(RuntimeError):
