@@ -16,7 +16,7 @@ import typer
 from rich.console import Console
 
 from muster.events.ids import GroupId
-from muster.events.kafka.security import KafkaSecurity, security_given
+from muster.events.kafka.security import BadSecurity, KafkaSecurity, security_given
 from muster.events.log.base import EventLog, LogError
 from muster.events.log.url import open_log
 from muster.events.records import EventsError
@@ -51,7 +51,7 @@ def source_of(url: str, kafka_config: Sequence[str]) -> Source:
     """From the options of a command."""
     try:
         return Source(url=url, security=security_given(kafka_config, os.environ))
-    except LogError as error:
+    except BadSecurity as error:
         fail(str(error), CANNOT_READ)
 
 

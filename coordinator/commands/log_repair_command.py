@@ -14,7 +14,7 @@ from muster.coordinator.commands.log_repair import PartitionSurvey, bury, owners
 from muster.coordinator.commands.members.answer import REFUSED, UNUSABLE, confirmed, fail
 from muster.coordinator.commands.members.view import printable
 from muster.coordinator.not_served import way_out
-from muster.events.kafka.security import KafkaSecurity, security_given
+from muster.events.kafka.security import BadSecurity, KafkaSecurity, security_given
 from muster.events.log.base import EventLog, LogError, LogMissing
 from muster.events.log.kafka.names import OFFSETS_SUFFIX
 from muster.events.log.url import open_log
@@ -31,7 +31,7 @@ def repair_log(
     """The command, with its options."""
     try:
         security = security_given(kafka_config, os.environ)
-    except LogError as error:
+    except BadSecurity as error:
         fail(str(error), UNUSABLE, COMMAND)
     found = _run(_surveyed(log, security))
     if not found:

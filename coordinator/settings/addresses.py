@@ -6,7 +6,7 @@ from typing import Annotated
 
 from pydantic import AfterValidator
 
-PORT_MAX = 65_535
+from muster.events.kafka import addresses
 
 
 def why_not_bound(error: OSError, other_port: str = "choose another port, 0 takes a free one") -> str:
@@ -24,11 +24,11 @@ class Address(str):
 
     @property
     def host(self) -> str:
-        return self.rpartition(":")[0].strip("[]")
+        return addresses.read_address(self).host
 
     @property
     def port(self) -> int:
-        return int(self.rpartition(":")[2])
+        return addresses.read_address(self).port
 
     @property
     def is_wildcard(self) -> bool:
@@ -43,23 +43,13 @@ class Address(str):
 
 def read_address(text: str) -> Address:
     """Raises ValueError."""
-    host, colon, port = text.rpartition(":")
-    if not colon or not host or not (port.isascii() and port.isdecimal()) or int(port) > PORT_MAX:
-        raise ValueError("should be HOST:PORT, for example 127.0.0.1:9092")
+    addresses.read_address(text)
     return Address(text)
 
 
 def read_servers(text: str) -> str:
     """Several with commas between them, white space wherever it stands (known bug P13). Raises ValueError."""
-    servers = [server.strip() for server in text.split(",")]
-    for server in servers:
-        try:
-            connectable = read_address(server).port > 0
-        except ValueError:
-            connectable = False
-        if not connectable:
-            raise ValueError(f"{server!r} should be HOST:PORT, for example kafka:9092; several are separated by commas")
-    return ",".join(servers)
+    return ",".join(map(str, addresses.read_servers(text)))
 
 
 HostPort = Annotated[str, AfterValidator(read_address)]

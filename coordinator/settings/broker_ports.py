@@ -10,7 +10,7 @@ from collections.abc import Mapping
 
 import msgspec
 
-from muster.coordinator.settings.addresses import PORT_MAX
+from muster.events.kafka.addresses import PORT_MAX
 
 
 class NoPort(Exception):

@@ -14,11 +14,12 @@ from pydantic import BeforeValidator, PrivateAttr
 from pydantic_settings import BaseSettings, NoDecode
 
 from muster.coordinator.group.settings import INT32_MAX
-from muster.coordinator.settings.addresses import PORT_MAX, Address, Servers
+from muster.coordinator.settings.addresses import Address, Servers
 from muster.coordinator.settings.broker_ports import BrokerPorts
 from muster.coordinator.settings.options import SIDECAR, TLS, option
 from muster.coordinator.settings.setting_sources import Sources
 from muster.coordinator.upstream.security import ClientsCertificate, UpstreamSecurity
+from muster.events.kafka.addresses import PORT_MAX
 from muster.events.kafka.security import PROPERTIES
 
 EVENT_TOPIC = "__muster_events"

@@ -57,11 +57,11 @@ from muster.coordinator.sidecar.relay.intercept import Interceptor, SidecarApi
 from muster.coordinator.sidecar.relay.limits import Limits
 from muster.coordinator.sidecar.relay.listeners import CannotListen, Listeners
 from muster.coordinator.sidecar.relay.metrics import RelayMetrics
-from muster.coordinator.upstream.connections import UpstreamRefused, UpstreamUnavailable
-from muster.coordinator.upstream.link import UpstreamLink
+from muster.coordinator.upstream.link import UpstreamLink, UpstreamRefused
 from muster.coordinator.upstream.reachability import Reachability
 from muster.coordinator.upstream.shadows import ShadowName, Shadows, ShadowUnavailable
 from muster.events.ids import GroupId
+from muster.events.kafka.errors import TryAgain
 from muster.events.log.base import EventLog
 from muster.events.log.kafka.log import KafkaEventLog
 
@@ -185,7 +185,7 @@ class _Sidecar:
                 )
 
         attempts = AsyncRetrying(
-            retry=retry_if_exception_type(UpstreamUnavailable),
+            retry=retry_if_exception_type(TryAgain),
             wait=wait_exponential_jitter(initial=0.2, max=5),
             before_sleep=report,
         )

@@ -1,8 +1,7 @@
 """Our own connections to the upstream cluster: who is there, and the shadows that hold our groups.
 
 security.py      how the cluster is reached
-connections.py   sockets, lanes, and the errors
-link.py          the brokers, and who coordinates a group
+link.py          the brokers, who coordinates a group, and the errors
 cluster_outage.py  that nobody of the cluster answers: why, since when, what is said meanwhile
 reachability.py  whether the members of a group can be heard through its coordinator upstream
 whose.py         whether a group is ours to take

@@ -23,8 +23,7 @@ from zlib import crc32
 import structlog
 from kio.schema.errors import ErrorCode
 
-from muster.coordinator.upstream.connections import AnswerLost, UpstreamRefused, UpstreamUnavailable, ignore
-from muster.coordinator.upstream.link import UpstreamLink
+from muster.coordinator.upstream.link import UpstreamLink, UpstreamRefused
 from muster.coordinator.upstream.shadow import (
     UNNAMED,
     Heartbeat,
@@ -48,6 +47,8 @@ from muster.coordinator.upstream.shadow import (
 from muster.coordinator.upstream.steps import question
 from muster.coordinator.upstream.whose import ForeignShadow, Theirs, whose_is
 from muster.events.ids import GroupId
+from muster.events.kafka.connections import ignore
+from muster.events.kafka.errors import AnswerLost, TryAgain
 
 log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
 
@@ -142,7 +143,7 @@ class Driver:
                     failures = 0
                     continue
                 outcome = await self._refused(held, step, error, asked_ms)
-            except UpstreamUnavailable as lost:
+            except TryAgain as lost:
                 held.trouble = str(lost)
                 if isinstance(lost, AnswerLost):
                     held.set(answer_lost(held.shadow, step))
@@ -200,7 +201,7 @@ class Driver:
                 change.cancel()
         if not asking.done():
             # Its member id is not known yet. If this comes before the join, the join's answer tells the id.
-            with contextlib.suppress(UpstreamUnavailable, UpstreamRefused):
+            with contextlib.suppress(TryAgain, UpstreamRefused):
                 await self._ask(held, Leave(""), lane=_step_lane(held.group_id))
 
     async def _ask(

@@ -13,12 +13,12 @@ from kio.schema.leave_group.v5.request import LeaveGroupRequest, MemberIdentity
 from kio.schema.leave_group.v5.response import LeaveGroupResponse
 from kio.schema.types import GroupId as KafkaGroupId
 
-from muster.coordinator.upstream.connections import AnswerLost
 from muster.coordinator.upstream.link import UpstreamLink
 from muster.coordinator.upstream.shadow import ShadowName
 from muster.coordinator.upstream.whose import LANE, ForeignShadow, Ours, whose_by, whose_is
 from muster.coordinator.wire.operations import READ
 from muster.events.ids import GroupId, GroupInstanceId, MemberId
+from muster.events.kafka.errors import AnswerLost
 
 REASON = "the group is adopted by Muster"
 
@@ -37,7 +37,7 @@ class Inhabitant(msgspec.Struct, frozen=True, kw_only=True):
 
 
 async def inhabitants(link: UpstreamLink, group_id: GroupId, name: ShadowName) -> tuple[Inhabitant, ...]:
-    """The members of a classic group, but for a shadow of ours, of this name. Raises NotMovable, UpstreamError."""
+    """The members of a classic group, but for a shadow of ours, of this name. Raises NotMovable, LinkError."""
     verdict = await whose_is(link, group_id, name)
     if isinstance(verdict, Ours):
         return ()
@@ -62,7 +62,7 @@ async def inhabitants(link: UpstreamLink, group_id: GroupId, name: ShadowName) -
 async def remove(
     link: UpstreamLink, group_id: GroupId, member_id: MemberId, group_instance_id: GroupInstanceId | None
 ) -> ErrorCode:
-    """Take a member out; 25 if it is not there. Raises UpstreamError."""
+    """Take a member out; 25 if it is not there. Raises LinkError."""
     identity = MemberIdentity(member_id=member_id, group_instance_id=group_instance_id, reason=REASON)
     request = LeaveGroupRequest(group_id=KafkaGroupId(group_id), members=(identity,))
 

@@ -23,9 +23,9 @@ from kio.schema.types import GroupId as KafkaGroupId
 from muster.coordinator.group.extensions import Silence
 from muster.coordinator.occasions import Occasions
 from muster.coordinator.tasks import on_failure
-from muster.coordinator.upstream.connections import UpstreamError, UpstreamRefused
-from muster.coordinator.upstream.link import MOVED, UpstreamLink
+from muster.coordinator.upstream.link import UpstreamLink, UpstreamRefused
 from muster.events.ids import GroupId
+from muster.events.kafka.errors import COORDINATOR_MOVED, LinkError
 
 log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
 
@@ -108,7 +108,7 @@ class Reachability:
                 node_id = await self._link.coordinator(group_id)
         except UpstreamRefused:
             return None  # we are not let in, which says nothing of the members
-        except UpstreamError as error:
+        except LinkError as error:
             return str(error)
         waiting = self._waiting.get(node_id)
         if waiting is None:
@@ -127,7 +127,7 @@ class Reachability:
                 troubles = await self._describe(node_id, asked)
             except UpstreamRefused:
                 troubles = dict.fromkeys(waiting)
-            except UpstreamError as error:
+            except LinkError as error:
                 troubles = dict.fromkeys(waiting, str(error))
             for group_id, trouble in troubles.items():
                 if trouble is not None:
@@ -136,12 +136,12 @@ class Reachability:
         del self._waiting[node_id]
 
     async def _describe(self, node_id: int, groups: list[GroupId]) -> dict[GroupId, str | None]:
-        """By group: what keeps its requests from being answered there. Raises UpstreamError."""
+        """By group: what keeps its requests from being answered there. Raises LinkError."""
         request = DescribeGroupsRequest(groups=tuple(map(KafkaGroupId, groups)), include_authorized_operations=False)
         answer = await self._link.ask(node_id, request, DescribeGroupsResponse, lane=_LANE, limit_ms=ANSWERS_WITHIN_MS)
         errors = {str(each.group_id): each.error_code for each in answer.groups}
 
         def trouble(error: ErrorCode) -> str | None:
-            return f"broker {node_id} says {error.name.upper()}" if error in MOVED else None
+            return f"broker {node_id} says {error.name.upper()}" if error in COORDINATOR_MOVED else None
 
         return {group_id: trouble(errors.get(group_id, ErrorCode.none)) for group_id in groups}

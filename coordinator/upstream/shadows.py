@@ -14,7 +14,6 @@ from typing import Final
 from zlib import crc32
 
 from muster.coordinator.tasks import on_failure
-from muster.coordinator.upstream.connections import UpstreamError
 from muster.coordinator.upstream.driver import Driver, Held
 from muster.coordinator.upstream.link import UpstreamLink
 from muster.coordinator.upstream.shadow import (
@@ -33,6 +32,7 @@ from muster.coordinator.upstream.shadow import (
 )
 from muster.coordinator.upstream.whose import Theirs, shadowed_groups, whose_is
 from muster.events.ids import GroupId
+from muster.events.kafka.errors import LinkError
 
 __all__ = ["Identity", "Lost", "ShadowName", "ShadowUnavailable", "Shadows"]
 
@@ -118,7 +118,7 @@ class Shadows:
         """Why the group is theirs; None when nobody is in it upstream. Raises ShadowUnavailable."""
         try:
             verdict = await whose_is(self._link, group_id, self.name)
-        except UpstreamError as error:
+        except LinkError as error:
             raise ShadowUnavailable(f"upstream does not tell whose group {group_id} is: {error}") from error
         return verdict if isinstance(verdict, Theirs) else None
 
@@ -157,7 +157,7 @@ class Shadows:
         if group_id not in self._held:
             try:
                 verdict = await whose_is(self._link, group_id, self.name)
-            except UpstreamError as error:
+            except LinkError as error:
                 raise ShadowUnavailable(f"upstream does not tell whose group {group_id} is: {error}") from error
             if isinstance(verdict, Theirs):
                 return verdict
@@ -266,7 +266,7 @@ class Shadows:
         """
         try:
             groups = await shadowed_groups(self._link)
-        except UpstreamError as error:
+        except LinkError as error:
             raise ShadowUnavailable(f"upstream does not tell which groups have a shadow: {error}") from error
         strays = [each for each in groups if is_ours(each) and each not in self._held and each not in self._refused]
         for group_id in strays:

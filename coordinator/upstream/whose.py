@@ -29,11 +29,11 @@ from kio.schema.streams_group_describe.v0.request import StreamsGroupDescribeReq
 from kio.schema.streams_group_describe.v0.response import StreamsGroupDescribeResponse
 from kio.schema.types import GroupId as KafkaGroupId
 
-from muster.coordinator.upstream.connections import UpstreamRefused, UpstreamUnavailable
-from muster.coordinator.upstream.link import UpstreamLink
+from muster.coordinator.upstream.link import UpstreamLink, UpstreamRefused
 from muster.coordinator.upstream.shadow import NOT_KNOWN, PROTOCOL_TYPE, UNNAMED, ShadowName, reason_of
 from muster.coordinator.wire.operations import READ
 from muster.events.ids import GroupId
+from muster.events.kafka.errors import TryAgain
 
 LANE: Final = "whose"
 
@@ -84,7 +84,7 @@ _NEWER_TYPES: Final = (
 
 
 async def whose_is(link: UpstreamLink, group_id: str, name: ShadowName) -> Ours | Theirs:
-    """Whom upstream has in this group; `name` is that of our shadows. Raises UpstreamError."""
+    """Whom upstream has in this group; `name` is that of our shadows. Raises LinkError."""
     request = DescribeGroupsRequest(groups=(KafkaGroupId(group_id),), include_authorized_operations=True)
     try:
         answer = await link.ask_coordinator(group_id, request, DescribeGroupsResponse, error_of=_first_error, lane=LANE)
@@ -99,13 +99,13 @@ async def whose_is(link: UpstreamLink, group_id: str, name: ShadowName) -> Ours 
 
 
 async def shadowed_groups(link: UpstreamLink) -> list[GroupId]:
-    """The groups in which there is a shadow of ours, or of another process. Raises UpstreamError."""
+    """The groups in which there is a shadow of ours, or of another process. Raises LinkError."""
     request = ListGroupsRequest(states_filter=())
     asked = (link.ask(node_id, request, ListGroupsResponse, lane=LANE) for node_id in link.brokers())
     answers = await asyncio.gather(*asked)
     for answer in answers:
         if answer.error_code is not ErrorCode.none:
-            raise UpstreamUnavailable(f"a broker does not list its groups: {answer.error_code.name.upper()}")
+            raise TryAgain(f"a broker does not list its groups: {answer.error_code.name.upper()}")
     listed = [group for answer in answers for group in answer.groups]
     return [GroupId(group.group_id) for group in listed if group.protocol_type == PROTOCOL_TYPE]
 

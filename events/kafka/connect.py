@@ -12,6 +12,7 @@ from typing import Any
 from aiokafka.conn import AIOKafkaConnection, create_conn
 
 from muster.events.kafka.failures import NOT_OPENED
+from muster.events.kafka.unencrypted import tell_unencrypted
 
 
 class LibraryFailed(RuntimeError):
@@ -20,6 +21,7 @@ class LibraryFailed(RuntimeError):
 
 async def connect(host: str, port: int, **arguments: Any) -> AIOKafkaConnection:  # noqa: ANN401 -- aiokafka's own
     """aiokafka's connection, open and authenticated. Raises what is in NOT_OPENED, LibraryFailed among it."""
+    tell_unencrypted(host, port, arguments)
     try:
         return await create_conn(host, port, **arguments)
     except NOT_OPENED:

@@ -10,6 +10,7 @@ from typing import Final
 from aiokafka.errors import (
     AuthenticationFailedError,
     IllegalSaslStateError,
+    KafkaConnectionError,
     KafkaError,
     SaslAuthenticationFailed,
     UnsupportedSaslMechanismError,
@@ -35,6 +36,11 @@ _REFUSED: Final = (
 def is_refusal(error: BaseException) -> bool:
     """Whether who listens there refuses us, or we them: waiting mends nothing."""
     return isinstance(error, _REFUSED) or tls_failure(error) is not None
+
+
+def hung_up(error: BaseException) -> bool:
+    """Whether a broker has ended the connection before it was open, as it does where it is spoken to in another way."""
+    return isinstance(error, KafkaConnectionError | ConnectionResetError)
 
 
 def tls_failure(error: BaseException) -> ssl.SSLError | None:

@@ -23,7 +23,6 @@ from typing import Any
 import msgspec
 
 from muster.events.kafka.tls_files import BadTlsFile, FilesContext, present, trust
-from muster.events.log.base import LogError
 
 SECRETS = frozenset({"sasl.password", "ssl.key.password"})
 PROPERTIES = (
@@ -52,7 +51,7 @@ KAFKA_CONFIG_HELP = (
 """The option of each command that may have to reach a secured cluster."""
 
 
-class BadSecurity(LogError):
+class BadSecurity(Exception):
     """Properties that cannot be used; the message names them, and the way out."""
 
 
@@ -77,6 +76,12 @@ class KafkaSecurity(msgspec.Struct, frozen=True, kw_only=True):
         if self.sasl_plain_username is not None:
             return f"user {self.sasl_plain_username} (sasl.username)"
         return "the principal of ssl.certificate.location" if self.presents_certificate else "User:ANONYMOUS"
+
+    def wanted(self, setting: str = "security.protocol") -> str:
+        """What a broker that hangs up may want, for people; `setting` is how it would be given."""
+        if self.security_protocol == "PLAINTEXT":
+            return f"does it want credentials or TLS ({setting})?"
+        return f"does it speak {self.security_protocol} (security.protocol)?"
 
     def __repr__(self) -> str:
         return f"KafkaSecurity({self.security_protocol}, {self.sasl_mechanism}, {self.sasl_plain_username})"

@@ -12,6 +12,7 @@ import re
 from pathlib import Path
 from urllib.parse import SplitResult, unquote, urlsplit
 
+from muster.events.kafka.addresses import read_address
 from muster.events.kafka.security import NOT_SECURED, KafkaSecurity
 from muster.events.log.base import EventLog, LogError, LogMissing
 from muster.events.log.memory import MemoryEventLog, MemoryStorage
@@ -109,8 +110,7 @@ def _kafka(
 ) -> EventLog:
     servers = parts.netloc.split(",")
     for server in servers:
-        host, _, port = server.rpartition(":")
-        if not host or not port.isdecimal() or not 0 < int(port) < 65_536 or "@" in host:
+        if not _is_server(server):
             raise InvalidLogUrl(url, f"{server!r} is no host:port")
     topic = parts.path[1:]
     if not _TOPIC.fullmatch(topic):
@@ -128,3 +128,11 @@ def _kafka(
         audit_window_ms=AUDIT_WINDOW_MS if audit_window_ms is None else audit_window_ms,
         security=security,
     )
+
+
+def _is_server(text: str) -> bool:
+    """Without a password, which URLs have before the host."""
+    try:
+        return read_address(text).port > 0 and "@" not in text
+    except ValueError:
+        return False

@@ -10,7 +10,7 @@ from typing import NoReturn
 
 import typer
 
-from muster.events.kafka.security import KafkaSecurity, security_given
+from muster.events.kafka.security import BadSecurity, KafkaSecurity, security_given
 from muster.events.log.base import LogError
 from muster.events.log.url import open_log
 from muster.events.records import EventsError
@@ -29,7 +29,7 @@ def build_table(to: Path, log: str, kafka_config: Sequence[str], master: str) ->
         try:
             security = security_given(kafka_config, os.environ)
             location, staged = asyncio.run(_stage(log, security, Path(directory)))
-        except (LogError, EventsError) as error:
+        except (LogError, EventsError, BadSecurity) as error:
             _fail(str(error))
         if staged.strangers.records:
             typer.echo(f"muster fleet: {staged.strangers.told(location)}", err=True)

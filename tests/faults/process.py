@@ -13,7 +13,7 @@ from muster.coordinator.offsets.upstream import UpstreamOffsetStore
 from muster.coordinator.runtime.ownership import Owner
 from muster.coordinator.runtime.runtime import Runtime
 from muster.events.ids import GroupId
-from muster.events.log.kafka.client.connections import Timeouts
+from muster.events.log.kafka.client.link import Timeouts
 from muster.events.log.kafka.log import DEFAULT_TIMEOUTS, KafkaEventLog
 from muster.events.partitioner import partition_for
 from tests.faults.network import NetworkLoop

@@ -8,11 +8,11 @@ from itertools import pairwise
 import pytest
 from aiokafka.protocol.admin import ApiVersionRequest
 
+from muster.events.kafka.errors import TryAgain
 from muster.events.kafka.security import NOT_SECURED, KafkaSecurity
 from muster.events.log.base import LogUnavailable
-from muster.events.log.kafka.client.connections import Timeouts
-from muster.events.log.kafka.client.errors import RETRY_PAUSE_MAX_S, RETRY_PAUSE_MIN_S, TryAgain, retried
-from muster.events.log.kafka.client.link import KafkaLink
+from muster.events.log.kafka.client.errors import RETRY_PAUSE_MAX_S, RETRY_PAUSE_MIN_S, retried
+from muster.events.log.kafka.client.link import KafkaLink, Timeouts
 from muster.events.log.kafka.producer import KafkaWriter, Place, claim
 from muster.events.log.kafka.reader import read
 from muster.events.records import Record

@@ -15,7 +15,7 @@ from kio.schema.errors import ErrorCode
 
 from muster.coordinator.group.outcomes import JoinGroupOutcome
 from muster.events.ids import GroupId
-from muster.events.log.kafka.client.connections import Timeouts
+from muster.events.log.kafka.client.link import Timeouts
 from tests.brokers.broker import HOST, Broker
 from tests.brokers.cluster import Cluster, running_cluster
 from tests.clients.consumers import Confluent

@@ -20,8 +20,7 @@ from muster.events.loading import Loading
 from muster.events.log.base import LogUnavailable
 from muster.events.log.kafka import reader as kafka_reader
 from muster.events.log.kafka.batches import Stamp, encode_batch
-from muster.events.log.kafka.client.connections import Timeouts
-from muster.events.log.kafka.client.link import KafkaLink
+from muster.events.log.kafka.client.link import KafkaLink, Timeouts
 from muster.events.log.kafka.reader import FETCH_BYTES
 from muster.events.log.memory import MemoryStorage
 from muster.events.projector import Projector

@@ -29,12 +29,12 @@ from muster.coordinator.sidecar.moving.heard import Heard
 from muster.coordinator.sidecar.moving.move import Former, Move, Sender, names
 from muster.coordinator.sidecar.relay.intercept import Request
 from muster.coordinator.tasks import on_failure
-from muster.coordinator.upstream.connections import UpstreamError
 from muster.coordinator.upstream.inhabitants import Inhabitant, NotMovable, inhabitants, remove
 from muster.coordinator.upstream.link import UpstreamLink
 from muster.coordinator.upstream.shadows import ShadowName, ShadowUnavailable
 from muster.coordinator.wire import join_group, leave_group
 from muster.events.ids import UNKNOWN_MEMBER_ID, GroupId, MemberId
+from muster.events.kafka.errors import LinkError
 
 log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
 
@@ -159,7 +159,7 @@ class Moves:
         """Out of the group upstream; NONE also for one that is out already."""
         try:
             error = await remove(self._link, group_id, member.member_id, member.group_instance_id)
-        except UpstreamError as failed:
+        except LinkError as failed:
             log.warning("a member could not be taken out upstream", group_id=group_id, error=str(failed))
             return ErrorCode.coordinator_not_available
         return ErrorCode.none if error in _GONE_UPSTREAM else error
@@ -227,7 +227,7 @@ class Moves:
             members = await inhabitants(self._link, group_id, self._shadows.name)
         except NotMovable as error:
             return str(error)
-        except UpstreamError as error:
+        except LinkError as error:
             return f"upstream does not tell its members: {error}"
         now_ms = self._monotonic_ms()
         absent = [each for each in members if not self.heard.is_here(group_id, each.member_id, now_ms)]
@@ -253,7 +253,7 @@ class Moves:
         while (now_ms := self._monotonic_ms()) < move.limit_ms:
             if not move.waits_for(now_ms) or now_ms - listed_ms >= LIST_EVERY_MS:
                 listed_ms = now_ms
-                with contextlib.suppress(UpstreamError, NotMovable):  # asked again, until the limit
+                with contextlib.suppress(LinkError, NotMovable):  # asked again, until the limit
                     left = _note(move, await inhabitants(self._link, group_id, self._shadows.name))
             if not left and not move.waits_for(now_ms):
                 break

@@ -16,9 +16,8 @@ import msgspec
 
 from muster.events.kafka.security import NOT_SECURED, KafkaSecurity
 from muster.events.log.base import Deposed, LogMismatch, LogMissing, LogWriter
-from muster.events.log.kafka.client.connections import Timeouts
 from muster.events.log.kafka.client.errors import retried
-from muster.events.log.kafka.client.link import KafkaLink
+from muster.events.log.kafka.client.link import KafkaLink, Timeouts
 from muster.events.log.kafka.client.settings import AUDIT_WINDOW_MS, BATCH_BYTES_MAX, Guarantees, TopicFacts, TopicPlan
 from muster.events.log.kafka.client.versions import READING, WRITING, Needed, check_versions
 from muster.events.log.kafka.contents import Contents, refuse_somebody_elses
@@ -257,7 +256,7 @@ class KafkaEventLog:
         except Deposed:
             return
         raise LogMismatch(
-            f"the cluster at {','.join(self._link.bootstrap_servers)} accepts the append of a deposed"
+            f"the cluster at {self._link.asked_at} accepts the append of a deposed"
             f" writer (tried on topic {place.topic}), so it cannot keep an event log; give --log another"
             " cluster, or a file"
         )

@@ -37,11 +37,12 @@ from aiokafka.protocol.produce import ProduceRequest
 from aiokafka.protocol.transaction import InitProducerIdRequest
 from kio.schema.errors import ErrorCode
 
+from muster.events.kafka.errors import TryAgain
 from muster.events.log.base import AppendRefused, Deposed, LogError, LogMismatch, LogUnavailable
 from muster.events.log.kafka.batches import UNCOMPRESSED_BYTES_MAX, Stamp, encode_batch, packed, uncompressed_bytes
-from muster.events.log.kafka.client.errors import TryAgain, refused, retried
+from muster.events.log.kafka.client.errors import refused, retried
+from muster.events.log.kafka.client.followed import MADE_ANEW
 from muster.events.log.kafka.client.link import KafkaLink, PartitionLane
-from muster.events.log.kafka.client.metadata import MADE_ANEW
 from muster.events.log.kafka.marks import decode_origin
 from muster.events.log.kafka.names import owner_id, owner_id_prefix
 from muster.events.log.kafka.reader import end_offset, newest_stamp

@@ -17,9 +17,10 @@ from aiokafka.protocol.fetch import FetchRequest
 from aiokafka.protocol.offset import OffsetRequest
 from kio.schema.errors import ErrorCode
 
+from muster.events.kafka.errors import TryAgain
 from muster.events.log.base import LogUnavailable
 from muster.events.log.kafka.batches import Stamp
-from muster.events.log.kafka.client.errors import TryAgain, refused, retried
+from muster.events.log.kafka.client.errors import refused, retried
 from muster.events.log.kafka.client.link import KafkaLink, PartitionLane
 from muster.events.log.kafka.decoding import decode_batches, writers_of
 from muster.events.log.kafka.marks import Marks, Newest, Written

@@ -7,10 +7,11 @@ What belongs here: the requests about topics and configs. What it must not know:
 from aiokafka.protocol.admin import CreateTopicsRequest, DescribeConfigsRequest
 from kio.schema.errors import ErrorCode
 
+from muster.events.kafka.errors import TryAgain
+from muster.events.kafka.metadata import topic_id_of, topic_id_text
 from muster.events.log.base import LogMismatch, LogUnavailable
-from muster.events.log.kafka.client.errors import TryAgain, named, retried
+from muster.events.log.kafka.client.errors import named, retried
 from muster.events.log.kafka.client.link import KafkaLink
-from muster.events.log.kafka.client.metadata import topic_id_of, topic_id_text
 from muster.events.log.kafka.client.settings import (
     BROKER_CONFIGS,
     Configs,
@@ -88,7 +89,7 @@ async def check_topic(
     """What the settings of topic and brokers promise; `is_ours` as there. Raises LogMismatch, LogUnavailable."""
     topic = await _configs(link, _TOPIC, plan.name, link.brokers()[0], limit_ms)
     brokers = [await _configs(link, _BROKER, str(node), node, limit_ms) for node in link.brokers()]
-    bootstrap = ",".join(link.bootstrap_servers)
+    bootstrap = link.asked_at
     return guarantees(plan, facts, topic, brokers, bootstrap=bootstrap, is_ours=is_ours, who=link.who)
 
 

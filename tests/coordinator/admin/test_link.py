@@ -10,7 +10,7 @@ import pytest
 from kio.schema.errors import ErrorCode
 
 from muster.coordinator.admin import GroupAdmin
-from muster.coordinator.admin.link import Address, NoCoordinator, OutcomeUnknown, Refused, WrongUse, addresses
+from muster.coordinator.admin.link import NoCoordinator, OutcomeUnknown, Refused, WrongUse
 from muster.coordinator.group.commands import AnyRequest
 from muster.coordinator.group.outcomes import (
     AlterGroupConfigOutcome,
@@ -24,6 +24,7 @@ from muster.coordinator.wire import api_versions, find_coordinator
 from muster.coordinator.wire.api import Answer, Body, RequestContext
 from muster.coordinator.wire.registry import APIS
 from muster.events.ids import GroupInstanceId, MemberId
+from muster.events.kafka.addresses import BrokerAddress, read_servers
 from muster.events.kafka.security import KafkaSecurity
 from tests.coordinator.running_server import Running, running
 from tests.coordinator.upstream.fake_broker import fake_broker
@@ -204,7 +205,7 @@ async def test_who_hangs_up_when_he_is_asked_may_want_credentials() -> None:
 
 async def test_an_address_that_it_is_wrongly_said_to_have_is_named(server: Running) -> None:
     """As when a server advertises what cannot be reached from here."""
-    advertised = Address("127.0.0.1", int(nobody().rpartition(":")[2]))
+    advertised = BrokerAddress("127.0.0.1", int(nobody().rpartition(":")[2]))
     server.service.cluster = server.service.cluster.advertised_at(advertised.host, advertised.port)
     async with GroupAdmin(bootstrap(server), limit_ms=300) as admin:
         with pytest.raises(NoCoordinator, match=f"said to be at {advertised}, where nobody answers") as raised:
@@ -280,7 +281,7 @@ async def test_what_does_not_speak_kafka_is_given_up() -> None:
     ],
 )
 def test_addresses_are_read(text: str, expected: list[str]) -> None:
-    assert list(map(str, addresses(text))) == expected
+    assert list(map(str, read_servers(text))) == expected
 
 
 @pytest.mark.parametrize(

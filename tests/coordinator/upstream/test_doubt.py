@@ -12,10 +12,10 @@ from kio.schema.join_group.v9.response import JoinGroupResponse
 from kio.schema.leave_group.v5.response import LeaveGroupResponse
 from kio.schema.sync_group.v5.response import SyncGroupResponse
 
-from muster.coordinator.upstream.connections import ignore
 from muster.coordinator.upstream.shadows import Identity, Shadows
 from muster.coordinator.wire.operations import NOT_TOLD
 from muster.events.ids import GroupId
+from muster.events.kafka.connections import ignore
 from tests.coordinator.kio_client import filled
 from tests.coordinator.upstream.stage import NAME, unexpected
 from tests.waiting import until

@@ -12,16 +12,12 @@ from kio.schema.heartbeat.v4.response import HeartbeatResponse
 from kio.schema.types import GroupId as KafkaGroupId
 from kio.static.primitive import i32
 
-from muster.coordinator.upstream.connections import (
-    AnswerLost,
-    Connections,
-    Place,
-    UpstreamRefused,
-    UpstreamUnavailable,
-    places,
-)
-from muster.coordinator.upstream.link import Brokers, UpstreamLink
-from muster.coordinator.upstream.security import UpstreamSecurity
+from muster.coordinator.upstream.link import Brokers, UpstreamLink, UpstreamRefused
+from muster.events.kafka.addresses import BrokerAddress, read_servers
+from muster.events.kafka.connections import Connections
+from muster.events.kafka.errors import AnswerLost, LinkError, TryAgain
+from muster.events.kafka.exchange import Exchange
+from muster.events.kafka.security import NOT_SECURED
 from tests.brokers import Broker
 from tests.brokers.cluster import Cluster
 from tests.coordinator.upstream.fake_broker import KAFKA_3_2, fake_broker
@@ -37,6 +33,16 @@ QUIET = {ErrorCode.none, ErrorCode.unknown_member_id}
 def heartbeat(group_id: str) -> HeartbeatRequest:
     """A question that changes nothing: nobody is in the group."""
     return HeartbeatRequest(group_id=KafkaGroupId(group_id), generation_id=i32(1), member_id="nobody")
+
+
+def question(group_id: str) -> Exchange[HeartbeatResponse]:
+    """The same, as it is asked below a link."""
+    return Exchange(heartbeat(group_id), HeartbeatResponse)
+
+
+def unexplained(address: BrokerAddress, error: Exception) -> LinkError:
+    """Whatever fails may be tried again."""
+    return TryAgain(f"{address}: {error}")
 
 
 def error_of(answer: HeartbeatResponse) -> ErrorCode:
@@ -73,13 +79,13 @@ def nobody() -> tuple[str, str]:
 def test_what_is_no_address_is_refused(text: str) -> None:
     """With an example of one."""
     with pytest.raises(UpstreamRefused, match="should be HOST:PORT, for example kafka:9092"):
-        places(text)
+        UpstreamLink(text, give_up=unexpected)
 
 
 def test_addresses_of_both_kinds() -> None:
     """As in Kafka's bootstrap.servers."""
-    assert places("kafka:9092, [::1]:9093") == (Place("kafka", 9092), Place("::1", 9093))
-    assert str(Place("::1", 9093)) == "[::1]:9093"
+    assert read_servers("kafka:9092, [::1]:9093") == (BrokerAddress("kafka", 9092), BrokerAddress("::1", 9093))
+    assert str(BrokerAddress("::1", 9093)) == "[::1]:9093"
 
 
 async def test_a_cluster_that_is_not_there() -> None:
@@ -87,7 +93,7 @@ async def test_a_cluster_that_is_not_there() -> None:
     first, second = nobody()
     link = UpstreamLink(f"{first},{second}", give_up=unexpected)
     for _ in range(2):
-        with pytest.raises(UpstreamUnavailable, match=f"no broker of the upstream cluster answers.*{first}.*{second}"):
+        with pytest.raises(TryAgain, match=f"no broker of the upstream cluster answers.*{first}.*{second}"):
             await link.open()
     await link.close()
 
@@ -104,7 +110,7 @@ async def test_somebody_who_never_answers() -> None:
     """Is given up after the limit."""
     with socket.create_server(("127.0.0.1", 0)) as silent:
         link = UpstreamLink(f"127.0.0.1:{silent.getsockname()[1]}", give_up=unexpected, request_limit_ms=100)
-        with pytest.raises(UpstreamUnavailable, match=r"did not answer within 0\.1 s"):
+        with pytest.raises(TryAgain, match=r"did not answer within 0\.1 s"):
             await link.open()
         await link.close()
 
@@ -169,7 +175,7 @@ async def test_what_cannot_be_opened_is_not_tried_at_each_question() -> None:
         before = fake.connections
         asked = (link.ask(1, heartbeat("g"), HeartbeatResponse, lane=lane) for lane in range(1_000))
         answers = await asyncio.gather(*asked, return_exceptions=True)
-        assert {type(answer) for answer in answers} == {UpstreamUnavailable}
+        assert {type(answer) for answer in answers} == {TryAgain}
         assert fake.connections - before < 300
 
 
@@ -178,12 +184,12 @@ async def test_a_broker_of_another_cluster_behind_a_known_address_is_not_spoken_
     async with fake_broker() as fake, link_to(fake.address) as link:
         await link.ask(1, heartbeat("g"), HeartbeatResponse, lane="before")
         fake.cluster_id, fake.asked = "somebody else's", []
-        with pytest.raises(UpstreamUnavailable, match=r"cluster somebody else's, where one of fake was expected"):
+        with pytest.raises(TryAgain, match=r"cluster somebody else's, where one of fake was expected"):
             await link.ask(1, heartbeat("g"), HeartbeatResponse, lane="after")
         assert HEARTBEAT not in fake.asked
         assert link.cluster_id == "fake"
         fake.cluster_id = "fake"
-        shut_until, _ = link._connections._known[places(fake.address)[0]].shut or (0.0, None)
+        shut_until, _ = link._connections._known[read_servers(fake.address)[0]].shut or (0.0, None)
         await until(lambda: asyncio.get_running_loop().time() > shut_until)
         await link.ask(1, heartbeat("g"), HeartbeatResponse, lane="again")
 
@@ -199,19 +205,19 @@ async def test_addresses_that_brokers_have_left_are_forgotten() -> None:
             await link.refresh()
             await link.ask(1, heartbeat("g"), HeartbeatResponse)
         await link.refresh()  # by now it has been noticed that the former connections are closed
-        assert link._connections._known.keys() == {*places(first.address), *places(moving.address)}
+        assert link._connections._known.keys() == {*read_servers(first.address), *read_servers(moving.address)}
 
 
 async def test_an_address_at_which_somebody_waits_is_not_forgotten() -> None:
     """What is opened there has to be found when all is closed."""
     with socket.create_server(("127.0.0.1", 0)) as silent:
-        place = Place("127.0.0.1", silent.getsockname()[1])
-        connections = Connections(UpstreamSecurity().kafka_security(), opens_within_ms=100)
-        asked = asyncio.create_task(connections.ask(place, heartbeat("g"), HeartbeatResponse, lane=0, limit_ms=100))
+        place = BrokerAddress("127.0.0.1", silent.getsockname()[1])
+        connections = Connections(NOT_SECURED, connect_timeout_ms=100, explain=unexplained)
+        asked = asyncio.create_task(connections.ask(place, question("g"), lane=0, timeout_ms=100))
         await until(lambda: place in connections._known)
         connections.forget_others(())
         assert place in connections._known
-        with pytest.raises(UpstreamUnavailable):
+        with pytest.raises(TryAgain):
             await asked
         connections.forget_others(())
         assert place not in connections._known
@@ -243,7 +249,7 @@ async def test_a_question_to_the_coordinator_of_a_group(ours: Process) -> None:
 async def test_a_broker_that_is_not_there(kafka_broker: Broker) -> None:
     """It is looked for once more, then that is said."""
     async with link_to(kafka_broker.bootstrap) as link:
-        with pytest.raises(UpstreamUnavailable, match="broker 99 is not there"):
+        with pytest.raises(TryAgain, match="broker 99 is not there"):
             await link.ask(99, heartbeat("g"), HeartbeatResponse)
 
 
@@ -267,7 +273,7 @@ async def test_after_closing_nothing_is_asked(kafka_broker: Broker) -> None:
     """Neither on an open connection, nor on a new one."""
     async with link_to(kafka_broker.bootstrap) as link:
         await link.ask(1, heartbeat("g"), HeartbeatResponse)
-    with pytest.raises(UpstreamUnavailable, match="closed"):
+    with pytest.raises(TryAgain, match="closed"):
         await link.ask(1, heartbeat("g"), HeartbeatResponse)
 
 
@@ -285,7 +291,7 @@ async def test_a_cluster_of_three(kafka_cluster: Cluster) -> None:
             assert answer.error_code in QUIET
         assert len(set(link._coordinators.values())) > 1
         link.on_brokers(told.append)
-        link._brokers = {4: Place("127.0.0.1", 1)}  # what it has heard before
+        link._view.brokers = {4: BrokerAddress("127.0.0.1", 1)}  # what it has heard before
         await until(lambda: told != [])
         assert sorted(told[0]) == [1, 2, 3]
 
@@ -298,7 +304,7 @@ async def test_a_coordinator_that_has_moved_is_found_again(kafka_cluster: Cluste
         await link.ask_coordinator(group_id, heartbeat(group_id), HeartbeatResponse, error_of=error_of, retry_ms=30_000)
         right = link._coordinators[group_id]
         link._coordinators[group_id] = wrong = right % 3 + 1
-        with pytest.raises(UpstreamUnavailable, match=f"broker {wrong} says NOT_COORDINATOR"):
+        with pytest.raises(TryAgain, match=f"broker {wrong} says NOT_COORDINATOR"):
             await link.ask_coordinator(group_id, heartbeat(group_id), HeartbeatResponse, error_of=error_of, retry_ms=0)
         link._coordinators[group_id] = wrong
         answer = await link.ask_coordinator(group_id, heartbeat(group_id), HeartbeatResponse, error_of=error_of)

@@ -9,13 +9,12 @@ import pytest
 from kio.schema.heartbeat.v4.response import HeartbeatResponse
 from structlog.testing import capture_logs
 
-from muster.coordinator.upstream.connections import UpstreamRefused, UpstreamUnavailable
-from muster.coordinator.upstream.link import UpstreamLink
+from muster.coordinator.upstream.link import UpstreamLink, UpstreamRefused
 from muster.coordinator.upstream.security import UpstreamSecurity
+from muster.events.kafka.errors import TryAgain
 from muster.events.kafka.security import KafkaSecurity, kafka_security
 from muster.events.log.base import LogMismatch, LogUnavailable
-from muster.events.log.kafka.client.connections import Timeouts
-from muster.events.log.kafka.client.link import KafkaLink
+from muster.events.log.kafka.client.link import KafkaLink, Timeouts
 from tests.brokers.certificates import Authority
 from tests.coordinator.upstream.fake_broker import KAFKA_3_2, FakeBroker, fake_broker
 from tests.coordinator.upstream.stage import unexpected
@@ -96,7 +95,7 @@ async def test_while_one_is_not_there_it_is_waited_for(tmp_path: Path) -> None:
     async with stage(tmp_path) as at:
         absent, _ = nobody()
         link = at.link(at.bad.address, absent)
-        with pytest.raises(UpstreamUnavailable, match=rf"certificate.*{at.bad.address}.*; {absent}"):
+        with pytest.raises(TryAgain, match=rf"certificate.*{at.bad.address}.*; {absent}"):
             await link.open()
         await link.close()
 

@@ -9,15 +9,17 @@ import pytest
 from kio.schema.heartbeat.v4.response import HeartbeatResponse
 from structlog.testing import capture_logs
 
-from muster.coordinator.upstream.connections import AnswerLost, Connections, UpstreamUnavailable, places
 from muster.coordinator.upstream.driver import Driver, Held
 from muster.coordinator.upstream.link import UpstreamLink
-from muster.coordinator.upstream.security import UpstreamSecurity
 from muster.coordinator.upstream.shadow import Shadow
 from muster.events.ids import GroupId
+from muster.events.kafka.addresses import read_servers
+from muster.events.kafka.connections import Connections
+from muster.events.kafka.errors import AnswerLost, TryAgain
+from muster.events.kafka.security import NOT_SECURED
 from tests.coordinator.upstream.simulated import SimulatedBroker
 from tests.coordinator.upstream.stage import NAME, unexpected
-from tests.coordinator.upstream.test_link import error_of, heartbeat
+from tests.coordinator.upstream.test_link import error_of, heartbeat, question, unexplained
 from tests.faults.process import seconds, story
 from tests.faults.stumbling import stumbling
 from tests.simulation.virtual_time import VirtualClock
@@ -169,7 +171,7 @@ async def test_a_connection_that_takes_no_request_any_more_is_replaced() -> None
         await link.ask(1, heartbeat("g"), HeartbeatResponse)
         for connection in broker.open:
             connection.is_refusing_writes = True
-        with pytest.raises(UpstreamUnavailable, match="handler is closed"):
+        with pytest.raises(TryAgain, match="handler is closed"):
             await link.ask(1, heartbeat("g"), HeartbeatResponse)
         await link.ask_coordinator("g", heartbeat("g"), HeartbeatResponse, error_of=error_of)
 
@@ -223,12 +225,12 @@ async def test_a_connection_counts_as_lost_when_the_broker_ends_it(ended_by: str
     """What we hang up ourselves says nothing of the cluster."""
     broker, lost = SimulatedBroker(1), list[None]()
     connections = Connections(
-        UpstreamSecurity().kafka_security(), opens_within_ms=1_000, lost=lambda: lost.append(None)
+        NOT_SECURED, connect_timeout_ms=1_000, explain=unexplained, lost=lambda: lost.append(None)
     )
-    (place,) = places(broker.address)
-    await connections.ask(place, heartbeat("g"), HeartbeatResponse, lane=0, limit_ms=1_000)
+    (place,) = read_servers(broker.address)
+    await connections.ask(place, question("g"), lane=0, timeout_ms=1_000)
     if ended_by == "us":
-        connections.hang_up(place, 0)
+        connections.hang_up(place, lambda lane: lane == 0)
     else:
         broker.leave()
     await asyncio.sleep(1)
@@ -241,16 +243,16 @@ async def test_a_connection_that_never_came_to_use_is_no_lost_one() -> None:
     """It breaks while it is asked of which cluster its broker is."""
     broker, lost = SimulatedBroker(1), list[None]()
     connections = Connections(
-        UpstreamSecurity().kafka_security(), opens_within_ms=1_000, lost=lambda: lost.append(None)
+        NOT_SECURED, connect_timeout_ms=1_000, explain=unexplained, lost=lambda: lost.append(None)
     )
-    (place,) = places(broker.address)
+    (place,) = read_servers(broker.address)
     connections.cluster_id = "another"
-    asked = asyncio.create_task(connections.ask(place, heartbeat("g"), HeartbeatResponse, lane=0, limit_ms=60_000))
+    asked = asyncio.create_task(connections.ask(place, question("g"), lane=0, timeout_ms=60_000))
     broker.silent_at = METADATA
     await asyncio.sleep(1)
     assert broker.connections == 1
     broker.leave()
-    with pytest.raises(UpstreamUnavailable) as raised:
+    with pytest.raises(TryAgain) as raised:
         await asked
     assert not isinstance(raised.value, AnswerLost)
     assert not lost

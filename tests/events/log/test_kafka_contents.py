@@ -18,8 +18,7 @@ from muster.events.kafka.security import NOT_SECURED
 from muster.events.keys import encode_key, key_of
 from muster.events.log.base import LogMismatch
 from muster.events.log.kafka.batches import Stamp, encode_batch
-from muster.events.log.kafka.client.connections import Timeouts
-from muster.events.log.kafka.client.link import KafkaLink
+from muster.events.log.kafka.client.link import KafkaLink, Timeouts
 from muster.events.log.kafka.contents import Contents, contents_of, refuse_somebody_elses
 from muster.events.log.memory import MemoryEventLog, MemoryStorage
 from muster.events.records import Record

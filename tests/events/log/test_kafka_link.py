@@ -10,8 +10,7 @@ import pytest
 
 from muster.events.kafka.security import NOT_SECURED, KafkaSecurity, kafka_security
 from muster.events.log.base import LogError, LogMismatch, LogUnavailable
-from muster.events.log.kafka.client.connections import Timeouts
-from muster.events.log.kafka.client.link import KafkaLink
+from muster.events.log.kafka.client.link import KafkaLink, Timeouts
 from tests.brokers.certificates import Authority
 from tests.coordinator.upstream.fake_broker import fake_broker
 

@@ -8,9 +8,10 @@ import pytest
 from kio.schema.errors import ErrorCode
 from kio.schema.metadata import v1, v4, v10
 
+from muster.events.kafka.addresses import BrokerAddress
 from muster.events.kafka.exchange import NotOffered
-from muster.events.log.kafka.client.connections import BrokerAddress
-from muster.events.log.kafka.client.metadata import MISSING_FOR_S, ClusterView, MetadataQuestion, MovedLeader
+from muster.events.kafka.metadata import MetadataQuestion
+from muster.events.log.kafka.client.followed import MISSING_FOR_S, FollowedTopics, MovedLeader
 
 messages: Any = v10.response
 ID, OTHER_ID = UUID(int=1), UUID(int=2)
@@ -43,8 +44,8 @@ def topic(
 MISSING = topic(error=ErrorCode.unknown_topic_or_partition, topic_id=None)
 
 
-def following(*answers: Any) -> ClusterView:
-    view = ClusterView()
+def following(*answers: Any) -> FollowedTopics:
+    view = FollowedTopics()
     view.follow(["t"])
     for number, each in enumerate(answers):
         view.learn(each, float(number))

@@ -10,8 +10,7 @@ from aiokafka.protocol.offset import OffsetRequest, OffsetResponse_v3
 from muster.events.kafka.security import NOT_SECURED
 from muster.events.log.base import LogMismatch
 from muster.events.log.kafka.batches import Stamp, encode_batch
-from muster.events.log.kafka.client.connections import Timeouts
-from muster.events.log.kafka.client.link import KafkaLink
+from muster.events.log.kafka.client.link import KafkaLink, Timeouts
 from muster.events.log.kafka.marks import Origin, decode_origin, origin_of
 from muster.events.log.kafka.origin import check_origin, refuse_another
 from muster.events.records import FORMAT_LEVEL, LogTooNew, Record

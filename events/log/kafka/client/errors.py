@@ -1,23 +1,25 @@
 """What goes wrong between the log and its brokers: what may be tried again, and what may not.
 
-What belongs here: the error of one attempt, Kafka's error codes by what follows from them, and the loop that repeats
-an attempt until a limit ends. What it must not know: connections, and what the requests are for.
+What belongs here: Kafka's error codes by what follows from them, and the loop that repeats an attempt until a limit
+ends. What it must not know: connections, and what the requests are for.
 
 Every failure of the log's own connections and of the brokers' answers becomes one of these:
 
-    TryAgain          an attempt came to nothing, or its outcome is not known; the same again may succeed
+    TryAgain          an attempt came to nothing, or its outcome is not known; the same again may succeed (that of
+                      `events/kafka/errors.py`)
     LogUnavailable    it was tried until the limit, or the broker does not let us in; later it may succeed
       LogDenied       we lack a right
     LogMismatch       it cannot succeed: another topic, a broker that lacks a request
 """
 
 import asyncio
-import random
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
 from kio.schema.errors import ErrorCode
+from tenacity import AsyncRetrying, RetryCallState, retry_if_exception_type, wait_random_exponential
 
+from muster.events.kafka.errors import TryAgain
 from muster.events.log.base import LogDenied, LogUnavailable
 
 T = TypeVar("T")
@@ -66,10 +68,6 @@ _GUARDED = {
 ALL_RIGHTS = "all rights: docs/sidecar-acls.md"
 
 
-class TryAgain(Exception):
-    """An attempt came to nothing, or its outcome is not known; the same again may succeed."""
-
-
 def final_error(code: int, what: str) -> ErrorCode:
     """The error of an answer that will not change by itself. Raises TryAgain for the others."""
     try:
@@ -107,15 +105,22 @@ async def retried(attempt: Callable[[], Awaitable[T]], *, limit_ms: int) -> T:
     The pauses are random, up to 20 ms at first and half a second later: a new leader is there within tens of
     milliseconds, or not for long; and who waited for long goes on soon after the brokers are back.
     """
-    reason, pause_max_s = "no answer", RETRY_PAUSE_MIN_S
+    reason = "no answer"
+
+    async def tried() -> T:  # tenacity awaits nothing of a lambda's
+        return await attempt()
+
+    def note(state: RetryCallState) -> None:
+        nonlocal reason
+        reason = str(state.outcome and state.outcome.exception())
+
+    attempts = AsyncRetrying(
+        retry=retry_if_exception_type(TryAgain),
+        wait=wait_random_exponential(multiplier=RETRY_PAUSE_MIN_S, max=RETRY_PAUSE_MAX_S),
+        before_sleep=note,
+    )
     try:
         async with asyncio.timeout(limit_ms / 1000):
-            while True:
-                try:
-                    return await attempt()
-                except TryAgain as error:
-                    reason = str(error)
-                await asyncio.sleep(random.uniform(0, pause_max_s))  # noqa: S311 -- spread, not secret
-                pause_max_s = min(2 * pause_max_s, RETRY_PAUSE_MAX_S)
+            return await attempts(tried)
     except TimeoutError as error:
         raise LogUnavailable(f"given up after {limit_ms} ms: {reason}") from error

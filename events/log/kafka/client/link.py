@@ -1,39 +1,61 @@
 """The way to the brokers of the log's cluster: each request to the right broker.
 
-What belongs here: who is asked, and keeping the leaders of the followed topics known. What it must not know: what the
-requests are for. The connections are in connections.py, what the cluster says of itself is read in
-metadata.py, and what is tried again is in errors.py.
+What belongs here: the partition leaders of the followed topics, and what failures are told as. What it must not know:
+what the requests are for. How a cluster is reached is in `events/kafka/`, what it says of the topics is read in
+followed.py, and what is tried again is in errors.py.
 
 How it works: aiokafka's public producer cannot be given a producer id and epoch, so the log speaks to the cluster one
-layer below, with aiokafka's request structures. One task asks for Metadata: every few seconds, and at once when a
-request has failed. When it learns that a leader has moved, the connections to the old one that were for that partition
-are closed, so whoever waits there for an answer goes on at the new leader. A question that any broker can answer is put
-to another one too when the first is silent.
+layer below, with aiokafka's request structures. When it learns that a leader has moved, the connections to the old one
+that were for that partition are closed, so whoever waits there for an answer goes on at the new leader.
 """
 
 import asyncio
-import contextlib
-import random
 from collections.abc import Collection, Hashable, Iterable, Sequence
 from typing import Any, Final, NamedTuple
 
-from aiokafka.conn import AIOKafkaConnection
-from aiokafka.protocol.admin import ApiVersionRequest
+import msgspec
 from aiokafka.protocol.coordination import FindCoordinatorRequest
 from kio.schema.errors import ErrorCode
 
-from muster.events.kafka.first_answer import first_answer
-from muster.events.kafka.security import KafkaSecurity
-from muster.events.log.base import LogError, LogMismatch, LogUnavailable
-from muster.events.log.kafka.client.connections import BrokerAddress, KafkaConnections, NotLetIn, Timeouts
-from muster.events.log.kafka.client.errors import TryAgain, final_error, refused
-from muster.events.log.kafka.client.metadata import ClusterView, MetadataQuestion
+from muster.events.kafka.addresses import BrokerAddress, read_address
+from muster.events.kafka.connections import OtherCluster
+from muster.events.kafka.errors import AnswerLost, LinkError, LinkRefused, TryAgain
+from muster.events.kafka.exchange import NotOffered
+from muster.events.kafka.failures import hung_up, is_refusal, refusal, said
+from muster.events.kafka.link import ClusterLink
+from muster.events.kafka.metadata import MetadataQuestion
+from muster.events.kafka.security import KAFKA_CONFIG, KafkaSecurity
+from muster.events.log.base import LogMismatch, LogUnavailable
+from muster.events.log.kafka.client.errors import final_error, refused
+from muster.events.log.kafka.client.followed import FollowedTopics
 
-METADATA_BACKOFF_S: Final = 0.1
-QUESTIONS: Final = "questions"
-"""The lane of what any broker may answer."""
 _TRANSACTION: Final = 1
 """The kind of coordinator that FindCoordinator is asked for."""
+
+
+class NotLetIn(LinkRefused, LogUnavailable):
+    """The broker refuses our credentials or our certificate, or we refuse the broker's certificate."""
+
+
+class LacksRequest(LinkRefused, LogMismatch):
+    """The broker does not know a request, or knows it in other versions."""
+
+
+class Timeouts(msgspec.Struct, frozen=True, kw_only=True):
+    """How long each step may take, in ms: those of one connection and of one request are well inside `delivery`."""
+
+    connect_timeout_ms: int = 3_000
+    """Until a connection is open and authenticated."""
+    request_timeout_ms: int = 5_000
+    """Until a request is answered, unless it has a limit of its own below."""
+    produce_timeout_ms: int = 10_000
+    """Of Produce. The broker gives up after half of it, so that its REQUEST_TIMED_OUT is heard before."""
+    fetch_timeout_ms: int = 20_000
+    """Of Fetch, whose answer may carry a batch of 64 MiB over a slow link."""
+    delivery_timeout_ms: int = 30_000
+    """Until an append, a claim or a read is given up, over all its attempts."""
+    metadata_max_age_ms: int = 5_000
+    """How long a leader's move may go unnoticed while a request waits for the old one."""
 
 
 class PartitionLane(NamedTuple):
@@ -44,70 +66,60 @@ class PartitionLane(NamedTuple):
     partition: int
 
 
-class KafkaLink:
+class KafkaLink(ClusterLink):
     """One way to the cluster. Every method but `open` and `close` raises TryAgain when the cluster is not there.
 
     They raise LogUnavailable too when a broker does not let us in, and LogMismatch for a topic that is no longer the
     one that was followed, or a broker that lacks a request.
     """
 
+    _view: FollowedTopics
+
     def __init__(self, bootstrap_servers: Sequence[str], security: KafkaSecurity, timeouts: Timeouts) -> None:
-        self.bootstrap_servers = [server.strip() for server in bootstrap_servers]
+        """Raises ValueError for a server that is no HOST:PORT."""
+        super().__init__(
+            [read_address(server.strip()) for server in bootstrap_servers],
+            security,
+            FollowedTopics(),
+            connect_timeout_ms=timeouts.connect_timeout_ms,
+            request_timeout_ms=timeouts.request_timeout_ms,
+            metadata_max_age_ms=timeouts.metadata_max_age_ms,
+        )
         self.timeouts = timeouts
-        self._security = security
-        self._connections = self._new_connections()
-        self._view = ClusterView()
-        self._metadata_wanted = asyncio.Event()
-        self._keeping_fresh: asyncio.Task[None] | None = None
 
     async def open(self) -> None:
         """Find the cluster. Raises LogUnavailable; LogMismatch when our credentials or certificates are refused."""
+        await self._connections.close()
         self._connections = self._new_connections()
-        self._view = ClusterView()
+        self._view = FollowedTopics()
         try:
             await self.refresh()
         except NotLetIn as error:
             raise LogMismatch(f"no connection to {self._said_at(error)}") from error
         except TryAgain as error:
             raise LogUnavailable(f"no broker answers at {self._said_at(error)}") from error
-        self._keeping_fresh = asyncio.create_task(self._keep_fresh(), name="kafka-metadata")
+        self._keep_fresh()
 
     def _said_at(self, error: Exception) -> str:
         """The addresses, and why; where there is one, it is said once."""
-        servers = ",".join(self.bootstrap_servers)
-        return f"{servers}: {str(error).removeprefix(f'{servers}: ')}"
+        return f"{self.asked_at}: {str(error).removeprefix(f'{self.asked_at}: ')}"
 
-    async def close(self) -> None:
-        keeping_fresh, self._keeping_fresh = self._keeping_fresh, None
-        if keeping_fresh is not None:
-            keeping_fresh.cancel()
-            await asyncio.gather(keeping_fresh, return_exceptions=True)
-        await self._connections.close()
-
-    def _new_connections(self) -> KafkaConnections:
-        return KafkaConnections(
-            self._security, connect_timeout_ms=self.timeouts.connect_timeout_ms, check=self._check_cluster
-        )
-
-    async def _check_cluster(self, address: BrokerAddress, connection: AIOKafkaConnection) -> None:
-        """An address may have been given to a broker of another cluster. Raises TryAgain, and what aiokafka raises."""
-        known = self._view.cluster_id
-        if known is None:
-            return
-        answer = await connection.send(MetadataQuestion(()))
-        told = getattr(answer, "cluster_id", None) or known
-        if told != known:
-            raise TryAgain(
-                f"{address} is a broker of cluster {told}, where one of {known} was expected: correct the address, or"
-                " restart if the cluster was made anew under it"
-            )
+    def _explained(self, address: BrokerAddress, error: Exception) -> LinkError:
+        security = self._security
+        wanted = security.wanted(f"{KAFKA_CONFIG} security.protocol=...")
+        match error:
+            case NotOffered():
+                return LacksRequest(f"the broker at {address} lacks a request that an event log needs: {error}")
+            case OtherCluster():
+                return TryAgain(str(error))
+            case AnswerLost():
+                return TryAgain(f"{address}: hung up before anything was answered: {wanted}")
+        if is_refusal(error):
+            user, shows = security.sasl_plain_username, security.presents_certificate
+            return NotLetIn(f"{address}: {refusal(error, user=user, presents_certificate=shows)}")
+        return TryAgain(f"{address}: {f'hung up: {wanted}' if hung_up(error) else said(error)}")
 
     # ---- what is known of the cluster ------------------------------------------------------------------
-
-    @property
-    def cluster_id(self) -> str | None:
-        """As the cluster tells it."""
-        return self._view.cluster_id
 
     @property
     def who(self) -> str:
@@ -129,11 +141,6 @@ class KafkaLink:
         """Why a followed topic can no longer be used."""
         return self._view.refusals.get(topic)
 
-    async def versions(self, node_id: int) -> dict[int, tuple[int, int]]:
-        """The first and the last version of each API that the broker offers, by API key."""
-        response = await self.ask(node_id, ApiVersionRequest())
-        return {key: (first, last) for key, first, last in response.api_versions}
-
     async def follow(self, topics: Iterable[str]) -> None:
         """Keep the leaders of these topics' partitions known, and of no others. Raises TryAgain."""
         self._view.follow(list(topics))
@@ -145,7 +152,12 @@ class KafkaLink:
 
     async def refresh(self) -> None:
         """Ask for the brokers and leaders now."""
-        answer = await self.metadata(self._view.topics)
+        await self._look_around()
+
+    def _topics(self) -> Collection[str]:
+        return self._view.topics
+
+    def _heard(self, answer: Any) -> None:  # noqa: ANN401 -- MetadataResponse, in a version
         for moved in self._view.learn(answer, asyncio.get_running_loop().time()):
             if moved.was_at is not None:
                 self._leave_leader(moved.topic, moved.partition, moved.was_at)
@@ -154,18 +166,7 @@ class KafkaLink:
         def is_of_partition(lane: Hashable) -> bool:
             return isinstance(lane, PartitionLane) and (lane.topic, lane.partition) == (topic, partition)
 
-        self._connections.drop(was_at, is_of_partition)
-
-    async def _keep_fresh(self) -> None:
-        while True:
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(self.timeouts.metadata_max_age_ms / 1000):
-                    await self._metadata_wanted.wait()
-            self._metadata_wanted.clear()
-            # Whoever needs what is asked for here hears of the failure by an attempt of its own.
-            with contextlib.suppress(TryAgain, LogError):
-                await self.refresh()
-            await asyncio.sleep(METADATA_BACKOFF_S)
+        self._connections.hang_up(was_at, is_of_partition)
 
     # ---- asking ----------------------------------------------------------------------------------------
 
@@ -178,16 +179,10 @@ class KafkaLink:
         timeout_ms: int | None = None,
     ) -> Any:  # noqa: ANN401 -- the response that belongs to it
         """One request to one broker. `timeout_ms`: other than the link's for a request."""
-        address = self._view.brokers.get(node_id)
-        if address is None:
-            self._metadata_wanted.set()
-            raise TryAgain(f"broker {node_id} is not there")
         try:
-            return await self._connections.ask(
-                address, request, lane=lane, timeout_ms=timeout_ms or self.timeouts.request_timeout_ms
-            )
+            return await self.ask_node(node_id, request, lane=lane, timeout_ms=timeout_ms)
         except TryAgain as error:
-            self._metadata_wanted.set()
+            self._check_open()
             raise TryAgain(f"broker {node_id}: {error}") from error
 
     async def ask_leader(
@@ -200,34 +195,24 @@ class KafkaLink:
         timeout_ms: int | None = None,
     ) -> Any:  # noqa: ANN401 -- the response that belongs to it
         """One request to the partition's leader. `timeout_ms`: other than the link's for a request."""
-        if self._keeping_fresh is None:
-            raise LogUnavailable("the log is closed")
-        if self._keeping_fresh.done():
+        self._check_open()
+        if self._keeping_fresh is not None and self._keeping_fresh.done():
             self._keeping_fresh.result()  # it ends by a bug of ours alone, which must not go by unheard
         if topic in self._view.refusals:
             raise LogMismatch(str(self._view.refusals[topic]))
         leader = self._view.leader(topic, partition)
         if leader is None:
-            self._metadata_wanted.set()
+            self.look_soon()
             raise TryAgain(f"partition {partition} of {topic} has no leader")
         return await self.ask(leader, request, lane=lane, timeout_ms=timeout_ms)
 
     async def ask_any(self, request: Any) -> Any:  # noqa: ANN401 -- a request and its response
         """One request that may be made twice, to whichever broker answers first. Raises NotLetIn when none does."""
-        known = list(self._view.brokers.values())
-        random.shuffle(known)
-        timeout_ms = self.timeouts.request_timeout_ms
-
-        async def ask(address: BrokerAddress) -> Any:  # noqa: ANN401 -- the response that belongs to it
-            return await self._connections.ask(address, request, lane=QUESTIONS, timeout_ms=timeout_ms)
-
-        asked = await first_answer(dict.fromkeys([*known, *self._bootstrap()]), ask, (TryAgain, NotLetIn))
-        if asked.answer is not None:
-            return asked.answer[1]
-        reasons = "; ".join(dict.fromkeys(map(str, asked.failed)))
-        if all(isinstance(each, NotLetIn) for each in asked.failed):
-            raise NotLetIn(reasons)
-        raise TryAgain(reasons)
+        try:
+            return await super().ask_any(request)
+        except TryAgain:
+            self._check_open()
+            raise
 
     async def ask_transaction_coordinator(self, transactional_id: str, request: Any, *, prefix: str) -> Any:  # noqa: ANN401 -- as above
         """One request to the coordinator of a transactional.id. Raises LogUnavailable when it may not be looked up.
@@ -245,12 +230,9 @@ class KafkaLink:
         try:
             return final_error(code, what)
         except TryAgain:
-            self._metadata_wanted.set()
+            self.look_soon()
             raise
 
-    def _bootstrap(self) -> list[BrokerAddress]:
-        addresses = []
-        for server in self.bootstrap_servers:
-            host, _, port = server.rpartition(":")
-            addresses.append(BrokerAddress(host.strip("[]"), int(port)))
-        return addresses
+    def _check_open(self) -> None:
+        if self._connections.is_closed:
+            raise LogUnavailable("the log is closed")

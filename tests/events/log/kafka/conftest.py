@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from aiokafka.admin import AIOKafkaAdminClient
 
-from muster.events.log.kafka.client.connections import Timeouts
+from muster.events.log.kafka.client.link import Timeouts
 from tests.brokers.broker import Broker
 from tests.events.log.kafka.proxied import OpenKafkaLog, ProxiedKafkaEventLog, new_topic_name
 

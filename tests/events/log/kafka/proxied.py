@@ -9,8 +9,7 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 from muster.events.kafka.security import KafkaSecurity
-from muster.events.log.kafka.client.connections import Timeouts
-from muster.events.log.kafka.client.link import KafkaLink
+from muster.events.log.kafka.client.link import KafkaLink, Timeouts
 from muster.events.log.kafka.log import KafkaEventLog
 from tests.brokers.broker import Broker
 from tests.events.log.kafka_proxy import BrokerProxy

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from muster.events.log.base import EventLog
-from muster.events.log.kafka.client.connections import Timeouts
+from muster.events.log.kafka.client.link import Timeouts
 from muster.events.log.kafka.log import KafkaEventLog
 from tests.brokers.broker import Broker
 from tests.events.log.contract import EventLogContract

@@ -7,7 +7,7 @@ from kio.schema.errors import ErrorCode
 
 from muster.events.log.base import LogMismatch, LogUnavailable
 from muster.events.log.kafka.batches import Stamp
-from muster.events.log.kafka.client.connections import Timeouts
+from muster.events.log.kafka.client.link import Timeouts
 from muster.events.log.kafka.log import KafkaEventLog
 from muster.events.log.kafka.marks import Origin, decode_origin
 from muster.events.log.kafka.producer import KafkaWriter, Place

@@ -1,58 +1,28 @@
-"""What a cluster says of itself: its brokers, and who leads the partitions of the topics that are followed.
+"""The topics of a log as the cluster tells of them: who leads their partitions, and whether they are still the same.
 
-What belongs here: the Metadata request, and what follows from its answers. Pure; it knows no connection and no clock.
+What belongs here: what follows from Metadata's answers for the topics that are followed. Pure; it knows no connection
+and no clock.
 
 A followed topic must stay the one that was seen first: its id and its number of partitions are remembered. Another id
 means that it was deleted and made anew, and a topic that stays missing was deleted; what was appended is not in it. So
-such a topic is refused from then on. No question made here ever creates a topic.
+such a topic is refused from then on.
 """
 
-import base64
 from collections.abc import Collection, Iterator
 from typing import Any, Final
 from uuid import UUID
 
 import msgspec
 from kio.schema.errors import ErrorCode
-from kio.schema.metadata import v1, v4, v10
-from kio.schema.types import TopicName
 
-from muster.events.kafka.exchange import Exchange, NotOffered
+from muster.events.kafka.addresses import BrokerAddress
+from muster.events.kafka.metadata import ClusterView, topic_id_of, topic_id_text
 from muster.events.log.base import LogMismatch
-from muster.events.log.kafka.client.connections import BrokerAddress
 
 MISSING_FOR_S: Final = 5.0
 """A topic that was seen counts as deleted when it has been missing for this long: a broker may lag behind."""
 
-_METADATA: Final = 3
 _NO_LEADER: Final = -1
-
-
-class MetadataQuestion:
-    """A Metadata request in the best version that the broker offers, with the face of a request of aiokafka's."""
-
-    def __init__(self, topics: Collection[str]) -> None:
-        self._topics = [TopicName(topic) for topic in sorted(topics)]
-
-    def prepare(self, versions: dict[int, tuple[int, int]]) -> Exchange[Any]:
-        """Called by the connection with what the other end offers. v10 tells the topics' ids."""
-        first, last = versions.get(_METADATA, (0, -1))
-        if first <= 10 <= last:
-            topics_v10 = tuple(v10.request.MetadataRequestTopic(topic_id=None, name=name) for name in self._topics)
-            request_v10 = v10.request.MetadataRequest(
-                topics=topics_v10,
-                allow_auto_topic_creation=False,
-                include_cluster_authorized_operations=False,
-                include_topic_authorized_operations=False,
-            )
-            return Exchange(request_v10, v10.response.MetadataResponse)
-        if first <= 4 <= last:
-            topics_v4 = tuple(v4.request.MetadataRequestTopic(name=name) for name in self._topics)
-            request_v4 = v4.request.MetadataRequest(topics=topics_v4, allow_auto_topic_creation=False)
-            return Exchange(request_v4, v4.response.MetadataResponse)
-        if first <= 1 <= last and not self._topics:  # before v4 it would create the topics it names
-            return Exchange(v1.request.MetadataRequest(topics=()), v1.response.MetadataResponse)
-        raise NotOffered("Metadata v4")
 
 
 class MovedLeader(msgspec.Struct, frozen=True, kw_only=True):
@@ -84,12 +54,11 @@ class _FollowedTopic(msgspec.Struct, kw_only=True):
     missing_since_s: float | None = None
 
 
-class ClusterView:
+class FollowedTopics(ClusterView):
     """See the module. `refusals`: why a followed topic can no longer be used, by its name."""
 
     def __init__(self) -> None:
-        self.cluster_id: str | None = None
-        self.brokers: dict[int, BrokerAddress] = {}
+        super().__init__()
         self.refusals: dict[str, LogMismatch] = {}
         self._followed: dict[str, _FollowedTopic | None] = {}
 
@@ -110,11 +79,9 @@ class ClusterView:
 
     def learn(self, answer: Any, now_s: float) -> list[MovedLeader]:  # noqa: ANN401 -- MetadataResponse, in a version
         """Take an answer over; returns the partitions whose leader moved. An answer without brokers says nothing."""
-        if not answer.brokers:
-            return []
         addresses = self.brokers
-        self.cluster_id = getattr(answer, "cluster_id", None)
-        self.brokers = {int(broker.node_id): BrokerAddress(broker.host, int(broker.port)) for broker in answer.brokers}
+        if not self.learn_brokers(answer):
+            return []
         moved = []
         for topic in answer.topics:
             if topic.name in self._followed:
@@ -178,16 +145,6 @@ def _changed(name: str, known: _FollowedTopic, topic_id: UUID | None, partitions
             f" topic with {known.partitions} partitions"
         )
     return None
-
-
-def topic_id_of(topic: Any) -> UUID | None:  # noqa: ANN401 -- MetadataResponseTopic, in a version
-    """The id of a topic; None from brokers that know none, those before Kafka 2.8."""
-    return getattr(topic, "topic_id", None)
-
-
-def topic_id_text(topic_id: UUID) -> str:
-    """As Kafka's own tools print it."""
-    return base64.urlsafe_b64encode(topic_id.bytes).decode().rstrip("=")
 
 
 def _with_id(topic_id: UUID | None) -> str:

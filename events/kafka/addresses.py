@@ -1,0 +1,40 @@
+"""HOST:PORT, wherever it is given: bootstrap servers, URLs of logs, settings. Nothing else reads it."""
+
+from typing import Final
+
+import msgspec
+
+PORT_MAX: Final = 65_535
+
+
+class BrokerAddress(msgspec.Struct, frozen=True):
+    """Where a broker listens."""
+
+    host: str
+    port: int
+
+    def __str__(self) -> str:
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+
+def read_address(text: str) -> BrokerAddress:
+    """`kafka:9092` or `[::1]:9092`; port 0 is one to listen at. Raises ValueError, which does not repeat the text."""
+    host, _, port = text.rpartition(":")
+    if not host or not (port.isascii() and port.isdecimal()) or int(port) > PORT_MAX:
+        raise ValueError("should be HOST:PORT, for example 127.0.0.1:9092")
+    return BrokerAddress(host.strip("[]"), int(port))
+
+
+def read_servers(text: str) -> tuple[BrokerAddress, ...]:
+    """As in Kafka's bootstrap.servers: commas between them, white space wherever it stands. Raises ValueError."""
+    return tuple(_read_server(server.strip()) for server in text.split(","))
+
+
+def _read_server(text: str) -> BrokerAddress:
+    try:
+        address = read_address(text)
+    except ValueError:
+        address = BrokerAddress("", 0)
+    if not address.port:
+        raise ValueError(f"{text!r} should be HOST:PORT, for example kafka:9092; several are separated by commas")
+    return address

@@ -1,0 +1,71 @@
+"""What a cluster says of itself: its id and its brokers.
+
+What belongs here: the Metadata request, which never creates a topic, and what follows from its answers. Pure; it knows
+no connection and no clock.
+"""
+
+import base64
+from collections.abc import Collection
+from typing import Any, Final
+from uuid import UUID
+
+from kio.schema.metadata import v1, v4, v10
+from kio.schema.types import TopicName
+
+from muster.events.kafka.addresses import BrokerAddress
+from muster.events.kafka.exchange import Exchange, NotOffered
+
+_METADATA: Final = 3
+
+
+class MetadataQuestion:
+    """A Metadata request in the best version that the broker offers, with the face of a request of aiokafka's."""
+
+    def __init__(self, topics: Collection[str]) -> None:
+        self._topics = [TopicName(topic) for topic in sorted(topics)]
+
+    def prepare(self, versions: dict[int, tuple[int, int]]) -> Exchange[Any]:
+        """Called by the connection with what the other end offers. v10 tells the topics' ids."""
+        first, last = versions.get(_METADATA, (0, -1))
+        if first <= 10 <= last:
+            topics_v10 = tuple(v10.request.MetadataRequestTopic(topic_id=None, name=name) for name in self._topics)
+            request_v10 = v10.request.MetadataRequest(
+                topics=topics_v10,
+                allow_auto_topic_creation=False,
+                include_cluster_authorized_operations=False,
+                include_topic_authorized_operations=False,
+            )
+            return Exchange(request_v10, v10.response.MetadataResponse)
+        if first <= 4 <= last:
+            topics_v4 = tuple(v4.request.MetadataRequestTopic(name=name) for name in self._topics)
+            request_v4 = v4.request.MetadataRequest(topics=topics_v4, allow_auto_topic_creation=False)
+            return Exchange(request_v4, v4.response.MetadataResponse)
+        if first <= 1 <= last and not self._topics:  # before v4 it would create the topics it names
+            return Exchange(v1.request.MetadataRequest(topics=()), v1.response.MetadataResponse)
+        raise NotOffered("Metadata v4")
+
+
+class ClusterView:
+    """The cluster as it has told last. Its id stays what it was first: who is of another one is not spoken to."""
+
+    def __init__(self) -> None:
+        self.cluster_id: str | None = None
+        self.brokers: dict[int, BrokerAddress] = {}
+
+    def learn_brokers(self, answer: Any) -> bool:  # noqa: ANN401 -- MetadataResponse, in a version
+        """Whether an answer says something: one without brokers is of a broker that knows nobody yet."""
+        if not answer.brokers:
+            return False
+        self.cluster_id = self.cluster_id or getattr(answer, "cluster_id", None)
+        self.brokers = {int(broker.node_id): BrokerAddress(broker.host, int(broker.port)) for broker in answer.brokers}
+        return True
+
+
+def topic_id_of(topic: Any) -> UUID | None:  # noqa: ANN401 -- MetadataResponseTopic, in a version
+    """The id of a topic; None from brokers that know none, those before Kafka 2.8."""
+    return getattr(topic, "topic_id", None)
+
+
+def topic_id_text(topic_id: UUID) -> str:
+    """As Kafka's own tools print it."""
+    return base64.urlsafe_b64encode(topic_id.bytes).decode().rstrip("=")
