@@ -24,12 +24,13 @@ from muster.coordinator.wire import api_versions, find_coordinator
 from muster.coordinator.wire.api import Answer, Body, RequestContext
 from muster.coordinator.wire.registry import APIS
 from muster.events.ids import GroupInstanceId, MemberId
-from muster.events.kafka.addresses import BrokerAddress, read_servers
+from muster.events.kafka.addresses import BrokerAddress
 from muster.events.kafka.security import KafkaSecurity
 from tests.coordinator.running_server import Running, running
 from tests.coordinator.upstream.fake_broker import fake_broker
 from tests.waiting import until
 
+FIND_COORDINATOR = 10
 MOVED = [
     ErrorCode.coordinator_load_in_progress,
     ErrorCode.coordinator_not_available,
@@ -107,6 +108,26 @@ async def test_it_is_found_where_others_say_it_is(server: Running) -> None:
             await admin.set_target_group_size("orders", 3)
             await admin.set_target_group_size("orders", 4)
     assert (len(server.groups.commands), len(other.groups.commands)) == (2, 0)
+
+
+@pytest.mark.parametrize("fault", ["silent", "hangs up"])
+async def test_the_next_address_is_asked_when_one_is_of_no_use(server: Running, fault: str) -> None:
+    """It may be a sidecar whose cluster hangs, or one that wants credentials."""
+    server.groups.outcome = lambda _command: DONE
+    async with fake_broker() as fake:
+        fake.silent_at = FIND_COORDINATOR if fault == "silent" else None
+        fake.hangs_up_at = FIND_COORDINATOR if fault == "hangs up" else None
+        async with GroupAdmin(f"{fake.address},{bootstrap(server)}") as admin:
+            await admin.set_target_group_size("orders", 3)
+        assert FIND_COORDINATOR in fake.asked
+    assert len(server.groups.commands) == 1
+
+
+async def test_what_is_no_name_of_a_host_is_told() -> None:
+    """In one line: it was an error of ours."""
+    async with GroupAdmin("kafka..example:9092") as admin:
+        with pytest.raises(NoCoordinator, match=r"nobody answers at kafka\.\.example:9092 .*label empty or too long"):
+            await admin.list_members("orders")
 
 
 def finds_with(server: Running, *errors: ErrorCode) -> None:
@@ -271,17 +292,6 @@ async def test_what_does_not_speak_kafka_is_given_up() -> None:
         async with GroupAdmin(f"{host}:{port}", limit_ms=2_000) as admin:
             with pytest.raises(NoCoordinator, match=f"{host}:{port}"):
                 await admin.list_members("orders")
-
-
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
-        ("127.0.0.1:9092", ["127.0.0.1:9092"]),
-        (" kafka:1 ,[::1]:9092", ["kafka:1", "[::1]:9092"]),
-    ],
-)
-def test_addresses_are_read(text: str, expected: list[str]) -> None:
-    assert list(map(str, read_servers(text))) == expected
 
 
 @pytest.mark.parametrize(

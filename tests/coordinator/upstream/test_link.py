@@ -14,10 +14,7 @@ from kio.static.primitive import i32
 
 from muster.coordinator.upstream.link import Brokers, UpstreamLink, UpstreamRefused
 from muster.events.kafka.addresses import BrokerAddress, read_servers
-from muster.events.kafka.connections import Connections
-from muster.events.kafka.errors import AnswerLost, LinkError, TryAgain
-from muster.events.kafka.exchange import Exchange
-from muster.events.kafka.security import NOT_SECURED
+from muster.events.kafka.errors import AnswerLost, TryAgain
 from tests.brokers import Broker
 from tests.brokers.cluster import Cluster
 from tests.coordinator.upstream.fake_broker import KAFKA_3_2, fake_broker
@@ -33,16 +30,6 @@ QUIET = {ErrorCode.none, ErrorCode.unknown_member_id}
 def heartbeat(group_id: str) -> HeartbeatRequest:
     """A question that changes nothing: nobody is in the group."""
     return HeartbeatRequest(group_id=KafkaGroupId(group_id), generation_id=i32(1), member_id="nobody")
-
-
-def question(group_id: str) -> Exchange[HeartbeatResponse]:
-    """The same, as it is asked below a link."""
-    return Exchange(heartbeat(group_id), HeartbeatResponse)
-
-
-def unexplained(address: BrokerAddress, error: Exception) -> LinkError:
-    """Whatever fails may be tried again."""
-    return TryAgain(f"{address}: {error}")
 
 
 def error_of(answer: HeartbeatResponse) -> ErrorCode:
@@ -80,12 +67,6 @@ def test_what_is_no_address_is_refused(text: str) -> None:
     """With an example of one."""
     with pytest.raises(UpstreamRefused, match="should be HOST:PORT, for example kafka:9092"):
         UpstreamLink(text, give_up=unexpected)
-
-
-def test_addresses_of_both_kinds() -> None:
-    """As in Kafka's bootstrap.servers."""
-    assert read_servers("kafka:9092, [::1]:9093") == (BrokerAddress("kafka", 9092), BrokerAddress("::1", 9093))
-    assert str(BrokerAddress("::1", 9093)) == "[::1]:9093"
 
 
 async def test_a_cluster_that_is_not_there() -> None:
@@ -206,22 +187,6 @@ async def test_addresses_that_brokers_have_left_are_forgotten() -> None:
             await link.ask(1, heartbeat("g"), HeartbeatResponse)
         await link.refresh()  # by now it has been noticed that the former connections are closed
         assert link._connections._known.keys() == {*read_servers(first.address), *read_servers(moving.address)}
-
-
-async def test_an_address_at_which_somebody_waits_is_not_forgotten() -> None:
-    """What is opened there has to be found when all is closed."""
-    with socket.create_server(("127.0.0.1", 0)) as silent:
-        place = BrokerAddress("127.0.0.1", silent.getsockname()[1])
-        connections = Connections(NOT_SECURED, connect_timeout_ms=100, explain=unexplained)
-        asked = asyncio.create_task(connections.ask(place, question("g"), lane=0, timeout_ms=100))
-        await until(lambda: place in connections._known)
-        connections.forget_others(())
-        assert place in connections._known
-        with pytest.raises(TryAgain):
-            await asked
-        connections.forget_others(())
-        assert place not in connections._known
-        await connections.close()
 
 
 # ---- on real brokers ----------------------------------------------------------------------------------

@@ -13,13 +13,10 @@ from muster.coordinator.upstream.driver import Driver, Held
 from muster.coordinator.upstream.link import UpstreamLink
 from muster.coordinator.upstream.shadow import Shadow
 from muster.events.ids import GroupId
-from muster.events.kafka.addresses import read_servers
-from muster.events.kafka.connections import Connections
-from muster.events.kafka.errors import AnswerLost, TryAgain
-from muster.events.kafka.security import NOT_SECURED
+from muster.events.kafka.errors import TryAgain
 from tests.coordinator.upstream.simulated import SimulatedBroker
 from tests.coordinator.upstream.stage import NAME, unexpected
-from tests.coordinator.upstream.test_link import error_of, heartbeat, question, unexplained
+from tests.coordinator.upstream.test_link import error_of, heartbeat
 from tests.faults.process import seconds, story
 from tests.faults.stumbling import stumbling
 from tests.simulation.virtual_time import VirtualClock
@@ -217,43 +214,3 @@ async def test_who_was_silent_is_asked_when_the_others_are_away() -> None:
         others[1].leave()
         first.leave()
         await link.refresh()
-
-
-@pytest.mark.parametrize("ended_by", ["us", "the broker"])
-@story
-async def test_a_connection_counts_as_lost_when_the_broker_ends_it(ended_by: str) -> None:
-    """What we hang up ourselves says nothing of the cluster."""
-    broker, lost = SimulatedBroker(1), list[None]()
-    connections = Connections(
-        NOT_SECURED, connect_timeout_ms=1_000, explain=unexplained, lost=lambda: lost.append(None)
-    )
-    (place,) = read_servers(broker.address)
-    await connections.ask(place, question("g"), lane=0, timeout_ms=1_000)
-    if ended_by == "us":
-        connections.hang_up(place, lambda lane: lane == 0)
-    else:
-        broker.leave()
-    await asyncio.sleep(1)
-    assert len(lost) == (ended_by == "the broker")
-    await connections.close()
-
-
-@story
-async def test_a_connection_that_never_came_to_use_is_no_lost_one() -> None:
-    """It breaks while it is asked of which cluster its broker is."""
-    broker, lost = SimulatedBroker(1), list[None]()
-    connections = Connections(
-        NOT_SECURED, connect_timeout_ms=1_000, explain=unexplained, lost=lambda: lost.append(None)
-    )
-    (place,) = read_servers(broker.address)
-    connections.cluster_id = "another"
-    asked = asyncio.create_task(connections.ask(place, question("g"), lane=0, timeout_ms=60_000))
-    broker.silent_at = METADATA
-    await asyncio.sleep(1)
-    assert broker.connections == 1
-    broker.leave()
-    with pytest.raises(TryAgain) as raised:
-        await asked
-    assert not isinstance(raised.value, AnswerLost)
-    assert not lost
-    await connections.close()

@@ -2,11 +2,13 @@
 
 import inspect
 import logging
+import socket
 
 import aiokafka.conn
 import pytest
 
 from muster.events.kafka import unencrypted
+from muster.events.kafka.connect import connect
 from muster.events.kafka.unencrypted import tell_unencrypted
 
 PLAIN = {"security_protocol": "SASL_PLAINTEXT", "sasl_mechanism": "PLAIN"}
@@ -48,3 +50,12 @@ def test_aiokafkas_own_line_is_not_written(caplog: pytest.LogCaptureFixture) -> 
     for message in (line, "another"):
         logging.getLogger("aiokafka.conn").warning(message)
     assert caplog.messages == ["another"]
+
+
+async def test_whoever_connects_tells_it(caplog: pytest.LogCaptureFixture) -> None:
+    """A log, a sidecar, and an administrator's command."""
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+    with pytest.raises(ConnectionRefusedError):
+        await connect("127.0.0.1", port, **PLAIN)
+    assert [message for message in caplog.messages if message.startswith("the password goes unencrypted")] != []

@@ -20,7 +20,7 @@ from muster.events.kafka.security import (
 from tests.brokers.certificates import Authority, Issued
 
 SECRET = "hunter2"
-NO_CERTIFICATE = Path(__file__).with_name("conftest.py")
+NO_CERTIFICATE = Path(__file__).with_name("test_addresses.py")
 SCRAM = {
     "security.protocol": "SASL_PLAINTEXT",
     "sasl.mechanism": "SCRAM-SHA-512",

@@ -1,0 +1,117 @@
+"""Connections to brokers, whoever uses them: when one counts as lost, and what is kept of an address."""
+
+import asyncio
+import socket
+
+import pytest
+from kio.schema.heartbeat.v4.response import HeartbeatResponse
+
+from muster.events.kafka.addresses import BrokerAddress, read_servers
+from muster.events.kafka.connections import Connections
+from muster.events.kafka.errors import AnswerLost, LinkError, TryAgain
+from muster.events.kafka.exchange import Exchange
+from muster.events.kafka.security import NOT_SECURED
+from tests.coordinator.upstream.simulated import SimulatedBroker
+from tests.coordinator.upstream.test_link import heartbeat
+from tests.faults.process import story
+from tests.waiting import until
+
+METADATA = 3
+
+
+def question(group_id: str) -> Exchange[HeartbeatResponse]:
+    """One that changes nothing: nobody is in the group."""
+    return Exchange(heartbeat(group_id), HeartbeatResponse)
+
+
+def unexplained(address: BrokerAddress, error: Exception) -> LinkError:
+    """Whatever fails may be tried again."""
+    return TryAgain(f"{address}: {error}")
+
+
+async def test_an_address_at_which_somebody_waits_is_not_forgotten() -> None:
+    """What is opened there has to be found when all is closed."""
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        place = BrokerAddress("127.0.0.1", silent.getsockname()[1])
+        connections = Connections(NOT_SECURED, connect_timeout_ms=100, explain=unexplained)
+        asked = asyncio.create_task(connections.ask(place, question("g"), lane=0, timeout_ms=100))
+        await until(lambda: place in connections._known)
+        connections.forget_others(())
+        assert place in connections._known
+        with pytest.raises(TryAgain):
+            await asked
+        connections.forget_others(())
+        assert place not in connections._known
+        await connections.close()
+
+
+@pytest.mark.parametrize("ended_by", ["us", "the broker"])
+@story
+async def test_a_connection_counts_as_lost_when_the_broker_ends_it(ended_by: str) -> None:
+    """What we hang up ourselves says nothing of the cluster."""
+    broker, lost = SimulatedBroker(1), list[None]()
+    connections = Connections(
+        NOT_SECURED, connect_timeout_ms=1_000, explain=unexplained, lost=lambda: lost.append(None)
+    )
+    (place,) = read_servers(broker.address)
+    await connections.ask(place, question("g"), lane=0, timeout_ms=1_000)
+    if ended_by == "us":
+        connections.hang_up(place, lambda lane: lane == 0)
+    else:
+        broker.leave()
+    await asyncio.sleep(1)
+    assert len(lost) == (ended_by == "the broker")
+    await connections.close()
+
+
+@story
+async def test_a_connection_that_never_came_to_use_is_no_lost_one() -> None:
+    """It breaks while it is asked of which cluster its broker is."""
+    broker, lost = SimulatedBroker(1), list[None]()
+    connections = Connections(
+        NOT_SECURED, connect_timeout_ms=1_000, explain=unexplained, lost=lambda: lost.append(None)
+    )
+    (place,) = read_servers(broker.address)
+    connections.cluster_id = "another"
+    asked = asyncio.create_task(connections.ask(place, question("g"), lane=0, timeout_ms=60_000))
+    broker.silent_at = METADATA
+    await asyncio.sleep(1)
+    assert broker.connections == 1
+    broker.leave()
+    with pytest.raises(TryAgain) as raised:
+        await asked
+    assert not isinstance(raised.value, AnswerLost)
+    assert not lost
+    await connections.close()
+
+
+@story
+async def test_who_waits_for_a_connection_that_is_hung_up_on_is_told_at_once() -> None:
+    """In that lane alone; what is being opened in others goes on."""
+    broker = SimulatedBroker(1)
+    broker.is_hung = True
+    (place,) = read_servers(broker.address)
+    connections = Connections(NOT_SECURED, connect_timeout_ms=60_000, explain=unexplained)
+    left, kept = (
+        asyncio.create_task(connections.ask(place, question("g"), lane=lane, timeout_ms=60_000)) for lane in "ab"
+    )
+    await asyncio.sleep(1)
+    connections.hang_up(place, lambda lane: lane == "a")
+    with pytest.raises(TryAgain, match="closed before it was open"):
+        await asyncio.wait_for(left, 1)
+    assert not kept.done()
+    await connections.close()
+    with pytest.raises(TryAgain):
+        await kept
+
+
+@story
+async def test_a_time_out_is_told_in_the_limit_that_has_ended() -> None:
+    """A request that may take less than a connection ends the attempt to connect."""
+    broker = SimulatedBroker(1)
+    broker.is_hung = True
+    (place,) = read_servers(broker.address)
+    connections = Connections(NOT_SECURED, connect_timeout_ms=60_000, explain=unexplained)
+    with pytest.raises(TryAgain, match=r"did not answer within 0\.5 s"):
+        await connections.ask(place, question("g"), lane=0, timeout_ms=500)
+    await connections.close()
