@@ -4,7 +4,7 @@ cli.py, serve.py    the command line, and the start and the end of a process
 commands/           `muster members`, `muster groups`, `muster log`
 sidecar/            clients that reach their cluster through Muster
 standalone/         clients that are connected to nothing but Muster
-parts.py            what both modes are put together from
+assembly.py            what both modes are put together from
 open_files.py       how many files and sockets the process may have open
 runtime/            the shell around the rules: partitions, decisions, appends, timers
 offsets/            committed offsets
@@ -21,5 +21,5 @@ group/              the rules, pure
 load/               how long work shares the event loop
 cluster.py          standalone mode: what clients are told of the cluster
 topics.py           declared topics: what `--topic` says
-clock.py, occasions.py, principals.py, tasks.py    small things that everybody may use
+clock.py, log_throttle.py, principals.py, tasks.py    small things that everybody may use
 """

@@ -52,9 +52,9 @@ def serve(**given: Any) -> None:  # noqa: ANN401 -- see `_signature`
 
     import uvloop
 
+    from muster.coordinator.assembly import CannotServe
     from muster.coordinator.observability.log_lines import write_lines_beside
     from muster.coordinator.observability.metrics import REGISTRY
-    from muster.coordinator.parts import CannotServe
     from muster.coordinator.serve import LogLost, run
     from muster.coordinator.settings.loading import BadSettings, load_settings
 

@@ -4,5 +4,5 @@ from typing import Final
 
 ANONYMOUS: Final = "User:ANONYMOUS"
 """Kafka's principal of who has not authenticated."""
-NOT_KNOWN: Final = ""
+UNKNOWN_PRINCIPAL: Final = ""
 """The principal of who has authenticated, in a way that does not tell his name."""

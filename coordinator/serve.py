@@ -13,13 +13,7 @@ from contextlib import AsyncExitStack
 
 import structlog
 
-from muster.coordinator.clock import SystemClock
-from muster.coordinator.cluster import Cluster, new_cluster
-from muster.coordinator.observability.logs import configure_logs
-from muster.coordinator.observability.metrics import GroupMetrics, ServerMetrics
-from muster.coordinator.offsets.open import offset_store_for
-from muster.coordinator.open_files import within_open_files
-from muster.coordinator.parts import (
+from muster.coordinator.assembly import (
     CannotServe,
     Readiness,
     collect,
@@ -28,12 +22,18 @@ from muster.coordinator.parts import (
     keep_trimmed,
     new_log,
     new_owner,
-    new_places,
     new_service,
-    open_side_door,
+    new_waiting_quota,
+    open_metrics_endpoint,
     take_over,
     watch_loop,
 )
+from muster.coordinator.clock import SystemClock
+from muster.coordinator.cluster import Cluster, new_cluster
+from muster.coordinator.observability.logs import configure_logs
+from muster.coordinator.observability.metrics import GroupMetrics, ServerMetrics
+from muster.coordinator.offsets.open import offset_store_for
+from muster.coordinator.open_files import within_open_files
 from muster.coordinator.runtime.runtime import Runtime
 from muster.coordinator.runtime.waiting_limit import WaitingLimit
 from muster.coordinator.service import Service
@@ -122,11 +122,13 @@ async def _start(settings: Settings, stack: AsyncExitStack, *, lost: Callable[[E
     cluster = _cluster(settings)
     readiness, metrics = Readiness(clock), ServerMetrics(APIS)
     if settings.metrics is not None:
-        open_side_door(settings, (metrics,), readiness, stack, watch=watch)
+        open_metrics_endpoint(settings, (metrics,), readiness, stack, watch=watch)
     keep_certificates(stack, lost=lost)
-    places = new_places(settings, metrics)
-    runtime = Runtime(new_owner(settings, event_log, offsets, clock, places=places), give_up=lost)
-    service = new_service(WaitingLimit(runtime, places, runtime.is_member), cluster, clock, runtime, places)
+    waiting_quota = new_waiting_quota(settings, metrics)
+    runtime = Runtime(new_owner(settings, event_log, offsets, clock, waiting_quota=waiting_quota), give_up=lost)
+    service = new_service(
+        WaitingLimit(runtime, waiting_quota, runtime.is_member), cluster, clock, runtime, waiting_quota
+    )
     server = Server(settings=_server_settings(settings), service=service, apis=APIS, metrics=metrics)
     await _listen(server, settings)
     stack.push_async_callback(server.close)
@@ -135,7 +137,7 @@ async def _start(settings: Settings, stack: AsyncExitStack, *, lost: Callable[[E
     listen = f"{service.cluster.host}:{service.cluster.port}"
     log.info("listening", listen=listen, log=settings.log)
     await keep_open(event_log, settings, stack, readiness, lost=lost)
-    await readiness.waited_for(offsets.open, settings.log, lambda: event_log.trouble)
+    await readiness.retry_until_available(offsets.open, settings.log, lambda: event_log.trouble)
     stack.push_async_callback(offsets.close)
     readiness.reason = lambda: runtime.not_ready
     await take_over(runtime, stack)

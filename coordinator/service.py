@@ -23,7 +23,7 @@ ReplyTo = Callable[[Outcome], None]
 Cancel = Callable[[], None]
 
 
-def nobody_counts(_request_id: int) -> None:
+def ignore_request_id(_request_id: int) -> None:
     """Told of requests that nobody waits for any more, where no limit is on those that wait."""
 
 
@@ -92,7 +92,7 @@ class Service(msgspec.Struct, kw_only=True):
     new_request_id: Callable[[], int]
     call_later: Callable[[int, Callable[[], None]], Cancel]
     """`call_later(delay_ms, callback)` gives a function that cancels the timer."""
-    gone: Callable[[int], None] = nobody_counts
+    gone: Callable[[int], None] = ignore_request_id
     """Told the id of a join's or sync's request when its client has gone before it was answered."""
     turns: Turns = msgspec.field(default_factory=Turns)
     """Whose turn it is, among all connections of the process."""

@@ -19,7 +19,7 @@ class Quota(Generic[K]):
         self._taken: Counter[K] = Counter()
         self._full: set[K] = set()
 
-    def take(self, key: K, *, beyond: bool = False) -> bool:
+    def acquire(self, key: K, *, beyond: bool = False) -> bool:
         """Whether there was one left for the key, which is taken then; `beyond` the limit there always is."""
         if self._taken[key] >= self._each_max and not beyond:
             if key not in self._full:
@@ -33,7 +33,7 @@ class Quota(Generic[K]):
         """Who has most, and how many."""
         return next(iter(self._taken.most_common(1)), None)
 
-    def give_back(self, key: K) -> None:
+    def release(self, key: K) -> None:
         """One that was taken is free again."""
         self._taken[key] -= 1
         if self._taken[key] < self._each_max - self._each_max // 10:

@@ -159,7 +159,7 @@ class Listening(Generic[C]):
             self._metrics.connections_refused[RefusedConnection.ALL] += 1
             self._tell_all_taken(connection.client_host)
             return False
-        if not self._addresses.take(connection.client_host):
+        if not self._addresses.acquire(connection.client_host):
             self._metrics.connections_refused[RefusedConnection.ADDRESS] += 1
             return False
         self._connections.add(connection)
@@ -183,7 +183,7 @@ class Listening(Generic[C]):
     def authenticated(self, connection: C, principal: str) -> bool:
         """Whether the connection may stay, now that it is known whose it is."""
         self._forget_principal(connection)
-        if not self._principals.take(principal):
+        if not self._principals.acquire(principal):
             self._metrics.connections_refused[RefusedConnection.PRINCIPAL] += 1
             return False
         self._principal_of[connection] = principal
@@ -192,12 +192,12 @@ class Listening(Generic[C]):
     def _forget_principal(self, connection: C) -> None:
         principal = self._principal_of.pop(connection, None)
         if principal is not None:
-            self._principals.give_back(principal)
+            self._principals.release(principal)
 
     def lost(self, connection: C) -> None:
         """The connection is closed."""
         self._connections.discard(connection)
-        self._addresses.give_back(connection.client_host)
+        self._addresses.release(connection.client_host)
         self._forget_principal(connection)
         self._leaving.pop(connection, None)
         if len(self._connections) < self._connections_max - self._connections_max // 10:

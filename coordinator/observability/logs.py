@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection
 import msgspec
 import structlog
 
-from muster.coordinator.occasions import Occasions
+from muster.coordinator.log_throttle import LogThrottle
 
 OF_CLIENTS = frozenset(
     {
@@ -58,30 +58,30 @@ class Few:
         self._each_second = each_second
         self._now_s = now_s
         self._told: dict[tuple[str, object], _Told] = {}
-        self._mistakes = Occasions(lambda: int(now_s() * 1000))
+        self._mistakes = LogThrottle(lambda: int(now_s() * 1000))
 
     def __call__(self, _: object, __: str, line: structlog.typing.EventDict) -> structlog.typing.EventDict:
         """The line, or DropEvent."""
         event, library = line["event"], line.get("library")
         if library is None and event not in self._events:
             return line
-        unsaid = 0
+        suppressed = 0
         if library is None and event in MISTAKES:
-            due = self._mistakes.tell((event, line.get("fault"), line.get("peer") or line.get("reason")))
+            due = self._mistakes.due((event, line.get("fault"), line.get("peer") or line.get("reason")))
             if due is None:
                 raise structlog.DropEvent
-            unsaid = due
+            suppressed = due
         now_s = self._now_s()
         # What a library says may have anything in it: all its lines are of one kind, so that there are few kinds.
         told = self._told.setdefault((library or event, line.get("fault")), _Told(now_s))
         if now_s - told.began_s >= 1:
             told.began_s, told.lines = now_s, 0
         if told.lines >= self._each_second:
-            told.left_out += 1 + unsaid
+            told.left_out += 1 + suppressed
             raise structlog.DropEvent
         told.lines += 1
-        if told.left_out or unsaid:
-            line["others_since"], told.left_out = told.left_out + unsaid, 0
+        if told.left_out or suppressed:
+            line["others_since"], told.left_out = told.left_out + suppressed, 0
         return line
 
 

@@ -1,4 +1,4 @@
-"""What operators are told of events that have just become durable, and of refusals: counters, and lines of the log."""
+"""Metrics and log lines for operators: for events that have just become durable, and for refused joins."""
 
 from collections.abc import Callable, Iterable
 
@@ -8,6 +8,7 @@ from kio.schema.errors import ErrorCode
 from muster.coordinator.group.commands import JoinGroup
 from muster.coordinator.group.outcomes import JoinGroupOutcome, Outcome, Reply
 from muster.coordinator.group.settings import GroupSettings
+from muster.coordinator.log_throttle import LogThrottle
 from muster.coordinator.observability.metrics import (
     GROUPS_EXPIRED,
     INSTANCE_DUELS,
@@ -16,7 +17,6 @@ from muster.coordinator.observability.metrics import (
     REBALANCES,
     STATIC_RESTARTS,
 )
-from muster.coordinator.occasions import Occasions
 from muster.events.causes import Cause
 from muster.events.events import AnyEvent, GroupDeleted, MemberFenced, RebalanceStarted, StaticMemberReplaced
 
@@ -24,7 +24,7 @@ log = structlog.get_logger(__name__)
 
 
 def announce(events: Iterable[AnyEvent]) -> None:
-    """Events that a group has just made durable."""
+    """Count, and log, events that have just become durable."""
     for event in events:
         if isinstance(event, RebalanceStarted):
             REBALANCES.labels(event.why.cause.value).inc()
@@ -54,16 +54,16 @@ def _announce_fence(event: MemberFenced) -> None:
 
 
 class RefusedJoins:
-    """Joins that an operator can do something about: one line a minute, since a client may ask as often as it likes."""
+    """Reports refused joins for which an operator can do something, in one log line a minute."""
 
     def __init__(self, settings: GroupSettings, monotonic_ms: Callable[[], int]) -> None:
         self._settings = settings
-        self._occasions = Occasions(monotonic_ms)
+        self._throttle = LogThrottle(monotonic_ms)
 
-    def tell_metadata(self, join: JoinGroup, size_bytes: int) -> None:
-        """One with too much metadata: name it, and how many there were since the last line."""
-        unsaid = self._occasions.tell("metadata")
-        if unsaid is None:
+    def note_metadata_too_large(self, join: JoinGroup, size_bytes: int) -> None:
+        """Report a join whose metadata is too large."""
+        suppressed = self._throttle.due("metadata")
+        if suppressed is None:
             return
         log.warning(
             "join refused: its metadata is larger than --member-metadata-max-bytes",
@@ -72,23 +72,23 @@ class RefusedJoins:
             client_host=join.caller.client_host,
             size_bytes=size_bytes,
             limit_bytes=self._settings.member_metadata_max_bytes,
-            others_since=unsaid,
+            others_since=suppressed,
         )
 
-    def look(self, join: JoinGroup, replies: Iterable[Reply]) -> None:
-        """Whether its group had no room for it, as its reply tells: counted, and told once a minute for each group."""
+    def note_group_full(self, join: JoinGroup, replies: Iterable[Reply]) -> None:
+        """Count and report the join if it is answered GROUP_MAX_SIZE_REACHED."""
         if not any(reply.request_id == join.caller.request_id and _is_full(reply.outcome) for reply in replies):
             return
         JOINS_TO_FULL_GROUPS.inc()
-        unsaid = self._occasions.tell(("full", join.group_id))
-        if unsaid is not None:
+        suppressed = self._throttle.due(("full", join.group_id))
+        if suppressed is not None:
             log.warning(
                 "join refused: the group is full (group.max.size)",
                 group_id=join.group_id,
                 client_id=join.caller.client_id,
                 client_host=join.caller.client_host,
                 max_size=self._settings.max_size,
-                others_since=unsaid,
+                others_since=suppressed,
             )
 
 

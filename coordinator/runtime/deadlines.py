@@ -1,10 +1,10 @@
 """The deadlines of a partition: one heap, one timer.
 
-There is no timer per member. A group has one entry, for the earliest of its deadlines; a heartbeat moves a deadline
-away without telling anybody, which is found out when the entry comes up. `due` is called with a group whose entry has
-come up, when all that had arrived by then was looked at (`when_caught_up`): nobody is expired while his heartbeat waits
-behind what others have asked. If the timer was so late that the machine must have stood still, `paused` is called, and
-nothing is due until `begin` is, again.
+There is no timer per member. A group has one entry in the heap, for the earliest of its deadlines; a heartbeat moves a
+deadline in place, which is noticed when the entry comes up. `due` is called with the group of an entry that has come
+up, after all requests that had arrived by then were processed (`when_caught_up`), so that no member expires while its
+heartbeat waits behind other requests. If the timer is so late that the machine must have stood still, `paused` is
+called instead, and nothing is due until `begin` is called again.
 """
 
 import asyncio
@@ -18,10 +18,10 @@ from muster.coordinator.load.slices import SLICE_MS
 from muster.events.ids import GroupId
 
 PAUSE_MS = 1_000
-"""A timer later than this means that the machine stood still: nobody is blamed for its silence."""
+"""A timer that is later than this means that the machine stood still, so no session expires for it."""
 
 GRACE_S = 0.005
-"""What has arrived is handled before anybody is expired: one more round of reading lies between."""
+"""The delay before deadlines are decided, in which requests that have arrived are read."""
 
 
 class Deadlines:
@@ -46,7 +46,7 @@ class Deadlines:
         self._timer_due_ms = -math.inf  # nothing sets a timer until `begin`
 
     def begin(self) -> None:
-        """Look at what is scheduled from here on."""
+        """Start the timer, also after `paused`."""
         self._timer_due_ms = math.inf
         if self._heap:
             self._set_timer(self._heap[0][0])
@@ -55,7 +55,7 @@ class Deadlines:
         return group_id in self._scheduled
 
     def schedule(self, group_id: GroupId, deadline_ms: float) -> None:
-        """Have the group looked at then; an earlier look that is planned already stays."""
+        """Schedule a check of the group's deadlines; an earlier one stays."""
         if deadline_ms == math.inf or deadline_ms >= self._scheduled.get(group_id, math.inf):
             return
         self._scheduled[group_id] = deadline_ms

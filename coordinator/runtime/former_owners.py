@@ -1,7 +1,7 @@
-"""Owners that were here before and have not said goodbye: they have crashed, or were believed to be gone and are not.
+"""Former owners that did not write CoordinatorStopped: they crashed, or still run and are deposed now.
 
-What belongs here: whether a line is due. A deposed owner finds out by its next append, so that it is the successor who
-has to tell of it.
+What belongs here: the decision whether to warn. A deposed owner finds out only by its next append, so the new owner
+warns.
 """
 
 import structlog
@@ -12,19 +12,19 @@ log = structlog.get_logger(__name__)
 
 
 class FormerOwners:
-    """Of all partitions of a process: each is told of once."""
+    """The former owners that this process has warned of, each once for all partitions."""
 
     def __init__(self) -> None:
-        self._told: set[str] = set()
+        self._warned: set[str] = set()
 
-    def tell(self, last_word: AnyPartitionEvent | None, *, by: str, location: str) -> None:
-        """`last_word`: what stood last in the partition before it was claimed; `by`: who has claimed it."""
-        if last_word is None or isinstance(last_word, CoordinatorStopped):
+    def warn_unless_stopped(self, last_event: AnyPartitionEvent | None, *, by: str, location: str) -> None:
+        """Warn of a former owner. `last_event`: the partition's last before the claim; `by`: the new owner."""
+        if last_event is None or isinstance(last_event, CoordinatorStopped):
             return
-        if last_word.owner not in {by, *self._told}:
-            self._told.add(last_word.owner)
+        if last_event.owner not in {by, *self._warned}:
+            self._warned.add(last_event.owner)
             log.warning(
                 "the event log was taken over from one who had not said goodbye: if it still runs, it is deposed",
                 log=location,
-                owner=last_word.owner,
+                owner=last_event.owner,
             )

@@ -1,9 +1,9 @@
-"""Committed offsets without a group, as a takeover finds them where they are kept beside the events.
+"""Orphans: committed offsets without a group, which a takeover finds in the offsets topic.
 
-Offsets are written after the events of their group, so a deletion may have been cut short between the two: it is
-finished. A group that the events do not even know as deleted is made anew, empty as a simple consumer's (OC1), so that
-it is listed, expires and can be deleted: the two topics may have been restored from backups of different times. In one
-file both are always of the same.
+Offsets are written after the events of their group, so a deletion may have been cut short between the two: the takeover
+finishes it. A group that the events do not even know as deleted is recreated, Empty as a simple consumer's (OC1), so
+that it is listed, expires and can be deleted: the two topics may have been restored from backups of different times. A
+SQLite file has both, and no orphans.
 """
 
 from collections.abc import Iterable
@@ -17,7 +17,7 @@ from muster.coordinator.group.takeover import group_of_offsets
 from muster.coordinator.group.turn import Moment
 from muster.coordinator.load.slices import Slices
 from muster.coordinator.offsets.base import OffsetStore
-from muster.coordinator.runtime.outbox import refused_alone
+from muster.coordinator.runtime.outbox import partition_record_refused
 from muster.events.avro.codec import records_of
 from muster.events.ids import GroupId
 from muster.events.log.base import AppendRefused, EventLog, LogWriter
@@ -27,13 +27,13 @@ from muster.events.projector import Projector
 log = structlog.get_logger(__name__)
 
 MADE_AT_ONCE = 100
-"""Groups, in one append; each takes some 50 µs."""
+"""Groups recreated in one append; each takes some 50 µs."""
 
 
-async def orphans_of(
+async def find_orphans(
     with_offsets: Iterable[GroupId], projector: Projector, number: int, partitions: int, slices: Slices
 ) -> set[GroupId]:
-    """The groups of this partition, of so many, that the events do not have."""
+    """The groups of this partition that have offsets and no events."""
     orphans, pace = set[GroupId](), slices.pace()
     for group_id in with_offsets:
         if (
@@ -47,14 +47,14 @@ async def orphans_of(
 
 
 async def finish_deletions(offsets: OffsetStore, number: int, deleted: Iterable[GroupId]) -> None:
-    """Remove the offsets of groups that are gone. Raises LogError."""
+    """Remove the offsets of deleted groups. Raises LogError."""
     changes = [OffsetsChange(group_id=group_id, all_deleted=True) for group_id in deleted]
     if changes:
         log.info("removing offsets of deleted groups", partition=number, groups=len(changes))
         await offsets.write(changes)
 
 
-async def make_anew(
+async def recreate_groups(
     unknown: set[GroupId],
     projector: Projector,
     writer: LogWriter,
@@ -64,7 +64,7 @@ async def make_anew(
     events: EventLog,
     offsets: EventLog,
 ) -> None:
-    """Append and project a group for each of these. Raises LogError."""
+    """Append and project an Empty group for each of `unknown`. Raises LogError."""
     if not unknown:
         return
     log.warning(
@@ -89,6 +89,6 @@ async def make_anew(
         made = [group_of_offsets(each, moment, settings) for each in groups[first : first + MADE_AT_ONCE]]
         for verdict in await writer.append([records_of([event]) for event in made]):
             if isinstance(verdict, AppendRefused):
-                raise refused_alone(writer, verdict)
+                raise partition_record_refused(writer, verdict)
         for event in made:
             projector.feed_event(event)

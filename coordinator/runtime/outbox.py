@@ -1,14 +1,14 @@
-"""The outbox: what may leave only when it is durable, and the two writers it waits for.
+"""The outbox makes events and offsets durable, so that the replies that wait for them may leave.
 
-A *unit* is what one group decided in one go: events of one or more decisions, perhaps a change of its offsets, and the
-replies that wait for them. Units of many groups that come while an append is under way go together in the next one.
-A unit's offsets are written after its events, so that no offset is ever durable for a group that is not.
-Between two appends a step may be run: the same owner goes on with another writer.
+A *write unit* is the batch of one group: the events of one or more decisions, and changes of its offsets. Units of many
+groups that are submitted while an append is under way share the next one. A unit's offsets are written after its
+events, so that no offset is durable for a group that is not. Between two appends a step may run, which switches to
+another writer of the same owner.
 
     submit(unit) -> events appended -> offsets written -> unit.settled(None | AppendRefused)
-                 -> Deposed, LogUnavailable: lost(error), and nothing is settled any more
+                 -> Deposed, LogUnavailable: lost(error), and no unit is settled any more
 
-The outbox knows nothing of groups: it moves records, and tells when they are safe.
+What it must not know: groups, and replies.
 """
 
 import asyncio
@@ -29,8 +29,8 @@ from muster.events.records import Transition
 UNITS_PER_APPEND_MAX = 1_000
 
 
-class Unit(msgspec.Struct, kw_only=True, eq=False):
-    """`settled` is called once: with None when all is durable, or with why the events can never be stored."""
+class WriteUnit(msgspec.Struct, kw_only=True, eq=False):
+    """One group's batch. `settled` is called once: with None when all is durable, or with why it can never be."""
 
     transition: Transition
     offsets: tuple[OffsetsChange, ...]
@@ -38,26 +38,26 @@ class Unit(msgspec.Struct, kw_only=True, eq=False):
 
 
 class Write(msgspec.Struct, frozen=True, kw_only=True):
-    """What is being made durable: offsets, or events; `began_s` by the clock of the loop."""
+    """The write in progress, of offsets or of events; `began_s` is by the clock of the loop."""
 
     of_offsets: bool
     began_s: float
 
 
-class Lost(Protocol):
+class OnLost(Protocol):
     def __call__(self, error: Exception) -> None: ...
 
 
 class Outbox:
-    """One for each owned partition. `lost` is called at most once, and ends it."""
+    """The outbox of one owned partition. `lost` is called at most once, and ends it."""
 
-    def __init__(self, writer: LogWriter, offsets: OffsetStore, lost: Lost) -> None:
+    def __init__(self, writer: LogWriter, offsets: OffsetStore, lost: OnLost) -> None:
         self._writer = writer
         self._offsets = offsets
         self._lost = lost
         self.strangers_noticed: Callable[[range], None] | None = None
-        """Told of offsets among which somebody else has appended."""
-        self._waiting: list[Unit] = []
+        """Called with a range of offsets among which somebody else has appended."""
+        self._waiting: list[WriteUnit] = []
         self._steps: list[tuple[Callable[[], Awaitable[None]], bool, asyncio.Future[None]]] = []
         self._wake = asyncio.Event()
         self._idle = asyncio.Event()
@@ -67,28 +67,28 @@ class Outbox:
         self._task = asyncio.create_task(self._run(), name=f"outbox-{writer.partition}")
         self._task.add_done_callback(on_failure(lost))
 
-    def submit(self, unit: Unit) -> None:
-        """Have the unit made durable."""
+    def submit(self, unit: WriteUnit) -> None:
+        """Queue the unit for the next append."""
         self._waiting.append(unit)
         self._idle.clear()
         self._wake.set()
 
     async def appended(self, transition: Transition) -> None:
-        """Append this with whatever else is waiting; returns when it is durable. Raises LogUnavailable."""
+        """Append the transition with the next units; returns when it is durable. Raises LogUnavailable."""
         settled: asyncio.Future[AppendRefused | None] = asyncio.get_running_loop().create_future()
 
         def note(refused: AppendRefused | None) -> None:
             if not settled.done():  # who waited may have been cancelled
                 settled.set_result(refused)
 
-        self.submit(Unit(transition=transition, offsets=(), settled=note))
+        self.submit(WriteUnit(transition=transition, offsets=(), settled=note))
         if (refused := await settled) is not None:
-            raise refused_alone(self._writer, refused)
+            raise partition_record_refused(self._writer, refused)
 
     async def between_writes(self, step: Callable[[], Awaitable[None]], *, of_offsets: bool = False) -> None:
-        """Run a step while nothing is being written. When it raises LogError, the outbox is lost.
+        """Run a step between two writes. If it raises LogError, the outbox is lost.
 
-        `of_offsets`: the step writes where offsets are.
+        `of_offsets`: the step writes to the log of the offsets.
         """
         done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._steps.append((step, of_offsets, done))
@@ -97,13 +97,13 @@ class Outbox:
         await done
 
     def go_on_with(self, writer: LogWriter) -> None:
-        """Append with another writer from now on, which has written its fence record; call it in a step."""
+        """Switch to another writer, which has written its fence record; to be called in a step."""
         self._look_for_gap(self._writer.next_offset, writer.next_offset, 1)
         self._writer = writer
 
     @property
     def waits(self) -> tuple[Write, float] | None:
-        """What is being written, and for how many seconds. Also while `lost` is told of it, and in any thread."""
+        """The write in progress, and for how many seconds. Thread-safe, and valid while `lost` is called."""
         write = self._write_now
         return None if write is None else (write, self._loop.time() - write.began_s)
 
@@ -117,7 +117,7 @@ class Outbox:
         idle.cancel()
 
     async def close(self) -> None:
-        """Stop, whatever is still waiting."""
+        """Stop at once, whatever is still queued."""
         self._task.cancel()
         await asyncio.gather(self._task, return_exceptions=True)
 
@@ -133,7 +133,7 @@ class Outbox:
             self._idle.set()
 
     def _look_for_gap(self, before: int | None, after: int | None, appended: int) -> None:
-        """Between these offsets we have appended so many records: more than that are somebody else's."""
+        """Report strangers' records if there are more records between two offsets than we have appended."""
         gap = gap_between(before, after, appended)
         if self.strangers_noticed is not None and gap is not None:
             self.strangers_noticed(gap)
@@ -151,7 +151,7 @@ class Outbox:
             await self._write(units)
         self._write_now = None
 
-    async def _write(self, units: Sequence[Unit]) -> None:
+    async def _write(self, units: Sequence[WriteUnit]) -> None:
         with_events = [unit for unit in units if unit.transition]
         verdicts: dict[int, AppendRefused | None] = {}
         if with_events:
@@ -180,8 +180,8 @@ class Outbox:
             await breaks.taken()
 
 
-def refused_alone(writer: LogWriter, refused: AppendRefused) -> LogUnavailable:
-    """What a partition's own record that is too large comes to: without it the partition cannot be owned."""
+def partition_record_refused(writer: LogWriter, refused: AppendRefused) -> LogUnavailable:
+    """The error for a record about the partition itself that is too large: the partition cannot be owned without it."""
     return LogUnavailable(
         f"partition {writer.partition}: a record of the partition itself, of {refused.size_bytes} bytes, was refused;"
         f" the limit is {refused.limit_bytes} bytes"

@@ -1,7 +1,7 @@
 """Taking a partition over: claim it, write the fence record, read up to that record, serve.
 
-The fence record comes first because until the new owner's first append the log still takes the old owner's (see the
-event log's contract); only what was read up to the fence record is complete.
+The fence record comes first because the log accepts the old owner's appends until the new owner's first one (see the
+event log's contract); only a reading up to the fence record is complete.
 """
 
 import asyncio
@@ -20,11 +20,16 @@ from muster.coordinator.load.turns import Turns
 from muster.coordinator.offsets.base import OffsetStore
 from muster.coordinator.offsets.lost import refuse_lost_events, refuse_lost_offsets
 from muster.coordinator.runtime.former_owners import FormerOwners
-from muster.coordinator.runtime.orphans import finish_deletions, make_anew, orphans_of
-from muster.coordinator.runtime.outbox import Lost, Outbox, refused_alone
+from muster.coordinator.runtime.group_context import (
+    AskAboutSilence,
+    GenerationListener,
+    ignore_generations,
+    silence_is_their_own,
+)
+from muster.coordinator.runtime.orphans import find_orphans, finish_deletions, recreate_groups
+from muster.coordinator.runtime.outbox import OnLost, Outbox, partition_record_refused
 from muster.coordinator.runtime.partition import Partition
-from muster.coordinator.runtime.slot import AskAboutSilence, Watch, nobody_watches, silence_is_their_own
-from muster.coordinator.service import nobody_counts
+from muster.coordinator.service import ignore_request_id
 from muster.coordinator.strangers import StrangersSeen, StrangersWatch, gap_between
 from muster.coordinator.tasks import on_failure
 from muster.events.avro.codec import records_of
@@ -40,45 +45,45 @@ from muster.events.records import FORMAT_LEVEL, Transition, UndecodableKey
 
 log = structlog.get_logger(__name__)
 
-RENEWAL_PAUSE_S = 60.0
-"""Between two tries to claim again; there are hours for it."""
+RENEWAL_RETRY_S = 60.0
+"""The pause between two attempts to renew a claim; there are hours for it."""
 
 
 class Owner(msgspec.Struct, frozen=True, kw_only=True, eq=False):
-    """Who takes partitions over, and what for: the same for all partitions of a process."""
+    """This process as the owner of partitions: its name, its logs, its settings; the same for all partitions."""
 
     name: str
-    """`host:pid`, as it stands in the log."""
+    """`host:pid`, as events and log lines name the owner."""
     version: str
     event_log: EventLog
     offsets: OffsetStore
     settings: GroupSettings
     effective_settings: Mapping[str, str]
-    """By Kafka's names, for the fence record."""
+    """The settings by Kafka's names, for the fence record."""
     clock: Clock
     log_url: str = "URL"
-    """As it was given, and so the address where clients find this process: for commands that are advised."""
+    """The value of --log, for commands that a log line advises, as is `bootstrap`, the address for clients."""
     bootstrap: str = "ADDRESS"
-    watch: Watch = nobody_watches
+    on_generation: GenerationListener = ignore_generations
     ask_about_silence: AskAboutSilence = silence_is_their_own
-    forgotten: Callable[[int], None] = nobody_counts
-    """Told the id of a request that will not be answered, since the same member has asked again."""
+    superseded: Callable[[int], None] = ignore_request_id
+    """Called with the id of a parked request that will not be answered, since the same member has sent it again."""
     strangers: StrangersSeen = msgspec.field(default_factory=StrangersSeen)
     former_owners: FormerOwners = msgspec.field(default_factory=FormerOwners)
     slices: Slices = msgspec.field(default_factory=Slices)
     turns: Turns = msgspec.field(default_factory=Turns)
-    """Of the process."""
+    """The process's turns, shared with its connections."""
 
 
 class WaitsFor(msgspec.Struct, frozen=True, kw_only=True):
-    """What an append waits for: the log's location, and who stores what is appended there, for people."""
+    """The log that an append waits for, and who has to store it there (a broker or a file), for people."""
 
     log: str
     whom: str
 
 
-class Ownership:
-    """One partition, owned: its writer, its groups, and how it was given up."""
+class OwnedPartition:
+    """A partition that this process owns: its groups, its writer, the renewal of its claim."""
 
     def __init__(
         self,
@@ -88,7 +93,7 @@ class Ownership:
         writer: LogWriter,
         *,
         strangers: StrangersWatch,
-        lost: Lost,
+        lost: OnLost,
     ) -> None:
         self.partition = partition
         self._strangers = strangers
@@ -100,7 +105,7 @@ class Ownership:
 
     @property
     def waits(self) -> tuple[WaitsFor, float] | None:
-        """Who has to answer first, and for how many seconds an append has waited for it; any thread may ask."""
+        """What the present append waits for, and for how many seconds. Thread-safe."""
         waits = self._outbox.waits
         if waits is None:
             return None
@@ -110,13 +115,13 @@ class Ownership:
         return WaitsFor(log=event_log.location, whom=event_log.stored_by(self.partition.number)), waited_s
 
     def renew(self) -> None:
-        """Claim the partition again in the background, lest the log forget this claim; nothing waits for it."""
+        """Renew the claim in the background, before the log forgets it; nothing waits for it."""
         if self._renewing is None or self._renewing.done():
             self._renewing = asyncio.create_task(self._renew(), name=f"renew-{self.partition.number}")
             self._renewing.add_done_callback(on_failure(self._lost))
 
     async def stop(self) -> None:
-        """Let what is under way become durable, and say goodbye in the log."""
+        """Let what is under way become durable, and write CoordinatorStopped."""
         await self._strangers.close()
         await self._end_renewal()
         await self._outbox.drained()
@@ -130,7 +135,7 @@ class Ownership:
         await self._writer.append([records_of([stopped])])
 
     async def abandon(self) -> None:
-        """End it without a word: the log is lost to us."""
+        """Stop without writing anything, since the log is lost to us."""
         await self._strangers.close()
         await self._end_renewal()
         await self._outbox.close()
@@ -141,8 +146,8 @@ class Ownership:
             await asyncio.gather(self._renewing, return_exceptions=True)
 
     async def _renew(self) -> None:
-        # Whoever has claimed it since deposes this owner for good: an append tells, where a claim would take it back.
-        # Who claims it between that append and the switch has written something, which is not known here.
+        # If another process has claimed the partition an append fails, where a claim would take the partition back.
+        # A process that claims it between this append and the switch has written something, which is checked there.
         owner, number = self._owner, self.partition.number
         await self._outbox.appended(fence_record(owner, self._writer))
         writer, before = await self._claim_patiently(), self._writer
@@ -159,7 +164,7 @@ class Ownership:
         log.debug("claim renewed", partition=number, epoch=writer.epoch)
 
     async def _claim_patiently(self) -> LogWriter:
-        """A newer writer. Until it has appended, the one before goes on; so a broker that is away is waited for."""
+        """Claim a newer writer, retrying while the log is unavailable; the former one can append until it does."""
 
         def report(state: RetryCallState) -> None:
             error = state.outcome.exception() if state.outcome else None
@@ -170,23 +175,23 @@ class Ownership:
             )
 
         attempts = AsyncRetrying(
-            retry=retry_if_exception_type(LogUnavailable), wait=wait_fixed(RENEWAL_PAUSE_S), before_sleep=report
+            retry=retry_if_exception_type(LogUnavailable), wait=wait_fixed(RENEWAL_RETRY_S), before_sleep=report
         )
         return await attempts(self._owner.event_log.claim, self.partition.number)
 
 
-async def take_over(owner: Owner, number: int, *, lost: Lost) -> Ownership:
-    """Own the partition. Raises LogError, and EventsError for a history that cannot be served."""
+async def take_over(owner: Owner, number: int, *, lost: OnLost) -> OwnedPartition:
+    """Take the partition over. Raises LogError, and EventsError for a history that cannot be served."""
     clock = owner.clock
     started_ms = clock.monotonic_ms()
     await refuse_lost_events(owner.event_log, owner.offsets, number)
     writer = await claim_and_fence(owner, number)
     loading = await _load(owner, writer)
     projector = loading.projector
-    owner.former_owners.tell(projector.before_election, by=owner.name, location=owner.event_log.location)
+    owner.former_owners.warn_unless_stopped(projector.before_election, by=owner.name, location=owner.event_log.location)
     if projector.groups or projector.quarantined:
         await refuse_lost_offsets(owner.event_log, owner.offsets, number)
-    made_anew = await _claim_offsets(owner, writer, projector)
+    recreated = await _claim_offsets(owner, writer, projector)
     took_ms = clock.monotonic_ms() - started_ms
     members = sum(len(group.members) for group in projector.groups.values())
     ready = CoordinatorReady(
@@ -223,11 +228,11 @@ async def take_over(owner: Owner, number: int, *, lost: Lost) -> Ownership:
         incarnation_max=projector.incarnation_max,
         quarantined=damages,
         committed=owner.offsets.committed,
-        watch=owner.watch,
+        on_generation=owner.on_generation,
         ask_about_silence=owner.ask_about_silence,
         slices=owner.slices,
         turns=owner.turns,
-        forgotten=owner.forgotten,
+        superseded=owner.superseded,
         lost=lost,
     )
     groups = [group for group_id, group in projector.groups.items() if group_id not in projector.quarantined]
@@ -243,13 +248,13 @@ async def take_over(owner: Owner, number: int, *, lost: Lost) -> Ownership:
 
     strangers = StrangersWatch(owner.event_log, number, owner.strangers, rewrite=rewrite, failed=lost)
     outbox.strangers_noticed = strangers.notice
-    if gap := gap_between(projector.next_offset, writer.next_offset, made_anew + 1):  # since the end of the reading
+    if gap := gap_between(projector.next_offset, writer.next_offset, recreated + 1):  # since the end of the reading
         strangers.notice(gap)
-    return Ownership(owner, partition, outbox, writer, strangers=strangers, lost=lost)
+    return OwnedPartition(owner, partition, outbox, writer, strangers=strangers, lost=lost)
 
 
 def _entity(key: bytes) -> RecordKey | None:
-    """What the key is about, if it is the key of anything of a group."""
+    """Decode the key of a group's entity; None for any other key."""
     try:
         entity = decode_key(key)
     except UndecodableKey:
@@ -271,14 +276,14 @@ def _name_quarantined(owner: Owner, projector: Projector) -> None:
 
 
 async def claim_and_fence(owner: Owner, number: int) -> LogWriter:
-    """A writer that alone may append. Raises LogError."""
+    """Claim a partition, and write the fence record; returns the only writer. Raises LogError."""
     writer = await owner.event_log.claim(number)
     await fence(owner, writer)
     return writer
 
 
 def fence_record(owner: Owner, writer: LogWriter) -> Transition:
-    """The record from which on no writer older than this one appends."""
+    """Make the fence record, after which no older writer can append."""
     elected = CoordinatorElected(
         partition=writer.partition,
         owner_epoch=writer.epoch,
@@ -297,29 +302,29 @@ async def fence(owner: Owner, writer: LogWriter) -> None:
 
 
 async def _append_one(writer: LogWriter, transition: Transition) -> None:
-    """Append what is about the partition itself."""
+    """Append a record about the partition itself."""
     (verdict,) = await writer.append([transition])
     if isinstance(verdict, AppendRefused):
-        raise refused_alone(writer, verdict)
+        raise partition_record_refused(writer, verdict)
 
 
 async def _claim_offsets(owner: Owner, writer: LogWriter, projector: Projector) -> int:
-    """Own the offsets of the partition's groups, each of which has a group then; returns how many were made anew."""
+    """Claim the offsets of the partition, and handle those without a group; returns how many groups were recreated."""
     number, offsets = writer.partition, owner.offsets
     with_offsets = await offsets.claim(number)
-    orphans = await orphans_of(with_offsets, projector, number, owner.event_log.partitions, owner.slices)
+    orphans = await find_orphans(with_offsets, projector, number, owner.event_log.partitions, owner.slices)
     unknown = set[GroupId]() if offsets.own_log is None else orphans - projector.deleted
     await finish_deletions(offsets, number, orphans - unknown)
     if offsets.own_log is not None:
         settings, clock, events = owner.settings, owner.clock, owner.event_log
-        await make_anew(
+        await recreate_groups(
             unknown, projector, writer, settings=settings, clock=clock, events=events, offsets=offsets.own_log
         )
     return len(unknown)
 
 
 async def _damages(log_: EventLog, writer: LogWriter, projector: Projector) -> dict[GroupId, Damage]:
-    """What is left of the groups that are quarantined, which is another reading where there are any."""
+    """Survey the damage of quarantined groups, in another reading of the log if there are any."""
     if not projector.quarantined:
         return {}
     survey = DamageSurvey(projector)
@@ -329,7 +334,7 @@ async def _damages(log_: EventLog, writer: LogWriter, projector: Projector) -> d
 
 
 async def _load(owner: Owner, writer: LogWriter) -> Loading:
-    """The groups up to the writer's fence record. Raises LogUnavailable when the reading ends before it (L6)."""
+    """Load the groups up to the writer's fence record. Raises LogUnavailable if the reading ends before it (L6)."""
     loading = Loading(owner.strangers.reading(writer.partition))
     async for chunk in owner.event_log.read(writer.partition):
         loading.read(chunk)

@@ -1,7 +1,7 @@
-"""One owned partition at work: its groups, who may ask for what of them, their deadlines, and the sweep.
+"""One owned partition: its groups, the requests to them, their deadlines, and the sweep.
 
-What belongs here: which commands come to which group, and when it is looked at because time has passed. What it must
-not know: how a group works off its commands (`deciding.py`), how answers find their way (`waiting.py`).
+What belongs here: routing commands, deadlines and the sweep to groups. What it must not know: how commands are
+processed (`command_processor.py`), how answers find their requests (`waiting.py`).
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -32,11 +32,18 @@ from muster.coordinator.load.slices import Slices
 from muster.coordinator.load.steps import Steps
 from muster.coordinator.load.turns import Turns
 from muster.coordinator.observability.metrics import ENTITIES_REWRITTEN
+from muster.coordinator.runtime.command_processor import CommandProcessor
 from muster.coordinator.runtime.deadlines import Deadlines
-from muster.coordinator.runtime.deciding import Deciding
-from muster.coordinator.runtime.outbox import Lost, Outbox, Unit
+from muster.coordinator.runtime.group_context import (
+    AskAboutSilence,
+    CheckDeadlines,
+    GenerationListener,
+    GroupContext,
+    Ticket,
+    new_context,
+)
+from muster.coordinator.runtime.outbox import OnLost, Outbox, WriteUnit
 from muster.coordinator.runtime.quarantine import Quarantine
-from muster.coordinator.runtime.slot import AskAboutSilence, LookAtDeadlines, Slot, Ticket, Watch, new_slot
 from muster.coordinator.runtime.sweep import Sweep
 from muster.coordinator.runtime.waiting import WaitingRequests
 from muster.coordinator.service import ReplyTo
@@ -51,11 +58,11 @@ log = structlog.get_logger(__name__)
 
 
 REWRITTEN_AT_ONCE = 500
-"""Entities of one group, in one decision: 5 µs for each."""
+"""Entities of one group that are rewritten in one decision; 5 µs for each."""
 
 
 class Partition:
-    """See the module. Made when the partition was read, ended by `close`."""
+    """See the module. Made after the partition was read, ended by `close`."""
 
     def __init__(
         self,
@@ -69,20 +76,20 @@ class Partition:
         incarnation_max: int,
         quarantined: Mapping[GroupId, Damage],
         committed: Callable[[GroupId], Mapping[tuple[str, int], CommittedAt]],
-        watch: Watch,
+        on_generation: GenerationListener,
         ask_about_silence: AskAboutSilence,
         slices: Slices,
         turns: Turns,
-        forgotten: Callable[[int], None],
-        lost: Lost,
+        superseded: Callable[[int], None],
+        lost: OnLost,
     ) -> None:
         self.number = number
         self._outbox = outbox
         self._owner = owner
         self._settings = settings
         self._clock = clock
-        self._slots: dict[GroupId, Slot] = {}
-        self._waiting = WaitingRequests(forgotten)
+        self._contexts: dict[GroupId, GroupContext] = {}
+        self._waiting = WaitingRequests(superseded)
         self._deadlines = Deadlines(
             clock,
             due=self._deadline_came,
@@ -90,11 +97,11 @@ class Partition:
             when_caught_up=turns.after_those_who_wait,
         )
         self._committed = committed
-        self._watch = watch
+        self._on_generation = on_generation
         self._ask_about_silence = ask_about_silence
         self._slices = slices
         self._lost = lost
-        self._deciding = Deciding(
+        self._processor = CommandProcessor(
             outbox=outbox,
             epoch=epoch,
             settings=settings,
@@ -104,194 +111,194 @@ class Partition:
             waiting=self._waiting,
             slices=slices,
             lost=lost,
-            heard=self._deadlines.schedule,
+            session_refreshed=self._deadlines.schedule,
             changed=self._changed,
             idle=self._became_idle,
         )
         self._quarantine = Quarantine(
             quarantined,
             outbox=outbox,
-            moment=self._deciding.moment,
+            moment=self._processor.moment,
             settings=settings,
             waiting=self._waiting,
             repaired=self._repaired,
         )
         interval_ms = settings.offsets_retention_check_interval_ms
-        self._sweep = Sweep(interval_ms=interval_ms, group_ids=self._slots.keys, look_at=self._sweep_came)
+        self._sweep = Sweep(interval_ms=interval_ms, group_ids=self._contexts.keys, check=self._check_expiry)
         self._closed_with: ErrorCode | None = None
 
     @property
     def epoch(self) -> int:
-        """Of the claim that decisions are made under; what was decided before a renewal keeps the older one."""
-        return self._deciding.epoch
+        """The owner epoch of new decisions; a decision made before a renewal keeps the older one."""
+        return self._processor.epoch
 
     @epoch.setter
     def epoch(self, epoch: int) -> None:
-        self._deciding.epoch = epoch
+        self._processor.epoch = epoch
 
     # ---- requests ----------------------------------------------------------------------------------
 
     async def adopt(self, groups: Iterable[Group]) -> None:
-        """Take over groups as they were read from the log; their sessions begin anew.
+        """Add the groups that were read from the log, with new sessions, in slices.
 
-        In slices: nothing is asked of them, nor due in them, before all are there.
+        No request and no deadline reaches them before all are added.
         """
         began_ms, pace = self._clock.monotonic_ms(), self._slices.pace()
         for group in groups:
             self._resume(group)
             await pace.kept(1 + len(group.members))
         if self._clock.monotonic_ms() - began_ms > USUAL_APPEND_MS:
-            for slot in self._slots.values():
-                await pace.kept(1 + rearm(slot.group, slot.soft, self._clock.monotonic_ms()))
-        for slot in self._slots.values():
-            slot.tell(self._watch)
+            for context in self._contexts.values():
+                await pace.kept(1 + rearm(context.group, context.soft, self._clock.monotonic_ms()))
+        for context in self._contexts.values():
+            context.notify(self._on_generation)
         self._deadlines.begin()
-        for slot in list(self._slots.values()):
-            self._check_capacity(slot)
+        for context in list(self._contexts.values()):
+            self._check_capacity(context)
 
-    def _resume(self, group: Group) -> Slot:
+    def _resume(self, group: Group) -> GroupContext:
         soft = restore_soft_state(group, self._clock.monotonic_ms(), self._settings)
-        slot = self._slots[group.group_id] = new_slot(group.group_id, group, soft)
-        self._schedule(slot)
-        return slot
+        context = self._contexts[group.group_id] = new_context(group.group_id, group, soft)
+        self._schedule(context)
+        return context
 
-    def _check_capacity(self, slot: Slot) -> None:
-        if slot.group is not None and len(slot.group.members) > self._settings.max_size:
-            self._deciding.enqueue(slot, CheckCapacity(group_id=slot.group_id))
+    def _check_capacity(self, context: GroupContext) -> None:
+        if context.group is not None and len(context.group.members) > self._settings.max_size:
+            self._processor.enqueue(context, CheckCapacity(group_id=context.group_id))
 
     def submit(self, command: AnyRequest, reply_to: ReplyTo) -> None:
-        """Have a request decided; `reply_to` is called once, now or later."""
+        """Queue a request; `reply_to` is called once, now or later."""
         self._waiting.add(command, reply_to)
         if self._closed_with is not None:
             self._waiting.release_each(error_replies(command, self._closed_with))
         elif command.group_id in self._quarantine:
             self._quarantine.submit(command)
         else:
-            slot = self._slots.get(command.group_id)
-            if slot is None:
-                slot = self._slots[command.group_id] = new_slot(command.group_id)
-            self._deciding.enqueue(slot, command)
+            context = self._contexts.get(command.group_id)
+            if context is None:
+                context = self._contexts[command.group_id] = new_context(command.group_id)
+            self._processor.enqueue(context, command)
 
     def rewrite(self, entities: Iterable[RecordKey]) -> None:
-        """Have those that are there written again, as the last records of their keys in the log are strangers'."""
+        """Rewrite the entities that exist, since the last records of their keys are strangers'."""
         by_group: dict[GroupId, list[RecordKey]] = {}
         for entity in entities:
             by_group.setdefault(GroupId(entity.group_id), []).append(entity)
         for group_id, of_group in by_group.items():
-            slot = self._slots.get(group_id)
-            if slot is not None and self._closed_with is None:
+            context = self._contexts.get(group_id)
+            if context is not None and self._closed_with is None:
                 ENTITIES_REWRITTEN.inc(len(of_group))
                 for first in range(0, len(of_group), REWRITTEN_AT_ONCE):
                     some = tuple(of_group[first : first + REWRITTEN_AT_ONCE])
-                    self._deciding.enqueue(slot, RewriteEntities(group_id=group_id, entities=some))
+                    self._processor.enqueue(context, RewriteEntities(group_id=group_id, entities=some))
 
     def groups(self) -> Sequence[Group]:
-        """The durable groups."""
-        return [slot.group for slot in list(self._slots.values()) if slot.group is not None]
+        """The groups, as far as they are durable."""
+        return [context.group for context in list(self._contexts.values()) if context.group is not None]
 
     def would_refuse(self, command: JoinGroup) -> bool:
-        """Whether this join would now be answered with an error at once, and nobody be the wiser."""
-        slot = self._slots.get(command.group_id)
-        group, soft = (None, SoftState()) if slot is None else (slot.group, slot.soft)
-        return would_refuse(command, group, soft, self._deciding.moment(), self._settings) is not ErrorCode.none
+        """Whether this join would now be answered with an error at once, without any change."""
+        context = self._contexts.get(command.group_id)
+        group, soft = (None, SoftState()) if context is None else (context.group, context.soft)
+        return would_refuse(command, group, soft, self._processor.moment(), self._settings) is not ErrorCode.none
 
     def is_member(self, command: JoinGroup | SyncGroup) -> bool:
-        """Whether it is a member's of the durable group, or a static one's that has restarted."""
-        slot = self._slots.get(command.group_id)
-        group = None if slot is None else slot.group
+        """Whether a member of the durable group sent it, or a static one that has restarted."""
+        context = self._contexts.get(command.group_id)
+        group = None if context is None else context.group
         return group is not None and (
             command.member_id in group.members or command.group_instance_id in group.instances
         )
 
     def has_group(self, group_id: GroupId) -> bool:
-        """Whether there is such a group, durably."""
-        slot = self._slots.get(group_id)
-        return slot is not None and slot.group is not None
+        """Whether the group exists, durably."""
+        context = self._contexts.get(group_id)
+        return context is not None and context.group is not None
 
     def config_of(self, group_id: GroupId) -> GroupConfig:
-        """What is durably set for the group."""
-        slot = self._slots.get(group_id)
-        return NOT_CONFIGURED if slot is None or slot.group is None else slot.group.config
+        """The group's configs, as far as they are durable."""
+        context = self._contexts.get(group_id)
+        return NOT_CONFIGURED if context is None or context.group is None else context.group.config
 
     @property
     def quarantined(self) -> int:
-        """How many groups are not served."""
+        """The number of quarantined groups."""
         return len(self._quarantine)
 
     def ticket(self, command: Heartbeat) -> Ticket | None:
-        """A ticket if this heartbeat would now be answered with NONE."""
-        slot = self._slots.get(command.group_id)
-        if slot is None or slot.group is None or slot.batch is not None or self._closed_with is not None:
+        """Return a ticket if this heartbeat would now be answered with NONE."""
+        context = self._contexts.get(command.group_id)
+        if context is None or context.group is None or context.batch is not None or self._closed_with is not None:
             return None
-        if heartbeat_error(slot.group, command) is not ErrorCode.none:
+        if heartbeat_error(context.group, command) is not ErrorCode.none:
             return None
-        return Ticket(slot, slot.version, slot.soft.sessions[command.member_id])
+        return Ticket(context, context.version, context.soft.sessions[command.member_id])
 
     def close(self, error: ErrorCode) -> None:
-        """Serve no more: what waits, parked or queued, is answered with the error (LD12)."""
+        """Stop serving, and answer all parked and queued requests with the error (LD12)."""
         self._closed_with = error
-        self._deciding.close()
+        self._processor.close()
         self._quarantine.close()
         self._deadlines.close()
         self._sweep.close()
-        for slot in self._slots.values():
-            slot.version += 1
-            self._waiting.release_each(slot.replies)  # what they tell is durable
-            self._waiting.release_each(fail_parked_requests(slot.soft, error))
-        self._slots.clear()
-        # Queued, or decided and not known to be durable: in both cases the sender must ask again.
+        for context in self._contexts.values():
+            context.version += 1
+            self._waiting.release_each(context.replies)  # their events are durable
+            self._waiting.release_each(fail_parked_requests(context.soft, error))
+        self._contexts.clear()
+        # Queued, or decided and not known to be durable: in both cases the client has to retry.
         self._waiting.release_all(lambda command: error_replies(command, error))
 
     def _repaired(self, group: Group) -> None:
-        self._deciding.know_incarnation(group.incarnation)
-        slot = self._resume(group)
-        slot.tell(self._watch)
-        self._check_capacity(slot)
+        self._processor.know_incarnation(group.incarnation)
+        context = self._resume(group)
+        context.notify(self._on_generation)
+        self._check_capacity(context)
 
     # ---- deadlines and the sweep ---------------------------------------------------------------------
 
-    def _schedule(self, slot: Slot) -> None:
-        self._deadlines.schedule(slot.group_id, max(slot.soft.next_deadline_ms(), slot.no_deadline_before_ms))
+    def _schedule(self, context: GroupContext) -> None:
+        self._deadlines.schedule(context.group_id, max(context.soft.next_deadline_ms(), context.no_deadline_before_ms))
 
-    def _changed(self, slot: Slot) -> None:
-        slot.tell(self._watch)
-        self._schedule(slot)
+    def _changed(self, context: GroupContext) -> None:
+        context.notify(self._on_generation)
+        self._schedule(context)
 
-    def _became_idle(self, slot: Slot) -> None:
-        if slot.group is None:
-            self._slots.pop(slot.group_id, None)
-            self._deadlines.forget(slot.group_id)
-        elif not self._deadlines.is_scheduled(slot.group_id):
-            self._schedule(slot)
+    def _became_idle(self, context: GroupContext) -> None:
+        if context.group is None:
+            self._contexts.pop(context.group_id, None)
+            self._deadlines.forget(context.group_id)
+        elif not self._deadlines.is_scheduled(context.group_id):
+            self._schedule(context)
 
     def _deadline_came(self, group_id: GroupId) -> None:
-        """Have the group's deadlines looked at, once it is known whether its members could be heard."""
-        slot = self._slots.get(group_id)
-        if slot is None or slot.looks_at_deadlines:
+        """Have the group's deadlines checked, once it is known whether its members could be heard."""
+        context = self._contexts.get(group_id)
+        if context is None or context.deadline_check_queued:
             return
-        slot.looks_at_deadlines = True
-        if blames(slot.soft, self._clock.monotonic_ms()):
-            self._ask_about_silence(group_id, partial(self._look_at_deadlines, slot))
+        context.deadline_check_queued = True
+        if blames(context.soft, self._clock.monotonic_ms()):
+            self._ask_about_silence(group_id, partial(self._queue_deadline_check, context))
         else:
-            self._look_at_deadlines(slot, Silence.THEIR_OWN)
+            self._queue_deadline_check(context, Silence.THEIR_OWN)
 
-    def _look_at_deadlines(self, slot: Slot, silence: Silence) -> None:
-        """After all that waits in the group already: no member pays for a queue."""
-        if self._slots.get(slot.group_id) is not slot:
+    def _queue_deadline_check(self, context: GroupContext, silence: Silence) -> None:
+        """Queue a check of the group's deadlines behind its requests, so that the queue expires no member."""
+        if self._contexts.get(context.group_id) is not context:
             return
         now_ms = self._clock.monotonic_ms()
         if silence is Silence.EXCUSED:
-            _rearm_slot(slot, now_ms)
-        self._deciding.enqueue(slot, LookAtDeadlines(group_id=slot.group_id, at_ms=now_ms))
+            _rearm_context(context, now_ms)
+        self._processor.enqueue(context, CheckDeadlines(group_id=context.group_id, at_ms=now_ms))
 
-    def _sweep_came(self, group_id: GroupId) -> int:
-        """Have the rules asked what has expired, at once or when what is under way has settled."""
-        slot = self._slots.get(group_id)
-        if slot is None:
+    def _check_expiry(self, group_id: GroupId) -> int:
+        """Have ExpireOffsets decided, at once or when the batch under way is durable; returns the number of offsets."""
+        context = self._contexts.get(group_id)
+        if context is None:
             return 0
-        slot.expiry_due = True
-        if not slot.busy:
-            self._deciding.work(slot)
+        context.expiry_due = True
+        if not context.busy:
+            self._processor.work(context)
         return len(self._committed(group_id))
 
     def _machine_paused(self, late_ms: int) -> None:
@@ -299,8 +306,8 @@ class Partition:
 
     def _rearm(self) -> Steps[int]:
         sessions = 0
-        for slot in list(self._slots.values()):
-            armed = _rearm_slot(slot, self._clock.monotonic_ms())
+        for context in list(self._contexts.values()):
+            armed = _rearm_context(context, self._clock.monotonic_ms())
             sessions += armed
             yield 1 + armed
         return sessions
@@ -312,17 +319,17 @@ class Partition:
         log.warning("timer late, sessions re-armed", partition=self.number, late_ms=late_ms, sessions=sessions)
         paused = CoordinatorPaused(
             partition=self.number,
-            owner_epoch=self._deciding.epoch,
+            owner_epoch=self._processor.epoch,
             owner=self._owner,
             paused_ms=self._clock.wall_ms(),
             late_ms=late_ms,
             sessions=sessions,
         )
-        self._outbox.submit(Unit(transition=records_of([paused]), offsets=(), settled=lambda _: None))
+        self._outbox.submit(WriteUnit(transition=records_of([paused]), offsets=(), settled=lambda _: None))
 
 
-def _rearm_slot(slot: Slot, now_ms: int) -> int:
+def _rearm_context(context: GroupContext, now_ms: int) -> int:
     """Everybody in the group has the full time again, also in what is not durable yet; how many sessions there are."""
-    if slot.batch is not None:
-        rearm(slot.batch.group, slot.batch.soft, now_ms)
-    return rearm(slot.group, slot.soft, now_ms)
+    if context.batch is not None:
+        rearm(context.batch.group, context.batch.soft, now_ms)
+    return rearm(context.group, context.soft, now_ms)

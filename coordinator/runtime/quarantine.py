@@ -1,8 +1,7 @@
-"""The groups of a partition that are not served, since a record of theirs cannot be read: what they are answered, and
-the way out.
+"""Quarantined groups: a record of theirs cannot be read, so they are not served until they are repaired.
 
-What belongs here: which requests of a quarantined group are answered otherwise than with COORDINATOR_LOAD_IN_PROGRESS,
-and that a repair takes effect when it is durable. What a repair keeps stands in `group/repair.py`.
+What belongs here: the requests of a quarantined group that are answered with something else than
+COORDINATOR_LOAD_IN_PROGRESS, and a repair's way to durability. `group/repair.py` decides what a repair keeps.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -16,7 +15,7 @@ from muster.coordinator.group.repair import describe_damage, is_repair, repair_g
 from muster.coordinator.group.settings import GroupSettings
 from muster.coordinator.group.turn import Moment
 from muster.coordinator.not_served import quarantine_reply
-from muster.coordinator.runtime.outbox import Outbox, Unit
+from muster.coordinator.runtime.outbox import Outbox, WriteUnit
 from muster.coordinator.runtime.waiting import WaitingRequests
 from muster.events.avro.codec import records_of
 from muster.events.damage import Damage
@@ -28,7 +27,7 @@ log = structlog.get_logger(__name__)
 
 
 class Quarantine:
-    """See the module. `repaired` is told of a group that is to be served from now on."""
+    """See the module. `repaired` is called with a group that is to be served from now on."""
 
     def __init__(
         self,
@@ -56,11 +55,11 @@ class Quarantine:
         return len(self._damages)
 
     def close(self) -> None:
-        """Repair nothing any more; what is being stored takes no effect here."""
+        """Stop; a repair that is being stored takes no effect here."""
         self._is_closed = True
 
     def submit(self, command: AnyRequest) -> None:
-        """Have a request to a quarantined group answered, at once or when a repair is durable."""
+        """Answer a request to a quarantined group, at once or when a repair is durable."""
         damage = self._damages[command.group_id]
         if isinstance(command, DescribeGroupConfig):
             error = ErrorCode.coordinator_load_in_progress
@@ -106,7 +105,9 @@ class Quarantine:
             self._repaired(group)
             self._reply(command, AlterGroupConfigOutcome(error=ErrorCode.none))
 
-        self._outbox.submit(Unit(transition=(*tombstones(damage), *records_of(events)), offsets=(), settled=settled))
+        self._outbox.submit(
+            WriteUnit(transition=(*tombstones(damage), *records_of(events)), offsets=(), settled=settled)
+        )
 
     def _reply(self, command: AnyRequest, outcome: Outcome) -> None:
         self._release([Reply(command.caller.request_id, outcome)])

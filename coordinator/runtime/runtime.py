@@ -1,10 +1,10 @@
-"""All partitions of this process: taking them over, finding the one of a group, giving them up.
+"""The runtime: all partitions of this process, taken over, looked up by group, and given up.
 
-`Runtime` is what the handlers of `wire/` know as `Groups`. A partition whose log is lost is closed at once. If the log
-may come back (LogUnavailable) it is taken over anew, for as long as it takes, also at the start; if another process has
-it (Deposed), if it is another log (LogMismatch), or if a newer version wrote it, `give_up` is told, and the process
-ends. A partition with an owner's record that cannot be read stays closed; the others are served. Claims are renewed as
-often as the log wants it.
+The handlers of `wire/` know `Runtime` as `Groups`. A partition whose log is lost is closed at once. While the log is
+unavailable (LogUnavailable) the takeover is retried, also at the start. If another process has claimed it (Deposed), if
+it is another log (LogMismatch), or if a newer version wrote it, `give_up` is called, and the process ends. A partition
+with an owner's record that cannot be read stays closed; the others are served. Claims are renewed as often as the log
+requires.
 """
 
 import asyncio
@@ -22,9 +22,9 @@ from muster.coordinator.load.steps import Each
 from muster.coordinator.load.turns import Turns
 from muster.coordinator.not_served import loading_reply, way_out
 from muster.coordinator.observability.metrics import GroupFigures
+from muster.coordinator.runtime.group_context import Ticket
 from muster.coordinator.runtime.log_outage import LogOutage
-from muster.coordinator.runtime.ownership import Owner, Ownership, take_over
-from muster.coordinator.runtime.slot import Ticket
+from muster.coordinator.runtime.ownership import OwnedPartition, Owner, take_over
 from muster.coordinator.runtime.slow_appends import SlowAppends
 from muster.coordinator.service import CommittedOffset, ListedGroup, ReplyTo
 from muster.coordinator.tasks import on_failure
@@ -36,17 +36,17 @@ from muster.events.state import NOT_CONFIGURED, Group, GroupConfig, GroupState
 
 log = structlog.get_logger(__name__)
 
-GATHERED_S = 1.0
-"""Partitions that are lost within this time are told of in one line."""
+LOST_REPORT_DELAY_S = 1.0
+"""The delay of the log line about lost partitions, which names all that are lost within it."""
 
-STOPS_WITHIN_S = 10.0
-"""For all partitions together; what is cut short is as safe as after a crash."""
+STOP_TIMEOUT_S = 10.0
+"""The timeout for stopping all partitions; cutting it short is as safe as a crash."""
 
 
 class Runtime:
-    """`give_up` is called when the process cannot go on; the caller ends it with the error's message.
+    """See the module. `give_up` is called with the error when the process cannot go on; the caller ends it.
 
-    The log is open when `start` is called; what is asked before is answered as while a partition is read.
+    The log is open when `start` is called; requests before are answered COORDINATOR_LOAD_IN_PROGRESS.
     """
 
     def __init__(self, owner: Owner, *, give_up: Callable[[Exception], None]) -> None:
@@ -54,39 +54,39 @@ class Runtime:
         self._log = owner.event_log
         self._offsets = owner.offsets
         self._give_up = give_up
-        self._owned: dict[int, Ownership] = {}
+        self._owned: dict[int, OwnedPartition] = {}
         self._retaking: dict[int, asyncio.Task[None]] = {}
         self._renewing: asyncio.Task[None] | None = None
         self._slow = SlowAppends(owner.event_log, lambda: self._owned)
         self._telling: asyncio.Task[None] | None = None
         self._read: set[int] = set()
         self._unreadable: dict[int, str] = {}
-        """Why partitions are not served that hold a record of an owner which cannot be read."""
+        """By partition, why it is not served: an owner's record in it cannot be read."""
         self._outage = LogOutage(owner.event_log.location, owner.clock.monotonic_ms)
         self._lost_now: dict[int, str] = {}
-        """Partitions that were lost, and why, until that is told."""
+        """The partitions that were lost, and why, until the next log line."""
         self._stopping = False
 
     @property
     def slices(self) -> Slices:
-        """Whose turn it is in this process."""
+        """The process's slices of long work."""
         return self._owner.slices
 
     @property
     def turns(self) -> Turns:
-        """How its connections share it."""
+        """The process's turns of connections."""
         return self._owner.turns
 
     # ---- ownership -----------------------------------------------------------------------------------
 
     async def start(self) -> None:
-        """Take all partitions over; those whose log is away are waited for beside it (`all_owned`).
+        """Take all partitions over; those whose log is unavailable are retried in the background (`all_owned`).
 
         Raises Deposed, LogMismatch, LogDenied and EventsError.
         """
         for number in range(self._log.partitions):
             if self._retaking:
-                self._retake_later(number)  # one after another they would wait for each other's limits
+                self._retake_later(number)  # one after another they would wait for each other's timeouts
                 continue
             began_ms = self._owner.clock.monotonic_ms()
             try:
@@ -99,16 +99,16 @@ class Runtime:
         if self._log.claim_renewal_ms is not None:
             self._renewing = asyncio.create_task(self._renew(self._log.claim_renewal_ms), name="renew-claims")
             self._renewing.add_done_callback(on_failure(self._give_up))
-        self._telling = asyncio.create_task(self._slow.keep_telling(), name="slow-appends")
+        self._telling = asyncio.create_task(self._slow.watch(), name="slow-appends")
         self._telling.add_done_callback(on_failure(self._give_up))
 
     async def all_owned(self) -> None:
-        """Return when every partition that was waited for is owned, or has been given up."""
+        """Wait until every partition that is retried is owned, or given up."""
         while self._retaking:
             await asyncio.wait(self._retaking.values())
 
     async def stop(self) -> None:
-        """Give everything up in good order; parked requests are answered NOT_COORDINATOR and come back elsewhere."""
+        """Give all partitions up in good order; parked requests are answered NOT_COORDINATOR."""
         self._stopping = True
         owned, self._owned = self._owned, {}  # what is lost from here on is not taken over again
         tasks = [*self._retaking.values(), *filter(None, (self._renewing, self._telling))]
@@ -119,17 +119,17 @@ class Runtime:
         self._owned = {}
         for ownership in owned.values():
             ownership.partition.close(ErrorCode.not_coordinator)
-        goodbyes = [asyncio.create_task(_say_goodbye(*item), name=f"stop-{item[0]}") for item in owned.items()]
-        if goodbyes:
-            said, late = await asyncio.wait(goodbyes, timeout=STOPS_WITHIN_S)
-            _tell_unsaid(dict(filter(None, (goodbye.result() for goodbye in said))))
-            for goodbye in late:
-                goodbye.cancel()
+        stopping_tasks = [asyncio.create_task(_stop(*item), name=f"stop-{item[0]}") for item in owned.items()]
+        if stopping_tasks:
+            stopped, late = await asyncio.wait(stopping_tasks, timeout=STOP_TIMEOUT_S)
+            _log_not_stopped(dict(filter(None, (done.result() for done in stopped))))
+            for stopping in late:
+                stopping.cancel()
             if late:
                 log.warning("stopped before everything was said in the event log", partitions=len(late))
 
     def figures(self) -> GroupFigures:
-        """For the metrics: asked for in another thread, so that each collection is copied before it is gone through."""
+        """The figures for the metrics. Thread-safe: each collection is copied before it is iterated."""
         states = Counter({state.value: 0 for state in GroupState})
         members = quarantined = 0
         owned = list(self._owned.values())
@@ -147,7 +147,7 @@ class Runtime:
 
     @property
     def not_ready(self) -> str | None:
-        """Why not, for people; None when it is."""
+        """The reason why the process is not ready, for people; None when it is."""
         if self._log.trouble is not None:
             return self._log.trouble
         if self.ready:
@@ -157,31 +157,31 @@ class Runtime:
         return "; ".join(self._unreadable.values()) or self._outage.reason or "partitions are being read"
 
     def has_read(self, group_id: GroupId) -> bool:
-        """Whether the group's partition was read by this process, so that the watch was told which groups there are."""
+        """Whether this process has read the group's partition, and the listener was called for its groups."""
         return bool(self._read) and partition_for(group_id, self._log.partitions) in self._read
 
     def would_refuse(self, command: JoinGroup) -> bool:
-        """Whether this join would now be answered with an error at once, and change nothing."""
+        """Whether this join would now be answered with an error at once, without any change."""
         ownership = self._ownership_of(command.group_id)
         return ownership is None or ownership.partition.would_refuse(command)
 
     def is_member(self, command: JoinGroup | SyncGroup) -> bool:
-        """Whether it is a member's of the group, or a static one's that has restarted."""
+        """Whether a member of the group sent it, or a static one that has restarted."""
         ownership = self._ownership_of(command.group_id)
         return ownership is not None and ownership.partition.is_member(command)
 
     def has_group(self, group_id: GroupId) -> bool:
-        """Whether there is such a group in the log."""
+        """Whether the group exists in the log."""
         ownership = self._ownership_of(group_id)
         return ownership is not None and ownership.partition.has_group(group_id)
 
     def config_of(self, group_id: GroupId) -> GroupConfig:
-        """What is set for the group; nothing for one that is not there, or not read."""
+        """The group's configs; none for a group that does not exist, or was not read."""
         ownership = self._ownership_of(group_id)
         return NOT_CONFIGURED if ownership is None else ownership.partition.config_of(group_id)
 
-    def _ownership_of(self, group_id: GroupId) -> Ownership | None:
-        """None while the group's partition is not served; before the log is open that is any, and none is known."""
+    def _ownership_of(self, group_id: GroupId) -> OwnedPartition | None:
+        """The group's partition; None while it is not served, as before the log is open."""
         return self._owned.get(partition_for(group_id, self._log.partitions)) if self._owned else None
 
     async def _take_over(self, number: int) -> None:
@@ -218,20 +218,20 @@ class Runtime:
             began_ms = self._owner.clock.monotonic_ms() - int(waited_s * 1000)
             self._outage.failed(number, error, began_ms=began_ms)
             if not self._lost_now:
-                asyncio.get_running_loop().call_later(GATHERED_S, self._tell_lost)
+                asyncio.get_running_loop().call_later(LOST_REPORT_DELAY_S, self._log_lost)
             self._lost_now[number] = str(error)
             self._retake_later(number, ownership)
         else:
             log.error("partition lost", partition=number, error=str(error))
             self._give_up(error)
 
-    def _tell_lost(self) -> None:
+    def _log_lost(self) -> None:
         lost, self._lost_now = self._lost_now, {}
         log.warning(
             "partitions lost, they are taken over again", partitions=sorted(lost), error=next(iter(lost.values()))
         )
 
-    def _retake_later(self, number: int, lost: Ownership | None = None) -> None:
+    def _retake_later(self, number: int, lost: OwnedPartition | None = None) -> None:
         retaking = asyncio.create_task(self._retake(number, lost), name=f"retake-{number}")
         retaking.add_done_callback(on_failure(self._give_up))
         retaking.add_done_callback(partial(self._retook, number))
@@ -241,19 +241,21 @@ class Runtime:
         if self._retaking.get(number) is retaking:
             del self._retaking[number]
 
-    async def _retake(self, number: int, lost: Ownership | None) -> None:
+    async def _retake(self, number: int, lost: OwnedPartition | None) -> None:
         if lost is not None:
             await lost.abandon()
 
         try:
-            await self._outage.waited_for(partial(self._take_over, number), number, was_served=lost is not None)
+            await self._outage.retry_until_available(
+                partial(self._take_over, number), number, was_served=lost is not None
+            )
         except (Deposed, LogError, EventsError) as error:
             self._give_up(error)
 
     # ---- the Groups of the handlers ------------------------------------------------------------------
 
     def submit(self, command: AnyRequest, reply: ReplyTo) -> None:
-        """Have the command decided by the owner of its group."""
+        """Queue the command in the partition of its group."""
         ownership = self._ownership_of(command.group_id)
         if ownership is None:
             stopping = self._stopping
@@ -265,12 +267,12 @@ class Runtime:
             ownership.partition.submit(command, reply)
 
     def heartbeat_ticket(self, command: Heartbeat) -> Ticket | None:
-        """A ticket for the fast path, if this heartbeat would now be answered with NONE."""
+        """Return a ticket for the fast path if this heartbeat would now be answered with NONE."""
         ownership = self._ownership_of(command.group_id)
         return ownership.partition.ticket(command) if ownership else None
 
     def list_groups(self) -> Collection[ListedGroup] | ErrorCode:
-        """Every durable group; loading as long as one partition is (G22)."""
+        """List the durable groups; COORDINATOR_LOAD_IN_PROGRESS while any partition is loading (G22)."""
         if not self.ready:
             return self._not_ready()
         return Each(_listed, [group for ownership in self._owned.values() for group in ownership.partition.groups()])
@@ -291,8 +293,8 @@ def _listed(group: Group) -> ListedGroup:
     return ListedGroup(group_id=group.group_id, protocol_type=image.protocol_type or "", state=image.state)
 
 
-async def _say_goodbye(number: int, ownership: Ownership) -> tuple[int, str] | None:
-    """The partition, and why it could not be said."""
+async def _stop(number: int, ownership: OwnedPartition) -> tuple[int, str] | None:
+    """Stop the partition; returns its number and the error if CoordinatorStopped could not be written."""
     try:
         await ownership.stop()
     except LogError as error:
@@ -300,7 +302,7 @@ async def _say_goodbye(number: int, ownership: Ownership) -> tuple[int, str] | N
     return None
 
 
-def _tell_unsaid(unsaid: Mapping[int, str]) -> None:
-    if unsaid:
-        error = next(iter(unsaid.values()))
-        log.warning("could not say goodbye in the event log", partitions=sorted(unsaid), error=error)
+def _log_not_stopped(failed: Mapping[int, str]) -> None:
+    if failed:
+        error = next(iter(failed.values()))
+        log.warning("could not say goodbye in the event log", partitions=sorted(failed), error=error)

@@ -1,6 +1,6 @@
-"""Appends that have not been answered for long: of which partitions, and who has not answered.
+"""Slow appends: those that have not been answered for long, by partition, and what they wait for.
 
-What belongs here: what /readyz and the log say of them until they are answered, or given up by the event log.
+What belongs here: reporting them in /readyz and in log lines until they are answered, or fail.
 """
 
 import asyncio
@@ -10,18 +10,18 @@ from typing import Final
 import msgspec
 import structlog
 
-from muster.coordinator.runtime.ownership import Ownership, WaitsFor
+from muster.coordinator.runtime.ownership import OwnedPartition, WaitsFor
 from muster.events.log.base import EventLog
 
 log = structlog.get_logger(__name__)
 
-SLOW_AFTER_S: Final = 10.0
-"""An append that has waited for so long is told; the log gives it up later."""
-LOOK_EVERY_S: Final = 1.0
+SLOW_APPEND_S: Final = 10.0
+"""An append that has waited for so long is reported; the log's own timeout is longer."""
+CHECK_INTERVAL_S: Final = 1.0
 
 
 class _Slow(msgspec.Struct):
-    """Partitions that wait for one and the same, and the longest wait."""
+    """The partitions whose appends wait for the same, and the longest wait."""
 
     partitions: list[int]
     waited_s: float
@@ -30,15 +30,15 @@ class _Slow(msgspec.Struct):
 class SlowAppends:
     """See the module. `owned`: the partitions of this process."""
 
-    def __init__(self, event_log: EventLog, owned: Callable[[], Mapping[int, Ownership]]) -> None:
+    def __init__(self, event_log: EventLog, owned: Callable[[], Mapping[int, OwnedPartition]]) -> None:
         self._log = event_log
         self._owned = owned
-        self._told: dict[int, float] = {}
-        """By partition when its append was begun, on the loop's clock."""
+        self._reported: dict[int, float] = {}
+        """The partitions that were reported, and when their appends began, on the loop's clock."""
 
     @property
     def reason(self) -> str | None:
-        """For people; None where there is none. May be asked in another thread."""
+        """The slow appends, for people; None without any. Thread-safe."""
         reasons = [
             f"an append to the event log {waits_for.log} has waited for {int(slow.waited_s)} s (partition "
             f"{', '.join(map(str, slow.partitions))}): {waits_for.whom} has not answered"
@@ -46,17 +46,17 @@ class SlowAppends:
         ]
         return "; ".join(reasons) or None
 
-    async def keep_telling(self) -> None:
-        """A line for each partition that begins to wait so long, and one when its append was answered after all.
+    async def watch(self) -> None:
+        """Log a line when an append is slow, and one when it is answered after all; runs for ever.
 
-        Of a disk that does not answer others tell, and of what is given up who gives it up.
+        A disk that does not answer, and an append that fails, are reported elsewhere.
         """
         now_s = asyncio.get_running_loop().time
         while True:
-            await asyncio.sleep(LOOK_EVERY_S)
+            await asyncio.sleep(CHECK_INTERVAL_S)
             found = {} if self._log.trouble is not None else self._slow()
             for waits_for, slow in found.items():
-                if not self._told.keys() >= set(slow.partitions):
+                if not self._reported.keys() >= set(slow.partitions):
                     log.warning(
                         "an append is not answered, waiting for it",
                         log=waits_for.log,
@@ -65,18 +65,18 @@ class SlowAppends:
                         seconds=int(slow.waited_s),
                     )
             began = {number: now_s() - slow.waited_s for slow in found.values() for number in slow.partitions}
-            answered = [number for number in self._told if number not in began and number in self._owned()]
+            answered = [number for number in self._reported if number not in began and number in self._owned()]
             if answered:
-                seconds = int(now_s() - min(self._told[number] for number in answered))
+                seconds = int(now_s() - min(self._reported[number] for number in answered))
                 log.info("appends are answered again", partitions=answered, seconds=seconds)
-            self._told = began
+            self._reported = began
 
     def _slow(self) -> dict[WaitsFor, _Slow]:
-        """The partitions are copied before they are gone through, since any thread may ask."""
+        """Group the slow appends by what they wait for. Thread-safe: the partitions are copied first."""
         found: dict[WaitsFor, _Slow] = {}
         for number, ownership in list(self._owned().items()):
             waits = ownership.waits
-            if waits is not None and waits[1] >= SLOW_AFTER_S:
+            if waits is not None and waits[1] >= SLOW_APPEND_S:
                 waits_for, waited_s = waits
                 slow = found.setdefault(waits_for, _Slow([], 0.0))
                 slow.partitions.append(number)

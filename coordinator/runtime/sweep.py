@@ -1,8 +1,8 @@
-"""The sweep of a partition: every group is looked at for what has expired, again and again (EX1, TM4).
+"""The sweep of a partition, which checks every group for expired offsets at an interval (EX1, TM4).
 
-What belongs here: when a sweep begins, and that it takes the loop for a moment at a time, however many groups and
-offsets there are. What it must not know: what expires. As in Kafka the next sweep is due an interval after the last
-one has ended, and the first one an interval after the partition was taken over.
+What belongs here: the time of a sweep, and its pauses, so that it never holds the loop, however many groups and offsets
+there are. What it must not know: what expires. As in Kafka the interval runs from the end of the last sweep; the first
+one is due an interval after the takeover.
 """
 
 import asyncio
@@ -11,33 +11,33 @@ from collections.abc import Callable, Iterable, Iterator
 from muster.events.ids import GroupId
 
 WORK_PER_STEP = 1_000
-"""How many offsets are looked at in one go, which takes about a millisecond."""
+"""Offsets that are checked in one step, which takes about a millisecond."""
 
 WORK_OF_A_GROUP = 50
-"""What a group costs beside its offsets, in offsets; most of it when the group goes, and an event is made."""
+"""The cost of a group beside its offsets, in offsets; most of it arises when the group expires."""
 
 PAUSE_S = 0.01
-"""Between two steps. It leaves nine tenths of the loop to others, and lets the log keep up with what has expired."""
+"""The pause between two steps, which leaves nine tenths of the loop to others, and lets the log keep up."""
 
 
 class Sweep:
-    """See the module. `look_at` has one group looked at, and returns how many offsets it has."""
+    """See the module. `check` has one group checked, and returns how many offsets it has."""
 
     def __init__(
         self,
         *,
         interval_ms: int,
         group_ids: Callable[[], Iterable[GroupId]],
-        look_at: Callable[[GroupId], int],
+        check: Callable[[GroupId], int],
     ) -> None:
         self._interval_s = interval_ms / 1000
         self._group_ids = group_ids
-        self._look_at = look_at
+        self._check = check
         self._left: Iterator[GroupId] = iter(())
         self._timer = self._call_later(self._interval_s, self._begin)
 
     def close(self) -> None:
-        """Sweep no more, whatever is left of a sweep that is under way."""
+        """Stop, also in the middle of a sweep."""
         self._timer.cancel()
 
     def _begin(self) -> None:
@@ -48,7 +48,7 @@ class Sweep:
         self._timer = self._call_later(PAUSE_S, self._step)  # first of all: a group that fails ends no sweep
         work = 0
         for group_id in self._left:
-            work += WORK_OF_A_GROUP + self._look_at(group_id)
+            work += WORK_OF_A_GROUP + self._check(group_id)
             if work >= WORK_PER_STEP:
                 return
         self._timer.cancel()

@@ -1,6 +1,6 @@
-"""The requests of a partition that have not been answered, and where their answers go.
+"""The requests of a partition that are not answered yet, and where their answers go.
 
-What belongs here: one answer for each, and none kept for a request that will never have one. What it must not know:
+What belongs here: one answer for each request, and forgetting those that will never be answered. What it must not know:
 how a request is decided.
 """
 
@@ -16,24 +16,24 @@ from muster.events.ids import GroupId, MemberId
 
 log = structlog.get_logger(__name__)
 
-Parking = tuple[type[JoinGroup | SyncGroup], GroupId, MemberId]
-"""Where a request can be parked: a group parks one join and one sync of each member."""
+ParkingKey = tuple[type[JoinGroup | SyncGroup], GroupId, MemberId]
+"""The key of a parked request: a group parks one join and one sync of each member."""
 
 
 class Waiting(msgspec.Struct, frozen=True, eq=False):
-    """A request that has not been answered, and where its answer goes."""
+    """A request that is not answered yet, and where its answer goes."""
 
     command: AnyRequest
     reply_to: ReplyTo
 
 
 class WaitingRequests:
-    """See the module. `forgotten` is told the id of a request that will not be answered any more."""
+    """See the module. `superseded` is called with the id of a request that will not be answered any more."""
 
-    def __init__(self, forgotten: Callable[[int], None]) -> None:
-        self._forgotten = forgotten
+    def __init__(self, superseded: Callable[[int], None]) -> None:
+        self._superseded = superseded
         self._waiting: dict[int, Waiting] = {}
-        self._parked: dict[Parking, int] = {}
+        self._parked: dict[ParkingKey, int] = {}
 
     def __len__(self) -> int:
         return len(self._waiting)
@@ -43,7 +43,7 @@ class WaitingRequests:
         self._waiting[command.caller.request_id] = Waiting(command, reply_to)
 
     def asked_by(self, reply: Reply) -> tuple[MemberId, int] | None:
-        """The member that is answered, and when its request arrived; None when it names none, or waits no more."""
+        """The member that a reply is for, and when its request arrived; None if it names none, or was superseded."""
         waiting = self._waiting.get(reply.request_id)
         if waiting is None:
             return None
@@ -51,9 +51,9 @@ class WaitingRequests:
         return (member_id, waiting.command.caller.arrived_ms) if member_id else None
 
     def decided(self, command: AnyCommand, replies: Sequence[Reply]) -> None:
-        """Note what came of the request: `replies` are about to be released; if its own is not among them it is parked.
+        """Note that a command is decided: `replies` are about to be released; a request without a reply is parked.
 
-        The rules forget a parked request that is repeated, and never answer it (J13, SG17). So it is forgotten here.
+        The rules never answer a parked request that was sent again (J13, SG17), so it is forgotten here.
         """
         for reply in replies:
             self._unpark(reply.request_id)
@@ -64,21 +64,21 @@ class WaitingRequests:
             return
         repeated = self._parked.get(parking)
         if repeated is not None and self._waiting.pop(repeated, None) is not None:
-            self._forgotten(repeated)
+            self._superseded(repeated)
         self._parked[parking] = request_id
         waiting = self._waiting.get(request_id)
-        if waiting is not None:  # what it brought is the group's now, or nobody's
+        if waiting is not None:  # its content is in the group now, or dropped
             self._waiting[request_id] = Waiting(_without_content(command), waiting.reply_to)
 
     def release(self, reply: Reply) -> None:
-        """Give a request its answer."""
+        """Answer a request."""
         self._unpark(reply.request_id)
         waiting = self._waiting.pop(reply.request_id, None)
         if waiting is not None:
-            tell(waiting, reply.outcome)
+            deliver(waiting, reply.outcome)
 
     def release_each(self, replies: Iterable[Reply]) -> None:
-        """Give these their answers."""
+        """Answer several requests."""
         for reply in replies:
             self.release(reply)
 
@@ -90,13 +90,13 @@ class WaitingRequests:
                 del self._parked[parking]
 
     def release_all(self, answers: Callable[[AnyRequest], Iterable[Reply]]) -> None:
-        """Answer every request with what `answers` has for it."""
+        """Answer every request with the replies that `answers` returns for it."""
         for waiting in list(self._waiting.values()):
             self.release_each(answers(waiting.command))
 
 
-def tell(waiting: Waiting, outcome: Outcome) -> None:
-    """Give somebody the answer. A bug in what makes an answer of an outcome is that client's alone."""
+def deliver(waiting: Waiting, outcome: Outcome) -> None:
+    """Deliver an answer. A bug in turning an outcome into bytes harms that client alone."""
     try:
         waiting.reply_to(outcome)
     except Exception:
@@ -109,7 +109,7 @@ def _without_content(command: JoinGroup | SyncGroup) -> JoinGroup | SyncGroup:
     return msgspec.structs.replace(command, assignments=())
 
 
-def _parking(command: JoinGroup | SyncGroup) -> Parking:
+def _parking(command: JoinGroup | SyncGroup) -> ParkingKey:
     if isinstance(command, JoinGroup):
         return JoinGroup, command.group_id, command.member_id or command.proposed_member_id
     return SyncGroup, command.group_id, command.member_id

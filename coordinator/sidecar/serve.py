@@ -15,15 +15,7 @@ from contextlib import AsyncExitStack
 import structlog
 from tenacity import AsyncRetrying, RetryCallState, retry_if_exception_type, wait_exponential_jitter
 
-from muster.coordinator.clock import SystemClock
-from muster.coordinator.cluster import new_cluster
-from muster.coordinator.group.commands import Caller, ReleaseGroup
-from muster.coordinator.group.outcomes import Outcome, ReleaseGroupOutcome
-from muster.coordinator.net.listening import Listening
-from muster.coordinator.observability.metrics import GroupMetrics, ServerMetrics
-from muster.coordinator.occasions import Occasions
-from muster.coordinator.offsets.upstream import UpstreamOffsetStore
-from muster.coordinator.parts import (
+from muster.coordinator.assembly import (
     CannotServe,
     Readiness,
     collect,
@@ -32,14 +24,22 @@ from muster.coordinator.parts import (
     keep_trimmed,
     new_log,
     new_owner,
-    new_places,
     new_service,
-    open_side_door,
+    new_waiting_quota,
+    open_metrics_endpoint,
     take_over,
     watch_loop,
 )
+from muster.coordinator.clock import SystemClock
+from muster.coordinator.cluster import new_cluster
+from muster.coordinator.group.commands import Caller, ReleaseGroup
+from muster.coordinator.group.outcomes import Outcome, ReleaseGroupOutcome
+from muster.coordinator.log_throttle import LogThrottle
+from muster.coordinator.net.listening import Listening
+from muster.coordinator.observability.metrics import GroupMetrics, ServerMetrics
+from muster.coordinator.offsets.upstream import UpstreamOffsetStore
 from muster.coordinator.runtime.runtime import Runtime
-from muster.coordinator.runtime.waiting_limit import Places, WaitingLimit
+from muster.coordinator.runtime.waiting_limit import WaitingLimit, WaitingQuota
 from muster.coordinator.service import Service
 from muster.coordinator.settings.addresses import Address, why_not_bound
 from muster.coordinator.settings.broker_ports import NoPort
@@ -67,7 +67,7 @@ from muster.events.log.kafka.log import KafkaEventLog
 
 log = structlog.get_logger(__name__)
 
-STOPS_WITHIN_S = 10.0
+STOP_TIMEOUT_S = 10.0
 WAITING_BYTES_MAX = 1_048_576
 
 
@@ -94,7 +94,7 @@ class _Sidecar:
         watch = watch_loop(stack)
         stack.push_async_callback(self.link.close)
         if settings.metrics is not None:
-            open_side_door(settings, (self.metrics, self.relayed), self.readiness, stack, watch=watch)
+            open_metrics_endpoint(settings, (self.metrics, self.relayed), self.readiness, stack, watch=watch)
         keep_certificates(stack, lost=self.lost)
         await self._find_upstream()
         event_log = new_log(settings)
@@ -105,7 +105,7 @@ class _Sidecar:
             give_up=self.lost,
         )
         stack.push_async_callback(shadows.close)
-        places = new_places(settings, self.metrics)
+        waiting_quota = new_waiting_quota(settings, self.metrics)
         offsets = UpstreamOffsetStore()
         reachability = Reachability(self.link, give_up=self.lost, monotonic_ms=self.clock.monotonic_ms)
         stack.push_async_callback(reachability.close)
@@ -114,15 +114,15 @@ class _Sidecar:
             event_log,
             offsets,
             self.clock,
-            watch=shadows.follow,
+            on_generation=shadows.follow,
             ask_about_silence=reachability.ask_about_silence,
-            places=places,
+            waiting_quota=waiting_quota,
         )
         runtime = Runtime(owner, give_up=self.lost)
         collect(GroupMetrics(runtime.figures), stack)
         moves = self._moves(runtime, shadows)
         under_way = CommitsUnderWay()
-        service = self._service(runtime, shadows, moves, under_way, places)
+        service = self._service(runtime, shadows, moves, under_way, waiting_quota)
         ownerships = Ownerships(shadows, moves, may_own=settings.may_own, is_read=runtime.has_read)
         listening = self._listening(service)
         stack.push_async_callback(_stop_listening, listening)
@@ -173,15 +173,15 @@ class _Sidecar:
     async def _until_answered(self, ask: Callable[[], Awaitable[None]]) -> None:
         """Ask the cluster until somebody answers."""
         upstream = self.settings.upstream
-        occasions = Occasions(self.clock.monotonic_ms)
+        throttle = LogThrottle(self.clock.monotonic_ms)
 
         def report(state: RetryCallState) -> None:
             error = state.outcome.exception() if state.outcome else None
             self.readiness.reason = lambda: f"{self._upstream}: {error}"
-            unsaid = occasions.tell(upstream)
-            if unsaid is not None:
+            suppressed = throttle.due(upstream)
+            if suppressed is not None:
                 log.warning(
-                    "upstream not reached, trying again", upstream=upstream, error=str(error), others_since=unsaid
+                    "upstream not reached, trying again", upstream=upstream, error=str(error), others_since=suppressed
                 )
 
         attempts = AsyncRetrying(
@@ -190,7 +190,7 @@ class _Sidecar:
             before_sleep=report,
         )
         await attempts(ask)
-        if past := occasions.over(upstream):
+        if past := throttle.end(upstream):
             log.info("upstream reached", upstream=upstream, seconds=past.seconds, failures=past.times)
 
     def _moves(self, runtime: Runtime, shadows: Shadows) -> Moves:
@@ -205,16 +205,16 @@ class _Sidecar:
         return moves
 
     def _service(
-        self, runtime: Runtime, shadows: Shadows, moves: Moves, under_way: CommitsUnderWay, places: Places
+        self, runtime: Runtime, shadows: Shadows, moves: Moves, under_way: CommitsUnderWay, waiting_quota: WaitingQuota
     ) -> Service:
         owned = OwnedGroups(runtime, shadows, give_up=self.lost)
         self.stack.push_async_callback(owned.close)
         steered = SteeredGroups(owned, moves, under_way, may_own=self.settings.may_own, give_up=self.lost)
         self.stack.push_async_callback(steered.close)
-        groups = WaitingLimit(steered, places, runtime.is_member)
+        groups = WaitingLimit(steered, waiting_quota, runtime.is_member)
         # What Metadata says here is the cluster's own; no handler of a sidecar asks this one.
         cluster = new_cluster(cluster_id=self.link.cluster_id, node_id=-1, host="", port=-1, topics=())
-        return new_service(groups, cluster, self.clock, runtime, places)
+        return new_service(groups, cluster, self.clock, runtime, waiting_quota)
 
     def _listening(self, service: Service) -> Listening[ClientSide]:
         return Listening[ClientSide](
@@ -317,5 +317,5 @@ def _drain(listening: Listening[ClientSide]) -> None:
 
 async def _stop_listening(listening: Listening[ClientSide]) -> None:
     _drain(listening)
-    await listening.wait_until_closed(STOPS_WITHIN_S)
+    await listening.wait_until_closed(STOP_TIMEOUT_S)
     await listening.close(within_s=1.0)

@@ -5,7 +5,7 @@ from typing import Final
 
 import structlog
 
-from muster.coordinator.occasions import Occasions
+from muster.coordinator.log_throttle import LogThrottle
 
 log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
 
@@ -18,7 +18,7 @@ class ClusterOutage:
     def __init__(self, asked_at: str, monotonic_ms: Callable[[], int]) -> None:
         self._asked_at = asked_at
         self._monotonic_ms = monotonic_ms
-        self._occasions = Occasions(monotonic_ms)
+        self._throttle = LogThrottle(monotonic_ms)
         self._asked_ms = self._began_ms = 0
         self._error = ""
 
@@ -44,13 +44,13 @@ class ClusterOutage:
         if not self._error:
             self._began_ms = self._asked_ms
         self._error = str(error).removeprefix(NOBODY_ANSWERS)
-        if self._occasions.tell(self._asked_at) is not None:
+        if self._throttle.due(self._asked_at) is not None:
             log.warning("the upstream cluster does not answer", seconds=self._silent_s, error=self._error)
 
     def answered(self) -> None:
         """Somebody has."""
         self._error = ""
-        if self._occasions.over(self._asked_at) is not None:
+        if self._throttle.end(self._asked_at) is not None:
             log.info("the upstream cluster answers again", seconds=self._silent_s)
 
     @property

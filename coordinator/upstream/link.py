@@ -22,7 +22,7 @@ from kio.static.primitive import i8
 from tenacity import AsyncRetrying, retry_if_exception, stop_after_delay, wait_random_exponential
 
 from muster.coordinator.clock import SystemClock
-from muster.coordinator.occasions import Occasions
+from muster.coordinator.log_throttle import LogThrottle
 from muster.coordinator.tasks import on_failure
 from muster.coordinator.upstream.cluster_outage import NOBODY_ANSWERS, ClusterOutage
 from muster.coordinator.upstream.security import UpstreamSecurity
@@ -100,7 +100,7 @@ class UpstreamLink(ClusterLink):
         )
         self._give_up = give_up
         self.outage = ClusterOutage(self.asked_at, monotonic_ms)
-        self._foreign = Occasions(monotonic_ms)
+        self._foreign = LogThrottle(monotonic_ms)
         self._watchers: list[Callable[[Brokers], None]] = []
         self._followed: tuple[str, ...] = ()
         self._tell_ids: Callable[[TopicIds], None] = nobody_asks_for_ids
@@ -189,7 +189,7 @@ class UpstreamLink(ClusterLink):
             case NotOffered():
                 return UpstreamRefused(f"the broker at {address} does not offer {error}")
             case OtherCluster():
-                if self._foreign.tell(address) is not None:
+                if self._foreign.due(address) is not None:
                     log.error("a broker of another cluster is not spoken to", address=str(address), reason=str(error))
                 return TryAgain(str(error))
             case AnswerLost():

@@ -21,7 +21,7 @@ from kio.schema.errors import ErrorCode
 from kio.schema.types import GroupId as KafkaGroupId
 
 from muster.coordinator.group.extensions import Silence
-from muster.coordinator.occasions import Occasions
+from muster.coordinator.log_throttle import LogThrottle
 from muster.coordinator.tasks import on_failure
 from muster.coordinator.upstream.link import UpstreamLink, UpstreamRefused
 from muster.events.ids import GroupId
@@ -48,7 +48,7 @@ class Reachability:
     ) -> None:
         self._link = link
         self._give_up = give_up
-        self._occasions = Occasions(monotonic_ms)
+        self._throttle = LogThrottle(monotonic_ms)
         self._asking: set[asyncio.Task[None]] = set()
         self._lookups = asyncio.Semaphore(LOOKUPS_MAX)
         self._waiting: dict[int, dict[GroupId, asyncio.Future[str | None]]] = {}
@@ -83,7 +83,7 @@ class Reachability:
         self._away += 1
         try:
             while trouble is not None:
-                unsaid = self._occasions.tell(_LANE)
+                unsaid = self._throttle.due(_LANE)
                 if unsaid is not None:
                     log.warning(
                         WAIT,
@@ -97,7 +97,7 @@ class Reachability:
         finally:
             self._away -= 1
         self._back += 1
-        if not self._away and (past := self._occasions.over(_LANE)):
+        if not self._away and (past := self._throttle.end(_LANE)):
             log.info(BEGIN_ANEW, groups=self._back, seconds=past.seconds)
             self._back = 0
 

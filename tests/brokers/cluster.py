@@ -38,7 +38,7 @@ from tests.brokers.process import (
 from tests.brokers.readiness import node_ids_named_by
 
 STARTS: Final = 3
-STOPS_WITHIN_S: Final = 60
+STOP_TIMEOUT_S: Final = 60
 SEEN_WITHIN_S: Final = 120
 LOOK_EVERY_S: Final = 0.05
 
@@ -139,7 +139,7 @@ class Cluster:
         _, leash = self._held[node]
         signal_group(leash, signal.SIGTERM)
         try:
-            leash.wait(timeout=STOPS_WITHIN_S)
+            leash.wait(timeout=STOP_TIMEOUT_S)
         finally:
             self.kill(node)
 

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from muster.coordinator.parts import collect_garbage_in_slices
+from muster.coordinator.assembly import collect_garbage_in_slices
 
 
 class Longest:

@@ -32,10 +32,15 @@ from muster.coordinator.group.outcomes import (
 from muster.coordinator.group.settings import GroupSettings
 from muster.coordinator.offsets.base import OffsetStore
 from muster.coordinator.offsets.memory import MemoryOffsetStore
+from muster.coordinator.runtime.group_context import (
+    AskAboutSilence,
+    GenerationListener,
+    ignore_generations,
+    silence_is_their_own,
+)
 from muster.coordinator.runtime.ownership import Owner
 from muster.coordinator.runtime.runtime import Runtime
-from muster.coordinator.runtime.slot import AskAboutSilence, Watch, nobody_watches, silence_is_their_own
-from muster.coordinator.service import Groups, nobody_counts
+from muster.coordinator.service import Groups, ignore_request_id
 from muster.events.ids import GroupId, GroupInstanceId, MemberId
 from muster.events.log.memory import MemoryEventLog, MemoryStorage
 from muster.events.state import Protocol
@@ -64,9 +69,9 @@ class SimulatedProcess:
         settings: GroupSettings = SETTINGS,
         batch_bytes_max: int | None = None,
         claim_renewal_ms: int | None = None,
-        watch: Watch = nobody_watches,
+        on_generation: GenerationListener = ignore_generations,
         ask_about_silence: AskAboutSilence = silence_is_their_own,
-        forgotten: Callable[[int], None] = nobody_counts,
+        superseded: Callable[[int], None] = ignore_request_id,
         clock: VirtualClock | None = None,
     ) -> None:
         self.clock = VirtualClock() if clock is None else clock
@@ -83,9 +88,9 @@ class SimulatedProcess:
             settings=settings,
             effective_settings={"group.max.size": str(settings.max_size)},
             clock=self.clock,
-            watch=watch,
+            on_generation=on_generation,
             ask_about_silence=ask_about_silence,
-            forgotten=forgotten,
+            superseded=superseded,
         )
         self.runtime = Runtime(owner, give_up=self.lost.append)
 

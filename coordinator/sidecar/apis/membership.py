@@ -13,8 +13,8 @@ from kio.schema.errors import ErrorCode
 
 from muster.coordinator.group.commands import AnyRequest, JoinGroup
 from muster.coordinator.group.error_replies import error_replies
+from muster.coordinator.log_throttle import LogThrottle
 from muster.coordinator.not_served import loading_reply
-from muster.coordinator.occasions import Occasions
 from muster.coordinator.service import Cancel, Groups, ReplyTo, Service
 from muster.coordinator.sidecar.moving.moves import Moves
 from muster.coordinator.sidecar.moving.whose import Ownerships, Whose
@@ -39,7 +39,7 @@ class Membership:
         self._ownerships = ownerships
         self._moves = moves
         self._would_refuse = would_refuse
-        self._occasions = Occasions(service.monotonic_ms)
+        self._throttle = LogThrottle(service.monotonic_ms)
 
     def apis(self) -> tuple[SidecarApi, ...]:
         """The registrations."""
@@ -91,11 +91,11 @@ class Membership:
         self._handle(api, request, refusal)
 
     def _tell_left(self, event: str, group_id: GroupId, theirs: Theirs) -> None:
-        unsaid = self._occasions.tell((group_id, theirs.reason))
-        if unsaid is not None:
+        suppressed = self._throttle.due((group_id, theirs.reason))
+        if suppressed is not None:
             is_trouble = isinstance(theirs, ForeignShadow | NotPermitted)
             level = logging.WARNING if is_trouble else logging.INFO
-            log.log(level, event, group_id=group_id, reason=theirs.reason, others_since=unsaid)
+            log.log(level, event, group_id=group_id, reason=theirs.reason, others_since=suppressed)
 
     def _is_in_vain(self, api: Api, request: Request) -> bool:
         context = request.context

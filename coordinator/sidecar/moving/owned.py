@@ -13,7 +13,7 @@ from kio.schema.errors import ErrorCode
 
 from muster.coordinator.group.commands import AnyRequest, JoinGroup, SyncGroup
 from muster.coordinator.group.outcomes import JoinGroupOutcome, Outcome, SyncGroupOutcome
-from muster.coordinator.runtime.waiting import Waiting, tell
+from muster.coordinator.runtime.waiting import Waiting, deliver
 from muster.coordinator.service import Groups, ReplyTo
 from muster.coordinator.sidecar.moving.in_front import GroupsInFront
 from muster.coordinator.upstream.shadows import Shadows, ShadowUnavailable
@@ -68,10 +68,10 @@ class OwnedGroups(GroupsInFront):
                 await self._shadows.raised(command.group_id, command.generation_id)
             except ShadowUnavailable as error:
                 log.warning("a sync is refused: upstream does not know its generation", error=str(error))
-                tell(waiting, SyncGroupOutcome(error=ErrorCode.coordinator_not_available))
+                deliver(waiting, SyncGroupOutcome(error=ErrorCode.coordinator_not_available))
                 return
             # Another generation may have begun meanwhile; its members must not meet one of this.
             is_raised = self._is_raised(command)
-            tell(waiting, outcome if is_raised else SyncGroupOutcome(error=ErrorCode.rebalance_in_progress))
+            deliver(waiting, outcome if is_raised else SyncGroupOutcome(error=ErrorCode.rebalance_in_progress))
 
         self._go_on(wait(), name=f"raised-{command.group_id}")

@@ -8,9 +8,9 @@ from typing import Protocol
 import msgspec
 import structlog
 
+from muster.coordinator.log_throttle import LogThrottle
 from muster.coordinator.net.flow import Flow, send_all
 from muster.coordinator.net.memory_share import unsent_bytes
-from muster.coordinator.occasions import Occasions
 from muster.coordinator.sidecar.messages.requests import api_and_client_of
 from muster.coordinator.sidecar.relay.metrics import RelayMetrics
 from muster.coordinator.tasks import on_failure
@@ -30,7 +30,7 @@ class Door(msgspec.Struct, frozen=True, kw_only=True):
     addresses: Callable[[], Sequence[tuple[str, int]]]
     """Where the broker is now, or several to be tried in turn; none while that is not known."""
     context: ssl.SSLContext | None
-    occasions: Occasions
+    throttle: LogThrottle
     """Of all listeners together."""
     not_reached: Callable[[], None]
     """Told each time that a client's connection found no broker there."""
@@ -42,24 +42,26 @@ class Door(msgspec.Struct, frozen=True, kw_only=True):
 
     def tell_closed(self, peer: str, cause: str) -> None:
         """It has closed a client's connection."""
-        unsaid = self.occasions.tell(("closed", self.node_id, peer, cause))
-        if unsaid is not None:
-            log.info("broker closed the connection", broker=self.broker, peer=peer, cause=cause, others_since=unsaid)
+        suppressed = self.throttle.due(("closed", self.node_id, peer, cause))
+        if suppressed is not None:
+            log.info(
+                "broker closed the connection", broker=self.broker, peer=peer, cause=cause, others_since=suppressed
+            )
 
     def tell_not_let_in(self, peer: str, user: str | None, reason: str) -> None:
         """It does not let a client in, which usually tries again at once. `user`: None before that is said."""
-        unsaid = self.occasions.tell(("not let in", peer))
-        if unsaid is not None:
-            log.warning("client refused by the broker", peer=peer, user=user, reason=reason, others_since=unsaid)
+        suppressed = self.throttle.due(("not let in", peer))
+        if suppressed is not None:
+            log.warning("client refused by the broker", peer=peer, user=user, reason=reason, others_since=suppressed)
 
     def tell_not_authenticated(self, peer: str, request: bytes) -> None:
         """It has closed the connection of a client that did not say who it is. `request`: the beginning of its own."""
-        unsaid = self.occasions.tell(("not let in", peer))
-        if unsaid is not None:
+        suppressed = self.throttle.due(("not let in", peer))
+        if suppressed is not None:
             api, client_id = api_and_client_of(request)
             reason = f"it sent {api} without authenticating, and the broker hung up"
             log.warning(
-                "client refused by the broker", peer=peer, client_id=client_id, reason=reason, others_since=unsaid
+                "client refused by the broker", peer=peer, client_id=client_id, reason=reason, others_since=suppressed
             )
 
 
@@ -140,12 +142,14 @@ class BrokerSide(asyncio.Protocol):
                 self._relayed.brokers_not_reached += 1
                 self._door.not_reached()
                 reason = str(error) or f"no answer within {CONNECTS_WITHIN_S:g} s"
-                unsaid = self._door.occasions.tell(("not reached", address))
-                if unsaid is not None:
+                suppressed = self._door.throttle.due(("not reached", address))
+                if suppressed is not None:
                     broker = self._door.broker
-                    log.warning("broker not reached", broker=broker, address=address, error=reason, others_since=unsaid)
+                    log.warning(
+                        "broker not reached", broker=broker, address=address, error=reason, others_since=suppressed
+                    )
             else:
-                if past := self._door.occasions.over(("not reached", address)):
+                if past := self._door.throttle.end(("not reached", address)):
                     log.info("broker reached again", address=address, seconds=past.seconds, failures=past.times)
                 return transport
         return None

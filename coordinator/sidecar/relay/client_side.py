@@ -21,7 +21,7 @@ from muster.coordinator.net.client_socket import ClientSocket
 from muster.coordinator.net.heartbeats import HeartbeatCache
 from muster.coordinator.net.listening import Listening
 from muster.coordinator.observability.metrics import ServerMetrics
-from muster.coordinator.principals import NOT_KNOWN
+from muster.coordinator.principals import UNKNOWN_PRINCIPAL
 from muster.coordinator.service import Cancel
 from muster.coordinator.sidecar.messages.plan import PlanOf, Rewrite
 from muster.coordinator.sidecar.messages.questions import OpenQuestions
@@ -240,7 +240,7 @@ class ClientSide(ClientSocket):
             self._conversation.trust()
             self._is_let_in = True
             self.peer = Peer(client_host=self.peer.client_host, principal=principal)
-            if principal != NOT_KNOWN:
+            if principal != UNKNOWN_PRINCIPAL:
                 self._share.principal = principal
                 if not self._listening.authenticated(self, principal):
                     self.close()  # which clients take for a broker that is gone, and come again later

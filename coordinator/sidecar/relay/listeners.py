@@ -14,9 +14,9 @@ from contextlib import ExitStack
 
 import structlog
 
+from muster.coordinator.log_throttle import LogThrottle
 from muster.coordinator.net.listening import BACKLOG, Listening
 from muster.coordinator.observability.metrics import ServerMetrics
-from muster.coordinator.occasions import Occasions
 from muster.coordinator.service import Service
 from muster.coordinator.settings.addresses import why_not_bound
 from muster.coordinator.settings.broker_ports import BrokerPorts, NoPort
@@ -70,7 +70,7 @@ class Listeners:
         self._complaints: dict[int, str] = {}
         self._begun: set[asyncio.Task[None]] = set()
         self._turns = itertools.count()
-        self._occasions = Occasions(service.monotonic_ms)
+        self._throttle = LogThrottle(service.monotonic_ms)
 
     async def start(self, port: int) -> int:
         """The address to begin with; returns its port. Raises OSError."""
@@ -147,7 +147,7 @@ class Listeners:
             node_id=node_id,
             addresses=lambda: self._where(node_id),
             context=self._broker_context,
-            occasions=self._occasions,
+            throttle=self._throttle,
             not_reached=self._not_reached,
         )
 

@@ -23,7 +23,7 @@ import json
 from collections.abc import Callable
 from typing import Final
 
-from muster.coordinator.principals import NOT_KNOWN
+from muster.coordinator.principals import UNKNOWN_PRINCIPAL
 
 MESSAGE_BYTES_MAX: Final = 524_288
 """Kafka's default of sasl.server.max.receive.size. What is longer is not looked at."""
@@ -62,7 +62,7 @@ class Exchange:
         if not is_last:
             return None
         name, self._name = self._name, None
-        return f"User:{name}" if name else NOT_KNOWN
+        return f"User:{name}" if name else UNKNOWN_PRINCIPAL
 
     def refused(self) -> str:
         """Who was said to ask, for people: the broker did not believe it."""
@@ -74,7 +74,7 @@ class Exchange:
         answers nobody who has not authenticated. None: it proves nothing that was not known.
         """
         is_proof, self._is_unproven = self._is_unproven, False
-        return NOT_KNOWN if is_proof else None
+        return UNKNOWN_PRINCIPAL if is_proof else None
 
 
 def _plain(message: bytes) -> str | None:

@@ -46,7 +46,7 @@ T = TypeVar("T")
 ANSWERS_WITHIN_S = 30.0
 """Until a write or a read is given up, as an append to a Kafka log is."""
 
-SLOW_AFTER_S = 5.0
+SLOW_APPEND_S = 5.0
 """From then on a disk is said not to answer."""
 
 CLOSES_WITHIN_S = 5.0
@@ -96,7 +96,7 @@ class SqliteFile:
         read_only: bool = False,
         exclusive: bool = True,
         answers_within_s: float = ANSWERS_WITHIN_S,
-        slow_after_s: float = SLOW_AFTER_S,
+        slow_after_s: float = SLOW_APPEND_S,
         closes_within_s: float = CLOSES_WITHIN_S,
     ) -> None:
         self._path = path

@@ -7,6 +7,7 @@ from typing import Any
 from kio.schema.errors import ErrorCode
 from prometheus_client import CollectorRegistry
 
+from muster.coordinator.assembly import new_owner, new_waiting_quota
 from muster.coordinator.clock import SystemClock
 from muster.coordinator.group.outcomes import DescribedMember, DescribeGroupOutcome, JoinedMember, JoinGroupOutcome
 from muster.coordinator.load.room import Room
@@ -14,7 +15,6 @@ from muster.coordinator.load.slices import Slices
 from muster.coordinator.net.memory import FREE_BYTES, Claim, Memory
 from muster.coordinator.observability.metrics import ServerMetrics
 from muster.coordinator.offsets.memory import MemoryOffsetStore
-from muster.coordinator.parts import new_owner, new_places
 from muster.coordinator.settings.settings import Settings
 from muster.events.ids import MemberId
 from muster.events.log.memory import MemoryEventLog, MemoryStorage
@@ -135,7 +135,7 @@ def test_they_have_a_quarter_of_what_is_set() -> None:
         MemoryEventLog(MemoryStorage()),
         MemoryOffsetStore(),
         SystemClock(),
-        places=new_places(settings, ServerMetrics({})),
+        waiting_quota=new_waiting_quota(settings, ServerMetrics({})),
     )
     assert (owner.slices.room.bytes_max, Slices().room.bytes_max) == (10 * MB, 64 * MB)
 

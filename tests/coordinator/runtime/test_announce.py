@@ -6,8 +6,8 @@ import structlog
 from kio.schema.errors import ErrorCode
 
 from muster.coordinator.group.settings import GroupSettings
+from muster.coordinator.log_throttle import LINE_INTERVAL_MS
 from muster.coordinator.observability.metrics import REGISTRY
-from muster.coordinator.occasions import SAY_AGAIN_AFTER_MS
 from muster.coordinator.runtime.announce import announce
 from muster.events.log.memory import MemoryStorage
 from tests.coordinator.group.harness import Harness
@@ -82,7 +82,7 @@ def test_joins_that_are_refused_for_their_metadata_are_told_of_once_a_minute() -
             assert told == []
             for _ in range(100):
                 assert await refused() is ErrorCode.unknown_server_error
-            await asyncio.sleep(SAY_AGAIN_AFTER_MS / 1000)
+            await asyncio.sleep(LINE_INTERVAL_MS / 1000)
             await refused()
         assert [(line["client_id"], line["size_bytes"], line["others_since"]) for line in told] == [
             ("client", 305, 0),
@@ -106,7 +106,7 @@ def test_joins_that_find_their_group_full_are_counted_and_told_of_once_a_minute(
         with structlog.testing.capture_logs() as told:
             for _ in range(20):
                 assert (await process.join("b")).error is ErrorCode.group_max_size_reached
-            await asyncio.sleep(SAY_AGAIN_AFTER_MS / 1000)
+            await asyncio.sleep(LINE_INTERVAL_MS / 1000)
             await process.join("b")
         assert REGISTRY.get_sample_value(name) == before + 21
         lines = [line for line in told if line["event"] == "join refused: the group is full (group.max.size)"]

@@ -9,7 +9,7 @@ from kio.schema.errors import ErrorCode
 
 from muster.coordinator.load import slices
 from muster.coordinator.runtime import partition as partition_module
-from muster.coordinator.runtime.deciding import BATCH_COMMANDS_MAX
+from muster.coordinator.runtime.command_processor import BATCH_COMMANDS_MAX
 from muster.coordinator.runtime.waiting import WaitingRequests
 from muster.events.ids import GroupId
 from muster.events.keys import EntityKind, RecordKey
@@ -52,7 +52,7 @@ def test_others_have_their_turn_while_a_long_queue_is_worked_off(monkeypatch: py
         joins = [process.join(f"i{number}", rebalance_timeout_ms=300_000) for number in range(JOINS)]
         await asyncio.sleep(0.001)
         (ownership,) = process.runtime._owned.values()
-        queue = ownership.partition._slots[GROUP].queue
+        queue = ownership.partition._contexts[GROUP].queue
         release.set()
         answered = 0
         while queue:
@@ -211,7 +211,7 @@ def test_after_a_pause_what_is_being_stored_has_its_full_time_again_too() -> Non
         process.join(session_timeout_ms=40_000)
         await asyncio.sleep(1.0)
         (ownership,) = process.runtime._owned.values()
-        batch = ownership.partition._slots[GROUP].batch
+        batch = ownership.partition._contexts[GROUP].batch
         assert batch is not None
         asyncio.get_running_loop().advance(60.0)  # type: ignore[attr-defined]
         await asyncio.sleep(1.0)

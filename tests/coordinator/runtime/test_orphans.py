@@ -4,7 +4,7 @@ from muster.coordinator.group.settings import GroupSettings
 from muster.coordinator.group.takeover import group_of_offsets
 from muster.coordinator.group.turn import Moment
 from muster.coordinator.load.slices import Slices
-from muster.coordinator.runtime.orphans import orphans_of
+from muster.coordinator.runtime.orphans import find_orphans
 from muster.events.ids import GroupId
 from muster.events.partitioner import partition_for
 from muster.events.projector import Projector
@@ -22,7 +22,7 @@ async def test_many_groups_with_offsets_hold_nobody_up() -> None:
     groups = [GroupId(f"team-{n}") for n in range(MANY)]
     projector = Projector()
     with longest_callback() as longest:
-        orphans = await orphans_of(groups, projector, 3, PARTITIONS, Slices())
+        orphans = await find_orphans(groups, projector, 3, PARTITIONS, Slices())
     assert longest.seconds < HELD_S_MAX, longest
     assert orphans == {each for each in groups if partition_for(each, PARTITIONS) == 3}
 

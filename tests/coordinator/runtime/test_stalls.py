@@ -18,7 +18,7 @@ from muster.coordinator.group.offsets import OffsetsChange
 from muster.coordinator.group.outcomes import JoinGroupOutcome
 from muster.coordinator.group.soft_state import SoftState
 from muster.coordinator.offsets.memory import MemoryOffsetStore
-from muster.coordinator.runtime import deciding
+from muster.coordinator.runtime import command_processor
 from muster.events.avro.codec import decode
 from muster.events.causes import Cause
 from muster.events.events import (
@@ -316,7 +316,7 @@ def test_a_deadline_whose_rule_fails_is_tried_again_after_a_while(monkeypatch: p
             raise ZeroDivisionError("a bug")
         return decide(command, group, soft, *rest)
 
-    monkeypatch.setattr(deciding, "decide", failing)
+    monkeypatch.setattr(command_processor, "decide", failing)
 
     async def story() -> None:
         process = await SimulatedProcess(MemoryStorage(partitions=1)).start()

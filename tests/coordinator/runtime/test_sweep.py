@@ -255,7 +255,7 @@ def test_a_sweep_of_many_groups_gives_way_to_others(offsets: int) -> None:
             seen[group_id] = asyncio.get_running_loop().time()
             return offsets
 
-        sweep = Sweep(interval_ms=INTERVAL_MS, group_ids=lambda: group_ids, look_at=look_at)
+        sweep = Sweep(interval_ms=INTERVAL_MS, group_ids=lambda: group_ids, check=look_at)
         await until(lambda: len(seen) == len(group_ids), "all are looked at")
         await asyncio.sleep(INTERVAL_S / 2)
         sweep.close()
@@ -277,7 +277,7 @@ async def test_a_sweep_that_is_closed_in_its_midst_ends_there() -> None:
         return WORK_PER_STEP
 
     group_ids = [GroupId(str(number)) for number in range(100)]
-    sweep = Sweep(interval_ms=INTERVAL_MS, group_ids=lambda: group_ids, look_at=look_at)
+    sweep = Sweep(interval_ms=INTERVAL_MS, group_ids=lambda: group_ids, check=look_at)
     await until(lambda: len(seen) >= 10, "it is under way")
     sweep.close()
     looked_at = len(seen)
@@ -295,7 +295,7 @@ def test_a_group_that_fails_ends_no_sweep() -> None:
             return 1 // (group_id != "2")
 
         group_ids = [GroupId(str(number)) for number in range(4)]
-        sweep = Sweep(interval_ms=INTERVAL_MS, group_ids=lambda: group_ids, look_at=look_at)
+        sweep = Sweep(interval_ms=INTERVAL_MS, group_ids=lambda: group_ids, check=look_at)
         await asyncio.sleep(2.5 * INTERVAL_S)
         sweep.close()
 

@@ -11,7 +11,7 @@ from muster.coordinator.group.outcomes import HeartbeatOutcome, JoinGroupOutcome
 from muster.coordinator.load.quotas import Quota
 from muster.coordinator.observability.metrics import ServerMetrics
 from muster.coordinator.principals import ANONYMOUS
-from muster.coordinator.runtime.waiting_limit import Places, WaitingLimit
+from muster.coordinator.runtime.waiting_limit import WaitingLimit, WaitingQuota
 from muster.events.ids import GroupId, MemberId
 from muster.events.log.memory import MemoryStorage
 from tests.coordinator.kio_client import Exchange
@@ -33,8 +33,8 @@ class Asked:
     def __init__(self) -> None:
         self.groups = ScriptedGroups(parks)
         self.metrics = ServerMetrics({})
-        self.places = Places(each_max=2, metrics=self.metrics)
-        self.limited = WaitingLimit(self.groups, self.places, lambda command: command.member_id in self.members)
+        self.waiting_quota = WaitingQuota(each_max=2, metrics=self.metrics)
+        self.limited = WaitingLimit(self.groups, self.waiting_quota, lambda command: command.member_id in self.members)
         self.members: set[str] = set()
         self._request_id = 0
 
@@ -122,9 +122,9 @@ def test_who_asks_again_waits_once() -> None:
     """The former request is not answered any more (J13), so its place would never be given back."""
 
     async def story() -> None:
-        places = Places(each_max=3, metrics=ServerMetrics({}))
-        process = await SimulatedProcess(MemoryStorage(partitions=1), forgotten=places.leave).start()
-        limited = WaitingLimit(process.runtime, places, process.runtime.is_member)
+        waiting_quota = WaitingQuota(each_max=3, metrics=ServerMetrics({}))
+        process = await SimulatedProcess(MemoryStorage(partitions=1), superseded=waiting_quota.release).start()
+        limited = WaitingLimit(process.runtime, waiting_quota, process.runtime.is_member)
         told = await process.stable_group("a", "b")
         process.through(limited)
         process.join("a", told["a"].member_id, metadata=b"other")
@@ -134,11 +134,11 @@ def test_who_asks_again_waits_once() -> None:
         last = process.join("a", told["a"].member_id, metadata=b"other")
         await asyncio.sleep(0.001)
         assert not last.done()
-        assert places.waiting == 1
+        assert waiting_quota.waiting == 1
         process.join("b", told["b"].member_id)
         assert (await last).error is ErrorCode.none
         await asyncio.sleep(0.001)
-        assert places.waiting == 0
+        assert waiting_quota.waiting == 0
         await process.runtime.stop()
 
     simulate(story())
@@ -150,27 +150,27 @@ def test_a_member_is_never_refused() -> None:
     asked.members = {"leader", "follower"}
     assert [asked.join(member_id) for member_id in ("a", "leader", "follower")] == [[], [], []]
     assert asked.sync("leader") == []
-    assert (asked.places.waiting, len(asked.join("b"))) == (4, 1)
+    assert (asked.waiting_quota.waiting, len(asked.join("b"))) == (4, 1)
 
 
 def test_the_join_that_ends_a_rebalance_is_not_refused() -> None:
     """Nor is a static member's restart."""
 
     async def story() -> None:
-        places = Places(each_max=2, metrics=ServerMetrics({}))
-        process = await SimulatedProcess(MemoryStorage(partitions=1), forgotten=places.leave).start()
+        waiting_quota = WaitingQuota(each_max=2, metrics=ServerMetrics({}))
+        process = await SimulatedProcess(MemoryStorage(partitions=1), superseded=waiting_quota.release).start()
         told = await process.stable_group("a", "b")
-        process.through(WaitingLimit(process.runtime, places, process.runtime.is_member))
+        process.through(WaitingLimit(process.runtime, waiting_quota, process.runtime.is_member))
         newcomers = [process.join(name) for name in "cd"]
         await asyncio.sleep(0.001)
-        assert places.waiting == 2
+        assert waiting_quota.waiting == 2
         assert (await process.join("e")).error is ErrorCode.coordinator_load_in_progress
         restarted = process.join("a")
         await asyncio.sleep(0.001)
         rejoined = process.join("b", told["b"].member_id)
         for each in (*newcomers, restarted, rejoined):
             assert (await each).error is ErrorCode.none
-        assert places.waiting == 0
+        assert waiting_quota.waiting == 0
         await process.runtime.stop()
 
     simulate(story())
@@ -180,17 +180,17 @@ def test_the_join_that_ends_a_rebalance_is_not_refused() -> None:
 def test_a_client_that_has_gone_keeps_no_place(name: str) -> None:
     """Though its request is parked for as long as its group waits for others."""
     asked = Asked()
-    service = msgspec.structs.replace(new_service(asked.groups), groups=asked.limited, gone=asked.places.leave)
+    service = msgspec.structs.replace(new_service(asked.groups), groups=asked.limited, gone=asked.waiting_quota.release)
     form = JOIN if name == "JoinGroup" else SYNC
     exchanges = [Exchange(service, name, 5, **form) for _ in range(2)]
-    assert asked.places.waiting == 2
+    assert asked.waiting_quota.waiting == 2
     for exchange in exchanges:
         assert exchange.cancel is not None
         exchange.cancel()
-    assert asked.places.waiting == 0
+    assert asked.waiting_quota.waiting == 0
     for _ in exchanges:
         asked.groups.release(JOINED if name == "JoinGroup" else SyncGroupOutcome(error=ErrorCode.none))
-    assert asked.places.waiting == 0
+    assert asked.waiting_quota.waiting == 0
 
 
 def test_who_is_refused_does_not_take_the_place_of_who_waits() -> None:
@@ -224,12 +224,12 @@ def test_a_limit_that_is_reached_again_and_again_is_told_once() -> None:
     told: list[str] = []
     quota = Quota[str](20, told.append)
     for _ in range(100):
-        while quota.take("alice"):
+        while quota.acquire("alice"):
             pass
-        quota.give_back("alice")
+        quota.release("alice")
     assert told == ["alice"]
     for _ in range(5):
-        quota.give_back("alice")
-    while quota.take("alice"):
+        quota.release("alice")
+    while quota.acquire("alice"):
         pass
     assert told == ["alice", "alice"]

@@ -11,7 +11,7 @@ from kio.schema.sasl_authenticate.v2.request import SaslAuthenticateRequest
 from kio.schema.sasl_handshake.v1.request import SaslHandshakeRequest
 
 from muster.coordinator.observability.metrics import RefusedConnection
-from muster.coordinator.principals import NOT_KNOWN
+from muster.coordinator.principals import UNKNOWN_PRINCIPAL
 from muster.coordinator.sidecar.relay.limits import SASL_AUTHENTICATE, SASL_HANDSHAKE
 from muster.coordinator.sidecar.relay.sasl import MESSAGE_BYTES_MAX
 from muster.coordinator.upstream.security import UpstreamSecurity
@@ -192,7 +192,7 @@ async def test_an_unknown_mechanism_is_trusted_when_the_broker_answers_something
         other.send(join_of(MESSAGE_BYTES_MAX))
         await until(lambda: relay.groups.parked)
         (connection,) = relay.listening.connections
-        assert connection.peer.principal == NOT_KNOWN
+        assert connection.peer.principal == UNKNOWN_PRINCIPAL
 
 
 async def test_who_was_not_let_in_may_not() -> None:

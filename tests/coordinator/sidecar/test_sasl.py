@@ -5,7 +5,7 @@ import json
 
 import pytest
 
-from muster.coordinator.principals import NOT_KNOWN
+from muster.coordinator.principals import UNKNOWN_PRINCIPAL
 from muster.coordinator.sidecar.relay.sasl import MESSAGE_BYTES_MAX, Exchange
 
 SERVER_FIRST, SERVER_FINAL = b"r=abcdef,s=c2FsdA==,i=4096", b"v=c2lnbmF0dXJl"
@@ -33,9 +33,9 @@ def token(claims: object, *, head: str = "n,,") -> bytes:
         (b"\0alice\0alice-secret", "User:alice"),
         (b"alice\0alice\0alice-secret", "User:alice"),
         (b"\0gr\xc3\xbcn\0secret", "User:grün"),
-        (b"alice", NOT_KNOWN),
-        (b"\0\xff\0secret", NOT_KNOWN),
-        (b"\0\0secret", NOT_KNOWN),
+        (b"alice", UNKNOWN_PRINCIPAL),
+        (b"\0\xff\0secret", UNKNOWN_PRINCIPAL),
+        (b"\0\0secret", UNKNOWN_PRINCIPAL),
     ],
 )
 def test_plain_names_the_authcid(message: bytes, principal: str) -> None:
@@ -49,9 +49,9 @@ def test_plain_names_the_authcid(message: bytes, principal: str) -> None:
         (b"n,,n=alice,r=abc", "User:alice"),
         (b"n,a=alice,n=alice,r=abc", "User:alice"),
         (b"n,,n=a=2Cb=3Dc=3D2C,r=abc", "User:a,b=c=2C"),
-        (b"n,,n=token-id,r=abc,tokenauth=true", NOT_KNOWN),
-        (b"n,,r=abc", NOT_KNOWN),
-        (b"", NOT_KNOWN),
+        (b"n,,n=token-id,r=abc,tokenauth=true", UNKNOWN_PRINCIPAL),
+        (b"n,,r=abc", UNKNOWN_PRINCIPAL),
+        (b"", UNKNOWN_PRINCIPAL),
     ],
 )
 def test_scram_names_whom_the_first_message_does(message: bytes, principal: str) -> None:
@@ -67,13 +67,13 @@ def test_scram_names_whom_the_first_message_does(message: bytes, principal: str)
     [
         (token({"sub": "alice", "exp": 1}), "User:alice"),
         (token({"sub": "alice"}, head="n,a=al=2Cice,"), "User:al,ice"),
-        (token({"sub": 7}), NOT_KNOWN),
-        (token({"name": "alice"}), NOT_KNOWN),
-        (token(["alice"]), NOT_KNOWN),
-        (b"n,,\1auth=Bearer none-at-all\1\1", NOT_KNOWN),
-        (b"n,,\1auth=Bearer a.b.c\1\1", NOT_KNOWN),
-        (b"n,,\1auth=Bearer a." + base64.urlsafe_b64encode(b"[" * 50_000) + b".c\1\1", NOT_KNOWN),
-        (b"\1", NOT_KNOWN),
+        (token({"sub": 7}), UNKNOWN_PRINCIPAL),
+        (token({"name": "alice"}), UNKNOWN_PRINCIPAL),
+        (token(["alice"]), UNKNOWN_PRINCIPAL),
+        (b"n,,\1auth=Bearer none-at-all\1\1", UNKNOWN_PRINCIPAL),
+        (b"n,,\1auth=Bearer a.b.c\1\1", UNKNOWN_PRINCIPAL),
+        (b"n,,\1auth=Bearer a." + base64.urlsafe_b64encode(b"[" * 50_000) + b".c\1\1", UNKNOWN_PRINCIPAL),
+        (b"\1", UNKNOWN_PRINCIPAL),
     ],
 )
 def test_a_token_names_its_subject(message: bytes, principal: str) -> None:
@@ -92,7 +92,7 @@ def test_other_mechanisms_tell_neither_a_name_nor_their_end(answer: bytes) -> No
     """Kerberos is between the client and the broker; an answer to something else proves that it let the client in."""
     begun = exchange("GSSAPI", b"\x60\x82")
     assert begun.accepted(answer) is None
-    assert [begun.proved(), begun.proved()] == [NOT_KNOWN, None]
+    assert [begun.proved(), begun.proved()] == [UNKNOWN_PRINCIPAL, None]
 
 
 def test_what_ends_by_itself_needs_no_proof() -> None:
@@ -104,13 +104,13 @@ def test_a_later_exchange_begins_from_nothing() -> None:
     """KIP-368: the name of the first one is not that of the second."""
     begun = exchange("PLAIN", b"\0alice\0alice-secret")
     begun.begin("PLAIN")
-    assert begun.accepted(b"") == NOT_KNOWN
+    assert begun.accepted(b"") == UNKNOWN_PRINCIPAL
 
 
 def test_what_is_too_long_is_not_looked_at() -> None:
     """Whoever has not authenticated yet may send it."""
     begun = exchange("PLAIN", b"\0alice\0" + b"x" * MESSAGE_BYTES_MAX)
-    assert begun.accepted(b"") == NOT_KNOWN
+    assert begun.accepted(b"") == UNKNOWN_PRINCIPAL
 
 
 def test_nothing_is_kept_but_the_name() -> None:

@@ -32,9 +32,9 @@ class Watcher:
 
     def __init__(self, storage: MemoryStorage | None = None) -> None:
         self.told: Told = []
-        self.process = SimulatedProcess(storage or MemoryStorage(), watch=self._watch)
+        self.process = SimulatedProcess(storage or MemoryStorage(), on_generation=self._on_generation)
 
-    def _watch(self, group_id: GroupId, generation_id: int, is_wanted: bool) -> None:
+    def _on_generation(self, group_id: GroupId, generation_id: int, is_wanted: bool) -> None:
         self.told.append((group_id, generation_id, is_wanted))
 
     def news(self) -> Told:

@@ -26,11 +26,16 @@ from muster.coordinator.observability.loop_watch import LoopWatch
 from muster.coordinator.observability.metrics import REGISTRY, ServerMetrics
 from muster.coordinator.observability.metrics_endpoint import MetricsEndpoint
 from muster.coordinator.offsets.base import OffsetStore
+from muster.coordinator.runtime.group_context import (
+    AskAboutSilence,
+    GenerationListener,
+    ignore_generations,
+    silence_is_their_own,
+)
 from muster.coordinator.runtime.log_outage import LogOutage
 from muster.coordinator.runtime.ownership import Owner
 from muster.coordinator.runtime.runtime import Runtime
-from muster.coordinator.runtime.slot import AskAboutSilence, Watch, nobody_watches, silence_is_their_own
-from muster.coordinator.runtime.waiting_limit import Places
+from muster.coordinator.runtime.waiting_limit import WaitingQuota
 from muster.coordinator.service import Cancel, Groups, Service
 from muster.coordinator.settings.addresses import Address, why_not_bound
 from muster.coordinator.settings.certificates import Certificates
@@ -63,13 +68,13 @@ class Readiness:
     def __call__(self) -> str | None:
         return self.reason()
 
-    async def waited_for(
+    async def retry_until_available(
         self, opening: Callable[[], Awaitable[None]], location: str, trouble: Callable[[], str | None]
     ) -> None:
         """Open what the event log is, or has beside it; while it is away, it is tried again, and said why."""
         outage = LogOutage(location, self._clock.monotonic_ms)
         self.reason = lambda: trouble() or outage.reason or "the event log is being opened"
-        await outage.waited_for(opening)
+        await outage.retry_until_available(opening)
 
 
 def new_log(settings: Settings) -> EventLog:
@@ -100,15 +105,15 @@ async def keep_open(
     """
     if isinstance(event_log, SqliteEventLog):
         stack.callback(watch_file(event_log.file, lost=lost).cancel)  # opening may have to wait for the disk, too
-    await readiness.waited_for(event_log.open, settings.log, lambda: event_log.trouble)
+    await readiness.retry_until_available(event_log.open, settings.log, lambda: event_log.trouble)
     stack.push_async_callback(event_log.close)
     for warning in event_log.warnings:
         log.warning("the event log is open, and has a flaw", reason=warning)
 
 
-def new_places(settings: Settings, metrics: ServerMetrics) -> Places:
+def new_waiting_quota(settings: Settings, metrics: ServerMetrics) -> WaitingQuota:
     """Where joins and syncs wait."""
-    return Places(each_max=settings.waiting_requests_each_max, metrics=metrics)
+    return WaitingQuota(each_max=settings.waiting_requests_each_max, metrics=metrics)
 
 
 def new_owner(
@@ -117,9 +122,9 @@ def new_owner(
     offsets: OffsetStore,
     clock: SystemClock,
     *,
-    watch: Watch = nobody_watches,
+    on_generation: GenerationListener = ignore_generations,
     ask_about_silence: AskAboutSilence = silence_is_their_own,
-    places: Places,
+    waiting_quota: WaitingQuota,
 ) -> Owner:
     """Who takes the partitions over."""
     return Owner(
@@ -132,14 +137,16 @@ def new_owner(
         clock=clock,
         log_url=settings.log,
         bootstrap=settings.advertise or (settings.listen if Address(settings.listen).port else "ADDRESS"),
-        watch=watch,
+        on_generation=on_generation,
         ask_about_silence=ask_about_silence,
-        forgotten=places.leave,
+        superseded=waiting_quota.release,
         slices=Slices(room_of(settings.queued_max_request_bytes)),
     )
 
 
-def new_service(groups: Groups, cluster: Cluster, clock: SystemClock, runtime: Runtime, places: Places) -> Service:
+def new_service(
+    groups: Groups, cluster: Cluster, clock: SystemClock, runtime: Runtime, waiting_quota: WaitingQuota
+) -> Service:
     """What handlers use, on the running loop."""
     loop = asyncio.get_running_loop()
 
@@ -154,7 +161,7 @@ def new_service(groups: Groups, cluster: Cluster, clock: SystemClock, runtime: R
         new_uuid=lambda: str(uuid.uuid4()),
         new_request_id=itertools.count(1).__next__,
         call_later=call_later,
-        gone=places.leave,
+        gone=waiting_quota.release,
         slices=runtime.slices,
         turns=runtime.turns,
     )
@@ -203,7 +210,7 @@ def watch_loop(stack: AsyncExitStack) -> LoopWatch:
     return watch
 
 
-def open_side_door(
+def open_metrics_endpoint(
     settings: Settings,
     collectors: Iterable[Collector],
     readiness: Readiness,
