@@ -1,8 +1,9 @@
-"""How many entries a relayed request may have whose answer is rewritten here (rewriting.py), one for each entry.
+"""How many entries a relayed request may have that would harm others: beyond, the broker gets none of it.
 
-An answer that is rewritten is held in memory, and each of its entries takes time of ours: two million keys in the 4 MB
-of one FindCoordinator were 48 MB and 9 s. So these have the bounds of wire/bounds.py, as where they are answered here;
-beyond them the connection is closed before the broker has any of it. What else is relayed is the broker's to judge.
+An answer that is rewritten (rewriting.py) is held in memory, and each of its entries takes time of ours: two million
+keys in the 4 MB of one FindCoordinator were 48 MB and 9 s. Two million groups in one OffsetFetch keep a broker, and all
+whose requests it has, for more than 30 s (benchmarks/README.md). So these have the bounds of wire/bounds.py, as where
+they are answered here. What else is relayed is the broker's to judge.
 """
 
 from collections.abc import Mapping
@@ -18,16 +19,20 @@ from muster.coordinator.sidecar.messages.rewriting import FIND_COORDINATOR, META
 from muster.coordinator.wire.api import Fault, ProtocolError
 from muster.coordinator.wire.bounds import bound_of
 
+OFFSET_FETCH: Final = 9
 _INT32 = Struct(">i")
-_BEFORE_ENTRIES: Final[Mapping[int, tuple[int, int]]] = {METADATA: (0, 0), FIND_COORDINATOR: (4, 1)}
-"""By API key the first version with an array, and the bytes of the body before it, which is its first in every version.
-"""
+_BEFORE_ENTRIES: Final[Mapping[int, tuple[range, int]]] = {
+    METADATA: (range(14), 0),
+    OFFSET_FETCH: (range(8, 11), 0),
+    FIND_COORDINATOR: (range(4, 7), 1),
+}
+"""By API key the versions whose first array is counted, and the bytes of the body before it."""
 
 
 def look_for(api_key: int, api_version: int, plan: Plan) -> Look | None:
     """Lets the plan be followed if there are not too many entries; None where there is but one, or none counts."""
-    first_version, skipped = _BEFORE_ENTRIES.get(api_key, (api_version + 1, 0))
-    if api_version < first_version:
+    versions, skipped = _BEFORE_ENTRIES.get(api_key, (range(0), 0))
+    if api_version not in versions:
         return None
     request = load_request_schema(api_key, api_version)
     flexible, entries_max = bool(request.__flexible__), bound_of(api_key).entries_max

@@ -123,9 +123,7 @@ class Interceptor:
         if versions is not None:
             _check(f"API key {api_key}", versions, api_version)
         rewrite = self._rewriting.of(api_key, api_version)
-        if rewrite is None:
-            return RELAY
-        plan = Plan(rewrite=rewrite)
+        plan = RELAY if rewrite is None else Plan(rewrite=rewrite)
         look = look_for(api_key, api_version, plan)
         return plan if look is None else Plan(look=look)
 

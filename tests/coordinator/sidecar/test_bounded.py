@@ -1,8 +1,9 @@
-"""Relayed requests whose answers are rewritten: with too many entries the broker gets none of them."""
+"""Relayed requests of many entries: with too many of them the broker gets none."""
 
 import pytest
 from kio.index import load_request_schema
 
+from muster.coordinator.sidecar.messages.bounded import OFFSET_FETCH
 from muster.coordinator.wire.api import Fault
 from muster.coordinator.wire.bounds import bound_of
 from tests.coordinator.kio_client import with_length
@@ -11,7 +12,11 @@ from tests.coordinator.sidecar.scripted_broker import scripted_broker
 from tests.coordinator.wire.smallest import arrays_of, request_of
 
 METADATA, FIND_COORDINATOR = 3, 10
-VERSIONS = [(METADATA, version) for version in range(14)] + [(FIND_COORDINATOR, version) for version in (4, 5, 6)]
+VERSIONS = [
+    *((METADATA, version) for version in range(14)),
+    *((OFFSET_FETCH, version) for version in (8, 9, 10)),
+    *((FIND_COORDINATOR, version) for version in (4, 5, 6)),
+]
 
 
 @pytest.mark.parametrize(("api_key", "version"), VERSIONS)
