@@ -15,6 +15,7 @@ import msgspec
 
 from muster.events.causes import Cause
 from muster.events.events import (
+    GroupConfigured,
     MemberAssigned,
     MemberEvent,
     MemberJoined,
@@ -124,12 +125,16 @@ class Quiet:
     def end(
         self, started: RebalanceStarted, parts: Sequence[Part], before: Group, baseline: Ownership | None
     ) -> Ownership | None:
-        """A rebalance begins: what else its first transition tells; whoever was called has come too late."""
+        """A rebalance begins: what else its first transition tells; whoever was called has come too late.
+
+        Settings that were changed in it are told with the trigger: a release is both the setting and the rebalance.
+        """
         baseline = self._call(parts, before, before, baseline)
         for position, call in self._calls.values():
             self._incidents[position] = call.incident(rebalanced=True)
         self._calls.clear()
-        self._announce([part for part in parts if part.why.cause is not started.why.cause], before)
+        others = [part for part in parts if part.why.cause is not started.why.cause]
+        self._announce([part for part in others if not isinstance(part, GroupConfigured)], before)
         return baseline
 
     def _announce(self, parts: Iterable[Part], before: Group) -> None:

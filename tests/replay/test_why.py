@@ -181,6 +181,18 @@ def test_the_release_of_a_group_names_all_its_members_and_who_asked() -> None:
     assert removals[1] == f"static member 'a' (10.0.0.1, client app-a) was removed: {asked}"
 
 
+def test_a_release_by_setting_is_not_said_to_have_started_nothing() -> None:
+    """It is one thing: the setting stands with the trigger, and not among what started no rebalance."""
+    h = Harness()
+    h.stable_group(h.static("a"), h.dynamic("b"))
+    h.set(members_coordinator="upstream")
+    (*_, answer) = why(history_of(h)).answers
+    assert answer.rebalance.trigger.cause is Cause.GROUP_RELEASED
+    assert answer.rebalance.trigger.planned is not None
+    assert [change.name for change in answer.rebalance.trigger.planned.settings] == ["members.coordinator"]
+    assert answer.rebalance.avoided == ()
+
+
 def test_a_release_during_a_rebalance_is_folded_in_with_everybody() -> None:
     """It ends the join phase, too; standbys go with the others."""
     h = Harness()
