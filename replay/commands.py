@@ -13,8 +13,8 @@ from typing import NoReturn, TypeVar
 
 import msgspec
 import typer
-from rich.console import Console
 
+from muster import terminal
 from muster.events.ids import GroupId
 from muster.events.kafka.security import BadSecurity, KafkaSecurity, security_given
 from muster.events.log.base import EventLog, LogError
@@ -155,7 +155,7 @@ def _run(reading: Coroutine[None, None, T]) -> T:
 
 
 def _print(result: Result, form: Format) -> None:
-    render(result, form, Console(highlight=False, soft_wrap=False))
+    render(result, form, terminal.stdout())
 
 
 def fail(message: str, code: int) -> NoReturn:

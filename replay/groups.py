@@ -4,9 +4,11 @@ from collections import defaultdict
 
 import msgspec
 
+from muster.coordinator.group.configs import MUSTER, UPSTREAM
 from muster.events.causes import Cause
+from muster.events.events import MemberJoined
 from muster.events.ids import GroupId
-from muster.events.state import GroupState
+from muster.events.state import Group, GroupState
 from muster.replay.history import Broken, Gap, Happened, Item, PassedOver, Prelude, Read, SeqGaps, Told, still_broken
 from muster.replay.times import Instant, instant
 from muster.replay.why.rebalance import Outcome, Rebalance
@@ -18,6 +20,8 @@ class GroupLine(msgspec.Struct, frozen=True, kw_only=True):
     """One group. Numbers are those of the last event; `rebalances` counts what the log still tells of.
 
     `state` is None when no event of the group can be read. `quarantined` says why a coordinator would not serve it.
+    `coordinator`: `upstream` once the group was released to the cluster behind a sidecar, or lost to it, else `muster`;
+    of one that moves, where it goes.
     """
 
     group_id: GroupId
@@ -35,6 +39,7 @@ class GroupLine(msgspec.Struct, frozen=True, kw_only=True):
     events: int
     missing_events: int  # compacted away
     quarantined: tuple[str, ...]
+    coordinator: str
 
 
 class Groups(msgspec.Struct, frozen=True, kw_only=True):
@@ -93,6 +98,7 @@ class _Group:
         self._last_event_ms: int | None = None
         self._rebalances = 0
         self._events = 0
+        self._was_released = False
         self._missing = 0
         self._quarantined: list[str] = []
 
@@ -103,6 +109,10 @@ class _Group:
             self._feed(gap)
         if isinstance(read, Happened):
             self._events += 1
+            if isinstance(read.event, MemberJoined):
+                self._was_released = False
+            elif read.event.why.cause is Cause.GROUP_RELEASED:
+                self._was_released = True
             if read.event.why.cause is Cause.GROUP_REPAIRED:
                 self._quarantined.clear()
             self._last_event_ms = read.at_ms
@@ -115,6 +125,12 @@ class _Group:
         if finished is not None:
             self._last = finished
             self._rebalances += 1
+
+    def _is_upstream(self, group: Group | None) -> bool:
+        """Released by a setting, until that is set back; or the last that happened is that it was lost."""
+        if group is None:
+            return False
+        return group.config.coordinator == UPSTREAM or (self._was_released and not group.members)
 
     def line(self) -> GroupLine:
         group = self._timeline.group
@@ -136,4 +152,5 @@ class _Group:
             events=self._events,
             missing_events=self._missing,
             quarantined=tuple(self._quarantined),
+            coordinator=UPSTREAM if self._is_upstream(group) else MUSTER,
         )

@@ -173,7 +173,7 @@ class GroupAdmin:
         _raise_if_refused(group_id, response.error_code, None)
         errors = {(each.member_id, each.group_instance_id): each.error_code for each in response.members}
         if set(errors.values()) == {ErrorCode.unknown_member_id}:
-            await self._check_existence(group_id)
+            await self.describe_group(group_id)  # raises Refused for one that does not exist
         return tuple(_removal(name, errors["", name], errors[name, None]) for name in names)
 
     async def list_members(self, group_id: str) -> tuple[ListedMember, ...]:
@@ -296,9 +296,9 @@ class GroupAdmin:
         _raise_if_refused(group_id, *error_of(response))
         return response.results[0]
 
-    async def _check_existence(self, group_id: str) -> None:
-        """Raises Refused for a group that does not exist."""
-        await self.describe_group(group_id)
+    async def list_groups(self) -> frozenset[str]:
+        """The ids of the classic groups of all brokers, or of Muster."""
+        return await self._link.list_groups()
 
     async def describe_group(self, group_id: str) -> DescribedGroup:
         """Its state and its members, wherever they are. Raises Refused for a group that does not exist."""

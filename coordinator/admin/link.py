@@ -20,9 +20,13 @@ import shlex
 from collections.abc import Callable, Sequence
 from typing import TypeVar
 
+from kio.schema.describe_cluster.v1.request import DescribeClusterRequest
+from kio.schema.describe_cluster.v1.response import DescribeClusterResponse
 from kio.schema.errors import ErrorCode
 from kio.schema.find_coordinator.v4.request import FindCoordinatorRequest
 from kio.schema.find_coordinator.v4.response import FindCoordinatorResponse
+from kio.schema.list_groups.v5.request import ListGroupsRequest
+from kio.schema.list_groups.v5.response import ListGroupsResponse
 from tenacity import AsyncRetrying, retry_if_exception_type, stop_after_delay, wait_random_exponential
 
 from muster.events.kafka.addresses import BrokerAddress, read_servers
@@ -134,6 +138,25 @@ class CoordinatorLink:
                 f"no coordinator of group {group_id} within {self._limit_ms / 1000:g} s, asked at {self._asked_at()}: "
                 f"{error}{'' if isinstance(error.__cause__, TimeoutError) else way_out}"
             ) from error
+
+    async def list_groups(self) -> frozenset[str]:
+        """The ids of all classic groups: each broker lists its own. Raises NoCoordinator, NotLetIn."""
+        where = Exchange(DescribeClusterRequest(include_cluster_authorized_operations=False), DescribeClusterResponse)
+        asked = await first_answer(self._bootstrap, lambda address: self._ask_at(address, where), (LinkError,))
+        if asked.answer is None:
+            raise NoCoordinator(f"nobody answers at {self._asked_at()} ({asked.failed[0]})") from asked.failed[0]
+        found: set[str] = set()
+        for broker in asked.answer[1].brokers:
+            address = BrokerAddress(broker.host, broker.port)
+            exchange = Exchange(ListGroupsRequest(types_filter=("classic",)), ListGroupsResponse)
+            try:
+                listed = await self._ask_at(address, exchange)
+            except TryAgain as error:
+                raise NoCoordinator(f"{address} cannot be asked for its groups: {error}") from error
+            if listed.error_code is not ErrorCode.none:
+                raise NoCoordinator(f"{address} does not list its groups: {error_text(listed.error_code, None)}")
+            found |= {group.group_id for group in listed.groups}
+        return frozenset(found)
 
     async def _attempt(self, group_id: str, exchange: Exchange[R], error_of: ErrorOf[R], *, changes: bool) -> R:
         address = self._coordinators.get(group_id) or await self._find(group_id)

@@ -9,17 +9,83 @@ stands in `members.move`, so any AdminClient can do the same. See docs/moving-gr
 """
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 import msgspec
 from kio.schema.errors import ErrorCode
 
-from muster.coordinator.admin import GroupAdmin
+from muster.coordinator.admin import GroupAdmin, GroupSetting
 from muster.coordinator.admin.link import AdminError, Refused
-from muster.coordinator.group.configs import COORDINATOR, COORDINATOR_TIMEOUT, MEMBERS, MOVE, UPSTREAM
-from muster.coordinator.group.outcomes import GroupMove, MoveState
+from muster.coordinator.group.configs import COORDINATOR, COORDINATOR_TIMEOUT, MEMBERS, MOVE, MUSTER, UPSTREAM
+from muster.coordinator.group.outcomes import GroupMove, ListedMember, MoveState
 
 LOOK_EVERY_S = 0.2
+MOVING = "moving"
+SHADOW_PROTOCOL_TYPE = "muster"  # coordinator/upstream/shadow.py
+
+
+class GroupCoordinator(msgspec.Struct, frozen=True, kw_only=True):
+    """Who coordinates a group: MUSTER, UPSTREAM, or MOVING while it is on its way. `text`: for people."""
+
+    coordinator: str
+    text: str
+
+
+async def coordinator_of(admin: GroupAdmin, group_id: str) -> GroupCoordinator | None:
+    """None: whoever answers does not tell, so it is no Muster. Raises AdminError, Refused for a group that is not."""
+    names = (COORDINATOR, MOVE, MEMBERS)
+    told = {each.name: each.value for each in await admin.describe_group_config(group_id, names)}
+    if COORDINATOR not in told:
+        return None
+    move = _move(told)
+    if move is not None and move.state is MoveState.MOVING:
+        return GroupCoordinator(coordinator=MOVING, text=f"on its way, {told[COORDINATOR]}")
+    if told[COORDINATOR] == UPSTREAM:
+        return GroupCoordinator(coordinator=UPSTREAM, text="coordinated by the cluster upstream: it was released")
+    if json_list(told.get(MEMBERS)):
+        return GroupCoordinator(coordinator=MUSTER, text="coordinated by this Muster")
+    described = await admin.describe_group(group_id)
+    if not described.members:
+        return GroupCoordinator(coordinator=MUSTER, text="coordinated by this Muster: who joins next joins here")
+    another = described.protocol_type == SHADOW_PROTOCOL_TYPE
+    whom = "another Muster" if another else "the cluster upstream: it has its members there"
+    return GroupCoordinator(coordinator=UPSTREAM, text=f"coordinated by {whom}")
+
+
+async def list_with_coordinator(
+    admin: GroupAdmin, group_id: str
+) -> tuple[GroupCoordinator | None, tuple[ListedMember, ...]]:
+    """As `GroupAdmin.list_members`, with who coordinates it. While it moves nobody is a member. Raises AdminError."""
+    coordinator = await coordinator_of(admin, group_id)
+    if coordinator is not None and coordinator.coordinator == MOVING:
+        return coordinator, ()
+    return coordinator, await admin.list_members(group_id)
+
+
+async def describe_with_coordinator(
+    admin: GroupAdmin, group_id: str
+) -> tuple[GroupCoordinator | None, tuple[GroupSetting, ...]]:
+    """As `GroupAdmin.describe_group_config`, with who coordinates it, if there is the group, and one may ask."""
+    settings = await admin.describe_group_config(group_id)
+    try:
+        return await coordinator_of(admin, group_id), settings
+    except Refused:
+        return None, settings
+
+
+async def groups_of_muster(admin: GroupAdmin) -> list[str]:
+    """The groups that have members at this Muster, by name. Raises AdminError."""
+    return [group_id for group_id in sorted(await admin.list_groups()) if await _members_here(admin, group_id)]
+
+
+async def _members_here(admin: GroupAdmin, group_id: str) -> int:
+    (*told,) = await admin.describe_group_config(group_id, (MEMBERS,))
+    return len(json_list(told[0].value)) if told else 0
+
+
+def json_list(value: str | None) -> list[object]:
+    """The value of a setting that is told as JSON."""
+    return msgspec.json.decode(value or "[]", type=list[object])
 
 
 async def count_movers(admin: GroupAdmin, group_id: str, to: str) -> int | None:
@@ -28,7 +94,7 @@ async def count_movers(admin: GroupAdmin, group_id: str, to: str) -> int | None:
     Raises AdminError.
     """
     told = {each.name: each.value for each in await admin.describe_group_config(group_id, (MEMBERS,))}
-    here = len(msgspec.json.decode(told.get(MEMBERS) or "[]"))
+    here = len(json_list(told.get(MEMBERS)))
     if to == UPSTREAM or here:
         return here if to == UPSTREAM else 0
     try:
@@ -79,5 +145,9 @@ async def move_group(
 async def described_move(admin: GroupAdmin, group_id: str) -> GroupMove | None:
     """How far the group's move is, or how the last one went; None if there was none. Raises AdminError."""
     told = {each.name: each.value for each in await admin.describe_group_config(group_id, (COORDINATOR, MOVE))}
+    return _move(told)
+
+
+def _move(told: Mapping[str, str | None]) -> GroupMove | None:
     value = told.get(MOVE)
     return None if value is None else msgspec.json.decode(value, type=GroupMove)

@@ -7,6 +7,7 @@ from rich.console import Console, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from muster.coordinator.group.configs import UPSTREAM
 from muster.events.events import GroupAdvanced
 from muster.events.state import GroupState, MemberRole
 from muster.replay.groups import GroupLine, Groups
@@ -67,7 +68,7 @@ def print_groups(groups: Groups, console: Console) -> None:
     for line in groups.groups:
         made.add_row(
             text(line.group_id, "bold"),
-            state_text(line.state),
+            _group_state(line),
             text(line.generation_id),
             text(_members_text(line)),
             text(line.rebalances),
@@ -79,8 +80,19 @@ def print_groups(groups: Groups, console: Console) -> None:
             console.print(text(f"{line.group_id} is quarantined: {reason}", "red"))
         if line.missing_events:
             console.print(text(f"{line.group_id}: {line.missing_events} events are no longer in the log", "dim"))
+    if any(_is_upstream(line) for line in groups.groups):
+        console.print(text("upstream: coordinated by the cluster behind the sidecar", "dim"))
     for reason in groups.unreadable_keys:
         console.print(text(reason, "red"))
+
+
+def _is_upstream(line: GroupLine) -> bool:
+    return line.coordinator == UPSTREAM
+
+
+def _group_state(line: GroupLine) -> Text:
+    state = state_text(line.state)
+    return state.append(text(", upstream", "default")) if _is_upstream(line) else state
 
 
 def _members_text(line: GroupLine) -> str:

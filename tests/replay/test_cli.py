@@ -44,6 +44,20 @@ def assert_fails(result: Result, code: int, *parts: str) -> None:
     assert "Traceback" not in result.stderr
 
 
+def test_what_is_piped_is_not_wrapped(tmp_path: Path) -> None:
+    """A line stays a line where there is no terminal, unless COLUMNS says how wide it is."""
+    name = "a-group-with-a-name-that-is-longer-than-eighty-columns-" + 30 * "x"
+    log = asyncio.run(sqlite_log(tmp_path / "muster.db", script(name).created()))
+    command = [sys.executable, "-m", "muster", "replay", "groups", "--log", log]
+    unset = {variable: value for variable, value in os.environ.items() if variable != "COLUMNS"}
+    piped = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True, env=unset)
+    assert len([line for line in piped.stdout.splitlines() if line.startswith(name)]) == 1
+    narrow = subprocess.run(
+        command, capture_output=True, text=True, timeout=60, check=True, env={**unset, "COLUMNS": "80"}
+    )
+    assert max(map(len, narrow.stdout.splitlines())) <= 80
+
+
 @pytest.mark.parametrize(
     "command", [["groups"], ["history", "orders"], ["why", "orders"], ["state", "orders", "--at", "12"]]
 )

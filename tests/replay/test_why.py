@@ -10,6 +10,8 @@ from muster.events.causes import TEXTS, TRIGGERS, Cause
 from muster.events.events import MemberRemoved
 from muster.replay.event_texts import event_text
 from muster.replay.form import Format
+from muster.replay.groups import Overview
+from muster.replay.history import Happened
 from muster.replay.render import render
 from muster.replay.why.rebalance import IncidentKind, Outcome
 from muster.replay.why.why import Why, generations_of, why
@@ -191,6 +193,31 @@ def test_a_release_by_setting_is_not_said_to_have_started_nothing() -> None:
     assert answer.rebalance.trigger.planned is not None
     assert [change.name for change in answer.rebalance.trigger.planned.settings] == ["members.coordinator"]
     assert answer.rebalance.avoided == ()
+
+
+def test_who_coordinates_a_group_is_in_its_line() -> None:
+    """The cluster upstream from a release until it is taken back; from the loss of the shadow until somebody joins."""
+
+    def coordinator(h: Harness) -> str:
+        overview = Overview()
+        for item in history_of(h).items:
+            if isinstance(item, Happened):
+                overview.take(h.group_id, item)
+        (line,) = overview.result("harness").groups
+        return line.coordinator
+
+    h = Harness()
+    h.stable_group(h.static("a"), h.dynamic("b"))
+    assert coordinator(h) == "muster"
+    h.set(members_coordinator="upstream")
+    assert coordinator(h) == "upstream"
+    h.set(members_coordinator="muster")
+    h.stable_group(h.static("a"))
+    assert coordinator(h) == "muster"
+    h.release()
+    assert coordinator(h) == "upstream"
+    h.stable_group(h.static("a"))
+    assert coordinator(h) == "muster"
 
 
 def test_a_release_during_a_rebalance_is_folded_in_with_everybody() -> None:

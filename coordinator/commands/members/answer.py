@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 import typer
 from rich.console import Console
 
+from muster import terminal
 from muster.coordinator.commands.members.view import print_json, printable, results_json
 from muster.events.kafka.security import BadSecurity, KafkaSecurity, security_given
 
@@ -78,7 +79,7 @@ def ask(
 
 
 def show(content: Mapping[str, Any], form: Format, print_table: Callable[[Console], None]) -> None:
-    console = Console(highlight=False)
+    console = terminal.stdout()
     if form is Format.JSON:
         print_json(content, console)
     else:

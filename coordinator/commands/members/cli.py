@@ -5,6 +5,7 @@ from contextlib import suppress
 from typing import Annotated
 
 import typer
+from rich.console import Console
 
 from muster.coordinator.commands.members.answer import UNUSABLE, Format, ask, fail, show, show_done, show_results
 from muster.coordinator.commands.members.durations import BadDuration, read_duration
@@ -17,7 +18,7 @@ from muster.coordinator.commands.members.options import (
     NamesArgument,
     TimeoutOption,
 )
-from muster.coordinator.commands.members.view import print_members, print_settings
+from muster.coordinator.commands.members.view import print_coordinator, print_members, print_settings
 from muster.events.log.options import KafkaConfigOption
 
 app = typer.Typer(
@@ -209,8 +210,16 @@ def list_command(
         muster members list orders
         muster members list orders --format json | jq -r '.members[] | [.group_instance_id, .standing] | @tsv'
     """
-    members = ask(bootstrap, kafka_config, lambda admin: admin.list_members(group))
-    show({"group_id": group, "members": members}, form, lambda console: print_members(group, members, console))
+    from muster.coordinator.admin.moving import list_with_coordinator
+
+    coordinator, members = ask(bootstrap, kafka_config, lambda admin: list_with_coordinator(admin, group))
+
+    def table(console: Console) -> None:
+        print_members(group, members, console)
+        print_coordinator(group, coordinator, console)
+
+    told = None if coordinator is None else coordinator.coordinator
+    show({"group_id": group, "coordinator": told, "members": members}, form, table)
 
 
 @app.command("config")
@@ -240,8 +249,16 @@ def config(
         lines = [f"{name} has its default" if value is None else f"{name}={value}" for name, value in wanted.items()]
         show_done(group, lines, form)
         return
-    told = ask(bootstrap, kafka_config, lambda admin: admin.describe_group_config(group))
-    show({"group_id": group, "settings": told}, form, lambda console: print_settings(told, console))
+    from muster.coordinator.admin.moving import describe_with_coordinator
+
+    coordinator, told = ask(bootstrap, kafka_config, lambda admin: describe_with_coordinator(admin, group))
+
+    def table(console: Console) -> None:
+        print_settings(told, console)
+        print_coordinator(group, coordinator, console)
+
+    where = None if coordinator is None else coordinator.coordinator
+    show({"group_id": group, "coordinator": where, "settings": told}, form, table)
 
 
 def _assignments(texts: Sequence[str]) -> Mapping[str, str | None]:

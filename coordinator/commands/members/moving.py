@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 import msgspec
 import typer
 
-from muster.coordinator.commands.members.answer import REFUSED, Format, ask, complain, show
+from muster.coordinator.commands.members.answer import REFUSED, UNUSABLE, Format, ask, complain, fail, show
 from muster.coordinator.commands.members.options import HERE, BootstrapOption, FormatOption, duration
 from muster.coordinator.group.configs import MUSTER, UPSTREAM
 from muster.events.log.options import KafkaConfigOption
@@ -65,7 +65,11 @@ def adopt(
 
 @releasing.command("release")
 def release(
-    groups: GroupsArgument,
+    groups: Annotated[
+        list[str] | None, typer.Argument(metavar="GROUP", help="Group ids; one moves after the other.")
+    ] = None,
+    *,
+    everything: Annotated[bool, typer.Option("--all", help="All groups that have members at this sidecar.")] = False,
     dry_run: DryRunOption = False,
     bootstrap: BootstrapOption = HERE,
     kafka_config: KafkaConfigOption = None,
@@ -81,8 +85,23 @@ def release(
 
         muster release orders --dry-run
         muster release orders payments
+        muster release --all
     """
-    _Moving("muster release", UPSTREAM, bootstrap, kafka_config, form).run(groups, dry_run=dry_run)
+    if bool(groups) == everything:
+        fail("name the groups to release, or give --all", UNUSABLE, "muster release")
+    if everything:
+        groups = _groups_of_muster(bootstrap, kafka_config)
+    _Moving("muster release", UPSTREAM, bootstrap, kafka_config, form).run(groups or [], dry_run=dry_run)
+
+
+def _groups_of_muster(bootstrap: str, kafka_config: Sequence[str] | None) -> list[str]:
+    """Those that `release --all` is about."""
+    from muster.coordinator.admin.moving import groups_of_muster  # noqa: PLC0415 -- as in `ask`
+
+    groups = ask(bootstrap, kafka_config, groups_of_muster, command="muster release")
+    if not groups:
+        complain("no group has members at this sidecar: there is nothing to release", "muster release")
+    return groups
 
 
 class _Moving:

@@ -16,6 +16,7 @@ from rich.text import Text
 
 if TYPE_CHECKING:
     from muster.coordinator.admin import GroupSetting, MemberResult
+    from muster.coordinator.admin.moving import GroupCoordinator
     from muster.coordinator.group.outcomes import ListedMember
 
 WIDE = 120
@@ -59,21 +60,41 @@ def print_members(group_id: str, members: Sequence["ListedMember"], console: Con
     if not members:
         console.print(_cell(f"Group {group_id} has no members, and none is expected."))
         return
-    table = _table("Instance", "Member id", "Client", "Host", "Standing", "Session left", "Since (UTC)")
-    for each in members:
-        standing = ", ".join(
-            [each.standing.value, *["leader"] * each.is_leader, *["retiring"] * each.retiring],
-        )
-        table.add_row(
-            _cell(each.group_instance_id, "bold"),
-            _cell(each.member_id),
-            _cell(each.client_id),
-            _cell(each.client_host.removeprefix("/")),
-            _cell(standing, _STYLES.get(each.standing, "")),
-            _cell(_session_left(each)),
-            _cell(f"{_EPOCH + timedelta(milliseconds=each.since_ms):%Y-%m-%d %H:%M:%S}"),
-        )
+    columns = ["Instance", "Member id", "Client", "Host", "Standing", "Session left", "Since (UTC)"]
+    if console.width >= WIDE:
+        table = _table(*columns)
+        for each in members:
+            table.add_row(*_member_cells(each))
+    else:
+        table = _table("Member, since (UTC)", "Client", "Standing")
+        for each in members:
+            instance, member_id, client, host, standing, left, since = _member_cells(each)
+            who = Text("  ").join([instance, since])
+            table.add_row(_lines(who, member_id), _lines(client, host), _lines(standing, left))
     console.print(table)
+
+
+def _member_cells(member: "ListedMember") -> tuple[Text, ...]:
+    standing = ", ".join([member.standing.value, *["leader"] * member.is_leader, *["retiring"] * member.retiring])
+    return (
+        _cell(member.group_instance_id, "bold"),
+        _cell(member.member_id),
+        _cell(member.client_id),
+        _cell(member.client_host.removeprefix("/")),
+        _cell(standing, _STYLES.get(member.standing, "")),
+        _cell(_session_left(member)),
+        _cell(f"{_EPOCH + timedelta(milliseconds=member.since_ms):%Y-%m-%d %H:%M:%S}"),
+    )
+
+
+def _lines(*cells: Text) -> Text:
+    return Text("\n").join(cells)
+
+
+def print_coordinator(group_id: str, coordinator: "GroupCoordinator | None", console: Console) -> None:
+    """A line that says who coordinates the group, if anybody tells."""
+    if coordinator is not None:
+        console.print(_cell(f"Group {group_id} is {coordinator.text}."))
 
 
 def _session_left(member: "ListedMember") -> str | None:

@@ -1,6 +1,7 @@
 """Kafka's own tools through the sidecar, with groups of ours and others in one call."""
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -20,6 +21,8 @@ from tests.coordinator.sidecar.admin_stage import (
 from tests.waiting import until_so
 
 pytestmark = [pytest.mark.broker, pytest.mark.clients]
+
+PAGE = (Path(__file__).parents[3] / "docs" / "sidecar.md").read_text(encoding="utf-8")
 
 
 @pytest.fixture(scope="module")
@@ -57,6 +60,20 @@ async def left(front: Front, offset: int = 1) -> dict[str, str]:
         await emptied(direct, names["theirs"], front.topic, {0: offset})
     await until_empty_at(front.broker, names["ours"])
     return names
+
+
+def test_what_tools_say_of_our_groups_at_the_brokers(front: Front, living: dict[str, str]) -> None:
+    """As docs/sidecar.md has it: they are left out, or refused as no consumer groups; kafka-groups lists the shadow."""
+    at = ["--bootstrap-server", front.broker.bootstrap]
+    listed = run_tool(JavaTool.CONSUMER_GROUPS, *at, "--list").stdout.split()
+    assert (living["ours"] in listed, living["theirs"] in listed) == (False, True)
+    described = run_tool(JavaTool.CONSUMER_GROUPS, *at, "--describe", "--group", living["ours"])
+    assert f"GroupId {living['ours']} is not a consumer group (muster)" in described.stdout
+    rows = rows_of(run_tool(JavaTool.GROUPS, *at, "--list").stdout, *living.values())
+    assert sorted(rows) == sorted([[living["ours"], "Classic", "muster"], [living["theirs"], "Classic", "consumer"]])
+    page = " ".join(PAGE.split())
+    for words in ("leaves such a group out", "is not a consumer group (muster)", "`kafka-groups.sh --list`"):
+        assert words in page
 
 
 def tool(front: Front, which: JavaTool, *arguments: str, fails: bool = False) -> str:

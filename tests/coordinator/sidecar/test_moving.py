@@ -133,6 +133,14 @@ class Group:
         done = CliRunner().invoke(command.app, [arguments[0], self.group_id, *arguments[1:], *at], env=WIDE)
         return done.exit_code, done.output
 
+    def coordinated(self) -> str:
+        """By whom, in the last line of `muster members config`."""
+        done = CliRunner().invoke(
+            command.app, ["members", "config", self.group_id, "--bootstrap", self.front.muster.bootstrap], env=WIDE
+        )
+        assert done.exit_code == 0, done.output
+        return done.stdout.splitlines()[-1].removeprefix(f"Group {self.group_id} is ")
+
     def coordinator(self) -> str | None:
         """As `muster members config` tells it."""
 
@@ -157,6 +165,7 @@ def test_a_group_is_released_and_adopted_by_command(front: Front, group: Group) 
     """What the members will see is said before; with --dry-run nothing else is done."""
     group.add(front.muster.bootstrap)
     group.until_shared(SHADOW)
+    assert group.coordinated() == "coordinated by this Muster."
     code, said = group.run("release", "--dry-run")
     assert code == 0, said
     assert "its only member joins again at the cluster upstream" in said
@@ -166,6 +175,7 @@ def test_a_group_is_released_and_adopted_by_command(front: Front, group: Group) 
     assert (code, told["done"], told["members"], told["back"]) == (0, True, 1, 1), said
     group.until_shared("consumer")
     assert group.coordinator() == "upstream"
+    assert group.coordinated() == "coordinated by the cluster upstream: it was released."
     until_so(
         lambda: group.run("adopt", "--dry-run")[0] == 0, lambda: group.run("adopt", "--dry-run")
     )  # it may join still
@@ -233,6 +243,29 @@ def test_a_group_of_the_newer_protocol_is_refused(front: Front, group: Group) ->
     code, said = group.run("adopt")
     assert code == 1
     assert "type consumer" in said
+
+
+def test_all_groups_that_have_members_here_are_released(front: Front, group: Group) -> None:
+    """And no other: neither one whose members are upstream, nor one without members."""
+    group.add(front.muster.bootstrap)
+    elsewhere = Group(front)
+    elsewhere.add(front.broker.bootstrap)
+    try:
+        group.until_shared(SHADOW)
+        elsewhere.until_shared("consumer")
+        assert elsewhere.coordinated() == "coordinated by the cluster upstream: it has its members there."
+        at = ["--bootstrap", front.muster.bootstrap]
+        done = CliRunner().invoke(command.app, ["release", "--all", "--format", "json", *at], env=WIDE)
+        assert [each["group_id"] for each in msgspec.json.decode(done.stdout)["groups"]] == [group.group_id]
+        group.until_shared("consumer")
+        again = CliRunner().invoke(command.app, ["release", "--all", *at], env=WIDE)
+        assert (again.exit_code, again.stdout) == (0, "")
+        assert "nothing to release" in again.stderr
+        both = CliRunner().invoke(command.app, ["release", "--all", group.group_id, *at], env=WIDE)
+        assert (both.exit_code, "or give --all" in both.stderr) == (2, True)
+    finally:
+        for consumer in elsewhere.consumers:
+            consumer.end()
 
 
 @pytest.mark.parametrize("verb", ["adopt", "release"])

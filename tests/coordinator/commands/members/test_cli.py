@@ -81,7 +81,8 @@ def test_members_are_listed_for_eyes(muster: MusterProcess) -> None:
     assert group.run("add", "web-9").exit_code == 0
     result = group.run("list")
     assert (result.exit_code, result.stderr) == (0, "")
-    head, _, *rows = result.stdout.splitlines()
+    head, _, *rows, last = result.stdout.splitlines()
+    assert last == f"Group {group.group_id} is coordinated by this Muster."
     assert head.split("  ")[0] == "Instance"
     for column in ("Member id", "Client", "Host", "Standing", "Session left", "Since (UTC)"):
         assert column in head
@@ -94,9 +95,23 @@ def test_members_are_listed_for_eyes(muster: MusterProcess) -> None:
     assert cells["web-9"].startswith("- - - Expected - 20")
 
 
+def test_a_member_has_two_lines_on_a_narrow_terminal(muster: MusterProcess) -> None:
+    """Nothing is cut into pieces: also a member id of a usual length stands in one line."""
+    group = Group(muster, "web-1", None)
+    asked = ["list", group.group_id, "--bootstrap", muster.bootstrap]
+    head, rule, *rows, _ = CliRunner().invoke(app, asked, env={**WIDE, "COLUMNS": "80"}).stdout.splitlines()
+    assert (head.split("  ")[0], len(rule)) == ("Member, since (UTC)", len(rule.rstrip()))
+    assert len(rows) == 4
+    assert max(map(len, rows)) <= 80
+    printed = "\n".join(rows)
+    for member_id in group.member_ids:
+        assert re.search(rf"^{member_id} +127\.0\.0\.1 +\d+\.\d s *$", printed, re.MULTILINE)
+    assert re.search(r"^web-1  20\d\d-\d\d-\d\d \d\d:\d\d:\d\d +shop +Active, leader", printed, re.MULTILINE)
+
+
 def test_members_are_listed_for_programs(group: Group) -> None:
     told = group.told("list")
-    assert told["group_id"] == group.group_id
+    assert (told["group_id"], told["coordinator"]) == (group.group_id, "muster")
     assert [each["group_instance_id"] for each in told["members"]] == ["web-1", "web-2"]
     first = told["members"][0]
     assert (first["member_id"], first["client_id"], first["client_host"]) == (group.member_ids[0], "shop", "/127.0.0.1")
