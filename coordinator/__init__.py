@@ -1,25 +1,25 @@
 """The coordinator: `muster serve`, and the commands beside it. What is further down imports nothing that is further up.
 
-cli.py, serve.py    the command line, and the start and the end of a process
+cli.py, serve.py    the command line; a process from start to end
 commands/           `muster members`, `muster groups`, `muster log`
-sidecar/            clients that reach their cluster through Muster
-standalone/         clients that are connected to nothing but Muster
-assembly.py            what both modes are put together from
-open_files.py       how many files and sockets the process may have open
-runtime/            the shell around the rules: partitions, decisions, appends, timers
+sidecar/            the sidecar: clients reach their cluster through Muster
+standalone/         the standalone server: clients are connected to Muster alone
+assembly.py         making the parts that both modes have
+open_files.py       the limit of open files, and so of connections
+runtime/            the runtime around the rules: partitions, decisions, appends, timers
 offsets/            committed offsets
 settings/           settings of both modes, and what they name
-net/                what connections of both modes have in common
+net/                connections, in both modes
 strangers.py        records in our topics that no owner wrote
 observability/      metrics, log lines, health
-upstream/           our own connections to the cluster behind a sidecar, and our members in its groups
+upstream/           our own connections to the cluster upstream, and shadows in its groups
 admin/              the client that the commands use
 wire/               Kafka's messages: kio's message <-> command, outcome
-not_served.py       how requests are answered of groups that are not served
-service.py          what an API's handler may ask for
+not_served.py       answers for groups that cannot be served at the moment
+service.py          the interface between API handlers and the runtime
 group/              the rules, pure
-load/               how long work shares the event loop
-cluster.py          standalone mode: what clients are told of the cluster
-topics.py           declared topics: what `--topic` says
+load/               sharing one event loop and one memory
+cluster.py          standalone: the cluster as clients see it
+topics.py           standalone: declared topics (`--topic`)
 clock.py, log_throttle.py, principals.py, tasks.py    small things that everybody may use
 """

@@ -1,7 +1,7 @@
-"""The parts of a process, whether it stands alone or in front of a cluster: the event log, the groups, the side door.
+"""Assembly of the parts that both modes have: the event log, the runtime, the metrics endpoint.
 
-What belongs here: how each part is made from the settings, and undone when the process stops. What it must not know:
-what listens, and what is spoken there.
+What belongs here: making each part from the settings, and undoing it when the process stops. What it must not know: the
+listeners of clients.
 """
 
 import asyncio
@@ -55,11 +55,11 @@ TRIM_PAUSE_S = 0.2
 
 
 class CannotServe(Exception):
-    """Something given cannot be used: the message names it and the way out."""
+    """A setting cannot be used; the message names it and the way out."""
 
 
 class Readiness:
-    """Why the process is not ready, for /readyz: `reason` belongs to whoever knows best. None when it is ready."""
+    """The reason why the process is not ready, for /readyz; None when it is. The parts set `reason` in turn."""
 
     def __init__(self, clock: SystemClock) -> None:
         self.reason: Callable[[], str | None] = lambda: "starting"
@@ -71,7 +71,7 @@ class Readiness:
     async def retry_until_available(
         self, opening: Callable[[], Awaitable[None]], location: str, trouble: Callable[[], str | None]
     ) -> None:
-        """Open what the event log is, or has beside it; while it is away, it is tried again, and said why."""
+        """Open the event log, or its offsets; retry and report the reason while it is unavailable."""
         outage = LogOutage(location, self._clock.monotonic_ms)
         self.reason = lambda: trouble() or outage.reason or "the event log is being opened"
         await outage.retry_until_available(opening)
@@ -99,9 +99,9 @@ async def keep_open(
     *,
     lost: Callable[[Exception], None],
 ) -> None:
-    """Open the event log until the stack is left; one that is away is waited for. Raises what is no LogUnavailable.
+    """Open the event log until the stack is left, retrying while it is unavailable. Raises any other error.
 
-    A file is watched from then on, and `lost` is told of it.
+    A file is watched from then on; `lost` is called when it is gone.
     """
     if isinstance(event_log, SqliteEventLog):
         stack.callback(watch_file(event_log.file, lost=lost).cancel)  # opening may have to wait for the disk, too
@@ -112,7 +112,7 @@ async def keep_open(
 
 
 def new_waiting_quota(settings: Settings, metrics: ServerMetrics) -> WaitingQuota:
-    """Where joins and syncs wait."""
+    """Make the quota of waiting joins and syncs."""
     return WaitingQuota(each_max=settings.waiting_requests_each_max, metrics=metrics)
 
 
@@ -126,7 +126,7 @@ def new_owner(
     ask_about_silence: AskAboutSilence = silence_is_their_own,
     waiting_quota: WaitingQuota,
 ) -> Owner:
-    """Who takes the partitions over."""
+    """Make the owner of this process's partitions."""
     return Owner(
         name=f"{socket.gethostname()}:{os.getpid()}",
         version=version(DISTRIBUTION),
@@ -147,7 +147,7 @@ def new_owner(
 def new_service(
     groups: Groups, cluster: Cluster, clock: SystemClock, runtime: Runtime, waiting_quota: WaitingQuota
 ) -> Service:
-    """What handlers use, on the running loop."""
+    """Make the service for handlers, on the running loop."""
     loop = asyncio.get_running_loop()
 
     def call_later(delay_ms: int, callback: Callable[[], None]) -> Cancel:
@@ -170,7 +170,7 @@ def new_service(
 async def take_over(runtime: Runtime, stack: AsyncExitStack) -> None:
     """Serve the groups of all partitions, until the stack is left. Raises LogError, EventsError.
 
-    Partitions whose log is away are waited for.
+    Partitions whose log is unavailable are retried.
     """
     stack.push_async_callback(runtime.stop)
     with _no_garbage_collection():
@@ -182,7 +182,7 @@ async def take_over(runtime: Runtime, stack: AsyncExitStack) -> None:
 def keep_trimmed(
     event_log: EventLog, clock: SystemClock, stack: AsyncExitStack, *, lost: Callable[[Exception], None]
 ) -> None:
-    """Keep a log in a file to the audit window, a little at a time; a topic is the brokers' to keep."""
+    """Trim a log in a file to the audit window, a little at a time; brokers clean a topic."""
     if isinstance(event_log, SqliteEventLog):
         trimming = asyncio.create_task(_trim(event_log, clock), name="trim")
         trimming.add_done_callback(on_failure(lost))
@@ -190,20 +190,20 @@ def keep_trimmed(
 
 
 def keep_certificates(stack: AsyncExitStack, *, lost: Callable[[Exception], None]) -> None:
-    """Have certificates that are renewed read again, until the stack is left."""
+    """Read renewed certificates again, until the stack is left."""
     looking = asyncio.create_task(Certificates(contexts_of_files).keep_looking(), name="certificates")
     looking.add_done_callback(on_failure(lost))
     stack.callback(looking.cancel)
 
 
 def collect(collector: Collector, stack: AsyncExitStack) -> None:
-    """Have Prometheus told, until the stack is left."""
+    """Register a collector of metrics, until the stack is left."""
     REGISTRY.register(collector)
     stack.callback(REGISTRY.unregister, collector)
 
 
 def watch_loop(stack: AsyncExitStack) -> LoopWatch:
-    """The watchdog of the running loop, until the stack is left."""
+    """Run the watchdog of the loop, until the stack is left."""
     watch = LoopWatch()
     watch.start()
     stack.callback(watch.close)
@@ -218,7 +218,7 @@ def open_metrics_endpoint(
     *,
     watch: LoopWatch,
 ) -> None:
-    """Metrics, health and readiness, until the stack is left. Raises CannotServe."""
+    """Serve metrics, health and readiness, until the stack is left. Raises CannotServe."""
     for collector in (*collectors, watch):
         collect(collector, stack)
     assert settings.metrics is not None
@@ -235,17 +235,17 @@ GARBAGE_THRESHOLDS = (5_000, 5, 1_000)
 
 
 def collect_garbage_in_slices() -> None:
-    """Have Python look for cycles among few objects at a time, as it holds the event loop meanwhile.
+    """Set the garbage collector's thresholds so that a collection does not block the event loop for long.
 
-    With its own thresholds all that a large request is made of is gone through now and then: 70 ms for 200,000
-    objects. With these it is 25,000 objects, 5 to 10 ms; all are looked at after five million that stayed.
+    By default it goes through all objects of a large request now and then: 70 ms for 200,000 objects. With these
+    thresholds it is 25,000 objects, 5 to 10 ms; a full collection comes after five million objects that survived.
     """
     gc.set_threshold(*GARBAGE_THRESHOLDS)
 
 
 @contextmanager
 def _no_garbage_collection() -> Iterator[None]:
-    """What is loaded stays: looking for garbage in it, now or later, finds none and takes time."""
+    """Exclude the groups that are loaded from garbage collection, now and later, since they stay."""
     gc.disable()
     try:
         yield

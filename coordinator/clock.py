@@ -1,4 +1,4 @@
-"""The two clocks of the design: monotonic time for deadlines, wall time for what is written. Both in ms."""
+"""The two clocks: monotonic time for deadlines, wall time for what is written. Both in ms."""
 
 import time
 from typing import Protocol

@@ -13,7 +13,7 @@ from muster.coordinator.topics import BadTopic, Topic
 
 
 class Cluster(msgspec.Struct, frozen=True, kw_only=True):
-    """What Metadata, FindCoordinator and DescribeCluster say. `host` and `port` are the advertised ones."""
+    """The contents of Metadata, FindCoordinator and DescribeCluster. `host` and `port` are the advertised ones."""
 
     cluster_id: str
     node_id: int
@@ -27,9 +27,7 @@ class Cluster(msgspec.Struct, frozen=True, kw_only=True):
         return declared is not None and 0 <= partition < declared.partitions
 
     def name_and_error(self, name: str | None, topic_id: UUID | None) -> tuple[str, ErrorCode]:
-        """Of a topic asked for by name, or by id where names are no longer sent: its name, "" when the id is unknown,
-        and the error for a partition that it does not have.
-        """
+        """Return the name of a requested topic, "" for an unknown id, and the error for partitions it lacks."""
         if name is not None:
             return name, ErrorCode.unknown_topic_or_partition
         declared = None if topic_id is None else self.topics_by_id.get(topic_id)
@@ -38,7 +36,7 @@ class Cluster(msgspec.Struct, frozen=True, kw_only=True):
         return declared.name, ErrorCode.unknown_topic_or_partition
 
     def advertised_at(self, host: str, port: int) -> "Cluster":
-        """The same cluster under another address, as when the port is known only after it was bound."""
+        """Return the cluster with another address, as when the port is known only after it was bound."""
         return msgspec.structs.replace(self, host=host, port=port)
 
 

@@ -1,6 +1,6 @@
-"""Lines of the log that would come again and again: one when something begins, then one a minute, one when it is over.
+"""A throttle of repeated log lines: one when something begins, then one a minute, one when it ends.
 
-What belongs here: whether a line is due, and how many went suppressed. What it must not know: what the lines say. Pure.
+What belongs here: whether a line is due, and how many were suppressed. What it must not know: the lines. Pure.
 """
 
 from collections.abc import Callable, Hashable
@@ -10,11 +10,11 @@ import msgspec
 
 LINE_INTERVAL_MS: Final = 60_000
 KEYS_MAX: Final = 1_000
-"""What is told of most: what began first is forgotten then, and begins anew."""
+"""The limit of keys; beyond it the oldest is forgotten, and begins anew."""
 
 
 class Ended(msgspec.Struct, frozen=True, kw_only=True):
-    """What is over: for how long it went on, and how often it was to be told."""
+    """Something that has ended: its duration, and how often it occurred."""
 
     seconds: int
     times: int
@@ -35,7 +35,7 @@ class LogThrottle:
         self._ongoing: dict[Hashable, _Ongoing] = {}
 
     def due(self, key: Hashable) -> int | None:
-        """How many went suppressed since the last line, when one is due; None: it goes suppressed."""
+        """Return how many lines were suppressed since the last one if one is due, or None to suppress it."""
         now_ms = self._monotonic_ms()
         ongoing = self._ongoing.get(key)
         if ongoing is None:
@@ -51,7 +51,7 @@ class LogThrottle:
         return suppressed
 
     def end(self, key: Hashable) -> Ended | None:
-        """It goes on no more; None: it did not."""
+        """End it; returns None if it had not begun."""
         ongoing = self._ongoing.pop(key, None)
         if ongoing is None:
             return None

@@ -1,6 +1,5 @@
-"""What is answered for groups that cannot be served now: nobody is sent away for good, nobody gets a wrong answer.
-
-And what helps, in words for the operator, where that is a record of their partition which cannot be read.
+"""Answers for groups that cannot be served at the moment, on which clients retry; and the way out for the operator,
+where a record of their partition cannot be read.
 """
 
 import shlex
@@ -14,21 +13,21 @@ from muster.events.records import BrokenBatch, BrokenRecord
 
 
 def loading_reply(command: AnyRequest) -> tuple[Reply, ...]:
-    """What is answered while a partition is being read (G19 to G21): a valid member is not disturbed."""
+    """Answer a request while its partition is loading (G19 to G21); heartbeats succeed, to disturb no member."""
     if isinstance(command, Heartbeat):
         return (Reply(command.caller.request_id, HeartbeatOutcome(error=ErrorCode.none)),)
     return quarantine_reply(command)
 
 
 def quarantine_reply(command: AnyRequest) -> tuple[Reply, ...]:
-    """Every client tries again on this; on a sync it would be fatal to some, so that is sent back to join (QK8)."""
+    """Answer COORDINATOR_LOAD_IN_PROGRESS, on which all clients retry; a sync, where some would fail, rejoins (QK8)."""
     if isinstance(command, SyncGroup):
         return (Reply(command.caller.request_id, SyncGroupOutcome(error=ErrorCode.rebalance_in_progress)),)
     return error_replies(command, ErrorCode.coordinator_load_in_progress)
 
 
 def way_out(broken: BrokenRecord, log_url: str = "URL") -> str:
-    """What helps where this record stops its partition. No client can take a batch out of the middle of a topic."""
+    """The way out where a record stops its partition. No client can remove a batch from the middle of a topic."""
     if isinstance(broken, BrokenBatch):
         return (
             "another replica of the topic's partition, if that one has the batch whole: let it lead"

@@ -1,7 +1,7 @@
-"""How many connections the limit of open files allows, looked at once, at the start.
+"""Lowering the limit of connections to what the limit of open files allows, once, at the start.
 
-When no file can be opened, neither a client nor /healthz is let in, and nobody sees why: so the limit of connections
-is made to be the one that is met.
+Without free files neither clients nor /healthz could connect, and nobody would see why; so the limit of connections is
+met first.
 """
 
 import resource
@@ -14,17 +14,17 @@ log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
 
 
 def reserve_of(limit: int) -> int:
-    """What is kept for all else: the event log, brokers, the side door, and clients that are about to be refused."""
+    """The files kept for other uses: the event log, brokers, the metrics endpoint, clients about to be refused."""
     return min(1_200, max(64, limit // 4))
 
 
 def connections_within(limit: int, *, each: int) -> int:
-    """How many clients fit into `limit` open files, with `each` for one of them; at least one."""
+    """The number of clients that fit into `limit` open files, with `each` for one of them; at least one."""
     return max(1, (limit - reserve_of(limit)) // each)
 
 
 def within_open_files(settings: Settings) -> Settings:
-    """The settings, with as many connections as the process may have open files; its soft limit is raised first."""
+    """Raise the soft limit of open files; return the settings with the connections that it allows."""
     limit = _raised_limit()
     each = 1 if settings.upstream is None else 2  # a client of a sidecar has a connection to a broker, too
     fitting = connections_within(limit, each=each)
@@ -41,7 +41,7 @@ def within_open_files(settings: Settings) -> Settings:
 
 
 def _raised_limit() -> int:
-    """The limit of open files, after an attempt to make it the hard one."""
+    """Raise the soft limit of open files to the hard one; returns the limit then."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     try:
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))

@@ -1,8 +1,8 @@
-"""What Kafka calls those of whom no name is known."""
+"""Principals of clients whose name is not known."""
 
 from typing import Final
 
 ANONYMOUS: Final = "User:ANONYMOUS"
-"""Kafka's principal of who has not authenticated."""
+"""Kafka's principal of a client that has not authenticated."""
 UNKNOWN_PRINCIPAL: Final = ""
-"""The principal of who has authenticated, in a way that does not tell his name."""
+"""The principal of a client that has authenticated by a mechanism that does not show its name."""

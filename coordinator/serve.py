@@ -1,8 +1,8 @@
-"""`muster serve`: the process from its start to its end, and how a coordinator is put together that stands alone.
+"""`muster serve`: the process from start to end, and the assembly of a standalone coordinator.
 
-The address is bound first, so that a port that is taken harms nobody. Then the log is opened and claimed; one that is
-away is waited for: /readyz and the log lines say why, and until it is read clients are answered as Kafka answers while
-it loads. In front of a cluster another assembly is used: sidecar/serve.py.
+The address is bound first, so that a port in use harms nobody. Then the log is opened and claimed, with retries while
+it is unavailable: /readyz and the log lines say why, and clients are answered COORDINATOR_LOAD_IN_PROGRESS. In front of
+a cluster the assembly is that of sidecar/serve.py.
 """
 
 import asyncio
@@ -50,7 +50,7 @@ log = structlog.get_logger(__name__)
 
 
 class LogLost(Exception):
-    """Another process has the event log now, what is in it cannot be served, or a bug of ours ended the process."""
+    """The process cannot go on: another one has the event log, its contents cannot be served, or we have a bug."""
 
 
 async def run(settings: Settings) -> None:
@@ -83,22 +83,22 @@ async def run(settings: Settings) -> None:
         else:
             log.info("stopping", reason=str(loss) if loss else "asked to")
     if loss is not None:
-        raise LogLost(_told(loss, settings)) from loss
+        raise LogLost(_message(loss, settings)) from loss
 
 
 def _is_bug(loss: Exception | None) -> bool:
-    """Of ours: it is not the event log that is to blame, and where it happened has to be found."""
+    """Whether it is a bug of ours, whose traceback is needed, and no fault of the event log."""
     return loss is not None and not isinstance(loss, LogError | EventsError)
 
 
-def _told(loss: Exception, settings: Settings) -> str:
+def _message(loss: Exception, settings: Settings) -> str:
     if _is_bug(loss):
         return f"ended by an error in Muster itself, please report it with the traceback above: {loss!r}"
     return f"{settings.log}: {_with_replay(loss)}"
 
 
 def _with_replay(error: Exception) -> str:
-    """The log's own words are also `muster replay`'s, which need not be told of itself."""
+    """Add the hint at `muster replay`, which prints the same error without it."""
     return f"{error}; `muster replay` shows what can still be read" if isinstance(error, LogDamaged) else str(error)
 
 
@@ -112,7 +112,7 @@ async def _assembled(settings: Settings, stack: AsyncExitStack, *, lost: Callabl
 
 
 async def _start(settings: Settings, stack: AsyncExitStack, *, lost: Callable[[Exception], None]) -> None:
-    """Start all parts; the stack stops them the other way round."""
+    """Start all parts; the stack stops them in reverse order."""
     event_log = new_log(settings)
     offsets = offset_store_for(
         event_log, settings.log, replication=settings.log_replication, security=settings.log_security()
@@ -178,6 +178,6 @@ async def _listen(server: Server, settings: Settings) -> None:
 
 
 def _advertise(service: Service, server: Server, settings: Settings) -> None:
-    """A port of 0 is known only now."""
+    """Advertise the address that was bound; a port of 0 is known only now."""
     if settings.advertise is None:
         service.cluster = service.cluster.advertised_at(Address(settings.listen).host, server.port)

@@ -1,8 +1,8 @@
-"""What the handlers of `wire/` ask of the rest of the server.
+"""The interface between the API handlers of `wire/` and the rest of the server.
 
-`Groups` is the runtime's side: it decides commands, knows the groups and the committed offsets. `Service` is all that
-a handler gets: the groups, the cluster as clients see it, clocks, randomness and timers, each one given from outside,
-so that a simulation can give its own. Nothing here is asynchronous: an answer is a call of `reply`, at once or later.
+`Groups` is implemented by the runtime: it decides commands, and knows groups and committed offsets. `Service` is all
+that a handler may use: groups, the cluster as clients see it, clocks, random ids and timers, all injected, so that a
+simulation can bring its own. Nothing here is asynchronous: an answer is a call of `reply`, at once or later.
 """
 
 from collections.abc import Callable, Collection, Mapping
@@ -24,11 +24,11 @@ Cancel = Callable[[], None]
 
 
 def ignore_request_id(_request_id: int) -> None:
-    """Told of requests that nobody waits for any more, where no limit is on those that wait."""
+    """Do nothing: the default, where waiting requests have no quota."""
 
 
 class CommittedOffset(msgspec.Struct, frozen=True, kw_only=True):
-    """What OffsetFetch tells; `leader_epoch` is -1 when the commit named none (OC19)."""
+    """A committed offset in OffsetFetch; `leader_epoch` is -1 when the commit named none (OC19)."""
 
     offset: int
     leader_epoch: int
@@ -44,45 +44,43 @@ class ListedGroup(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class HeartbeatTicket(Protocol):
-    """The right to answer one member's next equal heartbeat with NONE, without asking the rules again."""
+    """A ticket to answer one member's next equal heartbeat with NONE, without another decision."""
 
     def accept(self, now_ms: int) -> bool:
-        """True: still valid, and the member's session was re-armed at `now_ms` (monotonic). False: forget the ticket.
+        """Refresh the member's session at `now_ms` (monotonic) and return True; False if the ticket is invalid, for
+        good.
 
-        It is no longer valid once the group has changed in any way, or is no longer served here. A ticket
-        that was refused once stays refused.
+        A ticket becomes invalid when its group changes in any way, or is no longer served here.
         """
 
 
 class Groups(Protocol):
-    """The groups this process serves. Implemented by the runtime, and by a small real one in tests."""
+    """The groups that this process serves. The runtime implements it, and a small real implementation in tests."""
 
     def submit(self, command: AnyRequest, reply: ReplyTo) -> None:
-        """Have the command decided. `reply` is called once at most, within this call or later, on the loop's thread.
+        """Submit a command. `reply` is called once at most, within this call or later, on the loop's thread.
 
-        Never for a join or a sync that waits when the same member asks again (J13, SG17): the later one is answered.
+        It is never called for a parked join or sync that the same member sends again (J13, SG17).
 
-        The outcome's class is that of the command; errors of the gate (14 loading, 15 unavailable, 16 not owner) are
-        outcomes, too. Each command has a `caller.request_id` of its own, also when one request becomes many commands.
+        The outcome's class is that of the command, also for errors without a decision (14, 15, 16). Each command has a
+        `caller.request_id` of its own, also when one request becomes many commands.
         """
 
     def heartbeat_ticket(self, command: Heartbeat) -> HeartbeatTicket | None:
-        """A ticket for this heartbeat if the same command would be answered with NONE at this very moment, or None.
+        """Return a ticket if the same heartbeat would be answered with NONE at this very moment, or None.
 
-        Called from within the `reply` of a heartbeat that was answered with NONE.
+        To be called from within the `reply` of a heartbeat that was answered with NONE.
         """
 
     def list_groups(self) -> Collection[ListedGroup] | ErrorCode:
-        """Every group served here, durable ones only (LS6); or the error that stands for all (G22: 14)."""
+        """List the durable groups served here (LS6), or return the error for all (14, G22)."""
 
     def committed_offsets(self, group_id: GroupId) -> Mapping[tuple[str, int], CommittedOffset] | ErrorCode:
-        """The durable offsets by (topic, partition), as they are at this moment, whatever comes later; empty for an
-        unknown group (OF1); or the gate's error.
-        """
+        """Return a snapshot of the durable offsets by (topic, partition), or an error; unknown groups: none (OF1)."""
 
 
 class Service(msgspec.Struct, kw_only=True):
-    """All that a handler may use. Times: ms; `new_uuid` gives the text of a random UUID (M1)."""
+    """All that a handler may use. Times: ms; `new_uuid` returns the text of a random UUID (M1)."""
 
     groups: Groups
     cluster: Cluster
@@ -91,10 +89,10 @@ class Service(msgspec.Struct, kw_only=True):
     new_uuid: Callable[[], str]
     new_request_id: Callable[[], int]
     call_later: Callable[[int, Callable[[], None]], Cancel]
-    """`call_later(delay_ms, callback)` gives a function that cancels the timer."""
+    """`call_later(delay_ms, callback)` returns a function that cancels the timer."""
     gone: Callable[[int], None] = ignore_request_id
-    """Told the id of a join's or sync's request when its client has gone before it was answered."""
+    """Called with the request id of a join or sync whose client disconnected before it was answered."""
     turns: Turns = msgspec.field(default_factory=Turns)
-    """Whose turn it is, among all connections of the process."""
+    """The turns of all connections of the process."""
     slices: Slices = msgspec.field(default_factory=Slices)
-    """Whose turn it is, among all requests of the process that have many entries."""
+    """The slices of all long requests of the process."""

@@ -1,13 +1,12 @@
-"""Strangers' records in the event log and in the topic of offsets: told of once, and what they overwrite written again.
+"""Strangers' records in the event log and in the offsets topic: logged once, and what they overwrote is rewritten.
 
-What belongs here: what an owner does about them. Which records they are says the log (`StoredRecord.stranger`); how an
-entity is written again, `coordinator/group/rewriting.py`; how an offset is, `coordinator/offsets/topic.py`.
+What belongs here: the owner's reaction. The log finds out which records are strangers' (`StoredRecord.stranger`);
+`coordinator/group/rewriting.py` rewrites an entity, `coordinator/offsets/topic.py` an offset.
 
-At a takeover the reading finds them all (`events/loading.py`). While a partition is served nobody reads it; but an
-append tells where it stands, so a gap before it tells that somebody else has appended. Then that part is read, and each
-value whose last record in it is a stranger's is written again: within seconds, where compaction takes days. A stranger
-that writes all the time does not make the owner do so: once a minute at most, so many records are read and so many
-values written again; what is left comes with the next minute.
+A takeover finds them all as it reads (`events/loading.py`). A partition that is served is not read; but an append
+returns its offset, so a gap before it means that somebody else has appended. That part is read then, and each key whose
+last record in it is a stranger's is rewritten: within seconds, where compaction takes days. Against a stranger that
+writes all the time there are limits, of records read and keys rewritten a minute.
 """
 
 import asyncio
@@ -26,23 +25,23 @@ log = structlog.get_logger(__name__)
 
 PAUSE_S = 60.0
 RECORDS_MAX = 100_000
-"""Read between two pauses."""
+"""The records read between two pauses."""
 KEYS_MAX = 5_000
-"""Whose values are written again between two pauses."""
+"""The keys rewritten between two pauses."""
 
 
 class StrangersSeen:
-    """What this process has told of one log: each record is counted once, the first of each partition is named."""
+    """The strangers' records of one log that were counted, each once; the first of each partition is logged."""
 
     def __init__(self) -> None:
         self._counted_to: dict[int, int] = {}
 
     def reading(self, partition: int) -> Strangers:
-        """To be given the records of a reading."""
+        """Make the counter for the records of a reading."""
         return Strangers(counted_to=self._counted_to.get(partition, 0))
 
-    def tell(self, strangers: Strangers, location: str) -> None:
-        """What the reading has met that was not told before."""
+    def report(self, strangers: Strangers, location: str) -> None:
+        """Count what a reading has found, and log the first record of each partition."""
         for partition, offset in strangers.first.items():
             if partition not in self._counted_to:
                 log.warning(
@@ -58,9 +57,9 @@ class StrangersSeen:
 
 
 def gap_between(before: int | None, after: int | None, appended: int) -> range | None:
-    """Offsets among which somebody else has appended: between these two we have appended so many records.
+    """Return the offsets among which somebody else has appended, if there are more than the `appended` records.
 
-    None if nobody has, or where an offset is not known.
+    None if nobody has, or if an offset is not known.
     """
     if before is None or after is None or after - before <= appended:
         return None
@@ -68,7 +67,7 @@ def gap_between(before: int | None, after: int | None, appended: int) -> range |
 
 
 class StrangersWatch:
-    """Looks after one owned partition. `rewrite` is given the keys whose last records are strangers'."""
+    """Watches one owned partition. `rewrite` is called with the keys whose last records are strangers'."""
 
     def __init__(
         self,
@@ -89,7 +88,7 @@ class StrangersWatch:
         self._is_closed = False
 
     def notice(self, gap: range) -> None:
-        """Somebody else has appended at these offsets."""
+        """Have these offsets read, among which somebody else has appended."""
         if self._is_closed:
             return
         self._left = range(gap.start if self._left is None else min(self._left.start, gap.start), gap.stop)
@@ -98,7 +97,7 @@ class StrangersWatch:
             self._looking.add_done_callback(on_failure(self._failed))
 
     async def close(self) -> None:
-        """Look no more."""
+        """Stop watching."""
         self._is_closed = True
         if self._looking is not None:
             self._looking.cancel()
@@ -136,5 +135,5 @@ class StrangersWatch:
             if after < gap.stop and (records >= RECORDS_MAX or len(overwritten) >= KEYS_MAX):
                 self.notice(range(after, gap.stop))
                 break
-        self._seen.tell(strangers, self._log.location)
+        self._seen.report(strangers, self._log.location)
         await self._rewrite(overwritten)

@@ -1,9 +1,9 @@
-"""What the event loop works on at this moment: written down by whoever begins it, read by the thread that watches it.
+"""The work that the event loop is doing at the moment, noted when it begins and read by the watchdog thread.
 
-What belongs here: the note, and what stands in it. What it must not know: who reads it, and what is made of it.
+What belongs here: the note and its contents. What it must not know: its readers.
 
-A process has one event loop, so there is one note, `NOW`. To write it is one assignment, words are made of it when
-somebody asks. What is too short to hold anybody up writes none: the fast path of heartbeats, bytes that are relayed.
+A process has one event loop, so there is one note, `CURRENT_WORK`. Writing it is one assignment. Work too short to
+delay anybody writes none: the fast path of heartbeats, relayed bytes.
 """
 
 from collections.abc import Callable, Coroutine, Generator
@@ -26,13 +26,13 @@ class RequestWork(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class OtherWork(msgspec.Struct, frozen=True, kw_only=True):
-    """What no request has asked for."""
+    """Work that belongs to no request."""
 
     work: str
 
 
 class CurrentWork:
-    """`note` is None when nobody has written down what is being done."""
+    """`note` is None when the present work is not noted."""
 
     __slots__ = ("note",)
 
@@ -40,11 +40,11 @@ class CurrentWork:
         self.note: RequestWork | OtherWork | None = None
 
 
-NOW = CurrentWork()
+CURRENT_WORK = CurrentWork()
 
 
-class noted:  # noqa: N801 -- used like a function, and a class since it costs a third of a generator
-    """Note what is being done, from here to the end of the block, which must not await."""
+class working_on:  # noqa: N801 -- used like a function, and a class since it costs a third of a generator
+    """Note the work of a block, which must not await."""
 
     __slots__ = ("_before", "_note")
 
@@ -53,18 +53,18 @@ class noted:  # noqa: N801 -- used like a function, and a class since it costs a
         self._before: RequestWork | OtherWork | None = None
 
     def __enter__(self) -> None:
-        self._before, NOW.note = NOW.note, self._note
+        self._before, CURRENT_WORK.note = CURRENT_WORK.note, self._note
 
     def __exit__(self, *_error: object) -> None:
-        NOW.note = self._before
+        CURRENT_WORK.note = self._before
 
 
 @coroutine
-def noted_steps(note: RequestWork | OtherWork, steps: Coroutine[Any, Any, R]) -> Generator[Any, Any, R]:
-    """Await `steps`, with each of them noted, from one await to the next, and not what others do in between."""
+def steps_working_on(note: RequestWork | OtherWork, steps: Coroutine[Any, Any, R]) -> Generator[Any, Any, R]:
+    """Await `steps`, with its work noted while it runs, and not while it waits."""
     resume: Callable[[], Any] = lambda: steps.send(None)  # noqa: E731 -- it changes
     while True:
-        with noted(note):
+        with working_on(note):
             try:
                 awaited = resume()
             except StopIteration as done:

@@ -1,6 +1,6 @@
-"""How many of a kind each may have: connections of one address, connections of one principal, requests that wait.
+"""Quotas by key: connections of one address, connections of one principal, waiting requests.
 
-What belongs here: counting by key, and the limits. What it must not know: sockets, requests. Pure.
+What belongs here: counting by key, and the limit. What it must not know: sockets, requests. Pure.
 """
 
 from collections import Counter
@@ -11,7 +11,7 @@ K = TypeVar("K", bound=Hashable)
 
 
 class Quota(Generic[K]):
-    """At most `each_max` for each key. `refused` is told once of a key at its limit, until a tenth of that is free."""
+    """At most `each_max` for each key. `refused` is called once for a key at its limit, until a tenth of it is free."""
 
     def __init__(self, each_max: int, refused: Callable[[K], None]) -> None:
         self._each_max = each_max
@@ -20,7 +20,7 @@ class Quota(Generic[K]):
         self._full: set[K] = set()
 
     def acquire(self, key: K, *, beyond: bool = False) -> bool:
-        """Whether there was one left for the key, which is taken then; `beyond` the limit there always is."""
+        """Count one for the key and return True; False at the limit, unless `beyond`."""
         if self._taken[key] >= self._each_max and not beyond:
             if key not in self._full:
                 self._full.add(key)
@@ -30,11 +30,11 @@ class Quota(Generic[K]):
         return True
 
     def most(self) -> tuple[K, int] | None:
-        """Who has most, and how many."""
+        """The key with the highest count, and the count."""
         return next(iter(self._taken.most_common(1)), None)
 
     def release(self, key: K) -> None:
-        """One that was taken is free again."""
+        """Release one of the key."""
         self._taken[key] -= 1
         if self._taken[key] < self._each_max - self._each_max // 10:
             self._full.discard(key)

@@ -1,18 +1,17 @@
-"""How much room there is for answers that are being written, in all of the process.
+"""The memory for answers that are being written, in all of the process.
 
-What belongs here: how many bytes they have together, and who goes on when that is too much. What it must not know: what
-is written, and who runs whom (coordinator/load/slices.py).
+What belongs here: the bytes that they have together, and which answer goes on when that is too much. What it must not
+know: what is written, and how work is scheduled (coordinator/load/slices.py).
 
-Answers grow side by side, in slices: each would be nearly all there before the first is. So at the bound one of them
-goes on, and the others that are to grow wait until it has ended; with an entry that is long, before it is written. A
-short answer never asks. Nobody waits for a client here: what was written is the connection's, and counted with what it
-holds.
+Answers grow side by side, in slices, so that all would be nearly complete before the first one is. So at the limit one
+of them goes on, and others that need more memory wait until it has ended, also before they write a long entry. A short
+answer never asks. No answer waits for a client here: a complete one belongs to its connection.
 """
 
 from typing import Final
 
 HELD_BYTES_MAX: Final = 268_435_456
-"""What requests and answers of all clients may have, unless it is set: `queued.max.request.bytes`."""
+"""The default of `queued.max.request.bytes`, for the requests and answers of all clients."""
 
 
 class Room:
@@ -24,13 +23,11 @@ class Room:
         self._goes_on: object | None = None
 
     def take(self, size: int) -> None:
-        """So many more bytes were written."""
+        """Count bytes that were written."""
         self.written_bytes += size
 
     def may_grow(self, answer: object) -> bool:
-        """Whether this answer may be longer. The first that asks beyond the bound is the one that goes on from then on,
-        until it gives back.
-        """
+        """Whether this answer may grow; beyond the limit only the first one that asked, until it gives back."""
         if self.written_bytes <= self.bytes_max:
             return True
         if self._goes_on is None:
@@ -38,12 +35,12 @@ class Room:
         return self._goes_on is answer
 
     def give_back(self, answer: object, size: int) -> None:
-        """This answer is no longer being written, and had so many bytes."""
+        """Release the memory of an answer that is no longer being written."""
         self.written_bytes -= size
         if self._goes_on is answer:
             self._goes_on = None
 
 
 def room_of(held_bytes_max: int = HELD_BYTES_MAX) -> Room:
-    """The room of a process: a quarter of what requests and answers may have."""
+    """Make the process's room: a quarter of the memory for requests and answers."""
     return Room(held_bytes_max // 4)

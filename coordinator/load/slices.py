@@ -1,12 +1,11 @@
-"""Slices: how work on many entries shares the event loop with everybody else.
+"""Slices: work on many entries shares the event loop with everything else.
 
-What belongs here: whose turn it is, and for how long. What it must not know: what is worked on (see load/steps.py).
+What belongs here: the queue of long work, and the length of a slice. What it must not know: the work (load/steps.py).
 
-The first ENTRIES_AT_ONCE entries are worked on at once, so that a usual request is done within its own callback. What
-has more goes to the end of one queue for the whole process: in each turn of the loop the first in the queue has one
-slice, and goes to its end again. So however many large requests there are, others wait for one slice in each turn.
-What has to wait until other work has ended (`steps.WAIT`) is out of the queue meanwhile. A coroutine that goes through
-many entries does the same with a `Pace`.
+The first ENTRIES_AT_ONCE entries are processed at once, so that a usual request is done within its own callback. Longer
+work goes to the end of one queue for the whole process: in each turn of the loop the first of the queue has one slice,
+and goes to the end again. So a turn has one slice, however many large requests there are. Work that waits for other
+work to end (`steps.WAIT`) is out of the queue meanwhile. Coroutines with many entries do the same with a `Pace`.
 """
 
 import asyncio
@@ -18,7 +17,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from muster.coordinator.load.current_work import NOW, OtherWork, RequestWork, noted
+from muster.coordinator.load.current_work import CURRENT_WORK, OtherWork, RequestWork, working_on
 from muster.coordinator.load.room import Room, room_of
 from muster.coordinator.load.steps import ENTRIES_AT_ONCE, ENTRIES_PER_STEP, WAIT, Steps
 
@@ -26,14 +25,14 @@ R = TypeVar("R")
 
 SLICE_MS = 5
 SLICE_S = SLICE_MS / 1_000
-"""For how long anything goes on before others have their turn; then it ends with the step that it is in."""
+"""The length of a slice; it ends with the first step after that."""
 
 
 _UNKNOWN = OtherWork(work="work on many entries")
 
 
 class _Work(msgspec.Struct, kw_only=True, eq=False):
-    """`note`: what was being worked on when it began."""
+    """`note`: the current work when it began."""
 
     steps: Steps[Any]
     done: Callable[[Any], None]
@@ -52,29 +51,29 @@ class Slices:
     def __init__(self, room: Room | None = None) -> None:
         self._queue: deque[_Work] = deque()
         self._parked: OrderedDict[_Work, None] = OrderedDict()
-        """What waits until other work has ended, first come first served."""
+        """Work that waits until other work has ended, first come first served."""
         self._is_due = False
         self.room = room or room_of()
 
     @property
     def waiting(self) -> int:
-        """How much work has not ended."""
+        """The number of works that have not ended."""
         return len(self._queue) + len(self._parked)
 
     def run(
         self, steps: Steps[R], done: Callable[[R], None], failed: Callable[[Exception], None]
     ) -> Callable[[], None] | None:
-        """Have the steps done, and `done` told the result; None if that has happened, else what cancels them.
+        """Run the steps, and call `done` with the result. Returns None if that has happened, else a function to cancel.
 
-        What they raise at once is raised here; later, `failed` is told, of what `done` raises as well.
+        An error at once is raised here; later `failed` is called with it, and with an error of `done`.
         """
         entries = 0
         try:
             while entries < ENTRIES_AT_ONCE:
-                told = next(steps)
-                if told == WAIT:
+                progress = next(steps)
+                if progress == WAIT:
                     return self._start(steps, done, failed, self._park)
-                entries += told
+                entries += progress
         except StopIteration as end:
             done(end.value)
             return None
@@ -83,7 +82,7 @@ class Slices:
     def later(
         self, steps: Steps[R], done: Callable[[R], None], failed: Callable[[Exception], None]
     ) -> Callable[[], None]:
-        """The same for what is known to be much: nothing is done at once."""
+        """Run the steps in slices from the start, as for work that is known to be long."""
         return self._start(steps, done, failed, self._enqueue)
 
     def _start(
@@ -93,20 +92,20 @@ class Slices:
         failed: Callable[[Exception], None],
         goes_on: Callable[[_Work], None],
     ) -> Callable[[], None]:
-        work = _Work(steps=steps, done=done, failed=failed, note=NOW.note or _UNKNOWN)
+        work = _Work(steps=steps, done=done, failed=failed, note=CURRENT_WORK.note or _UNKNOWN)
         goes_on(work)
         return partial(self._cancel, work)
 
     def _cancel(self, work: _Work) -> None:
-        """What it holds is given back in its next turn, as it may be having one now."""
+        """Cancel the work; it is closed in its next turn, as it may be having one now."""
         work.is_cancelled = True
         if work in self._parked:
             self._unpark(work)
 
     async def result(self, steps: Steps[R]) -> R:
-        """The same for a coroutine; cancelled with it. Raises what the steps raise."""
+        """Await the result of the steps; cancelled with the caller. Raises what the steps raise."""
         future: asyncio.Future[R] = asyncio.get_running_loop().create_future()
-        cancel = self.run(steps, *_told(future))
+        cancel = self.run(steps, *_settling(future))
         try:
             return await future
         finally:
@@ -114,16 +113,16 @@ class Slices:
                 cancel()
 
     async def turn(self) -> None:
-        """Return when it is our turn."""
+        """Wait for a turn in the queue."""
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        cancel = self.later(_nothing(), *_told(future))
+        cancel = self.later(_nothing(), *_settling(future))
         try:
             await future
         finally:
             cancel()
 
     def pace(self) -> "Pace":
-        """For a coroutine that goes through many entries."""
+        """Make a `Pace` for a coroutine that goes through many entries."""
         return Pace(self)
 
     def _enqueue(self, work: _Work) -> None:
@@ -131,7 +130,7 @@ class Slices:
         self._come_again()
 
     def _park(self, work: _Work) -> None:
-        """Behind the others that wait; before them, if it has waited already."""
+        """Queue the work behind other waiting work; before it, if it has waited already."""
         self._parked[work] = None
         self._parked.move_to_end(work, last=not work.has_waited)
         work.has_waited = True
@@ -141,12 +140,12 @@ class Slices:
             self._unpark(next(iter(self._parked)))
 
     def _unpark(self, work: _Work) -> None:
-        """It sees for itself whether it can go on."""
+        """Queue waiting work again; it checks whether it can go on."""
         del self._parked[work]
         self._enqueue(work)
 
     def _ended(self, work: _Work) -> None:
-        """It holds nothing any more, which may be room for whoever has waited longest."""
+        """Close work that has ended, and let the one that has waited longest check for room."""
         work.steps.close()
         self._unpark_first()
 
@@ -156,7 +155,7 @@ class Slices:
             asyncio.get_running_loop().call_soon(self._turn)
 
     def _turn(self) -> None:
-        """One slice for the first in the queue that is still wanted."""
+        """Run one slice of the first work in the queue that is not cancelled."""
         self._is_due = False
         try:
             while self._queue:
@@ -164,7 +163,7 @@ class Slices:
                 if work.is_cancelled:
                     self._ended(work)
                     continue
-                with noted(work.note):
+                with working_on(work.note):
                     self._slice_or_fail(work)
                 break
         finally:  # whatever becomes of one work, the others have their turns too
@@ -181,24 +180,24 @@ class Slices:
     def _slice(self, work: _Work) -> None:
         until = time.perf_counter() + SLICE_S
         try:
-            told = next(work.steps)  # one at least, however late it is
-            if told != WAIT and work.has_waited:
+            progress = next(work.steps)  # one at least, however late it is
+            if progress != WAIT and work.has_waited:
                 self._unpark_first()  # there may be room for more than one
-            while told != WAIT and time.perf_counter() < until:
-                told = next(work.steps)
+            while progress != WAIT and time.perf_counter() < until:
+                progress = next(work.steps)
         except StopIteration as end:
             self._ended(work)
             if not work.is_cancelled:
                 work.done(end.value)
             return
-        if told == WAIT and not work.is_cancelled:
+        if progress == WAIT and not work.is_cancelled:
             self._park(work)
         else:
             self._queue.append(work)
 
 
-def _told(future: "asyncio.Future[R]") -> tuple[Callable[[R], None], Callable[[Exception], None]]:
-    """Who waits may have been cancelled, and not have had its turn yet to say so."""
+def _settling(future: "asyncio.Future[R]") -> tuple[Callable[[R], None], Callable[[Exception], None]]:
+    """Make the callbacks that settle a future, which may have been cancelled meanwhile."""
 
     def done(result: R) -> None:
         if not future.done():
@@ -215,29 +214,29 @@ def _nothing() -> Steps[None]:
     yield from ()
 
 
-class Breaks:
-    """`await breaks.taken()` now and then, in what has to go on soon and not only when its turn in the queue comes."""
+class Yielder:
+    """Yields to the loop between slices, for work that must not wait for a turn in the queue."""
 
     def __init__(self) -> None:
         self._until = time.perf_counter() + SLICE_S
 
-    async def taken(self) -> None:
-        """Others have their turns, when it is time."""
+    async def maybe_yield(self) -> None:
+        """Yield to the loop if the slice is over."""
         if time.perf_counter() >= self._until:
             await asyncio.sleep(0)
             self._until = time.perf_counter() + SLICE_S
 
 
 class Pace:
-    """`await pace.kept()` with each entry: others have their turns, when it is time."""
+    """Waits for a turn in the queue between slices, for coroutines that go through many entries."""
 
     def __init__(self, slices: Slices) -> None:
         self._slices = slices
         self._entries = 0
         self._until: float | None = None  # the first slice is measured in entries
 
-    async def kept(self, entries: int = 1) -> None:
-        """So many entries were worked on."""
+    async def worked(self, entries: int = 1) -> None:
+        """Count processed entries, and wait for a turn if the slice is over."""
         self._entries += entries
         if self._entries < (ENTRIES_AT_ONCE if self._until is None else ENTRIES_PER_STEP):
             return

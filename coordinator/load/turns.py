@@ -1,12 +1,12 @@
-"""Turns: how all connections of a process share one turn of the event loop.
+"""Turns: all connections of a process share a slice of each turn of the event loop.
 
-What belongs here: whose turn it is, and for how long. What it must not know: what a connection does with it.
+What belongs here: the queue of connections, and the length of a turn. What it must not know: what a connection does.
 
-A loop gives every socket that is ready its callback in one turn, so a limit for each connection is none for all of
-them. Here they have `SLICE_MS` together (twice that at most: see `begin`). Who comes later, or has more to do than its
-share, waits in one queue, first come first served, and everybody that comes meanwhile waits behind: so nobody is served
-twice while another waits. A round of the queue is `REQUESTS_IN_ROUND` requests over all, or one of each if that is
-more. Where nobody waits, as nearly always, it costs a look at the clock.
+The loop calls every ready socket in one turn, so a limit for each connection does not limit all of them. Here they have
+`SLICE_MS` together (twice that at most: see `begin`). A connection that comes later, or has more requests than its
+share, waits in one queue, first come first served, so that no connection is served twice while another waits. A round
+of the queue is `REQUESTS_IN_ROUND` requests over all, or one of each if that is more. Without a queue, which is nearly
+always, it costs a look at the clock.
 """
 
 import asyncio
@@ -18,17 +18,17 @@ from typing import Protocol
 from muster.coordinator.load.slices import SLICE_S
 
 REQUESTS_AT_ONCE = 64
-"""Of one connection that nobody waits behind, not counting those that the fast path answers."""
+"""The requests of one connection when no other one waits, not counting those that the fast path answers."""
 
 REQUESTS_IN_ROUND = 1_024
-"""Of all that wait: some 50 ms of work. Fewer would be a write for each request where not so many wait."""
+"""The requests of all waiting connections: some 50 ms of work. Fewer would mean a write for each request."""
 
 
 class Waits(Protocol):
-    """A connection, as far as it takes turns."""
+    """A connection that takes turns."""
 
     def take_turn(self) -> None:
-        """Work off `Turns.share` requests, and wait again if there are more."""
+        """Process `Turns.share` requests, and wait again if there are more."""
 
 
 class Turns:
@@ -41,16 +41,16 @@ class Turns:
         self._until = clock()
         self._has_turned = True  # the loop, since the slice began that ends at `_until`
         self.share = REQUESTS_AT_ONCE
-        """How many requests whoever has its turn may take now."""
+        """The requests that a connection may process in its turn."""
 
     def is_waiting(self, connection: Waits) -> bool:
         return connection in self._waiting
 
     def begin(self, connection: Waits) -> bool:
-        """Whether it may begin now; if not it waits for its turn.
+        """Return whether the connection may begin now; if not, it is queued.
 
-        A slice is measured from the first that begins when the one before is over, and not anew in each turn of the
-        loop: that would take a callback in each.
+        A slice begins with the first connection after the former slice, and not with each turn of the loop, which
+        would take a callback in each.
         """
         if not self._waiting:
             if not self.is_over:
@@ -65,32 +65,32 @@ class Turns:
 
     @property
     def is_over(self) -> bool:
-        """Whether others should have their turns."""
+        """Whether the slice is over."""
         return self._clock() >= self._until
 
     def wait(self, connection: Waits) -> None:
-        """Have a turn later, behind those that wait already."""
+        """Queue the connection."""
         self._waiting[connection] = None
         if not self._is_due:
             self._is_due = True
             asyncio.get_running_loop().call_soon(self._turn)
 
     def after_those_who_wait(self, callback: Callable[[], None]) -> None:
-        """Call back when all who wait now have had a turn: now, where nobody waits."""
+        """Call back when all connections that wait now have had a turn; at once when none waits."""
         if self._waiting:
             self.wait(_Then(callback))
         else:
             callback()
 
     def forget(self, connection: Waits) -> None:
-        """It is gone."""
+        """Remove a closed connection from the queue."""
         self._waiting.pop(connection, None)
 
     def _turned(self) -> None:
         self._has_turned = True
 
     def _turn(self) -> None:
-        """One slice for those who wait; one of them at least has its turn, however late it is."""
+        """Run one slice of the queue; at least one connection has its turn."""
         self._until = self._clock() + SLICE_S
         try:
             while self._waiting:
@@ -107,7 +107,7 @@ class Turns:
 
 
 class _Then:
-    """It waits like a connection, and has nothing to do but to call."""
+    """A callback that waits in the queue like a connection."""
 
     def __init__(self, callback: Callable[[], None]) -> None:
         self._callback = callback

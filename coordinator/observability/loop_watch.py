@@ -26,7 +26,7 @@ import structlog
 from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from muster.coordinator.load.current_work import NOW
+from muster.coordinator.load.current_work import CURRENT_WORK
 from muster.coordinator.observability.metrics import LOOP_HOLDS, LOOP_LATE_SECONDS
 
 log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
@@ -141,7 +141,7 @@ class LoopWatch(Collector):
 
     def _work(self) -> dict[str, object]:
         """What the loop is at: what was noted, and which task runs. Nothing is guessed."""
-        note = NOW.note
+        note = CURRENT_WORK.note
         work: dict[str, object] = {"work": "not noted"} if note is None else msgspec.structs.asdict(note)
         task = asyncio.current_task(self._loop)
         if note is None and task is not None:

@@ -5,7 +5,7 @@ from types import MappingProxyType
 
 from muster.coordinator.group.commands import OffsetToCommit
 from muster.coordinator.group.offsets import OffsetsChange
-from muster.coordinator.load.slices import Breaks
+from muster.coordinator.load.slices import Yielder
 from muster.coordinator.offsets.base import BetweenWrites, StoredOffset, TopicPartition
 from muster.events.ids import GroupId
 from muster.events.log.base import AppendRefused, EventLog
@@ -41,11 +41,11 @@ class OffsetCache:
 
     async def apply_each(self, changes: Sequence[OffsetsChange], refused: Sequence[AppendRefused | None]) -> None:
         """The changes that are not refused, with others in between when there are many."""
-        breaks = Breaks()
+        yielder = Yielder()
         for change, verdict in zip(changes, refused, strict=True):
             if verdict is None:
                 self.apply(change)
-                await breaks.taken()
+                await yielder.maybe_yield()
 
     def replace(self, known: Iterable[GroupId], read: "OffsetCache") -> None:
         """In one step, so that nobody is told a part: all that was read, and nothing else of the groups known."""

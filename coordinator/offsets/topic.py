@@ -15,7 +15,7 @@ from typing import Any
 import msgspec
 
 from muster.coordinator.group.offsets import OffsetsChange
-from muster.coordinator.load.slices import Breaks
+from muster.coordinator.load.slices import Yielder
 from muster.coordinator.observability.metrics import ENTITIES_REWRITTEN
 from muster.coordinator.offsets.base import BetweenWrites, StoredOffset, TopicPartition
 from muster.coordinator.offsets.memory import OffsetCache, stored
@@ -98,9 +98,9 @@ class TopicOffsetStore(OffsetCache):
         owned = self._owned[partition] = _Owned(self._log, writer, self._strangers, kept=self)
         read, strangers, overwritten = OffsetCache(), self._strangers.reading(partition), set[bytes]()
         broken: dict[bytes, BrokenRecord] = {}
-        breaks = Breaks()
+        yielder = Yielder()
         async for chunk in self._log.read(partition):
-            await breaks.taken()
+            await yielder.maybe_yield()
             for record in chunk:
                 if record.stranger:
                     strangers.note(record)
@@ -116,7 +116,7 @@ class TopicOffsetStore(OffsetCache):
                         broken[record.key] = error
         for first in broken.values():
             raise first
-        self._strangers.tell(strangers, self._log.location)
+        self._strangers.report(strangers, self._log.location)
         await owned.write_again(overwritten, read)
         groups = read.group_ids()
         self.replace(await self._known_in(partition) if was_owned else (), read)
@@ -124,11 +124,11 @@ class TopicOffsetStore(OffsetCache):
 
     async def _known_in(self, partition: int) -> list[GroupId]:
         """The partition's groups that have offsets, looked for among all."""
-        known, breaks = [], Breaks()
+        known, yielder = [], Yielder()
         for group_id in self.group_ids():
             if partition_for(group_id, self._log.partitions) == partition:
                 known.append(group_id)
-            await breaks.taken()
+            await yielder.maybe_yield()
         return known
 
     async def renew(self, partition: int, between_writes: BetweenWrites) -> None:
@@ -144,7 +144,7 @@ class TopicOffsetStore(OffsetCache):
     async def _transitions(self, changes: Sequence[OffsetsChange]) -> AsyncIterator[Transition]:
         """Records for each change; deleting all of a group's offsets includes those of the changes before it."""
         present: dict[GroupId, set[TopicPartition]] = {}
-        breaks = Breaks()
+        yielder = Yielder()
         for change in changes:
             of_group = present.setdefault(change.group_id, set(self.committed(change.group_id)))
             deleted = set(change.deleted) | (of_group if change.all_deleted else set())
@@ -153,7 +153,7 @@ class TopicOffsetStore(OffsetCache):
             records = []
             for record in _records(change, sorted(deleted)):
                 records.append(record)
-                await breaks.taken()
+                await yielder.maybe_yield()
             yield tuple(records)
 
 
@@ -222,14 +222,14 @@ class _Owned:
 
     async def write_again(self, keys: Iterable[bytes], kept: OffsetCache) -> None:
         """The offsets whose last records are strangers': compaction would keep those, and drop ours."""
-        left, breaks = iter(keys), Breaks()
+        left, yielder = iter(keys), Yielder()
         while some := list(islice(left, REWRITTEN_AT_ONCE)):
             async with self._appending:
                 again = list(_records_again(some, kept))
                 if again:
                     ENTITIES_REWRITTEN.inc(len(again))
                     await self._append(again)
-            await breaks.taken()
+            await yielder.maybe_yield()
 
     async def _append(self, transitions: Sequence[Transition]) -> Sequence[AppendRefused | None]:
         if self._bug is not None:

@@ -38,7 +38,7 @@ from muster.coordinator.group.extensions import extend_deadlines, extend_session
 from muster.coordinator.group.settings import GroupSettings
 from muster.coordinator.group.timers import due
 from muster.coordinator.group.turn import Moment
-from muster.coordinator.load.current_work import OtherWork, noted
+from muster.coordinator.load.current_work import OtherWork, working_on
 from muster.coordinator.load.slices import SLICE_MS, Slices
 from muster.coordinator.load.steps import Steps
 from muster.coordinator.observability.metrics import OFFSETS_EXPIRED
@@ -118,7 +118,7 @@ class CommandProcessor:
         try:
             while not self._is_closed and self._step(context):
                 if (context.queue or context.replies or context.batch) and self._clock.monotonic_ms() >= ends_ms:
-                    with noted(OtherWork(work=f"the queue of group {context.group_id}")):
+                    with working_on(OtherWork(work=f"the queue of group {context.group_id}")):
                         self._slices.later(self._steps(context), lambda _: None, self._lost)
                     return
         except Exception as error:  # noqa: BLE001 -- a bug of ours: the group would stay busy for ever
@@ -245,7 +245,7 @@ class CommandProcessor:
                 self._take_effect(context, batch.commands, batch.decisions, now_ms)
             else:
                 self._refused(context, batch, refused)
-            with noted(OtherWork(work=f"what became durable of group {context.group_id}")):
+            with working_on(OtherWork(work=f"what became durable of group {context.group_id}")):
                 self.work(context)
 
         self._outbox.submit(WriteUnit(transition=tuple(batch.records), offsets=offsets, settled=settled))

@@ -13,7 +13,7 @@ import math
 from collections.abc import Callable
 
 from muster.coordinator.clock import Clock
-from muster.coordinator.load.current_work import OtherWork, noted
+from muster.coordinator.load.current_work import OtherWork, working_on
 from muster.coordinator.load.slices import SLICE_MS
 from muster.events.ids import GroupId
 
@@ -101,7 +101,7 @@ class Deadlines:
                 deadline_ms, group_id = heapq.heappop(self._heap)
                 if self._scheduled.get(group_id) == deadline_ms:
                     del self._scheduled[group_id]
-                    with noted(OtherWork(work=f"a deadline of group {group_id}")):
+                    with working_on(OtherWork(work=f"a deadline of group {group_id}")):
                         self._due(group_id)
         finally:  # whatever becomes of one group, the others have deadlines too
             self._timer, self._timer_due_ms = None, math.inf

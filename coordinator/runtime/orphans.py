@@ -42,7 +42,7 @@ async def find_orphans(
             and partition_for(group_id, partitions) == number
         ):
             orphans.add(group_id)
-        await pace.kept()
+        await pace.worked()
     return orphans
 
 

@@ -18,7 +18,7 @@ from typing import Protocol
 import msgspec
 
 from muster.coordinator.group.offsets import OffsetsChange
-from muster.coordinator.load.slices import Breaks
+from muster.coordinator.load.slices import Yielder
 from muster.coordinator.observability.metrics import APPEND_SECONDS, TRANSITIONS_APPENDED
 from muster.coordinator.offsets.base import OffsetStore
 from muster.coordinator.strangers import gap_between
@@ -174,10 +174,10 @@ class Outbox:
                     # Its events are there and its offsets never will be: what is stored has to be read again.
                     raise LogUnavailable(f"a commit of {answer.size_bytes} bytes was refused, its events are stored")
                 verdicts[id(unit)] = verdicts.get(id(unit)) or answer
-        breaks = Breaks()
+        yielder = Yielder()
         for unit in units:
             unit.settled(verdicts.get(id(unit)))
-            await breaks.taken()
+            await yielder.maybe_yield()
 
 
 def partition_record_refused(writer: LogWriter, refused: AppendRefused) -> LogUnavailable:

@@ -346,5 +346,5 @@ async def _load(owner: Owner, writer: LogWriter) -> Loading:
             f"partition {writer.partition}: the reading ended before the record that this process had written when it"
             " claimed the partition"
         )
-    owner.strangers.tell(loading.strangers, owner.event_log.location)
+    owner.strangers.report(loading.strangers, owner.event_log.location)
     return loading

@@ -146,10 +146,10 @@ class Partition:
         began_ms, pace = self._clock.monotonic_ms(), self._slices.pace()
         for group in groups:
             self._resume(group)
-            await pace.kept(1 + len(group.members))
+            await pace.worked(1 + len(group.members))
         if self._clock.monotonic_ms() - began_ms > USUAL_APPEND_MS:
             for context in self._contexts.values():
-                await pace.kept(1 + rearm(context.group, context.soft, self._clock.monotonic_ms()))
+                await pace.worked(1 + rearm(context.group, context.soft, self._clock.monotonic_ms()))
         for context in self._contexts.values():
             context.notify(self._on_generation)
         self._deadlines.begin()

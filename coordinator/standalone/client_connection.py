@@ -6,7 +6,7 @@ from struct import Struct
 
 import structlog
 
-from muster.coordinator.load.current_work import noted
+from muster.coordinator.load.current_work import working_on
 from muster.coordinator.net.client_socket import ClientSocket
 from muster.coordinator.net.frames import Connection
 from muster.coordinator.net.heartbeats import HeartbeatCache
@@ -73,7 +73,7 @@ class ClientConnection(ClientSocket):
         api_key, api_version = _KEY_VERSION.unpack_from(frame)
         self._metrics.count_request(api_key, api_version)
         keep_ticket = partial(self.heartbeats.keep, frame) if api_key == heartbeat.KEY else keep_no_ticket
-        with noted(self.work_on(api_key, api_version, frame)):
+        with working_on(self.work_on(api_key, api_version, frame)):
             return self._dispatch(frame, self.peer, self.answered, keep_ticket)
 
     def _close_if_done(self) -> None:

@@ -69,7 +69,7 @@ class DeletingGroups:
         for group_id in group_ids:
             if self._ownerships.is_for(group_id):
                 ours.append(group_id)
-            await pace.kept()
+            await pace.worked()
         if not ours:
             request.relay()
             return
@@ -90,7 +90,7 @@ class DeletingGroups:
         described = await describe_upstream(request.client, group_ids)
         newer = await self._of_newer_types(request, described)
         for group_id, told in described.items():
-            await pace.kept()
+            await pace.worked()
             errors[group_id] = refusal(told, DELETE)
             if errors[group_id] is not ErrorCode.none:
                 continue
@@ -123,7 +123,7 @@ class DeletingGroups:
         pace = request.pace()
         async with AsyncExitStack() as shadows_out:
             for group_id in group_ids:
-                await pace.kept()
+                await pace.worked()
                 if self._shadows.holds(group_id):
                     continue  # somebody has come meanwhile: the broker finds the shadow, and refuses
                 try:

@@ -67,7 +67,7 @@ class DescribingGroups:
         asked = {}
         for group_id, described in told.items():
             asked[group_id] = self._asked(request, described)
-            await pace.kept()
+            await pace.worked()
         known = {group_id: await outcome for group_id, outcome in asked.items() if outcome is not None}
         newer = await self._of_newer_types(request, told, known)
         groups = []
@@ -77,7 +77,7 @@ class DescribingGroups:
                 groups.append(as_fields(replace(told[group_id], error_code=error)))
             elif group_id in told:
                 groups.append(await self._merged(request, told[group_id], known.get(group_id)))
-            await pace.kept()
+            await pace.worked()
         request.answer({**as_fields(replace(answer, groups=())), "groups": groups})
 
     def _asked(self, request: Request, told: Any) -> asyncio.Future[Outcome] | None:  # noqa: ANN401 -- of any version

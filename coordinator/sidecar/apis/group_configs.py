@@ -64,7 +64,7 @@ class GroupConfigs:
         for resource in request.body.resources:
             if self._may_be_ours(resource) and _names_ours(resource.configuration_keys):
                 ours.setdefault(key_of(resource), resource)
-            await pace.kept()
+            await pace.worked()
         if not ours:
             request.relay()
             return
@@ -72,7 +72,7 @@ class GroupConfigs:
         results = []
         for told in answer.results:  # of a resource that is named many times all is told once, its members may be many
             results.append(await self._with_ours(request, ours.pop(key_of(told), None), told))
-            await pace.kept()
+            await pace.worked()
         request.answer({**as_fields(replace(answer, results=())), "results": results})
 
     async def _with_ours(self, request: Request, resource: Body | None, told: Body) -> Fields:
@@ -107,14 +107,14 @@ class GroupConfigs:
                 parts.append(_Part.of(resource))
             else:
                 others.append(resource)
-            await pace.kept(1 + len(resource.configs))
+            await pace.worked(1 + len(resource.configs))
         if not parts:
             request.relay()
             return
         asked = replace(body, resources=tuple(part.theirs for part in parts), validate_only=True)
         results = await _results(await ask_broker(request, asked), pace)
         for part in parts:
-            await pace.kept()
+            await pace.worked()
             if not results[part.key]["error_code"]:
                 refused = await request.client.verdicts.refusal_at_any_broker(part.ours.resource_name, READ)
                 if refused is not ErrorCode.none:
@@ -128,7 +128,7 @@ class GroupConfigs:
         if rest:
             results |= await _results(await ask_broker(request, replace(body, resources=rest)), pace)
         for part in mixed:
-            await pace.kept()
+            await pace.worked()
             if not results[part.key]["error_code"] and not body.validate_only:
                 results[part.key] = await self._alter_ours(request, part, validate_only=False)
         request.answer({"responses": Each(lambda resource: results[key_of(resource)], body.resources)})
@@ -196,5 +196,5 @@ async def _results(answer: Body, pace: Pace) -> dict[Key, Fields]:
     results = {}
     for told in answer.responses:
         results[key_of(told)] = as_fields(told)
-        await pace.kept()
+        await pace.worked()
     return results

@@ -64,12 +64,12 @@ class ListingGroups:
         for group in known:
             if self._ownerships.is_for(group.group_id):
                 ours[group.group_id] = group
-            await pace.kept()
+            await pace.worked()
         groups, listed = [], set()
         for told in answer.groups:
             listed.add(told.group_id)
             groups.append(self._line(told, ours))
-            await pace.kept()
+            await pace.worked()
         groups += [_line_of(each) for each in await self._added(request, ours, listed)]
         if states:
             groups = [each for each in groups if each["group_state"].lower() in states]

@@ -58,7 +58,7 @@ async def any_is_for(ownerships: Ownerships, group_ids: Iterable[GroupId], pace:
     for group_id in group_ids:
         if ownerships.is_for(group_id):
             return True
-        await pace.kept()
+        await pace.worked()
     return False
 
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 
-from muster.coordinator.load.current_work import RequestWork, noted, noted_steps
+from muster.coordinator.load.current_work import RequestWork, steps_working_on, working_on
 from muster.coordinator.load.slices import Pace
 from muster.coordinator.observability.metrics import ServerMetrics
 from muster.coordinator.service import Cancel, HeartbeatTicket, Service
@@ -57,7 +57,7 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
     def work(self, steps: Coroutine[Any, Any, None]) -> Cancel:
         """Work on it beside the loop. What the broker or the client did wrong closes the connection."""
         task = asyncio.get_running_loop().create_task(
-            noted_steps(self.note, steps), name=f"request-{self.context.api_key}"
+            steps_working_on(self.note, steps), name=f"request-{self.context.api_key}"
         )
 
         def ended(task: asyncio.Task[None]) -> None:
@@ -144,7 +144,7 @@ class Interceptor:
             )
 
         keep_ticket = partial(_keep, client, frame) if api_key == heartbeat.KEY else keep_no_ticket
-        with noted(note):
+        with working_on(note):
             return work_on(
                 frame,
                 service=self._service,

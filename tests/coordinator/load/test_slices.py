@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from muster.coordinator.load.current_work import NOW, OtherWork, noted
+from muster.coordinator.load.current_work import CURRENT_WORK, OtherWork, working_on
 from muster.coordinator.load.slices import SLICE_S, Slices
 from muster.coordinator.load.steps import (
     ENTRIES_AT_ONCE,
@@ -23,7 +23,7 @@ from muster.coordinator.load.steps import (
 @pytest.fixture(autouse=True)
 def _nothing_is_noted() -> None:
     """Tests before these may have had two loops at once, which a process never has."""
-    NOW.note = None
+    CURRENT_WORK.note = None
 
 
 def counting(entries: int, log: list[str], name: str, *, busy: bool = False) -> Steps[str]:
@@ -167,13 +167,13 @@ async def test_the_work_of_a_slice_is_noted() -> None:
 
     def noting() -> Steps[None]:
         yield ENTRIES_AT_ONCE
-        seen.append(NOW.note)
+        seen.append(CURRENT_WORK.note)
 
-    with noted(note):
+    with working_on(note):
         slices.run(noting(), lambda _: None, fails)
-    assert NOW.note is None
+    assert CURRENT_WORK.note is None
     await slices.turn()
-    assert (seen, NOW.note) == ([note], None)
+    assert (seen, CURRENT_WORK.note) == ([note], None)
 
 
 async def test_a_coroutine_keeps_pace() -> None:
@@ -183,7 +183,7 @@ async def test_a_coroutine_keeps_pace() -> None:
         pace = slices.pace()
         for _ in range(ENTRIES_AT_ONCE * 3):
             log.append("entry")
-            await pace.kept()
+            await pace.worked()
 
     walking = asyncio.create_task(walk())
     await asyncio.sleep(0)

@@ -14,7 +14,7 @@ from prometheus_client import CollectorRegistry
 
 from muster.coordinator.group.commands import AnyRequest, DescribeGroup
 from muster.coordinator.group.outcomes import Outcome
-from muster.coordinator.load.current_work import NOW, OtherWork, noted, noted_steps
+from muster.coordinator.load.current_work import CURRENT_WORK, OtherWork, steps_working_on, working_on
 from muster.coordinator.observability.loop_watch import LOOK_S, TICK_S, Instant, LoopWatch, Turns
 from muster.coordinator.observability.metrics import REGISTRY
 from muster.coordinator.observability.metrics_endpoint import MetricsEndpoint
@@ -31,7 +31,7 @@ WITHIN_S = 60
 @pytest.fixture(autouse=True)
 def _nothing_is_noted() -> None:
     """Tests before these may have had two loops at once, which a process never has."""
-    NOW.note = None
+    CURRENT_WORK.note = None
 
 
 class Life:
@@ -141,24 +141,24 @@ async def test_steps_are_noted_while_they_run_and_not_while_they_wait() -> None:
     seen: list[object] = []
 
     async def steps() -> str:
-        seen.append(NOW.note)
+        seen.append(CURRENT_WORK.note)
         await turn.wait()
-        seen.append(NOW.note)
+        seen.append(CURRENT_WORK.note)
         with pytest.raises(TimeoutError):
             async with asyncio.timeout(0):
                 await asyncio.Event().wait()
-        seen.append(NOW.note)
-        with noted(OtherWork(work="inner")):
-            seen.append(NOW.note)
+        seen.append(CURRENT_WORK.note)
+        with working_on(OtherWork(work="inner")):
+            seen.append(CURRENT_WORK.note)
         return "done"
 
-    task = asyncio.create_task(awaited(noted_steps(note, steps())))
+    task = asyncio.create_task(awaited(steps_working_on(note, steps())))
     await asyncio.sleep(0)
-    assert NOW.note is None
+    assert CURRENT_WORK.note is None
     turn.set()
     assert await task == "done"
     assert seen == [note, note, note, OtherWork(work="inner")]
-    assert NOW.note is None
+    assert CURRENT_WORK.note is None
 
 
 async def test_steps_that_are_cancelled_or_fail_leave_no_note() -> None:
@@ -171,18 +171,18 @@ async def test_steps_that_are_cancelled_or_fail_leave_no_note() -> None:
             ended.append("cancelled")
             raise
 
-    task = asyncio.create_task(awaited(noted_steps(OtherWork(work="steps"), steps())))
+    task = asyncio.create_task(awaited(steps_working_on(OtherWork(work="steps"), steps())))
     await asyncio.sleep(0)
     task.cancel()
     await asyncio.wait([task])
-    assert (task.cancelled(), ended, NOW.note) == (True, ["cancelled"], None)
+    assert (task.cancelled(), ended, CURRENT_WORK.note) == (True, ["cancelled"], None)
 
     async def fails() -> None:
         raise ValueError("no good")
 
     with pytest.raises(ValueError, match="no good"):
-        await noted_steps(OtherWork(work="fails"), fails())
-    assert NOW.note is None
+        await steps_working_on(OtherWork(work="fails"), fails())
+    assert CURRENT_WORK.note is None
 
 
 async def awaited(steps: Any) -> Any:
