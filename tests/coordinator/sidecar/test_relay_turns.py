@@ -7,11 +7,12 @@ import pytest
 from kio.schema.errors import ErrorCode
 
 from muster.coordinator.group.commands import AnyRequest, LeaveGroup
-from muster.coordinator.group.outcomes import LeaveGroupOutcome, Outcome
+from muster.coordinator.group.outcomes import HeartbeatOutcome, LeaveGroupOutcome, Outcome
 from muster.coordinator.load.slices import SLICE_S
 from muster.coordinator.load.turns import REQUESTS_AT_ONCE, REQUESTS_IN_ROUND, Turns
 from muster.coordinator.sidecar.relay.client_side import ClientSide
 from tests.coordinator.kio_client import frame, with_length
+from tests.coordinator.running_server import HEARTBEAT
 from tests.coordinator.sidecar.relaying import MORE_THAN_SOCKETS_TAKE, Client, Relay, relaying
 from tests.coordinator.sidecar.scripted_broker import scripted_broker
 from tests.waiting import until
@@ -135,6 +136,27 @@ async def test_who_was_answered_goes_on_behind_who_waits() -> None:
         for _ in range(2):
             await parked.answer()
         assert crowded.leavers.index("after the answer") >= IN_A_SLICE
+
+
+async def test_heartbeats_that_are_known_wait_for_their_turn_too() -> None:
+    """But one that comes when nobody waits is answered at once."""
+    heartbeat = with_length(frame("Heartbeat", 3, correlation_id=1, **HEARTBEAT))
+    async with scripted_broker() as broker, relaying({1: broker}) as relay:
+        crowded = Crowded(relay)
+        relay.groups.gives_tickets = True
+        greedy, member = await crowded.client("greedy"), await relay.connect(1)
+        relay.groups.outcome = lambda _: HeartbeatOutcome(error=ErrorCode.none)
+        for _ in range(2):
+            await member.ask(heartbeat)
+        assert relay.metrics.fast_heartbeats == 1
+        crowded.turns.is_held = True
+        crowded.turns.wait(_connection(relay, greedy))
+        member.send(heartbeat)
+        await until(lambda: crowded.turns.is_waiting(_connection(relay, member)))
+        assert relay.metrics.fast_heartbeats == 1
+        crowded.turns.is_held = False
+        await member.answer()
+        assert relay.metrics.fast_heartbeats == 2
 
 
 async def test_who_waits_for_its_turn_is_not_read_for_without_end() -> None:
