@@ -1,8 +1,7 @@
 """Kafka's messages: bytes in, commands out; outcomes in, bytes out. The only place that knows API versions.
 
     api.py         what one API is: key, versions, handler; the facts a handler gets; ways in which a request is broken
-    reading.py     readers that trust no length they are told
-    writing.py     writers that take the fields of all versions, and write those of one
+    codec/         bytes by kio's schemas: read, written, cut
     messages.py    one version of one API: its request read, its response written
     gather.py      one request that becomes many commands
     registry.py    all APIs that are offered; ApiVersions is derived from it

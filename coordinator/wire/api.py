@@ -23,7 +23,7 @@ Fields = Mapping[str, Any]
 """The fields of a response, by kio's names, nested ones as sequences of mappings. What a version lacks is dropped."""
 
 Body = Any
-"""A request as kio knows it: one class for each version. Durations are ints, in ms (see reading.py)."""
+"""A request as kio knows it: one class for each version. Durations are ints, in ms (see codec/reading.py)."""
 
 REASON_LENGTH_MAX = 255
 

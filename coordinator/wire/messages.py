@@ -15,8 +15,8 @@ from muster.coordinator.load.room import Room
 from muster.coordinator.load.steps import Allowance, Steps, TooManyEntries, finished
 from muster.coordinator.wire.api import Body, Fault, Fields, ProtocolError
 from muster.coordinator.wire.bounds import ANSWER_BYTES_MAX, bound_of
-from muster.coordinator.wire.reading import reader_in_steps, tagged_fields_size
-from muster.coordinator.wire.writing import AnswerTooLarge, Output, Unwritable, response_writer_in_steps
+from muster.coordinator.wire.codec.reading import reader_in_steps, tagged_fields_size
+from muster.coordinator.wire.codec.writing import AnswerTooLarge, Output, Unwritable, response_writer_in_steps
 
 HEADER_START_BYTES = 8
 """The API key, the version and the correlation id come first, in every version of the header."""

@@ -12,9 +12,6 @@ reserved.py        What is Muster's alone in the cluster behind it: the topics o
                    transactional ids.
 rewriting.py       Answers that are changed on their way to the client: those that carry addresses of brokers, and
                    the versions offered.
-skipping.py        How far each field of a message reaches, by kio's schemas, in bytes that nobody decodes.
-splicing.py        Bytes of a message cut at its fields, by kio's schemas, so that some can be replaced and all
-                   others stay as they are.
 under_shadow.py    A commit under another name: generation, member id and instance id of a request replaced, all
                    else left as it is.
 """

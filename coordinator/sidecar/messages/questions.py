@@ -13,9 +13,9 @@ from muster.coordinator.group.settings import INT32_MAX
 from muster.coordinator.load.slices import Slices
 from muster.coordinator.load.steps import Allowance, Steps
 from muster.coordinator.wire.api import Fault, Fields, ProtocolError
+from muster.coordinator.wire.codec.reading import reader_in_steps, tagged_fields_size
+from muster.coordinator.wire.codec.writing import Output, response_writer_in_steps
 from muster.coordinator.wire.messages import HEADER_START_BYTES
-from muster.coordinator.wire.reading import reader_in_steps, tagged_fields_size
-from muster.coordinator.wire.writing import Output, response_writer_in_steps
 
 R = TypeVar("R")
 

@@ -24,7 +24,10 @@ from kio.serial.errors import SerialError
 from muster.coordinator.load.steps import Steps
 from muster.coordinator.sidecar.messages.plan import Rewrite
 from muster.coordinator.sidecar.messages.produce import PRODUCE
-from muster.coordinator.sidecar.messages.splicing import (
+from muster.coordinator.wire import api_versions
+from muster.coordinator.wire.api import Fault, ProtocolError
+from muster.coordinator.wire.codec.reading import tagged_fields_size
+from muster.coordinator.wire.codec.splicing import (
     Change,
     Pieces,
     Splice,
@@ -34,9 +37,6 @@ from muster.coordinator.sidecar.messages.splicing import (
     text_of,
     text_piece,
 )
-from muster.coordinator.wire import api_versions
-from muster.coordinator.wire.api import Fault, ProtocolError
-from muster.coordinator.wire.reading import tagged_fields_size
 
 AddressOf = Callable[[int, str, int], tuple[str, int] | None]
 """Of a broker: from its node id and its own host and port to the host and port of its listener here, if it has one."""

@@ -19,11 +19,11 @@ from kio.serial import readers
 from muster.coordinator.load.steps import Steps
 from muster.coordinator.sidecar.messages.plan import Rewrite
 from muster.coordinator.sidecar.messages.rewriting import rewrite_of
-from muster.coordinator.sidecar.messages.splicing import Pieces, change_inner_items
 from muster.coordinator.upstream.shadow import Identity
+from muster.coordinator.wire.codec.reading import tagged_fields_size
+from muster.coordinator.wire.codec.splicing import Pieces, change_inner_items
+from muster.coordinator.wire.codec.writing import write_uvarint
 from muster.coordinator.wire.messages import HEADER_START_BYTES
-from muster.coordinator.wire.reading import tagged_fields_size
-from muster.coordinator.wire.writing import write_uvarint
 
 OFFSET_COMMIT, TXN_OFFSET_COMMIT = 8, 28
 

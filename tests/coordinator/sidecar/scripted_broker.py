@@ -22,7 +22,7 @@ from kio.schema.errors import ErrorCode
 from kio.serial import entity_reader, entity_writer
 
 from muster.coordinator.load.steps import Allowance, finished
-from muster.coordinator.wire.reading import reader_in_steps, tagged_fields_size
+from muster.coordinator.wire.codec.reading import reader_in_steps, tagged_fields_size
 from tests.coordinator.kio_client import filled
 
 WITHIN_S = 20

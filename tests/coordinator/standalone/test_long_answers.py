@@ -10,10 +10,10 @@ from muster.coordinator.group.outcomes import DescribedMember, DescribeGroupOutc
 from muster.coordinator.load.room import Room
 from muster.coordinator.load.slices import Slices
 from muster.coordinator.load.steps import WAIT
+from muster.coordinator.wire.codec.writing import CHUNK_BYTES
 from muster.coordinator.wire.describe_groups import encode
 from muster.coordinator.wire.messages import message
 from muster.coordinator.wire.under_way import Answered, UnderWay
-from muster.coordinator.wire.writing import CHUNK_BYTES
 from muster.events.ids import GroupId, MemberId
 
 KB, MB = 1_024, 1_048_576

@@ -14,7 +14,7 @@ from types import NoneType
 from typing import Any, cast, get_args, get_origin
 
 from muster.coordinator.load.steps import ENTRIES_PER_STEP, Steps
-from muster.coordinator.wire.reading import tagged_fields_size
+from muster.coordinator.wire.codec.reading import tagged_fields_size
 
 SkipAtOnce = Callable[[bytes, int], int]
 

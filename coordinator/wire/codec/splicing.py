@@ -14,7 +14,7 @@ from struct import Struct
 from typing import Any
 
 from muster.coordinator.load.steps import Steps
-from muster.coordinator.sidecar.messages.skipping import (
+from muster.coordinator.wire.codec.skipping import (
     Skip,
     SkipInSteps,
     count_at,
@@ -25,7 +25,7 @@ from muster.coordinator.sidecar.messages.skipping import (
     skipped,
     varint_at,
 )
-from muster.coordinator.wire.writing import write_uvarint
+from muster.coordinator.wire.codec.writing import write_uvarint
 
 Splice = Callable[[bytes, int], Steps[bytes]]
 """From bytes and an offset in them to all that is there from the offset on, changed."""

@@ -1,0 +1,7 @@
+"""Kafka's messages as bytes, by kio's schemas; what they mean is not known here.
+
+reading.py         Readers that trust no length they are told, and step over what they do not know.
+skipping.py        How far each field of a message reaches, in bytes that nobody decodes.
+splicing.py        Bytes of a message cut at its fields, so that some can be replaced and all others stay as they are.
+writing.py         Writers that take the fields of all versions, and write those of one, in steps.
+"""
