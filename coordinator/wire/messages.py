@@ -15,13 +15,12 @@ from muster.coordinator.load.room import Room
 from muster.coordinator.load.steps import Allowance, Steps, TooManyEntries, finished
 from muster.coordinator.wire.api import Body, Fault, Fields, ProtocolError
 from muster.coordinator.wire.bounds import ANSWER_BYTES_MAX, bound_of
-from muster.coordinator.wire.codec.reading import reader_in_steps, tagged_fields_size
-from muster.coordinator.wire.codec.writing import AnswerTooLarge, Output, Unwritable, response_writer_in_steps
+from muster.coordinator.wire.codec.primitives import NO_TAGGED_FIELDS, tagged_fields_size
+from muster.coordinator.wire.codec.reading import reader_in_steps
+from muster.coordinator.wire.codec.writing import AnswerTooLarge, Output, Unwritable, writer_in_steps
 
 HEADER_START_BYTES = 8
 """The API key, the version and the correlation id come first, in every version of the header."""
-
-_NO_TAGGED_FIELDS = b"\x00"
 
 
 class Message:
@@ -34,8 +33,8 @@ class Message:
         self._has_flexible_header = bool(request.__header_schema__.__flexible__)
         self._bound = bound_of(api_key)
         self._read_body = reader_in_steps(request)
-        self._write_body = response_writer_in_steps(response)
-        self._header_rest = _NO_TAGGED_FIELDS if response.__header_schema__.__flexible__ else b""
+        self._write_body = writer_in_steps(response)
+        self._header_rest = NO_TAGGED_FIELDS if response.__header_schema__.__flexible__ else b""
 
     def read(self, frame: bytes) -> Steps[tuple[str, Body]]:
         """The client id ("" for null, as in Kafka) and the body of a frame without its length.

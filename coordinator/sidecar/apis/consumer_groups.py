@@ -74,4 +74,4 @@ def _put_off(api_version: int, error: ErrorCode) -> Rewrite:
     def change(pieces: Pieces) -> Pieces:
         return pieces | instead if pieces["error_code"] == _NOT_A_CONSUMER_GROUP else pieces
 
-    return rewrite_of(response, change_fields(response, change))
+    return rewrite_of(response, change_fields(response, "error_message", change))

@@ -13,8 +13,9 @@ from muster.coordinator.group.settings import INT32_MAX
 from muster.coordinator.load.slices import Slices
 from muster.coordinator.load.steps import Allowance, Steps
 from muster.coordinator.wire.api import Fault, Fields, ProtocolError
-from muster.coordinator.wire.codec.reading import reader_in_steps, tagged_fields_size
-from muster.coordinator.wire.codec.writing import Output, response_writer_in_steps
+from muster.coordinator.wire.codec.primitives import tagged_fields_size
+from muster.coordinator.wire.codec.reading import reader_in_steps
+from muster.coordinator.wire.codec.writing import Output, writer_in_steps
 from muster.coordinator.wire.messages import HEADER_START_BYTES
 
 R = TypeVar("R")
@@ -88,7 +89,7 @@ def request_bytes_in_steps(request: Any, values: Fields, client_id: str | None) 
     start = BytesIO()
     _writer(cast("Hashable", type(header)))(start, header)
     output = Output(start.getvalue()[HEADER_START_BYTES:], answer_bytes_max=INT32_MAX)
-    yield from response_writer_in_steps(cast("Hashable", type(request)))(output, values)
+    yield from writer_in_steps(cast("Hashable", type(request)))(output, values)
     return b"".join(output.chunks())
 
 

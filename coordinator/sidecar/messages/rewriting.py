@@ -13,8 +13,6 @@ address is found by its node id; the client finds the same broker behind it. Eve
 
 import struct
 from collections.abc import Callable, Mapping
-from dataclasses import fields
-from struct import Struct
 from typing import Any
 
 from kio.index import load_response_schema
@@ -26,17 +24,18 @@ from muster.coordinator.sidecar.messages.plan import Rewrite
 from muster.coordinator.sidecar.messages.produce import PRODUCE
 from muster.coordinator.wire import api_versions
 from muster.coordinator.wire.api import Fault, ProtocolError
-from muster.coordinator.wire.codec.reading import tagged_fields_size
+from muster.coordinator.wire.codec.primitives import INT16, INT32, tagged_fields_size
 from muster.coordinator.wire.codec.splicing import (
     Change,
     Pieces,
     Splice,
     change_fields,
     change_items,
-    field_of,
+    cut_struct,
     text_of,
     text_piece,
 )
+from muster.coordinator.wire.codec.walk import untagged
 
 AddressOf = Callable[[int, str, int], tuple[str, int] | None]
 """Of a broker: from its node id and its own host and port to the host and port of its listener here, if it has one."""
@@ -70,8 +69,7 @@ _NOT_ABOVE: Mapping[int, int] = {FETCH: 15}
 _ANSWERS_KEPT, _ANSWER_KEPT_BYTES_MAX = 16, 4_096
 """Of ApiVersions, for each version: brokers say the same again and again, and few say different things."""
 
-_INT16, _INT32 = Struct(">h"), Struct(">i")
-_UNSUPPORTED_VERSION = _INT16.pack(ErrorCode.unsupported_version)
+_UNSUPPORTED_VERSION = INT16.pack(ErrorCode.unsupported_version)
 
 
 class Rewriting:
@@ -102,18 +100,19 @@ class Rewriting:
         name, node_id = _ENTRIES[api_key]
         change = self._moves(node_id, flexible=bool(response.__flexible__))
         if api_key == FIND_COORDINATOR and api_version < _MANY_COORDINATORS_FROM:
-            return rewrite_of(response, change_fields(response, change))
+            return rewrite_of(response, change_fields(response, "port", change))
         changed = change_items(response, name, change)
         return rewrite_of(response, self._of_this_cluster(response, changed) if api_key in _TELL_CLUSTER else changed)
 
     def _of_this_cluster(self, response: Any, changed: Splice) -> Splice:  # noqa: ANN401 -- any of kio's
         """Changed, if the answer is from the cluster behind us."""
-        if not self._cluster_id or not any(field.name == "cluster_id" for field in fields(response)):
+        if not self._cluster_id or not any(field.name == "cluster_id" for field in untagged(response)):
             return changed  # Metadata below v2 does not tell
-        piece, flexible = field_of(response, "cluster_id"), bool(response.__flexible__)
+        cut, flexible = cut_struct(response, "cluster_id"), bool(response.__flexible__)
 
         def checked(data: bytes, start: int) -> Steps[bytes]:
-            told = text_of((yield from piece(data, start)), flexible=flexible)
+            pieces, _ = yield from cut(data, start)
+            told = text_of(pieces["cluster_id"], flexible=flexible)
             if told and told != self._cluster_id:
                 raise ProtocolError(
                     Fault.BROKER_ANSWER, f"a broker of cluster {told}, where one of {self._cluster_id} was expected"
@@ -126,14 +125,14 @@ class Rewriting:
         """The same broker at its listener here. One without a listener is left out, as if it were down."""
 
         def move(pieces: Pieces) -> Pieces | None:
-            node, port = _INT32.unpack(pieces[node_id])[0], _INT32.unpack(pieces["port"])[0]
+            node, port = INT32.unpack(pieces[node_id])[0], INT32.unpack(pieces["port"])[0]
             if node < 0:
                 return pieces  # nobody
             address = self._address_of(node, text_of(pieces["host"], flexible=flexible), port)
             if address is None:
                 return _found_none(pieces, flexible=flexible) if "error_code" in pieces else None
             host, port = address
-            return pieces | {"host": text_piece(host, flexible=flexible), "port": _INT32.pack(port)}
+            return pieces | {"host": text_piece(host, flexible=flexible), "port": INT32.pack(port)}
 
         return move
 
@@ -149,14 +148,14 @@ class Rewriting:
 
     def _offer(self, pieces: Pieces) -> Pieces | None:
         """An API with the versions that can be had here, if there are any."""
-        api_key, first, last = (_INT16.unpack(pieces[name])[0] for name in ("api_key", "min_version", "max_version"))
+        api_key, first, last = (INT16.unpack(pieces[name])[0] for name in ("api_key", "min_version", "max_version"))
         ours = self._offered.get(api_key)
         if ours is None:
             return pieces
         first, last = max(first, ours[0]), min(last, ours[-1])
         if first > last:
             return None
-        return pieces | {"min_version": _INT16.pack(first), "max_version": _INT16.pack(last)}
+        return pieces | {"min_version": INT16.pack(first), "max_version": INT16.pack(last)}
 
 
 def _kept(rewrite: Rewrite) -> Rewrite:
@@ -179,10 +178,10 @@ def _kept(rewrite: Rewrite) -> Rewrite:
 def _found_none(pieces: Pieces, *, flexible: bool) -> Pieces:
     """FindCoordinator, of a broker that cannot be reached: the client asks again."""
     return pieces | {
-        "error_code": _INT16.pack(ErrorCode.coordinator_not_available),
-        "node_id": _INT32.pack(-1),
+        "error_code": INT16.pack(ErrorCode.coordinator_not_available),
+        "node_id": INT32.pack(-1),
         "host": text_piece("", flexible=flexible),
-        "port": _INT32.pack(-1),
+        "port": INT32.pack(-1),
     }
 
 

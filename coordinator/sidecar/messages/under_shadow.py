@@ -12,55 +12,54 @@ from collections.abc import Callable
 from functools import cache
 from struct import Struct
 
-from kio.index import load_response_schema
+from kio.index import load_request_schema, load_response_schema
 from kio.schema.errors import ErrorCode
-from kio.serial import readers
 
-from muster.coordinator.load.steps import Steps
+from muster.coordinator.load.steps import Steps, finished
 from muster.coordinator.sidecar.messages.plan import Rewrite
+from muster.coordinator.sidecar.messages.requests import body_at
 from muster.coordinator.sidecar.messages.rewriting import rewrite_of
 from muster.coordinator.upstream.shadow import Identity
-from muster.coordinator.wire.codec.reading import tagged_fields_size
-from muster.coordinator.wire.codec.splicing import Pieces, change_inner_items
-from muster.coordinator.wire.codec.writing import write_uvarint
-from muster.coordinator.wire.messages import HEADER_START_BYTES
+from muster.coordinator.wire.codec.primitives import INT16, INT32
+from muster.coordinator.wire.codec.splicing import Pieces, change_inner_items, cut_struct, text_piece
+from muster.coordinator.wire.codec.walk import untagged
 
 OFFSET_COMMIT, TXN_OFFSET_COMMIT = 8, 28
 
 _KEY_VERSION = Struct(">hh")
-_INT16, _INT32 = Struct(">h"), Struct(">i")
-_PRODUCER_BYTES = 8 + 2  # id and epoch
-_FLEXIBLE_FROM = {OFFSET_COMMIT: 8, TXN_OFFSET_COMMIT: 3}
+_GENERATION = frozenset({"generation_id", "generation_id_or_member_epoch"})
+_INSTANCE = "group_instance_id"
 _ABOUT_SHADOW = frozenset(
-    _INT16.pack(each)
+    INT16.pack(each)
     for each in (ErrorCode.illegal_generation, ErrorCode.unknown_member_id, ErrorCode.fenced_instance_id)
 )
-_TRY_AGAIN = _INT16.pack(ErrorCode.coordinator_load_in_progress)
-_INSTANCE_FROM = {OFFSET_COMMIT: 7, TXN_OFFSET_COMMIT: 3}
+_TRY_AGAIN = INT16.pack(ErrorCode.coordinator_load_in_progress)
 
 
 def under_shadow(frame: bytes, identity: Identity) -> bytes:
     """The frame of a commit, without its length, with the identity in it; it was read before, so that it is whole."""
-    api_key, api_version = _KEY_VERSION.unpack_from(frame)
-    flexible = api_version >= _FLEXIBLE_FROM[api_key]
-    at = HEADER_START_BYTES + _string_size(frame, HEADER_START_BYTES, flexible=False)  # the client id
-    if flexible:
-        at += tagged_fields_size(frame, at)
-    if api_key == TXN_OFFSET_COMMIT:
-        at += _string_size(frame, at, flexible=flexible)
-    at += _string_size(frame, at, flexible=flexible)  # the group id
-    if api_key == TXN_OFFSET_COMMIT:
-        at += _PRODUCER_BYTES
-    out = bytearray(frame[:at])
-    at += _INT32.size
-    at += _string_size(frame, at, flexible=flexible)
-    out += _INT32.pack(identity.generation_id)
-    _write_string(out, identity.member_id, flexible=flexible)
-    if api_version >= _INSTANCE_FROM[api_key]:
-        at += _string_size(frame, at, flexible=flexible)
-        _write_string(out, identity.group_instance_id, flexible=flexible)
-    out += frame[at:]
-    return bytes(out)
+    return _naming(*_KEY_VERSION.unpack_from(frame))(frame, identity)
+
+
+@cache
+def _naming(api_key: int, api_version: int) -> Callable[[bytes, Identity], bytes]:
+    request = load_request_schema(api_key, api_version)
+    flexible = bool(request.__flexible__)
+    names = [field.name for field in untagged(request)]
+    (generation,) = _GENERATION.intersection(names)
+    has_instance = _INSTANCE in names
+    cut = cut_struct(request, _INSTANCE if has_instance else "member_id")
+
+    def name(frame: bytes, identity: Identity) -> bytes:
+        begins = body_at(frame, flexible=flexible)
+        pieces, ends = finished(cut(frame, begins))
+        pieces[generation] = INT32.pack(identity.generation_id)
+        pieces["member_id"] = text_piece(identity.member_id, flexible=flexible)
+        if has_instance:
+            pieces[_INSTANCE] = text_piece(identity.group_instance_id, flexible=flexible)
+        return b"".join((frame[:begins], *pieces.values(), frame[ends:]))
+
+    return name
 
 
 def not_of_shadow(api_key: int, api_version: int, doubted: Callable[[], None]) -> Rewrite:
@@ -86,20 +85,3 @@ def _without_shadow(api_key: int, api_version: int) -> Rewrite:
 
 def _try_again(partition: Pieces) -> Pieces:
     return partition | {"error_code": _TRY_AGAIN} if partition["error_code"] in _ABOUT_SHADOW else partition
-
-
-def _string_size(frame: bytes, at: int, *, flexible: bool) -> int:
-    """Of a string that may be null, its length counted in."""
-    if flexible:
-        length, size = readers.read_unsigned_varint(frame, at)
-        return size + max(0, length - 1)
-    return _INT16.size + max(0, int(_INT16.unpack_from(frame, at)[0]))
-
-
-def _write_string(out: bytearray, text: str, *, flexible: bool) -> None:
-    encoded = text.encode()
-    if flexible:
-        write_uvarint(out, len(encoded) + 1)
-    else:
-        out += _INT16.pack(len(encoded))
-    out += encoded

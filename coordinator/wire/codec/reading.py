@@ -14,19 +14,17 @@ A reader is called with the buffer and an offset, and gives the value and how ma
 kio's DecodeError or ValueError.
 """
 
-from collections.abc import Callable
-from dataclasses import Field, fields, is_dataclass
+from collections.abc import Callable, Sequence
 from functools import cache
-from types import NoneType
-from typing import Any, cast, get_args, get_origin
+from typing import Any
 
-import msgspec
 from kio.schema.errors import ErrorCode
 from kio.serial import entity_reader, readers
 from kio.serial.errors import BufferUnderflow, UnexpectedNull
-from kio.static.protocol import Entity
 
 from muster.coordinator.load.steps import ENTRIES_PER_STEP, Allowance, Steps
+from muster.coordinator.wire.codec.primitives import tagged_fields_size
+from muster.coordinator.wire.codec.walk import AtOnce, Entity, Field, InSteps, made_of
 
 Read = Callable[[bytes, int], tuple[Any, int]]
 ReadInSteps = Callable[[bytes, int, Allowance], Steps[tuple[Any, int]]]
@@ -37,23 +35,7 @@ id alone, behind which a member's id has a UUID."""
 
 _COMPACT_STRING_SIZE_MAX = STRING_BYTES_MAX + 3  # with its length, a varint
 
-TAGGED_FIELDS_MAX = 100
-"""In one struct; Kafka's own have five at most."""
-
-
-class _AtOnce(msgspec.Struct, frozen=True):
-    """What has no arrays is read in one call."""
-
-    read: Read
-
-
-class _InSteps(msgspec.Struct, frozen=True):
-    """What has arrays."""
-
-    read: ReadInSteps
-
-
-_Reader = _AtOnce | _InSteps
+_Reader = AtOnce[Read] | InSteps[ReadInSteps]
 
 _ERRORS = {error.value: error for error in ErrorCode}
 
@@ -101,12 +83,12 @@ _OF_ANY_LENGTH: dict[tuple[str, bool, bool], Read] = {  # by kind, flexible, nul
 
 
 @cache
-def reader_in_steps(entity: type[Entity]) -> ReadInSteps:
+def reader_in_steps(entity: Entity) -> ReadInSteps:
     """A reader of this kio class that counts entries; it raises TooManyEntries, too."""
-    reader = _entity_reader(entity)
-    if isinstance(reader, _InSteps):
-        return reader.read
-    read_at_once = reader.read
+    reader = made_of(entity, _Readers())
+    if isinstance(reader, InSteps):
+        return reader.call
+    read_at_once = reader.call
 
     def read(buffer: bytes, offset: int, _allowance: Allowance) -> Steps[tuple[Any, int]]:
         yield 1
@@ -115,19 +97,46 @@ def reader_in_steps(entity: type[Entity]) -> ReadInSteps:
     return read
 
 
-@cache
-def _entity_reader(entity: type[Entity]) -> _Reader:
-    flexible = bool(entity.__flexible__)
-    if not flexible and not _is_read_otherwise(entity):
-        return _AtOnce(entity_reader(entity))
-    steps = tuple((field.name, _field_reader(entity, field)) for field in fields(entity) if "tag" not in field.metadata)
-    plain = tuple((name, reader.read) for name, reader in steps if isinstance(reader, _AtOnce))
-    if len(plain) == len(steps):
-        return _AtOnce(_struct_reader(entity, plain, flexible=flexible))
-    return _InSteps(_struct_reader_in_steps(entity, steps, flexible=flexible))
+class _Readers:
+    """Makes readers (see walk.py)."""
+
+    def plain(self, field: Field) -> _Reader:
+        kind, is_nullable = field.kafka_type, field.is_nullable and not field.is_array
+        return AtOnce(_PRIMITIVES.get(kind) or _OF_ANY_LENGTH[kind, field.is_flexible, is_nullable])
+
+    def struct(self, entity: Entity, parts: Sequence[tuple[Field, _Reader]]) -> _Reader:
+        flexible = bool(entity.__flexible__)
+        if not flexible and all(field.is_plain and field.kafka_type not in _READ_OTHERWISE for field, _ in parts):
+            return AtOnce(entity_reader(entity))
+        at_once = tuple((field.name, reader.call) for field, reader in parts if isinstance(reader, AtOnce))
+        if len(at_once) == len(parts):
+            return AtOnce(_struct_reader(entity, at_once, flexible=flexible))
+        steps = tuple((field.name, reader) for field, reader in parts)
+        return InSteps(_struct_reader_in_steps(entity, steps, flexible=flexible))
+
+    def array(self, field: Field, item: _Reader) -> _Reader:
+        read_length: Read = readers.read_compact_array_length if field.is_flexible else readers.read_legacy_array_length
+        read_items = _items_at_once(item.call) if isinstance(item, AtOnce) else _items(item.call)
+
+        def read(buffer: bytes, offset: int, allowance: Allowance) -> Steps[tuple[Any, int]]:
+            length, size = read_length(buffer, offset)
+            at = offset + size
+            if length is None or length == -1:
+                if field.is_nullable:
+                    return None, size
+                raise UnexpectedNull(f"{field.name} was null")
+            if not 0 <= length <= len(buffer) - at:  # every item takes a byte at least
+                raise BufferUnderflow(
+                    f"{field.name} was said to have {length} items, with {len(buffer) - at} bytes left"
+                )
+            allowance.take(length)
+            items, at = yield from read_items(buffer, at, length, allowance)
+            return tuple(items), at - offset
+
+        return InSteps(read)
 
 
-def _struct_reader(entity: type[Entity], steps: tuple[tuple[str, Read], ...], *, flexible: bool) -> Read:
+def _struct_reader(entity: Entity, steps: tuple[tuple[str, Read], ...], *, flexible: bool) -> Read:
     def read(buffer: bytes, offset: int) -> tuple[Any, int]:
         at = offset
         values = {}
@@ -141,75 +150,19 @@ def _struct_reader(entity: type[Entity], steps: tuple[tuple[str, Read], ...], *,
     return read
 
 
-def _struct_reader_in_steps(
-    entity: type[Entity], steps: tuple[tuple[str, _Reader], ...], *, flexible: bool
-) -> ReadInSteps:
+def _struct_reader_in_steps(entity: Entity, steps: tuple[tuple[str, _Reader], ...], *, flexible: bool) -> ReadInSteps:
     def read(buffer: bytes, offset: int, allowance: Allowance) -> Steps[tuple[Any, int]]:
         at = offset
         values = {}
         for name, step in steps:
-            if isinstance(step, _AtOnce):
-                values[name], size = step.read(buffer, at)
+            if isinstance(step, AtOnce):
+                values[name], size = step.call(buffer, at)
             else:
-                values[name], size = yield from step.read(buffer, at, allowance)
+                values[name], size = yield from step.call(buffer, at, allowance)
             at += size
         if flexible:
             at += tagged_fields_size(buffer, at)
         return entity(**values), at - offset
-
-    return read
-
-
-def _is_read_otherwise(entity: type[Entity]) -> bool:
-    return any(
-        _item_type(field) is not None or field.metadata["kafka_type"] in _READ_OTHERWISE
-        for field in fields(entity)
-        if "tag" not in field.metadata
-    )
-
-
-def _item_type(field: Field[Any]) -> type[Entity] | type[object] | None:
-    """What an array field has arrays of; None when the field is no array."""
-    for candidate in (field.type, *get_args(field.type)):
-        if get_origin(candidate) is tuple:
-            item: type[Entity] | type[object] = get_args(candidate)[0]
-            return item
-    return None
-
-
-def _field_reader(entity: type[Entity], field: Field[Any]) -> _Reader:
-    flexible = bool(entity.__flexible__)
-    nullable = NoneType in get_args(field.type)
-    item = _item_type(field)
-    if item is None:
-        return _AtOnce(_primitive_reader(field.metadata["kafka_type"], flexible=flexible, nullable=nullable))
-    if is_dataclass(item):
-        item_reader = _entity_reader(cast("type[Entity]", item))
-    else:
-        item_reader = _AtOnce(_primitive_reader(field.metadata["kafka_type"], flexible=flexible, nullable=False))
-    return _InSteps(_array_reader(item_reader, flexible=flexible, nullable=nullable, name=field.name))
-
-
-def _primitive_reader(kind: str, *, flexible: bool, nullable: bool) -> Read:
-    return _PRIMITIVES.get(kind) or _OF_ANY_LENGTH[kind, flexible, nullable]
-
-
-def _array_reader(item_reader: _Reader, *, flexible: bool, nullable: bool, name: str) -> ReadInSteps:
-    read_length: Read = readers.read_compact_array_length if flexible else readers.read_legacy_array_length
-    read_items = _items_at_once(item_reader.read) if isinstance(item_reader, _AtOnce) else _items(item_reader.read)
-
-    def read(buffer: bytes, offset: int, allowance: Allowance) -> Steps[tuple[Any, int]]:
-        length, size = read_length(buffer, offset)
-        at = offset + size
-        if length is None or length == -1:
-            if nullable:
-                return None, size
-            raise UnexpectedNull(f"{name} was null")
-        if not 0 <= length <= len(buffer) - at:  # every item takes a byte at least
-            raise BufferUnderflow(f"{name} was said to have {length} items, with {len(buffer) - at} bytes left")
-        allowance.take(length)
-        items, at = yield from read_items(buffer, at, length, allowance)
-        return tuple(items), at - offset
 
     return read
 
@@ -243,19 +196,3 @@ def _items(read_item: ReadInSteps) -> _ReadItems:
         return items, at
 
     return read
-
-
-def tagged_fields_size(buffer: bytes, offset: int) -> int:
-    """How many bytes the tagged fields take. None of those that are stepped over says anything that is used here."""
-    count, size = readers.read_unsigned_varint(buffer, offset)
-    at = offset + size
-    if count > TAGGED_FIELDS_MAX:
-        raise BufferUnderflow(f"a struct was said to have {count} tagged fields, {TAGGED_FIELDS_MAX} are read")
-    for _ in range(count):
-        _, size = readers.read_unsigned_varint(buffer, at)
-        at += size
-        length, size = readers.read_unsigned_varint(buffer, at)
-        at += size + length
-        if at > len(buffer):
-            raise BufferUnderflow(f"a tagged field was said to have {length} bytes")
-    return at - offset

@@ -6,94 +6,55 @@ are arrays of things that have to be looked at one by one. Bytes that end too ea
 SerialError, or give an offset behind their end.
 """
 
-from collections.abc import Callable, Hashable, Sequence
-from dataclasses import Field, fields, is_dataclass
-from functools import cache
-from struct import Struct
-from types import NoneType
-from typing import Any, cast, get_args, get_origin
+from collections.abc import Callable, Sequence
 
 from muster.coordinator.load.steps import ENTRIES_PER_STEP, Steps
-from muster.coordinator.wire.codec.reading import tagged_fields_size
+from muster.coordinator.wire.codec.primitives import FIXED, INT16, INT32, tagged_fields_size, varint_at
+from muster.coordinator.wire.codec.walk import AtOnce, Entity, Field, InSteps, made_of_field, told_apart
 
 SkipAtOnce = Callable[[bytes, int], int]
-
-_INT16, _INT32 = Struct(">h"), Struct(">i")
-
-_SIZES = {
-    "bool": 1,
-    "int8": 1,
-    "int16": 2,
-    "uint16": 2,
-    "error_code": 2,
-    "int32": 4,
-    "uint32": 4,
-    "timedelta_i32": 4,
-    "int64": 8,
-    "timedelta_i64": 8,
-    "datetime_i64": 8,
-    "float64": 8,
-    "uuid": 16,
-}
-_VARINT_BITS_MAX = 28
-_NULL_STRUCT = 0xFF  # -1, where a struct that may be null is
+SkipInSteps = Callable[[bytes, int], Steps[int]]
+Skip = AtOnce[SkipAtOnce] | InSteps[SkipInSteps]
 
 
-class SkipInSteps:
-    """Skips what has arrays of things that have to be looked at."""
-
-    __slots__ = ("steps",)
-
-    def __init__(self, steps: Callable[[bytes, int], Steps[int]]) -> None:
-        self.steps = steps
+def skip_field(field: Field) -> Skip:
+    """For a field that has no tag."""
+    return made_of_field(field, _Skips())
 
 
-Skip = SkipAtOnce | SkipInSteps
+def skip_fields(fields: Sequence[Field]) -> Skip:
+    """For neighbours, one behind the other."""
+    return _in_turn([skip_field(field) for field in fields])
 
 
 def skipped(skip: Skip, data: bytes, at: int) -> Steps[int]:
     """In whichever way."""
-    if isinstance(skip, SkipInSteps):
-        return (yield from skip.steps(data, at))
-    return skip(data, at)
+    if isinstance(skip, InSteps):
+        return (yield from skip.call(data, at))
+    return skip.call(data, at)
 
 
-@cache
-def _skip_struct(entity: Any) -> Skip:  # noqa: ANN401 -- kio's classes are told apart by their attributes; so below
-    skips = [skip_field(entity, field) for field in fields(entity) if "tag" not in field.metadata]
-    return in_turn([*skips, skip_tagged] if entity.__flexible__ else skips)
+class _Skips:
+    """Makes what skips (see walk.py)."""
 
+    def plain(self, field: Field) -> Skip:
+        form = FIXED.get(field.kafka_type)
+        if form is not None:
+            return AtOnce(_Fixed(form.size))
+        if field.is_flexible:
+            return AtOnce(_skip_compact)
+        return AtOnce(_skip_string if field.kafka_type == "string" else _skip_bytes)
 
-def skip_field(entity: Any, field: Field[Any]) -> Skip:  # noqa: ANN401
-    """For a kio class, and a field of it that has no tag."""
-    flexible = bool(entity.__flexible__)
-    item = item_of(field)
-    if item is not None:
-        skip_item = _skip_struct(cast("Hashable", item)) if is_dataclass(item) else _skip_plain(field, flexible)
-        return _skip_array(skip_item, flexible)
-    (kind,) = (each for each in get_args(field.type) or (field.type,) if each is not NoneType)
-    if not is_dataclass(kind):
-        return _skip_plain(field, flexible)
-    skip = _skip_struct(cast("Hashable", kind))
-    if NoneType not in get_args(field.type):
-        return skip
+    def struct(self, entity: Entity, parts: Sequence[tuple[Field, Skip]]) -> Skip:
+        skips = [skip for _, skip in parts]
+        return _in_turn([*skips, AtOnce(skip_tagged)] if entity.__flexible__ else skips)
 
-    def skip_if_there(data: bytes, at: int) -> Steps[int]:
-        if data[at] == _NULL_STRUCT:
-            return at + 1
-        return (yield from skipped(skip, data, at + 1))
-
-    return SkipInSteps(skip_if_there)
-
-
-def _skip_plain(field: Field[Any], flexible: bool) -> SkipAtOnce:
-    kind = field.metadata["kafka_type"]
-    size = _SIZES.get(kind)
-    if size is not None:
-        return _Fixed(size)
-    if flexible:
-        return _skip_compact
-    return _skip_string if kind == "string" else _skip_bytes
+    def array(self, field: Field, item: Skip) -> Skip:
+        if isinstance(item, InSteps):
+            return InSteps(_items(item.call, flexible=field.is_flexible))
+        if isinstance(item.call, _Fixed):
+            return AtOnce(_fixed_items(item.call.size, flexible=field.is_flexible))
+        return InSteps(_items_at_once(item.call, flexible=field.is_flexible))
 
 
 class _Fixed:
@@ -106,73 +67,62 @@ class _Fixed:
         return at + self.size
 
 
-def in_turn(skips: Sequence[Skip]) -> Skip:
-    """One for all of them, where each begins behind the one before."""
+def _in_turn(skips: Sequence[Skip]) -> Skip:
     merged: list[Skip] = []
     for skip in skips:
-        if isinstance(skip, _Fixed) and merged and isinstance(merged[-1], _Fixed):
-            merged[-1] = _Fixed(merged[-1].size + skip.size)
+        if isinstance(skip.call, _Fixed) and merged and isinstance(merged[-1].call, _Fixed):
+            merged[-1] = AtOnce(_Fixed(merged[-1].call.size + skip.call.size))
         else:
             merged.append(skip)
     if len(merged) == 1:
         return merged[0]
-    plain = [skip for skip in merged if not isinstance(skip, SkipInSteps)]
+    at_once = [skip.call for skip in merged if isinstance(skip, AtOnce)]
 
     def skip_all(data: bytes, at: int) -> int:
-        for skip in plain:
+        for skip in at_once:
             at = skip(data, at)
         return at
 
+    steps = told_apart(enumerate(merged))
+
     def skip_all_in_steps(data: bytes, at: int) -> Steps[int]:
-        for skip in merged:
-            at = (yield from skip.steps(data, at)) if isinstance(skip, SkipInSteps) else skip(data, at)
+        for _, skip, is_in_steps in steps:
+            at = (yield from skip(data, at)) if is_in_steps else skip(data, at)
         return at
 
-    return skip_all if len(plain) == len(merged) else SkipInSteps(skip_all_in_steps)
+    return AtOnce(skip_all) if len(at_once) == len(merged) else InSteps(skip_all_in_steps)
 
 
-def _skip_array(skip_item: Skip, flexible: bool) -> Skip:
-    if isinstance(skip_item, _Fixed):
-        size = skip_item.size
+def _fixed_items(size: int, *, flexible: bool) -> SkipAtOnce:
+    def skip(data: bytes, at: int) -> int:
+        count, at = count_at(data, at, flexible=flexible)
+        return at + count * size
 
-        def skip_fixed(data: bytes, at: int) -> int:
-            count, at = count_at(data, at, flexible=flexible)
-            return at + count * size
+    return skip
 
-        return skip_fixed
 
-    if isinstance(skip_item, SkipInSteps):
-        skip_in_steps = skip_item.steps
-
-        def skip_large(data: bytes, at: int) -> Steps[int]:
-            count, at = count_at(data, at, flexible=flexible)
-            for _ in range(count):  # no item is empty, so this ends with the bytes
-                at = yield from skip_in_steps(data, at)
-                yield 1
-            return at
-
-        return SkipInSteps(skip_large)
-
-    skip_at_once = skip_item
-
+def _items_at_once(skip_item: SkipAtOnce, *, flexible: bool) -> SkipInSteps:
     def skip(data: bytes, at: int) -> Steps[int]:
         count, at = count_at(data, at, flexible=flexible)
-        for done in range(1, count + 1):  # as above
-            at = skip_at_once(data, at)
+        for done in range(1, count + 1):  # no item is empty, so this ends with the bytes
+            at = skip_item(data, at)
             if not done % ENTRIES_PER_STEP:
                 yield ENTRIES_PER_STEP
         yield count % ENTRIES_PER_STEP
         return at
 
-    return SkipInSteps(skip)
+    return skip
 
 
-def item_of(field: Field[Any]) -> Any:  # noqa: ANN401
-    """What an array field has arrays of; None when it is no array."""
-    for candidate in (field.type, *get_args(field.type)):
-        if get_origin(candidate) is tuple:
-            return get_args(candidate)[0]
-    return None
+def _items(skip_item: SkipInSteps, *, flexible: bool) -> SkipInSteps:
+    def skip(data: bytes, at: int) -> Steps[int]:
+        count, at = count_at(data, at, flexible=flexible)
+        for _ in range(count):  # as above
+            at = yield from skip_item(data, at)
+            yield 1
+        return at
+
+    return skip
 
 
 def count_at(data: bytes, at: int, *, flexible: bool) -> tuple[int, int]:
@@ -180,7 +130,7 @@ def count_at(data: bytes, at: int, *, flexible: bool) -> tuple[int, int]:
     if flexible:
         length, at = varint_at(data, at)
         return max(0, length - 1), at
-    return max(0, _INT32.unpack_from(data, at)[0]), at + _INT32.size
+    return max(0, INT32.unpack_from(data, at)[0]), at + INT32.size
 
 
 def _skip_compact(data: bytes, at: int) -> int:
@@ -189,27 +139,13 @@ def _skip_compact(data: bytes, at: int) -> int:
 
 
 def _skip_string(data: bytes, at: int) -> int:
-    return at + _INT16.size + max(0, int(_INT16.unpack_from(data, at)[0]))
+    return at + INT16.size + max(0, int(INT16.unpack_from(data, at)[0]))
 
 
 def _skip_bytes(data: bytes, at: int) -> int:
-    return at + _INT32.size + max(0, int(_INT32.unpack_from(data, at)[0]))
+    return at + INT32.size + max(0, int(INT32.unpack_from(data, at)[0]))
 
 
 def skip_tagged(data: bytes, at: int) -> int:
     """The tagged fields at the end of a struct."""
     return at + tagged_fields_size(data, at) if data[at] else at + 1
-
-
-def varint_at(data: bytes, at: int) -> tuple[int, int]:
-    """An unsigned varint, and the offset behind it."""
-    byte = data[at]
-    value, shift = byte & 0x7F, 7
-    while byte & 0x80:
-        if shift > _VARINT_BITS_MAX:
-            raise IndexError("a length has more than 5 bytes")
-        at += 1
-        byte = data[at]
-        value |= (byte & 0x7F) << shift
-        shift += 7
-    return value, at + 1

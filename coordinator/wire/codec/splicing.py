@@ -8,24 +8,12 @@ gone through in steps (load/steps.py): an answer may have as many entries as a c
 """
 
 from collections.abc import Callable
-from dataclasses import fields
 from functools import cache
-from struct import Struct
-from typing import Any
 
 from muster.coordinator.load.steps import Steps
-from muster.coordinator.wire.codec.skipping import (
-    Skip,
-    SkipInSteps,
-    count_at,
-    in_turn,
-    item_of,
-    skip_field,
-    skip_tagged,
-    skipped,
-    varint_at,
-)
-from muster.coordinator.wire.codec.writing import write_uvarint
+from muster.coordinator.wire.codec.primitives import INT16, INT32, uvarint, varint_at
+from muster.coordinator.wire.codec.skipping import Skip, count_at, skip_field, skip_fields, skip_tagged, skipped
+from muster.coordinator.wire.codec.walk import AtOnce, Entity, field_named, told_apart, untagged
 
 Splice = Callable[[bytes, int], Steps[bytes]]
 """From bytes and an offset in them to all that is there from the offset on, changed."""
@@ -33,15 +21,53 @@ Splice = Callable[[bytes, int], Steps[bytes]]
 Pieces = dict[str, bytes]
 """The fields of a struct in their order, by kio's names, each as its bytes; behind them the tagged ones as one."""
 
+Cut = Callable[[bytes, int], Steps[tuple[Pieces, int]]]
+"""From bytes and an offset in them to what begins there, and the offset behind it."""
+
 Change = Callable[[Pieces], Pieces | None]
 """From an item to the one that is there instead, which may be the same, changed; None drops the item."""
 
 _ChangeInSteps = Callable[[Pieces], Steps[Pieces | None]]
 
-_INT16, _INT32 = Struct(">h"), Struct(">i")
+
+@cache
+def cut_struct(entity: Entity, last: str | None = None) -> Cut:
+    """For a kio class: its fields up to the one that is `last`, or all of them."""
+    skips: list[tuple[str, Skip]] = []
+    for field in untagged(entity):
+        skips.append((field.name, skip_field(field)))
+        if field.name == last:
+            break
+    else:
+        if entity.__flexible__:
+            skips.append(("", AtOnce(skip_tagged)))
+    steps = told_apart(skips)
+
+    def cut(data: bytes, at: int) -> Steps[tuple[Pieces, int]]:
+        pieces = {}
+        for name, skip, is_in_steps in steps:
+            ends = (yield from skip(data, at)) if is_in_steps else skip(data, at)
+            if ends > len(data):
+                raise IndexError(f"the bytes end at {len(data)}, in a field that ends at {ends}")
+            pieces[name] = data[at:ends]
+            at = ends
+        return pieces, at
+
+    return cut
 
 
-def change_items(entity: Any, name: str, change: Change) -> Splice:  # noqa: ANN401 -- kio's classes are told apart by their attributes; so below
+def change_fields(entity: Entity, last: str, change: Change) -> Splice:
+    """For a kio class: all from the offset on, with its own fields up to `last` changed; it cannot be dropped."""
+    cut = cut_struct(entity, last)
+
+    def changed(data: bytes, start: int) -> Steps[bytes]:
+        pieces, ends = yield from cut(data, start)
+        return b"".join((*(change(pieces) or pieces).values(), data[ends:]))
+
+    return changed
+
+
+def change_items(entity: Entity, name: str, change: Change) -> Splice:
     """For a kio class, and an array of structs in it: all from the offset on, with each of its items changed."""
 
     def change_in_steps(pieces: Pieces) -> Steps[Pieces | None]:
@@ -51,26 +77,35 @@ def change_items(entity: Any, name: str, change: Change) -> Splice:  # noqa: ANN
     return _change_items(entity, name, change_in_steps)
 
 
-def field_of(entity: Any, name: str) -> Callable[[bytes, int], Steps[bytes]]:  # noqa: ANN401
-    """For a kio class, and a field that has no tag: its bytes, of what begins at the offset."""
-    (at,) = (at for at, field in enumerate(fields(entity)) if field.name == name)
-    skip_those_before = in_turn([skip_field(entity, each) for each in fields(entity)[:at]])
-    skip = skip_field(entity, fields(entity)[at])
+def change_inner_items(entity: Entity, outer: str, inner: str, change: Change) -> Splice:
+    """The same for an array in each struct of another."""
+    changed = change_items(field_named(entity, outer).struct, inner, change)
 
-    def piece(data: bytes, start: int) -> Steps[bytes]:
-        begins = yield from skipped(skip_those_before, data, start)
-        return data[begins : (yield from skipped(skip, data, begins))]
+    def change_inner(pieces: Pieces) -> Steps[Pieces | None]:
+        return {outer: (yield from changed(b"".join(pieces.values()), 0))}
 
-    return piece
+    return _change_items(entity, outer, change_inner)
 
 
-def _change_items(entity: Any, name: str, change: _ChangeInSteps) -> Splice:  # noqa: ANN401
-    (at,) = (at for at, field in enumerate(fields(entity)) if field.name == name)
-    field = fields(entity)[at]
-    array = _Array(item_of(field), flexible=bool(entity.__flexible__), change=change)
-    if "tag" in field.metadata:
-        return _changes_tagged(entity, field.metadata["tag"], array)
-    skip_those_before = in_turn([skip_field(entity, each) for each in fields(entity)[:at]])
+def text_of(piece: bytes, *, flexible: bool) -> str:
+    """The text of a string's bytes; "" for null."""
+    _, at = varint_at(piece, 0) if flexible else (0, INT16.size)
+    return piece[at:].decode()
+
+
+def text_piece(text: str, *, flexible: bool) -> bytes:
+    """The bytes of a string."""
+    encoded = text.encode()
+    return (uvarint(len(encoded) + 1) if flexible else INT16.pack(len(encoded))) + encoded
+
+
+def _change_items(entity: Entity, name: str, change: _ChangeInSteps) -> Splice:
+    field = field_named(entity, name)
+    array = _Array(field.struct, flexible=field.is_flexible, change=change)
+    all_untagged = untagged(entity)
+    if field.tag is not None:
+        return _change_tagged(skip_fields(all_untagged), field.tag, array)
+    skip_those_before = skip_fields(all_untagged[: all_untagged.index(field)])
 
     def changed(data: bytes, start: int) -> Steps[bytes]:
         begins = yield from skipped(skip_those_before, data, start)
@@ -80,49 +115,11 @@ def _change_items(entity: Any, name: str, change: _ChangeInSteps) -> Splice:  # 
     return changed
 
 
-def change_inner_items(entity: Any, outer: str, inner: str, change: Change) -> Splice:  # noqa: ANN401
-    """The same for an array in each struct of another."""
-    (field,) = (each for each in fields(entity) if each.name == outer)
-    changed = change_items(item_of(field), inner, change)
-
-    def change_inner(pieces: Pieces) -> Steps[Pieces | None]:
-        return {outer: (yield from changed(b"".join(pieces.values()), 0))}
-
-    return _change_items(entity, outer, change_inner)
-
-
-def change_fields(entity: Any, change: Change) -> Splice:  # noqa: ANN401
-    """For a kio class: all from the offset on, with its own fields changed; it cannot be dropped."""
-    cut = _cutter(entity)
-
-    def changed(data: bytes, start: int) -> Steps[bytes]:
-        pieces, ends = yield from cut(data, start)
-        return b"".join((*(change(pieces) or pieces).values(), data[ends:]))
-
-    return changed
-
-
-def text_of(piece: bytes, *, flexible: bool) -> str:
-    """The text of a string's bytes; "" for null."""
-    _, at = varint_at(piece, 0) if flexible else (0, _INT16.size)
-    return piece[at:].decode()
-
-
-def text_piece(text: str, *, flexible: bool) -> bytes:
-    """The bytes of a string."""
-    encoded = text.encode()
-    if not flexible:
-        return _INT16.pack(len(encoded)) + encoded
-    out = bytearray()
-    write_uvarint(out, len(encoded) + 1)
-    return bytes(out + encoded)
-
-
 class _Array:
     """An array whose items are changed."""
 
-    def __init__(self, item: Any, *, flexible: bool, change: _ChangeInSteps) -> None:  # noqa: ANN401
-        self._cut = _cutter(item)
+    def __init__(self, item: Entity, *, flexible: bool, change: _ChangeInSteps) -> None:
+        self._cut = cut_struct(item)
         self._flexible = flexible
         self._change = change
 
@@ -137,17 +134,11 @@ class _Array:
                 kept.append(b"".join(changed.values()))
         if not count:
             return data[begins:at], at  # null, or none
-        length = bytearray()
-        if self._flexible:
-            write_uvarint(length, len(kept) + 1)
-        else:
-            length += _INT32.pack(len(kept))
+        length = uvarint(len(kept) + 1) if self._flexible else INT32.pack(len(kept))
         return b"".join((length, *kept)), at
 
 
-def _changes_tagged(entity: Any, tag: int, array: _Array) -> Splice:  # noqa: ANN401
-    skip_untagged = in_turn([skip_field(entity, each) for each in fields(entity) if "tag" not in each.metadata])
-
+def _change_tagged(skip_untagged: Skip, tag: int, array: _Array) -> Splice:
     def changed(data: bytes, start: int) -> Steps[bytes]:
         at = yield from skipped(skip_untagged, data, start)
         count, at = varint_at(data, at)
@@ -157,33 +148,8 @@ def _changes_tagged(entity: Any, tag: int, array: _Array) -> Splice:  # noqa: AN
             size, at = varint_at(data, at)
             if number == tag:
                 written, _ = yield from array.write(data, at)
-                length = bytearray()
-                write_uvarint(length, tag)
-                write_uvarint(length, len(written))
-                return b"".join((data[start:begins], length, written, data[at + size :]))
+                return b"".join((data[start:begins], uvarint(tag), uvarint(len(written)), written, data[at + size :]))
             at += size
         return data[start:]
 
     return changed
-
-
-@cache
-def _cutter(entity: Any) -> Callable[[bytes, int], Steps[tuple[Pieces, int]]]:  # noqa: ANN401
-    """A struct's fields, and the offset behind the struct."""
-    skips: list[tuple[str, Skip]] = [
-        (field.name, skip_field(entity, field)) for field in fields(entity) if "tag" not in field.metadata
-    ]
-    if entity.__flexible__:
-        skips.append(("", skip_tagged))
-
-    def cut(data: bytes, at: int) -> Steps[tuple[Pieces, int]]:
-        pieces = {}
-        for name, skip in skips:
-            ends = (yield from skip.steps(data, at)) if isinstance(skip, SkipInSteps) else skip(data, at)
-            if ends > len(data):
-                raise IndexError(f"the bytes end at {len(data)}, in a field that ends at {ends}")
-            pieces[name] = data[at:ends]
-            at = ends
-        return pieces, at
-
-    return cut

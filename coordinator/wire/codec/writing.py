@@ -7,18 +7,16 @@ ms, and throttling is never asked for. Tagged fields are never written, since no
 An array is whatever has a length and can be gone through once; `Each` makes its items on the way.
 """
 
-from collections.abc import Callable, Mapping
-from dataclasses import MISSING, Field, fields, is_dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import MISSING
 from functools import cache
 from struct import Struct
-from types import NoneType
-from typing import Any, cast, get_args, get_origin
-
-import msgspec
-from kio.static.protocol import Entity
+from typing import Any
 
 from muster.coordinator.load.room import Room
 from muster.coordinator.load.steps import ENTRIES_PER_STEP, WAIT, Steps
+from muster.coordinator.wire.codec.primitives import FIXED, INT16, INT32, write_uvarint
+from muster.coordinator.wire.codec.walk import AtOnce, Entity, Field, InSteps, made_of, told_apart
 
 Write = Callable[[bytearray, Any], None]
 
@@ -71,9 +69,9 @@ WriteInSteps = Callable[[Output, Any], Steps[None]]
 
 CHUNK_BYTES = 65_536
 
-_INT8, _INT16, _INT32, _INT64 = Struct(">b"), Struct(">h"), Struct(">i"), Struct(">q")
 _LEGACY_STRING_MAX = 2**15 - 1
 _NO_UUID = bytes(16)
+_pack_int16, _pack_int32 = INT16.pack, INT32.pack
 _DEFAULTS: Mapping[str, object] = {"throttle_time": 0}
 
 
@@ -85,32 +83,22 @@ class AnswerTooLarge(Unwritable):
     """The answer is longer than any may be."""
 
 
-class _AtOnce(msgspec.Struct, frozen=True):
-    """What has no arrays is written in one call.
+class _LongAtOnce(AtOnce[Write], frozen=True):
+    """Of a struct; `bytes_fields`: those that may be long."""
 
-    `bytes_fields`: those that may be long.
-    """
-
-    write: Write
-    bytes_fields: tuple[str, ...] = ()
+    bytes_fields: tuple[str, ...]
 
 
-class _InSteps(msgspec.Struct, frozen=True):
-    """What has arrays."""
-
-    write: WriteInSteps
-
-
-_Writer = _AtOnce | _InSteps
+_Writer = AtOnce[Write] | InSteps[WriteInSteps]
 
 
 @cache
-def response_writer_in_steps(entity: type[Entity]) -> WriteInSteps:
+def writer_in_steps(entity: Entity) -> WriteInSteps:
     """A writer of this kio class; called with the output so far and a mapping. Raises Unwritable."""
-    writer = _entity_writer(entity)
-    if isinstance(writer, _InSteps):
-        return writer.write
-    write_at_once = writer.write
+    writer = made_of(entity, _Writers())
+    if isinstance(writer, InSteps):
+        return writer.call
+    write_at_once = writer.call
 
     def write(output: Output, values: Mapping[str, Any]) -> Steps[None]:
         yield 1
@@ -119,58 +107,69 @@ def response_writer_in_steps(entity: type[Entity]) -> WriteInSteps:
     return write
 
 
-@cache
-def _entity_writer(entity: type[Entity]) -> _Writer:
-    flexible = bool(entity.__flexible__)
-    steps = tuple(
-        (field.name, _DEFAULTS.get(field.name, field.default), _field_writer(field, flexible=flexible))
-        for field in fields(entity)
-        if "tag" not in field.metadata
-    )
-    plain = tuple((name, default, writer.write) for name, default, writer in steps if isinstance(writer, _AtOnce))
-    if len(plain) < len(steps):
-        return _InSteps(_entity_writer_in_steps(steps, flexible=flexible))
+class _Writers:
+    """Makes writers (see walk.py)."""
 
+    def plain(self, field: Field) -> _Writer:
+        kind, is_nullable = field.kafka_type, field.is_nullable and not field.is_array
+        write = _FIXED.get(kind) or (_COMPACT if field.is_flexible else _LEGACY)[kind]
+        if is_nullable and kind in _NULLABLE:
+            return AtOnce(_nullable_writer(write, kind, flexible=field.is_flexible))
+        return AtOnce(write)
+
+    def struct(self, entity: Entity, parts: Sequence[tuple[Field, _Writer]]) -> _Writer:
+        flexible = bool(entity.__flexible__)
+        steps = tuple(
+            (field.name, _DEFAULTS.get(field.name, field.default), call, is_in_steps)
+            for field, call, is_in_steps in told_apart(parts)
+        )
+        if any(is_in_steps for *_, is_in_steps in steps):
+            return InSteps(_struct_writer_in_steps(steps, flexible=flexible))
+        bytes_fields = tuple(field.name for field, _ in parts if field.kafka_type == "bytes")
+        return _LongAtOnce(_struct_writer(tuple(step[:3] for step in steps), flexible=flexible), bytes_fields)
+
+    def array(self, field: Field, item: _Writer) -> _Writer:
+        null = b"\x00" if field.is_flexible else INT32.pack(-1)
+        write_items = _items(item.call) if isinstance(item, InSteps) else _items_at_once(item)
+
+        def write(output: Output, items: Any) -> Steps[None]:  # noqa: ANN401 -- a collection of what the item's writer takes
+            if items is None:
+                output.chunk += null
+                return
+            if field.is_flexible:
+                write_uvarint(output.chunk, len(items) + 1)
+            else:
+                output.chunk += INT32.pack(len(items))
+            yield from write_items(output, items)
+
+        return InSteps(write)
+
+
+def _struct_writer(steps: tuple[tuple[str, object, Write], ...], *, flexible: bool) -> Write:
     def write(out: bytearray, values: Mapping[str, Any]) -> None:
-        for name, default, put in plain:
+        for name, default, put in steps:
             put(out, values[name] if default is MISSING else values.get(name, default))
         if flexible:
             out.append(0)
 
-    kinds = {field.name: field.metadata.get("kafka_type") for field in fields(entity)}
-    return _AtOnce(write, tuple(name for name, _, _ in plain if kinds[name] == "bytes"))
+    return write
 
 
-def _entity_writer_in_steps(steps: tuple[tuple[str, object, _Writer], ...], *, flexible: bool) -> WriteInSteps:
+def _struct_writer_in_steps(steps: tuple[tuple[str, object, Any, bool], ...], *, flexible: bool) -> WriteInSteps:
     def write(output: Output, values: Mapping[str, Any]) -> Steps[None]:
-        for name, default, writer in steps:
+        for name, default, write_value, is_in_steps in steps:
             value = values[name] if default is MISSING else values.get(name, default)
-            if isinstance(writer, _AtOnce):
-                writer.write(output.chunk, value)
+            if is_in_steps:
+                yield from write_value(output, value)
             else:
-                yield from writer.write(output, value)
+                write_value(output.chunk, value)
         if flexible:
             output.chunk.append(0)
 
     return write
 
 
-def _field_writer(field: Field[Any], *, flexible: bool) -> _Writer:
-    item = None
-    for candidate in (field.type, *get_args(field.type)):
-        if get_origin(candidate) is tuple:
-            item = get_args(candidate)[0]
-    if item is not None and is_dataclass(item):
-        return _InSteps(_array_writer(_entity_writer(cast("type[Entity]", item)), flexible=flexible))
-    primitive = _primitive_writer(field.metadata["kafka_type"], flexible=flexible)
-    if item is not None:
-        return _InSteps(_array_writer(_AtOnce(primitive), flexible=flexible))
-    if NoneType in get_args(field.type) and field.metadata["kafka_type"] in _NULLABLE:
-        return _AtOnce(_nullable_writer(primitive, field.metadata["kafka_type"], flexible=flexible))
-    return _AtOnce(primitive)
-
-
-def _struct_writer(form: Struct) -> Write:
+def _number_writer(form: Struct) -> Write:
     pack = form.pack
 
     def write(out: bytearray, value: int) -> None:
@@ -187,24 +186,16 @@ def _write_uuid(out: bytearray, value: Any) -> None:  # noqa: ANN401 -- a UUID o
     out += _NO_UUID if value is None else value.bytes
 
 
-def write_uvarint(out: bytearray, value: int) -> None:
-    """An unsigned varint: seven bits a byte, the lowest first."""
-    while value > 0x7F:
-        out.append(value & 0x7F | 0x80)
-        value >>= 7
-    out.append(value)
-
-
 def _write_legacy_string(out: bytearray, value: str) -> None:
     encoded = value.encode()
     if len(encoded) > _LEGACY_STRING_MAX:
         raise Unwritable(f"a string of {len(encoded)} bytes, {_LEGACY_STRING_MAX} can be written")
-    out += _INT16.pack(len(encoded))
+    out += _pack_int16(len(encoded))
     out += encoded
 
 
 def _write_legacy_bytes(out: bytearray, value: bytes) -> None:
-    out += _INT32.pack(len(value))
+    out += _pack_int32(len(value))
     out += value
 
 
@@ -218,15 +209,8 @@ def _write_compact_bytes(out: bytearray, value: bytes) -> None:
 
 
 _FIXED: dict[str, Write] = {
+    **{kind: _number_writer(form) for kind, form in FIXED.items()},
     "bool": _write_bool,
-    "int8": _struct_writer(_INT8),
-    "int16": _struct_writer(_INT16),
-    "int32": _struct_writer(_INT32),
-    "int64": _struct_writer(_INT64),
-    "error_code": _struct_writer(_INT16),
-    "timedelta_i32": _struct_writer(_INT32),
-    "timedelta_i64": _struct_writer(_INT64),
-    "datetime_i64": _struct_writer(_INT64),
     "uuid": _write_uuid,
 }
 _LEGACY: dict[str, Write] = {
@@ -242,12 +226,8 @@ _COMPACT: dict[str, Write] = {
 _NULLABLE = frozenset(_LEGACY)
 
 
-def _primitive_writer(kind: str, *, flexible: bool) -> Write:
-    return _FIXED.get(kind) or (_COMPACT if flexible else _LEGACY)[kind]
-
-
 def _nullable_writer(write_value: Write, kind: str, *, flexible: bool) -> Write:
-    null = b"\x00" if flexible else (_INT16 if kind == "string" else _INT32).pack(-1)
+    null = b"\x00" if flexible else (INT16 if kind == "string" else INT32).pack(-1)
 
     def write(out: bytearray, value: object) -> None:
         if value is None:
@@ -258,31 +238,29 @@ def _nullable_writer(write_value: Write, kind: str, *, flexible: bool) -> Write:
     return write
 
 
-def _array_writer(item_writer: _Writer, *, flexible: bool) -> WriteInSteps:
-    null = b"\x00" if flexible else _INT32.pack(-1)
+def _items(write_item: WriteInSteps) -> WriteInSteps:
+    def write(output: Output, items: Any) -> Steps[None]:  # noqa: ANN401 -- as above
+        for item in items:
+            yield from write_item(output, item)
+            yield from output.cut()
+            yield 1
 
-    def write(output: Output, items: Any) -> Steps[None]:  # noqa: ANN401 -- a collection of what the item's writer takes
-        if items is None:
-            output.chunk += null
-            return
-        if flexible:
-            write_uvarint(output.chunk, len(items) + 1)
-        else:
-            output.chunk += _INT32.pack(len(items))
-        if isinstance(item_writer, _InSteps):
-            for item in items:
-                yield from item_writer.write(output, item)
-                yield from output.cut()
-                yield 1
-            return
-        uncounted, bytes_fields = 0, item_writer.bytes_fields
+    return write
+
+
+def _items_at_once(item_writer: AtOnce[Write]) -> WriteInSteps:
+    write_item = item_writer.call
+    bytes_fields = item_writer.bytes_fields if isinstance(item_writer, _LongAtOnce) else ()
+
+    def write(output: Output, items: Any) -> Steps[None]:  # noqa: ANN401 -- as above
+        uncounted = 0
         for item in items:
             size = len(output.chunk)
             for name in bytes_fields:
                 size += len(item.get(name) or b"")
             if size >= CHUNK_BYTES:
                 yield from output.room_given()
-            item_writer.write(output.chunk, item)
+            write_item(output.chunk, item)
             uncounted += 1
             if uncounted == ENTRIES_PER_STEP or len(output.chunk) >= CHUNK_BYTES:
                 yield from output.cut()

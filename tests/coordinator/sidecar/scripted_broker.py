@@ -22,7 +22,8 @@ from kio.schema.errors import ErrorCode
 from kio.serial import entity_reader, entity_writer
 
 from muster.coordinator.load.steps import Allowance, finished
-from muster.coordinator.wire.codec.reading import reader_in_steps, tagged_fields_size
+from muster.coordinator.wire.codec.primitives import tagged_fields_size
+from muster.coordinator.wire.codec.reading import reader_in_steps
 from tests.coordinator.kio_client import filled
 
 WITHIN_S = 20

@@ -18,7 +18,7 @@ from muster.coordinator.sidecar.messages.under_shadow import (
 )
 from muster.coordinator.upstream.shadow import Identity
 from muster.coordinator.wire.api import Fault, ProtocolError
-from muster.coordinator.wire.codec.reading import tagged_fields_size
+from muster.coordinator.wire.codec.primitives import tagged_fields_size
 from tests.coordinator.kio_client import filled
 from tests.coordinator.sidecar.scripted_broker import asking, read_response, response, response_bytes
 

@@ -3,7 +3,7 @@
 import pytest
 from kio.serial.errors import BufferUnderflow
 
-from muster.coordinator.wire.codec.reading import TAGGED_FIELDS_MAX, tagged_fields_size
+from muster.coordinator.wire.codec.primitives import TAGGED_FIELDS_MAX, tagged_fields_size
 
 EMPTY = b"\x07\x00"
 """A field without content."""

@@ -1,0 +1,127 @@
+"""The one walk of kio's schemas: from a class of kio's to what is made of each of its fields, and of all of them.
+
+What belongs here: how kio says what a version has (annotations and metadata of dataclasses). What it must not know:
+bytes. What is made is the business of a `Maker`: a reader (reading.py), a writer (writing.py) or something that tells
+how far a field reaches (skipping.py). It is asked from the inside out, once, when a version is first spoken:
+
+    plain     for a number, a string, bytes                 by Kafka's name of the type
+    struct    for a struct, from what was made of its fields
+    array     for an array, from what was made of its items
+
+A struct that may be null (KIP-893) is in nothing that is gone through here.
+
+Tagged fields (KIP-482) are described with the others and handed to no maker: nothing that is read or written here is
+told in one, so they are stepped over, whether they are known or not.
+
+What has arrays is worked on in steps (load/steps.py), all else at once: `AtOnce` and `InSteps` say which it is.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import fields, is_dataclass
+from functools import cache
+from types import NoneType
+from typing import Any, Generic, Protocol, TypeVar, get_args, get_origin
+
+import msgspec
+
+T = TypeVar("T")
+K = TypeVar("K")
+
+Entity = Any
+"""One of kio's classes: they are told apart by their attributes, and kio's own types say less than they are."""
+
+
+class AtOnce(msgspec.Struct, Generic[T], frozen=True):
+    """`call` does all of it."""
+
+    call: T
+
+
+class InSteps(msgspec.Struct, Generic[T], frozen=True):
+    """`call` gives steps."""
+
+    call: T
+
+
+def told_apart(parts: Iterable[tuple[K, AtOnce[Any] | InSteps[Any]]]) -> tuple[tuple[K, Any, bool], ...]:
+    """Each with its call, and whether that gives steps: they are gone through for each message."""
+    return tuple((key, part.call, isinstance(part, InSteps)) for key, part in parts)
+
+
+class Field(msgspec.Struct, frozen=True, kw_only=True):
+    """A field of a version. `kafka_type`: Kafka's name of a type that is plain, also in an array; "" for structs, whose
+    class is `struct`. `default`: MISSING where there is none.
+    """
+
+    name: str
+    kafka_type: str
+    struct: Entity
+    is_array: bool
+    is_nullable: bool
+    is_flexible: bool
+    tag: int | None
+    default: object
+
+    @property
+    def is_plain(self) -> bool:
+        return self.struct is None and not self.is_array
+
+
+class Maker(Protocol[T]):
+    """See the module. What is made of a field is handed to it with the field."""
+
+    def plain(self, field: Field) -> T: ...
+
+    def struct(self, entity: Entity, parts: Sequence[tuple[Field, T]]) -> T: ...
+
+    def array(self, field: Field, item: T) -> T: ...
+
+
+def made_of(entity: Entity, maker: Maker[T]) -> T:
+    """What the maker makes of a class of kio's."""
+    return maker.struct(entity, [(field, made_of_field(field, maker)) for field in untagged(entity)])
+
+
+def made_of_field(field: Field, maker: Maker[T]) -> T:
+    """What it makes of one field."""
+    made = maker.plain(field) if field.struct is None else made_of(field.struct, maker)
+    if field.is_array:
+        return maker.array(field, made)
+    if field.struct is not None and field.is_nullable:
+        raise NotImplementedError(f"{field.name} is a struct that may be null")
+    return made
+
+
+@cache
+def fields_of(entity: Entity) -> tuple[Field, ...]:
+    """All fields, in their order."""
+    return tuple(_described(each, is_flexible=bool(entity.__flexible__)) for each in fields(entity))
+
+
+def untagged(entity: Entity) -> tuple[Field, ...]:
+    """Those that are always there."""
+    return tuple(field for field in fields_of(entity) if field.tag is None)
+
+
+def field_named(entity: Entity, name: str) -> Field:
+    (found,) = (field for field in fields_of(entity) if field.name == name)
+    return found
+
+
+def _described(field: Any, *, is_flexible: bool) -> Field:  # noqa: ANN401 -- one of dataclasses
+    """Arrays are tuples, and what may be null is a union with None."""
+    union = () if get_origin(field.type) is tuple else get_args(field.type)
+    (kind,) = (each for each in union if each is not NoneType) if union else (field.type,)
+    is_array = get_origin(kind) is tuple
+    if is_array:
+        kind = get_args(kind)[0]
+    return Field(
+        name=field.name,
+        kafka_type=field.metadata.get("kafka_type", ""),
+        struct=kind if is_dataclass(kind) else None,
+        is_array=is_array,
+        is_nullable=NoneType in union,
+        is_flexible=is_flexible,
+        tag=field.metadata.get("tag"),
+        default=field.default,
+    )
