@@ -7,6 +7,7 @@ from collections.abc import Callable, Hashable
 from typing import Final
 
 import msgspec
+from cachetools import FIFOCache
 
 LINE_INTERVAL_MS: Final = 60_000
 KEYS_MAX: Final = 1_000
@@ -32,15 +33,13 @@ class LogThrottle:
 
     def __init__(self, monotonic_ms: Callable[[], int]) -> None:
         self._monotonic_ms = monotonic_ms
-        self._ongoing: dict[Hashable, _Ongoing] = {}
+        self._ongoing: FIFOCache[Hashable, _Ongoing] = FIFOCache(KEYS_MAX)
 
     def due(self, key: Hashable) -> int | None:
         """Return how many lines were suppressed since the last one if one is due, or None to suppress it."""
         now_ms = self._monotonic_ms()
         ongoing = self._ongoing.get(key)
         if ongoing is None:
-            if len(self._ongoing) >= KEYS_MAX:
-                del self._ongoing[next(iter(self._ongoing))]
             self._ongoing[key] = _Ongoing(since_ms=now_ms, line_ms=now_ms)
             return 0
         ongoing.times += 1

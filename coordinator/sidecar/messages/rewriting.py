@@ -15,6 +15,7 @@ import struct
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from cachetools import FIFOCache
 from kio.index import load_response_schema
 from kio.schema.errors import ErrorCode
 from kio.serial.errors import SerialError
@@ -160,16 +161,15 @@ class Rewriting:
 
 def _kept(rewrite: Rewrite) -> Rewrite:
     """The same bytes in, the same bytes out: for what depends on nothing else."""
-    kept: dict[bytes, bytes] = {}
+    kept: FIFOCache[bytes, bytes] = FIFOCache(_ANSWERS_KEPT)
 
     def rewrite_or_recall(payload: bytes) -> Steps[bytes]:
-        told = kept.get(payload)
-        if told is None:
+        try:
+            return kept[payload]
+        except KeyError:
             told = yield from rewrite(payload)
-            if len(payload) <= _ANSWER_KEPT_BYTES_MAX:
-                if len(kept) >= _ANSWERS_KEPT:
-                    kept.clear()
-                kept[payload] = told
+        if len(payload) <= _ANSWER_KEPT_BYTES_MAX:
+            kept[payload] = told
         return told
 
     return rewrite_or_recall

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
+from cachetools import FIFOCache
 from kio.index import load_response_schema
 from kio.schema.errors import ErrorCode
 
@@ -33,8 +34,7 @@ class Heard:
 
     def __init__(self, monotonic_ms: Callable[[], int], *, members_max: int = MEMBERS_MAX) -> None:
         self._monotonic_ms = monotonic_ms
-        self._members_max = members_max
-        self._heard_ms: dict[tuple[GroupId, MemberId], int] = {}
+        self._heard_ms: FIFOCache[tuple[GroupId, MemberId], int] = FIFOCache(members_max)
 
     def relay(self, request: Request) -> None:
         """A membership request of a group that is upstream's goes there."""
@@ -55,10 +55,7 @@ class Heard:
         """The broker has answered a request of this member as a member's."""
         if len(group_id.encode()) + len(member_id.encode()) > IDS_BYTES_MAX:
             return
-        key = group_id, member_id
-        if self._heard_ms.pop(key, None) is None and len(self._heard_ms) >= self._members_max:
-            del self._heard_ms[next(iter(self._heard_ms))]
-        self._heard_ms[key] = now_ms
+        self._heard_ms[group_id, member_id] = now_ms
 
     def is_here(self, group_id: GroupId, member_id: MemberId, now_ms: int) -> bool:
         """Whether it was heard of lately."""

@@ -21,6 +21,7 @@ from collections.abc import Awaitable, Callable, Iterable
 from typing import Protocol
 
 import structlog
+from cachetools import FIFOCache
 from kio.schema.errors import ErrorCode
 
 from muster.coordinator.group.configs import COORDINATOR, MUSTER, UPSTREAM
@@ -82,7 +83,7 @@ class Moves:
         self._monotonic_ms = monotonic_ms
         self._give_up = give_up
         self._moves: dict[GroupId, Move] = {}
-        self._reports: dict[GroupId, GroupMove] = {}
+        self._reports: FIFOCache[GroupId, GroupMove] = FIFOCache(REPORTS_KEPT)
         self._tasks: set[asyncio.Task[None]] = set()
         self._may_be_shadowed = True
         """Nobody has looked yet whether a former process has left shadows in released groups."""
@@ -284,9 +285,6 @@ class Moves:
         if self._moves.get(group_id) is move:
             del self._moves[group_id]
         report = move.report(state, self._monotonic_ms(), reason)
-        if len(self._reports) >= REPORTS_KEPT:
-            del self._reports[next(iter(self._reports))]
-        self._reports.pop(group_id, None)
         self._reports[group_id] = report
         done = state is MoveState.DONE
         tell = log.info if done else log.warning

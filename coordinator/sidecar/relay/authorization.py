@@ -9,6 +9,7 @@ is asked about anew.
 from collections.abc import Callable
 
 import msgspec
+from cachetools import FIFOCache
 from kio.schema.describe_groups.v5.request import DescribeGroupsRequest
 from kio.schema.describe_groups.v5.response import DescribeGroupsResponse
 from kio.schema.errors import ErrorCode
@@ -48,7 +49,7 @@ class Verdicts:
         self._metrics = metrics
         self._monotonic_ms = monotonic_ms
         self._keep_ms = keep_ms
-        self._verdicts: dict[GroupId, Verdict] = {}
+        self._verdicts: FIFOCache[GroupId, Verdict] = FIFOCache(GROUPS_MAX)
 
     def known(self, group_id: GroupId, now_ms: int) -> Verdict | None:
         """The verdict, if there is one that is still good."""
@@ -99,15 +100,9 @@ class Verdicts:
             )
             verdicts[group_id] = verdict
             if verdict.error is ErrorCode.none:
-                self._keep(group_id, verdict)
+                self._verdicts[group_id] = verdict
         return verdicts
 
     def forget(self) -> None:
         """Ask anew about all: the client may be somebody else from here on."""
         self._verdicts.clear()
-
-    def _keep(self, group_id: GroupId, verdict: Verdict) -> None:
-        self._verdicts.pop(group_id, None)
-        if len(self._verdicts) >= GROUPS_MAX:
-            del self._verdicts[next(iter(self._verdicts))]
-        self._verdicts[group_id] = verdict

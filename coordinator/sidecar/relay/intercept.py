@@ -6,7 +6,7 @@ not in the table are relayed as they are, also those that nobody knew when this 
 
 import asyncio
 from collections.abc import Callable, Coroutine, Mapping
-from functools import partial
+from functools import lru_cache, partial
 from struct import Struct
 from typing import Any
 
@@ -17,7 +17,7 @@ from muster.coordinator.load.slices import Pace
 from muster.coordinator.observability.metrics import ServerMetrics
 from muster.coordinator.service import Cancel, HeartbeatTicket, Service
 from muster.coordinator.sidecar.messages.bounded import look_for
-from muster.coordinator.sidecar.messages.plan import RELAY, Look, Plan, Rewrite
+from muster.coordinator.sidecar.messages.plan import RELAY, Look, Plan, PlanOf, Rewrite
 from muster.coordinator.sidecar.messages.rewriting import Rewriting
 from muster.coordinator.sidecar.relay.client_side import ClientSide
 from muster.coordinator.sidecar.relay.limits import taken_bytes_max
@@ -99,18 +99,11 @@ class Interceptor:
         self._rewriting = rewriting
         self._metrics = metrics
         self._service = service
-        self._plans: dict[tuple[int, int], Plan] = {}
-
-    def plan_of(self, api_key: int, api_version: int) -> Plan:
-        """What is done with a request (see conversation.py). Raises ProtocolError."""
-        plan = self._plans.get((api_key, api_version))
-        if plan is None:
-            plan = self._make_plan(api_key, api_version)
-            if len(self._plans) < _PLANS_KEPT:  # there are as many as a client likes to think of
-                self._plans[api_key, api_version] = plan
-        return plan
+        self.plan_of: PlanOf = lru_cache(maxsize=_PLANS_KEPT)(self._make_plan)
+        """There are as many as a client likes to think of."""
 
     def _make_plan(self, api_key: int, api_version: int) -> Plan:
+        """What is done with a request (see conversation.py). Raises ProtocolError."""
         api = self._handled.get(api_key)
         if api is not None:
             _check(api.name, api.versions, api_version)
