@@ -23,6 +23,7 @@ from typing import Protocol
 import structlog
 from cachetools import FIFOCache
 from kio.schema.errors import ErrorCode
+from tenacity import AsyncRetrying, RetryCallState, retry_if_exception_type, retry_if_result, wait_fixed
 
 from muster.coordinator.group.configs import COORDINATOR, MUSTER, UPSTREAM
 from muster.coordinator.group.outcomes import GroupMove, MoveState, ReleasedMember
@@ -193,26 +194,18 @@ class Moves:
         self._end(group_id, move, MoveState.DONE)
 
     async def _until_gone(self, group_id: GroupId) -> None:
-        while True:
+        async def leave() -> None:
             self._shadows.follow(group_id, 0, is_wanted=False)  # a join may have wanted it a moment ago
-            try:
-                await self._shadows.until_gone(group_id)
-            except ShadowUnavailable as error:
-                log.warning("a released group waits for its shadow to leave", group_id=group_id, error=str(error))
-            else:
-                return
+            await self._shadows.until_gone(group_id)
+
+        await _while_unavailable("a released group waits for its shadow to leave", group_id=group_id)(leave)
 
     async def _release_strays(self) -> None:
-        while self._may_be_shadowed:
-            try:
-                strays = await self._shadows.release_strays(self.is_released)
-            except ShadowUnavailable as error:
-                log.warning("released groups wait", error=str(error))
-                await asyncio.sleep(TRY_AGAIN_S)
-            else:
-                for group_id in strays:
-                    await self._until_gone(group_id)
-                self._may_be_shadowed = False
+        attempts = _while_unavailable("released groups wait")
+        strays: list[GroupId] = await attempts(self._shadows.release_strays, self.is_released)
+        for group_id in strays:
+            await self._until_gone(group_id)
+        self._may_be_shadowed = False
 
     # ---- adoption ------------------------------------------------------------------------------------
 
@@ -273,10 +266,17 @@ class Moves:
     async def _take(self, take: Callable[[], Awaitable[ErrorCode]]) -> ErrorCode:
         """Whether or not it is known to be released: nothing is known while its partition cannot be served."""
         until_ms = self._monotonic_ms() + TAKEN_WITHIN_MS
-        error = await take()
-        while error not in _TAKEN and self._monotonic_ms() < until_ms:
-            await asyncio.sleep(LOOK_EVERY_S)
-            error = await take()
+        attempts = AsyncRetrying(
+            retry=retry_if_result(lambda error: error not in _TAKEN),
+            wait=wait_fixed(LOOK_EVERY_S),
+            stop=lambda _: self._monotonic_ms() >= until_ms,
+            retry_error_callback=lambda last: last.outcome and last.outcome.result(),
+        )
+
+        async def attempt() -> ErrorCode:
+            return await take()
+
+        error: ErrorCode = await attempts(attempt)
         return ErrorCode.none if error in _TAKEN else error
 
     # ---- both ----------------------------------------------------------------------------------------
@@ -297,6 +297,18 @@ class Moves:
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
         task.add_done_callback(on_failure(self._give_up))
+
+
+def _while_unavailable(event: str, **about: str) -> AsyncRetrying:
+    """Attempts that go on until upstream lets them; `event` is told of each that it did not."""
+
+    def report(state: RetryCallState) -> None:
+        error = state.outcome.exception() if state.outcome else None
+        log.warning(event, error=str(error), **about)
+
+    return AsyncRetrying(
+        retry=retry_if_exception_type(ShadowUnavailable), wait=wait_fixed(TRY_AGAIN_S), before_sleep=report
+    )
 
 
 def _note(move: Move, members: Iterable[Inhabitant]) -> list[MemberId]:
