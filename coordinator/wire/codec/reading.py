@@ -2,10 +2,13 @@
 
 kio's own reader takes the length of an array at its word and asks for that much memory at once; for a length that
 only a broken or hostile client would send, that ends the whole process. It also refuses tagged fields that it does not
-know, which have to be stepped over (KIP-482). So messages that may hold either are read field by field here, and kio
-reads the fields, and what can hold neither. Each array's length is held against the bytes that are left, as Kafka's own
-readers do. Durations are read as the ms they are, since a timedelta cannot hold every int64; an error that kio does not
-know yet as UNKNOWN_SERVER_ERROR, which is what clients make of one that they do not know.
+know, which have to be stepped over (KIP-482). So a struct that has arrays is read field by field here, and kio reads
+the fields. One that has none kio reads whole, in a fifth of the time; where it comes upon what it does not know, that
+struct is read again, field by field.
+
+Each array's length is held against the bytes that are left, as Kafka's own readers do. Durations are read as the ms
+they are, since a timedelta cannot hold every int64; an error that kio does not know yet as UNKNOWN_SERVER_ERROR, which
+is what clients make of one that they do not know.
 
 Whoever sends a message can make it of as many entries as its bytes can hold, so they are counted while it is read,
 before the first of an array is; and a message that may have many is read in steps (see steps.py).
@@ -24,7 +27,7 @@ from kio.serial.errors import BufferUnderflow, UnexpectedNull
 
 from muster.coordinator.load.steps import ENTRIES_PER_STEP, Allowance, Steps
 from muster.coordinator.wire.codec.primitives import tagged_fields_size
-from muster.coordinator.wire.codec.walk import AtOnce, Entity, Field, InSteps, made_of
+from muster.coordinator.wire.codec.walk import AtOnce, Entity, Field, InSteps, fields_of, made_of, told_apart
 
 Read = Callable[[bytes, int], tuple[Any, int]]
 ReadInSteps = Callable[[bytes, int, Allowance], Steps[tuple[Any, int]]]
@@ -55,12 +58,10 @@ def _bounded(read: Read) -> Read:
     return read_bounded
 
 
-_READ_OTHERWISE: dict[str, Read] = {
-    "error_code": _read_error_code,
+_DURATIONS: dict[str, Read] = {
     "timedelta_i32": readers.read_int32,
     "timedelta_i64": readers.read_int64,
 }
-"""Than kio does."""
 _PRIMITIVES: dict[str, Read] = {
     "bool": readers.read_boolean,
     "int8": readers.read_int8,
@@ -68,7 +69,8 @@ _PRIMITIVES: dict[str, Read] = {
     "int32": readers.read_int32,
     "int64": readers.read_int64,
     "uuid": readers.read_uuid,
-    **_READ_OTHERWISE,
+    "error_code": _read_error_code,
+    **_DURATIONS,
 }
 _OF_ANY_LENGTH: dict[tuple[str, bool, bool], Read] = {  # by kind, flexible, nullable
     ("string", False, False): readers.read_legacy_string,
@@ -106,13 +108,16 @@ class _Readers:
 
     def struct(self, entity: Entity, parts: Sequence[tuple[Field, _Reader]]) -> _Reader:
         flexible = bool(entity.__flexible__)
-        if not flexible and all(field.is_plain and field.kafka_type not in _READ_OTHERWISE for field, _ in parts):
-            return AtOnce(entity_reader(entity))
         at_once = tuple((field.name, reader.call) for field, reader in parts if isinstance(reader, AtOnce))
-        if len(at_once) == len(parts):
-            return AtOnce(_struct_reader(entity, at_once, flexible=flexible))
-        steps = tuple((field.name, reader) for field, reader in parts)
-        return InSteps(_struct_reader_in_steps(entity, steps, flexible=flexible))
+        if len(at_once) < len(parts):
+            steps = told_apart((field.name, reader) for field, reader in parts)
+            return InSteps(_struct_reader_in_steps(entity, steps, flexible=flexible))
+        read = _struct_reader(entity, at_once, flexible=flexible)
+        if any(field.tag is not None or field.kafka_type in _DURATIONS for field in fields_of(entity)):
+            return AtOnce(read)
+        if flexible or any(field.kafka_type == "error_code" for field, _ in parts):
+            return AtOnce(_kios_or(read, entity_reader(entity)))
+        return AtOnce(entity_reader(entity))
 
     def array(self, field: Field, item: _Reader) -> _Reader:
         read_length: Read = readers.read_compact_array_length if field.is_flexible else readers.read_legacy_array_length
@@ -136,6 +141,17 @@ class _Readers:
         return InSteps(read)
 
 
+def _kios_or(read_otherwise: Read, read_as_kio: Read) -> Read:
+    def read(buffer: bytes, offset: int) -> tuple[Any, int]:
+        try:
+            told = read_as_kio(buffer, offset)
+        except (KeyError, ValueError):  # a tagged field, or an error, that kio does not know
+            return read_otherwise(buffer, offset)
+        return told if told[1] <= STRING_BYTES_MAX else read_otherwise(buffer, offset)
+
+    return read
+
+
 def _struct_reader(entity: Entity, steps: tuple[tuple[str, Read], ...], *, flexible: bool) -> Read:
     def read(buffer: bytes, offset: int) -> tuple[Any, int]:
         at = offset
@@ -150,15 +166,12 @@ def _struct_reader(entity: Entity, steps: tuple[tuple[str, Read], ...], *, flexi
     return read
 
 
-def _struct_reader_in_steps(entity: Entity, steps: tuple[tuple[str, _Reader], ...], *, flexible: bool) -> ReadInSteps:
+def _struct_reader_in_steps(entity: Entity, steps: tuple[tuple[str, Any, bool], ...], *, flexible: bool) -> ReadInSteps:
     def read(buffer: bytes, offset: int, allowance: Allowance) -> Steps[tuple[Any, int]]:
         at = offset
         values = {}
-        for name, step in steps:
-            if isinstance(step, AtOnce):
-                values[name], size = step.call(buffer, at)
-            else:
-                values[name], size = yield from step.call(buffer, at, allowance)
+        for name, step, is_in_steps in steps:
+            values[name], size = (yield from step(buffer, at, allowance)) if is_in_steps else step(buffer, at)
             at += size
         if flexible:
             at += tagged_fields_size(buffer, at)

@@ -1,9 +1,13 @@
-"""Tagged fields, which are stepped over: how many there may be, and how far each may reach."""
+"""What is read of messages that hold what nobody knew: tagged fields, errors; and how much there may be of it."""
 
 import pytest
+from kio.index import load_request_schema, load_response_schema
+from kio.schema.errors import ErrorCode
 from kio.serial.errors import BufferUnderflow
 
-from muster.coordinator.wire.codec.primitives import TAGGED_FIELDS_MAX, tagged_fields_size
+from muster.coordinator.load.steps import Allowance, finished
+from muster.coordinator.wire.codec.primitives import TAGGED_FIELDS_MAX, tagged_fields_size, write_uvarint
+from muster.coordinator.wire.codec.reading import STRING_BYTES_MAX, reader_in_steps
 
 EMPTY = b"\x07\x00"
 """A field without content."""
@@ -25,3 +29,49 @@ def test_a_field_that_reaches_beyond_the_end_is_refused() -> None:
     assert tagged_fields_size(b"\x01\x07\x02xx", 0) == 5
     with pytest.raises(BufferUnderflow, match="said to have 3 bytes"):
         tagged_fields_size(b"\x01\x07\x03xx", 0)
+
+
+@pytest.mark.parametrize(
+    ("partition", "error"),
+    [
+        (b"\x00\x00\x00\x01\x00\x19\x00", ErrorCode.unknown_member_id),
+        (b"\x00\x00\x00\x01\x27\x0f\x00", ErrorCode.unknown_server_error),
+        (b"\x00\x00\x00\x01\x00\x19\x01\x05\x02hi", ErrorCode.unknown_member_id),
+        (b"\x00\x00\x00\x01\x27\x0f\x02\x05\x02hi\x06\x00", ErrorCode.unknown_server_error),
+    ],
+    ids=["all of it is known", "an error", "a tagged field", "both"],
+)
+def test_what_kio_does_not_know_is_read_amid_what_it_does(partition: bytes, error: ErrorCode) -> None:
+    """OffsetCommit v8: kio reads a partition as a whole."""
+    known = b"\x00\x00\x00\x02\x00\x00\x00"
+    answer = bytes(4) + b"\x02" + b"\x02t" + b"\x04" + known + partition + known + b"\x00" + b"\x00"
+    read = reader_in_steps(load_response_schema(8, 8))(b"before" + answer + b"behind", 6, Allowance(4))
+    body, size = finished(read)
+    assert size == len(answer)
+    (topic,) = body.topics
+    assert [(each.partition_index, each.error_code) for each in topic.partitions] == [
+        (2, ErrorCode.none),
+        (1, error),
+        (2, ErrorCode.none),
+    ]
+
+
+def test_a_struct_of_long_strings_is_read_and_one_that_is_too_long_is_not() -> None:
+    """Each has a bound, not all of them together."""
+
+    def partition(metadata: int) -> bytes:
+        out = bytearray(bytes(4) + bytes(8) + bytes(4))
+        write_uvarint(out, metadata + 1)
+        return bytes(out) + metadata * b"m" + b"\x00"
+
+    def read(metadata: int) -> int:
+        request = (
+            b"\x02g" + bytes(4) + b"\x02m" + b"\x00" + b"\x02" + b"\x02t" + b"\x02" + partition(metadata) + bytes(2)
+        )
+        body, size = finished(reader_in_steps(load_request_schema(8, 8))(request, 0, Allowance(2)))
+        assert size == len(request)
+        return len(body.topics[0].partitions[0].committed_metadata)
+
+    assert [read(length) for length in (0, 200, STRING_BYTES_MAX)] == [0, 200, STRING_BYTES_MAX]
+    with pytest.raises(ValueError, match=f"more than {STRING_BYTES_MAX} bytes"):
+        read(STRING_BYTES_MAX + 1)
