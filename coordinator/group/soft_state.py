@@ -141,7 +141,7 @@ class HeldJoins(DeadlineTable[HeldJoin]):
         return value.deadline_ms
 
     @staticmethod
-    def earliest_ms(value: HeldJoin, last_seen_ms: float = -NEVER) -> float:
+    def earliest_ms(value: HeldJoin, _last_seen_ms: float = -NEVER) -> float:
         return value.deadline_ms
 
     def copy(self) -> Self:
@@ -175,7 +175,7 @@ class MemberSyncDeadlines(DeadlineTable[int]):
         return value
 
     @staticmethod
-    def earliest_ms(value: int, last_seen_ms: float = -NEVER) -> float:
+    def earliest_ms(value: int, _last_seen_ms: float = -NEVER) -> float:
         return value
 
 

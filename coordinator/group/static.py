@@ -25,7 +25,7 @@ def replace_static_member(turn: Turn, command: JoinGroup) -> None:
     assert command.group_instance_id is not None
     replaced = turn.group.members[turn.group.instances[command.group_instance_id]]
     leader_before = turn.image.leader_id
-    member = _successor(turn, command, replaced)
+    member = _successor(command, replaced)
     cause = _cause(turn, member, replaced)
     turn.caused_by(cause, command.caller, member.member_id, member.group_instance_id, command.reason)
     turn.answer_parked(replaced.member_id, ErrorCode.fenced_instance_id, echo=replaced.member_id)
@@ -47,7 +47,7 @@ def replace_static_member(turn: Turn, command: JoinGroup) -> None:
         prepare_rebalance(turn)
 
 
-def _successor(turn: Turn, command: JoinGroup, replaced: Member) -> Member:
+def _successor(command: JoinGroup, replaced: Member) -> Member:
     """The old member under the new id, with what the new process sent; host and client id too (fixes QK12)."""
     return msgspec.structs.replace(
         replaced,

@@ -69,7 +69,7 @@ class _Server(ThreadingMixIn, WSGIServer):
                 if since < before:
                     _end(connection)
 
-    def handle_error(self, request: Any, client_address: Any) -> None:  # noqa: ANN401 -- the library's
+    def handle_error(self, _request: Any, client_address: Any) -> None:  # noqa: ANN401 -- the library's
         """That clients go, or are sent away, is no news."""
         if not isinstance(sys.exception(), OSError):
             log.error("a request of --metrics failed", peer=client_address[0], exc_info=True)

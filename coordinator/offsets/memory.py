@@ -81,11 +81,11 @@ class MemoryOffsetStore(OffsetCache):
     async def close(self) -> None:
         """There is nothing to close."""
 
-    async def claim(self, partition: int) -> Iterable[GroupId]:
+    async def claim(self, _partition: int) -> Iterable[GroupId]:
         """There is nobody else."""
         return self.group_ids()
 
-    async def renew(self, partition: int, between_writes: BetweenWrites) -> None:
+    async def renew(self, _partition: int, _between_writes: BetweenWrites) -> None:
         """There is nobody else."""
 
     async def write(self, changes: Sequence[OffsetsChange]) -> Sequence[AppendRefused | None]:

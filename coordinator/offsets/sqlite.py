@@ -47,11 +47,11 @@ class SqliteOffsetStore(OffsetCache):
     async def close(self) -> None:
         """The file is the event log's to close."""
 
-    async def claim(self, partition: int) -> Iterable[GroupId]:
+    async def claim(self, _partition: int) -> Iterable[GroupId]:
         """The file is claimed with the event log; a write that failed was taken back wholly."""
         return self.group_ids()
 
-    async def renew(self, partition: int, between_writes: BetweenWrites) -> None:
+    async def renew(self, _partition: int, _between_writes: BetweenWrites) -> None:
         """The claim of a file stands for ever."""
 
     async def write(self, changes: Sequence[OffsetsChange]) -> Sequence[AppendRefused | None]:

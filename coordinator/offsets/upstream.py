@@ -21,18 +21,18 @@ class UpstreamOffsetStore:
     async def close(self) -> None:
         """There is nothing to close."""
 
-    async def claim(self, partition: int) -> Iterable[GroupId]:
+    async def claim(self, _partition: int) -> Iterable[GroupId]:
         """Upstream has its own fencing: the shadow's."""
         return ()
 
-    async def renew(self, partition: int, between_writes: BetweenWrites) -> None:
+    async def renew(self, _partition: int, _between_writes: BetweenWrites) -> None:
         """Upstream has its own fencing: the shadow's."""
 
     async def write(self, changes: Sequence[OffsetsChange]) -> Sequence[AppendRefused | None]:
         """A group that goes takes its offsets along; those upstream are deleted, or expire, there."""
         return [None] * len(changes)
 
-    def committed(self, group_id: GroupId) -> Mapping[TopicPartition, StoredOffset]:
+    def committed(self, _group_id: GroupId) -> Mapping[TopicPartition, StoredOffset]:
         return {}
 
     def group_ids(self) -> frozenset[GroupId]:

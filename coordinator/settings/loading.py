@@ -80,8 +80,8 @@ def _gathered(given: Mapping[str, Any], table: Mapping[str, Any]) -> Settings:
             settings_cls: type[BaseSettings],
             init_settings: PydanticBaseSettingsSource,
             env_settings: PydanticBaseSettingsSource,
-            dotenv_settings: PydanticBaseSettingsSource,
-            file_secret_settings: PydanticBaseSettingsSource,
+            dotenv_settings: PydanticBaseSettingsSource,  # noqa: ARG003 -- pydantic's names; so below
+            file_secret_settings: PydanticBaseSettingsSource,  # noqa: ARG003
         ) -> tuple[PydanticBaseSettingsSource, ...]:
             from_file = TomlConfigSettingsSource(settings_cls, toml_file=None)
             from_file.init_kwargs = dict(table)

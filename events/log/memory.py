@@ -70,7 +70,7 @@ class MemoryEventLog:
         self._refuses_above_bytes: int | None = None
         self._released: asyncio.Event | None = None
 
-    def stored_by(self, partition: int) -> str:
+    def stored_by(self, _partition: int) -> str:
         """It may be told to hold an append back."""
         return "memory"
 

@@ -93,7 +93,7 @@ class Quiet:
 
     def note(self, parts: Sequence[Part], before: Group, after: Group, baseline: Ownership | None) -> Ownership | None:
         """A transition that started no rebalance. Returns who has what after it, if that is known of `baseline`."""
-        baseline = self._call(parts, before, after, baseline)
+        baseline = self._call(parts, before, baseline)
         replaced = {call.lost.seq for _, call in self._calls.values() if call.lost is not None}
         for part in parts:
             if isinstance(part, MemberRemoved):
@@ -129,7 +129,7 @@ class Quiet:
 
         Settings that were changed in it are told with the trigger: a release is both the setting and the rebalance.
         """
-        baseline = self._call(parts, before, before, baseline)
+        baseline = self._call(parts, before, baseline)
         for position, call in self._calls.values():
             self._incidents[position] = call.incident(rebalanced=True)
         self._calls.clear()
@@ -142,7 +142,7 @@ class Quiet:
 
     # ---- standbys ---------------------------------------------------------------------------------------------------
 
-    def _call(self, parts: Sequence[Part], before: Group, after: Group, baseline: Ownership | None) -> Ownership | None:
+    def _call(self, parts: Sequence[Part], before: Group, baseline: Ownership | None) -> Ownership | None:
         lost = [part for part in parts if isinstance(part, MemberRemoved)]
         for part in parts:
             if isinstance(part, MemberAssigned) and part.why.cause is Cause.STANDBY_CALLED:

@@ -38,7 +38,6 @@ class MemberEvents:
         static: bool = True,
         host: str = "/10.0.0.7",
         client_id: str = "rdkafka",
-        session_ms: int = 45_000,
     ) -> Member:
         """A member that is not in the group yet."""
         self._ids += 1

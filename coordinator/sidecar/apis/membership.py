@@ -126,11 +126,11 @@ class Refusing(Groups):
         (refused,) = loading_reply(command) if loading else error_replies(command, self._error)
         reply(refused.outcome)
 
-    def heartbeat_ticket(self, command: object) -> None:
+    def heartbeat_ticket(self, _command: object) -> None:
         return None
 
     def list_groups(self) -> ErrorCode:
         return self._error
 
-    def committed_offsets(self, group_id: object) -> ErrorCode:
+    def committed_offsets(self, _group_id: object) -> ErrorCode:
         return self._error

@@ -112,7 +112,7 @@ class ClientSide(ClientSocket):
         log.error("a connection failed", peer=self.peer.client_host, exc_info=error)
         self.abort()
 
-    def connection_lost(self, exc: Exception | None) -> None:
+    def connection_lost(self, _exc: Exception | None) -> None:
         if self._transport is None:
             return
         self._transport = None

@@ -89,7 +89,7 @@ class SqliteEventLog:
         """The disk does not answer."""
         return self.file.trouble
 
-    def stored_by(self, partition: int) -> str:
+    def stored_by(self, _partition: int) -> str:
         """The file's disk."""
         return f"the disk of {self.location}"
 

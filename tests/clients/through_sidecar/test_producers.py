@@ -55,7 +55,7 @@ def test_records_arrive_whole_and_in_order(sidecar: MusterProcess, kafka_cluster
     assert values({"bootstrap.servers": sidecar.bootstrap}, topic) == there
 
 
-def test_large_messages(sidecar: MusterProcess, kafka_cluster: Cluster) -> None:
+def test_large_messages(sidecar: MusterProcess) -> None:
     """Of 20 MB, there and back; what the broker finds too large is refused, and the connection goes on."""
     topic = f"large-{uuid4().hex[:8]}"
     admin = AdminClient({"bootstrap.servers": sidecar.bootstrap})

@@ -276,7 +276,7 @@ def test_a_group_that_this_sidecar_is_not_for_is_refused(front: Front, verb: str
     assert "--groups" in said
 
 
-def test_a_group_that_is_not_there_is_adopted_for_the_day_it_comes(front: Front, group: Group) -> None:
+def test_a_group_that_is_not_there_is_adopted_for_the_day_it_comes(group: Group) -> None:
     """Which is said: its name may have been mistyped."""
     code, said = group.run("adopt")
     assert (code, said) == (
@@ -285,7 +285,7 @@ def test_a_group_that_is_not_there_is_adopted_for_the_day_it_comes(front: Front,
     )
 
 
-def test_a_group_that_was_never_ours_cannot_be_released(front: Front, group: Group) -> None:
+def test_a_group_that_was_never_ours_cannot_be_released(group: Group) -> None:
     """Nothing would change."""
     code, said = group.run("release")
     assert code == 1

@@ -232,9 +232,7 @@ async def test_each_right_is_needed_and_all_together_are_enough(
 
 
 @pytest.mark.parametrize("row", RESERVED, ids=str)
-async def test_what_is_musters_own_is_refused_to_who_may_do_all(
-    broker: SecuredBroker, muster: MusterProcess, row: Row
-) -> None:
+async def test_what_is_musters_own_is_refused_to_who_may_do_all(muster: MusterProcess, row: Row) -> None:
     """Only through the sidecar: the broker would do it, and depose the owner."""
     async with on_stage(muster.bootstrap, new_group()) as stage:
         refused = await told(muster.bootstrap, SUPER_USER, stage, row)
