@@ -1,4 +1,4 @@
-"""Why things happen: one closed enumeration, used by the rules, the log, the replay tool and the fleet.
+"""The causes of events: one closed enumeration, used by the rules, the log, the replay tool and the fleet.
 
 A rebalance has one *trigger*, and any number of causes that were folded into it while it ran. Causes outside
 `TRIGGERS` start nothing: they say how a phase went, what was refused, and what did not cause a rebalance.
@@ -10,7 +10,7 @@ from enum import StrEnum, unique
 
 @unique
 class Cause(StrEnum):
-    """Each way in which a transition comes about. The values stand in logs for ever: never change one."""
+    """The cause of a transition. The values stand in logs for ever: never change one."""
 
     # What starts a rebalance (catalogue RS2 to RS11), or is folded into a running one.
     NEW_DYNAMIC_MEMBER = "new-dynamic-member"
@@ -102,7 +102,7 @@ KAFKAS_TRIGGERS = frozenset(
         Cause.OVER_CAPACITY,
     }
 )
-"""What starts a rebalance in Kafka's coordinator (RS14)."""
+"""The causes that start a rebalance in Kafka's coordinator (RS14)."""
 
 PLANNED_TRIGGERS = frozenset(
     {
@@ -121,7 +121,7 @@ PLANNED_TRIGGERS = frozenset(
         Cause.GROUP_RELEASED,
     }
 )
-"""What starts one beyond Kafka: an administrator planned, or asked for it."""
+"""The causes beyond Kafka that start a rebalance: an administrator planned it, or asked for it."""
 
 TRIGGERS = KAFKAS_TRIGGERS | PLANNED_TRIGGERS
 

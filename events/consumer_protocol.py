@@ -1,8 +1,7 @@
-"""The one opaque field we look into: subscriptions and assignments of members of protocol type `consumer`.
+"""Decoding the subscriptions and assignments of protocol type `consumer`, the only opaque fields that we decode.
 
-For people, and for the one question that Kafka answers from them: whether a group reads a topic whose offsets are to be
-deleted (S17). What a client puts there is its own business otherwise; bytes that cannot be read are None and harm no
-one (known bug R16).
+They are shown to people, and tell, as in Kafka, whether a group subscribes a topic whose offsets are to be deleted
+(S17). Bytes that cannot be decoded are None, and harm nobody (known bug R16).
 
 Both messages begin with a version of 16 bits. All versions begin with the fields of version 0, and those are all we
 want, so everything is read as version 0, as Kafka's coordinator does (S17): later fields, unknown versions and fields
@@ -26,10 +25,10 @@ from kio.static.primitive import i32
 CONSUMER_PROTOCOL_TYPE = "consumer"
 
 TOPICS_LOOKED_AT_MAX = 50_000
-"""Of a group's subscriptions together: some 10 ms of work."""
+"""The topics that are read of a group's subscriptions together: some 10 ms of work."""
 
 KINDS_MAX = 4
-"""So many lists of equally many topics are known again: who knew more would compare each with each."""
+"""The lists of equal length that are remembered, so that equal ones are read once; more would cost comparisons."""
 
 _VERSION_0 = b"\x00\x00"
 _COUNT = Struct(">i")
@@ -45,15 +44,15 @@ _Message = TypeVar("_Message")
 
 
 def subscribed_topics(metadata: bytes) -> frozenset[str] | None:
-    """The topics of a ConsumerProtocolSubscription; None when the bytes are none."""
+    """Decode the topics of a ConsumerProtocolSubscription; None when the bytes are none."""
     subscription = _read(_read_subscription, metadata)
     return None if subscription is None else frozenset(subscription.topics)
 
 
 def subscribed_by_any(subscriptions: Iterable[bytes], topics_max: int = TOPICS_LOOKED_AT_MAX) -> frozenset[str] | None:
-    """The topics of them all; None when one is none, or when they name more than `topics_max` topics together.
+    """Decode the topics of all subscriptions; None if one cannot be decoded, or if they have more than `topics_max`.
 
-    A list of topics that is there many times, as in most groups, is read and counted once.
+    A list of topics that several members subscribe, as in most groups, is read and counted once.
     """
     topics: set[str] = set()
     read: defaultdict[bytes, deque[bytes]] = defaultdict(lambda: deque(maxlen=KINDS_MAX))  # by their counts
@@ -90,9 +89,9 @@ def _has_user_data(metadata: bytes, at: int) -> bool:
 
 
 def assigned_partitions(assignment: bytes) -> tuple[tuple[str, int], ...] | None:
-    """The (topic, partition) pairs of a ConsumerProtocolAssignment, sorted; None when the bytes are none.
+    """Decode the (topic, partition) pairs of a ConsumerProtocolAssignment, sorted; None when the bytes are none.
 
-    No bytes at all are no partitions: that is what a member gets whom the leader left out.
+    No bytes at all are no partitions: a member that the leader left out gets them.
     """
     if not assignment:
         return ()
@@ -111,14 +110,14 @@ def _read(reader: Reader[_Message], data: bytes) -> _Message | None:
 
 
 def encode_subscription(topics: Iterable[str]) -> bytes:
-    """A ConsumerProtocolSubscription of version 0."""
+    """Encode a ConsumerProtocolSubscription of version 0."""
     buffer = io.BytesIO()
     _write_subscription(buffer, ConsumerProtocolSubscription(topics=tuple(topics)))
     return _VERSION_0 + buffer.getvalue()
 
 
 def encode_assignment(partitions: Mapping[str, Iterable[int]]) -> bytes:
-    """A ConsumerProtocolAssignment of version 0: topics, and the numbers of their partitions."""
+    """Encode a ConsumerProtocolAssignment of version 0: topics, and the numbers of their partitions."""
     assigned = tuple(
         TopicPartition(topic=TopicName(topic), partitions=tuple(i32(number) for number in numbers))
         for topic, numbers in partitions.items()

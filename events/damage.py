@@ -1,4 +1,4 @@
-"""What of a group can be read, and what cannot: the ground that a repair stands on. Pure.
+"""The damage of quarantined groups: which of their records can be read, and which cannot. Pure.
 
 What belongs here: finding a quarantined group's records, and telling the last ones that are broken from the others.
 What is made of them is the coordinator's (`coordinator/group/repair.py`).
@@ -49,7 +49,7 @@ class Damage(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class DamageSurvey:
-    """One reading. Keeps the last records of the quarantined groups alone."""
+    """A reading of the log that keeps the last records of the quarantined groups."""
 
     def __init__(self, projector: Projector) -> None:
         self._projector = projector
@@ -74,7 +74,7 @@ class DamageSurvey:
                 of_group.clear()  # leftovers of an earlier life
 
     def damages(self) -> dict[GroupId, Damage]:
-        """Of each quarantined group."""
+        """Return the damage of each quarantined group."""
         return {group_id: self._damage(group_id) for group_id in self._last}
 
     def _damage(self, group_id: GroupId) -> Damage:

@@ -1,11 +1,11 @@
-"""The facts. One class per event type, named in the past tense, each with an Avro schema of the same name.
+"""The events: one class per type, named in the past tense, each with an Avro schema of the same name.
 
-What belongs here: the typed form of `schemas/v*/`. What an event does to a group stands in `evolve.py`, how it
-becomes bytes in `codec.py`, under which key it is kept in `keys.py`.
+What belongs here: the typed form of `schemas/v*/`. `avro/evolve.py` applies an event to a group, `avro/codec.py`
+encodes it, `keys.py` has its key.
 
-Every event carries the whole new value of its entity (no deltas: the topic is compacted) and `why` it came about.
-A transition is the events that one input led to; it ends with an event on the group's own key, so that the highest
-`seq` survives any compaction. All times are wall clock in ms, all durations ms.
+Every event carries the whole new value of its entity (no deltas, since the topic is compacted) and why it happened. A
+transition is the events of one decision; it ends with an event on the group's own key, so that the highest `seq`
+survives any compaction. All times are wall clock in ms, all durations ms.
 """
 
 import msgspec
@@ -16,7 +16,7 @@ from muster.events.state import GroupConfig, GroupImage, Member, Registration
 
 
 class Why(msgspec.Struct, frozen=True, kw_only=True):
-    """What led to a transition; one value for all its events. See schemas/v1 for each field."""
+    """Why an event happened: its cause, and the request or the member behind it. See schemas/v1 for each field."""
 
     cause: Cause
     member_id: MemberId | None = None
@@ -33,7 +33,7 @@ class Why(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Event(msgspec.Struct, frozen=True, kw_only=True):
-    """What all events of groups share: (group_id, incarnation, seq) names the event for ever."""
+    """An event of a group; (group_id, incarnation, seq) identifies it for ever."""
 
     group_id: GroupId
     incarnation: int
@@ -52,7 +52,7 @@ class GroupCreated(GroupEvent, frozen=True, kw_only=True):
 
 
 class GroupAdvanced(GroupEvent, frozen=True, kw_only=True):
-    """A transition touched members alone."""
+    """The transition changed members, registrations or configs alone."""
 
     why: Why
 
@@ -93,7 +93,7 @@ class JoinRefused(GroupEvent, frozen=True, kw_only=True):
 
 
 class MemberFenced(GroupEvent, frozen=True, kw_only=True):
-    """Two processes claim one identity; the event names both."""
+    """A request was fenced, since another process has its instance id; the event names both."""
 
     error_code: int
     current_member_id: MemberId | None
@@ -137,10 +137,7 @@ class MemberAssigned(MemberEvent, frozen=True, kw_only=True):
 
 
 class MemberRoleChanged(MemberEvent, frozen=True, kw_only=True):
-    """What the member is there for is another thing now; see `MemberRole`, and `Member.retiring`.
-
-    Or nothing is, and the member is written again (Cause.RECORD_OVERWRITTEN).
-    """
+    """The member's role changed, or whether it retires; or it was rewritten as it was (Cause.RECORD_OVERWRITTEN)."""
 
     last_seen_ms: int
     longest_silence_ms: int
@@ -156,7 +153,7 @@ class MemberRemoved(MemberEvent, frozen=True, kw_only=True):
 
 
 class RegistrationEvent(Event, frozen=True, kw_only=True):
-    """An event on the key of an instance that is expected (KIP-469)."""
+    """An event on the key of a registered instance (KIP-469)."""
 
     registration: Registration
 

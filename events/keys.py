@@ -1,7 +1,6 @@
-"""The key of every record: which entity an event is about.
+"""The keys of records, which name the entity that an event is about.
 
-What belongs here: `RecordKey`, its bytes, and which event goes under which key. What an event's value looks like
-stands in `codec.py`.
+What belongs here: `RecordKey`, its bytes, and the key of each event. `avro/codec.py` has the values.
 
 A key is `schemas/RecordKey.avsc` in Avro's single-object encoding. That schema never changes and the encoding is
 deterministic, because compaction compares the bytes of keys: one entity, one key, for ever. It is written and read by
@@ -33,7 +32,7 @@ KEY_HEADER = bytes.fromhex("c301 56fe2187931a8c28")
 
 @unique
 class EntityKind(StrEnum):
-    """What a key can be about, in the order of the schema: the position is what is written."""
+    """The kind of an entity, in the order of the schema, whose position is written."""
 
     GROUP = "Group"
     STATIC_MEMBER = "StaticMember"
@@ -63,7 +62,7 @@ _PARTITION_ENTITIES: dict[type[AnyRecordedEvent], str] = {
 
 
 def encode_key(key: RecordKey) -> bytes:
-    """The key's bytes, the same for equal keys."""
+    """Encode a key; equal keys have equal bytes."""
     group_id = key.group_id.encode()
     entity_id = key.entity_id.encode()
     return b"".join(
@@ -79,7 +78,7 @@ def encode_key(key: RecordKey) -> bytes:
 
 
 def decode_key(data: bytes) -> RecordKey:
-    """The key in the bytes, which must be all of them. Raises UndecodableKey."""
+    """Decode a key from all of the bytes. Raises UndecodableKey."""
     if data[:10] != KEY_HEADER:
         raise UndecodableKey(f"the key does not begin with the header of RecordKey: {data[:10].hex()}")
     try:
@@ -107,7 +106,7 @@ _KINDS_BY_BYTE = {encoded[0]: kind for kind, encoded in _KIND_BYTES.items()}
 
 
 def key_of(event: AnyRecordedEvent) -> RecordKey:
-    """The entity whose whole new value the event carries."""
+    """Return the key of the entity whose new value the event carries."""
     if isinstance(event, MemberEvent):
         member = event.member
         if member.group_instance_id is not None:

@@ -39,7 +39,7 @@ RECORDS_PER_STEP = 2_000
 
 
 class Loading:
-    """One load. `projector` is complete when `fold` has come to its end. Raises what the projector raises."""
+    """One load of a partition. `projector` is complete at the end of `fold`. Raises the projector's errors."""
 
     def __init__(self, strangers: Strangers | None = None) -> None:
         self.projector = Projector()
@@ -53,7 +53,7 @@ class Loading:
         `muster log repair` writes a tombstone.
         """
         self._tombstones: dict[bytes, StoredRecord] = {}
-        """Of each group that was deleted and is not there again."""
+        """The tombstones of groups that were deleted and do not exist again."""
         self._events_read = 0
         self._next_offset = 0
 
@@ -107,7 +107,7 @@ class Loading:
         return [entity_of(self._values[key]) for key in self._overwritten]
 
     def _bury(self, record: StoredRecord) -> None:
-        """Of a member its incarnation is left alone. Of a group all is: nothing older than its deletion counts."""
+        """Note a tombstone: a member's leaves its incarnation, a group's nothing that is older."""
         if entity_of(record).kind is EntityKind.GROUP:
             self._tombstones[record.key] = record
         else:

@@ -1,4 +1,4 @@
-"""Which partition of the event topic a group lives in: Kafka's own formula, so that both agree (rule FC1).
+"""The partition of a group, by Kafka's own formula (rule FC1).
 
 The hash is Java's `String.hashCode`: over UTF-16 units, h = 31 * h + unit, in 32 bits. Kafka's `Utils.abs` makes the
 one number without a positive counterpart, -2**31, a 0.
@@ -10,7 +10,7 @@ from functools import lru_cache
 
 @lru_cache(maxsize=65536)
 def partition_for(group_id: str, partitions: int) -> int:
-    """The number of the group's partition, of so many."""
+    """Return the number of the group's partition."""
     hashed = java_string_hash(group_id)
     return (0 if hashed == -0x8000_0000 else abs(hashed)) % partitions
 

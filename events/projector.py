@@ -39,7 +39,7 @@ class Quarantined(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def entity_of(record: StoredRecord) -> RecordKey:
-    """What the record is about. Raises UndecodableKey, which names the record."""
+    """Decode the record's key. Raises UndecodableKey, which names the record."""
     try:
         return decode_key(record.key)
     except UndecodableKey as broken:

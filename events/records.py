@@ -1,4 +1,4 @@
-"""What a log stores: records, each a key and a value, in partitions. And the errors of a history that cannot be read.
+"""The records of a log, each a key and a value in a partition; and the errors of a history that cannot be read.
 
 EventsError
   BrokenRecord        one record cannot be understood; names topic or file, partition and offset
@@ -26,14 +26,14 @@ class Record(msgspec.Struct, frozen=True):
 
 
 Transition = tuple[Record, ...]
-"""The records that are in the log all together or not at all."""
+"""Records that are appended all or none."""
 
 
 class StoredRecord(msgspec.Struct, frozen=True):
-    """A record where it stands in a log. `timestamp_ms` is the wall clock of its append.
+    """A record as stored in a log. `timestamp_ms` is the wall clock of its append.
 
-    `stranger`: no owner wrote it, so it says nothing and is skipped. Its value is not kept, nor is a key of which it is
-    known that it is none of ours. The log decides that as it reads, and nobody else has to.
+    `stranger`: no owner wrote it, so it is skipped. The log finds that out as it reads, and drops the value, and a key
+    that is none of ours.
     """
 
     partition: int
@@ -49,7 +49,7 @@ class EventsError(Exception):
 
 
 class BrokenRecord(EventsError):
-    """One record cannot be understood. `partition` and `offset` say where it stands."""
+    """A record cannot be decoded. `partition` and `offset` name it."""
 
     def __init__(self, reason: str, *, partition: int = -1, offset: int = -1) -> None:
         super().__init__(f"partition {partition}, offset {offset}: {reason}" if offset >= 0 else reason)

@@ -1,4 +1,4 @@
-"""Hard state: what the events of a group add up to. Soft state (parked requests, deadlines) is not here.
+"""Hard state: the state of a group that its events make. Soft state: `coordinator/group/soft_state.py`.
 
 Invariants, numbered:
 
@@ -10,10 +10,10 @@ Invariants, numbered:
  6. A member's assignment counts only if it was made for `image.assigned_generation_id`: a rebalance that starts
     while assignments are awaited (RB1) invalidates all of them by rewriting the group's record alone, so that no
     event has to be understood together with another one, whatever compaction has left.
- 7. `registrations` is keyed by each one's own instance id, and no member has one of these (KIP-469).
- 8. `image.departures_gathered`, in Stable alone: members that retired are gone, what they had is nobody's, and somebody
-    who retires is still here, whose departure makes the rebalance that is owed.
- 9. In CompletingRebalance and Stable the leader is not held; in CompletingRebalance nobody is called.
+ 7. `registrations` is keyed by each one's own instance id, and no member has one of these (KIP-469). 8.
+ `image.departures_gathered`, in Stable alone: retired members have left, their partitions have no member, and another
+    retiring member is still here, whose departure makes the rebalance.
+ 9. In CompletingRebalance and Stable the leader is active or called; in CompletingRebalance nobody is called.
 
 `GroupImage`, `Member`, `Registration` and `GroupConfig` are the very records that events carry. `Group` is the one
 value that is not frozen: `evolve.py`, and nothing else, changes it, on copies of its own.
@@ -42,10 +42,10 @@ class GroupState(StrEnum):
 
 @unique
 class MemberRole(StrEnum):
-    """What a member is there for. Kafka knows the first alone.
+    """The role of a member. Kafka has only active members.
 
-    Learners and standbys are *held*: members that heartbeat, hidden from the leader, with an empty assignment. Who is
-    called has got the assignment of a member that was lost, and has not asked for it yet.
+    Learners and standbys are *inactive*: they heartbeat, hidden from the leader, with an empty assignment. A called
+    standby has the assignment of a member that was lost, and has not synced yet.
     """
 
     ACTIVE = "Active"
@@ -83,12 +83,12 @@ class Member(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def is_inactive(self) -> bool:
-        """Whether it is outside the assignment."""
+        """Whether the member is left out of the assignment: a learner or a standby."""
         return self.role in INACTIVE_ROLES
 
     @property
     def name(self) -> str:
-        """What an administrator calls it: its instance id, or its member id."""
+        """The member's name for administrators: its instance id, or its member id."""
         return self.group_instance_id or self.member_id
 
     def metadata_for(self, protocol_name: str | None) -> bytes:
@@ -114,14 +114,14 @@ class GroupImage(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Registration(msgspec.Struct, frozen=True, kw_only=True):
-    """A static member that is expected. `registered_ms` is wall clock."""
+    """The registration of an instance that is expected to join. `registered_ms` is wall clock."""
 
     group_instance_id: GroupInstanceId
     registered_ms: int
 
 
 class GroupConfig(msgspec.Struct, frozen=True, kw_only=True):
-    """What was set for this group alone; None: not set. Names, defaults and limits: `coordinator/group/configs.py`."""
+    """The configs of one group; None: not set. Names, defaults and limits: `coordinator/group/configs.py`."""
 
     target_group_size: int | None = None
     expansion_delay_ms: int | None = None

@@ -1,7 +1,7 @@
-"""Records that no owner wrote, sorted out of what a log gives: skipped, counted, and the first of each partition named.
+"""Strangers' records, which no owner wrote: skipped, counted, and the first of each partition noted.
 
-What belongs here: what every reader does with them, so that all do the same. Which records they are says the log
-(`StoredRecord.stranger`). Pure: who tells people is the caller.
+What belongs here: what all readers do with them. The log finds out which records they are (`StoredRecord.stranger`).
+Pure: callers report them.
 """
 
 from collections.abc import Iterable, Iterator
@@ -10,7 +10,7 @@ from muster.events.records import StoredRecord
 
 
 class Strangers:
-    """What one reading has met, from an offset on that was not counted before.
+    """The strangers' records of one reading, from an offset on that was not counted before.
 
     `records`: how many; `first`: by partition, the offset of the first of them; `next_offset`: one past the last.
     """
@@ -22,7 +22,7 @@ class Strangers:
         self._counted_to = counted_to
 
     def without(self, chunk: Iterable[StoredRecord]) -> Iterator[StoredRecord]:
-        """The owners' records alone."""
+        """Yield the owners' records, and note the others."""
         for record in chunk:
             if record.stranger:
                 self.note(record)
@@ -30,14 +30,14 @@ class Strangers:
                 yield record
 
     def note(self, record: StoredRecord) -> None:
-        """Count one."""
+        """Count a stranger's record."""
         if record.offset >= self._counted_to:
             self.records += 1
             self.next_offset = record.offset + 1
             self.first.setdefault(record.partition, record.offset)
 
-    def told(self, location: str) -> str | None:
-        """A sentence for people; None when there are none."""
+    def report(self, location: str) -> str | None:
+        """Return a sentence for people; None without any."""
         if not self.records:
             return None
         partition, offset = min(self.first.items())

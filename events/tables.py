@@ -36,7 +36,7 @@ V = TypeVar("V")
 D = TypeVar("D")
 
 SMALL = 32
-"""So many entries are copied as fast as one change is noted."""
+"""The number of entries that are copied as fast as one change is noted."""
 
 
 class _Mark(Enum):

@@ -62,7 +62,7 @@ def read_length(data: bytes, pos: int, first: int) -> tuple[int, int]:
 
 
 def read_block_count(data: bytes, pos: int, first: int) -> tuple[int, int]:
-    """How many items the next block of an array or a map has, doubled, and the position of the first.
+    """Read the number of items in the next block of an array or a map, doubled, and the position of the first.
 
     A negative count is followed by the block's size in bytes, which is of no use here.
     """

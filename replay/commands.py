@@ -128,7 +128,7 @@ async def _read_one(source: Source, group: GroupId) -> History | None:
 
 def _tell_of(strangers: Strangers, location: str) -> None:
     if strangers.records:
-        typer.echo(f"muster replay: {strangers.told(location)}", err=True)
+        typer.echo(f"muster replay: {strangers.report(location)}", err=True)
 
 
 @asynccontextmanager

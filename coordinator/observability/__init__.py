@@ -1,4 +1,4 @@
-"""What is told of a process: metrics, log lines, health.
+"""The observability of a process: metrics, log lines, health.
 
 log_lines.py           Lines of the log on their way to standard error, which may be a pipe that nobody reads.
 logs.py                Structured logs to standard error: for people on a terminal, JSON lines for machines.

@@ -1,8 +1,8 @@
-"""Lines of the log on their way to standard error, which may be a pipe that nobody reads.
+"""Writing log lines to standard error without blocking, since it may be a pipe that nobody reads.
 
-Whoever writes a line never waits: it goes into a queue of `QUEUED_BYTES_MAX`, and a thread of its own writes it. What
-finds the queue full, or cannot be written (the reader is gone, the disk is full), is counted, and told of when lines
-can be written again. At the end of the process the queue is waited for, but not for long.
+The sender of a line never waits: the line goes into a queue of `QUEUED_BYTES_MAX`, which a thread writes. Lines that
+find the queue full, or cannot be written (the reader is gone, the disk is full), are counted, and reported when lines
+can be written again. At its end the process waits for the queue, but not for long.
 
 Python's own QueueListener knows only records of `logging`, has no bound on bytes, and its end waits for as long as it
 takes.
@@ -25,11 +25,11 @@ log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
 
 QUEUED_BYTES_MAX = 4 * 1024 * 1024
 ENDS_WITHIN_S = 2.0
-"""How long the end of the process waits for what is queued."""
+"""The time for which the process waits for the queue at its end."""
 
 
 class LogLines(io.RawIOBase, Collector):
-    """Writes to a descriptor, in a thread of its own. Any thread may write; none is held up."""
+    """Writes to a descriptor in a thread of its own. Thread-safe, and never blocks."""
 
     def __init__(self, descriptor: int, *, queued_bytes_max: int = QUEUED_BYTES_MAX) -> None:
         super().__init__()
@@ -44,7 +44,7 @@ class LogLines(io.RawIOBase, Collector):
 
     @property
     def dropped(self) -> int:
-        """Lines that were not written."""
+        """The number of lines that were not written."""
         return self._dropped
 
     def collect(self) -> Iterable[Metric]:
@@ -55,7 +55,7 @@ class LogLines(io.RawIOBase, Collector):
         )
 
     def write(self, data: bytes) -> int:  # type: ignore[override]  # the TextIOWrapper around it writes bytes alone
-        """Queue it, or count it."""
+        """Queue the line; drop and count it if the queue is full."""
         with self._changed:
             if self._queued_bytes + len(data) > self._queued_bytes_max:
                 self._drop(data)
@@ -66,7 +66,7 @@ class LogLines(io.RawIOBase, Collector):
         return len(data)
 
     def wait_until_written(self, within_s: float) -> bool:
-        """Whether all that was queued has been written, or dropped, within the time."""
+        """Wait until the queue is empty; return whether that was within the time."""
         with self._changed:
             return self._changed.wait_for(lambda: not self._queued_bytes, within_s)
 
@@ -110,7 +110,7 @@ class LogLines(io.RawIOBase, Collector):
             log.warning("lines of the log were dropped: standard error did not take them", lines=untold)
 
     def _write_out(self, data: bytes) -> None:
-        """Wait for as long as it takes. Raises OSError."""
+        """Write all data, however long it takes. Raises OSError."""
         while data:
             try:
                 data = data[os.write(self._descriptor, data) :]
@@ -119,9 +119,9 @@ class LogLines(io.RawIOBase, Collector):
 
 
 def write_lines_beside() -> LogLines | None:
-    """From here to the end of the process all that goes to `sys.stderr` is queued, Python's own tracebacks included.
+    """Queue all that goes to `sys.stderr` from now on, Python's own tracebacks included.
 
-    None where standard error is no file: a test has taken its place.
+    Returns None where standard error is no file, as in some tests.
     """
     try:
         descriptor = sys.stderr.fileno()

@@ -23,17 +23,17 @@ OF_CLIENTS = frozenset(
         "TLS with a client failed",
     }
 )
-"""Lines that a client can have written as often as it likes."""
+"""The events that a client can cause as often as it likes."""
 
 MISTAKES = frozenset({"connection closed", "TLS with a client failed"})
-"""Those among them that a client who is set up wrongly has written at each try: one a minute for each address and kind,
-or each reason where no address is known."""
+"""Those among them that a misconfigured client causes at each try: one line a minute for each address and kind, or for
+each reason where no address is known."""
 
 LINES_EACH_SECOND = 10
-"""Of each kind of those, in each second. As many others as were left out stand in the next one, as `others_since`."""
+"""The lines of each kind of these in a second; the next line has the number of those left out (`others_since`)."""
 
 
-class _Told(msgspec.Struct):
+class _KindWindow(msgspec.Struct):
     """Lines of one kind in the second that began at `began_s`, and those left out since the last line."""
 
     began_s: float
@@ -42,9 +42,9 @@ class _Told(msgspec.Struct):
 
 
 class Few:
-    """A processor of structlog: of each kind of these events, and of each library, `each_second` lines in a second.
+    """A processor of structlog that limits the lines of each kind, and of each library, to `each_second` in a second.
 
-    Of a client's mistakes less.
+    `MISTAKES` have the lower limit of one a minute.
     """
 
     def __init__(
@@ -57,11 +57,11 @@ class Few:
         self._events = events
         self._each_second = each_second
         self._now_s = now_s
-        self._told: dict[tuple[str, object], _Told] = {}
+        self._told: dict[tuple[str, object], _KindWindow] = {}
         self._mistakes = LogThrottle(lambda: int(now_s() * 1000))
 
     def __call__(self, _: object, __: str, line: structlog.typing.EventDict) -> structlog.typing.EventDict:
-        """The line, or DropEvent."""
+        """Return the line, or raise DropEvent."""
         event, library = line["event"], line.get("library")
         if library is None and event not in self._events:
             return line
@@ -73,7 +73,7 @@ class Few:
             suppressed = due
         now_s = self._now_s()
         # What a library says may have anything in it: all its lines are of one kind, so that there are few kinds.
-        told = self._told.setdefault((library or event, line.get("fault")), _Told(now_s))
+        told = self._told.setdefault((library or event, line.get("fault")), _KindWindow(now_s))
         if now_s - told.began_s >= 1:
             told.began_s, told.lines = now_s, 0
         if told.lines >= self._each_second:
@@ -86,7 +86,7 @@ class Few:
 
 
 class OfLibraries(logging.Handler):
-    """Writes what libraries say through `logging` as lines of this log, with the logger's name as `library`."""
+    """Passes the records of libraries that use `logging` on to structlog, with the logger's name as `library`."""
 
     def emit(self, record: logging.LogRecord) -> None:
         level = min(max(record.levelno // 10 * 10, logging.DEBUG), logging.CRITICAL)  # structlog knows no others
@@ -97,7 +97,7 @@ class OfLibraries(logging.Handler):
 
 
 def configure_logs(level: str, form: str) -> None:
-    """`form` is auto, console or json; auto means console on a terminal."""
+    """Set up logging. `form` is auto, console or json; auto means console on a terminal."""
     console = form == "console" or (form == "auto" and sys.stderr.isatty())
     renderer = (
         # Rich's tracebacks would show the values of variables, and among them what clients authenticate with.

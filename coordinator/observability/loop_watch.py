@@ -1,7 +1,7 @@
-"""A watchdog of the event loop: how late it turns, whether it turns at all, and what it was at when it did not.
+"""A watchdog of the event loop, which measures its lag, and reports when it is blocked, and by what.
 
-What belongs here: the ticks of the loop, the thread that looks at them, and what the log says. What it must not know:
-requests; what is being worked on stands in current_work.py.
+What belongs here: the ticks of the loop, the thread that checks them, and the log lines. What it must not know:
+requests; the work that blocks the loop is noted in load/current_work.py.
 
     the loop     ticks every `TICK_S`; how late a tick comes is the metric
     the thread   looks every `LOOK_S`; it counts for how long the loop has not ticked, names what holds it, and is asked
@@ -33,42 +33,42 @@ log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
 
 TICK_S = 0.1
 LOOK_S = 0.25
-TOLD_AFTER_S = 1.0
-"""A loop that has not turned for so long is told of in the log, with what holds it."""
+LOGGED_AFTER_S = 1.0
+"""A loop that is blocked for so long is logged, with what blocks it."""
 UNWELL_AFTER_S = 5.0
-"""A loop that has not turned for so long makes /healthz fail."""
+"""A loop that is blocked for so long makes /healthz fail."""
 
-_FRAMES_TOLD = 8
+_FRAMES_LOGGED = 8
 
 
 class Instant(msgspec.Struct, frozen=True):
-    """The time, and how much of its processor the process has used so far. Both in seconds."""
+    """The time, and the processor time that the process has used so far, in seconds."""
 
     at_s: float
     used_s: float
 
 
 def seen(since: Instant, now: Instant, *, expected_s: float) -> float:
-    """How much of the time between the two the process was there for; it sleeps for `expected_s` in between."""
+    """The part of the time between two instants in which the process ran; it sleeps `expected_s` in between."""
     passed_s = now.at_s - since.at_s
     return min(passed_s, max(2 * expected_s, now.used_s - since.used_s))
 
 
-class Turns:
-    """How long the loop has not turned. `held_s` is written by the thread that looks, and read by anybody."""
+class LoopTicks:
+    """Measures for how long the loop is blocked. The watchdog thread writes `held_s`, any thread may read it."""
 
     def __init__(self, now: Instant) -> None:
         self.held_s = 0.0
         self._ticked = self._looked = self._counted_from = now
 
     def tick(self, now: Instant) -> float:
-        """The loop turns. Returns how late that was, in seconds."""
+        """Note a tick of the loop; returns how late it was, in seconds."""
         before, self._ticked = self._ticked, now
         there_s = self.held_s + seen(before, now, expected_s=LOOK_S)
         return max(0.0, min(now.at_s - before.at_s, there_s) - TICK_S)
 
     def look(self, now: Instant) -> float:
-        """Somebody looks. Returns how long the process was not there since the last look, in seconds."""
+        """Check the loop; returns for how long the process was stopped since the last check, in seconds."""
         ticked = self._ticked
         if ticked is not self._counted_from:
             self._counted_from, self.held_s = ticked, 0.0
@@ -80,14 +80,14 @@ class Turns:
 
 
 class LoopWatch(Collector):
-    """Watches the loop that runs when it is made, from `start` until `close`."""
+    """Watches the running loop, from `start` until `close`."""
 
-    def __init__(self, *, told_after_s: float = TOLD_AFTER_S, unwell_after_s: float = UNWELL_AFTER_S) -> None:
-        self._told_after_s = told_after_s
+    def __init__(self, *, logged_after_s: float = LOGGED_AFTER_S, unwell_after_s: float = UNWELL_AFTER_S) -> None:
+        self._logged_after_s = logged_after_s
         self._unwell_after_s = unwell_after_s
         self._loop = asyncio.get_running_loop()
         self._loop_thread = threading.get_ident()
-        self._turns = Turns(_now())
+        self._turns = LoopTicks(_now())
         self._ticking: asyncio.TimerHandle | None = None
         self._closed = threading.Event()
         self._thread = threading.Thread(target=self._watch, name="loop-watch", daemon=True)
@@ -104,14 +104,14 @@ class LoopWatch(Collector):
 
     @property
     def not_well(self) -> str | None:
-        """Why the process is not well, for people; None when it is. May be asked in any thread."""
+        """The reason why the process is not well, for people; None when it is. Thread-safe."""
         held_s = self._turns.held_s
         if held_s < self._unwell_after_s:
             return None
         return f"the event loop has not turned for {held_s:.1f} s: {_told(self._work())}"
 
     def collect(self) -> Iterable[Metric]:
-        """What Prometheus is told beside `muster_loop_late_seconds`."""
+        """Yield the metrics beside `muster_loop_late_seconds`."""
         yield GaugeMetricFamily(
             "muster_loop_held_seconds", "For how long the event loop has not turned now", value=self._turns.held_s
         )
@@ -125,22 +125,22 @@ class LoopWatch(Collector):
         held_s = 0.0
         while not self._closed.wait(LOOK_S):
             gone_s = self._turns.look(_now())
-            if gone_s > TOLD_AFTER_S:
+            if gone_s > LOGGED_AFTER_S:
                 log.warning(
                     "the process did not run: it or its machine was stopped, or had no processor",
                     seconds=round(gone_s, 1),
                 )
             before_s, held_s = held_s, self._turns.held_s
-            if before_s < self._told_after_s <= held_s:
+            if before_s < self._logged_after_s <= held_s:
                 LOOP_HOLDS.inc()
                 log.warning("the event loop is held", seconds=round(held_s, 1), **self._work(), at=self._stack())
             if before_s < self._unwell_after_s <= held_s:
                 log.error("the event loop hangs", seconds=round(held_s, 1), **self._work(), at=self._stack())
-            if held_s < self._told_after_s <= before_s:
+            if held_s < self._logged_after_s <= before_s:
                 log.warning("the event loop turns again", seconds=round(before_s, 1))
 
     def _work(self) -> dict[str, object]:
-        """What the loop is at: what was noted, and which task runs. Nothing is guessed."""
+        """Describe what the loop is doing: the work that is noted, and the running task."""
         note = CURRENT_WORK.note
         work: dict[str, object] = {"work": "not noted"} if note is None else msgspec.structs.asdict(note)
         task = asyncio.current_task(self._loop)
@@ -149,9 +149,9 @@ class LoopWatch(Collector):
         return work
 
     def _stack(self) -> list[str]:
-        """Where the loop's thread is, the innermost call first."""
+        """The calls of the loop's thread, the innermost first."""
         frame = sys._current_frames().get(self._loop_thread)  # noqa: SLF001 -- the only way to ask for it
-        calls = islice(traceback.walk_stack(frame), _FRAMES_TOLD) if frame is not None else ()
+        calls = islice(traceback.walk_stack(frame), _FRAMES_LOGGED) if frame is not None else ()
         return [f"{Path(f.f_code.co_filename).name}:{line} {f.f_code.co_qualname}" for f, line in calls]
 
 

@@ -1,4 +1,4 @@
-"""What the process counts, for Prometheus.
+"""The metrics of the process, for Prometheus.
 
 With every request plain integers are counted, and the Prometheus form is made when somebody asks for it: the library's
 own counters take a lock and look up labels each time. What comes with appends and rebalances alone uses the library's.
@@ -17,7 +17,7 @@ from prometheus_client.registry import Collector
 from muster.coordinator.wire.api import Fault, Offered
 
 REGISTRY = CollectorRegistry()
-"""What the process tells Prometheus. Whoever puts the process together registers collectors here."""
+"""The registry of the process, in which the assembly registers collectors."""
 
 
 APPEND_SECONDS = Histogram(
@@ -75,10 +75,10 @@ class RefusedConnection(StrEnum):
 
 
 class GroupFigures(msgspec.Struct, frozen=True, kw_only=True):
-    """How much a process coordinates at the moment."""
+    """The groups, members and partitions that the process coordinates at the moment."""
 
     groups: Mapping[str, int]
-    """By state."""
+    """The number of groups by state."""
     members: int
     quarantined: int
     partitions: int
@@ -91,7 +91,7 @@ class GroupMetrics(Collector):
         self._figures = figures
 
     def collect(self) -> Iterable[Metric]:
-        """All figures as Prometheus wants them."""
+        """Yield the figures as metrics."""
         figures = self._figures()
         groups = GaugeMetricFamily("muster_groups", "Groups with a record in the event log", labels=("state",))
         for state, count in figures.groups.items():
@@ -130,12 +130,12 @@ class ServerMetrics(Collector):
         self._apis = apis
 
     def ask_held_bytes(self, held_bytes: Callable[[], int]) -> None:
-        """Where to ask what requests and answers hold; it may be asked in any thread."""
+        """Returns the bytes that requests and answers hold. Thread-safe."""
         self._held_bytes = held_bytes
 
     @property
     def held_bytes(self) -> int:
-        """What requests and answers hold now."""
+        """The bytes that requests and answers hold now."""
         return self._held_bytes()
 
     def api_name(self, api_key: int) -> str:
@@ -150,7 +150,7 @@ class ServerMetrics(Collector):
             self.requests[api_key, api_version] += 1
 
     def collect(self) -> Iterable[Metric]:
-        """All counters as Prometheus wants them."""
+        """Yield the counters as metrics."""
         requests = CounterMetricFamily("muster_requests", "Requests that were decoded", labels=("api", "version"))
         for (key, version), count in list(self.requests.items()):  # asked for in another thread
             requests.add_metric((self._apis[key].name, str(version)), count)

@@ -25,7 +25,7 @@ WSGIApplication = Callable[[dict[str, Any], StartResponse], Iterable[bytes]]
 
 CONNECTIONS_MAX = 32
 REQUEST_S = 10.0
-"""From the connection on until the answer is read."""
+"""The time for a request, from the connection until its answer is read."""
 
 
 class _Server(ThreadingMixIn, WSGIServer):
@@ -35,7 +35,7 @@ class _Server(ThreadingMixIn, WSGIServer):
     def __init__(self, address: tuple[str, int], app: WSGIApplication, *, request_s: float) -> None:
         self._request_s = request_s
         self._since: dict[socket, float] = {}
-        """When each connection came, in that order; each has a thread."""
+        """The connections, each of which has a thread, in the order in which they came, and when."""
         self._changed = threading.Condition()
         super().__init__(address, _Quiet)
         self.set_app(app)
@@ -70,7 +70,7 @@ class _Server(ThreadingMixIn, WSGIServer):
                     _end(connection)
 
     def handle_error(self, _request: Any, client_address: Any) -> None:  # noqa: ANN401 -- the library's
-        """That clients go, or are sent away, is no news."""
+        """Log nothing when a client disconnects, or is disconnected."""
         if not isinstance(sys.exception(), OSError):
             log.error("a request of --metrics failed", peer=client_address[0], exc_info=True)
 

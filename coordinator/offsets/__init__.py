@@ -1,10 +1,10 @@
-"""Committed offsets. They are no events: the last one of each partition is all that matters.
+"""Stores of committed offsets. Offsets are no events: only the last one of each partition matters.
 
-base.py      the contract, with what all stores share
-memory.py    the cache that every store reads from, and the whole store of a memory log
+base.py      the contract of a store
+memory.py    the cache that every store reads from, and the store of a memory log
 sqlite.py    a table in the event log's own file
 topic.py     a compacted topic beside the event topic
-upstream.py  no store at all: the cluster behind a sidecar keeps them
+upstream.py  the store of a sidecar, which stores nothing: the cluster upstream does
 open.py      the store that belongs to an event log
-lost.py      one of two topics is gone: that of the events, or that of the offsets
+lost.py      refusing to start when the event topic or the offsets topic was lost
 """

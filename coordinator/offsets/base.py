@@ -28,11 +28,11 @@ class BetweenWrites(Protocol):
 
 
 class OffsetStore(Protocol):
-    """Offsets of all groups. One writer, as with the event log beside it."""
+    """A store of the offsets of all groups, with one writer, like the event log."""
 
     @property
     def own_log(self) -> EventLog | None:
-        """The log of its own that the offsets are in, once it is open; None: they are with the events, or elsewhere."""
+        """The log of the offsets' own topic, once it is open; None if they have no topic of their own."""
         ...
 
     async def open(self) -> None:
@@ -42,20 +42,20 @@ class OffsetStore(Protocol):
     async def close(self) -> None: ...
 
     async def claim(self, partition: int) -> Iterable[GroupId]:
-        """Own the offsets of a partition's groups, again if need be, and know what is stored. Raises LogError.
+        """Claim the offsets of a partition's groups, and read them. Raises LogError.
 
-        Returns the groups that have offsets: those of the partition, others too where they are not told apart.
+        Returns the groups that have offsets, those of other partitions too where the store does not tell them apart.
         """
         ...
 
     async def renew(self, partition: int, between_writes: BetweenWrites) -> None:
-        """Claim a partition again that is owned; what others have not changed is not read again. Raises LogError."""
+        """Renew the claim of an owned partition, without reading it again unless others wrote. Raises LogError."""
         ...
 
     async def write(self, changes: Sequence[OffsetsChange]) -> Sequence[AppendRefused | None]:
-        """Apply in order; durable and visible in `committed` on return. A change that is too large is refused alone.
+        """Make changes durable, in order, and visible in `committed`. A change that is too large is refused alone.
 
-        The changes are of groups of one partition, which is claimed. Raises events.log.base.LogError.
+        All changes are of groups of one claimed partition. Raises events.log.base.LogError.
         """
         ...
 

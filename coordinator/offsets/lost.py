@@ -1,11 +1,11 @@
-"""One of two topics is gone: that of the events, or that of the offsets beside it.
+"""Refusing to start when one of two topics was lost: the event topic, or the offsets topic.
 
-What belongs here: telling so from what is left, before anything goes on from half of it. Offsets whose groups are not
-in the log are taken for those of deleted groups, and removed; groups whose offsets are gone would let every consumer
-begin where `auto.offset.reset` says.
+What belongs here: finding that out from the other topic before anything is written. Otherwise offsets without groups
+would be taken for those of deleted groups, and removed; and without offsets every consumer would begin where
+`auto.offset.reset` says.
 
-An owner claims a partition of the events first, then that of the offsets, each with a record that stays; and no group
-is there before both. So neither can be without an owner's record beside the other, whatever strangers have written:
+An owner claims a partition of the event topic first, then that of the offsets topic, each with a record that stays, and
+creates groups only after both. So, whatever strangers have written:
 
     the events' partition has none      the offsets' has none, too
     the events' partition has groups    the offsets' has one
@@ -16,7 +16,7 @@ from muster.events.log.base import EventLog, LogMismatch
 
 
 async def refuse_lost_events(events: EventLog, store: OffsetStore, partition: int) -> None:
-    """To be called before the partition is claimed: nothing is written. Raises LogMismatch and LogUnavailable."""
+    """Check the event topic before the partition is claimed. Raises LogMismatch and LogUnavailable."""
     offsets = store.own_log
     # In this order: another process that is the first to claim both may do so meanwhile.
     if (
@@ -33,7 +33,7 @@ async def refuse_lost_events(events: EventLog, store: OffsetStore, partition: in
 
 
 async def refuse_lost_offsets(events: EventLog, store: OffsetStore, partition: int) -> None:
-    """To be called where groups are, before their offsets are claimed. Raises LogMismatch and LogUnavailable."""
+    """Check the offsets topic of a partition with groups before it is claimed. Raises LogMismatch, LogUnavailable."""
     offsets = store.own_log
     if offsets is not None and not await offsets.has_owners_record(partition):
         raise LogMismatch(

@@ -40,7 +40,7 @@ class OffsetCache:
             self.put(change.group_id, (commit.topic, commit.partition), stored(commit))
 
     async def apply_each(self, changes: Sequence[OffsetsChange], refused: Sequence[AppendRefused | None]) -> None:
-        """The changes that are not refused, with others in between when there are many."""
+        """Apply the changes that are not refused, yielding to the loop in between."""
         yielder = Yielder()
         for change, verdict in zip(changes, refused, strict=True):
             if verdict is None:
@@ -48,7 +48,7 @@ class OffsetCache:
                 await yielder.maybe_yield()
 
     def replace(self, known: Iterable[GroupId], read: "OffsetCache") -> None:
-        """In one step, so that nobody is told a part: all that was read, and nothing else of the groups known."""
+        """Replace the offsets of the `known` groups by those that were read, in one step."""
         for group_id in known:
             self._groups.pop(group_id, None)
         for group_id in read.group_ids():
@@ -62,7 +62,7 @@ class OffsetCache:
 
 
 def stored(commit: OffsetToCommit) -> StoredOffset:
-    """What is kept of a commit."""
+    """Make the stored offset of a commit."""
     return StoredOffset(
         offset=commit.offset,
         leader_epoch=commit.leader_epoch,

@@ -14,7 +14,7 @@ from muster.events.log.url import open_log
 def offset_store_for(
     event_log: EventLog, url: str, *, replication: int | None, security: KafkaSecurity = NOT_SECURED
 ) -> OffsetStore:
-    """In the same file, in a topic beside the event topic, or in memory. `event_log` is open before the store is."""
+    """Make the store: in the same file, in a topic beside the event topic, or in memory. `event_log` opens first."""
     if isinstance(event_log, SqliteEventLog):
         return SqliteOffsetStore(event_log.file)
     if url.startswith("kafka:"):

@@ -2,7 +2,7 @@
 
 The topic is an `EventLog` of its own, so that a deposed owner can commit no offset either. A record's key is the
 partition a commit is for, its value the commit, both JSON with a version, so that any tool can read them; a tombstone
-is a deleted offset. What strangers overwrite there is written again, as in the event topic
+is a deleted offset. Offsets that strangers overwrote are rewritten, as in the event topic
 (`coordinator/strangers.py`).
 """
 
@@ -29,14 +29,14 @@ from muster.events.records import BrokenRecord, Record, StoredRecord, Transition
 VERSION = 1
 
 REWRITTEN_AT_ONCE = 1_000
-"""Offsets that strangers overwrote, written again in one append: the next one lets others in between."""
+"""The offsets that are rewritten in one append; others may append before the next one."""
 
 _NOT_OURS = (msgspec.MsgspecError, UnicodeDecodeError)
-"""What decoding a key or value ends with that is none of ours."""
+"""The errors of decoding a key or a value that is none of ours."""
 
 
 class _Key(msgspec.Struct, frozen=True, kw_only=True):
-    """The fields in this order make the bytes, and compaction compares bytes: never change it."""
+    """The key of an offset. Never change the fields or their order, since compaction compares the bytes."""
 
     version: int = VERSION
     group: str
@@ -49,16 +49,16 @@ class _Value(StoredOffset, frozen=True, kw_only=True):
 
 
 class _Fence(msgspec.Struct, frozen=True, kw_only=True):
-    """The first record of an owner: from it on no other one can write."""
+    """The fence record, after which no former owner can write."""
 
     version: int = VERSION
     owner: int
 
 
 class TopicOffsetStore(OffsetCache):
-    """`new_log` makes this store's own log, which is opened and closed here, and has as many partitions as the events'.
+    """See the module. `new_log` makes the store's own log, with as many partitions as the event log.
 
-    So it is not called before `open`, when their number is known.
+    It is called in `open`, when their number is known.
     """
 
     def __init__(self, new_log: Callable[[], EventLog]) -> None:
@@ -89,7 +89,7 @@ class TopicOffsetStore(OffsetCache):
             await self._opened.close()
 
     async def claim(self, partition: int) -> Iterable[GroupId]:
-        """A new writer, its fence, and all that is stored. Until that is read, what was known before is told."""
+        """Claim a writer, write the fence record, and read all offsets; until then the former ones are visible."""
         writer = await self._log.claim(partition)
         await writer.append([(_fence(partition),)])
         was_owned = partition in self._owned
@@ -104,7 +104,7 @@ class TopicOffsetStore(OffsetCache):
             for record in chunk:
                 if record.stranger:
                     strangers.note(record)
-                    if _standing(record.key, read) is not None:  # there may be millions of others
+                    if _offset_at(record.key, read) is not None:  # there may be millions of others
                         overwritten.add(record.key)
                     continue
                 overwritten.discard(record.key)
@@ -117,13 +117,13 @@ class TopicOffsetStore(OffsetCache):
         for first in broken.values():
             raise first
         self._strangers.report(strangers, self._log.location)
-        await owned.write_again(overwritten, read)
+        await owned.rewrite(overwritten, read)
         groups = read.group_ids()
         self.replace(await self._known_in(partition) if was_owned else (), read)
         return groups
 
     async def _known_in(self, partition: int) -> list[GroupId]:
-        """The partition's groups that have offsets, looked for among all."""
+        """Find the partition's groups that have offsets."""
         known, yielder = [], Yielder()
         for group_id in self.group_ids():
             if partition_for(group_id, self._log.partitions) == partition:
@@ -132,7 +132,7 @@ class TopicOffsetStore(OffsetCache):
         return known
 
     async def renew(self, partition: int, between_writes: BetweenWrites) -> None:
-        """A new writer, whose fence must come right behind the last record of the one before."""
+        """Claim a new writer, and switch to it; its fence must come right behind the former writer's last record."""
         writer = await self._log.claim(partition)
         await between_writes(lambda: self._owned[partition].go_on_with(writer))
 
@@ -142,7 +142,7 @@ class TopicOffsetStore(OffsetCache):
         return await owned.append(transitions, lambda refused: self.apply_each(changes, refused))
 
     async def _transitions(self, changes: Sequence[OffsetsChange]) -> AsyncIterator[Transition]:
-        """Records for each change; deleting all of a group's offsets includes those of the changes before it."""
+        """Yield the records of each change; deleting all of a group's offsets includes those of earlier changes."""
         present: dict[GroupId, set[TopicPartition]] = {}
         yielder = Yielder()
         for change in changes:
@@ -158,7 +158,7 @@ class TopicOffsetStore(OffsetCache):
 
 
 def unreadable_offset(record: StoredRecord, location: str) -> BrokenRecord | None:
-    """Why the record, in that topic, stops its partition; None if it does not."""
+    """Return the error if the record stops its partition; None if it does not."""
     try:
         _take(OffsetCache(), record, location)
     except BrokenRecord as broken:
@@ -167,7 +167,7 @@ def unreadable_offset(record: StoredRecord, location: str) -> BrokenRecord | Non
 
 
 def _take(cache: OffsetCache, record: StoredRecord, location: str) -> None:
-    """Raises BrokenRecord, which names the topic too: it is not the event topic."""
+    """Apply a record to the cache. Raises BrokenRecord, which names the offsets topic."""
     try:
         decoded = msgspec.json.decode(record.key, type=dict[str, Any])
         if "owner" in decoded:
@@ -186,9 +186,9 @@ def _take(cache: OffsetCache, record: StoredRecord, location: str) -> None:
 
 
 class _Owned:
-    """An owned partition: its writer, of which one append at a time is asked, and a watch for strangers.
+    """An owned partition: its writer, with one append at a time, and its watch for strangers.
 
-    `kept`: the offsets as they are.
+    `kept`: the present offsets.
     """
 
     def __init__(self, log: EventLog, writer: LogWriter, seen: StrangersSeen, *, kept: OffsetCache) -> None:
@@ -200,28 +200,28 @@ class _Owned:
         self._watch = StrangersWatch(log, writer.partition, seen, rewrite=self._rewrite, failed=self._failed)
 
     async def close(self) -> None:
-        """Look for strangers no more."""
+        """Stop watching for strangers."""
         await self._watch.close()
 
     async def append(
         self, transitions: Sequence[Transition], show: Callable[[Sequence[AppendRefused | None]], Awaitable[None]]
     ) -> Sequence[AppendRefused | None]:
-        """As LogWriter.append. `show` makes visible what was not refused, before anything else is appended."""
+        """Append as LogWriter.append does; `show` makes the changes visible before anything else is appended."""
         async with self._appending:
             verdicts = await self._append(transitions)
             await show(verdicts)
             return verdicts
 
     async def go_on_with(self, writer: LogWriter) -> None:
-        """Append with a newer writer, whose fence must come right behind the last record of the one before."""
+        """Switch to a newer writer; its fence must come right behind the former writer's last record."""
         async with self._appending:
             await writer.append([(_fence(writer.partition),)])
             await check_nobody_else_wrote(self._log, self._writer, writer)
             self._notice(gap_between(self._writer.next_offset, writer.next_offset, 1))
             self._writer = writer
 
-    async def write_again(self, keys: Iterable[bytes], kept: OffsetCache) -> None:
-        """The offsets whose last records are strangers': compaction would keep those, and drop ours."""
+    async def rewrite(self, keys: Iterable[bytes], kept: OffsetCache) -> None:
+        """Rewrite offsets whose last records are strangers', which compaction would keep."""
         left, yielder = iter(keys), Yielder()
         while some := list(islice(left, REWRITTEN_AT_ONCE)):
             async with self._appending:
@@ -246,7 +246,7 @@ class _Owned:
 
     async def _rewrite(self, keys: Collection[bytes]) -> None:
         with suppress(LogError):  # the writer is lost, as the next write is told
-            await self.write_again(keys, self._kept)
+            await self.rewrite(keys, self._kept)
 
     def _failed(self, bug: Exception) -> None:
         self._bug = bug
@@ -259,13 +259,13 @@ def _fence(partition: int) -> Record:
 
 def _records_again(keys: Iterable[bytes], cache: OffsetCache) -> Iterator[Transition]:
     for key in keys:
-        kept = _standing(key, cache)
+        kept = _offset_at(key, cache)
         if kept is not None:
             yield (Record(key, _value(kept)),)
 
 
-def _standing(key: bytes, cache: OffsetCache) -> StoredOffset | None:
-    """The offset whose key this is, byte for byte; None for any other bytes."""
+def _offset_at(key: bytes, cache: OffsetCache) -> StoredOffset | None:
+    """The offset that has exactly this key; None for any other bytes."""
     try:
         name = msgspec.json.decode(key, type=_Key)
     except _NOT_OURS:

@@ -1,4 +1,4 @@
-"""No store at all: in a sidecar the cluster upstream keeps the offsets, and knows them alone."""
+"""The offset store of a sidecar, which stores nothing: the cluster upstream keeps the offsets."""
 
 from collections.abc import Iterable, Mapping, Sequence
 
@@ -9,7 +9,7 @@ from muster.events.log.base import AppendRefused, EventLog
 
 
 class UpstreamOffsetStore:
-    """Nothing is known here of any group's offsets, and no change of them is made here."""
+    """A store without offsets, which ignores all changes."""
 
     @property
     def own_log(self) -> EventLog | None:
@@ -29,7 +29,7 @@ class UpstreamOffsetStore:
         """Upstream has its own fencing: the shadow's."""
 
     async def write(self, changes: Sequence[OffsetsChange]) -> Sequence[AppendRefused | None]:
-        """A group that goes takes its offsets along; those upstream are deleted, or expire, there."""
+        """Ignore the changes: offsets upstream are deleted, or expire, there."""
         return [None] * len(changes)
 
     def committed(self, _group_id: GroupId) -> Mapping[TopicPartition, StoredOffset]:

@@ -71,7 +71,7 @@ HEADER_BYTES = 10
 _OWN_VARIABLES = frozenset({"data", "pos", "n", "end", "start", "tail", "latest"})
 
 LatestTails = dict[str, list[tuple[bytes | None, Any]]]
-"""By the schema of a last field that is a record: its bytes in the last value read, and what they became."""
+"""A cache by schema, for last fields that are records: the bytes of the last value read, and the value."""
 
 
 def compile_decoder(
@@ -278,7 +278,7 @@ class _Lines:
         self._add(f"{name} = {self._built(schema, info, name + '__') if info else None}")
 
     def _built(self, schema: Schema, info: inspect.StructType, prefix: str) -> str:
-        """What builds the record of the variables with the prefix."""
+        """Return code that builds the record from the variables with the prefix."""
         cls = info.cls
         self.names[cls.__name__] = cls
         written = {field["name"]: prefix + field["name"] for field in schema["fields"]}

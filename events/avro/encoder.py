@@ -36,7 +36,7 @@ from muster.events.avro.schema import Schema, expanded
 from muster.events.varints import write_int, write_long
 
 LatestValues = dict[str, list[tuple[Any, bytes]]]
-"""By the schema of a last field that is a record: the last value written, and its bytes."""
+"""A cache by schema, for last fields that are records: the last value written, and its bytes."""
 
 
 def compile_encoder(schema: Schema, header: bytes, latest: LatestValues) -> Callable[[Any], bytes]:

@@ -32,7 +32,7 @@ def build_table(to: Path, log: str, kafka_config: Sequence[str], master: str) ->
         except (LogError, EventsError, BadSecurity) as error:
             _fail(str(error))
         if staged.strangers.records:
-            typer.echo(f"muster fleet: {staged.strangers.told(location)}", err=True)
+            typer.echo(f"muster fleet: {staged.strangers.report(location)}", err=True)
         rows = build(spark_session(master), staged, location, to)
     typer.echo(f"{rows} rebalances from {staged.records} events in {to / 'rebalances'}")
 

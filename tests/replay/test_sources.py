@@ -155,11 +155,11 @@ async def test_what_no_owner_wrote_is_skipped_and_counted() -> None:
             mixed.append(StoredRecord(night.partition, len(mixed), 0, key, None, stranger=True))
     alone = [record for record in mixed if not record.stranger]
     strangers = Strangers()
-    assert strangers.told("memory") is None
+    assert strangers.report("memory") is None
     assert await read_histories(await memory_log(mixed), strangers=strangers) == await read_histories(
         await memory_log(alone)
     )
-    assert strangers.told("memory") == (
+    assert strangers.report("memory") == (
         f"memory: records that this cluster's Muster did not write were skipped ({3 * len(owners)}); the first"
         f" stands in partition {night.partition} at offset 1"
     )

@@ -15,7 +15,7 @@ from prometheus_client import CollectorRegistry
 from muster.coordinator.group.commands import AnyRequest, DescribeGroup
 from muster.coordinator.group.outcomes import Outcome
 from muster.coordinator.load.current_work import CURRENT_WORK, OtherWork, steps_working_on, working_on
-from muster.coordinator.observability.loop_watch import LOOK_S, TICK_S, Instant, LoopWatch, Turns
+from muster.coordinator.observability.loop_watch import LOOK_S, TICK_S, Instant, LoopTicks, LoopWatch
 from muster.coordinator.observability.metrics import REGISTRY
 from muster.coordinator.observability.metrics_endpoint import MetricsEndpoint
 from tests.coordinator.kio_client import frame
@@ -39,7 +39,7 @@ class Life:
 
     def __init__(self) -> None:
         self.now_s = self.used_s = 0.0
-        self.turns = Turns(Instant(0.0, 0.0))
+        self.turns = LoopTicks(Instant(0.0, 0.0))
         self.gone_s: list[float] = []
 
     def instant(self) -> Instant:
@@ -219,7 +219,7 @@ class Prober:
 @contextmanager
 def watched(registry: CollectorRegistry) -> Iterator[Prober]:
     """The loop that runs is watched, with times that suit a test."""
-    watch = LoopWatch(told_after_s=0.5, unwell_after_s=1.0)
+    watch = LoopWatch(logged_after_s=0.5, unwell_after_s=1.0)
     registry.register(watch)
     watch.start()
     endpoint = MetricsEndpoint("127.0.0.1", 0, registry, not_ready=lambda: None, not_well=lambda: watch.not_well)
