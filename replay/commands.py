@@ -1,4 +1,4 @@
-"""What the commands of `muster replay` do: read the log, call one pure function, render the result.
+"""The commands of `muster replay`: each reads the log, calls one pure function, renders the result.
 
 Errors end the command with one line: exit code 1 when the log is well, but what was asked for is not in it, 2 when the
 log cannot be read.
@@ -48,7 +48,7 @@ class Source(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def source_of(url: str, kafka_config: Sequence[str]) -> Source:
-    """From the options of a command."""
+    """Make a source from the options of a command."""
     try:
         return Source(url=url, security=security_given(kafka_config, os.environ))
     except BadSecurity as error:
@@ -159,7 +159,7 @@ def _print(result: Result, form: Format) -> None:
 
 
 def fail(message: str, code: int) -> NoReturn:
-    """One line on stderr."""
+    """Print one line on stderr."""
     typer.echo(f"muster replay: {message}", err=True)
     raise typer.Exit(code)
 

@@ -52,7 +52,7 @@ from muster.replay.why.wording import (
 
 
 def event_text(event: AnyRecordedEvent, config: GroupConfig | None = None) -> str:
-    """What the event says. `config` is what was set for the group before it; None: not known."""
+    """The text of an event. `config`: the group's configs before it; None: unknown."""
     if isinstance(event, PartitionEvent):
         return _partition_text(event)
     if event.why.cause is Cause.RECORD_OVERWRITTEN:

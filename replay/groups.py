@@ -87,7 +87,7 @@ class Overview:
 
 
 class _Group:
-    """What is kept of one group."""
+    """The figures of one group while its events are folded."""
 
     def __init__(self, group_id: GroupId, partition: int) -> None:
         self.partition = partition

@@ -29,7 +29,7 @@ Part = AnyMemberEvent | AnyRegistrationEvent | GroupConfigured
 
 
 class Place(msgspec.Struct, frozen=True, kw_only=True):
-    """Where a record stands. `timestamp_ms` is the wall clock of its append."""
+    """The place of a record in the log. `timestamp_ms` is the wall clock of its append."""
 
     partition: int
     offset: int
@@ -69,7 +69,7 @@ class Coordinated(msgspec.Struct, frozen=True, kw_only=True):
 
 @unique
 class Unreadable(StrEnum):
-    """Why a record is not told."""
+    """The reason why a record cannot be read."""
 
     BROKEN = "broken"
     UNKNOWN_TYPE = "unknown-type"
@@ -116,17 +116,17 @@ class Gap(msgspec.Struct, frozen=True, kw_only=True):
 
 
 Told = Happened | Coordinated | Broken
-"""What there is to be told."""
+"""A part of a group's history."""
 
 Read = Told | PassedOver
-"""What a log yields."""
+"""The parts that a log yields."""
 
 Item = Told | Gap
-"""What a history consists of."""
+"""The parts of which a history consists."""
 
 
 class History(msgspec.Struct, frozen=True, kw_only=True):
-    """All that a log tells about one group. `log` is the log's location."""
+    """The history of one group in a log. `log` is the log's location."""
 
     group_id: GroupId
     log: str
@@ -167,7 +167,7 @@ class SeqGaps:
 
 
 class Prelude:
-    """What a group must know of its partition from before its first event: who coordinates, what is unreadable."""
+    """The parts of the partition before a group's first event that matter to it: its owners, unreadable records."""
 
     def __init__(self) -> None:
         self._coordinator: Coordinated | None = None
@@ -175,7 +175,7 @@ class Prelude:
 
     @property
     def reads(self) -> list[Told]:
-        """In the order of the log, but for the broken ones, which come first."""
+        """The parts in the order of the log, the broken ones first."""
         return [*self._broken, *([self._coordinator] if self._coordinator is not None else [])]
 
     def note(self, read: Read) -> None:
@@ -189,7 +189,7 @@ class Prelude:
 
 
 def still_broken(broken: Iterable[Broken], passed_over: PassedOver) -> list[Broken]:
-    """What remains of it: another partition may have a broken record under the same key."""
+    """Drop the broken record that was passed over; another partition may have one under the same key."""
     gone = (passed_over.place.partition, passed_over.key)
     return [each for each in broken if (each.place.partition, each.key) != gone]
 

@@ -9,7 +9,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 PATIENCE_S = 1.0
-"""So long nothing is shown."""
+"""The time before anything is shown."""
 
 
 @contextmanager

@@ -44,7 +44,7 @@ Watch = Callable[[int, int], None]
 
 
 def unwatched(done: int, total: int) -> None:
-    """Nobody looks."""
+    """Do nothing: the default, without a progress display."""
 
 
 async def read_log(
@@ -107,7 +107,7 @@ async def read_histories(
 
 
 def read_record(record: StoredRecord, wanted: GroupId | None = None) -> tuple[GroupId | None, Read] | None:
-    """Whom a record concerns (None: its whole partition), and what it says.
+    """Decode a record: the group that it concerns (None: its whole partition), and its content.
 
     Gives None for what says nothing, or is not wanted. Raises LogTooNew.
     """

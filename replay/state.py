@@ -73,7 +73,7 @@ class StateAt(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def read_at(text: str, history: History) -> At | None:
-    """What the user means by `--at`; None if it is none of FORMS_OF_AT."""
+    """Parse the value of `--at`; None if it has none of the FORMS_OF_AT."""
     if text.isdecimal():
         return AtSeq(int(text))
     last = max((happened.at_ms for happened in history.events), default=0)

@@ -75,7 +75,7 @@ def story(history: History) -> Story:
 
 
 class _Configs:
-    """What was set for the group before each item; None where it is not known, since something is missing."""
+    """The group's configs before each item; None where a gap makes them unknown."""
 
     def __init__(self) -> None:
         self._config: GroupConfig | None = NOT_CONFIGURED
@@ -123,7 +123,7 @@ def _line(item: Item, generation: int | None, state: GroupState | None, config: 
 
 
 def _instance(event: AnyEvent) -> GroupInstanceId | None:
-    """Whom the event is about, if it is about a static member, or one that is to come."""
+    """The instance that the event is about: a static member's, or a registered one."""
     if isinstance(event, MemberEvent):
         return event.member.group_instance_id
     return event.registration.group_instance_id if isinstance(event, RegistrationEvent) else event.why.group_instance_id

@@ -10,7 +10,7 @@ Instant = NewType("Instant", str)
 FORMS_OF_AT = (
     "a seq number (17), a time (2026-11-21T02:14:07Z; without zone: UTC), or a time of the last day (02:14:07)"
 )
-"""Of a moment, as `muster replay state --at` takes it."""
+"""The forms of a moment that `muster replay state --at` takes."""
 
 _TIME_OF_DAY = re.compile(r"\d{1,2}:\d{2}(:\d{2}(\.\d{1,3})?)?")
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)

@@ -29,7 +29,7 @@ VALID_PREVIOUS_STATES: Mapping[GroupState, frozenset[GroupState]] = {
     GroupState.STABLE: frozenset({GroupState.COMPLETING_REBALANCE}),
     GroupState.DEAD: frozenset({GroupState.EMPTY}),
 }
-"""By state, the states from which it may be entered. Kafka's name for it is `validPreviousStates`."""
+"""The states from which each state may be entered. Kafka's name for it is `validPreviousStates`."""
 
 
 class IllegalTransition(AssertionError):

@@ -57,7 +57,7 @@ class Few:
         self._events = events
         self._each_second = each_second
         self._now_s = now_s
-        self._told: dict[tuple[str, object], _KindWindow] = {}
+        self._windows: dict[tuple[str, object], _KindWindow] = {}
         self._mistakes = LogThrottle(lambda: int(now_s() * 1000))
 
     def __call__(self, _: object, __: str, line: structlog.typing.EventDict) -> structlog.typing.EventDict:
@@ -73,15 +73,15 @@ class Few:
             suppressed = due
         now_s = self._now_s()
         # What a library says may have anything in it: all its lines are of one kind, so that there are few kinds.
-        told = self._told.setdefault((library or event, line.get("fault")), _KindWindow(now_s))
-        if now_s - told.began_s >= 1:
-            told.began_s, told.lines = now_s, 0
-        if told.lines >= self._each_second:
-            told.left_out += 1 + suppressed
+        window = self._windows.setdefault((library or event, line.get("fault")), _KindWindow(now_s))
+        if now_s - window.began_s >= 1:
+            window.began_s, window.lines = now_s, 0
+        if window.lines >= self._each_second:
+            window.left_out += 1 + suppressed
             raise structlog.DropEvent
-        told.lines += 1
-        if told.left_out or suppressed:
-            line["others_since"], told.left_out = told.left_out + suppressed, 0
+        window.lines += 1
+        if window.left_out or suppressed:
+            line["others_since"], window.left_out = window.left_out + suppressed, 0
         return line
 
 

@@ -245,7 +245,7 @@ class _Owned:
             self._watch.notice(gap)
 
     async def _rewrite(self, keys: Collection[bytes]) -> None:
-        with suppress(LogError):  # the writer is lost, as the next write is told
+        with suppress(LogError):  # the writer is lost, and the next write raises
             await self.rewrite(keys, self._kept)
 
     def _failed(self, bug: Exception) -> None:

@@ -105,7 +105,7 @@ class OwnedPartition:
 
     @property
     def waits(self) -> tuple[WaitsFor, float] | None:
-        """What the present append waits for, and for how many seconds. Thread-safe."""
+        """The wait of the present append, and for how many seconds. Thread-safe."""
         waits = self._outbox.waits
         if waits is None:
             return None

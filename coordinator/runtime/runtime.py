@@ -61,7 +61,7 @@ class Runtime:
         self._telling: asyncio.Task[None] | None = None
         self._read: set[int] = set()
         self._unreadable: dict[int, str] = {}
-        """By partition, why it is not served: an owner's record in it cannot be read."""
+        """The reason for each partition that is not served, since an owner's record in it cannot be read."""
         self._outage = LogOutage(owner.event_log.location, owner.clock.monotonic_ms)
         self._lost_now: dict[int, str] = {}
         """The partitions that were lost, and why, until the next log line."""

@@ -1,4 +1,4 @@
-"""What `muster fleet build` does. Errors end it with one line, and exit code 2."""
+"""`muster fleet build`. Errors end it with one line, and exit code 2."""
 
 import asyncio
 import importlib.util

@@ -23,7 +23,7 @@ Row = dict[str, Any]
 
 
 def partition_reads(records: Iterable[StoredRecord]) -> list[Read]:
-    """What concerns the whole partition, of all its records."""
+    """Select the records that concern the whole partition."""
     reads = (read_record(record) for record in records)
     return [read for found in reads if found is not None for group_id, read in [found] if group_id is None]
 
@@ -42,7 +42,7 @@ def fold(
 
 
 def _interleave(own: Sequence[Told], shared: Sequence[Read]) -> Iterator[Told]:
-    """As one reader of the partition meets them: of what was before the group's first record, the prelude alone."""
+    """Order records as in the partition, with only the prelude before the group's first record."""
     prelude = Prelude()
     first = own[0].place.offset
     for read in shared:
@@ -54,7 +54,7 @@ def _interleave(own: Sequence[Told], shared: Sequence[Read]) -> Iterator[Told]:
 
 
 def row(answer: Answer) -> Row:
-    """One row of `rebalances`; the columns are those of `build.SCHEMA`."""
+    """Make one row of `rebalances`, with the columns of `build.SCHEMA`."""
     rebalance = answer.rebalance
     actor = rebalance.trigger.who[0] if rebalance.trigger.who else None
     movement = rebalance.movement

@@ -20,7 +20,7 @@ ROWS_PER_FILE = 250_000
 
 
 class Staged(msgspec.Struct, frozen=True, kw_only=True):
-    """What was copied: where to, how many records, what concerns whole partitions, and what no owner wrote."""
+    """The staged copy: its place, the number of records, those of whole partitions, and strangers' records."""
 
     directory: Path
     records: int

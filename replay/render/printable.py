@@ -1,4 +1,4 @@
-"""What clients sent, made safe for a terminal: a client id may hold escape sequences, or rich's own markup."""
+"""Making text from clients safe for a terminal: a client id may have escape sequences, or rich's own markup."""
 
 from rich.text import Text
 

@@ -27,7 +27,7 @@ _STATE_STYLES = {
 }
 
 WIDE = 120
-"""From so many columns on there is room for sentences in a cell."""
+"""The terminal width from which on cells have room for sentences."""
 
 
 def table(*columns: str, right: Iterable[str] = ()) -> Table:

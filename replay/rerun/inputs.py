@@ -1,4 +1,4 @@
-"""From events back to the command that led to them: what `rerun` and every what-if feed to the rules.
+"""Deriving the command behind recorded events, which `rerun` and every what-if give to the rules.
 
 Each transition begins with an event that tells what came in. What the rules need and a log does not have (ids handed
 out by KIP-394, who has synced, that a deadline has passed) is set up in the soft state so that the same can happen.
@@ -98,7 +98,7 @@ def derive(situation: Situation) -> AnyCommand | None:
 def _of_member(situation: Situation, event: AnyMemberEvent) -> AnyCommand | None:
     match event:
         case StaticMemberReplaced():
-            set_replaced_members(situation, heard_again=False)
+            set_replaced_members(situation, seen_again=False)
             return _join(situation, event.member, event)
         case MemberJoined() | MemberRejoined():
             return _join(situation, event.member, event)
@@ -236,7 +236,7 @@ def _duelling_join(situation: Situation) -> JoinGroup | None:
     following = situation.events[1] if len(situation.events) > 1 else None
     if not isinstance(following, StaticMemberReplaced):
         return None
-    set_replaced_members(situation, heard_again=True)
+    set_replaced_members(situation, seen_again=True)
     return _join(situation, following.member, following)
 
 
@@ -305,7 +305,7 @@ def _end_join_phase(situation: Situation, why: Why) -> EndJoinPhase:
 
 
 def _end_of_join_phase(situation: Situation, why: Why) -> AnyCommand:
-    """Nobody was dropped: the time was up, or the last id handed out was given up."""
+    """Derive the end of a join phase without a drop: its timeout, or the expiry of the last pending member."""
     if why.cause is not Cause.ALL_JOINED:
         return _end_join_phase(situation, why)
     if is_leave(why):

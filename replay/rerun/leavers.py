@@ -13,7 +13,7 @@ _LEFT = frozenset({Cause.MEMBER_LEFT, Cause.MEMBER_REMOVED_BY_ADMIN})
 
 
 def leave(situation: Situation) -> LeaveGroup:
-    """One request: removals and fences in a row, up to the event that ends the transition."""
+    """Derive one LeaveGroup: removals and fences in a row, up to the event that ends the transition."""
     why = situation.why
     entries: list[LeavingMember] = []
     for event in situation.events:

@@ -1,4 +1,4 @@
-"""From events of the membership beyond Kafka back to the command that led to them. See `inputs.py`, which asks here.
+"""Deriving the command behind events of membership beyond Kafka, for `inputs.py`.
 
 alterations      everything that one IncrementalAlterConfigs did: settings, lists, a rebalance that was asked for
 arrivals         joins that were held back leave no event until they are let in: they are put back from there
@@ -48,7 +48,7 @@ ALTER_CONFIGS = 44
 
 
 def derive_planned(situation: Situation) -> AnyCommand | None:
-    """What an administrator asked for, or what a plan's deadline led to; None: neither.
+    """Derive an administrator's request, or a deadline of a plan; None: neither.
 
     A deletion is one, since it begins with the end of the plans that there are.
     """
@@ -92,7 +92,7 @@ def derive_planned(situation: Situation) -> AnyCommand | None:
 
 
 def _alteration(situation: Situation) -> AlterGroupConfig:
-    """One request; lists are set as they are to be, whichever way they were changed."""
+    """Make one request that sets lists to their result, whichever way they were changed."""
     group = situation.group
     assert group is not None
     request = list(_of_one_request(situation))
@@ -113,7 +113,7 @@ _ORDER = (
     Cause.LEARNERS_PROMOTED,
     Cause.REBALANCE_REQUESTED,
 )
-"""In which one request is carried out (`plan.py`): what goes back in it belongs to another one of the same moment."""
+"""The order in which one request is applied (`membership_change.py`); an earlier part belongs to another request."""
 
 
 def _of_one_request(situation: Situation) -> Iterator[AnyEvent]:
@@ -226,7 +226,7 @@ def _arrival(situation: Situation, event: MemberJoined) -> HeldJoin:
 
 
 def _put_sent_back(situation: Situation, started: RebalanceStarted, instance: GroupInstanceId | None) -> None:
-    """Who had been told to ask again counts as arrived, and is not let in yet."""
+    """Hold the join of a client that was sent back to retry: it counts as arrived, and is not admitted yet."""
     member_id = MemberId(f"an arrival that was sent back ({instance})")
     join = JoinGroup(
         group_id=situation.group_id,

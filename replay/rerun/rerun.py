@@ -36,7 +36,7 @@ from muster.replay.rerun.inputs import derive
 from muster.replay.rerun.situation import PHANTOM, Situation
 
 _PERMISSIVE = GroupSettings(min_session_timeout_ms=0, max_session_timeout_ms=INT32_MAX)
-"""Where no CoordinatorElected tells the settings."""
+"""The settings when no CoordinatorElected has them."""
 
 _SETTINGS = {
     "group.initial.rebalance.delay.ms": "initial_rebalance_delay_ms",
@@ -48,7 +48,7 @@ _SETTINGS = {
 
 
 class Input(msgspec.Struct, frozen=True, kw_only=True):
-    """What came in, when, and the numbers of the events that were recorded for it."""
+    """A derived command, its time, and the numbers of the events that were recorded for it."""
 
     command: AnyCommand
     moment: Moment
@@ -144,7 +144,7 @@ class _Rerun:
                 yield Situation(events=events, group=self._group, soft=soft, joins_were_held=joins_were_held)
 
     def _possible_softs(self) -> Iterator[SoftState]:
-        """What the soft state may have been: as carried on, or changed by something that wrote nothing.
+        """Yield possible soft states: as carried on, or changed by something that wrote nothing.
 
         That is an id that was handed out and held up a join phase (P7); or an initial delay that was over while only
         static members were left of before a takeover and none had come back (RB7).
@@ -170,7 +170,7 @@ class _Rerun:
         return soft
 
     def _decide(self, command: AnyCommand, situation: Situation) -> int:
-        """How many of the recorded events the decision explains: all that it made, or none."""
+        """The number of recorded events that the decision explains: all of its own, or none."""
         moment = _moment(situation.event)
         settings = self._settings_for(situation.events)
         decision = decide(command, self._group, situation.soft, moment, settings)

@@ -1,4 +1,4 @@
-"""What a re-run knows when it looks for the command behind an event, and the words it needs for every request."""
+"""The situation in which a re-run derives the command behind an event, and parts of every request."""
 
 from collections.abc import Sequence
 from operator import attrgetter
@@ -18,7 +18,7 @@ PATIENCE_MS = 45_000
 
 
 class Situation(msgspec.Struct, kw_only=True):
-    """What is to be derived from: the recorded events from here on, the group before them, soft state to be set up.
+    """The input of a derivation: the recorded events from here on, the group before them, soft state to be set up.
 
     `joins_were_held`: whether who joins at the moment when a rebalance starts had been held back until then, or came
     at that very moment.

@@ -1,4 +1,4 @@
-"""Why a group rebalanced: incidents, phases, causes.
+"""The analysis of rebalances: incidents, phases, causes.
 
 incidents.py    What started no rebalance: restarts that were absorbed, coordinators that came and went, refusals,
                 fences.

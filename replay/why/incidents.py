@@ -1,4 +1,4 @@
-"""What started no rebalance: restarts that were absorbed, coordinators that came and went, refusals, fences.
+"""Incidents, which start no rebalance: absorbed restarts, changes of the owner, refusals, fences.
 
 That is how a team proves what static membership saved it, and sees who knocked in vain.
 """
@@ -72,7 +72,7 @@ def _of_member(kind: IncidentKind, event: AnyMemberEvent, text: str) -> Incident
 
 
 def announced(why: Why, seq: int, text: str) -> Incident:
-    """What an administrator planned, or the end of it."""
+    """The incident of a plan, or of its end."""
     return Incident(kind=IncidentKind.PLANNED, at=instant(why.decided_ms), text=text, seq=seq)
 
 
@@ -95,7 +95,7 @@ def gathered(joins: Sequence[MemberJoined]) -> Incident:
 
 
 def unserved(event: AnyGroupEvent) -> Iterator[Incident]:
-    """What the event is if it has nothing to do with a rebalance: a refusal, or the end of the group."""
+    """The incident of an event outside of rebalances: a refusal, or the end of the group."""
     if isinstance(event, GroupDeleted):
         kind, at = IncidentKind.GROUP_DELETED, instant(event.why.decided_ms)
         yield Incident(kind=kind, at=at, text=cause_text(event.why, []), seq=event.seq)
@@ -132,7 +132,7 @@ def _ref(why: Why) -> MemberRef:
 
 
 def _sender(why: Why) -> str:
-    """Who asked: it may have no member id yet."""
+    """The sender of a request, which may have no member id yet."""
     sender = _ref(why)
     if why.group_instance_id is None and not why.member_id:
         return f"a new member ({process(sender)})"
@@ -148,7 +148,7 @@ def _fence_text(event: MemberFenced) -> str:
 
 
 def _duel_text(event: MemberFenced) -> str:
-    """Who has lost the instance id was still alive, and is so again now."""
+    """Word a duel: the process that had lost the instance id is alive, and has it again."""
     why = event.why
     one = f"{host(why.client_host or '')}, client {why.client_id}"
     other = f"{host(event.current_client_host or '')}, client {event.current_client_id}"
@@ -156,14 +156,14 @@ def _duel_text(event: MemberFenced) -> str:
 
 
 class Coordinators:
-    """Who coordinates the partition, followed through its events."""
+    """The owner of the partition, followed through its events."""
 
     def __init__(self) -> None:
         self._owner: str | None = None
         self._stopped = False
 
     def note(self, item: Coordinated, *, members: int, in_flight: bool) -> Incident | None:
-        """What a group with so many members lived through; None if it has none, or nothing is to be told (yet)."""
+        """The incident of an owner's change for a group with members; None without any, or before it is complete."""
         event = item.event
         incident = None
         if isinstance(event, CoordinatorReady):

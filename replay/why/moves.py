@@ -1,7 +1,7 @@
-"""Who has which partitions, and what a rebalance changed about it.
+"""The owners of partitions, and the partitions that a rebalance moved.
 
-Members are compared by what stays the same when a process restarts (`MemberRef.identity`), so that a static member that
-comes back with a new member id has moved nothing. Only protocol type 'consumer' has partitions; an assignment that
+Members are compared by `MemberRef.identity`, which a restart keeps, so that a static member that comes back with a new
+member id has moved nothing. Only protocol type 'consumer' has partitions; an assignment that
 cannot be decoded is named, and counts as empty.
 """
 
@@ -28,7 +28,7 @@ NOBODY = Ownership(owners={}, undecodable=())
 
 
 def ownership(group: Group) -> Ownership | None:
-    """Who has what; None if the protocol type has no partitions that we could name."""
+    """The owners of all partitions; None if the protocol type's assignments cannot be decoded."""
     if group.image.protocol_type != CONSUMER_PROTOCOL_TYPE:
         return None
     owners: dict[TopicPartition, MemberRef] = {}
@@ -44,7 +44,7 @@ def ownership(group: Group) -> Ownership | None:
 
 
 def handed_over(before: Ownership, partitions: Iterable[TopicPartition], owner: MemberRef) -> Ownership:
-    """The same with these partitions in the owner's hands."""
+    """Return the ownership with these partitions moved to the owner."""
     return msgspec.structs.replace(before, owners=before.owners | dict.fromkeys(partitions, owner))
 
 
@@ -71,7 +71,7 @@ def by_topic(partitions: Iterable[TopicPartition]) -> tuple[TopicPartitions, ...
 
 
 def movement(before: Ownership, after: Ownership) -> Movement:
-    """What changed hands between the two."""
+    """The moves between two ownerships."""
     journeys: defaultdict[tuple[tuple[str, str] | None, tuple[str, str] | None], list[TopicPartition]]
     journeys = defaultdict(list)
     stayed = 0

@@ -1,7 +1,6 @@
-"""A rebalance while it is being told: what has been seen of it so far, and the finished value.
+"""A rebalance while its events are folded, and the finished value.
 
-`timeline.py` decides which event belongs to which rebalance; here it is written down. One object per rebalance, used
-by the fold alone.
+`timeline.py` decides which event belongs to which rebalance. One object per rebalance, used by the fold alone.
 """
 
 from collections.abc import Iterable, Sequence
@@ -46,7 +45,7 @@ from muster.replay.why.rebalance import (
 from muster.replay.why.wording import cause_text
 
 FOLDED = TRIGGERS | {Cause.STATIC_REPLACEMENT_DURING_JOIN}
-"""What would have started a rebalance, had none been running. A static restart counts: it found no generation."""
+"""The causes that would have started a rebalance, had none been running, static replacements among them."""
 
 _JOINS = (MemberJoined, MemberRejoined, StaticMemberReplaced)
 _ACTS = (*_JOINS, MemberRemoved, MemberRoleChanged)
@@ -60,7 +59,7 @@ def occurrences(parts: Iterable[Part]) -> list[Occurrence]:
 
 
 def trigger_of(started: RebalanceStarted, parts: Sequence[Part], group: Group) -> Occurrence:
-    """What started it: the member events of the same transition with the same cause, else what `why` alone says."""
+    """The trigger: the member events of the same transition with the same cause, else what `why` alone says."""
     why = started.why
     acting = [part for part in parts if isinstance(part, _ACTS) and part.why.cause is why.cause]
     if why.cause is Cause.RETIREMENT_COMPLETE:
@@ -103,7 +102,7 @@ def _occurrence(why: Why, seq: int, actors: Sequence[Actor]) -> Occurrence:
 
 
 class Telling:
-    """One rebalance in the making."""
+    """A rebalance while its events are folded."""
 
     def __init__(
         self,
@@ -139,7 +138,7 @@ class Telling:
         return self.started.why.decided_ms
 
     def absorb(self, parts: Sequence[Part], before: Group) -> None:
-        """What belongs to one transition within the rebalance."""
+        """Fold one transition within the rebalance."""
         if self._is_fresh:
             self._gather(parts)
         self._is_fresh = False

@@ -1,4 +1,4 @@
-"""What administrators plan for a group's membership, in words, and what came of it.
+"""Administrators' plans for a group's membership, in words, and their results.
 
 Plans stand in the log as events of their own: settings, registrations, retirements, promotions. Who asked is known
 from the request; until when a plan holds is not in the log, since its deadline is soft state: the timeout that was set
@@ -34,7 +34,7 @@ _PROMOTIONS = frozenset({Cause.LEARNERS_PROMOTED, Cause.LEARNER_TIMEOUT_ELAPSED,
 
 
 def setting_changes(before: GroupConfig, after: GroupConfig) -> tuple[SettingChange, ...]:
-    """What is not as it was, by the settings' own names."""
+    """The configs that changed, by their names."""
     earlier, later = values_set(before), values_set(after)
     return tuple(
         SettingChange(name=name, before=earlier.get(name), after=later.get(name))
@@ -57,7 +57,7 @@ def _change_text(change: SettingChange) -> str:
 
 
 def configured_text(event: GroupConfigured, before: GroupConfig | None) -> str:
-    """Who changed what; `before` is None if it is not known, then all that is set is told."""
+    """Word a change of configs; with `before` unknown (None) it names all that are set."""
     if event.why.cause is Cause.GROUP_DELETED:
         return "the group's settings went with the group"
     if before is None:
@@ -74,7 +74,7 @@ _ASKED_BY_NOBODY = frozenset({Cause.GROUP_DELETED, Cause.RECORD_OVERWRITTEN})
 
 
 def announcements(parts: Iterable[Part], before: GroupConfig) -> Iterator[tuple[Why, int, str]]:
-    """What was asked for in a transition, or ran out: why, the first event's number, and what it says."""
+    """The plans of a transition, made or timed out: why, the first event's number, and the text."""
     asked = (part for part in parts if part.why.cause not in _ASKED_BY_NOBODY)
     for (kind, cause), (*same,) in groupby(asked, key=lambda part: (type(part), part.why.cause)):
         first = same[0]
@@ -90,7 +90,7 @@ def announcements(parts: Iterable[Part], before: GroupConfig) -> Iterator[tuple[
 
 
 def registration_text(kind: type[Part], why: Why, instances: Sequence[str]) -> str | None:
-    """What became of the registration of these; None if they came, which other events tell."""
+    """Word the end of these registrations; None if the instances joined, which other events tell."""
     count, names = plural(len(instances), "instance"), named(instances)
     if kind is InstanceRegistered:
         return f"{count} registered, to come: {names}{asked_by(why)}"
@@ -121,7 +121,7 @@ def planned(
     gone: Sequence[MemberRef],
     came: Sequence[MemberRef],
 ) -> Planned | None:
-    """What the trigger had to do with plans; None: nothing.
+    """The plan behind a trigger; None without one.
 
     `parts` are those of the trigger's own transition, `gone` the retired members that went since the last rebalance,
     `came` those whose joins had been held back.
@@ -158,7 +158,7 @@ def _members(parts: Iterable[Part], kind: type[MemberEvent], wanted: Set[Cause])
 
 
 def planned_text(cause: Cause, told: Planned) -> str:
-    """Who came, went, and did not, to stand behind the cause's own sentence; empty if that says all."""
+    """Word who came, left, and did not, after the cause's own sentence; empty if that says all."""
     came, went = _named(told.came), _named(told.went)
     expected = named(told.did_not_come)
     match cause:

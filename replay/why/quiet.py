@@ -1,4 +1,4 @@
-"""What goes on in a group and starts no rebalance, in order, until one begins.
+"""Incidents that start no rebalance, in order, until a rebalance begins.
 
 Static restarts, standbys that take over, members that come or go without partitions, retired members that go one by
 one, plans that are made, requests that are refused. Some of it takes time, or comes again and again:
@@ -183,7 +183,7 @@ def _duel(incident: Incident) -> _Key:
 
 
 def _with(known: Incident, again: Incident) -> Incident:
-    """One incident of both. In a duel, restarts are counted: unlike the duel's own events, all of them are written."""
+    """Merge two incidents. In a duel restarts are counted: unlike the duel's own events, all of them are written."""
     times = known.times + again.times
     if known.kind is IncidentKind.INSTANCE_DUEL:
         follows = known.seq is not None and again.seq == known.seq + 1

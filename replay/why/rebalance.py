@@ -1,4 +1,4 @@
-"""What a rebalance is, once it is told: the values that `timeline.py` makes and `why` prints.
+"""The values that describe a rebalance, which `timeline.py` makes and `why` prints.
 
 All fields are plain values, and their names are those of the JSON output. Instants are ISO 8601 in UTC, durations ms.
 A field that is None is not known, or not yet: each says which.
@@ -16,7 +16,7 @@ from muster.replay.times import Instant, instant
 
 
 class MemberRef(msgspec.Struct, frozen=True, kw_only=True):
-    """Who: enough to find the process. `client_host` is as Kafka prints it, '/10.0.0.7'."""
+    """A reference to a member, with enough to find its process. `client_host` is as Kafka prints it, '/10.0.0.7'."""
 
     member_id: MemberId
     group_instance_id: GroupInstanceId | None
@@ -25,7 +25,7 @@ class MemberRef(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def identity(self) -> tuple[str, str]:
-        """What stays the same when a static member restarts: its instance id. A dynamic member has its id alone."""
+        """The identity that a restart keeps: the instance id of a static member; the member id of a dynamic one."""
         if self.group_instance_id is not None:
             return ("static", self.group_instance_id)
         return ("dynamic", self.member_id)
@@ -74,7 +74,7 @@ class SettingChange(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Planned(msgspec.Struct, frozen=True, kw_only=True):
-    """What had been planned of a rebalance's trigger, and what came of it: who came, who went, who did not."""
+    """The plan behind a rebalance's trigger, and its result: who came, who left, who did not."""
 
     came: tuple[MemberRef, ...] = ()  # new members whose joins were held back until now
     did_not_come: tuple[GroupInstanceId, ...] = ()  # registered instances
@@ -86,7 +86,7 @@ class Planned(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Requester(msgspec.Struct, frozen=True, kw_only=True):
-    """Whose request it was, which need not be the member: an administrator removes others."""
+    """The sender of the request, which need not be the member: an administrator removes others."""
 
     client_id: str | None
     client_host: str | None
@@ -95,7 +95,7 @@ class Requester(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Occurrence(msgspec.Struct, frozen=True, kw_only=True):
-    """One cause at work. `who` has several members if one decision concerned several; `seq` is its first event."""
+    """A cause of the rebalance. `who` has several members if one decision concerned several; `seq`: the first event."""
 
     cause: Cause
     at: Instant
@@ -122,7 +122,7 @@ class Move(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Movement(msgspec.Struct, frozen=True, kw_only=True):
-    """What a rebalance did to the assignment, compared with the last stable one, by instance id for static members."""
+    """The partitions that moved since the last stable assignment; static members are compared by instance id."""
 
     moves: tuple[Move, ...]
     moved: int  # partitions that went from one member to another
@@ -134,7 +134,7 @@ class Movement(msgspec.Struct, frozen=True, kw_only=True):
 
 @unique
 class IncidentKind(StrEnum):
-    """What can happen without starting a rebalance."""
+    """The kinds of incidents that start no rebalance."""
 
     STATIC_RESTART = "static-restart"
     COORDINATOR_TAKEOVER = "coordinator-takeover"
@@ -175,7 +175,7 @@ class Arrival(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class JoinPhase(msgspec.Struct, frozen=True, kw_only=True):
-    """From the trigger to the next generation. `ended_by` is None while it runs, or when its end is not in the log."""
+    """The join phase. `ended_by` is None while it runs, or when its end is not in the log."""
 
     started_at: Instant
     ended_at: Instant | None
@@ -191,7 +191,7 @@ class JoinPhase(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SyncPhase(msgspec.Struct, frozen=True, kw_only=True):
-    """From the new generation to the stored assignment; all wait for the leader. `ended_at` is None while it runs."""
+    """The sync phase, in which all wait for the leader's assignment. `ended_at` is None while it runs."""
 
     started_at: Instant
     ended_at: Instant | None
@@ -201,7 +201,7 @@ class SyncPhase(msgspec.Struct, frozen=True, kw_only=True):
 
 @unique
 class Outcome(StrEnum):
-    """How a rebalance ended."""
+    """The end of a rebalance."""
 
     STABLE = "stable"
     EMPTIED = "emptied"
@@ -213,7 +213,7 @@ class Outcome(StrEnum):
 
 
 class Rebalance(msgspec.Struct, frozen=True, kw_only=True):
-    """One rebalance, whole.
+    """A rebalance.
 
     `to_generation` is None when no generation came of it (yet). `movement` is None when it is not known: the rebalance
     did not end, the history before it is not complete, or the protocol type is not 'consumer'.

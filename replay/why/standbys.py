@@ -24,7 +24,7 @@ class Call(msgspec.Struct, frozen=True, kw_only=True):
     def incident(
         self, *, took_over_ms: int | None = None, rebalanced: bool = False, lost_itself: bool = False
     ) -> Incident:
-        """As far as it went: it took over, or a rebalance began before, or it was lost itself, or it is on its way."""
+        """The outcome of a call: it took over, a rebalance began before, it was lost itself, or it is still called."""
         called_ms = self.event.why.decided_ms
         standby = f"the standby {plainly(ref(self.event.member))}"
         if took_over_ms is not None:

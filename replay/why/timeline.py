@@ -69,12 +69,12 @@ class Timeline:
 
     @property
     def since_the_last(self) -> tuple[Incident, ...]:
-        """What has started no rebalance since the last one ended."""
+        """The incidents since the last rebalance ended."""
         return () if self._telling is not None else self._quiet.incidents
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What is missing of the history since the last rebalance ended."""
+        """The gaps in the history since the last rebalance ended."""
         return () if self._telling is not None else tuple(self._notes)
 
     def tell(self, items: Iterable[Item]) -> Iterator[Rebalance]:

@@ -10,7 +10,7 @@ from muster.replay.why.wording import headline
 
 
 class Answer(msgspec.Struct, frozen=True, kw_only=True):
-    """One rebalance, answered for. `since` and `notes` are about the time after the last one, else empty."""
+    """The answer about one rebalance. `since` and `notes` are about the time after the last one, else empty."""
 
     headline: str
     rebalance: Rebalance
@@ -56,7 +56,7 @@ def answers_of(history: History) -> list[Answer]:
 
 
 def generations_of(history: History) -> list[int]:
-    """What may be asked for by number."""
+    """The rebalances that can be asked for by number."""
     return sorted({_aim(answer.rebalance) for answer in answers_of(history)})
 
 

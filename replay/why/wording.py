@@ -14,7 +14,7 @@ from muster.replay.times import duration, setting
 from muster.replay.why.rebalance import Actor, MemberRef, Move, Outcome, Rebalance, TopicPartitions
 
 NAMED_MAX = 3
-"""So many members are named in a sentence; the others are counted."""
+"""The number of members that a sentence names; the others are counted."""
 
 _UUID_LENGTH = 36
 _UUID_SHOWN = 8
@@ -29,7 +29,7 @@ def short_member_id(member_id: str) -> str:
 
 
 def name(member: MemberRef) -> str:
-    """What a person calls the member: its instance id, or its shortened member id."""
+    """The member's name in a sentence: its instance id, or its shortened member id."""
     return member.group_instance_id or short_member_id(member.member_id)
 
 
@@ -38,7 +38,7 @@ def host(client_host: str) -> str:
 
 
 def process(member: MemberRef) -> str:
-    """Where it runs and what it calls itself."""
+    """The host and the client id of a member."""
     return f"{host(member.client_host) or 'unknown host'}, client {member.client_id or '(none)'}"
 
 
@@ -82,7 +82,7 @@ def plural(count: int, noun: str) -> str:
 
 
 def cause_text(why: Why, actors: Sequence[Actor], planned: str = "") -> str:
-    """What happened, in words: the silence of an expired session, who asked for a removal, the client's own reason.
+    """Word a cause: the silence of an expired session, who asked for a removal, the client's own reason.
 
     `planned` is what there is to add of plans.
     """
@@ -111,7 +111,7 @@ ASKED_FOR = frozenset(
         Cause.GROUP_RELEASED,
     }
 )
-"""What an administrator does, who is somebody else than the members."""
+"""The causes that are requests of an administrator, who is not one of the members."""
 
 
 def _by_administrator(text: str, why: Why) -> str:
@@ -198,11 +198,11 @@ JOIN_ENDS = {
     Cause.INITIAL_DELAY_ELAPSED: "the initial rebalance delay was over",
     Cause.GROUP_RELEASED: "the group was released to the upstream cluster",
 }
-"""How a join phase ends, after 'until'."""
+"""The end of a join phase in words, after 'until'."""
 
 
 def missing_text(missing: Gap | Broken) -> str:
-    """What is not told, and where."""
+    """Word what is left out, and where."""
     if isinstance(missing, Gap):
         seqs = (
             f"event {missing.first_seq} is"

@@ -1,0 +1,36 @@
+"""Docstrings say what a thing is or does: none begins with a bare What, Who, Whom, Whose, Of or By."""
+
+import ast
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+FOLDERS = (
+    "coordinator/group",
+    "coordinator/load",
+    "coordinator/observability",
+    "coordinator/offsets",
+    "coordinator/runtime",
+    "events/avro",
+    "replay",
+)
+"""Where it holds already; a folder that has been gone through is added."""
+
+RIDDLE = re.compile(r"(What|Who|Whom|Whose|Of|By)\b")
+
+
+@pytest.mark.parametrize("folder", FOLDERS)
+def test_docstrings_begin_with_what_a_thing_is_or_does(folder: str) -> None:
+    """Those of modules, classes, functions, constants and fields."""
+    found = [
+        f"{path.relative_to(ROOT)}:{node.lineno}"
+        for path in (ROOT / folder).rglob("*.py")
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.Expr)
+        and isinstance(node.value, ast.Constant)
+        and isinstance(node.value.value, str)
+        and RIDDLE.match(node.value.value)
+    ]
+    assert found == []
