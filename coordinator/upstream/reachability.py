@@ -37,6 +37,7 @@ LOOKUPS_MAX: Final = 16
 GROUPS_AT_ONCE: Final = 200
 WAIT: Final = "members cannot be heard, sessions wait: the group's coordinator in the cluster does not answer"
 BEGIN_ANEW: Final = "members can be heard again, sessions begin anew"
+HAS_MOVED: Final = "its coordinator has moved, and no broker says where to"
 _LANE: Final = "reachability"
 
 
@@ -50,6 +51,7 @@ class Reachability:
         self._give_up = give_up
         self._throttle = LogThrottle(monotonic_ms)
         self._asking: set[asyncio.Task[None]] = set()
+        self._tell: dict[GroupId, Callable[[Silence], None]] = {}
         self._lookups = asyncio.Semaphore(LOOKUPS_MAX)
         self._waiting: dict[int, dict[GroupId, asyncio.Future[str | None]]] = {}
         """By broker: the groups that it is to be asked about."""
@@ -64,8 +66,10 @@ class Reachability:
         await asyncio.gather(*asking, return_exceptions=True)
 
     def ask_about_silence(self, group_id: GroupId, tell: Callable[[Silence], None]) -> None:
-        """Tell, when the group's coordinator answers, whether it did at once."""
-        self._begin(self._watch(group_id, tell), f"reachable-{group_id}")
+        """Tell, when the group's coordinator answers, whether it did at once; of two who ask the later is told."""
+        if group_id not in self._tell:
+            self._begin(self._watch(group_id), f"reachable-{group_id}")
+        self._tell[group_id] = tell
 
     def _begin(self, steps: Coroutine[Any, Any, None], name: str) -> None:
         task = asyncio.create_task(steps, name=name)
@@ -73,11 +77,13 @@ class Reachability:
         task.add_done_callback(self._asking.discard)
         task.add_done_callback(on_failure(self._give_up))
 
-    async def _watch(self, group_id: GroupId, tell: Callable[[Silence], None]) -> None:
+    async def _watch(self, group_id: GroupId) -> None:
         trouble = await self._trouble(group_id)
+        if trouble == HAS_MOVED:  # which was not known here: nobody was away
+            trouble = await self._trouble(group_id)
         if trouble is not None:
             await self._until_answered(group_id, trouble)
-        tell(Silence.THEIR_OWN if trouble is None else Silence.EXCUSED)
+        self._tell.pop(group_id)(Silence.THEIR_OWN if trouble is None else Silence.EXCUSED)
 
     async def _until_answered(self, group_id: GroupId, trouble: str | None) -> None:
         self._away += 1
@@ -142,6 +148,8 @@ class Reachability:
         errors = {str(each.group_id): each.error_code for each in answer.groups}
 
         def trouble(error: ErrorCode) -> str | None:
+            if error is ErrorCode.not_coordinator:
+                return HAS_MOVED
             return f"broker {node_id} says {error.name.upper()}" if error in COORDINATOR_MOVED else None
 
         return {group_id: trouble(errors.get(group_id, ErrorCode.none)) for group_id in groups}

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from functools import partial
 
 from kio.schema.errors import ErrorCode
 from structlog.testing import capture_logs
@@ -136,3 +137,41 @@ async def test_many_groups_are_one_question() -> None:
         await until(lambda: len(told.of) == len(groups))
         assert {silence for silence, _ in told.of.values()} == {Silence.THEIR_OWN}
         assert broker.asked.count(DESCRIBE_GROUPS) < len(groups) / 10
+
+
+@story
+async def test_a_coordinator_that_has_moved_is_found_and_was_not_away() -> None:
+    brokers = cluster_of_three()
+    async with asking(*brokers) as (link, told):
+        assert await link.coordinator("g") == 1
+        brokers[0].group_error = ErrorCode.not_coordinator
+        for broker in brokers:
+            broker.coordinator = 2
+        told.ask("g")
+        await until(lambda: told.of)
+        assert told.of["g"][0] is Silence.THEIR_OWN
+
+
+@story
+async def test_who_asks_of_a_group_again_is_told_alone() -> None:
+    """A partition that was taken over anew has other members to expire than it had before."""
+    broker = SimulatedBroker(1)
+    async with linked(broker) as link:
+        reachability = Reachability(link, give_up=unexpected, monotonic_ms=VirtualClock().monotonic_ms)
+        broker.is_hung = True
+        told: list[str] = []
+        with capture_logs():
+            for each in ("former", "present"):
+                reachability.ask_about_silence(GroupId("g"), partial(_note, told, each))
+                await asyncio.sleep(10)
+            broker.is_hung = False
+            broker.leave()
+            broker.come_back()
+            await until(lambda: told)
+            await asyncio.sleep(10)
+        assert told == ["present"]
+        await reachability.close()
+
+
+def _note(told: list[str], who: str, _silence: Silence) -> None:
+    told.append(who)
