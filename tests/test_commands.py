@@ -7,7 +7,7 @@ import sys
 import pytest
 from typer.testing import CliRunner
 
-from muster.cli import COMMANDS, app
+from muster.cli import COMMANDS, app, main
 
 WIDE = {"COLUMNS": "400", "TERM": "dumb"}
 
@@ -58,6 +58,13 @@ def test_a_command_is_listed_with_its_own_first_sentence(name: str) -> None:
     line = COMMANDS[name][1]
     assert line in CliRunner().invoke(app, [name, "--help"], env=WIDE).stdout
     assert line[:60] in CliRunner().invoke(app, ["--help"], env=WIDE).stdout
+
+
+def test_a_system_that_is_not_posix_is_told_what_is_needed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Instead of a module that cannot be imported."""
+    monkeypatch.setattr(sys, "platform", "win32")
+    with pytest.raises(SystemExit, match="muster: a POSIX system is needed"):
+        main()
 
 
 def test_a_command_that_does_not_exist_is_told_with_the_nearest() -> None:

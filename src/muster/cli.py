@@ -1,5 +1,6 @@
 """`muster`: which commands there are. Each stands in its own package, and is imported when it is asked for."""
 
+import sys
 from importlib import import_module
 from importlib.metadata import version as version_of
 from typing import Annotated, Any, Final, cast
@@ -91,4 +92,6 @@ def muster(
 
 def main() -> None:
     """The console script."""
+    if sys.platform == "win32":
+        sys.exit("muster: a POSIX system is needed, such as Linux or macOS; on Windows there is WSL")
     app()

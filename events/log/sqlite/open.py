@@ -53,6 +53,7 @@ def look_at(path: Path, look: Callable[[sqlite3.Connection], None]) -> None:
     The write-ahead log is left out, so of a file that was just made nothing may be seen, and one that is being written
     may look damaged: opening it will tell. Raises as `connected`.
     """
+    _refuse_folder(path)
     if path.is_file() and path.stat().st_size > 0:
         with suppress(LogDamaged):
             connection, _ = connected(path, _connect_for_looking, look)
@@ -65,11 +66,15 @@ def _connect_for_looking(path: Path) -> sqlite3.Connection:
 
 def connect_for_writing(path: Path) -> sqlite3.Connection:
     """A connection that makes the file when it is missing."""
-    if path.is_dir():
-        raise LogMismatch(f"the event log {path} is a folder, not a file")
+    _refuse_folder(path)
     _refuse_other_names(path)
     _refuse_unwritable(path)
     return _connect(path, "mode=rwc")
+
+
+def _refuse_folder(path: Path) -> None:
+    if path.is_dir():
+        raise LogMismatch(f"the event log {path} is a folder, not a file")
 
 
 def _refuse_other_names(path: Path) -> None:
@@ -99,8 +104,7 @@ def connect_for_reading(path: Path) -> sqlite3.Connection:
     """A read-only connection to a file that exists."""
     if not path.exists():
         raise LogMismatch(f"no event log at {path}")
-    if path.is_dir():
-        raise LogMismatch(f"the event log {path} is a folder, not a file")
+    _refuse_folder(path)
     connection = _connect(path, "mode=ro")
     if _is_readable(connection):
         return connection

@@ -90,6 +90,7 @@ class TestOpening:
         """A folder, and a file in a folder that is not there."""
         for read_only in (False, True):
             assert "is a folder" in await mismatch_of(SqliteEventLog(path.parent, read_only=read_only))
+        assert not path.parent.with_name(path.parent.name + ".lock").exists()
         assert "No such file or directory" in await mismatch_of(SqliteEventLog(path / "missing" / "muster.db"))
 
     @pytest.mark.parametrize("read_only", [False, True])
