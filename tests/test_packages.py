@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[1] / "src" / "muster"  # the folders at the top are not in an sdist
 PACKAGES = sorted(
     path.parent.relative_to(ROOT)
     for top in ("coordinator", "events", "replay")

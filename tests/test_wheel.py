@@ -1,7 +1,9 @@
-"""The wheel in an environment of its own: it owns one name there, and works beside who has a folder's name."""
+"""What is built: the wheel owns one name where it is installed; the sdist can run its own tests."""
 
+import os
 import subprocess
 import sys
+import tarfile
 import zipfile
 from pathlib import Path
 
@@ -47,7 +49,44 @@ def test_it_works_beside_others(wheel: Path, tmp_path: Path) -> None:
     assert (refused.returncode, "none.db" in refused.stderr) == (2, True), refused.stderr
 
 
-def _run(*command: object, at: Path = ROOT) -> str:
-    done = subprocess.run(list(map(str, command)), capture_output=True, text=True, check=False, timeout=300, cwd=at)
-    assert done.returncode == 0, done.stderr
+@pytest.mark.timeout(600)
+def test_the_sdist_can_run_its_own_tests(tmp_path: Path) -> None:
+    """Those that read files beside the code among them. Of the code it has `src` alone, and not the folders again."""
+    _run(sys.executable, "-m", "uv", "build", "--quiet", "--sdist", "--out-dir", tmp_path, ROOT)
+    (built,) = tmp_path.glob("*.tar.gz")
+    with tarfile.open(built) as content:
+        content.extractall(tmp_path, filter="data")
+    unpacked = built.with_name(built.name.removesuffix(".tar.gz"))
+    assert not {"coordinator", "events", "replay", "schemas"} & {path.name for path in unpacked.iterdir()}
+    for name in (
+        "Makefile",
+        "requirements.lock",
+        "LICENSE",
+        "compose.yaml",
+        "demo/__main__.py",
+        "benchmarks/__main__.py",
+    ):
+        assert (unpacked / name).is_file(), name
+    tests = [
+        f"tests/{name}" for name in ("test_packages.py", "test_glossary.py", "test_readme.py", "coordinator/settings")
+    ]
+    command = [
+        sys.executable,
+        "-m",
+        "pytest",
+        "-q",
+        "-p",
+        "no:cacheprovider",
+        *tests,
+        "tests/coordinator/observability",
+    ]
+    assert "failed" not in _run(*command, at=unpacked, PYTHONPATH=str(unpacked / "src"))
+
+
+def _run(*command: object, at: Path = ROOT, **variables: str) -> str:
+    done = subprocess.run(
+        list(map(str, command)),
+        capture_output=True, text=True, check=False, timeout=300, cwd=at, env={**os.environ, **variables},
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout[-2_000:] + done.stderr
     return done.stdout

@@ -10,7 +10,8 @@ import structlog
 
 from muster.coordinator.observability.logs import OF_CLIENTS, Few
 
-COORDINATOR = Path(__file__).parents[3] / "coordinator"
+ROOT = Path(__file__).parents[3]
+COORDINATOR = ROOT / "src" / "muster" / "coordinator"  # the folders at the top are not in an sdist
 FLOOD = 339
 
 
@@ -99,7 +100,7 @@ except KeyError:
 
 def said_by_libraries(form: str) -> list[str]:
     command = [sys.executable, "-c", LIBRARIES.format(form=form, flood=FLOOD)]
-    done = subprocess.run(command, capture_output=True, text=True, check=True, cwd=COORDINATOR.parent)
+    done = subprocess.run(command, capture_output=True, text=True, check=True, cwd=ROOT)
     return done.stderr.splitlines()
 
 

@@ -122,5 +122,7 @@ async def test_a_log_in_memory_has_the_partitions_asked_for() -> None:
 
 def test_reading_a_file_needs_no_kafka_client() -> None:
     """`muster replay` on a file starts without importing one."""
-    program = "import sys, events.log.url as url; url.open_log('sqlite:///a.db'); sys.exit('aiokafka' in sys.modules)"
+    program = (
+        "import sys, muster.events.log.url as url; url.open_log('sqlite:///a.db'); sys.exit('aiokafka' in sys.modules)"
+    )
     subprocess.run([sys.executable, "-c", program], check=True, timeout=60, cwd=Path(__file__).parents[3])
