@@ -23,10 +23,6 @@ class ClusterOutage:
         self._error = ""
 
     @property
-    def is_on(self) -> bool:
-        return bool(self._error)
-
-    @property
     def reason(self) -> str | None:
         """For people; None while somebody answers. May be asked from another thread."""
         error = self._error

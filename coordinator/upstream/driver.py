@@ -134,7 +134,7 @@ class Driver:
 
     async def drive(self, held: Held) -> Refused | None:
         """Send what is to be sent, until nothing is left; or why this group cannot have a shadow."""
-        failures = 0
+        failures = 0  # in a row, of whatever steps: one that fails may change which comes next, so no retry of one
         while step := next_step(held.shadow, heartbeat_is_due=held.is_heartbeat_due):
             asked_ms = self.session_timeout_ms
             try:

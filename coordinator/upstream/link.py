@@ -15,6 +15,7 @@ from uuid import UUID
 
 import structlog
 from aiokafka.errors import IllegalSaslStateError
+from cachetools import LRUCache
 from kio.schema.errors import ErrorCode
 from kio.schema.find_coordinator.v4.request import FindCoordinatorRequest
 from kio.schema.find_coordinator.v4.response import FindCoordinatorResponse
@@ -48,6 +49,7 @@ ErrorOf = Callable[[R], ErrorCode]
 REQUEST_LIMIT_MS: Final = 10_000
 REFRESH_EVERY_MS: Final = 30_000
 COORDINATORS_KEPT: Final = 100_000
+"""Clients may name any number of groups."""
 NEEDED: Final[Mapping[str, tuple[int, int]]] = {
     "Metadata": (3, 12),
     "FindCoordinator": (10, 4),
@@ -104,7 +106,7 @@ class UpstreamLink(ClusterLink):
         self._watchers: list[Callable[[Brokers], None]] = []
         self._followed: tuple[str, ...] = ()
         self._tell_ids: Callable[[TopicIds], None] = nobody_asks_for_ids
-        self._coordinators: dict[str, int] = {}
+        self._coordinators: LRUCache[str, int] = LRUCache(COORDINATORS_KEPT)
         self._refusals: list[str] = []
         self._refreshed = asyncio.Event()
         self.api_versions: Versions = {}
@@ -273,8 +275,6 @@ class UpstreamLink(ClusterLink):
         if found.error_code is not ErrorCode.none:
             what = f"who coordinates group {group_id}: {found.error_code.name.upper()}"
             raise TryAgain(what) if found.error_code.retriable else UpstreamRefused(what, found.error_code)
-        if len(self._coordinators) >= COORDINATORS_KEPT:
-            self._coordinators.clear()  # they are asked for again; clients may name any number of groups
         self._coordinators[group_id] = int(found.node_id)
         return int(found.node_id)
 

@@ -24,7 +24,6 @@ import msgspec
 
 from muster.events.kafka.tls_files import BadTlsFile, FilesContext, present, trust
 
-SECRETS = frozenset({"sasl.password", "ssl.key.password"})
 PROPERTIES = (
     "security.protocol",
     "sasl.mechanism",

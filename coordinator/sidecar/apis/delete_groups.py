@@ -131,7 +131,7 @@ class DeletingGroups:
                 except ShadowUnavailable:
                     errors[group_id] = ErrorCode.coordinator_not_available
             asked = [each for each in group_ids if each not in errors]
-            for pause_s in _PAUSES_S:
+            for pause_s in _PAUSES_S:  # no retry of one thing: what is asked for gets less with each answer
                 if not asked:
                     break
                 await asyncio.sleep(pause_s)
