@@ -187,7 +187,6 @@ class Connections:
             except LinkError as failed:
                 known.shut = loop.time() + RECONNECT_BACKOFF_S, failed
                 raise
-            known.shut = None
             return connection
 
     async def _connected(self, address: BrokerAddress, timeout_ms: int) -> AIOKafkaConnection:

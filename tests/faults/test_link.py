@@ -188,14 +188,47 @@ async def test_a_question_to_any_broker_is_put_to_another_when_one_is_silent() -
 
 
 @story
+async def test_who_waits_at_an_old_leader_goes_on_when_it_is_known_to_have_moved() -> None:
+    """And not when the time of its request is over."""
+    async with linked(2) as (cluster, link):
+        leader = cluster.partition(TOPIC, 0).leader
+        cluster.hang(leader)
+        waiting = asyncio.create_task(
+            link.ask_leader(TOPIC, 0, ApiVersionRequest(), lane=place(0).lane, timeout_ms=60_000)
+        )
+        await asyncio.sleep(0.1)
+        cluster.fail_over(leader)
+        link.look_soon()
+        with pytest.raises(TryAgain):
+            await asyncio.wait_for(waiting, 1)
+
+
+@story
+async def test_who_was_silent_and_answers_again_is_not_asked_last_any_more() -> None:
+    """Another one may be silent by then."""
+    async with linked(2) as (cluster, link):
+        cluster.hang(1)
+        for _ in range(10):
+            await link.refresh()
+        cluster.go_on(1)
+        cluster.hang(2)
+        began = seconds()
+        for _ in range(20):
+            await link.refresh()
+        assert seconds() - began <= 0.6
+
+
+@story
 async def test_who_waits_when_the_link_is_closed_is_told_so() -> None:
     """As of a log that cannot be reached, not as of a task that was cancelled."""
     async with linked() as (cluster, link):
         cluster.hang(1)
         claims = [asyncio.create_task(claim(link, place(partition))) for partition in range(2)]
         await asyncio.sleep(1)
+        began = seconds()
         await link.close()
         assert await kinds(*claims) == {LogUnavailable}
+        assert seconds() - began < 1
 
 
 class Refusing:
@@ -234,13 +267,14 @@ async def test_an_address_that_refuses_is_not_tried_for_each_who_asks() -> None:
         assert nobody.tried == tried + 1
 
 
+@pytest.mark.parametrize("fault", ["hang", "stop"])
 @story
-async def test_a_request_that_fails_makes_the_link_ask_who_leads_now() -> None:
+async def test_a_request_that_fails_makes_the_link_ask_who_leads_now(fault: str) -> None:
     """At once, not when it next asks by itself."""
     async with linked(2) as (cluster, link):
         leader = cluster.partition(TOPIC, 0).leader
         await asyncio.sleep(1)
-        cluster.stop(leader)
+        getattr(cluster, fault)(leader)
         cluster.fail_over(leader)
         with pytest.raises(TryAgain):
             await link.ask_leader(TOPIC, 0, ApiVersionRequest(), lane=place(0).lane)

@@ -10,7 +10,7 @@ import pytest
 from kio.schema.errors import ErrorCode
 
 from muster.coordinator.admin import GroupAdmin
-from muster.coordinator.admin.link import NoCoordinator, OutcomeUnknown, Refused, WrongUse
+from muster.coordinator.admin.link import NoCoordinator, NotLetIn, OutcomeUnknown, Refused, WrongUse
 from muster.coordinator.group.commands import AnyRequest
 from muster.coordinator.group.outcomes import (
     AlterGroupConfigOutcome,
@@ -25,9 +25,9 @@ from muster.coordinator.wire.api import Answer, Body, RequestContext
 from muster.coordinator.wire.registry import APIS
 from muster.events.ids import GroupInstanceId, MemberId
 from muster.events.kafka.addresses import BrokerAddress
-from muster.events.kafka.security import KafkaSecurity
+from muster.events.kafka.security import KafkaSecurity, kafka_security
 from tests.coordinator.running_server import Running, running
-from tests.coordinator.upstream.fake_broker import fake_broker
+from tests.coordinator.upstream.fake_broker import KAFKA_3_2, fake_broker
 from tests.waiting import until
 
 FIND_COORDINATOR = 10
@@ -121,6 +121,49 @@ async def test_the_next_address_is_asked_when_one_is_of_no_use(server: Running, 
             await admin.set_target_group_size("orders", 3)
         assert FIND_COORDINATOR in fake.asked
     assert len(server.groups.commands) == 1
+
+
+async def test_who_hangs_beside_an_address_that_is_nobodys_is_not_to_be_started() -> None:
+    """Only where there is nobody at all."""
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        silent_at = f"127.0.0.1:{silent.getsockname()[1]}"
+        async with GroupAdmin(f"{nobody()},{silent_at}", limit_ms=200) as admin:
+            with pytest.raises(NoCoordinator, match=rf"Connect call failed.*; {silent_at} has not answered") as raised:
+                await admin.list_members("orders")
+    assert "start it" not in str(raised.value)
+
+
+async def test_who_does_not_let_us_in_is_named() -> None:
+    """By its address, and no coordinator is waited for."""
+    user = {"sasl.mechanism": "SCRAM-SHA-256", "sasl.username": "muster", "sasl.password": "secret"}
+    security = kafka_security({"security.protocol": "SASL_PLAINTEXT", **user}, "here")
+    async with (
+        fake_broker({**KAFKA_3_2, 17: 1, 36: 0}) as impostor,
+        GroupAdmin(impostor.address, security=security) as admin,
+    ):
+        with pytest.raises(NotLetIn, match=rf"no connection to {impostor.address} with these .*: Server nonce"):
+            await admin.list_members("orders")
+
+
+async def test_who_has_answered_before_is_asked_again_for_the_coordinator(server: Running) -> None:
+    """It may be restarting."""
+    server.groups.outcome = lambda _command: DONE
+    async with GroupAdmin(bootstrap(server)) as admin:
+        await admin.set_target_group_size("orders", 3)
+        left = [True]
+
+        def handle(body: Body, context: RequestContext, service: Service, answer: Answer) -> None:
+            if left:
+                left.clear()
+                for connection in server.server._listening.connections:
+                    connection.abort()
+            else:
+                find_coordinator.handle(body, context, service, answer)
+
+        server.server._apis = {**APIS, 10: msgspec.structs.replace(find_coordinator.API, handle=handle)}
+        await admin.set_target_group_size("others", 3)
+    assert not left
+    assert len(server.groups.commands) == 2
 
 
 async def test_what_is_no_name_of_a_host_is_told() -> None:

@@ -16,7 +16,7 @@ from tests.coordinator.upstream.test_link import heartbeat
 from tests.faults.process import story
 from tests.waiting import until
 
-METADATA = 3
+METADATA, HEARTBEAT = 3, 12
 
 
 def question(group_id: str) -> Exchange[HeartbeatResponse]:
@@ -75,7 +75,7 @@ async def test_a_connection_that_never_came_to_use_is_no_lost_one() -> None:
     connections.cluster_id = "another"
     asked = asyncio.create_task(connections.ask(place, question("g"), lane=0, timeout_ms=60_000))
     broker.silent_at = METADATA
-    await asyncio.sleep(1)
+    await asyncio.sleep(0.5)
     assert broker.connections == 1
     broker.leave()
     with pytest.raises(TryAgain) as raised:
@@ -100,7 +100,7 @@ async def test_who_waits_for_a_connection_that_is_hung_up_on_is_told_at_once() -
     with pytest.raises(TryAgain, match="closed before it was open"):
         await asyncio.wait_for(left, 1)
     assert not kept.done()
-    await connections.close()
+    await asyncio.wait_for(connections.close(), 1)
     with pytest.raises(TryAgain):
         await kept
 
@@ -114,4 +114,43 @@ async def test_a_time_out_is_told_in_the_limit_that_has_ended() -> None:
     connections = Connections(NOT_SECURED, connect_timeout_ms=60_000, explain=unexplained)
     with pytest.raises(TryAgain, match=r"did not answer within 0\.5 s"):
         await connections.ask(place, question("g"), lane=0, timeout_ms=500)
+    await connections.close()
+
+
+@story
+async def test_who_asks_right_after_a_failure_is_told_the_same_with_its_cause() -> None:
+    """So that in whoever's words it is told, it is one thing."""
+    (place,) = read_servers("broker:1")
+    connections = Connections(NOT_SECURED, connect_timeout_ms=1_000, explain=unexplained)
+    told = []
+    for lane in range(2):
+        with pytest.raises(TryAgain) as raised:
+            await connections.ask(place, question("g"), lane=lane, timeout_ms=1_000)
+        told.append((str(raised.value), raised.value.__cause__))
+    assert told[0] == told[1]
+    assert isinstance(told[0][1], ConnectionRefusedError)
+    await connections.close()
+
+
+@pytest.mark.parametrize("was_answered", [False, True])
+@story
+async def test_a_broker_that_hangs_up_may_want_something_unless_it_has_answered(was_answered: bool) -> None:
+    """Then it has let us in, and may be restarting: what it may want would mislead."""
+    broker, explained = SimulatedBroker(1), list[Exception]()
+
+    def explain(address: BrokerAddress, error: Exception) -> LinkError:
+        explained.append(error)
+        return unexplained(address, error)
+
+    (place,) = read_servers(broker.address)
+    connections = Connections(NOT_SECURED, connect_timeout_ms=1_000, explain=explain)
+    if was_answered:
+        await connections.ask(place, question("g"), lane=0, timeout_ms=60_000)
+    broker.silent_at = HEARTBEAT
+    asked = asyncio.create_task(connections.ask(place, question("g"), lane=0, timeout_ms=60_000))
+    await asyncio.sleep(0.5)
+    broker.leave()
+    with pytest.raises(TryAgain):
+        await asked
+    assert [type(error) for error in explained] == ([] if was_answered else [AnswerLost])
     await connections.close()
