@@ -15,6 +15,7 @@ import msgspec
 
 ENDS_WITHIN_S: Final = 30
 NEW_KEY: Final = ("-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1")
+SIGNS: Final = ("-addext", "keyUsage=critical,keyCertSign,cRLSign")  # without it Python 3.13 trusts no authority
 LOCAL_NAMES: Final = "IP:127.0.0.1,DNS:localhost"
 DAYS: Final = 2
 
@@ -44,7 +45,7 @@ class Authority:
         """Whom to trust: `ssl.ca.location`, or Kafka's PEM truststore."""
         self._key = directory / "authority.key"
         subject = ("-subj", f"/CN={name}", "-days", str(DAYS))
-        _openssl("req", "-x509", *NEW_KEY, "-nodes", *subject, "-keyout", self._key, "-out", self.certificate)
+        _openssl("req", "-x509", *NEW_KEY, "-nodes", *subject, *SIGNS, "-keyout", self._key, "-out", self.certificate)
 
     def issue(self, name: str, *, names: str = LOCAL_NAMES, password: str | None = None, days: int = DAYS) -> Issued:
         """A certificate for CN=`name`, a server's or a client's, good for `names` (this machine's, unless told).
