@@ -33,7 +33,7 @@ from muster.coordinator.runtime.group_context import (
     silence_is_their_own,
 )
 from muster.coordinator.runtime.log_outage import LogOutage
-from muster.coordinator.runtime.ownership import Owner
+from muster.coordinator.runtime.owner import Owner
 from muster.coordinator.runtime.runtime import Runtime
 from muster.coordinator.runtime.waiting_limit import WaitingQuota
 from muster.coordinator.service import Cancel, Groups, Service

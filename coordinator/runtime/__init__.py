@@ -8,6 +8,7 @@ group_context.py       What a partition keeps for each group: its queue, its bat
 log_outage.py          An outage of the event log: its reason, its duration, the partitions that wait for it.
 orphans.py             Committed offsets without a group, which a takeover finds.
 outbox.py              Appends events, then offsets, and lets replies leave when both are durable.
+owner.py               This process as the owner of partitions: its logs, its settings.
 ownership.py           Takes a partition over: claim it, write the fence record, read up to it, serve.
 partition.py           One owned partition: its groups, requests to them, their deadlines, the sweep.
 quarantine.py          Groups with a record that cannot be read: how they are answered, and their repair.

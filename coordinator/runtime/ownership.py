@@ -6,31 +6,19 @@ event log's contract); only a reading up to the fence record is complete.
 
 import asyncio
 import shlex
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Collection
 from functools import partial
 
 import msgspec
 import structlog
 from tenacity import AsyncRetrying, RetryCallState, retry_if_exception_type, wait_fixed
 
-from muster.coordinator.clock import Clock
-from muster.coordinator.group.settings import GroupSettings
-from muster.coordinator.load.slices import Slices
-from muster.coordinator.load.turns import Turns
-from muster.coordinator.offsets.base import OffsetStore
 from muster.coordinator.offsets.lost import refuse_lost_events, refuse_lost_offsets
-from muster.coordinator.runtime.former_owners import FormerOwners
-from muster.coordinator.runtime.group_context import (
-    AskAboutSilence,
-    GenerationListener,
-    ignore_generations,
-    silence_is_their_own,
-)
 from muster.coordinator.runtime.orphans import find_orphans, finish_deletions, recreate_groups
 from muster.coordinator.runtime.outbox import OnLost, Outbox, partition_record_refused
+from muster.coordinator.runtime.owner import Owner
 from muster.coordinator.runtime.partition import Partition
-from muster.coordinator.service import ignore_request_id
-from muster.coordinator.strangers import StrangersSeen, StrangersWatch, gap_between
+from muster.coordinator.strangers import StrangersWatch, gap_between
 from muster.coordinator.tasks import on_failure
 from muster.events.avro.codec import records_of
 from muster.events.damage import Damage, DamageSurvey
@@ -47,32 +35,6 @@ log = structlog.get_logger(__name__)
 
 RENEWAL_RETRY_S = 60.0
 """The pause between two attempts to renew a claim; there are hours for it."""
-
-
-class Owner(msgspec.Struct, frozen=True, kw_only=True, eq=False):
-    """This process as the owner of partitions: its name, its logs, its settings; the same for all partitions."""
-
-    name: str
-    """`host:pid`, as events and log lines name the owner."""
-    version: str
-    event_log: EventLog
-    offsets: OffsetStore
-    settings: GroupSettings
-    effective_settings: Mapping[str, str]
-    """The settings by Kafka's names, for the fence record."""
-    clock: Clock
-    log_url: str = "URL"
-    """The value of --log, for commands that a log line advises, as is `bootstrap`, the address for clients."""
-    bootstrap: str = "ADDRESS"
-    on_generation: GenerationListener = ignore_generations
-    ask_about_silence: AskAboutSilence = silence_is_their_own
-    superseded: Callable[[int], None] = ignore_request_id
-    """Called with the id of a parked request that will not be answered, since the same member has sent it again."""
-    strangers: StrangersSeen = msgspec.field(default_factory=StrangersSeen)
-    former_owners: FormerOwners = msgspec.field(default_factory=FormerOwners)
-    slices: Slices = msgspec.field(default_factory=Slices)
-    turns: Turns = msgspec.field(default_factory=Turns)
-    """The process's turns, shared with its connections."""
 
 
 class WaitsFor(msgspec.Struct, frozen=True, kw_only=True):
@@ -192,47 +154,17 @@ async def take_over(owner: Owner, number: int, *, lost: OnLost) -> OwnedPartitio
     if projector.groups or projector.quarantined:
         await refuse_lost_offsets(owner.event_log, owner.offsets, number)
     recreated = await _claim_offsets(owner, writer, projector)
-    took_ms = clock.monotonic_ms() - started_ms
-    members = sum(len(group.members) for group in projector.groups.values())
-    ready = CoordinatorReady(
-        partition=number,
-        owner_epoch=writer.epoch,
-        owner=owner.name,
-        ready_ms=clock.wall_ms(),
-        took_ms=took_ms,
-        events_read=projector.events_read,
-        groups=len(projector.groups),
-        members=members,
-        incarnation_max=projector.incarnation_max,
-    )
-    await _append_one(writer, records_of([ready]))
-    log.info(
-        "partition ready",
-        partition=number,
-        epoch=writer.epoch,
-        took_ms=took_ms,
-        events=projector.events_read,
-        groups=len(projector.groups),
-        members=members,
-    )
+    await _append_ready(owner, writer, projector, took_ms=clock.monotonic_ms() - started_ms)
     damages = await _damages(owner.event_log, writer, projector)
     _name_quarantined(owner, projector)
     outbox = Outbox(writer, owner.offsets, lost)
     partition = Partition(
+        owner,
         number,
         outbox=outbox,
         epoch=writer.epoch,
-        owner=owner.name,
-        settings=owner.settings,
-        clock=clock,
         incarnation_max=projector.incarnation_max,
         quarantined=damages,
-        committed=owner.offsets.committed,
-        on_generation=owner.on_generation,
-        ask_about_silence=owner.ask_about_silence,
-        slices=owner.slices,
-        turns=owner.turns,
-        superseded=owner.superseded,
         lost=lost,
     )
     groups = [group for group_id, group in projector.groups.items() if group_id not in projector.quarantined]
@@ -251,6 +183,32 @@ async def take_over(owner: Owner, number: int, *, lost: OnLost) -> OwnedPartitio
     if gap := gap_between(projector.next_offset, writer.next_offset, recreated + 1):  # since the end of the reading
         strangers.notice(gap)
     return OwnedPartition(owner, partition, outbox, writer, strangers=strangers, lost=lost)
+
+
+async def _append_ready(owner: Owner, writer: LogWriter, projector: Projector, *, took_ms: int) -> None:
+    """Write, and say, that the partition is served from here on."""
+    members = sum(len(group.members) for group in projector.groups.values())
+    ready = CoordinatorReady(
+        partition=writer.partition,
+        owner_epoch=writer.epoch,
+        owner=owner.name,
+        ready_ms=owner.clock.wall_ms(),
+        took_ms=took_ms,
+        events_read=projector.events_read,
+        groups=len(projector.groups),
+        members=members,
+        incarnation_max=projector.incarnation_max,
+    )
+    await _append_one(writer, records_of([ready]))
+    log.info(
+        "partition ready",
+        partition=writer.partition,
+        epoch=writer.epoch,
+        took_ms=took_ms,
+        events=projector.events_read,
+        groups=len(projector.groups),
+        members=members,
+    )
 
 
 def _entity(key: bytes) -> RecordKey | None:

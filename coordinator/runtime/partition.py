@@ -4,17 +4,15 @@ What belongs here: routing commands, deadlines and the sweep to groups. What it 
 processed (`command_processor.py`), how answers find their requests (`waiting.py`).
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 
 import structlog
 from kio.schema.errors import ErrorCode
 
-from muster.coordinator.clock import Clock
 from muster.coordinator.group.commands import (
     AnyRequest,
     CheckCapacity,
-    CommittedAt,
     Heartbeat,
     JoinGroup,
     RewriteEntities,
@@ -24,25 +22,21 @@ from muster.coordinator.group.decide import would_refuse
 from muster.coordinator.group.error_replies import error_replies
 from muster.coordinator.group.extensions import USUAL_APPEND_MS, Silence, rearm
 from muster.coordinator.group.heartbeat import heartbeat_error
-from muster.coordinator.group.settings import GroupSettings
 from muster.coordinator.group.soft_state import SoftState
 from muster.coordinator.group.takeover import fail_parked_requests, restore_soft_state
 from muster.coordinator.group.timers import blames
-from muster.coordinator.load.slices import Slices
 from muster.coordinator.load.steps import Steps
-from muster.coordinator.load.turns import Turns
 from muster.coordinator.observability.metrics import ENTITIES_REWRITTEN
 from muster.coordinator.runtime.command_processor import CommandProcessor
 from muster.coordinator.runtime.deadlines import Deadlines
 from muster.coordinator.runtime.group_context import (
-    AskAboutSilence,
     CheckDeadlines,
-    GenerationListener,
     GroupContext,
     Ticket,
     new_context,
 )
 from muster.coordinator.runtime.outbox import OnLost, Outbox, WriteUnit
+from muster.coordinator.runtime.owner import Owner
 from muster.coordinator.runtime.quarantine import Quarantine
 from muster.coordinator.runtime.sweep import Sweep
 from muster.coordinator.runtime.waiting import WaitingRequests
@@ -66,50 +60,39 @@ class Partition:
 
     def __init__(
         self,
+        owner: Owner,
         number: int,
         *,
         outbox: Outbox,
         epoch: int,
-        owner: str,
-        settings: GroupSettings,
-        clock: Clock,
         incarnation_max: int,
         quarantined: Mapping[GroupId, Damage],
-        committed: Callable[[GroupId], Mapping[tuple[str, int], CommittedAt]],
-        on_generation: GenerationListener,
-        ask_about_silence: AskAboutSilence,
-        slices: Slices,
-        turns: Turns,
-        superseded: Callable[[int], None],
         lost: OnLost,
     ) -> None:
         self.number = number
-        self._outbox = outbox
         self._owner = owner
-        self._settings = settings
-        self._clock = clock
+        self._outbox = outbox
+        self._settings = owner.settings
+        self._clock = owner.clock
+        self._slices = owner.slices
+        self._lost = lost
         self._contexts: dict[GroupId, GroupContext] = {}
-        self._waiting = WaitingRequests(superseded)
+        self._waiting = WaitingRequests(owner.superseded)
         self._deadlines = Deadlines(
-            clock,
+            owner.clock,
             due=self._deadline_came,
             paused=self._machine_paused,
-            when_caught_up=turns.after_those_who_wait,
+            when_caught_up=owner.turns.after_those_who_wait,
         )
-        self._committed = committed
-        self._on_generation = on_generation
-        self._ask_about_silence = ask_about_silence
-        self._slices = slices
-        self._lost = lost
         self._processor = CommandProcessor(
             outbox=outbox,
             epoch=epoch,
-            settings=settings,
-            clock=clock,
+            settings=owner.settings,
+            clock=owner.clock,
             incarnation_max=incarnation_max,
-            committed=committed,
+            committed=owner.offsets.committed,
             waiting=self._waiting,
-            slices=slices,
+            slices=owner.slices,
             lost=lost,
             session_refreshed=self._deadlines.schedule,
             changed=self._changed,
@@ -119,11 +102,11 @@ class Partition:
             quarantined,
             outbox=outbox,
             moment=self._processor.moment,
-            settings=settings,
+            settings=owner.settings,
             waiting=self._waiting,
             repaired=self._repaired,
         )
-        interval_ms = settings.offsets_retention_check_interval_ms
+        interval_ms = owner.settings.offsets_retention_check_interval_ms
         self._sweep = Sweep(interval_ms=interval_ms, group_ids=self._contexts.keys, check=self._check_expiry)
         self._closed_with: ErrorCode | None = None
 
@@ -151,7 +134,7 @@ class Partition:
             for context in self._contexts.values():
                 await pace.worked(1 + rearm(context.group, context.soft, self._clock.monotonic_ms()))
         for context in self._contexts.values():
-            context.notify(self._on_generation)
+            context.notify(self._owner.on_generation)
         self._deadlines.begin()
         for context in list(self._contexts.values()):
             self._check_capacity(context)
@@ -252,7 +235,7 @@ class Partition:
     def _repaired(self, group: Group) -> None:
         self._processor.know_incarnation(group.incarnation)
         context = self._resume(group)
-        context.notify(self._on_generation)
+        context.notify(self._owner.on_generation)
         self._check_capacity(context)
 
     # ---- deadlines and the sweep ---------------------------------------------------------------------
@@ -261,7 +244,7 @@ class Partition:
         self._deadlines.schedule(context.group_id, max(context.soft.next_deadline_ms(), context.no_deadline_before_ms))
 
     def _changed(self, context: GroupContext) -> None:
-        context.notify(self._on_generation)
+        context.notify(self._owner.on_generation)
         self._schedule(context)
 
     def _became_idle(self, context: GroupContext) -> None:
@@ -278,7 +261,7 @@ class Partition:
             return
         context.deadline_check_queued = True
         if blames(context.soft, self._clock.monotonic_ms()):
-            self._ask_about_silence(group_id, partial(self._queue_deadline_check, context))
+            self._owner.ask_about_silence(group_id, partial(self._queue_deadline_check, context))
         else:
             self._queue_deadline_check(context, Silence.THEIR_OWN)
 
@@ -299,7 +282,7 @@ class Partition:
         context.expiry_due = True
         if not context.busy:
             self._processor.work(context)
-        return len(self._committed(group_id))
+        return len(self._owner.offsets.committed(group_id))
 
     def _machine_paused(self, late_ms: int) -> None:
         self._slices.run(self._rearm(), lambda sessions: self._rearmed(late_ms, sessions), self._lost)
@@ -320,7 +303,7 @@ class Partition:
         paused = CoordinatorPaused(
             partition=self.number,
             owner_epoch=self._processor.epoch,
-            owner=self._owner,
+            owner=self._owner.name,
             paused_ms=self._clock.wall_ms(),
             late_ms=late_ms,
             sessions=sessions,

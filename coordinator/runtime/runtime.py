@@ -24,7 +24,8 @@ from muster.coordinator.not_served import loading_reply, way_out
 from muster.coordinator.observability.metrics import GroupFigures
 from muster.coordinator.runtime.group_context import Ticket
 from muster.coordinator.runtime.log_outage import LogOutage
-from muster.coordinator.runtime.ownership import OwnedPartition, Owner, take_over
+from muster.coordinator.runtime.owner import Owner
+from muster.coordinator.runtime.ownership import OwnedPartition, take_over
 from muster.coordinator.runtime.slow_appends import SlowAppends
 from muster.coordinator.service import CommittedOffset, ListedGroup, ReplyTo
 from muster.coordinator.tasks import on_failure

@@ -20,7 +20,7 @@ from muster.coordinator.cluster import Cluster
 from muster.coordinator.group.settings import GroupSettings
 from muster.coordinator.observability.metrics import ServerMetrics
 from muster.coordinator.offsets.memory import MemoryOffsetStore
-from muster.coordinator.runtime.ownership import Owner
+from muster.coordinator.runtime.owner import Owner
 from muster.coordinator.runtime.runtime import Runtime
 from muster.coordinator.service import Cancel, Service
 from muster.coordinator.standalone.server import Server, ServerSettings

@@ -10,7 +10,7 @@ from muster.coordinator.group.settings import GroupSettings
 from muster.coordinator.offsets.base import OffsetStore
 from muster.coordinator.offsets.topic import TopicOffsetStore
 from muster.coordinator.offsets.upstream import UpstreamOffsetStore
-from muster.coordinator.runtime.ownership import Owner
+from muster.coordinator.runtime.owner import Owner
 from muster.coordinator.runtime.runtime import Runtime
 from muster.events.ids import GroupId
 from muster.events.log.kafka.client.link import Timeouts

@@ -38,7 +38,7 @@ from muster.coordinator.runtime.group_context import (
     ignore_generations,
     silence_is_their_own,
 )
-from muster.coordinator.runtime.ownership import Owner
+from muster.coordinator.runtime.owner import Owner
 from muster.coordinator.runtime.runtime import Runtime
 from muster.coordinator.service import Groups, ignore_request_id
 from muster.events.ids import GroupId, GroupInstanceId, MemberId

@@ -1,0 +1,50 @@
+"""This process as the owner of partitions: its logs, its settings, what all partitions share.
+
+What belongs here: what is the same for every partition. What it must not know: partitions.
+"""
+
+from collections.abc import Callable, Mapping
+
+import msgspec
+
+from muster.coordinator.clock import Clock
+from muster.coordinator.group.settings import GroupSettings
+from muster.coordinator.load.slices import Slices
+from muster.coordinator.load.turns import Turns
+from muster.coordinator.offsets.base import OffsetStore
+from muster.coordinator.runtime.former_owners import FormerOwners
+from muster.coordinator.runtime.group_context import (
+    AskAboutSilence,
+    GenerationListener,
+    ignore_generations,
+    silence_is_their_own,
+)
+from muster.coordinator.service import ignore_request_id
+from muster.coordinator.strangers import StrangersSeen
+from muster.events.log.base import EventLog
+
+
+class Owner(msgspec.Struct, frozen=True, kw_only=True, eq=False):
+    """This process as the owner of partitions: its name, its logs, its settings; the same for all partitions."""
+
+    name: str
+    """`host:pid`, as events and log lines name the owner."""
+    version: str
+    event_log: EventLog
+    offsets: OffsetStore
+    settings: GroupSettings
+    effective_settings: Mapping[str, str]
+    """The settings by Kafka's names, for the fence record."""
+    clock: Clock
+    log_url: str = "URL"
+    """The value of --log, for commands that a log line advises, as is `bootstrap`, the address for clients."""
+    bootstrap: str = "ADDRESS"
+    on_generation: GenerationListener = ignore_generations
+    ask_about_silence: AskAboutSilence = silence_is_their_own
+    superseded: Callable[[int], None] = ignore_request_id
+    """Called with the id of a parked request that will not be answered, since the same member has sent it again."""
+    strangers: StrangersSeen = msgspec.field(default_factory=StrangersSeen)
+    former_owners: FormerOwners = msgspec.field(default_factory=FormerOwners)
+    slices: Slices = msgspec.field(default_factory=Slices)
+    turns: Turns = msgspec.field(default_factory=Turns)
+    """The process's turns, shared with its connections."""
