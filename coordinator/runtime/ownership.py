@@ -169,7 +169,7 @@ async def take_over(owner: Owner, number: int, *, lost: OnLost) -> OwnedPartitio
     )
     groups = [group for group_id, group in projector.groups.items() if group_id not in projector.quarantined]
     try:
-        await partition.adopt(groups)
+        await partition.add_loaded_groups(groups)
     except asyncio.CancelledError:
         await outbox.close()
         raise

@@ -121,7 +121,7 @@ class Partition:
 
     # ---- requests ----------------------------------------------------------------------------------
 
-    async def adopt(self, groups: Iterable[Group]) -> None:
+    async def add_loaded_groups(self, groups: Iterable[Group]) -> None:
         """Add the groups that were read from the log, with new sessions, in slices.
 
         No request and no deadline reaches them before all are added.

@@ -52,7 +52,7 @@ class ShadowName(msgspec.Struct, frozen=True, kw_only=True):
         return cls(group_instance_id=f"muster-{log_identity}", protocol_name=log_identity)
 
 
-UNKNOWN_PRINCIPAL: Final = ShadowName(group_instance_id="", protocol_name="")
+NAME_NOT_KNOWN_YET: Final = ShadowName(group_instance_id="", protocol_name="")
 """Until the event log is open: the shadow of any service may be ours. None joins under this name."""
 
 UNNAMED: Final = ShadowName(group_instance_id="muster", protocol_name="shadow")

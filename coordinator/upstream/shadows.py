@@ -17,8 +17,8 @@ from muster.coordinator.tasks import on_failure
 from muster.coordinator.upstream.driver import Driver, Held
 from muster.coordinator.upstream.link import UpstreamLink
 from muster.coordinator.upstream.shadow import (
+    NAME_NOT_KNOWN_YET,
     NOT_TOLD,
-    UNKNOWN_PRINCIPAL,
     Identity,
     Refused,
     Shadow,
@@ -58,7 +58,7 @@ class Shadows:
     def __init__(
         self,
         link: UpstreamLink,
-        name: ShadowName = UNKNOWN_PRINCIPAL,
+        name: ShadowName = NAME_NOT_KNOWN_YET,
         *,
         lost: Lost,
         give_up: Callable[[Exception], None],

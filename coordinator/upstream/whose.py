@@ -30,7 +30,7 @@ from kio.schema.streams_group_describe.v0.response import StreamsGroupDescribeRe
 from kio.schema.types import GroupId as KafkaGroupId
 
 from muster.coordinator.upstream.link import UpstreamLink, UpstreamRefused
-from muster.coordinator.upstream.shadow import PROTOCOL_TYPE, UNKNOWN_PRINCIPAL, UNNAMED, ShadowName, reason_of
+from muster.coordinator.upstream.shadow import NAME_NOT_KNOWN_YET, PROTOCOL_TYPE, UNNAMED, ShadowName, reason_of
 from muster.coordinator.wire.operations import READ
 from muster.events.ids import GroupId
 from muster.events.kafka.errors import TryAgain
@@ -130,7 +130,7 @@ def has_shadow(described: Any, name: ShadowName) -> bool:  # noqa: ANN401 -- kio
     if described.protocol_type != PROTOCOL_TYPE or len(described.members) != 1:
         return False
     (member,) = described.members
-    if name == UNKNOWN_PRINCIPAL:
+    if name == NAME_NOT_KNOWN_YET:
         return True
     if hasattr(member, "group_instance_id"):
         return bool(member.group_instance_id == name.group_instance_id)

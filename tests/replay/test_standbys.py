@@ -101,7 +101,7 @@ def test_held_members_come_change_and_go_without_a_rebalance() -> None:
     c.leave()
     assert [each.text.partition(")")[2] for each in incidents(h, IncidentKind.HELD_MEMBER_CAME)] == [
         " came as a standby, and moved nothing",
-        ", which has no partitions, rejoined and moved nothing",
+        ", a learner or standby, rejoined and moved nothing",
     ]
     assert len(incidents(h, IncidentKind.HELD_MEMBER_WENT)) == 1
     (restart,) = incidents(h, IncidentKind.STATIC_RESTART)

@@ -116,7 +116,7 @@ async def test_a_partition_of_many_groups_is_taken_over_with_others_in_between()
     async with serving() as muster:
         partition = muster.runtime._owned[0].partition
         with longest_callback() as longest:
-            await partition.adopt(groups)
+            await partition.add_loaded_groups(groups)
             partition._machine_paused(2_000)
             while partition._slices.waiting:
                 await partition._slices.turn()
