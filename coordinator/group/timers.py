@@ -28,6 +28,8 @@ from muster.events.causes import Cause
 from muster.events.ids import GroupId, MemberId
 from muster.events.state import GroupState
 
+_DELAYS = (EndExpansion, PromoteLearners)
+
 
 def due(group_id: GroupId, soft: SoftState, now_ms: int) -> list[AnyDeadline]:
     """The deadlines that have passed, as commands, the earliest first."""
@@ -36,9 +38,9 @@ def due(group_id: GroupId, soft: SoftState, now_ms: int) -> list[AnyDeadline]:
 
 
 def blames(soft: SoftState, now_ms: int) -> bool:
-    """Whether a deadline has passed by which somebody should have been heard; the initial delay is none."""
-    passed = _due(GroupId(""), soft, now_ms)
-    return any(soft.initial_delay is None or not isinstance(each, EndJoinPhase) for each in passed)
+    """Whether a deadline has passed by which somebody should have been heard; delays are none."""
+    delays = _DELAYS if soft.initial_delay is None else (*_DELAYS, EndJoinPhase)
+    return any(not isinstance(each, delays) for each in _due(GroupId(""), soft, now_ms))
 
 
 def _due(group_id: GroupId, soft: SoftState, now_ms: int) -> Iterator[AnyDeadline]:

@@ -3,6 +3,9 @@
 What is passed on is never copied when a whole chunk goes on, and once when a chunk has to be cut.
 """
 
+READ_BYTES_MAX = 65_536
+"""What was read of a chunk, and is kept because something stands behind it."""
+
 
 class Incoming:
     """`waiting_bytes` is how much has come and was neither taken nor passed on."""
@@ -30,6 +33,8 @@ class Incoming:
         """Forget what was read in place."""
         if at == len(self._data):
             self._data, self._at = b"", 0  # it may be long, and nothing more come for a while
+        elif at > READ_BYTES_MAX and at > len(self._data) // 2:
+            self._data, self._at = self._data[at:], 0  # nor more than the beginning of what comes next
         else:
             self._at = at
 

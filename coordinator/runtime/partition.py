@@ -260,19 +260,22 @@ class Partition:
         if context is None or context.deadline_check_queued:
             return
         context.deadline_check_queued = True
-        if blames(context.soft, self._clock.monotonic_ms()):
-            self._owner.ask_about_silence(group_id, partial(self._queue_deadline_check, context))
-        else:
-            self._queue_deadline_check(context, Silence.THEIR_OWN)
-
-    def _queue_deadline_check(self, context: GroupContext, silence: Silence) -> None:
-        """Queue a check of the group's deadlines behind its requests, so that the queue expires no member."""
-        if self._contexts.get(context.group_id) is not context:
-            return
         now_ms = self._clock.monotonic_ms()
-        if silence is Silence.EXCUSED:
-            _rearm_context(context, now_ms)
-        self._processor.enqueue(context, CheckDeadlines(group_id=context.group_id, at_ms=now_ms))
+        if blames(context.soft, now_ms):
+            self._owner.ask_about_silence(group_id, partial(self._silence_explained, context, now_ms))
+        else:
+            self._queue_deadline_check(context, now_ms)
+
+    def _silence_explained(self, context: GroupContext, asked_ms: int, silence: Silence) -> None:
+        if silence is Silence.EXCUSED and self._contexts.get(context.group_id) is context:
+            _rearm_context(context, self._clock.monotonic_ms())
+        # What arrived while it was asked comes first, and whose session has ended since was not asked about.
+        self._owner.turns.after_those_who_wait(partial(self._queue_deadline_check, context, asked_ms))
+
+    def _queue_deadline_check(self, context: GroupContext, at_ms: int) -> None:
+        """Queue a check of the group's deadlines behind its requests, so that the queue expires no member."""
+        if self._contexts.get(context.group_id) is context:
+            self._processor.enqueue(context, CheckDeadlines(group_id=context.group_id, at_ms=at_ms))
 
     def _check_expiry(self, group_id: GroupId) -> int:
         """Have ExpireOffsets decided, at once or when the batch under way is durable; returns the number of offsets."""

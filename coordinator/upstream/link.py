@@ -74,6 +74,10 @@ class UpstreamRefused(LinkRefused):
         self.error = error
 
 
+class BrokerNotTrusted(UpstreamRefused):
+    """Its certificate is not trusted: by Muster's own settings, and so for the clients that are relayed to it."""
+
+
 class UpstreamLink(ClusterLink):
     """See the module. `give_up` is told of a bug of ours in what goes on beside the requests."""
 
@@ -294,7 +298,7 @@ def not_opened(address: BrokerAddress, error: Exception, security: KafkaSecurity
     """Why a connection cannot be opened."""
     if isinstance(error, ssl.SSLCertVerificationError):
         why = f"{error.verify_message}{where_trust_is_set(error)}"
-        return UpstreamRefused(f"the certificate of the broker at {address}: {why}")
+        return BrokerNotTrusted(f"the certificate of the broker at {address}: {why}")
     if (tls := tls_failure(error)) is not None:
         reason = (tls.reason or str(tls)).lower().replace("_", " ")
         if "certificate" in reason and not security.presents_certificate:

@@ -23,7 +23,7 @@ from kio.schema.types import GroupId as KafkaGroupId
 from muster.coordinator.group.extensions import Silence
 from muster.coordinator.log_throttle import LogThrottle
 from muster.coordinator.tasks import on_failure
-from muster.coordinator.upstream.link import UpstreamLink, UpstreamRefused
+from muster.coordinator.upstream.link import BrokerNotTrusted, UpstreamLink, UpstreamRefused
 from muster.events.ids import GroupId
 from muster.events.kafka.errors import COORDINATOR_MOVED, LinkError
 
@@ -112,8 +112,10 @@ class Reachability:
         try:
             async with self._lookups:
                 node_id = await self._link.coordinator(group_id)
+        except BrokerNotTrusted as error:
+            return str(error)
         except UpstreamRefused:
-            return None  # we are not let in, which says nothing of the members
+            return None  # Muster is not let in, which says nothing of the members
         except LinkError as error:
             return str(error)
         waiting = self._waiting.get(node_id)
@@ -131,8 +133,12 @@ class Reachability:
             asked = list(islice(waiting, GROUPS_AT_ONCE))
             try:
                 troubles = await self._describe(node_id, asked)
+            except BrokerNotTrusted as error:
+                troubles = dict.fromkeys(waiting, str(error))
             except UpstreamRefused:
                 troubles = dict.fromkeys(waiting)
+            except TimeoutError:
+                troubles = dict.fromkeys(waiting, f"broker {node_id} did not answer within {ANSWERS_WITHIN_MS} ms")
             except LinkError as error:
                 troubles = dict.fromkeys(waiting, str(error))
             for group_id, trouble in troubles.items():
@@ -142,9 +148,10 @@ class Reachability:
         del self._waiting[node_id]
 
     async def _describe(self, node_id: int, groups: list[GroupId]) -> dict[GroupId, str | None]:
-        """By group: what keeps its requests from being answered there. Raises LinkError."""
+        """By group: what keeps its requests from being answered there. Raises LinkError, TimeoutError."""
         request = DescribeGroupsRequest(groups=tuple(map(KafkaGroupId, groups)), include_authorized_operations=False)
-        answer = await self._link.ask(node_id, request, DescribeGroupsResponse, lane=_LANE, limit_ms=ANSWERS_WITHIN_MS)
+        async with asyncio.timeout(ANSWERS_WITHIN_MS / 1000):  # with the opening of a connection
+            answer = await self._link.ask(node_id, request, DescribeGroupsResponse, lane=_LANE)
         errors = {str(each.group_id): each.error_code for each in answer.groups}
 
         def trouble(error: ErrorCode) -> str | None:

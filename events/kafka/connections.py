@@ -35,6 +35,7 @@ CONNECTIONS_MAX_IDLE_MS: Final = 540_000
 """As in Kafka's clients: shorter than the ten minutes after which a broker closes an idle connection."""
 OPENING_MAX: Final = 16
 """At a time, to one broker."""
+CLOSES_WITHIN_S: Final = 1.0
 RECONNECT_BACKOFF_S: Final = 0.1
 """After a failure no other connection to that address is tried for this long: thousands of lanes may ask at once."""
 
@@ -102,9 +103,9 @@ class Connections:
         for task in opening:
             task.cancel()
         await asyncio.gather(*opening, return_exceptions=True)
-        for closed in [connection.close() for each in known.values() for connection in each.lanes.values()]:
-            if closed is not None:
-                await closed
+        closing = [connection.close() for each in known.values() for connection in each.lanes.values()]
+        if under_way := [closed for closed in closing if closed is not None]:
+            await asyncio.wait(under_way, timeout=CLOSES_WITHIN_S)  # what is unsent may never be read
 
     def forget_others(self, named: Collection[BrokerAddress]) -> None:
         """Keep what is in use, and what the cluster names now."""

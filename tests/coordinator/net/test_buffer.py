@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from muster.coordinator.net.buffer import Incoming
+from muster.coordinator.net.buffer import READ_BYTES_MAX, Incoming
 
 CONTENT = bytes(range(200))
 
@@ -65,6 +65,22 @@ def test_what_was_taken_is_not_kept(taken: str) -> None:
         for size in (1_000,) if taken == "whole" else (400, 600):
             subject.take(size)
     assert sys.getrefcount(chunk) == held
+
+
+@pytest.mark.parametrize("taken", ["taken", "in place"])
+def test_what_was_read_is_not_kept_for_the_byte_behind_it(taken: str) -> None:
+    """Which comes of whoever likes: it kept 60 MB of each request that was answered, and nothing counted them."""
+    subject = Incoming()
+    chunk = bytes(READ_BYTES_MAX + 1) + b"x"
+    held = sys.getrefcount(chunk)
+    subject.add(chunk)
+    if taken == "in place":
+        subject.skip_to(READ_BYTES_MAX + 1)
+    else:
+        subject.take(READ_BYTES_MAX + 1)
+    assert sys.getrefcount(chunk) == held
+    assert subject.waiting_bytes == 1
+    assert subject.take(1) == b"x"
 
 
 def test_many_small_pieces_are_joined_once() -> None:

@@ -63,6 +63,24 @@ def test_who_could_be_heard_and_was_not_is_expired() -> None:
     simulate(story())
 
 
+def test_whose_session_ends_while_it_is_asked_is_asked_about_by_itself() -> None:
+    """The answer tells how it was when it was asked for."""
+
+    async def story() -> None:
+        asked = Asked()
+        process, told = await stable_group(asked)
+        await asyncio.sleep(1)
+        assert (await process.heartbeat(told["b"])).error is ErrorCode.none
+        await until(lambda: asked.asked)
+        await asyncio.sleep(2)  # b's session has ended as well
+        asked.asked[0][1](Silence.THEIR_OWN)
+        assert (await process.heartbeat(told["b"])).error is not ErrorCode.unknown_member_id
+        assert (await process.heartbeat(told["a"])).error is ErrorCode.unknown_member_id
+        await process.runtime.stop()
+
+    simulate(story())
+
+
 def test_nobody_asks_while_members_are_heard() -> None:
     """A heartbeat moves a deadline without telling: that it came up is no reason to ask."""
 

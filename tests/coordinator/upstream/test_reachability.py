@@ -3,13 +3,16 @@
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from datetime import timedelta
 from functools import partial
+from typing import Any, cast
 
 from kio.schema.errors import ErrorCode
+from kio.static.primitive import i32Timedelta
 from structlog.testing import capture_logs
 
 from muster.coordinator.group.extensions import Silence
-from muster.coordinator.upstream.link import UpstreamLink
+from muster.coordinator.upstream.link import BrokerNotTrusted, UpstreamLink, UpstreamRefused
 from muster.coordinator.upstream.reachability import (
     ANSWERS_WITHIN_MS,
     BEGIN_ANEW,
@@ -175,3 +178,41 @@ async def test_who_asks_of_a_group_again_is_told_alone() -> None:
 
 def _note(told: list[str], who: str, _silence: Silence) -> None:
     told.append(who)
+
+
+@story
+async def test_a_broker_whose_certificate_is_not_trusted_lets_no_member_through() -> None:
+    """Clients are relayed to it by the same trust. One that does not let Muster in says nothing of them."""
+    for refusal, silence in {
+        BrokerNotTrusted("the certificate of the broker at broker:1: it has expired"): None,
+        UpstreamRefused("the broker at broker:1 does not let us in"): Silence.THEIR_OWN,
+    }.items():
+        link = RefusingLink(refusal)
+        reachability = Reachability(cast("UpstreamLink", link), give_up=unexpected, monotonic_ms=lambda: 0)
+        told = list[Silence]()
+        with capture_logs():
+            reachability.ask_about_silence(GroupId("g"), told.append)
+            await asyncio.sleep(60)
+            assert told == ([] if silence is None else [silence])
+            link.refusal = None
+            await asyncio.sleep(10)
+        assert told == [silence or Silence.EXCUSED]
+        await reachability.close()
+
+
+class RefusingLink:
+    """A link to one broker, to which there is no way while a `refusal` says why."""
+
+    def __init__(self, refusal: UpstreamRefused) -> None:
+        self.refusal: UpstreamRefused | None = refusal
+
+    async def coordinator(self, _group_id: str) -> int:
+        return 1
+
+    def forget_coordinator(self, group_id: str) -> None:
+        """It is looked for each time."""
+
+    async def ask(self, _node_id: int, _request: object, response: Any, **_: object) -> Any:
+        if self.refusal is not None:
+            raise self.refusal
+        return response(throttle_time=i32Timedelta.parse(timedelta(0)), groups=())

@@ -154,3 +154,16 @@ async def test_a_broker_that_hangs_up_may_want_something_unless_it_has_answered(
         await asked
     assert [type(error) for error in explained] == ([] if was_answered else [AnswerLost])
     await connections.close()
+
+
+@story
+async def test_a_connection_that_cannot_be_flushed_holds_up_no_end() -> None:
+    """An append of megabytes to a broker that does not read: its connection closes when the last byte is sent."""
+    broker = SimulatedBroker(1)
+    (place,) = read_servers(broker.address)
+    connections = Connections(NOT_SECURED, connect_timeout_ms=1_000, explain=unexplained)
+    await connections.ask(place, question("g"), lane=0, timeout_ms=1_000)
+    (connection,) = connections._known[place].lanes.values()
+    flushed, close = asyncio.get_running_loop().create_future(), connection.close
+    connection.close = lambda: close() and flushed
+    await asyncio.wait_for(connections.close(), 10)
