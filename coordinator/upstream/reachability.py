@@ -31,6 +31,7 @@ log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
 
 ANSWERS_WITHIN_MS: Final = 2_000
 """A broker that takes longer did not hear the members either."""
+OPENS_WITHIN_MS: Final = 500
 AGAIN_AFTER_MS: Final = 1_000
 LOOKUPS_MAX: Final = 16
 """FindCoordinator at a time."""
@@ -150,8 +151,10 @@ class Reachability:
     async def _describe(self, node_id: int, groups: list[GroupId]) -> dict[GroupId, str | None]:
         """By group: what keeps its requests from being answered there. Raises LinkError, TimeoutError."""
         request = DescribeGroupsRequest(groups=tuple(map(KafkaGroupId, groups)), include_authorized_operations=False)
-        async with asyncio.timeout(ANSWERS_WITHIN_MS / 1000):  # with the opening of a connection
-            answer = await self._link.ask(node_id, request, DescribeGroupsResponse, lane=_LANE)
+        async with asyncio.timeout((OPENS_WITHIN_MS + ANSWERS_WITHIN_MS) / 1000):
+            answer = await self._link.ask(  # its own limit closes a connection that has fallen silent
+                node_id, request, DescribeGroupsResponse, lane=_LANE, limit_ms=ANSWERS_WITHIN_MS
+            )
         errors = {str(each.group_id): each.error_code for each in answer.groups}
 
         def trouble(error: ErrorCode) -> str | None:
