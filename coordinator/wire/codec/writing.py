@@ -11,14 +11,23 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import MISSING
 from functools import cache
 from struct import Struct
-from typing import Any
+from typing import Any, Protocol
 
-from muster.coordinator.load.room import Room
 from muster.coordinator.load.steps import ENTRIES_PER_STEP, WAIT, Steps
 from muster.coordinator.wire.codec.primitives import FIXED, INT16, INT32, write_uvarint
 from muster.coordinator.wire.codec.walk import AtOnce, Entity, Field, InSteps, made_of, told_apart
 
 Write = Callable[[bytearray, Any], None]
+
+
+class Room(Protocol):
+    """The memory that answers share while they are written: see `Room` in coordinator/load/room.py."""
+
+    def take(self, size: int) -> None: ...
+
+    def may_grow(self, answer: object) -> bool: ...
+
+    def give_back(self, answer: object, size: int) -> None: ...
 
 
 class Output:
