@@ -11,6 +11,7 @@
     strangers.py          records that no owner wrote, sorted out
     keys.py, records.py   what a log stores, and under which key
     partitioner.py        which partition a group lives in: Kafka's own formula
+    steps.py              long work as a generator that can pause between entries
     avro/, varints.py     events as Avro single objects
     consumer_protocol.py  the one opaque field we look into, for people: subscriptions and assignments
     log/                  where events are kept: memory, SQLite, Kafka; one contract for the three

@@ -15,7 +15,7 @@ HELD_BYTES_MAX: Final = 268_435_456
 
 
 class Room:
-    """`bytes_max` may be exceeded by one answer, one entry of another, and a chunk of each (codec/writing.py)."""
+    """`bytes_max` may be exceeded by one answer, one entry of another, and a chunk of each (kafka/codec/writing.py)."""
 
     def __init__(self, bytes_max: int) -> None:
         self.bytes_max = bytes_max

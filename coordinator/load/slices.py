@@ -1,6 +1,6 @@
 """Slices: work on many entries shares the event loop with everything else.
 
-What belongs here: the queue of long work, and the length of a slice. What it must not know: the work (load/steps.py).
+What belongs here: the queue of long work, and the length of a slice. What it must not know: the work (events/steps.py).
 
 The first ENTRIES_AT_ONCE entries are processed at once, so that a usual request is done within its own callback. Longer
 work goes to the end of one queue for the whole process: in each turn of the loop the first of the queue has one slice,
@@ -19,7 +19,7 @@ import msgspec
 
 from muster.coordinator.load.current_work import CURRENT_WORK, OtherWork, RequestWork, working_on
 from muster.coordinator.load.room import Room, room_of
-from muster.coordinator.load.steps import ENTRIES_AT_ONCE, ENTRIES_PER_STEP, WAIT, Steps
+from muster.events.steps import ENTRIES_AT_ONCE, ENTRIES_PER_STEP, WAIT, Steps
 
 R = TypeVar("R")
 

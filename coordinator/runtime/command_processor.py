@@ -40,7 +40,6 @@ from muster.coordinator.group.timers import due
 from muster.coordinator.group.turn import Moment
 from muster.coordinator.load.current_work import OtherWork, working_on
 from muster.coordinator.load.slices import SLICE_MS, Slices
-from muster.coordinator.load.steps import Steps
 from muster.coordinator.observability.metrics import OFFSETS_EXPIRED
 from muster.coordinator.runtime.announce import RefusedJoins, announce
 from muster.coordinator.runtime.group_context import Batch, CheckDeadlines, GroupContext
@@ -49,6 +48,7 @@ from muster.coordinator.runtime.waiting import WaitingRequests
 from muster.events.avro.codec import records_of
 from muster.events.ids import GroupId
 from muster.events.log.base import AppendRefused
+from muster.events.steps import Steps
 
 log = structlog.get_logger(__name__)
 

@@ -25,7 +25,6 @@ from muster.coordinator.group.heartbeat import heartbeat_error
 from muster.coordinator.group.soft_state import SoftState
 from muster.coordinator.group.takeover import fail_parked_requests, restore_soft_state
 from muster.coordinator.group.timers import blames
-from muster.coordinator.load.steps import Steps
 from muster.coordinator.observability.metrics import ENTITIES_REWRITTEN
 from muster.coordinator.runtime.command_processor import CommandProcessor
 from muster.coordinator.runtime.deadlines import Deadlines
@@ -47,6 +46,7 @@ from muster.events.events import CoordinatorPaused
 from muster.events.ids import GroupId
 from muster.events.keys import RecordKey
 from muster.events.state import NOT_CONFIGURED, Group, GroupConfig
+from muster.events.steps import Steps
 
 log = structlog.get_logger(__name__)
 

@@ -18,7 +18,6 @@ from kio.schema.errors import ErrorCode
 from muster.coordinator.group.commands import AnyRequest, Heartbeat, JoinGroup, SyncGroup
 from muster.coordinator.group.error_replies import error_replies
 from muster.coordinator.load.slices import Slices
-from muster.coordinator.load.steps import Each
 from muster.coordinator.load.turns import Turns
 from muster.coordinator.not_served import loading_reply, way_out
 from muster.coordinator.observability.metrics import GroupFigures
@@ -34,6 +33,7 @@ from muster.events.log.base import Deposed, LogDenied, LogError, LogUnavailable
 from muster.events.partitioner import partition_for
 from muster.events.records import BrokenRecord, EventsError
 from muster.events.state import NOT_CONFIGURED, Group, GroupConfig, GroupState
+from muster.events.steps import Each
 
 log = structlog.get_logger(__name__)
 

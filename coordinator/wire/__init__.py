@@ -1,7 +1,6 @@
 """Kafka's messages: bytes in, commands out; outcomes in, bytes out. The only place that knows API versions.
 
     api.py         what one API is: key, versions, handler; the facts a handler gets; ways in which a request is broken
-    codec/         bytes by kio's schemas: read, written, cut
     messages.py    one version of one API: its request read, its response written
     gather.py      one request that becomes many commands
     registry.py    all APIs that are offered; ApiVersions is derived from it
@@ -17,7 +16,8 @@ describe_cluster.py, describe_configs.py, describe_groups.py, fetch.py, find_coo
 incremental_alter_configs.py, join_group.py, leave_group.py, list_groups.py, list_offsets.py, metadata.py,
 offset_commit.py, offset_delete.py, offset_fetch.py, produce.py, sync_group.py.
 
-Of the rules only the commands and outcomes are known here; nothing of sockets, logs or stored events. A handler reads
-a decoded request and answers with a mapping that holds the fields of all versions; what a version lacks is dropped.
-Schemas are loaded when a version is first spoken, so that starting up is quick.
+Bytes are read and written by `events/kafka/codec/`. Of the rules only the commands and outcomes are known here; nothing
+of sockets, logs or stored events. A handler reads a decoded request and answers with a mapping that holds the fields of
+all versions; what a version lacks is dropped. Schemas are loaded when a version is first spoken, so that starting up is
+quick.
 """

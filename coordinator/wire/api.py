@@ -15,15 +15,15 @@ from typing import Any
 import msgspec
 
 from muster.coordinator.group.commands import Caller
-from muster.coordinator.load.steps import Steps, finished
 from muster.coordinator.service import Cancel, HeartbeatTicket, Service
 from muster.events.ids import GroupId, MemberId
+from muster.events.steps import Steps, finished
 
 Fields = Mapping[str, Any]
 """The fields of a response, by kio's names, nested ones as sequences of mappings. What a version lacks is dropped."""
 
 Body = Any
-"""A request as kio knows it: one class for each version. Durations are ints, in ms (see codec/reading.py)."""
+"""A request as kio knows it: one class for each version. Durations are ints, in ms (see kafka/codec/reading.py)."""
 
 REASON_LENGTH_MAX = 255
 

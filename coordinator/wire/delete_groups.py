@@ -6,10 +6,10 @@ from kio.schema.errors import ErrorCode
 
 from muster.coordinator.group.commands import DeleteGroup
 from muster.coordinator.group.outcomes import DeleteGroupOutcome, Outcome
-from muster.coordinator.load.steps import Each, Steps
 from muster.coordinator.service import Cancel, ReplyTo, Service
 from muster.coordinator.wire.api import Answer, Api, Body, Fields, RequestContext
 from muster.coordinator.wire.gather import Gather
+from muster.events.steps import Each, Steps
 
 
 def handle(body: Body, context: RequestContext, service: Service, answer: Answer) -> Cancel | None:

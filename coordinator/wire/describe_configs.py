@@ -19,12 +19,12 @@ from muster.coordinator.cluster import Cluster
 from muster.coordinator.group.commands import DescribeGroupConfig
 from muster.coordinator.group.configs import GROUP_CONFIGS, MEMBERS, MOVE, REPAIR, ConfigType, GroupConfigDef
 from muster.coordinator.group.outcomes import DescribeGroupConfigOutcome, Outcome
-from muster.coordinator.load.steps import Steps
 from muster.coordinator.service import Cancel, ReplyTo, Service
 from muster.coordinator.topics import is_topic_name
 from muster.coordinator.wire.api import Answer, Api, Body, Fields, RequestContext
 from muster.coordinator.wire.gather import Gather
 from muster.coordinator.wire.resources import ResourceType, named
+from muster.events.steps import Steps
 
 DEFAULT_CONFIG, DYNAMIC_GROUP_CONFIG = 5, 8
 """Where a value comes from, as Kafka numbers it."""

@@ -12,13 +12,13 @@ from kio.schema.errors import ErrorCode
 
 from muster.coordinator.group.commands import DescribeGroup
 from muster.coordinator.group.outcomes import DescribedMember, DescribeGroupOutcome, Outcome
-from muster.coordinator.load.steps import Each, Steps
 from muster.coordinator.service import Cancel, ReplyTo, Service
 from muster.coordinator.wire.api import Answer, Api, Body, Fields, RequestContext
 from muster.coordinator.wire.gather import Gather
 from muster.coordinator.wire.operations import GROUP_OPERATIONS, NOT_TOLD
 from muster.events.ids import GroupId
 from muster.events.state import GroupState
+from muster.events.steps import Each, Steps
 
 
 def handle(body: Body, context: RequestContext, service: Service, answer: Answer) -> Cancel | None:

@@ -11,9 +11,9 @@ client stands, since a declared topic has no end that a position could be beyond
 from kio.schema.errors import ErrorCode
 
 from muster.coordinator.cluster import Cluster
-from muster.coordinator.load.steps import Each, Steps
 from muster.coordinator.service import Cancel, Service
 from muster.coordinator.wire.api import Answer, Api, Body, Fields, RequestContext
+from muster.events.steps import Each, Steps
 
 _NO_RECORDS = b""
 

@@ -10,9 +10,9 @@ named many times is answered once.
 
 from kio.schema.errors import ErrorCode
 
-from muster.coordinator.load.steps import Each
 from muster.coordinator.service import Service
 from muster.coordinator.wire.api import Answer, Api, Body, Fields, RequestContext
+from muster.events.steps import Each
 
 _GROUP, _TRANSACTION = 0, 1
 _NO_NODE = {"node_id": -1, "host": "", "port": -1}

@@ -12,11 +12,11 @@ from kio.schema.errors import ErrorCode
 from muster.coordinator.group.commands import AlterGroupConfig, Caller, ConfigChange, ConfigOperation
 from muster.coordinator.group.configs import COORDINATOR
 from muster.coordinator.group.outcomes import AlterGroupConfigOutcome, Outcome
-from muster.coordinator.load.steps import Steps
 from muster.coordinator.service import Cancel, ReplyTo, Service
 from muster.coordinator.wire.api import Answer, Api, Body, Fields, RequestContext
 from muster.coordinator.wire.gather import Gather
 from muster.coordinator.wire.resources import ResourceType, named
+from muster.events.steps import Steps
 
 _NO_CLUSTER = (
     f"{COORDINATOR}: there is no cluster upstream that a group could be moved to or from; this Muster stands alone "

@@ -10,11 +10,11 @@ from functools import partial
 
 from muster.coordinator.group.commands import Caller, JoinGroup
 from muster.coordinator.group.outcomes import JoinedMember, JoinGroupOutcome, Outcome
-from muster.coordinator.load.steps import Each, Steps
 from muster.coordinator.service import Cancel, Service
 from muster.coordinator.wire.api import Answer, Api, Body, Fields, RequestContext, stated_reason
 from muster.events.ids import MemberId
 from muster.events.state import Protocol
+from muster.events.steps import Each, Steps
 
 
 def handle(body: Body, context: RequestContext, service: Service, answer: Answer) -> Cancel | None:

@@ -9,10 +9,10 @@ from kio.schema.errors import ErrorCode
 
 from muster.coordinator.group.commands import Caller, LeaveGroup, LeavingMember
 from muster.coordinator.group.outcomes import LeaveGroupOutcome, LeftMember, Outcome
-from muster.coordinator.load.steps import Each, Steps, collected
 from muster.coordinator.service import Cancel, Service
 from muster.coordinator.wire.api import Answer, Api, Body, Fields, RequestContext, stated_reason
 from muster.events.ids import MemberId
+from muster.events.steps import Each, Steps, collected
 
 
 def handle(body: Body, context: RequestContext, service: Service, answer: Answer) -> Cancel | None:

@@ -7,9 +7,9 @@ blanks around them; a name nobody knows matches nothing (LS3, LS4).
 
 from kio.schema.errors import ErrorCode
 
-from muster.coordinator.load.steps import Each, Steps, collected
 from muster.coordinator.service import Cancel, ListedGroup, Service
 from muster.coordinator.wire.api import Answer, Api, Body, Fields, RequestContext
+from muster.events.steps import Each, Steps, collected
 
 _TYPE = "classic"
 

@@ -11,9 +11,9 @@ the version does not know is answered 35, whether the partition exists or not, a
 from kio.schema.errors import ErrorCode
 
 from muster.coordinator.cluster import Cluster
-from muster.coordinator.load.steps import Each
 from muster.coordinator.service import Service
 from muster.coordinator.wire.api import Answer, Api, Body, Fields, RequestContext
+from muster.events.steps import Each
 
 _LATEST, _EARLIEST, _GREATEST, _EARLIEST_LOCAL, _LATEST_TIERED, _EARLIEST_PENDING = range(-1, -7, -1)
 _SINCE_VERSION = {

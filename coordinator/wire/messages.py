@@ -12,12 +12,12 @@ from kio.serial import readers
 from kio.serial.errors import SerialError
 
 from muster.coordinator.load.room import Room
-from muster.coordinator.load.steps import Allowance, Steps, TooManyEntries, finished
 from muster.coordinator.wire.api import Body, Fault, Fields, ProtocolError
 from muster.coordinator.wire.bounds import ANSWER_BYTES_MAX, bound_of
-from muster.coordinator.wire.codec.primitives import NO_TAGGED_FIELDS, tagged_fields_size
-from muster.coordinator.wire.codec.reading import reader_in_steps
-from muster.coordinator.wire.codec.writing import AnswerTooLarge, Output, Unwritable, writer_in_steps
+from muster.events.kafka.codec.primitives import NO_TAGGED_FIELDS, tagged_fields_size
+from muster.events.kafka.codec.reading import reader_in_steps
+from muster.events.kafka.codec.writing import AnswerTooLarge, Output, Unwritable, writer_in_steps
+from muster.events.steps import Allowance, Steps, TooManyEntries, finished
 
 HEADER_START_BYTES = 8
 """The API key, the version and the correlation id come first, in every version of the header."""

@@ -9,11 +9,11 @@ error. Topics are declared, so none is ever created, whatever v4 and later ask f
 from kio.schema.errors import ErrorCode
 
 from muster.coordinator.cluster import Cluster
-from muster.coordinator.load.steps import Each
 from muster.coordinator.service import Service
 from muster.coordinator.topics import Topic, is_topic_name
 from muster.coordinator.wire.api import Answer, Api, Body, Fields, RequestContext
 from muster.coordinator.wire.operations import CLUSTER_OPERATIONS, NOT_TOLD, TOPIC_OPERATIONS
+from muster.events.steps import Each
 
 
 def handle(body: Body, context: RequestContext, service: Service, answer: Answer) -> None:

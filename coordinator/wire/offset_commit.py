@@ -13,10 +13,10 @@ from kio.schema.errors import ErrorCode
 from muster.coordinator.cluster import Cluster
 from muster.coordinator.group.commands import Caller, CommitOffsets, OffsetToCommit
 from muster.coordinator.group.outcomes import CommitOffsetsOutcome, Outcome
-from muster.coordinator.load.steps import Each, Steps, collected
 from muster.coordinator.service import Cancel, Service
 from muster.coordinator.wire.api import Answer, Api, Body, Fields, RequestContext
 from muster.events.ids import MemberId
+from muster.events.steps import Each, Steps, collected
 
 _NO_RETENTION = -1
 _EXPIRE_MS_MAX = 2**63 - 1

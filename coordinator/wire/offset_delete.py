@@ -8,9 +8,9 @@ from kio.schema.errors import ErrorCode
 from muster.coordinator.cluster import Cluster
 from muster.coordinator.group.commands import Caller, DeleteOffsets
 from muster.coordinator.group.outcomes import DeleteOffsetsOutcome, Outcome
-from muster.coordinator.load.steps import Each, Steps, collected
 from muster.coordinator.service import Cancel, Service
 from muster.coordinator.wire.api import Answer, Api, Body, Fields, RequestContext
+from muster.events.steps import Each, Steps, collected
 
 
 def handle(body: Body, context: RequestContext, service: Service, answer: Answer) -> Cancel | None:

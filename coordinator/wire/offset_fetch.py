@@ -14,10 +14,10 @@ from uuid import UUID
 from kio.schema.errors import ErrorCode
 
 from muster.coordinator.cluster import Cluster
-from muster.coordinator.load.steps import Each, Steps
 from muster.coordinator.service import Cancel, CommittedOffset, Service
 from muster.coordinator.wire.api import Answer, Api, Body, Fields, RequestContext
 from muster.events.ids import GroupId
+from muster.events.steps import Each, Steps
 
 Committed = Mapping[tuple[str, int], CommittedOffset]
 

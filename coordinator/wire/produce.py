@@ -12,9 +12,9 @@ A producer that wants no answer (`acks=0`) is told by the end of its connection,
 from kio.schema.errors import ErrorCode
 
 from muster.coordinator.cluster import Cluster
-from muster.coordinator.load.steps import Each
 from muster.coordinator.service import Service
 from muster.coordinator.wire.api import Answer, Api, Body, Fault, Fields, ProtocolError, RequestContext
+from muster.events.steps import Each
 
 _REFUSED = "topics declared with --topic hold no data: they are there to be subscribed to"
 

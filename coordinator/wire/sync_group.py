@@ -10,10 +10,10 @@ from kio.schema.errors import ErrorCode
 
 from muster.coordinator.group.commands import Caller, SyncGroup
 from muster.coordinator.group.outcomes import Outcome, SyncGroupOutcome
-from muster.coordinator.load.steps import Steps, collected
 from muster.coordinator.service import Cancel, Service
 from muster.coordinator.wire.api import Answer, Api, Body, Fields, RequestContext
 from muster.events.ids import MemberId
+from muster.events.steps import Steps, collected
 
 
 def handle(body: Body, context: RequestContext, service: Service, answer: Answer) -> Cancel | None:

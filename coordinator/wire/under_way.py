@@ -10,10 +10,10 @@ from typing import TypeVar
 import structlog
 
 from muster.coordinator.load.slices import Slices
-from muster.coordinator.load.steps import Steps
 from muster.coordinator.service import Cancel
 from muster.coordinator.wire.api import Fault, Fields, ProtocolError
 from muster.coordinator.wire.messages import Message
+from muster.events.steps import Steps
 
 log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
 

@@ -1,6 +1,7 @@
 """The way to a Kafka cluster, for whoever needs one: the log, the shadows upstream, an administrator.
 
 addresses.py       HOST:PORT, wherever it is given.
+codec/             Kafka's messages as bytes, by kio's schemas: read, written, cut; also for our own clients.
 connect.py         Opening a connection to a broker: the one call of aiokafka's in which a fault of its own is no
                    bug of ours.
 connections.py     Connections to the brokers of one cluster, opened when they are needed.

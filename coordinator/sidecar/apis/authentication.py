@@ -13,12 +13,12 @@ from typing import Any, Final
 from kio.index import load_response_schema
 from kio.schema.errors import ErrorCode
 
-from muster.coordinator.load.steps import Steps
 from muster.coordinator.sidecar.messages.questions import read_answer_in_steps
 from muster.coordinator.sidecar.relay.client_side import ClientSide
 from muster.coordinator.sidecar.relay.intercept import Request, SidecarApi
 from muster.coordinator.sidecar.relay.limits import SASL_AUTHENTICATE, SASL_HANDSHAKE
 from muster.coordinator.sidecar.relay.metrics import RelayMetrics
+from muster.events.steps import Steps
 
 MECHANISM_TOLD: Final = 40
 """Characters: no mechanism has a longer name, and a client may send any."""

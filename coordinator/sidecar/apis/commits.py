@@ -20,7 +20,6 @@ from kio.schema.metadata.v12.response import MetadataResponse, MetadataResponseT
 from muster.coordinator.group.commands import AuthorizeCommit
 from muster.coordinator.group.offsets import names_no_member
 from muster.coordinator.group.outcomes import AuthorizeCommitOutcome, Outcome
-from muster.coordinator.load.steps import Each, collected
 from muster.coordinator.service import Cancel, Service
 from muster.coordinator.sidecar.messages.questions import ask
 from muster.coordinator.sidecar.messages.reserved import Reserved
@@ -39,6 +38,7 @@ from muster.coordinator.upstream.shadows import Shadows, ShadowUnavailable
 from muster.coordinator.wire.api import Body, Fields
 from muster.coordinator.wire.operations import READ
 from muster.events.ids import GroupId, MemberId
+from muster.events.steps import Each, collected
 
 _KNOWS_UNKNOWN_GROUPS_FROM = 9
 _NO_GENERATION = -1

@@ -20,14 +20,14 @@ from typing import Final
 from kio.index import load_response_schema
 from kio.schema.errors import ErrorCode
 
-from muster.coordinator.load.steps import Steps
 from muster.coordinator.sidecar.messages.plan import RELAY, Look, Plan, Rewrite
 from muster.coordinator.sidecar.messages.requests import body_at, read_string
 from muster.coordinator.sidecar.messages.rewriting import rewrite_of
 from muster.coordinator.sidecar.relay.intercept import SidecarApi
 from muster.coordinator.sidecar.relay.metrics import RelayMetrics
-from muster.coordinator.wire.codec.splicing import Pieces, change_fields, text_piece
 from muster.events.ids import GroupId
+from muster.events.kafka.codec.splicing import Pieces, change_fields, text_piece
+from muster.events.steps import Steps
 
 CONSUMER_GROUP_HEARTBEAT: Final = 68
 

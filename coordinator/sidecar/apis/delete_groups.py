@@ -17,7 +17,6 @@ from kio.schema.errors import ErrorCode
 
 from muster.coordinator.group.commands import DeleteGroup
 from muster.coordinator.group.outcomes import DeleteGroupOutcome
-from muster.coordinator.load.steps import Each
 from muster.coordinator.service import Cancel, Service
 from muster.coordinator.sidecar.apis.merging import (
     ANSWERS_WITHIN_S,
@@ -35,6 +34,7 @@ from muster.coordinator.upstream.shadows import Shadows, ShadowUnavailable
 from muster.coordinator.wire import delete_groups
 from muster.coordinator.wire.operations import DELETE
 from muster.events.ids import GroupId
+from muster.events.steps import Each
 
 Errors = dict[GroupId, ErrorCode]
 

@@ -23,7 +23,6 @@ from muster.coordinator.group.commands import DescribeGroupConfig
 from muster.coordinator.group.configs import COORDINATOR, GROUP_CONFIGS, MEMBERS, MOVE
 from muster.coordinator.group.outcomes import AlterGroupConfigOutcome, DescribeGroupConfigOutcome
 from muster.coordinator.load.slices import Pace
-from muster.coordinator.load.steps import Each
 from muster.coordinator.service import Cancel, Service
 from muster.coordinator.sidecar.apis.merging import as_fields, ask_broker, decided
 from muster.coordinator.sidecar.moving.whose import Ownerships
@@ -32,6 +31,7 @@ from muster.coordinator.wire import describe_configs, incremental_alter_configs
 from muster.coordinator.wire.api import Body, Fields
 from muster.coordinator.wire.operations import DESCRIBE, READ
 from muster.coordinator.wire.resources import ResourceType
+from muster.events.steps import Each
 
 Key = tuple[int, str]
 """A resource, by type and name."""

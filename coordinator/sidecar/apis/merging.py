@@ -21,7 +21,6 @@ from kio.schema.types import GroupId as KioGroupId
 from muster.coordinator.group.commands import AnyRequest
 from muster.coordinator.group.outcomes import Outcome
 from muster.coordinator.load.slices import Pace
-from muster.coordinator.load.steps import Each
 from muster.coordinator.service import Service
 from muster.coordinator.sidecar.messages.questions import Asked, ask, read_answer_in_steps, request_bytes_in_steps
 from muster.coordinator.sidecar.moving.whose import Ownerships
@@ -32,6 +31,7 @@ from muster.coordinator.wire.api import Body, Fields
 from muster.coordinator.wire.messages import HEADER_START_BYTES
 from muster.events.ids import GroupId
 from muster.events.state import GroupState
+from muster.events.steps import Each
 
 ANSWERS_WITHIN_S = 5.0
 """For how long a broker, or a client that has to read first, keeps a group's shadow out."""

@@ -22,7 +22,6 @@ from kio.schema.types import TopicName
 
 from muster.coordinator.group.commands import DeleteOffsets
 from muster.coordinator.group.outcomes import DeleteOffsetsOutcome
-from muster.coordinator.load.steps import Each, Steps, collected
 from muster.coordinator.service import Cancel, Service
 from muster.coordinator.sidecar.apis.merging import ANSWERS_WITHIN_S, ask_broker, decided
 from muster.coordinator.sidecar.messages.questions import Asked, ask
@@ -33,6 +32,7 @@ from muster.coordinator.upstream.shadows import Shadows, ShadowUnavailable
 from muster.coordinator.wire import offset_delete
 from muster.coordinator.wire.api import Body, Fields
 from muster.coordinator.wire.operations import DELETE, READ
+from muster.events.steps import Each, Steps, collected
 
 Errors = Mapping[tuple[str, int], ErrorCode]
 """By topic and partition."""

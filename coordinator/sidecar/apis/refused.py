@@ -15,13 +15,13 @@ from functools import partial
 from kio.index import load_request_schema
 from kio.schema.errors import ErrorCode
 
-from muster.coordinator.load.steps import Each
 from muster.coordinator.sidecar.messages.plan import RELAY, Look, Plan
 from muster.coordinator.sidecar.messages.produce import NOT_FOR_CLIENTS, PRODUCE, look_at
 from muster.coordinator.sidecar.messages.requests import body_at, read_string
 from muster.coordinator.sidecar.messages.reserved import Reserved
 from muster.coordinator.sidecar.relay.intercept import Request, SidecarApi
 from muster.coordinator.wire.api import Body, Fields
+from muster.events.steps import Each
 
 REFUSED_BYTES_MAX = 65_536
 """Of a request under a transactional id of Muster's own, which nobody has any business to send."""

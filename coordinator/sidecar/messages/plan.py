@@ -8,7 +8,7 @@ from collections.abc import Callable
 import msgspec
 
 from muster.coordinator.group.settings import INT32_MAX
-from muster.coordinator.load.steps import Steps
+from muster.events.steps import Steps
 
 Rewrite = Callable[[bytes], Steps[bytes]]
 """From what follows the correlation id of an answer to what the client gets instead. Raises ProtocolError."""

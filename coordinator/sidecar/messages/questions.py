@@ -11,12 +11,12 @@ from kio.serial.errors import SerialError
 
 from muster.coordinator.group.settings import INT32_MAX
 from muster.coordinator.load.slices import Slices
-from muster.coordinator.load.steps import Allowance, Steps
 from muster.coordinator.wire.api import Fault, Fields, ProtocolError
-from muster.coordinator.wire.codec.primitives import tagged_fields_size
-from muster.coordinator.wire.codec.reading import reader_in_steps
-from muster.coordinator.wire.codec.writing import Output, writer_in_steps
 from muster.coordinator.wire.messages import HEADER_START_BYTES
+from muster.events.kafka.codec.primitives import tagged_fields_size
+from muster.events.kafka.codec.reading import reader_in_steps
+from muster.events.kafka.codec.writing import Output, writer_in_steps
+from muster.events.steps import Allowance, Steps
 
 R = TypeVar("R")
 

@@ -20,13 +20,12 @@ from kio.index import load_response_schema
 from kio.schema.errors import ErrorCode
 from kio.serial.errors import SerialError
 
-from muster.coordinator.load.steps import Steps
 from muster.coordinator.sidecar.messages.plan import Rewrite
 from muster.coordinator.sidecar.messages.produce import PRODUCE
 from muster.coordinator.wire import api_versions
 from muster.coordinator.wire.api import Fault, ProtocolError
-from muster.coordinator.wire.codec.primitives import INT16, INT32, tagged_fields_size
-from muster.coordinator.wire.codec.splicing import (
+from muster.events.kafka.codec.primitives import INT16, INT32, tagged_fields_size
+from muster.events.kafka.codec.splicing import (
     Change,
     Pieces,
     Splice,
@@ -36,7 +35,8 @@ from muster.coordinator.wire.codec.splicing import (
     text_of,
     text_piece,
 )
-from muster.coordinator.wire.codec.walk import untagged
+from muster.events.kafka.codec.walk import untagged
+from muster.events.steps import Steps
 
 AddressOf = Callable[[int, str, int], tuple[str, int] | None]
 """Of a broker: from its node id and its own host and port to the host and port of its listener here, if it has one."""

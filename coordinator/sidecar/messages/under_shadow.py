@@ -15,14 +15,14 @@ from struct import Struct
 from kio.index import load_request_schema, load_response_schema
 from kio.schema.errors import ErrorCode
 
-from muster.coordinator.load.steps import Steps, finished
 from muster.coordinator.sidecar.messages.plan import Rewrite
 from muster.coordinator.sidecar.messages.requests import body_at
 from muster.coordinator.sidecar.messages.rewriting import rewrite_of
 from muster.coordinator.upstream.shadow import Identity
-from muster.coordinator.wire.codec.primitives import INT16, INT32
-from muster.coordinator.wire.codec.splicing import Pieces, change_inner_items, cut_struct, text_piece
-from muster.coordinator.wire.codec.walk import untagged
+from muster.events.kafka.codec.primitives import INT16, INT32
+from muster.events.kafka.codec.splicing import Pieces, change_inner_items, cut_struct, text_piece
+from muster.events.kafka.codec.walk import untagged
+from muster.events.steps import Steps, finished
 
 OFFSET_COMMIT, TXN_OFFSET_COMMIT = 8, 28
 

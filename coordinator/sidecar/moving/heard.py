@@ -12,11 +12,11 @@ from cachetools import FIFOCache
 from kio.index import load_response_schema
 from kio.schema.errors import ErrorCode
 
-from muster.coordinator.load.steps import Steps
 from muster.coordinator.sidecar.messages.questions import read_answer_in_steps
 from muster.coordinator.sidecar.relay.intercept import Request
 from muster.coordinator.wire import heartbeat, sync_group
 from muster.events.ids import GroupId, MemberId
+from muster.events.steps import Steps
 
 MEMBERS_MAX = 100_000
 """The one that was silent for longest is forgotten first."""

@@ -18,12 +18,12 @@ from struct import Struct
 
 import msgspec
 
-from muster.coordinator.load.steps import ENTRIES_AT_ONCE, Steps
 from muster.coordinator.net.buffer import Incoming
 from muster.coordinator.net.frames import LENGTH, put_answer
 from muster.coordinator.sidecar.messages.plan import Rewrite
 from muster.coordinator.sidecar.relay.limits import Limits
 from muster.coordinator.wire.api import Fault, ProtocolError
+from muster.events.steps import ENTRIES_AT_ONCE, Steps
 
 _ANSWER_START = Struct(">i4s")
 _TLS_ALERT = re.compile(rb"\x15\x03[\x00-\x04]\x00\x02[\x01\x02].", re.DOTALL)

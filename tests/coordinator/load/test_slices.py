@@ -8,7 +8,7 @@ import pytest
 
 from muster.coordinator.load.current_work import CURRENT_WORK, OtherWork, working_on
 from muster.coordinator.load.slices import SLICE_S, Slices
-from muster.coordinator.load.steps import (
+from muster.events.steps import (
     ENTRIES_AT_ONCE,
     WAIT,
     Allowance,

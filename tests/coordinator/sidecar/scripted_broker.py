@@ -21,9 +21,9 @@ from kio.index import load_request_schema, load_response_schema
 from kio.schema.errors import ErrorCode
 from kio.serial import entity_reader, entity_writer
 
-from muster.coordinator.load.steps import Allowance, finished
-from muster.coordinator.wire.codec.primitives import tagged_fields_size
-from muster.coordinator.wire.codec.reading import reader_in_steps
+from muster.events.kafka.codec.primitives import tagged_fields_size
+from muster.events.kafka.codec.reading import reader_in_steps
+from muster.events.steps import Allowance, finished
 from tests.coordinator.kio_client import filled
 
 WITHIN_S = 20

@@ -6,12 +6,12 @@ broker answers each request with its own bytes, so that an answer that went astr
 
 from collections.abc import Callable, Sequence
 
-from muster.coordinator.load.steps import Steps
 from muster.coordinator.sidecar.messages.plan import RELAY, Plan
 from muster.coordinator.sidecar.messages.produce import look_at
 from muster.coordinator.sidecar.messages.reserved import Reserved
 from muster.coordinator.sidecar.relay.conversation import Conversation
 from muster.coordinator.sidecar.relay.limits import Limits
+from muster.events.steps import Steps
 from tests.coordinator.sidecar.scripted_broker import framed, request
 
 PRODUCE, FETCH, METADATA, COMMIT, JOIN, HEARTBEAT, SYNC, QUESTION, UNKNOWN = 0, 1, 3, 8, 11, 12, 14, 15, 999

@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 from kio.index import load_response_schema
 from kio.schema.errors import ErrorCode
 
-from muster.coordinator.load.steps import finished
 from muster.coordinator.sidecar.apis.merging import as_fields
 from muster.coordinator.sidecar.messages.questions import read_answer_in_steps
 from muster.coordinator.sidecar.relay.limits import SASL_AUTHENTICATE
@@ -25,6 +24,7 @@ from muster.coordinator.wire import (
 )
 from muster.coordinator.wire.api import Fault, ProtocolError
 from muster.coordinator.wire.messages import message
+from muster.events.steps import finished
 from tests.coordinator.sidecar.any_answer import any_answer
 from tests.coordinator.sidecar.scripted_broker import response, response_bytes
 

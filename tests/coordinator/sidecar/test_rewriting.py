@@ -10,7 +10,6 @@ import pytest
 from kio.index import load_response_schema
 from kio.schema.errors import ErrorCode
 
-from muster.coordinator.load.steps import finished
 from muster.coordinator.sidecar.messages.produce import PRODUCE
 from muster.coordinator.sidecar.messages.rewriting import (
     DESCRIBE_CLUSTER,
@@ -22,6 +21,7 @@ from muster.coordinator.sidecar.messages.rewriting import (
     Rewriting,
 )
 from muster.coordinator.wire.api import Fault, ProtocolError
+from muster.events.steps import finished
 from tests.coordinator.sidecar.any_answer import any_answer
 from tests.coordinator.sidecar.scripted_broker import API_VERSIONS, read_response, response, response_bytes
 

@@ -9,7 +9,6 @@ from kio.index import load_request_schema
 from kio.schema.errors import ErrorCode
 from kio.serial import entity_reader
 
-from muster.coordinator.load.steps import finished
 from muster.coordinator.sidecar.messages.under_shadow import (
     OFFSET_COMMIT,
     TXN_OFFSET_COMMIT,
@@ -18,7 +17,8 @@ from muster.coordinator.sidecar.messages.under_shadow import (
 )
 from muster.coordinator.upstream.shadow import Identity
 from muster.coordinator.wire.api import Fault, ProtocolError
-from muster.coordinator.wire.codec.primitives import tagged_fields_size
+from muster.events.kafka.codec.primitives import tagged_fields_size
+from muster.events.steps import finished
 from tests.coordinator.kio_client import filled
 from tests.coordinator.sidecar.scripted_broker import asking, read_response, response, response_bytes
 

@@ -9,12 +9,12 @@ import pytest
 from muster.coordinator.group.outcomes import DescribedMember, DescribeGroupOutcome
 from muster.coordinator.load.room import Room
 from muster.coordinator.load.slices import Slices
-from muster.coordinator.load.steps import WAIT
-from muster.coordinator.wire.codec.writing import CHUNK_BYTES
 from muster.coordinator.wire.describe_groups import encode
 from muster.coordinator.wire.messages import message
 from muster.coordinator.wire.under_way import Answered, UnderWay
 from muster.events.ids import GroupId, MemberId
+from muster.events.kafka.codec.writing import CHUNK_BYTES
+from muster.events.steps import WAIT
 
 KB, MB = 1_024, 1_048_576
 ASKED = message(15, 5)

@@ -12,13 +12,13 @@ from muster.coordinator.group.commands import AnyRequest
 from muster.coordinator.group.error_replies import error_replies
 from muster.coordinator.group.outcomes import DescribeGroupOutcome, Outcome
 from muster.coordinator.load.slices import Slices
-from muster.coordinator.load.steps import finished
 from muster.coordinator.observability.metrics import ServerMetrics
 from muster.coordinator.wire.api import Fault, ProtocolError
 from muster.coordinator.wire.bounds import ANSWER_BYTES_MAX, bound_of
 from muster.coordinator.wire.dispatch import dispatch
 from muster.coordinator.wire.messages import message
 from muster.coordinator.wire.registry import APIS
+from muster.events.steps import finished
 from tests.coordinator.kio_client import PEER, Exchange, frame, parse, told
 from tests.coordinator.scripted import ScriptedGroups, new_service
 from tests.coordinator.wire.smallest import Path, arrays_of, entry_bytes, request_of

@@ -4,16 +4,16 @@ What belongs here: which fields are replaced, and putting together what there is
 by skipping.py. What it must not know: what the fields mean. Nothing is decoded, so whatever a newer broker puts into a
 version that is known (error codes, tagged fields, KIP-482) is passed on with the rest, and what comes behind the fields
 that are asked for is not looked at. Bytes that end too early raise IndexError, struct.error or SerialError. Arrays are
-gone through in steps (load/steps.py): an answer may have as many entries as a client has asked for.
+gone through in steps (events/steps.py): an answer may have as many entries as a client has asked for.
 """
 
 from collections.abc import Callable
 from functools import cache
 
-from muster.coordinator.load.steps import Steps
-from muster.coordinator.wire.codec.primitives import INT16, INT32, uvarint, varint_at
-from muster.coordinator.wire.codec.skipping import Skip, count_at, skip_field, skip_fields, skip_tagged, skipped
-from muster.coordinator.wire.codec.walk import AtOnce, Entity, field_named, told_apart, untagged
+from muster.events.kafka.codec.primitives import INT16, INT32, uvarint, varint_at
+from muster.events.kafka.codec.skipping import Skip, count_at, skip_field, skip_fields, skip_tagged, skipped
+from muster.events.kafka.codec.walk import AtOnce, Entity, field_named, told_apart, untagged
+from muster.events.steps import Steps
 
 Splice = Callable[[bytes, int], Steps[bytes]]
 """From bytes and an offset in them to all that is there from the offset on, changed."""

@@ -1,16 +1,16 @@
 """How far each field of a message reaches, by kio's schemas, in bytes that nobody decodes.
 
 What belongs here: sizes. What it must not know: what is done with the fields (splicing.py). What skips something is
-called with the bytes and an offset, and gives the offset behind it: at once, or in steps (load/steps.py) where there
+called with the bytes and an offset, and gives the offset behind it: at once, or in steps (events/steps.py) where there
 are arrays of things that have to be looked at one by one. Bytes that end too early raise IndexError, struct.error or
 SerialError, or give an offset behind their end.
 """
 
 from collections.abc import Callable, Sequence
 
-from muster.coordinator.load.steps import ENTRIES_PER_STEP, Steps
-from muster.coordinator.wire.codec.primitives import FIXED, INT16, INT32, tagged_fields_size, varint_at
-from muster.coordinator.wire.codec.walk import AtOnce, Entity, Field, InSteps, made_of_field, told_apart
+from muster.events.kafka.codec.primitives import FIXED, INT16, INT32, tagged_fields_size, varint_at
+from muster.events.kafka.codec.walk import AtOnce, Entity, Field, InSteps, made_of_field, told_apart
+from muster.events.steps import ENTRIES_PER_STEP, Steps
 
 SkipAtOnce = Callable[[bytes, int], int]
 SkipInSteps = Callable[[bytes, int], Steps[int]]

@@ -1,4 +1,4 @@
-"""Writers for responses: from a mapping of fields straight to bytes, in steps where there are arrays (see steps.py).
+"""Writers for responses: from a mapping of fields straight to bytes, in steps where there are arrays.
 
 What belongs here: Kafka's primitive types and arrays, in both their forms (KIP-482). kio's classes say which fields a
 version has, in which order and of which type; its own writer, in Python, takes five times as long. Fields that a
@@ -13,9 +13,9 @@ from functools import cache
 from struct import Struct
 from typing import Any, Protocol
 
-from muster.coordinator.load.steps import ENTRIES_PER_STEP, WAIT, Steps
-from muster.coordinator.wire.codec.primitives import FIXED, INT16, INT32, write_uvarint
-from muster.coordinator.wire.codec.walk import AtOnce, Entity, Field, InSteps, made_of, told_apart
+from muster.events.kafka.codec.primitives import FIXED, INT16, INT32, write_uvarint
+from muster.events.kafka.codec.walk import AtOnce, Entity, Field, InSteps, made_of, told_apart
+from muster.events.steps import ENTRIES_PER_STEP, WAIT, Steps
 
 Write = Callable[[bytearray, Any], None]
 

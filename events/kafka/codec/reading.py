@@ -11,7 +11,7 @@ they are, since a timedelta cannot hold every int64; an error that kio does not 
 is what clients make of one that they do not know.
 
 Whoever sends a message can make it of as many entries as its bytes can hold, so they are counted while it is read,
-before the first of an array is; and a message that may have many is read in steps (see steps.py).
+before the first of an array is; and a message that may have many is read in steps (see events/steps.py).
 
 A reader is called with the buffer and an offset, and gives the value and how many bytes it took, as in kio. It raises
 kio's DecodeError or ValueError.
@@ -25,9 +25,9 @@ from kio.schema.errors import ErrorCode
 from kio.serial import entity_reader, readers
 from kio.serial.errors import BufferUnderflow, UnexpectedNull
 
-from muster.coordinator.load.steps import ENTRIES_PER_STEP, Allowance, Steps
-from muster.coordinator.wire.codec.primitives import tagged_fields_size
-from muster.coordinator.wire.codec.walk import AtOnce, Entity, Field, InSteps, fields_of, made_of, told_apart
+from muster.events.kafka.codec.primitives import tagged_fields_size
+from muster.events.kafka.codec.walk import AtOnce, Entity, Field, InSteps, fields_of, made_of, told_apart
+from muster.events.steps import ENTRIES_PER_STEP, Allowance, Steps
 
 Read = Callable[[bytes, int], tuple[Any, int]]
 ReadInSteps = Callable[[bytes, int, Allowance], Steps[tuple[Any, int]]]

@@ -13,7 +13,7 @@ A struct that may be null (KIP-893) is in nothing that is gone through here.
 Tagged fields (KIP-482) are described with the others and handed to no maker: nothing that is read or written here is
 told in one, so they are stepped over, whether they are known or not.
 
-What has arrays is worked on in steps (load/steps.py), all else at once: `AtOnce` and `InSteps` say which it is.
+What has arrays is worked on in steps (events/steps.py), all else at once: `AtOnce` and `InSteps` say which it is.
 """
 
 from collections.abc import Iterable, Sequence

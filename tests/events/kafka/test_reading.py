@@ -5,9 +5,9 @@ from kio.index import load_request_schema, load_response_schema
 from kio.schema.errors import ErrorCode
 from kio.serial.errors import BufferUnderflow
 
-from muster.coordinator.load.steps import Allowance, finished
-from muster.coordinator.wire.codec.primitives import TAGGED_FIELDS_MAX, tagged_fields_size, write_uvarint
-from muster.coordinator.wire.codec.reading import STRING_BYTES_MAX, reader_in_steps
+from muster.events.kafka.codec.primitives import TAGGED_FIELDS_MAX, tagged_fields_size, write_uvarint
+from muster.events.kafka.codec.reading import STRING_BYTES_MAX, reader_in_steps
+from muster.events.steps import Allowance, finished
 
 EMPTY = b"\x07\x00"
 """A field without content."""
