@@ -3,8 +3,6 @@
 What belongs here: by how much each deadline is extended. What it must not know: clocks, and how slowness is found out.
 """
 
-from enum import Enum, auto
-
 import msgspec
 
 from muster.coordinator.group.configs import registration_timeout_ms, retirement_timeout_ms
@@ -13,15 +11,6 @@ from muster.coordinator.group.rebalance import MIN_WAIT_MS, rebalance_timeout_ms
 from muster.coordinator.group.soft_state import PHASES, SoftState
 from muster.events.ids import MemberId
 from muster.events.state import Group
-
-
-class Silence(Enum):
-    """Why members were not heard in time."""
-
-    THEIR_OWN = auto()
-    EXCUSED = auto()
-    """They could not be heard, through no fault of theirs, and can be again."""
-
 
 USUAL_APPEND_MS = 250
 """Deadlines that were set before an append are extended only by what it took beyond this.
@@ -61,7 +50,10 @@ def extend_deadlines(soft: SoftState, before: SoftState, took_ms: int) -> None:
 
 
 def rearm(group: Group | None, soft: SoftState, now_ms: int) -> int:
-    """Give all sessions and phases their full time again, after the machine stood still. Returns how many sessions."""
+    """Give all sessions and phases their full time from then on, since nobody could be heard before.
+
+    Returns how many sessions there are.
+    """
     for session in (*soft.sessions.values(), *soft.pending_members.values()):
         session.deadline_ms = max(session.deadline_ms, now_ms + session.timeout_ms)
     if group is not None:

@@ -11,7 +11,6 @@ import msgspec
 
 from muster.coordinator.group.commands import AnyCommand, Command
 from muster.coordinator.group.decide import Decision
-from muster.coordinator.group.extensions import Silence
 from muster.coordinator.group.outcomes import Reply
 from muster.coordinator.group.soft_state import Session, SoftState
 from muster.events.events import AnyEvent
@@ -30,13 +29,16 @@ def ignore_generations(_group_id: GroupId, _generation_id: int, _is_in_use: bool
     """Do nothing: the default, where no cluster upstream has to know of the groups."""
 
 
-AskAboutSilence = Callable[[GroupId, Callable[[Silence], None]], None]
-"""Called before sessions of a group expire; calls back, now or later, with whether its members could be heard."""
+AskAboutSilence = Callable[[GroupId, Callable[[int | None], None]], None]
+"""Called before sessions of a group expire; calls back, now or later, with since when its members could be heard.
+
+In monotonic ms; None: all the time.
+"""
 
 
-def silence_is_their_own(_group_id: GroupId, tell: Callable[[Silence], None]) -> None:
+def silence_is_their_own(_group_id: GroupId, tell: Callable[[int | None], None]) -> None:
     """Blame members for their silence at once: the default, where they are connected to this process alone."""
-    tell(Silence.THEIR_OWN)
+    tell(None)
 
 
 class CheckDeadlines(Command, frozen=True, kw_only=True):

@@ -20,7 +20,7 @@ from muster.coordinator.group.commands import (
 )
 from muster.coordinator.group.decide import would_refuse
 from muster.coordinator.group.error_replies import error_replies
-from muster.coordinator.group.extensions import USUAL_APPEND_MS, Silence, rearm
+from muster.coordinator.group.extensions import USUAL_APPEND_MS, rearm
 from muster.coordinator.group.heartbeat import heartbeat_error
 from muster.coordinator.group.soft_state import SoftState
 from muster.coordinator.group.takeover import fail_parked_requests, restore_soft_state
@@ -266,9 +266,9 @@ class Partition:
         else:
             self._queue_deadline_check(context, now_ms)
 
-    def _silence_explained(self, context: GroupContext, asked_ms: int, silence: Silence) -> None:
-        if silence is Silence.EXCUSED and self._contexts.get(context.group_id) is context:
-            _rearm_context(context, self._clock.monotonic_ms())
+    def _silence_explained(self, context: GroupContext, asked_ms: int, heard_since_ms: int | None) -> None:
+        if heard_since_ms is not None and self._contexts.get(context.group_id) is context:
+            _rearm_context(context, heard_since_ms)
         # What arrived while it was asked comes first, and whose session has ended since was not asked about.
         self._owner.turns.after_those_who_wait(partial(self._queue_deadline_check, context, asked_ms))
 
@@ -314,8 +314,8 @@ class Partition:
         self._outbox.submit(WriteUnit(transition=records_of([paused]), offsets=(), settled=lambda _: None))
 
 
-def _rearm_context(context: GroupContext, now_ms: int) -> int:
-    """Everybody in the group has the full time again, also in what is not durable yet; how many sessions there are."""
+def _rearm_context(context: GroupContext, heard_since_ms: int) -> int:
+    """Everybody in the group has the full time from then on, also in what is not durable yet; returns the sessions."""
     if context.batch is not None:
-        rearm(context.batch.group, context.batch.soft, now_ms)
-    return rearm(context.group, context.soft, now_ms)
+        rearm(context.batch.group, context.batch.soft, heard_since_ms)
+    return rearm(context.group, context.soft, heard_since_ms)

@@ -258,7 +258,7 @@ class _Sidecar:
             ),
             client_context=settings.client_tls(),
             broker_context=settings.upstream_security().relay_context(),
-            not_reached=self.link.look_soon,
+            not_reached=self.link.broker_not_reached,
         )
         metrics = Address(settings.metrics) if settings.metrics else None
         try:

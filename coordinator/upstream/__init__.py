@@ -2,6 +2,7 @@
 
 security.py      how the cluster is reached
 link.py          the brokers, who coordinates a group, and the errors
+coordinators.py  who coordinates which group, and when that broker was last away
 cluster_outage.py  that nobody of the cluster answers: why, since when, what is said meanwhile
 reachability.py  whether the members of a group can be heard through its coordinator upstream
 whose.py         whether a group is ours to take

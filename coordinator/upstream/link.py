@@ -15,7 +15,6 @@ from uuid import UUID
 
 import structlog
 from aiokafka.errors import IllegalSaslStateError
-from cachetools import LRUCache
 from kio.schema.errors import ErrorCode
 from kio.schema.find_coordinator.v4.request import FindCoordinatorRequest
 from kio.schema.find_coordinator.v4.response import FindCoordinatorResponse
@@ -26,6 +25,7 @@ from muster.coordinator.clock import SystemClock
 from muster.coordinator.log_throttle import LogThrottle
 from muster.coordinator.tasks import on_failure
 from muster.coordinator.upstream.cluster_outage import NOBODY_ANSWERS, ClusterOutage
+from muster.coordinator.upstream.coordinators import Coordinators
 from muster.coordinator.upstream.security import UpstreamSecurity
 from muster.events.kafka.addresses import BrokerAddress, read_servers
 from muster.events.kafka.connections import OtherCluster, ignore
@@ -48,8 +48,6 @@ ErrorOf = Callable[[R], ErrorCode]
 
 REQUEST_LIMIT_MS: Final = 10_000
 REFRESH_EVERY_MS: Final = 30_000
-COORDINATORS_KEPT: Final = 100_000
-"""Clients may name any number of groups."""
 NEEDED: Final[Mapping[str, tuple[int, int]]] = {
     "Metadata": (3, 12),
     "FindCoordinator": (10, 4),
@@ -110,7 +108,7 @@ class UpstreamLink(ClusterLink):
         self._watchers: list[Callable[[Brokers], None]] = []
         self._followed: tuple[str, ...] = ()
         self._tell_ids: Callable[[TopicIds], None] = nobody_asks_for_ids
-        self._coordinators: LRUCache[str, int] = LRUCache(COORDINATORS_KEPT)
+        self._coordinators = Coordinators(monotonic_ms)
         self._refusals: list[str] = []
         self._refreshed = asyncio.Event()
         self.api_versions: Versions = {}
@@ -243,13 +241,16 @@ class UpstreamLink(ClusterLink):
         """
 
         async def attempt() -> R:
-            node_id = await self.coordinator(group_id)
             try:
+                node_id = await self.coordinator(group_id)
                 answer = await self.ask(node_id, request, response, lane=lane, limit_ms=limit_ms, sent=sent)
             except TryAgain:
+                self._coordinators.was_away(group_id)
                 self.forget_coordinator(group_id)
                 raise
             if (error := error_of(answer)) in COORDINATOR_MOVED:
+                if error is not ErrorCode.not_coordinator:
+                    self._coordinators.was_away(group_id)
                 self.forget_coordinator(group_id)
                 raise TryAgain(f"broker {node_id} says {error.name.upper()} for group {group_id}")
             return answer
@@ -263,24 +264,52 @@ class UpstreamLink(ClusterLink):
 
     def forget_coordinator(self, group_id: str) -> None:
         """Ask the next time who coordinates the group."""
-        self._coordinators.pop(group_id, None)
+        self._coordinators.forget(group_id)
+
+    def known_coordinator(self, group_id: str) -> int | None:
+        """Its node id; None: it has to be asked for."""
+        return self._coordinators.known(group_id)
 
     async def coordinator(self, group_id: str) -> int:
         """The node id of the group's coordinator, as far as is known. Raises as `ask_coordinator`."""
-        if (known := self._coordinators.get(group_id)) is not None:
-            return known
-        request = FindCoordinatorRequest(key_type=_GROUP, coordinator_keys=(group_id,))
+        found = (await self.coordinators([group_id]))[group_id]
+        if isinstance(found, LinkError):
+            raise found
+        return found
+
+    async def coordinators(self, group_ids: Collection[str]) -> Mapping[str, int | LinkError]:
+        """By group: the node id of its coordinator, or why it is not known. Raises TryAgain, UpstreamRefused."""
+        found: dict[str, int | LinkError] = {
+            group_id: node_id for group_id in group_ids if (node_id := self._coordinators.known(group_id)) is not None
+        }
+        unknown = tuple(group_id for group_id in group_ids if group_id not in found)
+        if not unknown:
+            return found
+        request = FindCoordinatorRequest(key_type=_GROUP, coordinator_keys=unknown)
         try:
             answer: FindCoordinatorResponse = await self.ask_any(Exchange(request, FindCoordinatorResponse))
         except LinkError:
             self.look_soon()
             raise
-        (found,) = answer.coordinators
-        if found.error_code is not ErrorCode.none:
-            what = f"who coordinates group {group_id}: {found.error_code.name.upper()}"
-            raise TryAgain(what) if found.error_code.retriable else UpstreamRefused(what, found.error_code)
-        self._coordinators[group_id] = int(found.node_id)
-        return int(found.node_id)
+        for each in answer.coordinators:
+            if each.error_code is ErrorCode.none:
+                found[str(each.key)] = int(each.node_id)
+                self._coordinators.learn(str(each.key), int(each.node_id))
+            else:
+                what = f"who coordinates group {each.key}: {each.error_code.name.upper()}"
+                retriable = each.error_code.retriable
+                found[str(each.key)] = TryAgain(what) if retriable else UpstreamRefused(what, each.error_code)
+        return {group_id: TryAgain(f"who coordinates group {group_id} is not told") for group_id in unknown} | found
+
+    def broker_not_reached(self, node_id: int | None) -> None:
+        """A client's connection could not be opened to this broker; None: to none of those it may begin with."""
+        if node_id is not None:
+            self._coordinators.broker_was_away(node_id)
+        self.look_soon()
+
+    def coordinator_last_away_ms(self, group_id: str) -> int | None:
+        """When the group's coordinator was last seen to be away or loading, in monotonic time; None: never."""
+        return self._coordinators.last_away_ms(group_id)
 
     async def ask_any(self, request: Any) -> Any:  # noqa: ANN401 -- a request and its response
         """One question that changes nothing. Raises TryAgain, and UpstreamRefused when every broker refuses."""

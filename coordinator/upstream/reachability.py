@@ -1,26 +1,27 @@
 """Whether members can be heard: their heartbeats come through the broker that coordinates their group upstream.
 
-What belongs here: asking that broker before a deadline of the group is decided. What it must not know: which deadlines
+What belongs here: asking that broker before deadlines of the group are decided. What it must not know: which deadlines
 there are, and what becomes of them.
 
 A client's connection has a connection to the broker behind it, and what it may do is asked there. While that broker
 hangs, is gone or reads its own log of the group, nothing of a member arrives, however alive it is; Kafka's next
-coordinator gives everybody a full session. So a session ends when the broker answers at once. If it does not, it is
-asked again and again, and the sessions begin anew when it does.
+coordinator gives everybody a full session. So a session ends when the broker answers at once, and was not seen to be
+away since the session began. If it does not answer, it is asked again and again, and the sessions begin anew when it
+does. Each broker is asked about many groups at a time, and one that is away once a second, however many its groups are.
 """
 
 import asyncio
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Mapping
 from itertools import islice
 from typing import Any, Final
 
+import msgspec
 import structlog
 from kio.schema.describe_groups.v5.request import DescribeGroupsRequest
 from kio.schema.describe_groups.v5.response import DescribeGroupsResponse
 from kio.schema.errors import ErrorCode
 from kio.schema.types import GroupId as KafkaGroupId
 
-from muster.coordinator.group.extensions import Silence
 from muster.coordinator.log_throttle import LogThrottle
 from muster.coordinator.tasks import on_failure
 from muster.coordinator.upstream.link import BrokerNotTrusted, UpstreamLink, UpstreamRefused
@@ -33,13 +34,52 @@ ANSWERS_WITHIN_MS: Final = 2_000
 """A broker that takes longer did not hear the members either."""
 OPENS_WITHIN_MS: Final = 500
 AGAIN_AFTER_MS: Final = 1_000
-LOOKUPS_MAX: Final = 16
-"""FindCoordinator at a time."""
 GROUPS_AT_ONCE: Final = 200
 WAIT: Final = "members cannot be heard, sessions wait: the group's coordinator in the cluster does not answer"
 BEGIN_ANEW: Final = "members can be heard again, sessions begin anew"
 HAS_MOVED: Final = "its coordinator has moved, and no broker says where to"
 _LANE: Final = "reachability"
+
+
+class _Answers(msgspec.Struct, frozen=True):
+    """The coordinator answers, so it hears the members; or we may not ask, which says nothing of them."""
+
+
+class _Elsewhere(msgspec.Struct, frozen=True):
+    """Another broker is to be asked; None: it has to be looked up."""
+
+    node_id: int | None
+
+
+class _Away(msgspec.Struct, frozen=True):
+    """Nothing of the members arrives, for this reason."""
+
+    reason: str
+
+
+_Verdicts = Mapping[GroupId, _Answers | _Elsewhere | _Away]
+
+
+class _Waiting(msgspec.Struct):
+    """A group whose members' silence is to be explained."""
+
+    tell: Callable[[int | None], None]
+    spell: "_Spell | None" = None
+    """In which its coordinator was found away."""
+    has_moved: bool = False
+
+
+class _Spell(msgspec.Struct, eq=False):
+    """One broker is away, or nobody tells which one coordinates."""
+
+    node_id: int | None
+    away: int = 0
+    """How many groups wait for it."""
+    back: int = 0
+    """Of how many members can be heard again."""
+
+
+_Groups = dict[GroupId, _Waiting]
 
 
 class Reachability:
@@ -50,14 +90,13 @@ class Reachability:
     ) -> None:
         self._link = link
         self._give_up = give_up
+        self._monotonic_ms = monotonic_ms
         self._throttle = LogThrottle(monotonic_ms)
         self._asking: set[asyncio.Task[None]] = set()
-        self._tell: dict[GroupId, Callable[[Silence], None]] = {}
-        self._lookups = asyncio.Semaphore(LOOKUPS_MAX)
-        self._waiting: dict[int, dict[GroupId, asyncio.Future[str | None]]] = {}
-        """By broker: the groups that it is to be asked about."""
-        self._away = self._back = 0
-        """How many groups have a coordinator that does not answer; how many had, since all did."""
+        self._waiting: _Groups = {}
+        self._spells: dict[int | None, _Spell] = {}
+        self._by_broker: dict[int | None, _Groups] = {}
+        """The same, by the node id of the broker that is asked; None: it is being looked up."""
 
     async def close(self) -> None:
         """Ask no more; whoever waits is told nothing."""
@@ -66,11 +105,24 @@ class Reachability:
             task.cancel()
         await asyncio.gather(*asking, return_exceptions=True)
 
-    def ask_about_silence(self, group_id: GroupId, tell: Callable[[Silence], None]) -> None:
-        """Tell, when the group's coordinator answers, whether it did at once; of two who ask the later is told."""
-        if group_id not in self._tell:
-            self._begin(self._watch(group_id), f"reachable-{group_id}")
-        self._tell[group_id] = tell
+    def ask_about_silence(self, group_id: GroupId, tell: Callable[[int | None], None]) -> None:
+        """Tell, when the group's coordinator answers, since when members could be heard; None: all the time.
+
+        In monotonic ms. Of two who ask the later is told.
+        """
+        waiting = self._waiting.get(group_id)
+        if waiting is not None:
+            waiting.tell = tell
+            return
+        waiting = self._waiting[group_id] = _Waiting(tell)
+        self._place(group_id, waiting, self._link.known_coordinator(group_id))
+
+    def _place(self, group_id: GroupId, waiting: _Waiting, node_id: int | None) -> None:
+        groups = self._by_broker.get(node_id)
+        if groups is None:
+            groups = self._by_broker[node_id] = {}
+            self._begin(self._watch(node_id, groups), f"reachable-broker-{node_id}")
+        groups[group_id] = waiting
 
     def _begin(self, steps: Coroutine[Any, Any, None], name: str) -> None:
         task = asyncio.create_task(steps, name=name)
@@ -78,88 +130,116 @@ class Reachability:
         task.add_done_callback(self._asking.discard)
         task.add_done_callback(on_failure(self._give_up))
 
-    async def _watch(self, group_id: GroupId) -> None:
-        trouble = await self._trouble(group_id)
-        if trouble == HAS_MOVED:  # which was not known here: nobody was away
-            trouble = await self._trouble(group_id)
-        if trouble is not None:
-            await self._until_answered(group_id, trouble)
-        self._tell.pop(group_id)(Silence.THEIR_OWN if trouble is None else Silence.EXCUSED)
-
-    async def _until_answered(self, group_id: GroupId, trouble: str | None) -> None:
-        self._away += 1
-        try:
-            while trouble is not None:
-                unsaid = self._throttle.due(_LANE)
-                if unsaid is not None:
-                    log.warning(
-                        WAIT,
-                        group_id=group_id,
-                        groups=self._away,
-                        reason=trouble,
-                        others_since=unsaid,
-                    )
+    async def _watch(self, node_id: int | None, groups: _Groups) -> None:
+        """Ask one broker, or who it is, until no group waits for it."""
+        while groups:
+            asked = list(islice(groups, GROUPS_AT_ONCE))
+            verdicts = await (self._find(asked) if node_id is None else self._ask_broker(node_id, asked, groups))
+            elsewhere = False
+            for group_id, verdict in verdicts.items():
+                waiting = groups.pop(group_id)
+                match verdict:
+                    case _Answers():
+                        self._explain(group_id, waiting)
+                    case _Elsewhere():
+                        elsewhere = True
+                        self._place(group_id, waiting, verdict.node_id)
+                    case _Away():
+                        self._found_away(node_id, waiting)
+                        groups[group_id] = waiting
+            away = [verdict.reason for verdict in verdicts.values() if isinstance(verdict, _Away)]
+            if away and not elsewhere:
+                self._say_that_they_wait(node_id, groups, away[0])
                 await asyncio.sleep(AGAIN_AFTER_MS / 1000)
-                trouble = await self._trouble(group_id)
-        finally:
-            self._away -= 1
-        self._back += 1
-        if not self._away and (past := self._throttle.end(_LANE)):
-            log.info(BEGIN_ANEW, groups=self._back, seconds=past.seconds)
-            self._back = 0
+        del self._by_broker[node_id]
 
-    async def _trouble(self, group_id: GroupId) -> str | None:
-        """Why members of the group cannot be heard; None: they can."""
+    def _explain(self, group_id: GroupId, waiting: _Waiting) -> None:
+        del self._waiting[group_id]
+        spell = waiting.spell
+        if spell is None:
+            waiting.tell(self._link.coordinator_last_away_ms(group_id))
+            return
+        spell.back += 1
+        self._end_wait(spell)
+        waiting.tell(self._monotonic_ms())
+
+    def _found_away(self, node_id: int | None, waiting: _Waiting) -> None:
+        before = waiting.spell
+        if before is not None and before.node_id == node_id:
+            return
+        waiting.spell = self._spells.setdefault(node_id, _Spell(node_id))
+        waiting.spell.away += 1
+        if before is not None:
+            self._end_wait(before)  # its groups wait for another one
+
+    def _end_wait(self, spell: _Spell) -> None:
+        spell.away -= 1
+        if spell.away == 0:
+            del self._spells[spell.node_id]
+            past = self._throttle.end(spell.node_id)
+            if past and spell.back:
+                log.info(BEGIN_ANEW, groups=spell.back, seconds=past.seconds)
+
+    def _say_that_they_wait(self, node_id: int | None, groups: _Groups, reason: str) -> None:
+        unsaid = self._throttle.due(node_id)
+        if unsaid is not None:
+            log.warning(WAIT, group_id=next(reversed(groups)), groups=len(groups), reason=reason, others_since=unsaid)
+
+    async def _find(self, asked: list[GroupId]) -> _Verdicts:
+        """Who coordinates each group."""
         try:
-            async with self._lookups:
-                node_id = await self._link.coordinator(group_id)
-        except BrokerNotTrusted as error:
-            return str(error)
-        except UpstreamRefused:
-            return None  # Muster is not let in, which says nothing of the members
+            found = await self._link.coordinators(asked)
         except LinkError as error:
-            return str(error)
-        waiting = self._waiting.get(node_id)
-        if waiting is None:
-            waiting = self._waiting[node_id] = {}
-            self._begin(self._ask(node_id, waiting), f"reachable-broker-{node_id}")
-        told = waiting.get(group_id)
-        if told is None:
-            told = waiting[group_id] = asyncio.get_running_loop().create_future()
-        return await told
+            return dict.fromkeys(asked, _verdict(error))
+        return {
+            GroupId(group_id): _verdict(node_id) if isinstance(node_id, LinkError) else _Elsewhere(node_id)
+            for group_id, node_id in found.items()
+        }
 
-    async def _ask(self, node_id: int, waiting: dict[GroupId, asyncio.Future[str | None]]) -> None:
-        """Ask the broker about all who wait, many groups at a time; who does not answer one does not answer any."""
-        while waiting:
-            asked = list(islice(waiting, GROUPS_AT_ONCE))
-            try:
-                troubles = await self._describe(node_id, asked)
-            except BrokerNotTrusted as error:
-                troubles = dict.fromkeys(waiting, str(error))
-            except UpstreamRefused:
-                troubles = dict.fromkeys(waiting)
-            except TimeoutError:
-                troubles = dict.fromkeys(waiting, f"broker {node_id} did not answer within {ANSWERS_WITHIN_MS} ms")
-            except LinkError as error:
-                troubles = dict.fromkeys(waiting, str(error))
-            for group_id, trouble in troubles.items():
-                if trouble is not None:
-                    self._link.forget_coordinator(group_id)
-                waiting.pop(group_id).set_result(trouble)
-        del self._waiting[node_id]
+    async def _ask_broker(self, node_id: int, asked: list[GroupId], groups: _Groups) -> _Verdicts:
+        """Whether the broker answers requests of each group; of one that is away it is asked who has followed it."""
+        try:
+            return await self._describe(node_id, asked)
+        except TimeoutError:
+            verdict: _Answers | _Away = _Away(f"broker {node_id} did not answer within {ANSWERS_WITHIN_MS} ms")
+        except LinkError as error:
+            verdict = _verdict(error)
+        if isinstance(verdict, _Answers):
+            return dict.fromkeys(asked, verdict)
+        for waiting in groups.values():  # who is silent to some is silent to all
+            self._found_away(node_id, waiting)
+        for group_id in asked:
+            self._link.forget_coordinator(group_id)
+        here = _Elsewhere(node_id)
+        return {
+            group_id: found if isinstance(found, _Elsewhere) and found != here else verdict
+            for group_id, found in (await self._find(asked)).items()
+        }
 
-    async def _describe(self, node_id: int, groups: list[GroupId]) -> dict[GroupId, str | None]:
-        """By group: what keeps its requests from being answered there. Raises LinkError, TimeoutError."""
-        request = DescribeGroupsRequest(groups=tuple(map(KafkaGroupId, groups)), include_authorized_operations=False)
+    async def _describe(self, node_id: int, asked: list[GroupId]) -> _Verdicts:
+        """Raises LinkError, TimeoutError."""
+        request = DescribeGroupsRequest(groups=tuple(map(KafkaGroupId, asked)), include_authorized_operations=False)
         async with asyncio.timeout((OPENS_WITHIN_MS + ANSWERS_WITHIN_MS) / 1000):
             answer = await self._link.ask(  # its own limit closes a connection that has fallen silent
                 node_id, request, DescribeGroupsResponse, lane=_LANE, limit_ms=ANSWERS_WITHIN_MS
             )
         errors = {str(each.group_id): each.error_code for each in answer.groups}
+        return {
+            group_id: self._described(node_id, group_id, errors.get(group_id, ErrorCode.none)) for group_id in asked
+        }
 
-        def trouble(error: ErrorCode) -> str | None:
-            if error is ErrorCode.not_coordinator:
-                return HAS_MOVED
-            return f"broker {node_id} says {error.name.upper()}" if error in COORDINATOR_MOVED else None
+    def _described(self, node_id: int, group_id: GroupId, error: ErrorCode) -> _Answers | _Elsewhere | _Away:
+        if error is ErrorCode.not_coordinator:
+            self._link.forget_coordinator(group_id)
+            waiting = self._waiting[group_id]
+            waiting.has_moved = not waiting.has_moved  # each time that it is looked up it is asked once
+            return _Elsewhere(None) if waiting.has_moved else _Away(HAS_MOVED)
+        if error in COORDINATOR_MOVED:
+            return _Away(f"broker {node_id} says {error.name.upper()}")
+        return _Answers()
 
-        return {group_id: trouble(errors.get(group_id, ErrorCode.none)) for group_id in groups}
+
+def _verdict(error: LinkError) -> _Answers | _Away:
+    """Clients are relayed by the same trust in certificates, but with rights of their own."""
+    may_not_ask = isinstance(error, UpstreamRefused) and not isinstance(error, BrokerNotTrusted)
+    return _Answers() if may_not_ask else _Away(str(error))

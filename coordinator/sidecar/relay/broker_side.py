@@ -140,7 +140,6 @@ class BrokerSide(asyncio.Protocol):
                     )
             except (OSError, TimeoutError) as error:
                 self._relayed.brokers_not_reached += 1
-                self._door.not_reached()
                 reason = str(error) or f"no answer within {CONNECTS_WITHIN_S:g} s"
                 suppressed = self._door.throttle.due(("not reached", address))
                 if suppressed is not None:
@@ -152,6 +151,7 @@ class BrokerSide(asyncio.Protocol):
                 if past := self._door.throttle.end(("not reached", address)):
                     log.info("broker reached again", address=address, seconds=past.seconds, failures=past.times)
                 return transport
+        self._door.not_reached()
         return None
 
     def give_up(self) -> None:

@@ -11,6 +11,7 @@ import socket
 import ssl
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
+from functools import partial
 
 import structlog
 
@@ -34,7 +35,7 @@ class CannotListen(Exception):
 
 
 class Listeners:
-    """See the module. `advertised_host` is what clients are told; `not_reached` is told when a broker was not."""
+    """See the module. `advertised_host` is what clients are told; `not_reached` is told which broker was not."""
 
     def __init__(
         self,
@@ -49,7 +50,7 @@ class Listeners:
         limits: Limits,
         client_context: ssl.SSLContext | None,
         broker_context: ssl.SSLContext | None,
-        not_reached: Callable[[], None],
+        not_reached: Callable[[int | None], None],
     ) -> None:
         self._host = host
         self._advertised_host = advertised_host
@@ -148,7 +149,7 @@ class Listeners:
             addresses=lambda: self._where(node_id),
             context=self._broker_context,
             throttle=self._throttle,
-            not_reached=self._not_reached,
+            not_reached=partial(self._not_reached, node_id),
         )
 
         def new_connection() -> ClientSide:

@@ -6,7 +6,6 @@ from collections.abc import Callable
 import pytest
 from kio.schema.errors import ErrorCode
 
-from muster.coordinator.group.extensions import Silence
 from muster.coordinator.group.outcomes import JoinGroupOutcome
 from muster.events.ids import GroupId
 from muster.events.log.memory import MemoryStorage
@@ -21,9 +20,9 @@ class Asked:
     """Whoever knows whether members could be heard: a test tells."""
 
     def __init__(self) -> None:
-        self.asked: list[tuple[GroupId, Callable[[Silence], None]]] = []
+        self.asked: list[tuple[GroupId, Callable[[int | None], None]]] = []
 
-    def ask_about_silence(self, group_id: GroupId, tell: Callable[[Silence], None]) -> None:
+    def ask_about_silence(self, group_id: GroupId, tell: Callable[[int | None], None]) -> None:
         self.asked.append((group_id, tell))
 
 
@@ -41,7 +40,7 @@ def test_nobody_is_expired_before_it_is_known_whether_they_could_be_heard() -> N
         await asyncio.sleep(7 * SESSION_S)
         ((group_id, tell),) = asked.asked
         assert group_id == GROUP
-        tell(Silence.EXCUSED)
+        tell(process.clock.monotonic_ms())
         await asyncio.sleep(SESSION_S - 1)
         assert (await process.heartbeat(told["a"])).error is ErrorCode.none
         assert (await process.heartbeat(told["b"])).error is ErrorCode.none
@@ -55,9 +54,30 @@ def test_who_could_be_heard_and_was_not_is_expired() -> None:
         asked = Asked()
         process, told = await stable_group(asked)
         await until(lambda: asked.asked)
-        asked.asked[0][1](Silence.THEIR_OWN)
+        asked.asked[0][1](None)
         await asyncio.sleep(1)
         assert (await process.heartbeat(told["a"])).error is ErrorCode.unknown_member_id
+        await process.runtime.stop()
+
+    simulate(story())
+
+
+def test_who_could_not_be_heard_for_a_while_has_the_full_time_from_then_on() -> None:
+    """The broker between was away and is back: a new coordinator of Kafka's gives full sessions too."""
+
+    async def story() -> None:
+        asked = Asked()
+        process, told = await stable_group(asked)
+        await asyncio.sleep(SESSION_S - 1)
+        back_ms = process.clock.monotonic_ms()
+        await until(lambda: asked.asked)
+        asked.asked[0][1](back_ms)
+        await asyncio.sleep(SESSION_S - 3)
+        assert (await process.heartbeat(told["a"])).error is ErrorCode.none
+        await until(lambda: len(asked.asked) == 2)
+        asked.asked[1][1](back_ms)  # which was before this session
+        await asyncio.sleep(1)
+        assert (await process.heartbeat(told["b"])).error is ErrorCode.unknown_member_id
         await process.runtime.stop()
 
     simulate(story())
@@ -73,7 +93,7 @@ def test_whose_session_ends_while_it_is_asked_is_asked_about_by_itself() -> None
         assert (await process.heartbeat(told["b"])).error is ErrorCode.none
         await until(lambda: asked.asked)
         await asyncio.sleep(2)  # b's session has ended as well
-        asked.asked[0][1](Silence.THEIR_OWN)
+        asked.asked[0][1](None)
         assert (await process.heartbeat(told["b"])).error is not ErrorCode.unknown_member_id
         assert (await process.heartbeat(told["a"])).error is ErrorCode.unknown_member_id
         await process.runtime.stop()
@@ -97,14 +117,14 @@ def test_nobody_asks_while_members_are_heard() -> None:
     simulate(story())
 
 
-@pytest.mark.parametrize("silence", Silence)
-def test_what_is_told_of_a_group_that_is_no_longer_served_changes_nothing(silence: Silence) -> None:
+@pytest.mark.parametrize("heard_since_ms", [None, 10**9])
+def test_what_is_told_of_a_group_that_is_no_longer_served_changes_nothing(heard_since_ms: int | None) -> None:
     async def story() -> None:
         asked = Asked()
         process, _ = await stable_group(asked)
         await until(lambda: asked.asked)
         await process.runtime.stop()
-        asked.asked[0][1](silence)
+        asked.asked[0][1](heard_since_ms)
         assert process.lost == []
 
     simulate(story())

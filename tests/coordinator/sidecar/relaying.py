@@ -165,7 +165,7 @@ class Relay:
             not_reached=self._not_reached,
         )
 
-    def _not_reached(self) -> None:
+    def _not_reached(self, _node_id: int | None) -> None:
         self.asked_to_look += 1
 
     async def start(self, brokers: Mapping[int, tuple[str, int]], base_port: int) -> None:

@@ -7,7 +7,7 @@ heard what the client said. What it must not know: coordinating.
 import asyncio
 import ssl
 import struct
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from datetime import timedelta
 from io import BytesIO
@@ -104,10 +104,10 @@ class FakeBroker:
         buffer = BytesIO()
         header_class = response_class.__header_schema__
         entity_writer(header_class)(buffer, header_class(correlation_id=header.correlation_id))
-        entity_writer(response_class)(buffer, filled(response_class, self._body(key, getattr(request, "groups", ()))))
+        entity_writer(response_class)(buffer, filled(response_class, self._body(key, request)))
         return buffer.getvalue()
 
-    def _body(self, key: int, groups: Sequence[str]) -> dict[str, Any]:
+    def _body(self, key: int, request: Any) -> dict[str, Any]:
         at = [*self.others_at, self.node_at or self.address]
         nodes = [
             {"node_id": len(at) - number, "host": host, "port": int(port)}
@@ -121,11 +121,12 @@ class FakeBroker:
             },
             10: {
                 "coordinators": [
-                    {**nodes[-self.coordinator], "key": "g", "error_code": ErrorCode.none, "error_message": None}
+                    {**nodes[-self.coordinator], "key": each, "error_code": ErrorCode.none, "error_message": None}
+                    for each in getattr(request, "coordinator_keys", ())
                 ]
             },
             12: {},
-            15: {"groups": [self._described(each) for each in groups]},
+            15: {"groups": [self._described(each) for each in getattr(request, "groups", ())]},
             17: {"mechanisms": ["SCRAM-SHA-256"]},
             36: {"error_message": None, "auth_bytes": b"r=nobody's,s=c2FsdA==,i=4096"},
             18: {

@@ -254,7 +254,7 @@ async def test_a_cluster_of_three(kafka_cluster: Cluster) -> None:
                 group_id, heartbeat(group_id), HeartbeatResponse, error_of=error_of, retry_ms=30_000
             )
             assert answer.error_code in QUIET
-        assert len(set(link._coordinators.values())) > 1
+        assert len({link.known_coordinator(group_id) for group_id in groups}) > 1
         link.on_brokers(told.append)
         link._view.brokers = {4: BrokerAddress("127.0.0.1", 1)}  # what it has heard before
         await until(lambda: told != [])
@@ -267,11 +267,12 @@ async def test_a_coordinator_that_has_moved_is_found_again(kafka_cluster: Cluste
     async with link_to(kafka_cluster.bootstrap) as link:
         group_id = new_group()
         await link.ask_coordinator(group_id, heartbeat(group_id), HeartbeatResponse, error_of=error_of, retry_ms=30_000)
-        right = link._coordinators[group_id]
-        link._coordinators[group_id] = wrong = right % 3 + 1
+        right = await link.coordinator(group_id)
+        wrong = right % 3 + 1
+        link._coordinators.learn(group_id, wrong)
         with pytest.raises(TryAgain, match=f"broker {wrong} says NOT_COORDINATOR"):
             await link.ask_coordinator(group_id, heartbeat(group_id), HeartbeatResponse, error_of=error_of, retry_ms=0)
-        link._coordinators[group_id] = wrong
+        link._coordinators.learn(group_id, wrong)
         answer = await link.ask_coordinator(group_id, heartbeat(group_id), HeartbeatResponse, error_of=error_of)
         assert answer.error_code in QUIET
-        assert link._coordinators[group_id] == right
+        assert link.known_coordinator(group_id) == right

@@ -7,11 +7,12 @@ from datetime import timedelta
 from functools import partial
 from typing import Any, cast
 
+import pytest
 from kio.schema.errors import ErrorCode
+from kio.schema.heartbeat.v4.response import HeartbeatResponse
 from kio.static.primitive import i32Timedelta
 from structlog.testing import capture_logs
 
-from muster.coordinator.group.extensions import Silence
 from muster.coordinator.upstream.link import BrokerNotTrusted, UpstreamLink, UpstreamRefused
 from muster.coordinator.upstream.reachability import (
     ANSWERS_WITHIN_MS,
@@ -21,27 +22,29 @@ from muster.coordinator.upstream.reachability import (
     Reachability,
 )
 from muster.events.ids import GroupId
+from muster.events.kafka.errors import TryAgain
 from tests.coordinator.upstream.simulated import SimulatedBroker
 from tests.coordinator.upstream.stage import unexpected
+from tests.coordinator.upstream.test_link import error_of, heartbeat
 from tests.coordinator.upstream.test_outages import cluster_of_three, linked
 from tests.faults.process import seconds, story
 from tests.simulation.virtual_time import VirtualClock
 from tests.waiting import until
 
-DESCRIBE_GROUPS = 15
+FIND_COORDINATOR, DESCRIBE_GROUPS = 10, 15
 
 
 class Told:
-    """By group: whose silence it was, and when that was told."""
+    """By group: since when its members could be heard, and when that was told."""
 
     def __init__(self, reachability: Reachability) -> None:
         self._reachability = reachability
-        self.of: dict[str, tuple[Silence, float]] = {}
+        self.of: dict[str, tuple[int | None, float]] = {}
 
     def ask(self, group_id: str) -> None:
-        def tell(silence: Silence) -> None:
+        def tell(heard_since_ms: int | None) -> None:
             assert group_id not in self.of
-            self.of[group_id] = silence, seconds()
+            self.of[group_id] = heard_since_ms, seconds()
 
         self._reachability.ask_about_silence(GroupId(group_id), tell)
 
@@ -60,7 +63,7 @@ async def test_a_coordinator_that_answers_has_heard_the_members() -> None:
         began_s = seconds()
         told.ask("g")
         await until(lambda: told.of)
-        assert told.of["g"][0] is Silence.THEIR_OWN
+        assert told.of["g"][0] is None
         assert told.of["g"][1] - began_s < 1
 
 
@@ -79,7 +82,7 @@ async def test_a_coordinator_that_hangs_is_asked_until_it_answers() -> None:
             broker.come_back()
             back_s = seconds()
             await until(lambda: told.of)
-        assert told.of["g"][0] is Silence.EXCUSED
+        assert told.of["g"][0] == round(1000 * told.of["g"][1])
         assert told.of["g"][1] - back_s < 4
         waits = [line for line in lines if line["event"] == WAIT]
         assert len(waits) in {10, 11}  # one a minute
@@ -100,7 +103,7 @@ async def test_a_coordinator_that_reads_its_log_has_not_heard_the_members() -> N
             assert told.of == {}
             broker.group_error = ErrorCode.none
             await until(lambda: told.of)
-        assert told.of["g"][0] is Silence.EXCUSED
+        assert told.of["g"][0] == round(1000 * told.of["g"][1])
 
 
 @story
@@ -111,7 +114,7 @@ async def test_other_errors_say_nothing_of_the_members() -> None:
         broker.group_error = ErrorCode.group_authorization_failed
         told.ask("g")
         await until(lambda: told.of)
-        assert told.of["g"][0] is Silence.THEIR_OWN
+        assert told.of["g"][0] is None
 
 
 @story
@@ -138,8 +141,70 @@ async def test_many_groups_are_one_question() -> None:
         for each in groups:
             told.ask(each)
         await until(lambda: len(told.of) == len(groups))
-        assert {silence for silence, _ in told.of.values()} == {Silence.THEIR_OWN}
+        assert {heard_since_ms for heard_since_ms, _ in told.of.values()} == {None}
         assert broker.asked.count(DESCRIBE_GROUPS) < len(groups) / 10
+
+
+@story
+async def test_a_coordinator_of_thousands_that_hangs_is_asked_about_a_few() -> None:
+    """About once a second, however many groups wait for it."""
+    broker = SimulatedBroker(1)
+    async with asking(broker) as (_, told):
+        groups = [f"g{number}" for number in range(50 * GROUPS_AT_ONCE)]
+        broker.silent_at = DESCRIBE_GROUPS
+        with capture_logs() as lines:
+            for each in groups:
+                told.ask(each)
+            await asyncio.sleep(60)
+            assert told.of == {}
+            assert broker.asked.count(DESCRIBE_GROUPS) < 60
+            assert broker.asked.count(FIND_COORDINATOR) < 60 + len(groups) / GROUPS_AT_ONCE
+            broker.silent_at = None
+            back_ms = VirtualClock().monotonic_ms()
+            await until(lambda: len(told.of) == len(groups))
+        assert seconds() - back_ms / 1000 < 10
+        assert min(heard_since_ms or 0 for heard_since_ms, _ in told.of.values()) >= back_ms
+        assert [(line["event"], line["groups"]) for line in lines][-1] == (BEGIN_ANEW, len(groups))
+
+
+@story
+async def test_groups_of_a_coordinator_that_is_gone_are_asked_about_at_its_successor() -> None:
+    brokers = cluster_of_three()
+    async with asking(*brokers) as (link, told):
+        groups = [f"g{number}" for number in range(5 * GROUPS_AT_ONCE)]
+        await link.coordinators(groups)
+        brokers[0].is_hung = True
+        with capture_logs() as lines:
+            for each in groups:
+                told.ask(each)
+            await asyncio.sleep(30)
+            for broker in brokers:
+                broker.coordinator = 2
+            await until(lambda: len(told.of) == len(groups))
+        assert all(heard_since_ms is not None for heard_since_ms, _ in told.of.values())
+        assert (lines[-1]["event"], lines[-1]["groups"]) == (BEGIN_ANEW, len(groups))
+
+
+@story
+async def test_a_coordinator_that_was_away_and_is_back_has_not_heard_the_members_meanwhile() -> None:
+    """Seen by whoever asked it for the group, or by a client that found nobody there."""
+    broker = SimulatedBroker(1)
+    async with asking(broker) as (link, told):
+        broker.leave()
+        with capture_logs(), pytest.raises(TryAgain):
+            await link.ask_coordinator("asked", heartbeat("asked"), HeartbeatResponse, error_of=error_of, retry_ms=0)
+        away_ms = VirtualClock().monotonic_ms()
+        broker.come_back()
+        await asyncio.sleep(2)
+        told.ask("asked")
+        await until(lambda: told.of)
+        assert told.of["asked"][0] == away_ms
+        link.broker_not_reached(1)
+        found_nobody_ms = VirtualClock().monotonic_ms()
+        await asyncio.sleep(2)
+        told.ask("other")
+        await until(lambda: "other" in told.of)
+        assert told.of["other"][0] == found_nobody_ms
 
 
 @story
@@ -152,7 +217,7 @@ async def test_a_coordinator_that_has_moved_is_found_and_was_not_away() -> None:
             broker.coordinator = 2
         told.ask("g")
         await until(lambda: told.of)
-        assert told.of["g"][0] is Silence.THEIR_OWN
+        assert told.of["g"][0] is None
 
 
 @story
@@ -176,27 +241,27 @@ async def test_who_asks_of_a_group_again_is_told_alone() -> None:
         await reachability.close()
 
 
-def _note(told: list[str], who: str, _silence: Silence) -> None:
+def _note(told: list[str], who: str, _heard_since_ms: int | None) -> None:
     told.append(who)
 
 
 @story
 async def test_a_broker_whose_certificate_is_not_trusted_lets_no_member_through() -> None:
     """Clients are relayed to it by the same trust. One that does not let Muster in says nothing of them."""
-    for refusal, silence in {
-        BrokerNotTrusted("the certificate of the broker at broker:1: it has expired"): None,
-        UpstreamRefused("the broker at broker:1 does not let us in"): Silence.THEIR_OWN,
-    }.items():
+    for refusal in (
+        BrokerNotTrusted("the certificate of the broker at broker:1: it has expired"),
+        UpstreamRefused("the broker at broker:1 does not let us in"),
+    ):
         link = RefusingLink(refusal)
         reachability = Reachability(cast("UpstreamLink", link), give_up=unexpected, monotonic_ms=lambda: 0)
-        told = list[Silence]()
+        told = list[int | None]()
         with capture_logs():
             reachability.ask_about_silence(GroupId("g"), told.append)
             await asyncio.sleep(60)
-            assert told == ([] if silence is None else [silence])
+            assert told == ([] if isinstance(refusal, BrokerNotTrusted) else [None])
             link.refusal = None
             await asyncio.sleep(10)
-        assert told == [silence or Silence.EXCUSED]
+        assert told == ([0] if isinstance(refusal, BrokerNotTrusted) else [None])
         await reachability.close()
 
 
@@ -206,8 +271,14 @@ class RefusingLink:
     def __init__(self, refusal: UpstreamRefused) -> None:
         self.refusal: UpstreamRefused | None = refusal
 
-    async def coordinator(self, _group_id: str) -> int:
+    def known_coordinator(self, _group_id: str) -> int:
         return 1
+
+    def coordinator_last_away_ms(self, _group_id: str) -> None:
+        """It was seen by nobody else."""
+
+    async def coordinators(self, group_ids: list[str]) -> dict[str, int]:
+        return dict.fromkeys(group_ids, 1)
 
     def forget_coordinator(self, group_id: str) -> None:
         """It is looked for each time."""

@@ -1,0 +1,48 @@
+"""Who coordinates which group upstream, as far as is known, and when that broker was last seen to be away.
+
+What belongs here: what was learned from answers and failures. What it must not know: how brokers are asked.
+"""
+
+from collections.abc import Callable
+from typing import Final
+
+from cachetools import LRUCache
+
+GROUPS_KEPT: Final = 100_000
+"""Clients may name any number of groups."""
+
+
+class Coordinators:
+    """See the module."""
+
+    def __init__(self, monotonic_ms: Callable[[], int]) -> None:
+        self._monotonic_ms = monotonic_ms
+        self._nodes: LRUCache[str, int] = LRUCache(GROUPS_KEPT)
+        self._away_ms: LRUCache[str, int] = LRUCache(GROUPS_KEPT)
+        self._broker_away_ms: dict[int, int] = {}
+        """By node id, of those that have a listener."""
+
+    def known(self, group_id: str) -> int | None:
+        """The node id of the group's coordinator; None: one has to ask."""
+        return self._nodes.get(group_id)
+
+    def learn(self, group_id: str, node_id: int) -> None:
+        self._nodes[group_id] = node_id
+
+    def forget(self, group_id: str) -> None:
+        self._nodes.pop(group_id, None)
+
+    def was_away(self, group_id: str) -> None:
+        """The group's coordinator did not answer, or was loading the group."""
+        self._away_ms[group_id] = self._monotonic_ms()
+
+    def broker_was_away(self, node_id: int) -> None:
+        """No connection could be opened to this broker."""
+        self._broker_away_ms[node_id] = self._monotonic_ms()
+
+    def last_away_ms(self, group_id: str) -> int | None:
+        """When the group's coordinator was last seen to be away, in monotonic time; None: never."""
+        node_id = self._nodes.get(group_id)
+        of_broker = None if node_id is None else self._broker_away_ms.get(node_id)
+        seen = [each for each in (of_broker, self._away_ms.get(group_id)) if each is not None]
+        return max(seen, default=None)
