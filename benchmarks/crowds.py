@@ -19,7 +19,7 @@ from benchmarks.results import KAFKA, STANDALONE, Figure, Goal, Results
 from benchmarks.wire import Link
 from muster.coordinator.group.commands import AnyCommand
 from muster.events.ids import UNKNOWN_MEMBER_ID, MemberId
-from tests.brokers import running_broker
+from tests.brokers import MEASURED_JVM_OPTIONS, running_broker
 from tests.coordinator.group.crowd import Crowd, formed
 from tests.muster_process import running_muster, sqlite_log
 
@@ -44,7 +44,7 @@ def measure(load: Load, console: Console) -> Results:
     """All figures, in one run."""
     figures, left_out = rules_figures(load.sizes, console), {}
     with ExitStack() as stack:
-        broker = stack.enter_context(running_broker(settings=CONFIG, how="process"))
+        broker = stack.enter_context(running_broker(settings=CONFIG, how="process", jvm_options=MEASURED_JVM_OPTIONS))
         directory = Path(stack.enter_context(TemporaryDirectory(prefix="muster-bench-")))
         servers = {KAFKA: broker.bootstrap}
         servers["sqlite"] = stack.enter_context(running_muster(log=sqlite_log(directory), config=CONFIG)).bootstrap

@@ -22,7 +22,7 @@ from benchmarks.groups import links_to
 from benchmarks.results import KAFKA, STANDALONE, Figure, Goal, Results
 from benchmarks.sidecar import running_sidecar
 from muster.coordinator.wire.registry import APIS
-from tests.brokers import running_broker
+from tests.brokers import MEASURED_JVM_OPTIONS, running_broker
 from tests.coordinator.hostile import as_many_as_allowed, exactly, exchange, four_megabytes
 from tests.coordinator.kio_client import frame, with_length
 from tests.coordinator.wire.smallest import Path as ArrayPath
@@ -244,7 +244,7 @@ def _answers(bootstrap: str) -> bool:
 
 @contextmanager
 def _kafka() -> Iterator[Served]:
-    with running_broker(settings=CONFIG, how="process") as broker:
+    with running_broker(settings=CONFIG, how="process", jvm_options=MEASURED_JVM_OPTIONS) as broker:
         yield Served(bootstrap=broker.bootstrap, how=broker.how)
 
 
@@ -259,5 +259,8 @@ def _standalone() -> Iterator[Served]:
 
 @contextmanager
 def _sidecar() -> Iterator[Served]:
-    with running_broker(how="process") as broker, running_sidecar(broker.bootstrap, CONFIG) as muster:
+    with (
+        running_broker(how="process", jvm_options=MEASURED_JVM_OPTIONS) as broker,
+        running_sidecar(broker.bootstrap, CONFIG) as muster,
+    ):
         yield Served(bootstrap=muster.bootstrap, broker=broker.bootstrap)

@@ -15,14 +15,13 @@ from confluent_kafka.cimpl import NewTopic
 
 from benchmarks.groups import Failed
 from benchmarks.processes import cpu_seconds
-from tests.brokers import resolved_libs
+from tests.brokers import MEASURED_JVM_OPTIONS, resolved_libs
 from tests.brokers.java_tools import LOG_OPTIONS, JavaTool
 
 RECORD_BYTES = 1_024
 MB = 1_048_576  # as the tools count
 WITHIN_S = 600
 # Not those of short-lived tools: what is measured should not be a client that compiles too little.
-JVM_OPTIONS = ("-Xmx512m", "-XX:+UseSerialGC")
 _PRODUCED = re.compile(r"\(([\d.]+) MB/sec\)")
 
 
@@ -87,7 +86,7 @@ def drain(way: Way, of: str, *, records: int, group_id: str) -> Moved:
 
 
 def _run(tool: JavaTool, *arguments: str) -> list[str]:
-    command = resolved_libs().command(tool.value, *arguments, options=(*JVM_OPTIONS, *LOG_OPTIONS))
+    command = resolved_libs().command(tool.value, *arguments, options=(*MEASURED_JVM_OPTIONS, *LOG_OPTIONS))
     done = subprocess.run(
         command, capture_output=True, text=True, timeout=WITHIN_S, stdin=subprocess.DEVNULL, check=False
     )

@@ -22,7 +22,7 @@ from benchmarks.processes import resident_bytes
 from benchmarks.proxies import NotToBeHad, kafka_proxy
 from benchmarks.relaying import MB, Moved, Way, drain, flood, topic
 from benchmarks.results import KAFKA, SIDECAR, Figure, Goal, Results
-from tests.brokers import running_broker
+from tests.brokers import MEASURED_JVM_OPTIONS, running_broker
 from tests.brokers.broker import lasting_ports
 from tests.muster_process import MusterProcess, running_muster
 
@@ -53,7 +53,7 @@ def measure(load: Load, console: Console) -> Results:
     """All figures, in one run."""
     left_out: dict[str, str] = {}
     with ExitStack() as stack:
-        broker = stack.enter_context(running_broker(how="process"))
+        broker = stack.enter_context(running_broker(how="process", jvm_options=MEASURED_JVM_OPTIONS))
         console.print(f"[dim]{broker.how}[/]")
         run = _Run(broker.bootstrap, load, console)
         with running_sidecar(broker.bootstrap, CONFIG) as sidecar:

@@ -15,7 +15,7 @@ from benchmarks.joins import JoiningGroup
 from benchmarks.loading import projection_rates, restart
 from benchmarks.results import STANDALONE, Figure, Goal, Results
 from benchmarks.scaling import PARTITIONS, declare_topic, rebalances_of_scaling
-from tests.brokers import running_broker
+from tests.brokers import MEASURED_JVM_OPTIONS, running_broker
 from tests.muster_process import running_muster, sqlite_log
 
 CONFIG = {"group.initial.rebalance.delay.ms": "50"}
@@ -34,7 +34,7 @@ class Load(msgspec.Struct, frozen=True, kw_only=True):
 def measure(load: Load, console: Console) -> Results:
     """All figures, in one run."""
     with ExitStack() as stack:
-        broker = stack.enter_context(running_broker(how="process"))
+        broker = stack.enter_context(running_broker(how="process", jvm_options=MEASURED_JVM_OPTIONS))
         console.print(f"[dim]{broker.how}[/]")
         directory = Path(stack.enter_context(TemporaryDirectory(prefix="muster-bench-")))
         servers = {"kafka": broker.bootstrap}

@@ -19,12 +19,13 @@ Nothing is skipped in silence: `Broker.how` says what was used and what was pass
         print(broker.bootstrap, broker.how)
 """
 
-from tests.brokers.broker import Broker, BrokerFailed, NoBroker
+from tests.brokers.broker import MEASURED_JVM_OPTIONS, Broker, BrokerFailed, NoBroker
 from tests.brokers.choice import How, running_broker
 from tests.brokers.jars import KAFKA_VERSION, Libs, resolved_libs
 
 __all__ = [
     "KAFKA_VERSION",
+    "MEASURED_JVM_OPTIONS",
     "Broker",
     "BrokerFailed",
     "How",

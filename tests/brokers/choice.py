@@ -5,19 +5,19 @@ any of them works.
 """
 
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from typing import Final, Literal
 
 import msgspec
 
-from tests.brokers.broker import Broker, BrokerFailed, NoBroker, PortTaken
+from tests.brokers.broker import JVM_OPTIONS, Broker, BrokerFailed, NoBroker, PortTaken
 from tests.brokers.container import container_broker
 from tests.brokers.process import process_broker
 from tests.brokers.readiness import NotReady, wait_until_answering
 
 How = Literal["auto", "bootstrap", "container", "process"]
-Way = Callable[[Mapping[str, str]], AbstractContextManager[Broker]]
+Way = Callable[[Mapping[str, str], Sequence[str]], AbstractContextManager[Broker]]
 
 BOOTSTRAP_VARIABLE: Final = "MUSTER_TEST_BOOTSTRAP"
 STARTS_PER_WAY: Final = 3
@@ -25,7 +25,9 @@ NAMED_ANSWERS_WITHIN_S: Final = 15
 
 
 @contextmanager
-def running_broker(*, settings: Mapping[str, str] | None = None, how: How = "auto") -> Iterator[Broker]:
+def running_broker(
+    *, settings: Mapping[str, str] | None = None, how: How = "auto", jvm_options: Sequence[str] = JVM_OPTIONS
+) -> Iterator[Broker]:
     """A broker that answers, for as long as the block lasts.
 
     `settings` are the broker's own (`server.properties`), over the test settings; a broker of somebody else's
@@ -33,7 +35,7 @@ def running_broker(*, settings: Mapping[str, str] | None = None, how: How = "aut
     each way that was tried and why it did not work.
     """
     with ExitStack() as stack:
-        yield _first_that_works(stack, settings or {}, ways_to_try(how))
+        yield _first_that_works(stack, settings or {}, jvm_options, ways_to_try(how))
 
 
 def ways_to_try(how: How) -> list[tuple[str, Way]]:
@@ -46,7 +48,7 @@ def ways_to_try(how: How) -> list[tuple[str, Way]]:
 
 
 @contextmanager
-def named_broker(_settings: Mapping[str, str]) -> Iterator[Broker]:
+def named_broker(_settings: Mapping[str, str], _jvm_options: Sequence[str]) -> Iterator[Broker]:
     """The broker that `MUSTER_TEST_BOOTSTRAP` names."""
     bootstrap = os.environ.get(BOOTSTRAP_VARIABLE, "")
     first = bootstrap.partition(",")[0]
@@ -67,11 +69,13 @@ WAYS: Final[Mapping[str, Way]] = {
 }
 
 
-def _first_that_works(stack: ExitStack, settings: Mapping[str, str], ways: list[tuple[str, Way]]) -> Broker:
+def _first_that_works(
+    stack: ExitStack, settings: Mapping[str, str], jvm_options: Sequence[str], ways: list[tuple[str, Way]]
+) -> Broker:
     failures: list[str] = []
     for name, way in ways:
         try:
-            broker = _started(stack, settings, way)
+            broker = _started(stack, settings, jvm_options, way)
         except BrokerFailed as error:
             failures.append(f"{name}: {error}")
             continue
@@ -80,10 +84,10 @@ def _first_that_works(stack: ExitStack, settings: Mapping[str, str], ways: list[
     raise NoBroker("no Kafka broker can be had.\n" + "\n".join(f"* {failure}" for failure in failures))
 
 
-def _started(stack: ExitStack, settings: Mapping[str, str], way: Way) -> Broker:
+def _started(stack: ExitStack, settings: Mapping[str, str], jvm_options: Sequence[str], way: Way) -> Broker:
     for _ in range(STARTS_PER_WAY - 1):
         try:
-            return stack.enter_context(way(settings))
+            return stack.enter_context(way(settings, jvm_options))
         except PortTaken:
             continue
-    return stack.enter_context(way(settings))
+    return stack.enter_context(way(settings, jvm_options))

@@ -13,7 +13,7 @@ pull; it is switched off. A container carries its owner's host and process id, a
 
 import os
 import platform
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
 from typing import Final
 
@@ -42,7 +42,7 @@ OWNER_LABEL: Final = "muster.tests.owner"
 
 
 @contextmanager
-def container_broker(settings: Mapping[str, str]) -> Iterator[Broker]:
+def container_broker(settings: Mapping[str, str], jvm_options: Sequence[str] = JVM_OPTIONS) -> Iterator[Broker]:
     """A broker with `settings` over the test settings. Raises `BrokerFailed` with the end of its log."""
     with closing(_engine()) as client:
         try:
@@ -54,6 +54,9 @@ def container_broker(settings: Mapping[str, str]) -> Iterator[Broker]:
             raise BrokerFailed(f"the Docker engine refused: {error}") from error
     port, controller_port = free_ports(2)
     container = _described(image, settings, port=port, controller_port=controller_port, bridged=bridged)
+    heap, *others = jvm_options
+    container.with_env("KAFKA_HEAP_OPTS", heap)
+    container.with_env("KAFKA_JVM_PERFORMANCE_OPTS", " ".join(others))
     try:
         _start(container, port)
         how = f"Kafka in a container of {image} (testcontainers, Docker engine {version})"
@@ -82,9 +85,6 @@ def _described(
     container = DockerContainer(image)
     for key, value in {**base, **TEST_SETTINGS, **settings}.items():
         container.with_env(environment_name(key), value)
-    heap, *others = JVM_OPTIONS
-    container.with_env("KAFKA_HEAP_OPTS", heap)
-    container.with_env("KAFKA_JVM_PERFORMANCE_OPTS", " ".join(others))
     labels = {OWNER_LABEL: f"{platform.node()}:{os.getpid()}"}
     if not bridged:
         return container.with_kwargs(network_mode="host", labels=labels)

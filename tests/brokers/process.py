@@ -29,9 +29,11 @@ from tests.brokers.broker import (
     free_ports,
     kraft_settings,
     log_tail,
+    properties_text,
     start_failure,
 )
 from tests.brokers.child import leashed
+from tests.brokers.class_archive import make_class_archive
 from tests.brokers.jars import KAFKA_VERSION, JarsMissing, Libs, resolved_libs
 from tests.brokers.readiness import NotReady, wait_until_answering
 
@@ -112,13 +114,14 @@ def written_broker(
     settings: Mapping[str, str],
     voters: Sequence[Node] = (),
     security: Security = NO_SECURITY,
-    jvm_options: tuple[str, ...] = JVM_OPTIONS,
+    jvm_options: Sequence[str] = JVM_OPTIONS,
 ) -> PreparedBroker:
     """A broker's files in `directory`, not yet formatted, with `settings` over all others. Raises `BrokerFailed`."""
     try:
         libs = resolved_libs()
     except JarsMissing as error:
         raise BrokerFailed(str(error)) from error
+    make_class_archive(libs)
     base = kraft_settings(node, log_dir=f"{directory}/data", voters=voters, protocols=security.protocols)
     options = (*jvm_options, *security.jvm_options)
     prepared = PreparedBroker(libs=libs, node=node, jvm_options=options, directory=directory)
@@ -128,26 +131,23 @@ def written_broker(
 
 
 @contextmanager
-def prepared_broker(settings: Mapping[str, str], *, security: Security = NO_SECURITY) -> Iterator[PreparedBroker]:
+def prepared_broker(
+    settings: Mapping[str, str], *, security: Security = NO_SECURITY, jvm_options: Sequence[str] = JVM_OPTIONS
+) -> Iterator[PreparedBroker]:
     """A broker's files with `settings` over the test settings, as long as the block lasts. Raises `BrokerFailed`."""
     controller_port, *ports = free_ports(1 + len(security.protocols))
     node = Node(ports=dict(zip(security.protocols, ports, strict=True)), controller_port=controller_port)
     with tempfile.TemporaryDirectory(prefix="muster-kafka-") as scratch:
-        prepared = written_broker(node, Path(scratch), settings=settings, security=security)
+        prepared = written_broker(node, Path(scratch), settings=settings, security=security, jvm_options=jvm_options)
         format_storage(prepared, cluster_id=new_cluster_id(), arguments=security.format_arguments)
         yield prepared
 
 
 @contextmanager
-def process_broker(settings: Mapping[str, str]) -> Iterator[Broker]:
+def process_broker(settings: Mapping[str, str], jvm_options: Sequence[str] = JVM_OPTIONS) -> Iterator[Broker]:
     """A broker with `settings` over the test settings. Raises `BrokerFailed` with the end of its log."""
-    with prepared_broker(settings) as prepared, prepared.serving() as broker:
+    with prepared_broker(settings, jvm_options=jvm_options) as prepared, prepared.serving() as broker:
         yield broker
-
-
-def properties_text(settings: Mapping[str, str]) -> str:
-    """A Java properties file."""
-    return "".join(f"{key}={value.replace(chr(92), chr(92) * 2)}\n" for key, value in settings.items())
 
 
 def new_cluster_id() -> str:

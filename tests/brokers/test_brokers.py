@@ -9,14 +9,15 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from tests.brokers import NoBroker, resolved_libs, running_broker
-from tests.brokers.broker import Broker, PortTaken, free_ports, start_failure
+from tests.brokers.broker import Broker, PortTaken, free_ports, properties_text, start_failure
 from tests.brokers.jars import REQUIRED_JARS
 from tests.brokers.java_tools import JavaTool, ToolEnded, run_tool, running_tool, tool_line
 from tests.brokers.probes import ROOT, WITHIN_S, broker_setting, produced_and_consumed
-from tests.brokers.process import new_cluster_id, properties_text
+from tests.brokers.process import new_cluster_id
 from tests.brokers.readiness import brokers_named_by
 
 
@@ -142,6 +143,17 @@ class TestJars:
         assert directory.parent == tmp_path
         assert "log4j-slf4j-impl-2.25.4.jar" in {jar.name for jar in directory.iterdir()}
         assert not list(tmp_path.glob("resolving-*"))
+
+    def test_an_archive_of_classes_that_does_not_fit_is_passed_over_without_a_word(self, tmp_path: Path) -> None:
+        """Java runs without it, and a tool's output is its answer alone."""
+        libs = msgspec.structs.replace(resolved_libs(), directory=tmp_path / "jars")
+        libs.directory.symlink_to(resolved_libs().directory)
+        libs.class_archive.write_bytes(b"of another version")
+        command = libs.command(JavaTool.TOPICS, "--version")
+        assert f"-XX:SharedArchiveFile={libs.class_archive}" in command
+        done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
+        assert done.stdout.startswith("4.3.1")
+        assert len(done.stdout.splitlines()) == 1
 
     def test_properties_keep_backslashes(self) -> None:
         """Java reads a backslash as an escape."""

@@ -11,10 +11,10 @@ from confluent_kafka import KafkaError, Producer
 from confluent_kafka.admin import AdminClient
 
 from tests.brokers.acls import Acl, add_acls, remove_acls
+from tests.brokers.broker import properties_text
 from tests.brokers.certificates import Authority, CertificatesMissing, Issued
 from tests.brokers.java_tools import JavaTool, run_tool
 from tests.brokers.probes import WITHIN_S, make_topics
-from tests.brokers.process import properties_text
 from tests.brokers.secured import MECHANISMS, SecuredBroker, java_properties, secured_broker
 
 SEEN_BY_ALICE = "seen-by-alice"

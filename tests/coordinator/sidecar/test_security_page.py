@@ -21,8 +21,8 @@ from typer.testing import CliRunner
 
 from muster.replay import cli as replay_cli
 from tests.brokers.acls import CLUSTER_NAME, Acl, add_acls, remove_acls
+from tests.brokers.broker import properties_text
 from tests.brokers.java_tools import JavaTool, run_tool
-from tests.brokers.process import properties_text
 from tests.brokers.secured import SecuredBroker, java_properties, password_of
 from tests.coordinator.sidecar.security_stage import (
     LISTENER,

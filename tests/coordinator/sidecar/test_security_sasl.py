@@ -12,8 +12,8 @@ from typer.testing import CliRunner
 
 from muster.replay import cli as replay_cli
 from tests.brokers.acls import Acl, add_acls
+from tests.brokers.broker import properties_text
 from tests.brokers.java_tools import JavaTool, ToolLine, running_tool
-from tests.brokers.process import properties_text
 from tests.brokers.secured import MECHANISMS, SecuredBroker, java_properties, password_of
 from tests.clients.consumers import Aiokafka, Confluent, KafkaPython, RunningConsumer
 from tests.coordinator.sidecar.security_stage import LISTENER, TOPIC, new_group, shared_broker, sidecar
