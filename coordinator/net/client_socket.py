@@ -34,7 +34,7 @@ from muster.coordinator.principals import ANONYMOUS
 from muster.coordinator.service import Cancel
 from muster.coordinator.wire.api import ProtocolError
 from muster.coordinator.wire.dispatch import Peer
-from muster.coordinator.wire.under_way import Answered
+from muster.coordinator.wire.in_flight import Answered
 
 log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
 

@@ -2,7 +2,7 @@
 
     serve.py     how a sidecar is put together, started and stopped
     apis/        one file for each family of APIs that is answered or merged here
-    moving/      whose a group is, and how it moves to or from the cluster upstream
+    ownership/   which groups Muster coordinates, and how one is moved to or from the cluster upstream
     relay/       a client's socket and its broker's: frames, order, back-pressure, who the client is and what he may do
     messages/    what is read of messages, and written otherwise, on their way through
 

@@ -44,14 +44,14 @@ from muster.coordinator.service import Service
 from muster.coordinator.settings.addresses import Address, why_not_bound
 from muster.coordinator.settings.broker_ports import NoPort
 from muster.coordinator.settings.settings import Settings
-from muster.coordinator.sidecar.apis.handled import handled_apis
-from muster.coordinator.sidecar.messages.reserved import Reserved
+from muster.coordinator.sidecar.apis.registry import handled_apis
+from muster.coordinator.sidecar.messages.reserved_names import Reserved
 from muster.coordinator.sidecar.messages.rewriting import Rewriting
-from muster.coordinator.sidecar.moving.moves import Moves
-from muster.coordinator.sidecar.moving.owned import OwnedGroups
-from muster.coordinator.sidecar.moving.steered import SteeredGroups
-from muster.coordinator.sidecar.moving.under_way import CommitsUnderWay
-from muster.coordinator.sidecar.moving.whose import Ownerships
+from muster.coordinator.sidecar.ownership.in_flight_commits import CommitsUnderWay
+from muster.coordinator.sidecar.ownership.movable_groups import SteeredGroups
+from muster.coordinator.sidecar.ownership.moves import Moves
+from muster.coordinator.sidecar.ownership.routing import Ownerships
+from muster.coordinator.sidecar.ownership.shadow_fence import OwnedGroups
 from muster.coordinator.sidecar.relay.client_side import ClientSide
 from muster.coordinator.sidecar.relay.intercept import Interceptor, SidecarApi
 from muster.coordinator.sidecar.relay.limits import Limits

@@ -16,7 +16,7 @@ from muster.coordinator.service import Cancel
 from muster.coordinator.wire import heartbeat
 from muster.coordinator.wire.api import KeepTicket, keep_no_ticket
 from muster.coordinator.wire.dispatch import Peer
-from muster.coordinator.wire.under_way import Answered
+from muster.coordinator.wire.in_flight import Answered
 
 log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
 

@@ -15,7 +15,7 @@ from muster.coordinator.service import Cancel, Service
 from muster.coordinator.standalone.client_connection import ClientConnection
 from muster.coordinator.wire.api import Api, KeepTicket
 from muster.coordinator.wire.dispatch import Peer, dispatch
-from muster.coordinator.wire.under_way import Answered
+from muster.coordinator.wire.in_flight import Answered
 
 
 class ServerSettings(msgspec.Struct, frozen=True, kw_only=True):

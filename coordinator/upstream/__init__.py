@@ -1,14 +1,14 @@
-"""Our own connections to the upstream cluster: who is there, and the shadows that hold our groups.
+"""Muster's own connections to the upstream cluster, and the shadows that keep its groups there.
 
-security.py      how the cluster is reached
-link.py          the brokers, who coordinates a group, and the errors
-coordinators.py  who coordinates which group, and when that broker was last away
-cluster_outage.py  that nobody of the cluster answers: why, since when, what is said meanwhile
-reachability.py  whether the members of a group can be heard through its coordinator upstream
-whose.py         whether a group is ours to take
-inhabitants.py   who is in a group upstream, and how one of them is taken out
-shadow.py        what a shadow sends next (pure)
-steps.py         that, as Kafka's requests
-driver.py        sends it, until nothing is left to send
-shadows.py       all shadows: what the rest of the coordinator asks for
+security.py           how the cluster is reached: TLS and SASL
+link.py               brokers, group coordinators, and the errors of asking them
+coordinators.py       the coordinator of each group, and when that broker was last away
+cluster_outage.py     that no broker answers: why, since when, and what is logged meanwhile
+reachability.py       whether a group's members can reach its coordinator upstream
+group_probe.py        asks upstream whether a group is vacant
+upstream_members.py   lists and removes the members of a group upstream
+shadow.py             what a shadow sends next (pure)
+shadow_requests.py    a shadow's actions as Kafka's requests
+shadow_driver.py      sends a shadow's requests until none is left to send
+shadows.py            all shadows: take a group, bump its generation, leave it
 """

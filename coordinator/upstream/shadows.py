@@ -1,7 +1,7 @@
 """All our shadows upstream: taken, raised, left, retaken after a restart.
 
 What belongs here: which groups have one, who waits for it, and when a heartbeat is due. What it must not know: what a
-shadow sends and when it is refused for good (`shadow.py`), how it is sent (`driver.py`).
+shadow sends and when it is refused for good (`shadow.py`), how it is sent (`shadow_driver.py`).
 
 How it works: a group's shadow costs a task only while there is something to do for it; then its driver runs until
 nothing is left. A group that upstream refuses for good is forgotten, and `lost` is told.
@@ -14,7 +14,7 @@ from typing import Final
 from zlib import crc32
 
 from muster.coordinator.tasks import on_failure
-from muster.coordinator.upstream.driver import Driver, Held
+from muster.coordinator.upstream.group_probe import Theirs, shadowed_groups, whose_is
 from muster.coordinator.upstream.link import UpstreamLink
 from muster.coordinator.upstream.shadow import (
     NAME_NOT_KNOWN_YET,
@@ -30,7 +30,7 @@ from muster.coordinator.upstream.shadow import (
     renew,
     step_out,
 )
-from muster.coordinator.upstream.whose import Theirs, shadowed_groups, whose_is
+from muster.coordinator.upstream.shadow_driver import Driver, Held
 from muster.events.ids import GroupId
 from muster.events.kafka.errors import LinkError
 

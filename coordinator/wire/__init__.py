@@ -5,7 +5,7 @@
     gather.py      one request that becomes many commands
     registry.py    all APIs that are offered; ApiVersions is derived from it
     dispatch.py    a frame on its way to a handler
-    under_way.py   one request on its way: its steps, what its handler waits for, and its end when the client goes away
+    in_flight.py   one request until it is answered: its steps, and their end when the client goes away
     bounds.py      how much one request may be
     mistaken.py    what clients speak that have mistaken this port for another one
     operations.py  what a caller may do with a resource (KIP-430)

@@ -12,8 +12,8 @@ import msgspec
 from muster.coordinator.service import Cancel, Service
 from muster.coordinator.wire import api_versions
 from muster.coordinator.wire.api import Api, Body, Fault, KeepTicket, ProtocolError, RequestContext, keep_no_ticket
+from muster.coordinator.wire.in_flight import Answered, UnderWay
 from muster.coordinator.wire.messages import message
-from muster.coordinator.wire.under_way import Answered, UnderWay
 
 _HEADER_START = Struct(">hhi")  # API key, version, correlation id
 _MEANT = {17: "SaslHandshake: no client authenticates here; its security.protocol should be PLAINTEXT"}

@@ -11,8 +11,8 @@ from kio.serial import entity_reader, entity_writer
 from muster.coordinator.service import Cancel, Service
 from muster.coordinator.wire.api import Api, KeepTicket, ProtocolError, keep_no_ticket
 from muster.coordinator.wire.dispatch import Peer, dispatch
+from muster.coordinator.wire.in_flight import Answered
 from muster.coordinator.wire.registry import APIS
-from muster.coordinator.wire.under_way import Answered
 
 PEER = Peer(client_host="/10.0.0.7", principal="User:ANONYMOUS")
 CLIENT_ID = "shop"

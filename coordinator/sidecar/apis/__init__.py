@@ -1,22 +1,16 @@
-"""One file for each API that is answered or merged here; `handled.py` has all of them.
+"""One file for each API that is answered or merged here; `registry.py` has all of them.
 
-authentication.py     SaslHandshake and SaslAuthenticate (keys 17 and 36): relayed as they are, and looked at on
-                      their way.
-commits.py            OffsetCommit and TxnOffsetCommit (keys 8 and 28): judged by the group's rules, then committed
-                      by the client itself.
-consumer_groups.py    ConsumerGroupHeartbeat (key 68) of a client that comes with the newer protocol (KIP-848) to a
-                      group that is ours.
-delete_groups.py      DeleteGroups (key 42), for groups of ours and others in one request.
-describe_groups.py    DescribeGroups (key 15), for groups of ours and others in one request.
-group_configs.py      DescribeConfigs and IncrementalAlterConfigs (keys 32 and 44) of groups: Kafka's settings
-                      upstream, ours here.
-handled.py            All APIs that a sidecar handles, by key.
-list_groups.py        ListGroups (key 16): what the broker lists, with the groups of ours as they are known here.
-membership.py         JoinGroup, SyncGroup, Heartbeat, LeaveGroup (keys 11, 14, 12, 13) of groups that are ours;
-                      others' are relayed.
-merging.py            What the admin APIs share, of which a request names ours and others at once: both are asked,
-                      the answers merged.
-offset_delete.py      OffsetDelete (key 47).
-refused.py            What clients are refused because it is Muster's own (reserved.py): records for its topics, its
-                      transactional ids.
+authentication.py             SaslHandshake, SaslAuthenticate (keys 17, 36): relayed, and the principal noted
+membership.py                 JoinGroup, SyncGroup, Heartbeat, LeaveGroup (keys 11, 14, 12, 13)
+offset_commit.py              OffsetCommit, TxnOffsetCommit (keys 8, 28): checked by the rules, committed upstream
+consumer_group_heartbeat.py   ConsumerGroupHeartbeat (key 68) of a KIP-848 client that finds a group of Muster's
+describe_groups.py            DescribeGroups (key 15)
+list_groups.py                ListGroups (key 16)
+delete_groups.py              DeleteGroups (key 42)
+offset_delete.py              OffsetDelete (key 47)
+group_configs.py              DescribeConfigs, IncrementalAlterConfigs (keys 32, 44) of GROUP resources
+produce_and_txn.py            Produce, InitProducerId, AddPartitionsToTxn, AddOffsetsToTxn, EndTxn (keys 0, 22, 24, 25,
+                              26): refused where they name a topic or a transactional id of Muster's own
+merging.py                    what the admin APIs share: ask the broker and the rules, merge the answers
+registry.py                   all APIs that a sidecar handles, by key
 """

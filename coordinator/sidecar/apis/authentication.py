@@ -13,7 +13,7 @@ from typing import Any, Final
 from kio.index import load_response_schema
 from kio.schema.errors import ErrorCode
 
-from muster.coordinator.sidecar.messages.questions import read_answer_in_steps
+from muster.coordinator.sidecar.messages.own_requests import read_answer_in_steps
 from muster.coordinator.sidecar.relay.client_side import ClientSide
 from muster.coordinator.sidecar.relay.intercept import Request, SidecarApi
 from muster.coordinator.sidecar.relay.limits import SASL_AUTHENTICATE, SASL_HANDSHAKE

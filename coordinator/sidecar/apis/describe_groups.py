@@ -27,7 +27,7 @@ from muster.coordinator.sidecar.apis.merging import (
     of_newer_types,
     without_shadow,
 )
-from muster.coordinator.sidecar.moving.whose import Ownerships
+from muster.coordinator.sidecar.ownership.routing import Ownerships
 from muster.coordinator.sidecar.relay.intercept import Request, SidecarApi
 from muster.coordinator.upstream.shadows import Shadows
 from muster.coordinator.wire import describe_groups

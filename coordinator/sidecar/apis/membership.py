@@ -16,11 +16,11 @@ from muster.coordinator.group.error_replies import error_replies
 from muster.coordinator.log_throttle import LogThrottle
 from muster.coordinator.not_served import loading_reply
 from muster.coordinator.service import Cancel, Groups, ReplyTo, Service
-from muster.coordinator.sidecar.moving.moves import Moves
-from muster.coordinator.sidecar.moving.whose import Ownerships, Whose
+from muster.coordinator.sidecar.ownership.moves import Moves
+from muster.coordinator.sidecar.ownership.routing import Ownerships, Whose
 from muster.coordinator.sidecar.relay.intercept import Request, SidecarApi
+from muster.coordinator.upstream.group_probe import ForeignShadow, NotPermitted, Theirs
 from muster.coordinator.upstream.shadows import ShadowUnavailable
-from muster.coordinator.upstream.whose import ForeignShadow, NotPermitted, Theirs
 from muster.coordinator.wire import heartbeat, join_group, leave_group, sync_group
 from muster.coordinator.wire.api import Api, Fields
 from muster.coordinator.wire.operations import READ

@@ -22,11 +22,11 @@ from muster.coordinator.group.commands import AnyRequest
 from muster.coordinator.group.outcomes import Outcome
 from muster.coordinator.load.slices import Pace
 from muster.coordinator.service import Service
-from muster.coordinator.sidecar.messages.questions import Asked, ask, read_answer_in_steps, request_bytes_in_steps
-from muster.coordinator.sidecar.moving.whose import Ownerships
+from muster.coordinator.sidecar.messages.own_requests import Asked, ask, read_answer_in_steps, request_bytes_in_steps
+from muster.coordinator.sidecar.ownership.routing import Ownerships
 from muster.coordinator.sidecar.relay.intercept import Request
+from muster.coordinator.upstream.group_probe import has_shadow
 from muster.coordinator.upstream.shadow import PROTOCOL_TYPE, ShadowName
-from muster.coordinator.upstream.whose import has_shadow
 from muster.coordinator.wire.api import Body, Fields
 from muster.coordinator.wire.messages import HEADER_START_BYTES
 from muster.events.ids import GroupId

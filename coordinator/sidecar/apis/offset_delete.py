@@ -24,9 +24,9 @@ from muster.coordinator.group.commands import DeleteOffsets
 from muster.coordinator.group.outcomes import DeleteOffsetsOutcome
 from muster.coordinator.service import Cancel, Service
 from muster.coordinator.sidecar.apis.merging import ANSWERS_WITHIN_S, ask_broker, decided
-from muster.coordinator.sidecar.messages.questions import Asked, ask
-from muster.coordinator.sidecar.moving.under_way import CommitsUnderWay
-from muster.coordinator.sidecar.moving.whose import Ownerships, Whose
+from muster.coordinator.sidecar.messages.own_requests import Asked, ask
+from muster.coordinator.sidecar.ownership.in_flight_commits import CommitsUnderWay
+from muster.coordinator.sidecar.ownership.routing import Ownerships, Whose
 from muster.coordinator.sidecar.relay.intercept import Request, SidecarApi
 from muster.coordinator.upstream.shadows import Shadows, ShadowUnavailable
 from muster.coordinator.wire import offset_delete

@@ -17,9 +17,15 @@ from collections.abc import Callable
 from struct import Struct
 from typing import Final
 
-from muster.coordinator.sidecar.messages.plan import Plan, Rewrite
-from muster.coordinator.sidecar.messages.requests import body_at, malformed, read_string, read_varint, tagged_field_end
-from muster.coordinator.sidecar.messages.reserved import Reserved
+from muster.coordinator.sidecar.messages.request_plan import Plan, Rewrite
+from muster.coordinator.sidecar.messages.request_start import (
+    body_at,
+    malformed,
+    read_string,
+    read_varint,
+    tagged_field_end,
+)
+from muster.coordinator.sidecar.messages.reserved_names import Reserved
 from muster.coordinator.wire.api import Fault, ProtocolError
 
 Step = Callable[[bytes, int], int]

@@ -20,8 +20,8 @@ from kio.index import load_response_schema
 from kio.schema.errors import ErrorCode
 from kio.serial.errors import SerialError
 
-from muster.coordinator.sidecar.messages.plan import Rewrite
 from muster.coordinator.sidecar.messages.produce import PRODUCE
+from muster.coordinator.sidecar.messages.request_plan import Rewrite
 from muster.coordinator.wire import api_versions
 from muster.coordinator.wire.api import Fault, ProtocolError
 from muster.events.kafka.codec.primitives import INT16, INT32, tagged_fields_size

@@ -20,7 +20,7 @@ import msgspec
 
 from muster.coordinator.net.buffer import Incoming
 from muster.coordinator.net.frames import LENGTH, put_answer
-from muster.coordinator.sidecar.messages.plan import Rewrite
+from muster.coordinator.sidecar.messages.request_plan import Rewrite
 from muster.coordinator.sidecar.relay.limits import Limits
 from muster.coordinator.wire.api import Fault, ProtocolError
 from muster.events.steps import ENTRIES_AT_ONCE, Steps

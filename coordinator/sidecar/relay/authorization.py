@@ -18,7 +18,7 @@ from kio.schema.heartbeat.v4.response import HeartbeatResponse
 from kio.schema.types import GroupId as KioGroupId
 from kio.static.primitive import i32
 
-from muster.coordinator.sidecar.messages.questions import Asked, ask
+from muster.coordinator.sidecar.messages.own_requests import Asked, ask
 from muster.coordinator.sidecar.relay.metrics import RelayMetrics
 from muster.coordinator.wire.operations import DESCRIBE
 from muster.events.ids import GroupId

@@ -23,10 +23,10 @@ from muster.coordinator.net.listening import Listening
 from muster.coordinator.observability.metrics import ServerMetrics
 from muster.coordinator.principals import UNKNOWN_PRINCIPAL
 from muster.coordinator.service import Cancel
-from muster.coordinator.sidecar.messages.plan import PlanOf, Rewrite
-from muster.coordinator.sidecar.messages.questions import OpenQuestions
+from muster.coordinator.sidecar.messages.own_requests import OpenQuestions
+from muster.coordinator.sidecar.messages.request_plan import PlanOf, Rewrite
 from muster.coordinator.sidecar.relay import broker_side
-from muster.coordinator.sidecar.relay.answering import Answering
+from muster.coordinator.sidecar.relay.answer_scheduler import Answering
 from muster.coordinator.sidecar.relay.authorization import Verdicts
 from muster.coordinator.sidecar.relay.broker_side import BrokerSide, Door
 from muster.coordinator.sidecar.relay.conversation import Conversation

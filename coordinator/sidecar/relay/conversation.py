@@ -19,7 +19,7 @@ import struct
 from collections.abc import Callable
 
 from muster.coordinator.net.frames import AT_ONCE, LENGTH, REQUEST_START, Connection, Fast, check_bound
-from muster.coordinator.sidecar.messages.plan import Look, Plan, PlanOf, Rewrite, Walk
+from muster.coordinator.sidecar.messages.request_plan import Look, Plan, PlanOf, Rewrite, Walk
 from muster.coordinator.sidecar.relay.answers import Answers, Expected
 from muster.coordinator.sidecar.relay.limits import Limits
 from muster.coordinator.wire.api import Fault, ProtocolError

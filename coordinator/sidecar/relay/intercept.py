@@ -16,16 +16,16 @@ from muster.coordinator.load.current_work import RequestWork, steps_working_on, 
 from muster.coordinator.load.slices import Pace
 from muster.coordinator.observability.metrics import ServerMetrics
 from muster.coordinator.service import Cancel, HeartbeatTicket, Service
-from muster.coordinator.sidecar.messages.bounded import look_for
-from muster.coordinator.sidecar.messages.plan import RELAY, Look, Plan, PlanOf, Rewrite
+from muster.coordinator.sidecar.messages.entry_limits import look_for
+from muster.coordinator.sidecar.messages.request_plan import RELAY, Look, Plan, PlanOf, Rewrite
 from muster.coordinator.sidecar.messages.rewriting import Rewriting
 from muster.coordinator.sidecar.relay.client_side import ClientSide
 from muster.coordinator.sidecar.relay.limits import taken_bytes_max
 from muster.coordinator.wire import api_versions, heartbeat
 from muster.coordinator.wire.api import Body, Fault, Fields, Offered, ProtocolError, RequestContext, keep_no_ticket
 from muster.coordinator.wire.dispatch import work_on
+from muster.coordinator.wire.in_flight import UnderWay
 from muster.coordinator.wire.messages import message
-from muster.coordinator.wire.under_way import UnderWay
 from muster.events.ids import GroupId, MemberId
 
 _KEY_VERSION = Struct(">hh")

@@ -25,20 +25,20 @@ from muster.coordinator.net.listening import Listening
 from muster.coordinator.observability.metrics import ServerMetrics
 from muster.coordinator.service import Service
 from muster.coordinator.settings.broker_ports import BrokerPorts
-from muster.coordinator.sidecar.apis import authentication, refused
+from muster.coordinator.sidecar.apis import authentication, produce_and_txn
 from muster.coordinator.sidecar.apis.membership import Membership
-from muster.coordinator.sidecar.messages.reserved import Reserved
+from muster.coordinator.sidecar.messages.reserved_names import Reserved
 from muster.coordinator.sidecar.messages.rewriting import Rewriting
-from muster.coordinator.sidecar.moving.moves import Moves
-from muster.coordinator.sidecar.moving.whose import Ownerships
+from muster.coordinator.sidecar.ownership.moves import Moves
+from muster.coordinator.sidecar.ownership.routing import Ownerships
 from muster.coordinator.sidecar.relay.client_side import ClientSide
 from muster.coordinator.sidecar.relay.intercept import Interceptor, SidecarApi
 from muster.coordinator.sidecar.relay.limits import Limits
 from muster.coordinator.sidecar.relay.listeners import Listeners
 from muster.coordinator.sidecar.relay.metrics import RelayMetrics
+from muster.coordinator.upstream.group_probe import Theirs
 from muster.coordinator.upstream.link import UpstreamLink
 from muster.coordinator.upstream.shadow import ShadowName
-from muster.coordinator.upstream.whose import Theirs
 from muster.events.ids import GroupId
 from tests.brokers.broker import lasting_ports
 from tests.coordinator.scripted import ManualTimers, ScriptedGroups, new_service
@@ -136,7 +136,7 @@ class Relay:
             api.key: api
             for api in (
                 *authentication.apis(self.relayed),
-                *refused.apis(Reserved(None)),
+                *produce_and_txn.apis(Reserved(None)),
                 *membership.apis(),
                 *more,
             )

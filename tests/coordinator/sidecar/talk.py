@@ -6,9 +6,9 @@ broker answers each request with its own bytes, so that an answer that went astr
 
 from collections.abc import Callable, Sequence
 
-from muster.coordinator.sidecar.messages.plan import RELAY, Plan
 from muster.coordinator.sidecar.messages.produce import look_at
-from muster.coordinator.sidecar.messages.reserved import Reserved
+from muster.coordinator.sidecar.messages.request_plan import RELAY, Plan
+from muster.coordinator.sidecar.messages.reserved_names import Reserved
 from muster.coordinator.sidecar.relay.conversation import Conversation
 from muster.coordinator.sidecar.relay.limits import Limits
 from muster.events.steps import Steps

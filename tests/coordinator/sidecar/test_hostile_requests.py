@@ -18,9 +18,9 @@ from muster.coordinator.group.commands import AnyRequest
 from muster.coordinator.group.error_replies import error_replies
 from muster.coordinator.group.outcomes import Outcome
 from muster.coordinator.service import ListedGroup
-from muster.coordinator.sidecar.apis.handled import handled_apis
-from muster.coordinator.sidecar.messages.reserved import Reserved
-from muster.coordinator.sidecar.moving.under_way import CommitsUnderWay
+from muster.coordinator.sidecar.apis.registry import handled_apis
+from muster.coordinator.sidecar.messages.reserved_names import Reserved
+from muster.coordinator.sidecar.ownership.in_flight_commits import CommitsUnderWay
 from muster.coordinator.sidecar.relay.intercept import SidecarApi
 from muster.coordinator.wire.api import Offered
 from muster.coordinator.wire.registry import APIS
@@ -37,7 +37,7 @@ from tests.coordinator.hostile import (
 from tests.coordinator.longest_callback import longest_callback
 from tests.coordinator.serving import serving
 from tests.coordinator.sidecar.relaying import Relay, relaying
-from tests.coordinator.sidecar.test_commits import SteadyShadows
+from tests.coordinator.sidecar.test_offset_commit import SteadyShadows
 from tests.coordinator.wire.smallest import Path
 
 METADATA, FIND_COORDINATOR = 3, 10

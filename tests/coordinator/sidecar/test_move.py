@@ -6,8 +6,8 @@ import pytest
 
 from muster.coordinator.group.configs import MUSTER, UPSTREAM
 from muster.coordinator.group.outcomes import MoveState
-from muster.coordinator.sidecar.moving.heard import LATELY_MS, Heard
-from muster.coordinator.sidecar.moving.move import ASSUMED_SESSION_MS, Former, Move, Sender, names
+from muster.coordinator.sidecar.ownership.move import ASSUMED_SESSION_MS, Former, Move, Sender, names
+from muster.coordinator.sidecar.ownership.recent_members import LATELY_MS, Heard
 from muster.events.ids import GroupId, GroupInstanceId, MemberId
 
 SESSION_MS, REBALANCE_MS = 45_000, 300_000

@@ -13,7 +13,7 @@ from kio.schema.errors import ErrorCode
 from structlog.testing import capture_logs
 
 from muster.coordinator.sidecar.messages.produce import ENTRIES_MAX, look_at
-from muster.coordinator.sidecar.messages.reserved import Reserved
+from muster.coordinator.sidecar.messages.reserved_names import Reserved
 from muster.coordinator.sidecar.relay.conversation import BEGINNING_BYTES_MAX
 from muster.coordinator.wire.api import Fault, ProtocolError
 from tests.coordinator.sidecar.produced import FLEXIBLE_FROM, IDS_FROM, Topic, produced, varint

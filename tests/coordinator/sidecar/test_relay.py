@@ -10,7 +10,7 @@ from kio.schema.errors import ErrorCode
 from muster.coordinator.group.commands import AnyRequest, JoinGroup, LeaveGroup
 from muster.coordinator.group.outcomes import HeartbeatOutcome, JoinGroupOutcome, LeaveGroupOutcome, Outcome
 from muster.coordinator.sidecar.relay import broker_side
-from muster.coordinator.upstream.whose import ForeignShadow, NotPermitted, Theirs
+from muster.coordinator.upstream.group_probe import ForeignShadow, NotPermitted, Theirs
 from muster.coordinator.wire.api import Fault
 from muster.events.ids import GroupId, MemberId
 from tests.coordinator.kio_client import frame, with_length

@@ -10,8 +10,8 @@ from muster.coordinator.group.outcomes import DescribedMember, DescribeGroupOutc
 from muster.coordinator.load.room import Room
 from muster.coordinator.load.slices import Slices
 from muster.coordinator.wire.describe_groups import encode
+from muster.coordinator.wire.in_flight import Answered, UnderWay
 from muster.coordinator.wire.messages import message
-from muster.coordinator.wire.under_way import Answered, UnderWay
 from muster.events.ids import GroupId, MemberId
 from muster.events.kafka.codec.writing import CHUNK_BYTES
 from muster.events.steps import WAIT

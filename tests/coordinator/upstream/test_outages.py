@@ -9,9 +9,9 @@ import pytest
 from kio.schema.heartbeat.v4.response import HeartbeatResponse
 from structlog.testing import capture_logs
 
-from muster.coordinator.upstream.driver import Driver, Held
 from muster.coordinator.upstream.link import UpstreamLink
 from muster.coordinator.upstream.shadow import Shadow
+from muster.coordinator.upstream.shadow_driver import Driver, Held
 from muster.events.ids import GroupId
 from muster.events.kafka.errors import TryAgain
 from tests.coordinator.upstream.simulated import SimulatedBroker

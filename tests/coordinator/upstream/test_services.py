@@ -9,8 +9,8 @@ from collections.abc import AsyncIterator
 import pytest
 
 from muster.coordinator.admin import GroupAdmin
-from muster.coordinator.upstream.inhabitants import NotMovable, inhabitants
 from muster.coordinator.upstream.shadow import UNNAMED
+from muster.coordinator.upstream.upstream_members import NotMovable, inhabitants
 from muster.events.ids import GroupId
 from tests.brokers import Broker
 from tests.coordinator.upstream.stage import ANOTHER, NAME, Direct, Process, new_group, process

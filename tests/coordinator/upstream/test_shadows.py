@@ -6,9 +6,9 @@ from contextlib import AsyncExitStack
 import pytest
 from kio.schema.errors import ErrorCode
 
-from muster.coordinator.upstream.driver import PARKED_JOINS_MAX
+from muster.coordinator.upstream.group_probe import Theirs
+from muster.coordinator.upstream.shadow_driver import PARKED_JOINS_MAX
 from muster.coordinator.upstream.shadows import ShadowUnavailable
-from muster.coordinator.upstream.whose import Theirs
 from tests.brokers import Broker
 from tests.coordinator.upstream.stage import NAME, Direct, Process, new_group, newer_heartbeat, process, share_heartbeat
 from tests.waiting import until

@@ -21,17 +21,17 @@ from muster.coordinator.group.commands import AuthorizeCommit
 from muster.coordinator.group.offsets import names_no_member
 from muster.coordinator.group.outcomes import AuthorizeCommitOutcome, Outcome
 from muster.coordinator.service import Cancel, Service
-from muster.coordinator.sidecar.messages.questions import ask
-from muster.coordinator.sidecar.messages.reserved import Reserved
-from muster.coordinator.sidecar.messages.under_shadow import (
+from muster.coordinator.sidecar.messages.own_requests import ask
+from muster.coordinator.sidecar.messages.reserved_names import Reserved
+from muster.coordinator.sidecar.messages.shadow_commits import (
     OFFSET_COMMIT,
     TXN_OFFSET_COMMIT,
     not_of_shadow,
     under_shadow,
 )
-from muster.coordinator.sidecar.moving.moves import Moves
-from muster.coordinator.sidecar.moving.under_way import CommitsUnderWay
-from muster.coordinator.sidecar.moving.whose import Ownerships, Whose
+from muster.coordinator.sidecar.ownership.in_flight_commits import CommitsUnderWay
+from muster.coordinator.sidecar.ownership.moves import Moves
+from muster.coordinator.sidecar.ownership.routing import Ownerships, Whose
 from muster.coordinator.sidecar.relay.intercept import Request, SidecarApi
 from muster.coordinator.sidecar.relay.metrics import RelayMetrics
 from muster.coordinator.upstream.shadows import Shadows, ShadowUnavailable

@@ -12,8 +12,8 @@ from typing import Final
 
 from kio.index import load_request_schema
 
-from muster.coordinator.sidecar.messages.plan import Look, Plan
-from muster.coordinator.sidecar.messages.requests import body_at, read_varint
+from muster.coordinator.sidecar.messages.request_plan import Look, Plan
+from muster.coordinator.sidecar.messages.request_start import body_at, read_varint
 from muster.coordinator.sidecar.messages.rewriting import FIND_COORDINATOR, METADATA
 from muster.coordinator.wire.api import Fault, ProtocolError
 from muster.coordinator.wire.bounds import bound_of

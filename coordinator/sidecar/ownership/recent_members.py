@@ -12,7 +12,7 @@ from cachetools import FIFOCache
 from kio.index import load_response_schema
 from kio.schema.errors import ErrorCode
 
-from muster.coordinator.sidecar.messages.questions import read_answer_in_steps
+from muster.coordinator.sidecar.messages.own_requests import read_answer_in_steps
 from muster.coordinator.sidecar.relay.intercept import Request
 from muster.coordinator.wire import heartbeat, sync_group
 from muster.events.ids import GroupId, MemberId

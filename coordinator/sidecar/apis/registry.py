@@ -4,18 +4,18 @@ from collections.abc import Callable, Mapping
 
 from muster.coordinator.group.commands import JoinGroup
 from muster.coordinator.service import Service
-from muster.coordinator.sidecar.apis import authentication, consumer_groups, refused
-from muster.coordinator.sidecar.apis.commits import Commits
+from muster.coordinator.sidecar.apis import authentication, consumer_group_heartbeat, produce_and_txn
 from muster.coordinator.sidecar.apis.delete_groups import DeletingGroups
 from muster.coordinator.sidecar.apis.describe_groups import DescribingGroups
 from muster.coordinator.sidecar.apis.group_configs import GroupConfigs
 from muster.coordinator.sidecar.apis.list_groups import ListingGroups
 from muster.coordinator.sidecar.apis.membership import Membership
+from muster.coordinator.sidecar.apis.offset_commit import Commits
 from muster.coordinator.sidecar.apis.offset_delete import DeletingOffsets
-from muster.coordinator.sidecar.messages.reserved import Reserved
-from muster.coordinator.sidecar.moving.moves import Moves
-from muster.coordinator.sidecar.moving.under_way import CommitsUnderWay
-from muster.coordinator.sidecar.moving.whose import Ownerships
+from muster.coordinator.sidecar.messages.reserved_names import Reserved
+from muster.coordinator.sidecar.ownership.in_flight_commits import CommitsUnderWay
+from muster.coordinator.sidecar.ownership.moves import Moves
+from muster.coordinator.sidecar.ownership.routing import Ownerships
 from muster.coordinator.sidecar.relay.intercept import SidecarApi
 from muster.coordinator.sidecar.relay.metrics import RelayMetrics
 from muster.coordinator.upstream.shadows import Shadows
@@ -35,8 +35,8 @@ def handled_apis(
     """The registrations."""
     apis = (
         *authentication.apis(metrics),
-        *refused.apis(reserved),
-        consumer_groups.api(shadows.follows, metrics),
+        *produce_and_txn.apis(reserved),
+        consumer_group_heartbeat.api(shadows.follows, metrics),
         *Membership(service, ownerships, moves, would_refuse).apis(),
         *Commits(service, ownerships, moves, shadows, under_way=under_way, reserved=reserved, metrics=metrics).apis(),
         DescribingGroups(service, ownerships, shadows).api(),

@@ -7,8 +7,8 @@ from kio.schema.describe_groups.v3.response import DescribedGroup as DescribedWi
 from kio.schema.describe_groups.v5.response import DescribedGroup
 from kio.schema.errors import ErrorCode
 
+from muster.coordinator.upstream.group_probe import ForeignShadow, NotPermitted, Ours, Theirs, has_shadow, whose_by
 from muster.coordinator.upstream.shadow import UNNAMED, ShadowName
-from muster.coordinator.upstream.whose import ForeignShadow, NotPermitted, Ours, Theirs, has_shadow, whose_by
 from muster.coordinator.wire.operations import DESCRIBE, NOT_TOLD, READ
 from tests.coordinator.kio_client import filled
 

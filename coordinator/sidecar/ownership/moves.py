@@ -27,13 +27,13 @@ from tenacity import AsyncRetrying, RetryCallState, retry_if_exception_type, ret
 
 from muster.coordinator.group.configs import COORDINATOR, MUSTER, UPSTREAM
 from muster.coordinator.group.outcomes import GroupMove, MoveState, ReleasedMember
-from muster.coordinator.sidecar.moving.heard import Heard
-from muster.coordinator.sidecar.moving.move import Former, Move, Sender, names
+from muster.coordinator.sidecar.ownership.move import Former, Move, Sender, names
+from muster.coordinator.sidecar.ownership.recent_members import Heard
 from muster.coordinator.sidecar.relay.intercept import Request
 from muster.coordinator.tasks import on_failure
-from muster.coordinator.upstream.inhabitants import Inhabitant, NotMovable, inhabitants, remove
 from muster.coordinator.upstream.link import UpstreamLink
 from muster.coordinator.upstream.shadows import ShadowName, ShadowUnavailable
+from muster.coordinator.upstream.upstream_members import Inhabitant, NotMovable, inhabitants, remove
 from muster.coordinator.wire import join_group, leave_group
 from muster.events.ids import UNKNOWN_MEMBER_ID, GroupId, MemberId
 from muster.events.kafka.errors import LinkError

@@ -15,8 +15,8 @@ from struct import Struct
 from kio.index import load_request_schema, load_response_schema
 from kio.schema.errors import ErrorCode
 
-from muster.coordinator.sidecar.messages.plan import Rewrite
-from muster.coordinator.sidecar.messages.requests import body_at
+from muster.coordinator.sidecar.messages.request_plan import Rewrite
+from muster.coordinator.sidecar.messages.request_start import body_at
 from muster.coordinator.sidecar.messages.rewriting import rewrite_of
 from muster.coordinator.upstream.shadow import Identity
 from muster.events.kafka.codec.primitives import INT16, INT32

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from enum import Enum, auto, unique
 from typing import Protocol
 
-from muster.coordinator.upstream.whose import ForeignShadow, Theirs
+from muster.coordinator.upstream.group_probe import ForeignShadow, Theirs
 from muster.events.ids import GroupId
 
 

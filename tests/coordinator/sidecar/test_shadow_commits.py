@@ -9,7 +9,7 @@ from kio.index import load_request_schema
 from kio.schema.errors import ErrorCode
 from kio.serial import entity_reader
 
-from muster.coordinator.sidecar.messages.under_shadow import (
+from muster.coordinator.sidecar.messages.shadow_commits import (
     OFFSET_COMMIT,
     TXN_OFFSET_COMMIT,
     not_of_shadow,

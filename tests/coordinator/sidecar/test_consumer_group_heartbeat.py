@@ -10,8 +10,8 @@ import pytest
 from kio.index import load_request_schema
 from kio.schema.errors import ErrorCode
 
-from muster.coordinator.sidecar.apis import consumer_groups
-from muster.coordinator.sidecar.apis.consumer_groups import CONSUMER_GROUP_HEARTBEAT
+from muster.coordinator.sidecar.apis import consumer_group_heartbeat
+from muster.coordinator.sidecar.apis.consumer_group_heartbeat import CONSUMER_GROUP_HEARTBEAT
 from tests.coordinator.kio_client import filled
 from tests.coordinator.sidecar.relaying import Client, Relay, relaying
 from tests.coordinator.sidecar.scripted_broker import (
@@ -42,7 +42,7 @@ async def listening(
         relaying(
             {1: broker},
             delay_ms=delay_ms,
-            more=lambda relay: (consumer_groups.api(lambda group_id: group_id == OURS, relay.relayed),),
+            more=lambda relay: (consumer_group_heartbeat.api(lambda group_id: group_id == OURS, relay.relayed),),
         ) as relay,
     ):
 

@@ -10,9 +10,9 @@ import pytest
 from kio.index import load_request_schema
 from kio.schema.errors import ErrorCode
 
-from muster.coordinator.sidecar.apis import refused
-from muster.coordinator.sidecar.apis.refused import REFUSED_BYTES_MAX
-from muster.coordinator.sidecar.messages.reserved import Reserved
+from muster.coordinator.sidecar.apis import produce_and_txn
+from muster.coordinator.sidecar.apis.produce_and_txn import REFUSED_BYTES_MAX
+from muster.coordinator.sidecar.messages.reserved_names import Reserved
 from muster.coordinator.sidecar.relay.intercept import SidecarApi
 from muster.coordinator.wire.api import Fault
 from tests.coordinator.kio_client import filled, with_length
@@ -25,7 +25,7 @@ from tests.coordinator.sidecar.scripted_broker import (
     request,
     scripted_broker,
 )
-from tests.coordinator.sidecar.test_commits import Stage
+from tests.coordinator.sidecar.test_offset_commit import Stage
 from tests.waiting import until
 
 EVENTS, EVENTS_ID = "__muster_events", UUID("00000000-0000-4000-8000-0000000e7e27")
@@ -42,7 +42,7 @@ async def listening(*, event_topic: str | None = EVENTS) -> AsyncIterator[tuple[
     reserved.have_ids({EVENTS: EVENTS_ID})
 
     def handled(relay: Relay) -> Iterable[SidecarApi]:
-        return (*refused.apis(reserved), *Stage(reserved).apis(relay))
+        return (*produce_and_txn.apis(reserved), *Stage(reserved).apis(relay))
 
     async with scripted_broker() as broker, relaying({1: broker}, more=handled) as relay:
         yield broker, relay, await relay.connect(1)

@@ -11,7 +11,7 @@ from kio.index import load_response_schema
 from kio.schema.errors import ErrorCode
 
 from muster.coordinator.sidecar.apis.merging import as_fields
-from muster.coordinator.sidecar.messages.questions import read_answer_in_steps
+from muster.coordinator.sidecar.messages.own_requests import read_answer_in_steps
 from muster.coordinator.sidecar.relay.limits import SASL_AUTHENTICATE
 from muster.coordinator.wire import (
     delete_groups,

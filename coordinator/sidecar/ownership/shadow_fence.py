@@ -15,7 +15,7 @@ from muster.coordinator.group.commands import AnyRequest, JoinGroup, SyncGroup
 from muster.coordinator.group.outcomes import JoinGroupOutcome, Outcome, SyncGroupOutcome
 from muster.coordinator.runtime.waiting import Waiting, deliver
 from muster.coordinator.service import Groups, ReplyTo
-from muster.coordinator.sidecar.moving.in_front import GroupsInFront
+from muster.coordinator.sidecar.ownership.delegating_groups import GroupsInFront
 from muster.coordinator.upstream.shadows import Shadows, ShadowUnavailable
 
 log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)

@@ -11,12 +11,12 @@ from kio.schema.errors import ErrorCode
 
 from muster.coordinator.group.commands import AnyRequest, DeleteGroup, DeleteOffsets
 from muster.coordinator.group.outcomes import AuthorizeCommitOutcome, DeleteGroupOutcome, DeleteOffsetsOutcome, Outcome
-from muster.coordinator.sidecar.apis.commits import Commits
 from muster.coordinator.sidecar.apis.delete_groups import DeletingGroups
+from muster.coordinator.sidecar.apis.offset_commit import Commits
 from muster.coordinator.sidecar.apis.offset_delete import DeletingOffsets
-from muster.coordinator.sidecar.messages.reserved import Reserved
-from muster.coordinator.sidecar.moving.under_way import CommitsUnderWay
-from muster.coordinator.sidecar.moving.whose import Ownerships
+from muster.coordinator.sidecar.messages.reserved_names import Reserved
+from muster.coordinator.sidecar.ownership.in_flight_commits import CommitsUnderWay
+from muster.coordinator.sidecar.ownership.routing import Ownerships
 from muster.coordinator.sidecar.relay.intercept import SidecarApi
 from muster.coordinator.upstream.shadows import Identity, ShadowName
 from muster.events.ids import GroupId
@@ -31,7 +31,7 @@ from tests.coordinator.sidecar.scripted_broker import (
     response,
     scripted_broker,
 )
-from tests.coordinator.sidecar.test_whose import Upstream, ownerships
+from tests.coordinator.sidecar.test_routing import Upstream, ownerships
 from tests.waiting import until
 
 METADATA, OFFSET_COMMIT, DELETE_GROUPS, OFFSET_DELETE = 3, 8, 42, 47

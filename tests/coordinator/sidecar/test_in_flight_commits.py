@@ -3,7 +3,7 @@
 import asyncio
 import gc
 
-from muster.coordinator.sidecar.moving.under_way import CommitsUnderWay
+from muster.coordinator.sidecar.ownership.in_flight_commits import CommitsUnderWay
 from muster.events.ids import GroupId
 from tests.coordinator.kio_client import frame, with_length
 from tests.coordinator.sidecar.relaying import relaying

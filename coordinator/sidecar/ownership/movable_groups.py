@@ -38,9 +38,9 @@ from muster.coordinator.group.outcomes import (
     Outcome,
 )
 from muster.coordinator.service import Groups, ReplyTo
-from muster.coordinator.sidecar.moving.in_front import GroupsInFront
-from muster.coordinator.sidecar.moving.moves import Moves
-from muster.coordinator.sidecar.moving.under_way import CommitsUnderWay
+from muster.coordinator.sidecar.ownership.delegating_groups import GroupsInFront
+from muster.coordinator.sidecar.ownership.in_flight_commits import CommitsUnderWay
+from muster.coordinator.sidecar.ownership.moves import Moves
 from muster.events.ids import GroupId
 
 _TIMEOUT = GroupConfigDef(

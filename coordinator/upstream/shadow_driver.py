@@ -23,6 +23,7 @@ from zlib import crc32
 import structlog
 from kio.schema.errors import ErrorCode
 
+from muster.coordinator.upstream.group_probe import ForeignShadow, Theirs, whose_is
 from muster.coordinator.upstream.link import UpstreamLink, UpstreamRefused
 from muster.coordinator.upstream.shadow import (
     UNNAMED,
@@ -44,8 +45,7 @@ from muster.coordinator.upstream.shadow import (
     refused,
     synced,
 )
-from muster.coordinator.upstream.steps import question
-from muster.coordinator.upstream.whose import ForeignShadow, Theirs, whose_is
+from muster.coordinator.upstream.shadow_requests import question
 from muster.events.ids import GroupId
 from muster.events.kafka.connections import ignore
 from muster.events.kafka.errors import AnswerLost, TryAgain

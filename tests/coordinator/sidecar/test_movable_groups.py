@@ -18,10 +18,10 @@ from muster.coordinator.group.outcomes import (
     Outcome,
     ReleasedMember,
 )
-from muster.coordinator.sidecar.moving import moves as moves_module
-from muster.coordinator.sidecar.moving.moves import TAKEN_WITHIN_MS, Moves
-from muster.coordinator.sidecar.moving.steered import SteeredGroups
-from muster.coordinator.sidecar.moving.under_way import CommitsUnderWay
+from muster.coordinator.sidecar.ownership import moves as moves_module
+from muster.coordinator.sidecar.ownership.in_flight_commits import CommitsUnderWay
+from muster.coordinator.sidecar.ownership.movable_groups import SteeredGroups
+from muster.coordinator.sidecar.ownership.moves import TAKEN_WITHIN_MS, Moves
 from muster.coordinator.upstream.link import UpstreamLink
 from muster.coordinator.upstream.shadow import ShadowName
 from muster.events.ids import GroupId, MemberId

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from kio.schema.errors import ErrorCode
 
-from muster.coordinator.sidecar.moving.heard import IDS_BYTES_MAX, Heard
+from muster.coordinator.sidecar.ownership.recent_members import IDS_BYTES_MAX, Heard
 from muster.events.ids import GroupId, MemberId
 from tests.coordinator.kio_client import KEYS, frame, with_length
 from tests.coordinator.sidecar.relaying import relaying

@@ -20,8 +20,8 @@ from typing import Final
 from kio.index import load_response_schema
 from kio.schema.errors import ErrorCode
 
-from muster.coordinator.sidecar.messages.plan import RELAY, Look, Plan, Rewrite
-from muster.coordinator.sidecar.messages.requests import body_at, read_string
+from muster.coordinator.sidecar.messages.request_plan import RELAY, Look, Plan, Rewrite
+from muster.coordinator.sidecar.messages.request_start import body_at, read_string
 from muster.coordinator.sidecar.messages.rewriting import rewrite_of
 from muster.coordinator.sidecar.relay.intercept import SidecarApi
 from muster.coordinator.sidecar.relay.metrics import RelayMetrics

@@ -1,4 +1,4 @@
-"""What clients are refused because it is Muster's own (reserved.py): records for its topics, its transactional ids.
+"""APIs by which clients could write what is Muster's own (reserved_names.py), refused where they name it.
 
     Produce (0)                                                  INVALID_TOPIC_EXCEPTION, or the end of the connection
     InitProducerId, AddPartitionsToTxn, AddOffsetsToTxn (22, 24, 25), EndTxn (26)
@@ -6,7 +6,7 @@
 
 Everybody else's are relayed as they come: the transactional id is the first field of these requests, so no more than
 that is looked at. AddPartitionsToTxn is offered up to v3, as clients use it; from v4 on brokers speak it among
-themselves, for many producers at once. TxnOffsetCommit (28) is handled anyway (commits.py).
+themselves, for many producers at once. TxnOffsetCommit (28) is handled anyway (offset_commit.py).
 """
 
 from collections.abc import Callable
@@ -15,10 +15,10 @@ from functools import partial
 from kio.index import load_request_schema
 from kio.schema.errors import ErrorCode
 
-from muster.coordinator.sidecar.messages.plan import RELAY, Look, Plan
 from muster.coordinator.sidecar.messages.produce import NOT_FOR_CLIENTS, PRODUCE, look_at
-from muster.coordinator.sidecar.messages.requests import body_at, read_string
-from muster.coordinator.sidecar.messages.reserved import Reserved
+from muster.coordinator.sidecar.messages.request_plan import RELAY, Look, Plan
+from muster.coordinator.sidecar.messages.request_start import body_at, read_string
+from muster.coordinator.sidecar.messages.reserved_names import Reserved
 from muster.coordinator.sidecar.relay.intercept import Request, SidecarApi
 from muster.coordinator.wire.api import Body, Fields
 from muster.events.steps import Each

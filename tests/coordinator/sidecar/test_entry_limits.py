@@ -3,7 +3,7 @@
 import pytest
 from kio.index import load_request_schema
 
-from muster.coordinator.sidecar.messages.bounded import OFFSET_FETCH
+from muster.coordinator.sidecar.messages.entry_limits import OFFSET_FETCH
 from muster.coordinator.wire.api import Fault
 from muster.coordinator.wire.bounds import bound_of
 from tests.coordinator.kio_client import with_length

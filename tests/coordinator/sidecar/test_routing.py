@@ -8,8 +8,8 @@ from kio.schema.errors import ErrorCode
 from muster.coordinator.group.commands import Caller, Heartbeat, SyncGroup
 from muster.coordinator.group.outcomes import HeartbeatOutcome, Outcome, SyncGroupOutcome
 from muster.coordinator.sidecar.apis.membership import Refusing
-from muster.coordinator.sidecar.moving.whose import Ownerships, Whose
-from muster.coordinator.upstream.whose import ForeignShadow, Theirs
+from muster.coordinator.sidecar.ownership.routing import Ownerships, Whose
+from muster.coordinator.upstream.group_probe import ForeignShadow, Theirs
 from muster.events.ids import GroupId, MemberId
 from tests.coordinator.kio_client import frame, with_length
 from tests.coordinator.running_server import HEARTBEAT

@@ -1,0 +1,11 @@
+"""Which groups Muster coordinates, and how a live group is moved to or from the cluster upstream.
+
+routing.py             decides whether a group's request is handled here, relayed, or has to wait for an answer
+recent_members.py      members of upstream's groups whose requests were relayed here within the last minute
+delegating_groups.py   base of the two layers in front of the runtime's groups
+shadow_fence.py        answers no SyncGroup before the group's shadow has its generation bumped upstream
+movable_groups.py      the group config `members.coordinator`, by which an administrator moves a group
+move.py                one move: which members were told, which have come back, which are waited for
+moves.py               all moves under way: release to upstream, adoption from it
+in_flight_commits.py   commits that were relayed and are not answered yet
+"""
