@@ -14,9 +14,9 @@
     members.py held_joins.py   adding a member; holding joins, so that many new members make one rebalance
     departures.py standbys.py roles.py   replacing members that are gone; active members, standbys, learners
     configs.py settings.py     the configs of one group; the settings of the rules
-    alter.py membership_change.py membership_deadlines.py   IncrementalAlterConfigs of a group, and its timeouts
+    alter.py membership_change.py membership_timeouts.py   IncrementalAlterConfigs of a group, and its timeouts
     release.py repair.py rewriting.py    releasing a group upstream; recreating a damaged one; writing records again
-    timers.py expiry.py        expired deadlines; expired offsets and groups
+    timeouts.py retention.py   timeouts that have elapsed; expired offsets and groups
     extensions.py              extending deadlines by the time that Muster itself was slow
     takeover.py                soft state after a log was read; failing parked requests when a partition is given up
 

@@ -35,12 +35,6 @@ from muster.coordinator.group.commands import (
     SyncGroup,
 )
 from muster.coordinator.group.duels import note_if_fenced
-from muster.coordinator.group.expiry import (
-    expire_group,
-    expired_offsets,
-    is_kept_without_offsets,
-    may_have_offsets_upstream,
-)
 from muster.coordinator.group.heartbeat import heartbeat_error
 from muster.coordinator.group.join import (
     METADATA_TOO_LARGE,
@@ -51,7 +45,7 @@ from muster.coordinator.group.join import (
 )
 from muster.coordinator.group.leave import leave_group, leave_unknown_group
 from muster.coordinator.group.listing import describe_config
-from muster.coordinator.group.membership_deadlines import arm_deadlines
+from muster.coordinator.group.membership_timeouts import arm_deadlines
 from muster.coordinator.group.offsets import OffsetsChange, is_transactional, validate_commit, validate_deletion
 from muster.coordinator.group.outcomes import (
     AlterGroupConfigOutcome,
@@ -66,11 +60,17 @@ from muster.coordinator.group.outcomes import (
 )
 from muster.coordinator.group.rebalance import prepare_rebalance
 from muster.coordinator.group.release import release_group
+from muster.coordinator.group.retention import (
+    expire_group,
+    expired_offsets,
+    is_kept_without_offsets,
+    may_have_offsets_upstream,
+)
 from muster.coordinator.group.rewriting import rewrite_entities
 from muster.coordinator.group.settings import GroupSettings
 from muster.coordinator.group.soft_state import Session, SoftState
 from muster.coordinator.group.sync import reject_assignment, sync_group
-from muster.coordinator.group.timers import run_deadline
+from muster.coordinator.group.timeouts import run_deadline
 from muster.coordinator.group.turn import Moment, Turn
 from muster.events.avro.evolve import is_gone
 from muster.events.causes import Cause

@@ -21,7 +21,7 @@ from muster.coordinator.group.held_joins import (
 )
 from muster.coordinator.group.identity import validate_member
 from muster.coordinator.group.members import add_parked_member, park_join, supports_protocols
-from muster.coordinator.group.membership_deadlines import rebalance_if_registration_complete
+from muster.coordinator.group.membership_timeouts import rebalance_if_registration_complete
 from muster.coordinator.group.outcomes import JoinGroupOutcome
 from muster.coordinator.group.rebalance import join_outcome, note_subscription, prepare_rebalance
 from muster.coordinator.group.roles import admit_inactive_member, role_of_new_member

@@ -5,7 +5,7 @@ import msgspec
 from muster.coordinator.group.configs import retirement_timeout_ms
 from muster.coordinator.group.departures import rebalance_if_retirement_complete
 from muster.coordinator.group.members import end_registration_of
-from muster.coordinator.group.membership_deadlines import (
+from muster.coordinator.group.membership_timeouts import (
     admit_if_released,
     rebalance_if_registration_complete,
     rebalance_with_all_learners,

@@ -6,7 +6,7 @@ from kio.schema.errors import ErrorCode
 from muster.coordinator.group.commands import SyncGroup
 from muster.coordinator.group.duels import note_if_fenced
 from muster.coordinator.group.identity import validate_member
-from muster.coordinator.group.membership_deadlines import rebalance_if_registration_complete
+from muster.coordinator.group.membership_timeouts import rebalance_if_registration_complete
 from muster.coordinator.group.outcomes import SyncGroupOutcome
 from muster.coordinator.group.rebalance import fail_parked_syncs, prepare_rebalance
 from muster.coordinator.group.roles import EMPTY_ASSIGNMENT

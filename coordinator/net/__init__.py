@@ -14,5 +14,5 @@ listening.py       Accepting connections within a limit, closing idle ones, and 
                    address or at many.
 memory.py          How many bytes requests and answers hold, over the process, and who has to go when that is too
                    much.
-memory_share.py    One connection's share of the memory: what it holds, and how it is made to let go.
+connection_memory.py  One connection's share of the memory: what it holds, and how it is made to let go.
 """

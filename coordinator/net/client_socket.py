@@ -22,13 +22,13 @@ from typing import Any, cast
 import structlog
 
 from muster.coordinator.load.current_work import RequestWork
+from muster.coordinator.net.connection_memory import Share, unsent_bytes
 from muster.coordinator.net.flow import Flow, send_all
 from muster.coordinator.net.frames import Connection
 from muster.coordinator.net.heartbeats import HeartbeatCache
 from muster.coordinator.net.hosts import java_host
 from muster.coordinator.net.listening import Listening
 from muster.coordinator.net.memory import FREE_BYTES, Claim
-from muster.coordinator.net.memory_share import Share, unsent_bytes
 from muster.coordinator.observability.metrics import ServerMetrics
 from muster.coordinator.principals import ANONYMOUS
 from muster.coordinator.service import Cancel

@@ -21,7 +21,7 @@ from muster.coordinator.wire import heartbeat
 from muster.coordinator.wire.api import Fault, ProtocolError
 from muster.coordinator.wire.bounds import bound_of
 from muster.coordinator.wire.messages import HEADER_START_BYTES
-from muster.coordinator.wire.mistaken import too_long
+from muster.coordinator.wire.other_protocols import too_long
 
 Fast = Callable[[int, bytes, int], bytes | None]
 """A heartbeat's version, what follows its correlation id, and when it arrived: what follows the answer's, or None."""

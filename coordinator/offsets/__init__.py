@@ -6,5 +6,5 @@ sqlite.py    a table in the event log's own file
 topic.py     a compacted topic beside the event topic
 upstream.py  the store of a sidecar, which stores nothing: the cluster upstream does
 open.py      the store that belongs to an event log
-lost.py      refusing to start when the event topic or the offsets topic was lost
+deleted_topics.py  refusing to start when the event topic or the offsets topic was deleted
 """

@@ -36,7 +36,7 @@ from muster.coordinator.group.decide import Decision, decide
 from muster.coordinator.group.error_replies import error_replies
 from muster.coordinator.group.extensions import extend_deadlines, extend_session
 from muster.coordinator.group.settings import GroupSettings
-from muster.coordinator.group.timers import due
+from muster.coordinator.group.timeouts import due
 from muster.coordinator.group.turn import Moment
 from muster.coordinator.load.current_work import OtherWork, working_on
 from muster.coordinator.load.slices import SLICE_MS, Slices

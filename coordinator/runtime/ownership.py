@@ -13,7 +13,7 @@ import msgspec
 import structlog
 from tenacity import AsyncRetrying, RetryCallState, retry_if_exception_type, wait_fixed
 
-from muster.coordinator.offsets.lost import refuse_lost_events, refuse_lost_offsets
+from muster.coordinator.offsets.deleted_topics import refuse_lost_events, refuse_lost_offsets
 from muster.coordinator.runtime.orphans import find_orphans, finish_deletions, recreate_groups
 from muster.coordinator.runtime.outbox import OnLost, Outbox, partition_record_refused
 from muster.coordinator.runtime.owner import Owner

@@ -24,7 +24,7 @@ from muster.coordinator.group.extensions import USUAL_APPEND_MS, rearm
 from muster.coordinator.group.heartbeat import heartbeat_error
 from muster.coordinator.group.soft_state import SoftState
 from muster.coordinator.group.takeover import fail_parked_requests, restore_soft_state
-from muster.coordinator.group.timers import blames
+from muster.coordinator.group.timeouts import blames
 from muster.coordinator.observability.metrics import ENTITIES_REWRITTEN
 from muster.coordinator.runtime.command_processor import CommandProcessor
 from muster.coordinator.runtime.deadlines import Deadlines

@@ -31,7 +31,7 @@ from kio.schema.types import GroupId as KafkaGroupId
 
 from muster.coordinator.upstream.link import UpstreamLink, UpstreamRefused
 from muster.coordinator.upstream.shadow import NAME_NOT_KNOWN_YET, PROTOCOL_TYPE, UNNAMED, ShadowName, reason_of
-from muster.coordinator.wire.operations import READ
+from muster.coordinator.wire.authorized_operations import READ
 from muster.events.ids import GroupId
 from muster.events.kafka.errors import TryAgain
 

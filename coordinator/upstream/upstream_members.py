@@ -16,7 +16,7 @@ from kio.schema.types import GroupId as KafkaGroupId
 from muster.coordinator.upstream.group_probe import LANE, ForeignShadow, Ours, whose_by, whose_is
 from muster.coordinator.upstream.link import UpstreamLink
 from muster.coordinator.upstream.shadow import ShadowName
-from muster.coordinator.wire.operations import READ
+from muster.coordinator.wire.authorized_operations import READ
 from muster.events.ids import GroupId, GroupInstanceId, MemberId
 from muster.events.kafka.errors import AnswerLost
 

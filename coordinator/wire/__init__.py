@@ -7,8 +7,8 @@
     dispatch.py    a frame on its way to a handler
     in_flight.py   one request until it is answered: its steps, and their end when the client goes away
     bounds.py      how much one request may be
-    mistaken.py    what clients speak that have mistaken this port for another one
-    operations.py  what a caller may do with a resource (KIP-430)
+    other_protocols.py    naming TLS or HTTP where a client speaks that to this port
+    authorized_operations.py    the operations that a caller may perform on a resource (KIP-430)
     resources.py   what settings are asked of: resources, by type and name
 
 One file per API, its version notes on top, one registration at the end: api_versions.py, delete_groups.py,

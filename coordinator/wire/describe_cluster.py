@@ -8,7 +8,7 @@ from kio.schema.errors import ErrorCode
 
 from muster.coordinator.service import Service
 from muster.coordinator.wire.api import Answer, Api, Body, RequestContext
-from muster.coordinator.wire.operations import CLUSTER_OPERATIONS, NOT_TOLD
+from muster.coordinator.wire.authorized_operations import CLUSTER_OPERATIONS, NOT_TOLD
 
 _BROKERS, _CONTROLLERS = 1, 2
 

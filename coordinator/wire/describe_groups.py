@@ -14,8 +14,8 @@ from muster.coordinator.group.commands import DescribeGroup
 from muster.coordinator.group.outcomes import DescribedMember, DescribeGroupOutcome, Outcome
 from muster.coordinator.service import Cancel, ReplyTo, Service
 from muster.coordinator.wire.api import Answer, Api, Body, Fields, RequestContext
+from muster.coordinator.wire.authorized_operations import GROUP_OPERATIONS, NOT_TOLD
 from muster.coordinator.wire.gather import Gather
-from muster.coordinator.wire.operations import GROUP_OPERATIONS, NOT_TOLD
 from muster.events.ids import GroupId
 from muster.events.state import GroupState
 from muster.events.steps import Each, Steps

@@ -12,7 +12,7 @@ from muster.coordinator.cluster import Cluster
 from muster.coordinator.service import Service
 from muster.coordinator.topics import Topic, is_topic_name
 from muster.coordinator.wire.api import Answer, Api, Body, Fields, RequestContext
-from muster.coordinator.wire.operations import CLUSTER_OPERATIONS, NOT_TOLD, TOPIC_OPERATIONS
+from muster.coordinator.wire.authorized_operations import CLUSTER_OPERATIONS, NOT_TOLD, TOPIC_OPERATIONS
 from muster.events.steps import Each
 
 

@@ -3,9 +3,9 @@
 incidents.py    What started no rebalance: restarts that were absorbed, coordinators that came and went, refusals,
                 fences.
 moves.py        Who has which partitions, and what a rebalance changed about it.
-phases.py       A rebalance while it is being told: what has been seen of it so far, and the finished value.
+running_rebalance.py   A rebalance while its events are folded, and the finished value.
 planned.py      What administrators plan for a group's membership, in words, and what came of it.
-quiet.py        What goes on in a group and starts no rebalance, in order, until one begins.
+incident_collector.py  Incidents that start no rebalance, in order, until a rebalance begins.
 rebalance.py    What a rebalance is, once it is told: the values that `timeline.py` makes and `why` prints.
 standbys.py     A standby that takes the place of a lost member, from its call to the moment when it has the
                 partitions.

@@ -10,7 +10,7 @@ A transition is the events before one on the group's own key, and that event. It
     JoinPhaseCompleted    the join phase ends, the sync phase begins
     GroupStabilized       the rebalance ends *stable*
     GroupEmptied          the rebalance ends *emptied*
-    anything else         an incident: within the rebalance that is running, else between two of them (`quiet.py`)
+    anything else         an incident: within the rebalance that is running, else between two (`incident_collector.py`)
 
 What is missing of a history (a gap, a broken record) makes the rebalance that it falls into, and what moved in the next
 one, uncertain; both say so.
@@ -32,11 +32,11 @@ from muster.events.events import (
 from muster.events.ids import GroupId
 from muster.events.state import Group, GroupState, new_group
 from muster.replay.history import Broken, Coordinated, Gap, Item, Part
+from muster.replay.why.incident_collector import Quiet
 from muster.replay.why.incidents import Coordinators, unserved
 from muster.replay.why.moves import NOBODY, Ownership, movement, ownership
-from muster.replay.why.phases import Telling
-from muster.replay.why.quiet import Quiet
 from muster.replay.why.rebalance import Incident, Outcome, Rebalance
+from muster.replay.why.running_rebalance import Telling
 from muster.replay.why.wording import missing_text
 
 

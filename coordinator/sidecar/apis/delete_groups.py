@@ -32,7 +32,7 @@ from muster.coordinator.sidecar.ownership.routing import Ownerships
 from muster.coordinator.sidecar.relay.intercept import Request, SidecarApi
 from muster.coordinator.upstream.shadows import Shadows, ShadowUnavailable
 from muster.coordinator.wire import delete_groups
-from muster.coordinator.wire.operations import DELETE
+from muster.coordinator.wire.authorized_operations import DELETE
 from muster.events.ids import GroupId
 from muster.events.steps import Each
 

@@ -32,7 +32,7 @@ from muster.coordinator.sidecar.relay.intercept import Request, SidecarApi
 from muster.coordinator.upstream.shadows import Shadows
 from muster.coordinator.wire import describe_groups
 from muster.coordinator.wire.api import Fields
-from muster.coordinator.wire.operations import NOT_TOLD
+from muster.coordinator.wire.authorized_operations import NOT_TOLD
 from muster.events.ids import GroupId
 
 _TOLD_BY_BROKER = frozenset({ErrorCode.none, ErrorCode.group_id_not_found})

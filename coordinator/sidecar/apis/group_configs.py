@@ -29,7 +29,7 @@ from muster.coordinator.sidecar.ownership.routing import Ownerships
 from muster.coordinator.sidecar.relay.intercept import Request, SidecarApi
 from muster.coordinator.wire import describe_configs, incremental_alter_configs
 from muster.coordinator.wire.api import Body, Fields
-from muster.coordinator.wire.operations import DESCRIBE, READ
+from muster.coordinator.wire.authorized_operations import DESCRIBE, READ
 from muster.coordinator.wire.resources import ResourceType
 from muster.events.steps import Each
 

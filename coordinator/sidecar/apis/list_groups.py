@@ -22,7 +22,7 @@ from muster.coordinator.upstream.shadow import PROTOCOL_TYPE
 from muster.coordinator.upstream.shadows import Shadows
 from muster.coordinator.wire import list_groups
 from muster.coordinator.wire.api import Body, Fields
-from muster.coordinator.wire.operations import DESCRIBE
+from muster.coordinator.wire.authorized_operations import DESCRIBE
 from muster.events.ids import GroupId
 from muster.events.state import GroupState
 

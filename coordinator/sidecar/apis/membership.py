@@ -23,7 +23,7 @@ from muster.coordinator.upstream.group_probe import ForeignShadow, NotPermitted,
 from muster.coordinator.upstream.shadows import ShadowUnavailable
 from muster.coordinator.wire import heartbeat, join_group, leave_group, sync_group
 from muster.coordinator.wire.api import Api, Fields
-from muster.coordinator.wire.operations import READ
+from muster.coordinator.wire.authorized_operations import READ
 from muster.events.ids import GroupId
 
 log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)

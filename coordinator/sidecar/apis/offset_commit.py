@@ -36,7 +36,7 @@ from muster.coordinator.sidecar.relay.intercept import Request, SidecarApi
 from muster.coordinator.sidecar.relay.metrics import RelayMetrics
 from muster.coordinator.upstream.shadows import Shadows, ShadowUnavailable
 from muster.coordinator.wire.api import Body, Fields
-from muster.coordinator.wire.operations import READ
+from muster.coordinator.wire.authorized_operations import READ
 from muster.events.ids import GroupId, MemberId
 from muster.events.steps import Each, collected
 

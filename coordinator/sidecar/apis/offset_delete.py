@@ -31,7 +31,7 @@ from muster.coordinator.sidecar.relay.intercept import Request, SidecarApi
 from muster.coordinator.upstream.shadows import Shadows, ShadowUnavailable
 from muster.coordinator.wire import offset_delete
 from muster.coordinator.wire.api import Body, Fields
-from muster.coordinator.wire.operations import DELETE, READ
+from muster.coordinator.wire.authorized_operations import DELETE, READ
 from muster.events.steps import Each, Steps, collected
 
 Errors = Mapping[tuple[str, int], ErrorCode]

@@ -20,7 +20,7 @@ from kio.static.primitive import i32
 
 from muster.coordinator.sidecar.messages.own_requests import Asked, ask
 from muster.coordinator.sidecar.relay.metrics import RelayMetrics
-from muster.coordinator.wire.operations import DESCRIBE
+from muster.coordinator.wire.authorized_operations import DESCRIBE
 from muster.events.ids import GroupId
 
 GROUPS_MAX = 4_096

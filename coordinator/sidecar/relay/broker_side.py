@@ -9,8 +9,8 @@ import msgspec
 import structlog
 
 from muster.coordinator.log_throttle import LogThrottle
+from muster.coordinator.net.connection_memory import unsent_bytes
 from muster.coordinator.net.flow import Flow, send_all
-from muster.coordinator.net.memory_share import unsent_bytes
 from muster.coordinator.sidecar.messages.request_start import api_and_client_of
 from muster.coordinator.sidecar.relay.metrics import RelayMetrics
 from muster.coordinator.tasks import on_failure

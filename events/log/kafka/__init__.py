@@ -4,7 +4,7 @@ client/        the link to the Kafka cluster that has the log
 batches.py     Transitions as Kafka's record batches (message format 2).
 contents.py    What a topic that exists already holds: nothing, Muster's records, or somebody else's.
 decoding.py    Fetched bytes as records: whose they are, and no more of them at a time than can be borne.
-inflate.py     A compressed batch without its compression, up to a limit: a few KiB may stand for many GiB.
+decompress.py  A compressed batch without its compression, up to a limit: a few KiB may stand for many GiB.
 log.py         The Kafka event log: one compacted topic, whose broker refuses deposed writers.
 marks.py       Which records of an event topic an owner wrote: the header `muster`, and from which offset on it
                counts.

@@ -26,7 +26,7 @@ from muster.events.log.kafka.batches import (
     Stamp,
     mark_of,
 )
-from muster.events.log.kafka.inflate import NotUnpacked, unpacked
+from muster.events.log.kafka.decompress import NotUnpacked, unpacked
 from muster.events.log.kafka.marks import (
     KEY_PREFIXES,
     Marks,

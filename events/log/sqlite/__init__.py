@@ -8,7 +8,7 @@ file.py           One SQLite file, one thread that writes it: what the event log
 log.py            The event log in one SQLite file: the embedded default, without any server.
 open.py           Opening a SQLite file for writing or for reading, and the lock that keeps a second writing process
                   out.
-place.py          Whether a path still names the file that was opened under it.
+file_identity.py  Whether a path still names the file that was opened under it.
 salvage.py        Reading around what is damaged, for those who only look: the records that can still be read.
 schema.py         The tables of an event log in a SQLite file: made when the file is new, checked when it is not.
 trim.py           Trimming: what is older than the audit window is compacted, so that the file stays as small as

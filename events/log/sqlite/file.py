@@ -31,6 +31,7 @@ from typing import Any, Generic, TypeVar
 from muster.events.log.base import LogError, LogMismatch, LogUnavailable
 from muster.events.log.sqlite.disk_thread import DiskThread
 from muster.events.log.sqlite.failures import failure_of
+from muster.events.log.sqlite.file_identity import Identity, check_place, identities
 from muster.events.log.sqlite.open import (
     FileLock,
     connect_for_reading,
@@ -39,7 +40,6 @@ from muster.events.log.sqlite.open import (
     connected,
     look_at,
 )
-from muster.events.log.sqlite.place import Identity, check_place, identities
 
 T = TypeVar("T")
 

@@ -2,7 +2,7 @@
 
 from muster.coordinator.group.commands import AnyDeadline
 from muster.coordinator.group.soft_state import NEVER, SoftState
-from muster.coordinator.group.timers import due
+from muster.coordinator.group.timeouts import due
 from muster.events.ids import GroupId
 
 

@@ -12,7 +12,7 @@ from muster.coordinator.group.commands import (
 )
 from muster.coordinator.group.extensions import USUAL_APPEND_MS, extend_deadlines, extend_session, rearm
 from muster.coordinator.group.soft_state import PHASES, InitialDelay, Session, SoftState
-from muster.coordinator.group.timers import due
+from muster.coordinator.group.timeouts import due
 from muster.events.ids import GroupId, MemberId
 from muster.events.state import GroupConfig
 from tests.coordinator.group.harness import Harness

@@ -7,7 +7,6 @@ from kio.schema.errors import ErrorCode
 
 from muster.coordinator.group.commands import ConfigOperation
 from muster.coordinator.group.configs import COORDINATOR
-from muster.coordinator.group.expiry import is_kept_without_offsets
 from muster.coordinator.group.outcomes import (
     AlterGroupConfigOutcome,
     JoinGroupOutcome,
@@ -16,6 +15,7 @@ from muster.coordinator.group.outcomes import (
     ReleaseGroupOutcome,
     SyncGroupOutcome,
 )
+from muster.coordinator.group.retention import is_kept_without_offsets
 from muster.events.causes import Cause
 from muster.events.events import AnyEvent, GroupConfigured, GroupEmptied, MemberRemoved, RebalanceStarted
 from muster.events.ids import MemberId

@@ -13,7 +13,7 @@ from kio.schema.leave_group.v5.response import LeaveGroupResponse
 from kio.schema.sync_group.v5.response import SyncGroupResponse
 
 from muster.coordinator.upstream.shadows import Identity, Shadows
-from muster.coordinator.wire.operations import NOT_TOLD
+from muster.coordinator.wire.authorized_operations import NOT_TOLD
 from muster.events.ids import GroupId
 from muster.events.kafka.connections import ignore
 from tests.coordinator.kio_client import filled

@@ -9,7 +9,7 @@ from kio.schema.errors import ErrorCode
 
 from muster.coordinator.upstream.group_probe import ForeignShadow, NotPermitted, Ours, Theirs, has_shadow, whose_by
 from muster.coordinator.upstream.shadow import UNNAMED, ShadowName
-from muster.coordinator.wire.operations import DESCRIBE, NOT_TOLD, READ
+from muster.coordinator.wire.authorized_operations import DESCRIBE, NOT_TOLD, READ
 from tests.coordinator.kio_client import filled
 
 OURS, ANOTHER = ShadowName.of("cluster.topic"), ShadowName.of("cluster.another")

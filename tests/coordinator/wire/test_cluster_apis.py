@@ -8,7 +8,7 @@ import pytest
 from kio.schema.errors import ErrorCode
 
 from muster.coordinator.wire.api import Fault, ProtocolError
-from muster.coordinator.wire.operations import CLUSTER_OPERATIONS, NOT_TOLD, TOPIC_OPERATIONS
+from muster.coordinator.wire.authorized_operations import CLUSTER_OPERATIONS, NOT_TOLD, TOPIC_OPERATIONS
 from muster.coordinator.wire.registry import APIS
 from tests.coordinator.kio_client import Exchange, versions
 from tests.coordinator.scripted import CLUSTER, ManualTimers, ScriptedGroups, new_service

@@ -8,7 +8,7 @@ from kio.schema.errors import ErrorCode
 from muster.coordinator.group.commands import AnyRequest
 from muster.coordinator.group.outcomes import DeleteGroupOutcome, DescribedMember, DescribeGroupOutcome, Outcome
 from muster.coordinator.service import ListedGroup
-from muster.coordinator.wire.operations import GROUP_OPERATIONS, NOT_TOLD
+from muster.coordinator.wire.authorized_operations import GROUP_OPERATIONS, NOT_TOLD
 from muster.events.ids import GroupId, GroupInstanceId, MemberId
 from muster.events.state import GroupState
 from tests.coordinator.kio_client import Exchange, versions

@@ -20,7 +20,7 @@ from muster.coordinator.group.commands import (
 )
 from muster.coordinator.group.departures import end_retirement, handle_departures
 from muster.coordinator.group.held_joins import end_hold
-from muster.coordinator.group.membership_deadlines import end_expansion, end_registration, promote_learners
+from muster.coordinator.group.membership_timeouts import end_expansion, end_registration, promote_learners
 from muster.coordinator.group.rebalance import all_members_joined, complete_join_phase
 from muster.coordinator.group.soft_state import NEVER, PHASES, SoftState
 from muster.coordinator.group.turn import Turn

@@ -3,7 +3,7 @@
 import pytest
 
 from muster.coordinator.wire.api import Fault
-from muster.coordinator.wire.mistaken import too_long
+from muster.coordinator.wire.other_protocols import too_long
 
 
 @pytest.mark.parametrize(

@@ -9,8 +9,8 @@ from kio.schema.errors import ErrorCode
 from muster.coordinator.group.commands import ExpireOffsets
 from muster.coordinator.group.decide import Decision
 from muster.coordinator.group.error_replies import error_replies
-from muster.coordinator.group.expiry import is_kept_without_offsets
 from muster.coordinator.group.offsets import OffsetsChange
+from muster.coordinator.group.retention import is_kept_without_offsets
 from muster.coordinator.group.soft_state import SoftState
 from muster.events.causes import Cause
 from muster.events.events import GroupCreated, GroupDeleted

@@ -25,9 +25,9 @@ from muster.events.ids import MemberId
 from muster.events.state import Group, GroupImage, GroupState
 from muster.replay.history import Part
 from muster.replay.times import instant
+from muster.replay.why.incident_collector import Quiet, starts_nothing
 from muster.replay.why.incidents import gathered
 from muster.replay.why.planned import planned, planned_text
-from muster.replay.why.quiet import Quiet, starts_nothing
 from muster.replay.why.rebalance import (
     Actor,
     Arrival,
