@@ -56,7 +56,7 @@ class Cause(StrEnum):
     STANDBY_ADMITTED = "standby-admitted"
     STANDBY_CALLED = "standby-called"
     STANDBY_TOOK_OVER = "standby-took-over"
-    HELD_MEMBER_REJOINED = "held-member-rejoined"
+    INACTIVE_MEMBER_REJOINED = "held-member-rejoined"
 
     # What was planned.
     INSTANCES_REGISTERED = "instances-registered"
@@ -164,7 +164,7 @@ TEXTS = {
     Cause.STANDBY_ADMITTED: "{member} came as a standby, and moved nothing",
     Cause.STANDBY_CALLED: "the standby {member} was given a lost member's partitions; nobody else was disturbed",
     Cause.STANDBY_TOOK_OVER: "the standby {member} took a lost member's partitions over",
-    Cause.HELD_MEMBER_REJOINED: "{member}, a learner or standby, rejoined and moved nothing",
+    Cause.INACTIVE_MEMBER_REJOINED: "{member}, a learner or standby, rejoined and moved nothing",
     Cause.INSTANCES_REGISTERED: "an administrator registered instances that are to come",
     Cause.REGISTRATION_WITHDRAWN: "an administrator withdrew the registration of instances",
     Cause.MEMBERS_RETIRED: "an administrator retired members",

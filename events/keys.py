@@ -38,7 +38,7 @@ class EntityKind(StrEnum):
     STATIC_MEMBER = "StaticMember"
     DYNAMIC_MEMBER = "DynamicMember"
     REGISTRATION = "Registration"
-    SETTINGS = "Settings"
+    GROUP_CONFIG = "Settings"
     PARTITION = "Partition"
 
 
@@ -117,5 +117,5 @@ def key_of(event: AnyRecordedEvent) -> RecordKey:
     if isinstance(event, RegistrationEvent):
         return RecordKey(event.group_id, EntityKind.REGISTRATION, event.registration.group_instance_id)
     if isinstance(event, GroupConfigured):
-        return RecordKey(event.group_id, EntityKind.SETTINGS, "")
+        return RecordKey(event.group_id, EntityKind.GROUP_CONFIG, "")
     return RecordKey(str(event.partition), EntityKind.PARTITION, _PARTITION_ENTITIES[type(event)])

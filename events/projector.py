@@ -130,7 +130,7 @@ class Projector:
             remove_member(group, MemberId(key.entity_id), None)
         elif group is not None and key.kind is EntityKind.REGISTRATION:
             group.registrations.pop(GroupInstanceId(key.entity_id), None)
-        elif group is not None and key.kind is EntityKind.SETTINGS:
+        elif group is not None and key.kind is EntityKind.GROUP_CONFIG:
             group.config = NOT_CONFIGURED
         self._drop_if_compacted_away(group_id)
 

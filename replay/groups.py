@@ -60,7 +60,7 @@ class Overview:
 
     def take(self, group_id: GroupId | None, read: Read) -> None:
         """The next read; without a group it concerns all groups of its partition."""
-        partition = read.place.partition
+        partition = read.position.partition
         if group_id is None:
             self._preludes[partition].note(read)
             if isinstance(read, PassedOver):

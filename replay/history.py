@@ -28,7 +28,7 @@ Part = AnyMemberEvent | AnyRegistrationEvent | GroupConfigured
 """An event within a transition: all but the event on the group's own key, with which it ends."""
 
 
-class Place(msgspec.Struct, frozen=True, kw_only=True):
+class LogPosition(msgspec.Struct, frozen=True, kw_only=True):
     """The place of a record in the log. `timestamp_ms` is the wall clock of its append."""
 
     partition: int
@@ -39,7 +39,7 @@ class Place(msgspec.Struct, frozen=True, kw_only=True):
 class Happened(msgspec.Struct, frozen=True, kw_only=True):
     """An event of the group."""
 
-    place: Place
+    position: LogPosition
     event: AnyEvent
 
     @property
@@ -51,7 +51,7 @@ class Happened(msgspec.Struct, frozen=True, kw_only=True):
 class Coordinated(msgspec.Struct, frozen=True, kw_only=True):
     """An event of the group's partition."""
 
-    place: Place
+    position: LogPosition
     event: AnyPartitionEvent
 
     @property
@@ -89,7 +89,7 @@ class Broken(msgspec.Struct, frozen=True, kw_only=True):
     `key`: of one that `muster log repair` can pass over; empty for the others.
     """
 
-    place: Place
+    position: LogPosition
     kind: Unreadable
     reason: str
     key: bytes = b""
@@ -98,14 +98,14 @@ class Broken(msgspec.Struct, frozen=True, kw_only=True):
 class PassedOver(msgspec.Struct, frozen=True, kw_only=True):
     """A tombstone of `muster log repair`: what was broken under this key stops the partition no more."""
 
-    place: Place
+    position: LogPosition
     key: bytes
 
 
 class Gap(msgspec.Struct, frozen=True, kw_only=True):
     """Events that are not in the log, from `first_seq` to `last_seq`; `incarnation` is that of the event after it."""
 
-    place: Place
+    position: LogPosition
     incarnation: int
     first_seq: int
     last_seq: int
@@ -163,7 +163,7 @@ class SeqGaps:
         self._seq, self._unreadable = event.seq, 0
         if explained:
             return None
-        return Gap(place=read.place, incarnation=event.incarnation, first_seq=first_seq, last_seq=last_seq)
+        return Gap(position=read.position, incarnation=event.incarnation, first_seq=first_seq, last_seq=last_seq)
 
 
 class Prelude:
@@ -190,8 +190,8 @@ class Prelude:
 
 def still_broken(broken: Iterable[Broken], passed_over: PassedOver) -> list[Broken]:
     """Drop the broken record that was passed over; another partition may have one under the same key."""
-    gone = (passed_over.place.partition, passed_over.key)
-    return [each for each in broken if (each.place.partition, each.key) != gone]
+    gone = (passed_over.position.partition, passed_over.key)
+    return [each for each in broken if (each.position.partition, each.key) != gone]
 
 
 def with_gaps(reads: Iterable[Told]) -> Iterator[Item]:

@@ -27,8 +27,8 @@ from muster.replay.history import (
     Coordinated,
     Happened,
     History,
+    LogPosition,
     PassedOver,
-    Place,
     Prelude,
     Read,
     Told,
@@ -86,7 +86,7 @@ async def read_histories(
     homes: defaultdict[int, list[GroupId]] = defaultdict(list)
 
     def take(group_id: GroupId | None, read: Read) -> None:
-        partition = read.place.partition
+        partition = read.position.partition
         if group_id is None:
             preludes[partition].note(read)
             if not isinstance(read, PassedOver):
@@ -111,39 +111,39 @@ def read_record(record: StoredRecord, wanted: GroupId | None = None) -> tuple[Gr
 
     Gives None for what says nothing, or is not wanted. Raises LogTooNew.
     """
-    place = Place(partition=record.partition, offset=record.offset, timestamp_ms=record.timestamp_ms)
+    position = LogPosition(partition=record.partition, offset=record.offset, timestamp_ms=record.timestamp_ms)
     try:
         key = decode_key(record.key)
     except UndecodableKey as broken:
         if record.value is None:
-            return None, PassedOver(place=place, key=record.key)
-        return None, Broken(place=place, kind=Unreadable.UNDECODABLE_KEY, reason=broken.reason, key=record.key)
+            return None, PassedOver(position=position, key=record.key)
+        return None, Broken(position=position, kind=Unreadable.UNDECODABLE_KEY, reason=broken.reason, key=record.key)
     of_partition = key.kind is EntityKind.PARTITION
     if of_partition and record.value is None:
-        return None, PassedOver(place=place, key=record.key)
+        return None, PassedOver(position=position, key=record.key)
     if record.value is None or not (of_partition or wanted is None or key.group_id == wanted):
         return None
-    told = _read_value(record.value, key, place)
+    told = _read_value(record.value, key, position)
     if of_partition and isinstance(told, Broken):
         told = msgspec.structs.replace(told, key=record.key)
     return None if of_partition else GroupId(key.group_id), told
 
 
-def _read_value(value: bytes, key: RecordKey, place: Place) -> Told:
+def _read_value(value: bytes, key: RecordKey, position: LogPosition) -> Told:
     of_partition = key.kind is EntityKind.PARTITION
     try:
         event = decode(value)
     except UnknownEventType as unknown:
         kind = Unreadable.COORDINATOR if of_partition else Unreadable.UNKNOWN_TYPE
-        return Broken(place=place, kind=kind, reason=unknown.reason)
+        return Broken(position=position, kind=kind, reason=unknown.reason)
     except BrokenRecord as broken:
         kind = Unreadable.COORDINATOR if of_partition else Unreadable.BROKEN
-        return Broken(place=place, kind=kind, reason=broken.reason)
+        return Broken(position=position, kind=kind, reason=broken.reason)
     if not isinstance(event, PartitionEvent):
-        return Happened(place=place, event=event)
+        return Happened(position=position, event=event)
     if isinstance(event, CoordinatorElected) and event.format_level > FORMAT_LEVEL:
         raise LogTooNew(
             f"the event log has format level {event.format_level}, this version knows {FORMAT_LEVEL}: "
             f"it was written by Muster {event.version}"
         )
-    return Coordinated(place=place, event=event)
+    return Coordinated(position=position, event=event)

@@ -106,9 +106,9 @@ def _line(item: Item, generation: int | None, state: GroupState | None, config: 
     member = happened.member if isinstance(happened, MemberEvent) else None
     return Line(
         kind=_kind(item),
-        at=instant(item.at_ms if isinstance(item, Happened | Coordinated) else item.place.timestamp_ms),
-        partition=item.place.partition,
-        offset=item.place.offset,
+        at=instant(item.at_ms if isinstance(item, Happened | Coordinated) else item.position.timestamp_ms),
+        partition=item.position.partition,
+        offset=item.position.offset,
         incarnation=happened.incarnation if happened else item.incarnation if isinstance(item, Gap) else None,
         seq=happened.seq if happened else None,
         type=type(event or item).__name__,

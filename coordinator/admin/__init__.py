@@ -15,7 +15,7 @@ the settings stand in `group/configs.py`. Such a batch is made whole or not at a
 members is asked about alone, with `validate_only`, so that each gets a verdict of its own; nothing was changed then.
 A removal is KIP-345's LeaveGroup, which changes what it can and answers for each member.
 
-Durations are in ms. Every function raises an AdminError (`link.py`): WrongUse, NoCoordinator, OutcomeUnknown,
+Durations are in ms. Every function raises an AdminError (`link.py`): InvalidArgument, NoCoordinator, OutcomeUnknown,
 and Refused when the group as a whole is refused what it was asked for.
 """
 
@@ -41,7 +41,14 @@ from kio.schema.leave_group.v5.response import LeaveGroupResponse
 from kio.schema.types import GroupId
 from kio.static.primitive import i8
 
-from muster.coordinator.admin.link import AdminError, CoordinatorLink, NotOurs, Refused, WrongUse, error_text
+from muster.coordinator.admin.link import (
+    AdminError,
+    CoordinatorLink,
+    InvalidArgument,
+    NotCoordinatedHere,
+    Refused,
+    error_text,
+)
 from muster.coordinator.group.commands import ConfigChange, ConfigOperation
 from muster.coordinator.group.configs import (
     EXPANSION_DELAY,
@@ -92,7 +99,7 @@ class MemberResult(msgspec.Struct, frozen=True, kw_only=True):
         return error_text(self.error, self.message)
 
 
-class GroupSetting(msgspec.Struct, frozen=True, kw_only=True):
+class ConfigEntry(msgspec.Struct, frozen=True, kw_only=True):
     """A setting of a group. `is_set`: for this group; else `value` is the default, None for a number that is off."""
 
     name: str
@@ -105,7 +112,7 @@ class GroupAdmin:
     """Asks the coordinators of groups, wherever they are. Use it as an asynchronous context, in one event loop."""
 
     def __init__(self, bootstrap: str, *, limit_ms: int = LIMIT_MS, security: KafkaSecurity = NOT_SECURED) -> None:
-        """`bootstrap`: HOST:PORT of a coordinator or broker, or several with commas. Raises WrongUse."""
+        """`bootstrap`: HOST:PORT of a coordinator or broker, or several with commas. Raises InvalidArgument."""
         self._link = CoordinatorLink(bootstrap, limit_ms=limit_ms, security=security)
 
     async def __aenter__(self) -> Self:
@@ -182,7 +189,7 @@ class GroupAdmin:
         if not members and (described := await self.describe_group(group_id)).members:
             members = await self._told_members(group_id)  # the first may have come meanwhile
             if not members:
-                raise NotOurs(group_id, described.protocol_type)
+                raise NotCoordinatedHere(group_id, described.protocol_type)
         return members
 
     async def _told_members(self, group_id: str) -> tuple[ListedMember, ...]:
@@ -214,7 +221,7 @@ class GroupAdmin:
     ) -> None:
         """Set these settings, all or none; None: the default again. Names and values: `group/configs.py`."""
         if not settings:
-            raise WrongUse("no setting is named")
+            raise InvalidArgument("no setting is named")
         changes = [
             ConfigChange(name=name, operation=_DELETE if value is None else _SET, value=value)
             for name, value in settings.items()
@@ -222,10 +229,10 @@ class GroupAdmin:
         outcome = await self._alter(group_id, changes, validate_only=validate_only)
         _raise_if_refused(group_id, outcome.error, outcome.message)
 
-    async def describe_group_config(self, group_id: str, names: Sequence[str] = ()) -> tuple[GroupSetting, ...]:
+    async def describe_group_config(self, group_id: str, names: Sequence[str] = ()) -> tuple[ConfigEntry, ...]:
         """Every setting that the group can have, or these. One that does not exist has the defaults, as in Kafka."""
         return tuple(
-            GroupSetting(
+            ConfigEntry(
                 name=each.name,
                 value=each.value,
                 is_set=each.config_source == _DYNAMIC_GROUP_CONFIG,
@@ -243,7 +250,7 @@ class GroupAdmin:
         _check_names(names)
         for name in names:
             if "," in name:
-                raise WrongUse(f"{name!r} cannot be named in a list whose parts are separated by commas")
+                raise InvalidArgument(f"{name!r} cannot be named in a list whose parts are separated by commas")
 
         def changes(*named: str) -> list[ConfigChange]:
             return [ConfigChange(name=setting, operation=operation, value=",".join(named)), *others]
@@ -316,12 +323,12 @@ class GroupAdmin:
 
 def _check_names(names: Sequence[str]) -> None:
     if not names:
-        raise WrongUse("no member is named")
+        raise InvalidArgument("no member is named")
     for name, times in Counter(names).items():
         if not name:
-            raise WrongUse("a member has an empty name")
+            raise InvalidArgument("a member has an empty name")
         if times > 1:
-            raise WrongUse(f"{name!r} is named twice")
+            raise InvalidArgument(f"{name!r} is named twice")
 
 
 def _timeout(name: str, timeout_ms: int | None) -> list[ConfigChange]:

@@ -5,12 +5,12 @@ is asked, but for the error in the answer. How a cluster is reached is in `event
 for, since the coordinator's address is what counts: Musters behind several addresses may all have one node id.
 
     AdminError          one clear line, for whoever asked
-      WrongUse          it makes no sense to ask that; nothing was sent
-      NotLetIn          who answers wants other credentials, or shows a certificate that is not trusted
+      InvalidArgument          it makes no sense to ask that; nothing was sent
+      AuthenticationFailed          who answers wants other credentials, or shows a certificate that is not trusted
       NoCoordinator     nobody answers, or nobody says that it coordinates the group
       OutcomeUnknown    the connection was lost while a change was under way
       Refused           the coordinator says no; `error` is Kafka's
-        NotOurs         the group has its members upstream
+        NotCoordinatedHere         the group has its members upstream
 
 COORDINATOR_LOAD_IN_PROGRESS, COORDINATOR_NOT_AVAILABLE and NOT_COORDINATOR change nothing, so the same is asked again
 until a limit ends. A change whose answer was lost is never sent twice: it may have been made.
@@ -52,11 +52,11 @@ class AdminError(Exception):
     """See the module."""
 
 
-class WrongUse(AdminError):
+class InvalidArgument(AdminError):
     """See the module."""
 
 
-class NotLetIn(LinkRefused, AdminError):
+class AuthenticationFailed(LinkRefused, AdminError):
     """See the module."""
 
 
@@ -76,7 +76,7 @@ class Refused(AdminError):
         self.error = error
 
 
-class NotOurs(Refused):
+class NotCoordinatedHere(Refused):
     """The group has its members upstream, of whom Muster tells nothing."""
 
     def __init__(self, group_id: str, protocol_type: str) -> None:
@@ -98,11 +98,11 @@ class CoordinatorLink:
     """Connections to the coordinators of groups, opened when they are needed."""
 
     def __init__(self, bootstrap: str, *, limit_ms: int, security: KafkaSecurity = NOT_SECURED) -> None:
-        """`limit_ms`: how long a coordinator is looked for. Raises WrongUse for what is no address."""
+        """`limit_ms`: how long a coordinator is looked for. Raises InvalidArgument for what is no address."""
         try:
             self._bootstrap = read_servers(bootstrap)
         except ValueError as error:
-            raise WrongUse(str(error)) from error
+            raise InvalidArgument(str(error)) from error
         self._security = security
         self._limit_ms = limit_ms
         self._request_limit_ms = min(REQUEST_LIMIT_MS, limit_ms)
@@ -140,7 +140,7 @@ class CoordinatorLink:
             ) from error
 
     async def list_groups(self) -> frozenset[str]:
-        """The ids of all classic groups: each broker lists its own. Raises NoCoordinator, NotLetIn."""
+        """The ids of all classic groups: each broker lists its own. Raises NoCoordinator, AuthenticationFailed."""
         where = Exchange(DescribeClusterRequest(include_cluster_authorized_operations=False), DescribeClusterResponse)
         asked = await first_answer(self._bootstrap, lambda address: self._ask_at(address, where), (LinkError,))
         if asked.answer is None:
@@ -226,7 +226,7 @@ class CoordinatorLink:
         )
 
     async def _ask_at(self, address: BrokerAddress, exchange: Exchange[R]) -> R:
-        """Raises TryAgain, AnswerLost among it, NoCoordinator and NotLetIn."""
+        """Raises TryAgain, AnswerLost among it, NoCoordinator and AuthenticationFailed."""
         try:
             answer: R = await self._connections.ask(address, exchange, lane=0, timeout_ms=self._request_limit_ms)
         except TryAgain as error:
@@ -251,7 +251,7 @@ class CoordinatorLink:
                 return AnswerLost(hung_up_at_once)
         if is_refusal(error) and not isinstance(error, UnicodeError):  # that is of a name which no host can have
             why = f"{error}{where_trust_is_set(error)}"
-            return NotLetIn(f"no connection to {address} with these credentials and certificates: {why}")
+            return AuthenticationFailed(f"no connection to {address} with these credentials and certificates: {why}")
         return TryAgain(hung_up_at_once if hung_up(error) else said(error))
 
     def _asked_at(self) -> str:

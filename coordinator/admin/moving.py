@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping
 import msgspec
 from kio.schema.errors import ErrorCode
 
-from muster.coordinator.admin import GroupAdmin, GroupSetting
+from muster.coordinator.admin import ConfigEntry, GroupAdmin
 from muster.coordinator.admin.link import AdminError, Refused
 from muster.coordinator.group.configs import COORDINATOR, COORDINATOR_TIMEOUT, MEMBERS, MOVE, MUSTER, UPSTREAM
 from muster.coordinator.group.outcomes import GroupMove, ListedMember, MoveState
@@ -64,7 +64,7 @@ async def list_with_coordinator(
 
 async def describe_with_coordinator(
     admin: GroupAdmin, group_id: str
-) -> tuple[GroupCoordinator | None, tuple[GroupSetting, ...]]:
+) -> tuple[GroupCoordinator | None, tuple[ConfigEntry, ...]]:
     """As `GroupAdmin.describe_group_config`, with who coordinates it, if there is the group, and one may ask."""
     settings = await admin.describe_group_config(group_id)
     try:

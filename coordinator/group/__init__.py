@@ -9,7 +9,7 @@
     census.py                  counts over all members, updated with each change
     join.py static.py          JoinGroup: new and known members; static replacement (KIP-345)
     rebalance.py               starting a rebalance, finishing the join phase, choosing leader and protocol
-    sync.py heartbeat.py leave.py offsets.py admin.py listing.py   the other requests
+    sync.py heartbeat.py leave.py offsets.py describe.py delete.py listing.py   the other requests
     identity.py duels.py       validating member and instance id; two processes with one instance id
     members.py held_joins.py   adding a member; holding joins, so that many new members make one rebalance
     departures.py standbys.py roles.py   replacing members that are gone; active members, standbys, learners

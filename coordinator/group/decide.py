@@ -9,7 +9,6 @@ from typing import assert_never
 import msgspec
 from kio.schema.errors import ErrorCode
 
-from muster.coordinator.group.admin import delete_group, describe
 from muster.coordinator.group.alter import alter_group_config
 from muster.coordinator.group.commands import (
     AlterGroupConfig,
@@ -34,6 +33,8 @@ from muster.coordinator.group.commands import (
     RewriteEntities,
     SyncGroup,
 )
+from muster.coordinator.group.delete import delete_group
+from muster.coordinator.group.describe import describe
 from muster.coordinator.group.duels import note_if_fenced
 from muster.coordinator.group.heartbeat import heartbeat_error
 from muster.coordinator.group.join import (

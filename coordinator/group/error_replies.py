@@ -6,7 +6,6 @@ from typing import assert_never
 import msgspec
 from kio.schema.errors import ErrorCode
 
-from muster.coordinator.group.admin import describe
 from muster.coordinator.group.commands import (
     AlterGroupConfig,
     AnyCommand,
@@ -28,6 +27,7 @@ from muster.coordinator.group.commands import (
     RewriteEntities,
     SyncGroup,
 )
+from muster.coordinator.group.describe import describe
 from muster.coordinator.group.outcomes import (
     AlterGroupConfigOutcome,
     AuthorizeCommitOutcome,

@@ -194,7 +194,7 @@ def _join_with_member_id(turn: Turn, command: JoinGroup) -> None:
         return
     turn.caused_by(rejoin_cause, command.caller, member.member_id, member.group_instance_id, command.reason)
     _update_member(turn, command, member)
-    if rejoin_cause is Cause.HELD_MEMBER_REJOINED:
+    if rejoin_cause is Cause.INACTIVE_MEMBER_REJOINED:
         note_subscription(turn, command)
         turn.reply(command.caller, join_outcome(turn.group, member.member_id, skip_assignment=skips))
         return
@@ -220,7 +220,7 @@ def _rejoin_cause(turn: Turn, command: JoinGroup, member: Member) -> Cause | Non
         and turn.image.state is not GroupState.PREPARING_REBALANCE
         and _keeps_assignment(turn, command, member)
     ):
-        return Cause.HELD_MEMBER_REJOINED
+        return Cause.INACTIVE_MEMBER_REJOINED
     match turn.image.state:
         case GroupState.PREPARING_REBALANCE:
             return Cause.REJOINED

@@ -6,7 +6,7 @@ from muster.coordinator.group.configs import retirement_timeout_ms
 from muster.coordinator.group.departures import rebalance_if_retirement_complete
 from muster.coordinator.group.members import end_registration_of
 from muster.coordinator.group.membership_timeouts import (
-    admit_if_released,
+    rebalance_if_joins_may_proceed,
     rebalance_if_registration_complete,
     rebalance_with_all_learners,
 )
@@ -82,7 +82,7 @@ def _after_configured(turn: Turn, before: GroupConfig) -> None:
         soft.expansion_deadline_ms = None
         if config.expansion_delay_ms:
             soft.expansion_deadline_ms = turn.now_ms + config.expansion_delay_ms
-        admit_if_released(turn)
+        rebalance_if_joins_may_proceed(turn)
     if turn.census.number_of(MemberRole.LEARNER) and config.learner_timeout_ms is None:
         rebalance_with_all_learners(turn)
     if config.target_group_size != before.target_group_size and _target_is_missed(turn):
@@ -105,7 +105,7 @@ def _register(turn: Turn, change: MembershipChange, asked: Why) -> None:
         turn.why = _caused_by(asked, Cause.REGISTRATION_WITHDRAWN)
         for instance in change.withdrawn:
             end_registration_of(turn, instance)
-        admit_if_released(turn)
+        rebalance_if_joins_may_proceed(turn)
     # One that waited for a delay to end may have been taken in by another part of this request.
     expected = [instance for instance in change.registered if instance not in turn.group.instances]
     if expected:

@@ -38,7 +38,7 @@ def rebalance_if_registration_complete(turn: Turn) -> None:
         prepare_rebalance(turn)
 
 
-def admit_if_released(turn: Turn) -> None:
+def rebalance_if_joins_may_proceed(turn: Turn) -> None:
     """Rebalance with the turn's `why` if a held join is held by no registration and no delay any more."""
     waiting = {held.join.group_instance_id for held in turn.soft.held_joins.values()}
     if turn.soft.expansion_deadline_ms is None and not waiting <= turn.group.registrations.keys():
@@ -53,7 +53,7 @@ def end_registration(turn: Turn) -> None:
     turn.caused_by_deadline(Cause.REGISTRATION_TIMED_OUT, deadline_ms)
     for instance in list(turn.group.registrations):
         end_registration_of(turn, instance)
-    admit_if_released(turn)
+    rebalance_if_joins_may_proceed(turn)
 
 
 def end_expansion(turn: Turn) -> None:
@@ -63,7 +63,7 @@ def end_expansion(turn: Turn) -> None:
         return
     turn.soft.expansion_deadline_ms = None
     turn.caused_by_deadline(Cause.EXPANSION_DELAY_ELAPSED, deadline_ms)
-    admit_if_released(turn)
+    rebalance_if_joins_may_proceed(turn)
 
 
 def promote_learners(turn: Turn) -> None:

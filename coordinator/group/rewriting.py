@@ -37,7 +37,7 @@ def _rewrite(turn: Turn, entity: RecordKey) -> None:
             registration = group.registrations.get(GroupInstanceId(entity.entity_id))
             if registration is not None:
                 turn.record_registration(InstanceRegistered, registration)
-        case EntityKind.SETTINGS:
+        case EntityKind.GROUP_CONFIG:
             if group.config != NOT_CONFIGURED:
                 turn.record_config(group.config)
         case EntityKind.PARTITION:

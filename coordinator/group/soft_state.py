@@ -81,10 +81,10 @@ class InitialDelay(msgspec.Struct, frozen=True, kw_only=True):
     new_member_added: bool = False
 
 
-class Refusals(msgspec.Struct, frozen=True, kw_only=True):
-    """The refusals written and suppressed in the present window, for rate limits."""
+class RateLimitWindow(msgspec.Struct, frozen=True, kw_only=True):
+    """The rate limit of refusals that are recorded: those written and suppressed since the window began."""
 
-    window_ms: float = -NEVER
+    started_ms: float = -NEVER
     written: int = 0
     suppressed: int = 0
 
@@ -207,8 +207,8 @@ class SoftState(msgspec.Struct, kw_only=True):
     sync_deadline_ms: int | None = None
     initial_delay: InitialDelay | None = None
     subscribed_topics: frozenset[str] | None = None
-    refusals: Refusals = Refusals()
-    duels: Refusals = Refusals()
+    refusals: RateLimitWindow = RateLimitWindow()
+    duels: RateLimitWindow = RateLimitWindow()
     census: Census | None = None
 
     def copy(self) -> "SoftState":

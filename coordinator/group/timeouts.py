@@ -37,7 +37,7 @@ def due(group_id: GroupId, soft: SoftState, now_ms: int) -> list[AnyDeadline]:
     return sorted(_due(group_id, soft, now_ms), key=lambda each: (each.due_ms, isinstance(each, EndHold)))
 
 
-def blames(soft: SoftState, now_ms: int) -> bool:
+def is_member_overdue(soft: SoftState, now_ms: int) -> bool:
     """Whether a deadline has passed by which somebody should have been heard; delays are none."""
     delays = _DELAYS if soft.initial_delay is None else (*_DELAYS, EndJoinPhase)
     return any(not isinstance(each, delays) for each in _due(GroupId(""), soft, now_ms))

@@ -18,7 +18,7 @@ from muster.coordinator.group.census import Census, count
 from muster.coordinator.group.commands import Caller
 from muster.coordinator.group.outcomes import JoinGroupOutcome, Outcome, Reply, SyncGroupOutcome
 from muster.coordinator.group.settings import GroupSettings
-from muster.coordinator.group.soft_state import Refusals, Session, SoftState
+from muster.coordinator.group.soft_state import RateLimitWindow, Session, SoftState
 from muster.coordinator.group.transitions import assert_valid_transition
 from muster.events.avro.evolve import apply
 from muster.events.causes import Cause
@@ -284,10 +284,10 @@ class Turn:
                 suppressed=suppressed,
             )
 
-    def _counted(self, refusals: Refusals) -> tuple[Refusals, int | None]:
+    def _counted(self, refusals: RateLimitWindow) -> tuple[RateLimitWindow, int | None]:
         """Count a refusal; return how many were suppressed since the last one written, or None to suppress this one."""
-        if self.now_ms - refusals.window_ms >= REFUSALS_WINDOW_MS:
-            refusals = Refusals(window_ms=self.now_ms, suppressed=refusals.suppressed)
+        if self.now_ms - refusals.started_ms >= REFUSALS_WINDOW_MS:
+            refusals = RateLimitWindow(started_ms=self.now_ms, suppressed=refusals.suppressed)
         if refusals.written >= REFUSALS_PER_WINDOW:
             return msgspec.structs.replace(refusals, suppressed=refusals.suppressed + 1), None
         return msgspec.structs.replace(refusals, written=refusals.written + 1, suppressed=0), refusals.suppressed

@@ -22,7 +22,7 @@ from typing import Any, cast
 import structlog
 
 from muster.coordinator.load.current_work import RequestWork
-from muster.coordinator.net.connection_memory import Share, unsent_bytes
+from muster.coordinator.net.connection_memory import ConnectionMemory, unsent_bytes
 from muster.coordinator.net.flow import Flow, send_all
 from muster.coordinator.net.frames import Connection
 from muster.coordinator.net.heartbeats import HeartbeatCache
@@ -67,7 +67,7 @@ class ClientSocket(asyncio.Protocol):
         self._monotonic_ms = monotonic_ms
         self._listening = listening
         self._turns = listening.turns
-        self._share = Share(listening.memory, claim=self._claim, abort=self.abort)
+        self._share = ConnectionMemory(listening.memory, claim=self._claim, abort=self.abort)
         self._transport: asyncio.Transport | None = None
         self._flow: Flow | None = None
         self._cancel: Cancel | None = None

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from muster.coordinator.net.memory import FREE_BYTES, Claim, Memory
 
 
-class Share:
+class ConnectionMemory:
     """See the module. `claim` is asked when the memory runs out, `abort` closes the connection at once."""
 
     def __init__(self, memory: Memory, *, claim: Callable[[], Claim], abort: Callable[[], None]) -> None:

@@ -21,7 +21,7 @@ from muster.coordinator.wire import heartbeat
 from muster.coordinator.wire.api import Fault, ProtocolError
 from muster.coordinator.wire.bounds import bound_of
 from muster.coordinator.wire.messages import HEADER_START_BYTES
-from muster.coordinator.wire.other_protocols import too_long
+from muster.coordinator.wire.other_protocols import oversized_frame
 
 Fast = Callable[[int, bytes, int], bytes | None]
 """A heartbeat's version, what follows its correlation id, and when it arrived: what follows the answer's, or None."""
@@ -50,7 +50,7 @@ def check_length(length: int, bytes_max: int) -> None:
         raise ProtocolError(
             Fault.SHORT_FRAME, f"a request of {length} bytes is too short for a header of {HEADER_START_BYTES}"
         )
-    raise too_long(length, bytes_max)
+    raise oversized_frame(length, bytes_max)
 
 
 def check_bound(api_key: int, api_version: int, length: int, bytes_max: int) -> None:

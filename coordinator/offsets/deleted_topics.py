@@ -15,7 +15,7 @@ from muster.coordinator.offsets.base import OffsetStore
 from muster.events.log.base import EventLog, LogMismatch
 
 
-async def refuse_lost_events(events: EventLog, store: OffsetStore, partition: int) -> None:
+async def refuse_if_event_topic_deleted(events: EventLog, store: OffsetStore, partition: int) -> None:
     """Check the event topic before the partition is claimed. Raises LogMismatch and LogUnavailable."""
     offsets = store.own_log
     # In this order: another process that is the first to claim both may do so meanwhile.
@@ -32,7 +32,7 @@ async def refuse_lost_events(events: EventLog, store: OffsetStore, partition: in
         )
 
 
-async def refuse_lost_offsets(events: EventLog, store: OffsetStore, partition: int) -> None:
+async def refuse_if_offsets_topic_deleted(events: EventLog, store: OffsetStore, partition: int) -> None:
     """Check the offsets topic of a partition with groups before it is claimed. Raises LogMismatch, LogUnavailable."""
     offsets = store.own_log
     if offsets is not None and not await offsets.has_owners_record(partition):

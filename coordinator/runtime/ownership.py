@@ -13,7 +13,7 @@ import msgspec
 import structlog
 from tenacity import AsyncRetrying, RetryCallState, retry_if_exception_type, wait_fixed
 
-from muster.coordinator.offsets.deleted_topics import refuse_lost_events, refuse_lost_offsets
+from muster.coordinator.offsets.deleted_topics import refuse_if_event_topic_deleted, refuse_if_offsets_topic_deleted
 from muster.coordinator.runtime.orphans import find_orphans, finish_deletions, recreate_groups
 from muster.coordinator.runtime.outbox import OnLost, Outbox, partition_record_refused
 from muster.coordinator.runtime.owner import Owner
@@ -146,13 +146,13 @@ async def take_over(owner: Owner, number: int, *, lost: OnLost) -> OwnedPartitio
     """Take the partition over. Raises LogError, and EventsError for a history that cannot be served."""
     clock = owner.clock
     started_ms = clock.monotonic_ms()
-    await refuse_lost_events(owner.event_log, owner.offsets, number)
+    await refuse_if_event_topic_deleted(owner.event_log, owner.offsets, number)
     writer = await claim_and_fence(owner, number)
     loading = await _load(owner, writer)
     projector = loading.projector
     owner.former_owners.warn_unless_stopped(projector.before_election, by=owner.name, location=owner.event_log.location)
     if projector.groups or projector.quarantined:
-        await refuse_lost_offsets(owner.event_log, owner.offsets, number)
+        await refuse_if_offsets_topic_deleted(owner.event_log, owner.offsets, number)
     recreated = await _claim_offsets(owner, writer, projector)
     await _append_ready(owner, writer, projector, took_ms=clock.monotonic_ms() - started_ms)
     damages = await _damages(owner.event_log, writer, projector)

@@ -24,7 +24,7 @@ from muster.coordinator.group.extensions import USUAL_APPEND_MS, rearm
 from muster.coordinator.group.heartbeat import heartbeat_error
 from muster.coordinator.group.soft_state import SoftState
 from muster.coordinator.group.takeover import fail_parked_requests, restore_soft_state
-from muster.coordinator.group.timeouts import blames
+from muster.coordinator.group.timeouts import is_member_overdue
 from muster.coordinator.observability.metrics import ENTITIES_REWRITTEN
 from muster.coordinator.runtime.command_processor import CommandProcessor
 from muster.coordinator.runtime.deadlines import Deadlines
@@ -261,7 +261,7 @@ class Partition:
             return
         context.deadline_check_queued = True
         now_ms = self._clock.monotonic_ms()
-        if blames(context.soft, now_ms):
+        if is_member_overdue(context.soft, now_ms):
             self._owner.ask_about_silence(group_id, partial(self._silence_explained, context, now_ms))
         else:
             self._queue_deadline_check(context, now_ms)

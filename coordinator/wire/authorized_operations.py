@@ -1,6 +1,6 @@
 """What a caller may do, as a set of bits (KIP-430). Standalone, who gets here may do all that a resource knows."""
 
-NOT_TOLD = -(2**31)
+AUTHORIZED_OPERATIONS_OMITTED = -(2**31)
 
 READ, WRITE, CREATE, DELETE, ALTER, DESCRIBE, CLUSTER_ACTION = (1 << number for number in range(3, 10))
 DESCRIBE_CONFIGS, ALTER_CONFIGS, IDEMPOTENT_WRITE = (1 << number for number in range(10, 13))

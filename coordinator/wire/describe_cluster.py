@@ -8,7 +8,7 @@ from kio.schema.errors import ErrorCode
 
 from muster.coordinator.service import Service
 from muster.coordinator.wire.api import Answer, Api, Body, RequestContext
-from muster.coordinator.wire.authorized_operations import CLUSTER_OPERATIONS, NOT_TOLD
+from muster.coordinator.wire.authorized_operations import AUTHORIZED_OPERATIONS_OMITTED, CLUSTER_OPERATIONS
 
 _BROKERS, _CONTROLLERS = 1, 2
 
@@ -45,7 +45,7 @@ def handle(body: Body, _context: RequestContext, service: Service, answer: Answe
                 }
             ],
             "cluster_authorized_operations": (
-                CLUSTER_OPERATIONS if body.include_cluster_authorized_operations else NOT_TOLD
+                CLUSTER_OPERATIONS if body.include_cluster_authorized_operations else AUTHORIZED_OPERATIONS_OMITTED
             ),
         }
     )

@@ -38,7 +38,7 @@ _REPAIR_DOCUMENTATION = "What a repair of the quarantined group would lose and k
 _MOVE_DOCUMENTATION = "How far the group's move to or from the cluster upstream is, as JSON."
 
 
-class Wishes(msgspec.Struct, frozen=True, kw_only=True):
+class Included(msgspec.Struct, frozen=True, kw_only=True):
     """What is to be told of each setting."""
 
     synonyms: bool
@@ -73,7 +73,7 @@ def handle(body: Body, context: RequestContext, service: Service, answer: Answer
 
 def encode_group(resource: Body, outcome: DescribeGroupConfigOutcome, body: Body, api_version: int) -> Fields:
     """What is told of a group to whom `body` asks for it with `resource`."""
-    wishes = Wishes(synonyms=body.include_synonyms, documentation=getattr(body, "include_documentation", False))
+    wishes = Included(synonyms=body.include_synonyms, documentation=getattr(body, "include_documentation", False))
     if outcome.damage is not None and REPAIR in (resource.configuration_keys or ()):
         told = _told_by_name(REPAIR, outcome.damage, _REPAIR_DOCUMENTATION, wishes)
         return encode(resource, ErrorCode.none, entries=(told,))
@@ -105,7 +105,7 @@ def _without_group(resource: Body, cluster: Cluster) -> tuple[ErrorCode, str | N
             return ErrorCode.invalid_request, f"The settings of {named(resource)} cannot be told here."
 
 
-def _entries(outcome: DescribeGroupConfigOutcome, keys: tuple[str, ...] | None, wishes: Wishes) -> tuple[Fields, ...]:
+def _entries(outcome: DescribeGroupConfigOutcome, keys: tuple[str, ...] | None, wishes: Included) -> tuple[Fields, ...]:
     """All settings for no keys, as in Kafka; a key that nobody knows is passed over."""
     names = GROUP_CONFIGS if not keys else [name for name in GROUP_CONFIGS if name in keys]
     entries = [_entry(GROUP_CONFIGS[name], outcome.values.get(name), wishes) for name in names]
@@ -116,7 +116,7 @@ def _entries(outcome: DescribeGroupConfigOutcome, keys: tuple[str, ...] | None, 
     return tuple(entries)
 
 
-def _entry(definition: GroupConfigDef, value: str | None, wishes: Wishes) -> Fields:
+def _entry(definition: GroupConfigDef, value: str | None, wishes: Included) -> Fields:
     # A number that is off has no value, a list has no elements.
     default = None if definition.type is ConfigType.INT and not definition.default else definition.default
     told = [(DEFAULT_CONFIG, default)] if default is not None or value is None else []
@@ -136,7 +136,7 @@ def _entry(definition: GroupConfigDef, value: str | None, wishes: Wishes) -> Fie
     }
 
 
-def _told_by_name(name: str, value: object, documentation: str, wishes: Wishes) -> Fields:
+def _told_by_name(name: str, value: object, documentation: str, wishes: Included) -> Fields:
     return {
         "name": name,
         "value": msgspec.json.encode(value).decode(),

@@ -14,7 +14,7 @@ from muster.coordinator.group.commands import DescribeGroup
 from muster.coordinator.group.outcomes import DescribedMember, DescribeGroupOutcome, Outcome
 from muster.coordinator.service import Cancel, ReplyTo, Service
 from muster.coordinator.wire.api import Answer, Api, Body, Fields, RequestContext
-from muster.coordinator.wire.authorized_operations import GROUP_OPERATIONS, NOT_TOLD
+from muster.coordinator.wire.authorized_operations import AUTHORIZED_OPERATIONS_OMITTED, GROUP_OPERATIONS
 from muster.coordinator.wire.gather import Gather
 from muster.events.ids import GroupId
 from muster.events.state import GroupState
@@ -22,7 +22,9 @@ from muster.events.steps import Each, Steps
 
 
 def handle(body: Body, context: RequestContext, service: Service, answer: Answer) -> Cancel | None:
-    operations = GROUP_OPERATIONS if getattr(body, "include_authorized_operations", False) else NOT_TOLD
+    operations = (
+        GROUP_OPERATIONS if getattr(body, "include_authorized_operations", False) else AUTHORIZED_OPERATIONS_OMITTED
+    )
     group_ids = tuple(dict.fromkeys(body.groups))
 
     def tell(outcomes: Sequence[DescribeGroupOutcome]) -> None:
@@ -66,7 +68,7 @@ def encode(group_id: GroupId, outcome: DescribeGroupOutcome, api_version: int, o
         "protocol_type": outcome.protocol_type,
         "protocol_data": outcome.protocol_name,
         "members": Each(_member, outcome.members),
-        "authorized_operations": operations if error is ErrorCode.none else NOT_TOLD,
+        "authorized_operations": operations if error is ErrorCode.none else AUTHORIZED_OPERATIONS_OMITTED,
     }
 
 

@@ -12,13 +12,21 @@ from muster.coordinator.cluster import Cluster
 from muster.coordinator.service import Service
 from muster.coordinator.topics import Topic, is_topic_name
 from muster.coordinator.wire.api import Answer, Api, Body, Fields, RequestContext
-from muster.coordinator.wire.authorized_operations import CLUSTER_OPERATIONS, NOT_TOLD, TOPIC_OPERATIONS
+from muster.coordinator.wire.authorized_operations import (
+    AUTHORIZED_OPERATIONS_OMITTED,
+    CLUSTER_OPERATIONS,
+    TOPIC_OPERATIONS,
+)
 from muster.events.steps import Each
 
 
 def handle(body: Body, context: RequestContext, service: Service, answer: Answer) -> None:
     cluster, version = service.cluster, context.api_version
-    operations = TOPIC_OPERATIONS if getattr(body, "include_topic_authorized_operations", False) else NOT_TOLD
+    operations = (
+        TOPIC_OPERATIONS
+        if getattr(body, "include_topic_authorized_operations", False)
+        else AUTHORIZED_OPERATIONS_OMITTED
+    )
     if body.topics is None or (version == 0 and not body.topics):
         topics = Each(lambda topic: _declared(topic, cluster, operations), cluster.topics.values())
     else:
@@ -32,7 +40,9 @@ def handle(body: Body, context: RequestContext, service: Service, answer: Answer
             "controller_id": cluster.node_id,
             "topics": topics,
             "cluster_authorized_operations": (
-                CLUSTER_OPERATIONS if getattr(body, "include_cluster_authorized_operations", False) else NOT_TOLD
+                CLUSTER_OPERATIONS
+                if getattr(body, "include_cluster_authorized_operations", False)
+                else AUTHORIZED_OPERATIONS_OMITTED
             ),
             "error_code": ErrorCode.none,
         }
@@ -82,7 +92,9 @@ def _declared(topic: Topic, cluster: Cluster, operations: int) -> Fields:
     }
 
 
-def _missing(error: ErrorCode, name: str | None, topic_id: object, operations: int = NOT_TOLD) -> Fields:
+def _missing(
+    error: ErrorCode, name: str | None, topic_id: object, operations: int = AUTHORIZED_OPERATIONS_OMITTED
+) -> Fields:
     return {
         "error_code": error,
         "name": name,

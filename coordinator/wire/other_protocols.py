@@ -8,15 +8,15 @@ _TLS_HANDSHAKE: Final = b"\x16\x03"
 _HTTP_METHODS: Final = frozenset({b"GET ", b"HEAD", b"POST", b"PUT ", b"DELE", b"OPTI", b"PATC", b"CONN", b"TRAC"})
 
 
-def too_long(length: int, bytes_max: int) -> ProtocolError:
+def oversized_frame(length: int, bytes_max: int) -> ProtocolError:
     """What is wrong with the length of a request that is over `bytes_max`: it may be none at all."""
-    spoken = _mistaken(length)
+    spoken = _other_protocol(length)
     if spoken is not None:
         return ProtocolError(Fault.OTHER_PROTOCOL, spoken)
     return ProtocolError(Fault.OVERSIZED_FRAME, f"a request was said to have {length} bytes, {bytes_max} are allowed")
 
 
-def _mistaken(length: int) -> str | None:
+def _other_protocol(length: int) -> str | None:
     first = length.to_bytes(4, "big", signed=True)
     if first.startswith(_TLS_HANDSHAKE):
         return "the client speaks TLS, which is not served here (security.protocol)"

@@ -36,7 +36,7 @@ def fold(
         found = (read_record(record) for _, record in of_group)
         own = [item[1] for item in found if item is not None and not isinstance(item[1], PassedOver)]
         if own:
-            shared = by_partition.get(own[0].place.partition, ())
+            shared = by_partition.get(own[0].position.partition, ())
             history = History(group_id=group_id, log=log, items=tuple(with_gaps(_interleave(own, shared))))
             yield from map(row, answers_of(history))
 
@@ -44,13 +44,13 @@ def fold(
 def _interleave(own: Sequence[Told], shared: Sequence[Read]) -> Iterator[Told]:
     """Order records as in the partition, with only the prelude before the group's first record."""
     prelude = Prelude()
-    first = own[0].place.offset
+    first = own[0].position.offset
     for read in shared:
-        if read.place.offset < first:
+        if read.position.offset < first:
             prelude.note(read)
     yield from prelude.reads
-    later = (read for read in shared if read.place.offset >= first and not isinstance(read, PassedOver))
-    yield from merge(own, later, key=lambda read: read.place.offset)
+    later = (read for read in shared if read.position.offset >= first and not isinstance(read, PassedOver))
+    yield from merge(own, later, key=lambda read: read.position.offset)
 
 
 def row(answer: Answer) -> Row:

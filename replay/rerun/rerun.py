@@ -15,7 +15,7 @@ import msgspec
 from muster.coordinator.group.commands import AnyCommand
 from muster.coordinator.group.decide import decide
 from muster.coordinator.group.settings import INT32_MAX, GroupSettings
-from muster.coordinator.group.soft_state import NEVER, Refusals, Session, Sessions, SoftState
+from muster.coordinator.group.soft_state import NEVER, RateLimitWindow, Session, Sessions, SoftState
 from muster.coordinator.group.takeover import restore_soft_state
 from muster.coordinator.group.turn import Moment
 from muster.events.avro.evolve import evolve, is_gone
@@ -163,7 +163,7 @@ class _Rerun:
         """A copy for one attempt: `derive` changes it, and the rules share its sessions."""
         soft = self._soft.copy()
         soft.sessions = Sessions((id_, msgspec.structs.replace(session)) for id_, session in soft.sessions.items())
-        soft.refusals = Refusals()
+        soft.refusals = RateLimitWindow()
         soft.pending_members.clear()
         soft.held_joins.clear()
         soft.expansion_deadline_ms = None  # until it is seen whom they were

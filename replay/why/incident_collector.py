@@ -28,7 +28,7 @@ from muster.events.events import (
 from muster.events.ids import MemberId
 from muster.events.state import Group
 from muster.replay.history import Part
-from muster.replay.why.incidents import announced, came_held, restart, retired_went, went_held
+from muster.replay.why.incidents import announced, inactive_came, inactive_went, restart, retired_went
 from muster.replay.why.moves import Ownership
 from muster.replay.why.planned import announcements
 from muster.replay.why.rebalance import Incident, IncidentKind, MemberRef, ref
@@ -36,7 +36,7 @@ from muster.replay.why.standbys import Call, called
 
 _Key = tuple[object, ...]
 _TOLD_WITH_THE_REBALANCE = frozenset({Cause.NOT_REJOINED, Cause.GROUP_RELEASED})
-_MOVED_NOTHING = frozenset({Cause.LEARNER_ADMITTED, Cause.STANDBY_ADMITTED, Cause.HELD_MEMBER_REJOINED})
+_MOVED_NOTHING = frozenset({Cause.LEARNER_ADMITTED, Cause.STANDBY_ADMITTED, Cause.INACTIVE_MEMBER_REJOINED})
 _CHANGED_NOTHING = frozenset({Cause.MEMBERS_RETIRED, Cause.RECORD_OVERWRITTEN})
 
 
@@ -51,7 +51,7 @@ def starts_nothing(part: Part) -> bool:
     return not isinstance(part, MemberEvent)
 
 
-class Quiet:
+class IncidentCollector:
     """See the module."""
 
     def __init__(self) -> None:
@@ -99,12 +99,12 @@ class Quiet:
             if isinstance(part, MemberRemoved):
                 self._lose_called(part.member.member_id)
                 if part.member.is_inactive:
-                    self.add(went_held(part))
+                    self.add(inactive_went(part))
                 elif part.member.retiring and part.seq not in replaced:
                     self._gone.append(ref(part.member))
                     self.add(retired_went(part, after))
             elif isinstance(part, MemberJoined | MemberRejoined) and starts_nothing(part):
-                self.add(came_held(part))
+                self.add(inactive_came(part))
             elif isinstance(part, StaticMemberReplaced) and part.why.cause is Cause.STATIC_RESTART_ABSORBED:
                 self._follow_restart(part)
                 self.add(restart(part, after))
@@ -117,9 +117,9 @@ class Quiet:
         """A transition of a rebalance that is running."""
         for part in parts:
             if isinstance(part, MemberRemoved) and starts_nothing(part):
-                self.add(went_held(part))
+                self.add(inactive_went(part))
             elif isinstance(part, MemberJoined | MemberRejoined) and starts_nothing(part):
-                self.add(came_held(part))
+                self.add(inactive_came(part))
         self._announce([part for part in parts if starts_nothing(part)], before)
 
     def end(

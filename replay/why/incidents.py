@@ -48,15 +48,15 @@ def restart(event: AnyMemberEvent, group: Group) -> Incident:
     )
 
 
-def came_held(event: MemberJoined | MemberRejoined) -> Incident:
+def inactive_came(event: MemberJoined | MemberRejoined) -> Incident:
     """A learner or a standby was admitted beside the running generation, or came again with another subscription."""
-    return _of_member(IncidentKind.HELD_MEMBER_CAME, event, cause_text(event.why, [actor(event)]))
+    return _of_member(IncidentKind.INACTIVE_MEMBER_CAME, event, cause_text(event.why, [actor(event)]))
 
 
-def went_held(event: MemberRemoved) -> Incident:
+def inactive_went(event: MemberRemoved) -> Incident:
     """A learner or a standby is gone."""
     text = f"{cause_text(event.why, [actor(event)])}; it was a {event.member.role.lower()} and had no partitions"
-    return _of_member(IncidentKind.HELD_MEMBER_WENT, event, text)
+    return _of_member(IncidentKind.INACTIVE_MEMBER_WENT, event, text)
 
 
 def retired_went(event: MemberRemoved, after: Group) -> Incident:

@@ -146,8 +146,8 @@ class IncidentKind(StrEnum):
     JOINS_GATHERED = "joins-gathered"
     RETIRED_MEMBER_WENT = "retired-member-went"
     STANDBY_CALLED = "standby-called"
-    HELD_MEMBER_CAME = "held-member-came"
-    HELD_MEMBER_WENT = "held-member-went"
+    INACTIVE_MEMBER_CAME = "held-member-came"
+    INACTIVE_MEMBER_WENT = "held-member-went"
     PLANNED = "planned"
     """An administrator registered, retired or configured something: an announcement, which spared nobody anything."""
 

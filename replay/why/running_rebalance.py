@@ -25,7 +25,7 @@ from muster.events.ids import MemberId
 from muster.events.state import Group, GroupImage, GroupState
 from muster.replay.history import Part
 from muster.replay.times import instant
-from muster.replay.why.incident_collector import Quiet, starts_nothing
+from muster.replay.why.incident_collector import IncidentCollector, starts_nothing
 from muster.replay.why.incidents import gathered
 from muster.replay.why.planned import planned, planned_text
 from muster.replay.why.rebalance import (
@@ -101,7 +101,7 @@ def _occurrence(why: Why, seq: int, actors: Sequence[Actor]) -> Occurrence:
     )
 
 
-class Telling:
+class RunningRebalance:
     """A rebalance while its events are folded."""
 
     def __init__(
@@ -110,7 +110,7 @@ class Telling:
         *,
         before: Group,
         parts: Sequence[Part],
-        quiet: Quiet,
+        incidents_before: IncidentCollector,
         notes: Sequence[str],
     ) -> None:
         self.started = started
@@ -118,13 +118,13 @@ class Telling:
         self.from_generation = started.group.generation_id
         self.members_before = members(before)
         self.first_seq = parts[0].seq if parts else started.seq
-        self.quiet = quiet
+        self.incidents_before = incidents_before
         self.notes = list(notes)
         self.folded: list[Occurrence] = []
         self.dropped: list[Occurrence] = []
         self.arrivals: dict[MemberId, Arrival] = {}
         self.gathered: list[MemberJoined] = []
-        self.meanwhile = Quiet()
+        self.incidents_within = IncidentCollector()
         self.completed: JoinPhaseCompleted | None = None
         self.emptied: GroupEmptied | None = None
         self.absent: tuple[MemberRef, ...] = ()
@@ -142,7 +142,7 @@ class Telling:
         if self._is_fresh:
             self._gather(parts)
         self._is_fresh = False
-        self.meanwhile.note_within(parts, before)
+        self.incidents_within.note_within(parts, before)
         for seen in occurrences(part for part in parts if part not in self.gathered):
             if seen.cause in FOLDED:
                 self.folded.append(seen)
@@ -167,7 +167,7 @@ class Telling:
             self.started,
             self._parts,
             before=self._before.config,
-            gone=self.quiet.gone,
+            gone=self.incidents_before.gone,
             came=[ref(event.member) for event in self.gathered],
         )
         if told is None:
@@ -220,8 +220,8 @@ class Telling:
             members_before=self.members_before,
             members_after=members(group),
             movement=movement,
-            avoided=(*self.quiet.incidents, *([gathered(self.gathered)] if self.gathered else [])),
-            meanwhile=self.meanwhile.incidents,
+            avoided=(*self.incidents_before.incidents, *([gathered(self.gathered)] if self.gathered else [])),
+            meanwhile=self.incidents_within.incidents,
             first_seq=self.first_seq,
             last_seq=last_seq,
             notes=tuple(self.notes),

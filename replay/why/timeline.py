@@ -32,11 +32,11 @@ from muster.events.events import (
 from muster.events.ids import GroupId
 from muster.events.state import Group, GroupState, new_group
 from muster.replay.history import Broken, Coordinated, Gap, Item, Part
-from muster.replay.why.incident_collector import Quiet
+from muster.replay.why.incident_collector import IncidentCollector
 from muster.replay.why.incidents import Coordinators, unserved
 from muster.replay.why.moves import NOBODY, Ownership, movement, ownership
 from muster.replay.why.rebalance import Incident, Outcome, Rebalance
-from muster.replay.why.running_rebalance import Telling
+from muster.replay.why.running_rebalance import RunningRebalance
 from muster.replay.why.wording import missing_text
 
 
@@ -55,9 +55,9 @@ class Timeline:
         self._group: Group | None = None
         self._group_id = group_id
         self._parts: list[Part] = []  # of the transition that is being read
-        self._telling: Telling | None = None
+        self._running: RunningRebalance | None = None
         self._baseline: Ownership | None = None  # the last stable assignment; None: not known
-        self._quiet = Quiet()
+        self._incidents = IncidentCollector()
         self._notes: list[str] = []
         self._coordinators = Coordinators()
         self._last_seq = 0
@@ -70,12 +70,12 @@ class Timeline:
     @property
     def since_the_last(self) -> tuple[Incident, ...]:
         """The incidents since the last rebalance ended."""
-        return () if self._telling is not None else self._quiet.incidents
+        return () if self._running is not None else self._incidents.incidents
 
     @property
     def notes(self) -> tuple[str, ...]:
         """The gaps in the history since the last rebalance ended."""
-        return () if self._telling is not None else tuple(self._notes)
+        return () if self._running is not None else tuple(self._notes)
 
     def tell(self, items: Iterable[Item]) -> Iterator[Rebalance]:
         """The rebalances that end within these items."""
@@ -86,7 +86,7 @@ class Timeline:
 
     def running(self) -> Rebalance | None:
         """The rebalance that has not ended, as far as it went."""
-        return self._finish(Outcome.RUNNING, None) if self._telling is not None else None
+        return self._finish(Outcome.RUNNING, None) if self._running is not None else None
 
     def feed(self, item: Item) -> Rebalance | None:
         """Take in the next item; returns the rebalance that ended with it."""
@@ -120,40 +120,42 @@ class Timeline:
         return self._go_on(event, parts, before, after) or finished
 
     def _go_on(self, event: AnyGroupEvent, parts: Sequence[Part], before: Group, after: Group) -> Rebalance | None:
-        telling = self._telling
-        if telling is None:
+        running = self._running
+        if running is None:
             self._between(event, parts, before, after)
             return None
-        if not telling.is_followed_by(event.group):
+        if not running.is_followed_by(event.group):
             missed = self._finish(Outcome.UNKNOWN, None)
             self._between(event, parts, before, after)
             return missed
-        telling.absorb(parts, before)
+        running.absorb(parts, before)
         if isinstance(event, JoinPhaseCompleted):
-            telling.complete_join(event, after)
+            running.complete_join(event, after)
         elif isinstance(event, GroupStabilized):
             return self._finish(Outcome.STABLE, event.why.decided_ms, ownership(after))
         elif isinstance(event, GroupEmptied):
-            telling.emptied = event
+            running.emptied = event
             return self._finish(Outcome.EMPTIED, event.why.decided_ms, NOBODY)
         else:
-            telling.meanwhile.add(*unserved(event))
+            running.incidents_within.add(*unserved(event))
         return None
 
     def _interrupt(self, event: RebalanceStarted) -> Rebalance | None:
         """Another rebalance begins while one is told: it was superseded in its sync phase, or its end was missed."""
-        telling = self._telling
-        if telling is None:
+        running = self._running
+        if running is None:
             return None
         superseded = event.group.previous_state is GroupState.COMPLETING_REBALANCE
-        if superseded and telling.is_followed_by(event.group):
+        if superseded and running.is_followed_by(event.group):
             return self._finish(Outcome.SUPERSEDED, event.why.decided_ms)
         return self._finish(Outcome.UNKNOWN, None)
 
     def _begin(self, event: RebalanceStarted, parts: Sequence[Part], before: Group) -> None:
-        self._baseline = self._quiet.end(event, parts, before, self._baseline)
-        self._telling = Telling(event, before=before, parts=parts, quiet=self._quiet, notes=self._notes)
-        self._quiet, self._notes = Quiet(), []
+        self._baseline = self._incidents.end(event, parts, before, self._baseline)
+        self._running = RunningRebalance(
+            event, before=before, parts=parts, incidents_before=self._incidents, notes=self._notes
+        )
+        self._incidents, self._notes = IncidentCollector(), []
 
     def _between(self, event: AnyGroupEvent, parts: Sequence[Part], before: Group, after: Group) -> None:
         """No rebalance is running: a fresh or emptied group, and all that starts none."""
@@ -161,15 +163,15 @@ class Timeline:
             self._baseline = NOBODY
         elif isinstance(event, GroupStabilized):
             self._baseline = ownership(after)  # its beginning is not in the log
-        self._baseline = self._quiet.note(parts, before, after, self._baseline)
-        self._quiet.add(*unserved(event))
+        self._baseline = self._incidents.note(parts, before, after, self._baseline)
+        self._incidents.add(*unserved(event))
 
     def _finish(self, outcome: Outcome, end_ms: int | None, reached: Ownership | None = None) -> Rebalance | None:
-        telling, group = self._telling, self._group
-        if telling is None or group is None:
+        running, group = self._running, self._group
+        if running is None or group is None:
             return None
         known = reached is not None and self._baseline is not None
-        told = telling.finish(
+        told = running.finish(
             outcome,
             group=group,
             last_seq=self._last_seq,
@@ -179,7 +181,7 @@ class Timeline:
         if outcome in (Outcome.STABLE, Outcome.EMPTIED):
             self._baseline = reached
         if outcome is not Outcome.RUNNING:
-            self._telling = None
+            self._running = None
         return told
 
     def _end_earlier_life(self, event: AnyGroupEvent) -> Rebalance | None:
@@ -187,19 +189,19 @@ class Timeline:
         if self._group is None or event.incarnation <= self._group.incarnation:
             return None
         finished = self._finish(Outcome.UNKNOWN, None)
-        self._group, self._baseline, self._quiet = None, NOBODY, Quiet()
+        self._group, self._baseline, self._incidents = None, NOBODY, IncidentCollector()
         return finished
 
     # ---- what is not an event of the group --------------------------------------------------------------------------
 
     def _miss(self, missing: Gap | Broken) -> None:
-        notes = self._telling.notes if self._telling is not None else self._notes
+        notes = self._running.notes if self._running is not None else self._notes
         notes.append(missing_text(missing))
         self._baseline = None
 
     def _note_coordinator(self, item: Coordinated) -> None:
         members = len(self._group.members) if self._group is not None else 0
-        incident = self._coordinators.note(item, members=members, in_flight=self._telling is not None)
+        incident = self._coordinators.note(item, members=members, in_flight=self._running is not None)
         if incident is not None:
-            quiet = self._telling.meanwhile if self._telling is not None else self._quiet
-            quiet.add(incident)
+            incidents = self._running.incidents_within if self._running is not None else self._incidents
+            incidents.add(incident)

@@ -210,7 +210,7 @@ def missing_text(missing: Gap | Broken) -> str:
             else (f"events {missing.first_seq} to {missing.last_seq} are")
         )
         return f"{seqs} not in the log: compacted away, or older than the log"
-    where = f"partition {missing.place.partition}, offset {missing.place.offset}"
+    where = f"partition {missing.position.partition}, offset {missing.position.offset}"
     if missing.kind is Unreadable.UNDECODABLE_KEY:
         return f"the record at {where} cannot be read, it may belong to this group: {missing.reason}"
     if missing.kind is Unreadable.COORDINATOR:

@@ -7,32 +7,32 @@
 What belongs here: the names that programs may rely on. What they do stands in `coordinator/admin/`.
 """
 
-from muster.coordinator.admin import GroupAdmin, GroupSetting, MemberResult
+from muster.coordinator.admin import ConfigEntry, GroupAdmin, MemberResult
 from muster.coordinator.admin.link import (
     AdminError,
+    AuthenticationFailed,
+    InvalidArgument,
     NoCoordinator,
-    NotLetIn,
-    NotOurs,
+    NotCoordinatedHere,
     OutcomeUnknown,
     Refused,
-    WrongUse,
 )
 from muster.coordinator.group.outcomes import ListedMember, Standing
 from muster.events.kafka.security import KafkaSecurity, security_given
 
 __all__ = [
     "AdminError",
+    "AuthenticationFailed",
+    "ConfigEntry",
     "GroupAdmin",
-    "GroupSetting",
+    "InvalidArgument",
     "KafkaSecurity",
     "ListedMember",
     "MemberResult",
     "NoCoordinator",
-    "NotLetIn",
-    "NotOurs",
+    "NotCoordinatedHere",
     "OutcomeUnknown",
     "Refused",
     "Standing",
-    "WrongUse",
     "security_given",
 ]

@@ -99,7 +99,7 @@ def test_events_that_were_decoded_already_are_taken_too() -> None:
 
 
 @pytest.mark.parametrize(
-    "kind", [EntityKind.GROUP, EntityKind.STATIC_MEMBER, EntityKind.DYNAMIC_MEMBER, EntityKind.SETTINGS]
+    "kind", [EntityKind.GROUP, EntityKind.STATIC_MEMBER, EntityKind.DYNAMIC_MEMBER, EntityKind.GROUP_CONFIG]
 )
 def test_tombstone_of_something_that_is_not_there_is_no_error(kind: EntityKind) -> None:
     """L1: of an unknown group, of an unknown member of a known one."""

@@ -13,7 +13,7 @@ from muster.events.kafka.security import NOT_SECURED, KafkaSecurity
 from muster.events.log.base import LogUnavailable
 from muster.events.log.kafka.client.errors import RETRY_PAUSE_MAX_S, RETRY_PAUSE_MIN_S, retried
 from muster.events.log.kafka.client.link import KafkaLink, Timeouts
-from muster.events.log.kafka.producer import KafkaWriter, Place, claim
+from muster.events.log.kafka.producer import KafkaWriter, WriterConfig, claim
 from muster.events.log.kafka.reader import read
 from muster.events.records import Record
 from tests.faults.cluster import FETCH, HOST, INIT_PRODUCER_ID, METADATA, PRODUCE, FakeCluster
@@ -36,8 +36,8 @@ async def linked(nodes: int = 1) -> AsyncIterator[tuple[FakeCluster, KafkaLink]]
     await link.close()
 
 
-def place(partition: int) -> Place:
-    return Place(topic=TOPIC, partition=partition, limit_bytes=10**6, append_limit_ms=int(LIMIT_S * 1000))
+def place(partition: int) -> WriterConfig:
+    return WriterConfig(topic=TOPIC, partition=partition, limit_bytes=10**6, append_limit_ms=int(LIMIT_S * 1000))
 
 
 async def append(writer: KafkaWriter, value: bytes = b"v") -> None:

@@ -37,7 +37,7 @@ from muster.events.events import (
 from muster.events.ids import MemberId
 from muster.events.records import Record, StoredRecord, Transition
 from muster.events.state import NO_GENERATION, GroupState, Member, new_group
-from muster.replay.history import Coordinated, Happened, History, Place, Told, with_gaps
+from muster.replay.history import Coordinated, Happened, History, LogPosition, Told, with_gaps
 from tests.replay.member_events import MemberEvents
 
 BEGIN_MS = 1_795_226_400_000
@@ -246,11 +246,11 @@ class Script(MemberEvents):
         reads: list[Told] = []
         for timestamp_ms, events in self.transitions:
             for event in events:
-                place = Place(partition=self.partition, offset=len(reads), timestamp_ms=timestamp_ms)
+                position = LogPosition(partition=self.partition, offset=len(reads), timestamp_ms=timestamp_ms)
                 if isinstance(event, PartitionEvent):
-                    reads.append(Coordinated(place=place, event=event))
+                    reads.append(Coordinated(position=position, event=event))
                 else:
-                    reads.append(Happened(place=place, event=event))
+                    reads.append(Happened(position=position, event=event))
         return reads
 
     def history(self, *, reads: Iterable[Told] | None = None) -> History:

@@ -6,7 +6,7 @@ from muster.coordinator.group.settings import GroupSettings
 from muster.events.consumer_protocol import encode_assignment
 from muster.events.events import AnyEvent, CoordinatorElected, CoordinatorReady
 from muster.events.ids import MemberId
-from muster.replay.history import Coordinated, Happened, History, Place, Told, with_gaps
+from muster.replay.history import Coordinated, Happened, History, LogPosition, Told, with_gaps
 from tests.coordinator.group.client import Client
 from tests.coordinator.group.harness import Harness
 
@@ -19,12 +19,12 @@ def history_of(harness: Harness, *given: GroupSettings) -> History:
     reads: list[Told] = [_elected(by_epoch[0])]
     epoch = 0
     for offset, event in enumerate(harness.events):
-        place = Place(partition=0, offset=offset, timestamp_ms=event.why.decided_ms)
+        position = LogPosition(partition=0, offset=offset, timestamp_ms=event.why.decided_ms)
         if event.owner_epoch != epoch:
             epoch = event.owner_epoch
             reads.append(_elected(by_epoch[min(epoch, len(by_epoch) - 1)]))
-            reads.append(_ready(event, place))
-        reads.append(Happened(place=place, event=event))
+            reads.append(_ready(event, position))
+        reads.append(Happened(position=position, event=event))
     return History(group_id=harness.group_id, log="harness", items=tuple(with_gaps(reads)))
 
 
@@ -43,10 +43,10 @@ def _elected(given: GroupSettings) -> Coordinated:
             "group.max.size": str(given.max_size),
         },
     )
-    return Coordinated(place=Place(partition=0, offset=0, timestamp_ms=0), event=event)
+    return Coordinated(position=LogPosition(partition=0, offset=0, timestamp_ms=0), event=event)
 
 
-def _ready(event: AnyEvent, place: Place) -> Coordinated:
+def _ready(event: AnyEvent, position: LogPosition) -> Coordinated:
     ready = CoordinatorReady(
         partition=0,
         owner_epoch=event.owner_epoch,
@@ -58,7 +58,7 @@ def _ready(event: AnyEvent, place: Place) -> Coordinated:
         members=0,
         incarnation_max=0,
     )
-    return Coordinated(place=place, event=ready)
+    return Coordinated(position=position, event=ready)
 
 
 # ---- what members do together -------------------------------------------------------------------

@@ -172,7 +172,7 @@ def test_a_broken_record_is_shown_where_it_stands(tmp_path: Path) -> None:
 def test_of_a_damaged_file_is_told_what_can_be_read(tmp_path: Path) -> None:
     """With a warning: the answer may lack something."""
     told = script("orders").created()
-    filler = [(Record(encode_key(RecordKey(f"g{n}", EntityKind.SETTINGS, "")), b"x" * 1000),) for n in range(100)]
+    filler = [(Record(encode_key(RecordKey(f"g{n}", EntityKind.GROUP_CONFIG, "")), b"x" * 1000),) for n in range(100)]
     url = asyncio.run(_append(tmp_path, told.partition, *told.stored_transitions(), *filler))
     file = tmp_path / "muster.db"
     content = file.read_bytes()

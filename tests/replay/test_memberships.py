@@ -145,7 +145,7 @@ def test_settings_changed_are_told_with_what_they_were() -> None:
     lines = [line for line in story(history_of(h)).lines if line.kind is LineKind.SETTINGS]
     assert "target.group.size from 2 to 1" in lines[1].text
     history = history_of(h)
-    kept = [item for item in history.items if isinstance(item, Happened) and item.place.offset > 9]
+    kept = [item for item in history.items if isinstance(item, Happened) and item.position.offset > 9]
     cut = msgspec.structs.replace(history, items=tuple(with_gaps(kept)))
     (line,) = (line for line in story(cut).lines if line.kind is LineKind.SETTINGS)
     assert line.text.endswith("set are now: target.group.size=1")

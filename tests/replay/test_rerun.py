@@ -250,7 +250,7 @@ def test_after_a_gap_nothing_is_claimed_until_the_group_is_made_anew() -> None:
     h.sleep(10_000)
     h.stable_group(h.static("b"))
     history = history_of(h)
-    kept = [item for item in history.items if not (isinstance(item, Happened) and item.place.offset in (2, 3))]
+    kept = [item for item in history.items if not (isinstance(item, Happened) and item.position.offset in (2, 3))]
     again = rerun(msgspec.structs.replace(history, items=tuple(with_gaps(kept))))  # type: ignore[arg-type]
     assert again.differences == ()
     assert again.skipped == before - 2

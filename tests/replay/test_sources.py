@@ -81,7 +81,7 @@ async def test_a_broken_record_is_a_marker_within_its_group() -> None:
     night = orders()
     log = await memory_log(stored(night, replaced={20: broken_value("orders")}))
     items = (await read_histories(log, group=ORDERS))[ORDERS].items
-    assert [item.place.offset for item in items if isinstance(item, Broken)] == [20]
+    assert [item.position.offset for item in items if isinstance(item, Broken)] == [20]
     assert {type(item) for item in items[:20]} >= {Happened}
     assert isinstance(items[-1], Happened)
     (line,) = (await overview(log)).groups
@@ -122,7 +122,7 @@ async def test_what_a_repair_has_passed_over_is_named_no_more() -> None:
     (left,) = (await overview(log)).unreadable_keys
     assert f"offset {len(records) - 3} cannot be read" in left
     broken = [item for item in (await read_histories(log))[ORDERS].items if isinstance(item, Broken)]
-    assert [item.place.offset for item in broken] == [20, len(records) - 4, len(records) - 3]
+    assert [item.position.offset for item in broken] == [20, len(records) - 4, len(records) - 3]
 
 
 async def test_a_repair_counts_for_its_partition_alone() -> None:

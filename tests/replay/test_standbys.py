@@ -99,18 +99,18 @@ def test_held_members_come_change_and_go_without_a_rebalance() -> None:
     c = c.restarted()
     c.join()
     c.leave()
-    assert [each.text.partition(")")[2] for each in incidents(h, IncidentKind.HELD_MEMBER_CAME)] == [
+    assert [each.text.partition(")")[2] for each in incidents(h, IncidentKind.INACTIVE_MEMBER_CAME)] == [
         " came as a standby, and moved nothing",
         ", a learner or standby, rejoined and moved nothing",
     ]
-    assert len(incidents(h, IncidentKind.HELD_MEMBER_WENT)) == 1
+    assert len(incidents(h, IncidentKind.INACTIVE_MEMBER_WENT)) == 1
     (restart,) = incidents(h, IncidentKind.STATIC_RESTART)
     assert restart.text.endswith("restarted; it is a standby, without partitions")
     a.join()
     b.join()
     h.static("d").join()
     h.sleep(10)
-    assert [each.kind for each in told(h).meanwhile] == [IncidentKind.HELD_MEMBER_CAME]
+    assert [each.kind for each in told(h).meanwhile] == [IncidentKind.INACTIVE_MEMBER_CAME]
     assert told(h).folded == ()
 
 
@@ -142,5 +142,5 @@ def test_a_standby_that_leaves_while_the_assignment_is_computed_would_have_start
         client.join()
     h.sleep(10)
     c.leave()
-    assert [each.kind for each in told(h).meanwhile] == [IncidentKind.HELD_MEMBER_WENT]
+    assert [each.kind for each in told(h).meanwhile] == [IncidentKind.INACTIVE_MEMBER_WENT]
     assert told(h).folded == ()

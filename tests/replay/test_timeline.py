@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from muster.events.causes import Cause
-from muster.replay.history import Broken, Gap, Happened, History, Place, Told, Unreadable, with_gaps
+from muster.replay.history import Broken, Gap, Happened, History, LogPosition, Told, Unreadable, with_gaps
 from muster.replay.story import story
 from muster.replay.why.moves import NOBODY, Ownership, movement
 from muster.replay.why.rebalance import IncidentKind, MemberRef, Outcome, Rebalance
@@ -173,12 +173,12 @@ def test_a_broken_record_hides_itself_alone() -> None:
     """What came before and after it is told, and the missing number is not reported twice."""
     script = a_night()
     reads = script.reads
-    position = next(i for i, read in enumerate(reads) if isinstance(read, Happened) and read.event.seq == 20)
-    place = Place(partition=3, offset=position, timestamp_ms=0)
-    reads[position] = Broken(place=place, kind=Unreadable.BROKEN, reason="too short")
+    index = next(i for i, read in enumerate(reads) if isinstance(read, Happened) and read.event.seq == 20)
+    position = LogPosition(partition=3, offset=index, timestamp_ms=0)
+    reads[index] = Broken(position=position, kind=Unreadable.BROKEN, reason="too short")
     stories = rebalances(script.group_id, script.history(reads=reads).items)
     assert len(stories) == 4
-    assert stories[1].notes == (f"the record at partition 3, offset {position} cannot be read: too short",)
+    assert stories[1].notes == (f"the record at partition 3, offset {index} cannot be read: too short",)
     assert stories[1].outcome is Outcome.STABLE
 
 

@@ -51,7 +51,7 @@ def ask(
     The client is imported here, so that other commands start as fast as without it.
     """
     from muster.coordinator.admin import GroupAdmin  # noqa: PLC0415
-    from muster.coordinator.admin.link import AdminError, NoCoordinator, NotLetIn, Refused  # noqa: PLC0415
+    from muster.coordinator.admin.link import AdminError, AuthenticationFailed, NoCoordinator, Refused  # noqa: PLC0415
 
     async def ask(security: KafkaSecurity) -> T:
         async with GroupAdmin(bootstrap, security=security) as admin:
@@ -69,7 +69,7 @@ def ask(
             UNUSABLE,
             command,
         )
-    except NotLetIn as error:
+    except AuthenticationFailed as error:
         fail(f"{error} (--kafka-config)", UNUSABLE, command)
     except AdminError as error:
         fail(str(error), UNUSABLE, command)

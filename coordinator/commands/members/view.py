@@ -15,7 +15,7 @@ from rich.table import Table
 from rich.text import Text
 
 if TYPE_CHECKING:
-    from muster.coordinator.admin import GroupSetting, MemberResult
+    from muster.coordinator.admin import ConfigEntry, MemberResult
     from muster.coordinator.admin.moving import GroupCoordinator
     from muster.coordinator.group.outcomes import ListedMember
 
@@ -103,7 +103,7 @@ def _session_left(member: "ListedMember") -> str | None:
     return None if member.session_left_ms is None else f"{member.session_left_ms / 1000:.1f} s"
 
 
-def print_settings(settings: Sequence["GroupSetting"], console: Console) -> None:
+def print_settings(settings: Sequence["ConfigEntry"], console: Console) -> None:
     """A line for each setting, what is set for this group in bold; what it does, where there is room."""
     wide = console.width >= WIDE
     table = _table("Setting", "Value", "Source", *["What it does"] * wide)

@@ -32,7 +32,7 @@ from muster.coordinator.sidecar.relay.intercept import Request, SidecarApi
 from muster.coordinator.upstream.shadows import Shadows
 from muster.coordinator.wire import describe_groups
 from muster.coordinator.wire.api import Fields
-from muster.coordinator.wire.authorized_operations import NOT_TOLD
+from muster.coordinator.wire.authorized_operations import AUTHORIZED_OPERATIONS_OMITTED
 from muster.events.ids import GroupId
 
 _TOLD_BY_BROKER = frozenset({ErrorCode.none, ErrorCode.group_id_not_found})
@@ -122,7 +122,7 @@ def _is_known(outcome: Outcome) -> bool:
 
 async def _operations(request: Request, told: Any) -> int:  # noqa: ANN401 -- as above
     if not getattr(request.body, "include_authorized_operations", False):
-        return NOT_TOLD
+        return AUTHORIZED_OPERATIONS_OMITTED
     if told.error_code is ErrorCode.none:
         return int(told.authorized_operations)
     return (await request.client.verdicts.of(GroupId(told.group_id))).operations

@@ -3,7 +3,7 @@
 What belongs here: the batches in fetched bytes, their records, what their headers note. What it must not know:
 connections, topics, brokers. Pure. Which record is a stranger's says `marks.py`.
 
-A broker checks little of what it is sent, and anybody may write into a topic. So a batch is unpacked up to a limit
+A broker checks little of what it is sent, and anybody may write into a topic. So a batch is decompressed up to a limit
 (inflate.py), its records come in pieces, and one that cannot be read is skipped where a stranger wrote it; where
 it may be an owner's, it is a BrokenBatch, which names it.
 """
@@ -26,7 +26,7 @@ from muster.events.log.kafka.batches import (
     Stamp,
     mark_of,
 )
-from muster.events.log.kafka.decompress import NotUnpacked, unpacked
+from muster.events.log.kafka.decompress import CannotDecompress, decompressed
 from muster.events.log.kafka.marks import (
     KEY_PREFIXES,
     Marks,
@@ -48,7 +48,7 @@ _MAGIC = 2
 _STRANGERS_KEY_BYTES_MAX = 128 * 1024
 """A longer key is none of ours: a group id and a member id have 32 KiB each at most."""
 
-_CANNOT_BE_READ = (NotUnpacked, KafkaError, ValueError, IndexError)
+_CANNOT_BE_READ = (CannotDecompress, KafkaError, ValueError, IndexError)
 """What reading a batch that is not what it should be ends with."""
 
 _Piece = tuple[list[StoredRecord], int]
@@ -86,8 +86,8 @@ class _Batch:
     def records(self) -> Iterator[DefaultRecord]:
         """The records. This and the iterator raise one of _CANNOT_BE_READ, perhaps after some of them."""
         if self._head is None:
-            raise NotUnpacked("its message format is older than 2")
-        plain = unpacked(self._data, self._head.compression_type)
+            raise CannotDecompress("its message format is older than 2")
+        plain = decompressed(self._data, self._head.compression_type)
         records = iter(self._head if plain is None else MemoryRecords(plain).next_batch())
         return iter(records.__next__, None)  # it can be gone through once, and refuses even to be asked again
 

@@ -1,6 +1,6 @@
 """A compressed batch without its compression, up to a limit: a few KiB may stand for many GiB.
 
-What belongs here: how each of Kafka's codecs is unpacked into no more than `UNCOMPRESSED_BYTES_MAX`, and how many
+What belongs here: how each of Kafka's codecs is decompressed into no more than `UNCOMPRESSED_BYTES_MAX`, and how many
 headers a record may have. Whose the batch is, and what its records say, is not known here.
 
 Owners write zstd alone, but a broker compresses anew where its or the topic's `compression.type` says so, and so do
@@ -43,12 +43,12 @@ _HEADERS_COUNTED_FROM_BYTES = 4 * 1024 * 1024
 """A header of two bytes becomes an object of some seventy: what is smaller than this cannot become too large."""
 
 
-class NotUnpacked(Exception):
+class CannotDecompress(Exception):
     """A batch is not what it says, or more than can be borne."""
 
 
-def unpacked(batch: memoryview, codec: int) -> bytes | None:
-    """The batch as it would be without compression; None for one that has none. Raises NotUnpacked."""
+def decompressed(batch: memoryview, codec: int) -> bytes | None:
+    """The batch as it would be without compression; None for one that has none. Raises CannotDecompress."""
     if codec == 0:
         if len(batch) >= _HEADERS_COUNTED_FROM_BYTES:
             _check_headers(batch[_HEAD_BYTES:], _count(batch))
@@ -70,10 +70,10 @@ def _count(batch: memoryview) -> int:
 def _records(compressed: bytes, codec: int) -> memoryview:
     if codec == _SNAPPY:
         if len(compressed) * _SNAPPY_TIMES_MAX > UNCOMPRESSED_BYTES_MAX:
-            raise NotUnpacked(f"{len(compressed)} bytes of snappy may be too many")
+            raise CannotDecompress(f"{len(compressed)} bytes of snappy may be too many")
         return memoryview(snappy_decode(compressed))
     if codec not in _INTO_BUFFER:
-        raise NotUnpacked(f"there is no codec {codec}")
+        raise CannotDecompress(f"there is no codec {codec}")
     return _into_buffer(compressed, _INTO_BUFFER[codec])
 
 
@@ -86,12 +86,14 @@ def _into_buffer(compressed: bytes, decompress_into: Callable[[bytes, bytearray]
             return memoryview(buffer)[: decompress_into(compressed, buffer)]
         except cramjam.DecompressionError as error:
             if size == UNCOMPRESSED_BYTES_MAX:
-                raise NotUnpacked(f"it cannot be unpacked into {UNCOMPRESSED_BYTES_MAX} bytes: {error}") from error
+                raise CannotDecompress(
+                    f"it cannot be decompressed into {UNCOMPRESSED_BYTES_MAX} bytes: {error}"
+                ) from error
             size = min(size * _NEXT_TRY_TIMES, UNCOMPRESSED_BYTES_MAX)
 
 
 def _check_headers(records: memoryview, count: int) -> None:
-    """Raises NotUnpacked for a record with too many headers, without making an object of any."""
+    """Raises CannotDecompress for a record with too many headers, without making an object of any."""
     if len(records) < _HEADERS_COUNTED_FROM_BYTES:
         return
     position = 0
@@ -106,7 +108,7 @@ def _check_headers(records: memoryview, count: int) -> None:
             position += max(size, 0)
         headers, _ = _varint(records, position)
         if headers > _HEADERS_MAX:
-            raise NotUnpacked(f"a record with {headers} headers")
+            raise CannotDecompress(f"a record with {headers} headers")
         position = end
 
 
@@ -120,4 +122,4 @@ def _varint(data: memoryview, position: int) -> tuple[int, int]:
             return (value >> 1) ^ -(value & 1), position
         shift += 7
         if shift > _VARINT_BITS_MAX:
-            raise NotUnpacked("a number that does not end")
+            raise CannotDecompress("a number that does not end")

@@ -24,7 +24,7 @@ from muster.events.log.kafka.contents import Contents, refuse_somebody_elses
 from muster.events.log.kafka.marks import Marks, origin_of
 from muster.events.log.kafka.names import PROBE_SUFFIX
 from muster.events.log.kafka.origin import check_origin, notes_of
-from muster.events.log.kafka.producer import Place, claim, last_owner
+from muster.events.log.kafka.producer import WriterConfig, claim, last_owner
 from muster.events.log.kafka.reader import end_offset, newest_stamp, read
 from muster.events.log.kafka.topic import check_topic, ensure_topic, topic_facts
 from muster.events.records import Record, StoredRecord
@@ -244,7 +244,7 @@ class KafkaEventLog:
         await self._follow(plan.name)
         return facts
 
-    async def _prove_fencing(self, place: Place) -> None:
+    async def _prove_fencing(self, place: WriterConfig) -> None:
         # A transactional.id of its own, or two processes that start at the same time would depose each other.
         transactional_id = f"{place.transactional_id}-{uuid.uuid4()}"
         stale = await claim(self._link, place, transactional_id=transactional_id)
@@ -261,11 +261,11 @@ class KafkaEventLog:
             " cluster, or a file"
         )
 
-    def _place(self, topic: str, partition: int) -> Place:
+    def _place(self, topic: str, partition: int) -> WriterConfig:
         if self._guarantees is None:
             raise LogMismatch(f"topic {self._plan.name} is not open for writing: nothing can be claimed")
         is_the_logs = topic == self._plan.name
-        return Place(
+        return WriterConfig(
             topic=topic,
             partition=partition,
             limit_bytes=self._guarantees.batch_bytes_max,

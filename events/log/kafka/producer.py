@@ -58,7 +58,7 @@ _SEQUENCES = 2**31
 _ALL_IN_SYNC = -1
 
 
-class Place(msgspec.Struct, frozen=True, kw_only=True):
+class WriterConfig(msgspec.Struct, frozen=True, kw_only=True):
     """Where a writer writes, and within which limits."""
 
     topic: str
@@ -89,7 +89,7 @@ class Place(msgspec.Struct, frozen=True, kw_only=True):
         return PartitionLane("append", self.topic, self.partition)
 
 
-async def claim(link: KafkaLink, place: Place, *, transactional_id: str | None = None) -> "KafkaWriter":
+async def claim(link: KafkaLink, place: WriterConfig, *, transactional_id: str | None = None) -> "KafkaWriter":
     """A writer with the partition's next epoch. Raises LogUnavailable."""
     producer_id, producer_epoch = await _next_producer_epoch(link, place, transactional_id or place.transactional_id)
     end = await end_offset(link, place.topic, place.partition, limit_ms=place.append_limit_ms)
@@ -107,7 +107,7 @@ async def claim(link: KafkaLink, place: Place, *, transactional_id: str | None =
     return KafkaWriter(link, place, stamp, end_offset=end)
 
 
-async def last_owner(link: KafkaLink, place: Place, *, end: int | None = None) -> Stamp | None:
+async def last_owner(link: KafkaLink, place: WriterConfig, *, end: int | None = None) -> Stamp | None:
     """Who wrote the last batch of an owner, before `end` if that is given; None: nobody. Raises LogUnavailable."""
     newest = await newest_stamp(
         link, place.topic, place.partition, home=place.home, limit_ms=place.append_limit_ms, end=end
@@ -123,7 +123,7 @@ def _epoch_base(producer_id: int, newest: Stamp | None) -> int:
     return newest.epoch_base + newest.producer_epoch + 1
 
 
-async def _next_producer_epoch(link: KafkaLink, place: Place, transactional_id: str) -> tuple[int, int]:
+async def _next_producer_epoch(link: KafkaLink, place: WriterConfig, transactional_id: str) -> tuple[int, int]:
     prefix = owner_id_prefix(place.topic)
 
     async def attempt() -> tuple[int, int]:
@@ -140,7 +140,7 @@ async def _next_producer_epoch(link: KafkaLink, place: Place, transactional_id: 
 class KafkaWriter:
     """Appends to one partition until a newer writer has; a LogWriter."""
 
-    def __init__(self, link: KafkaLink, place: Place, stamp: Stamp, *, end_offset: int = 0) -> None:
+    def __init__(self, link: KafkaLink, place: WriterConfig, stamp: Stamp, *, end_offset: int = 0) -> None:
         """`end_offset`: one past a record that is known to be in the partition."""
         self._link = link
         self._place = place

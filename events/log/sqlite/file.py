@@ -31,7 +31,7 @@ from typing import Any, Generic, TypeVar
 from muster.events.log.base import LogError, LogMismatch, LogUnavailable
 from muster.events.log.sqlite.disk_thread import DiskThread
 from muster.events.log.sqlite.failures import failure_of
-from muster.events.log.sqlite.file_identity import Identity, check_place, identities
+from muster.events.log.sqlite.file_identity import Identity, check_same_file, identities
 from muster.events.log.sqlite.open import (
     FileLock,
     connect_for_reading,
@@ -164,7 +164,7 @@ class SqliteFile:
             return
         with suppress(TimeoutError):
             async with asyncio.timeout(_LOOKS_WITHIN_S):
-                await self._giving_up(self._looker.submit(partial(check_place, self._path, self._place)))
+                await self._giving_up(self._looker.submit(partial(check_same_file, self._path, self._place)))
 
     async def close(self) -> None:
         """Close when what was to be written is written. Closing twice is no error.

@@ -24,7 +24,7 @@ def identities(path: Path) -> dict[Path, Identity]:
     return found
 
 
-def check_place(path: Path, opened: Mapping[Path, Identity]) -> None:
+def check_same_file(path: Path, opened: Mapping[Path, Identity]) -> None:
     """Raises LogMismatch, with the way out."""
     for file, identity in opened.items():
         found = _identity(file)

@@ -9,7 +9,7 @@ import pytest
 from kio.schema.errors import ErrorCode
 
 from muster.coordinator.admin import GroupAdmin, MemberResult
-from muster.coordinator.admin.link import Refused, WrongUse
+from muster.coordinator.admin.link import InvalidArgument, Refused
 from muster.coordinator.group.commands import (
     AlterGroupConfig,
     AnyRequest,
@@ -327,8 +327,8 @@ async def test_names_that_make_no_sense_are_not_sent(names: list[str], message: 
     async with administered(lambda _command: DONE) as (admin, server):
         calls: list[Callable[[str, list[str]], Awaitable[Any]]] = [admin.add_members_to_group, admin.keep_members]
         for call in calls:
-            with pytest.raises(WrongUse, match=message):
+            with pytest.raises(InvalidArgument, match=message):
                 await call("orders", names)
-        with pytest.raises(WrongUse, match="no setting is named"):
+        with pytest.raises(InvalidArgument, match="no setting is named"):
             await admin.alter_group_config("orders", {})
         assert server.groups.commands == []

@@ -10,7 +10,7 @@ import pytest
 from kio.schema.errors import ErrorCode
 
 from muster.coordinator.admin import GroupAdmin
-from muster.coordinator.admin.link import NoCoordinator, NotLetIn, OutcomeUnknown, Refused, WrongUse
+from muster.coordinator.admin.link import AuthenticationFailed, InvalidArgument, NoCoordinator, OutcomeUnknown, Refused
 from muster.coordinator.group.commands import AnyRequest
 from muster.coordinator.group.outcomes import (
     AlterGroupConfigOutcome,
@@ -141,7 +141,9 @@ async def test_who_does_not_let_us_in_is_named() -> None:
         fake_broker({**KAFKA_3_2, 17: 1, 36: 0}) as impostor,
         GroupAdmin(impostor.address, security=security) as admin,
     ):
-        with pytest.raises(NotLetIn, match=rf"no connection to {impostor.address} with these .*: Server nonce"):
+        with pytest.raises(
+            AuthenticationFailed, match=rf"no connection to {impostor.address} with these .*: Server nonce"
+        ):
             await admin.list_members("orders")
 
 
@@ -341,5 +343,5 @@ async def test_what_does_not_speak_kafka_is_given_up() -> None:
     "text", ["", "9092", "kafka", ":9092", "kafka:", "kafka:http", "kafka:0", "kafka:70000", "a:1,"]
 )
 def test_what_is_no_address_is_named(text: str) -> None:
-    with pytest.raises(WrongUse, match="should be HOST:PORT"):
+    with pytest.raises(InvalidArgument, match="should be HOST:PORT"):
         GroupAdmin(text)

@@ -41,7 +41,7 @@ def test_each_kind_of_entity_is_written_again_as_it_is() -> None:
         (EntityKind.STATIC_MEMBER, "a"),
         (EntityKind.DYNAMIC_MEMBER, dynamic.member_id),
         (EntityKind.REGISTRATION, "c"),
-        (EntityKind.SETTINGS, ""),
+        (EntityKind.GROUP_CONFIG, ""),
     )
 
     cause = Cause.RECORD_OVERWRITTEN

@@ -93,7 +93,7 @@ async def quarantined(kind: EntityKind, how: Break) -> tuple[SimulatedProcess, M
     return process, storage, offset
 
 
-KINDS = [EntityKind.GROUP, EntityKind.STATIC_MEMBER, EntityKind.REGISTRATION, EntityKind.SETTINGS]
+KINDS = [EntityKind.GROUP, EntityKind.STATIC_MEMBER, EntityKind.REGISTRATION, EntityKind.GROUP_CONFIG]
 
 
 @pytest.mark.parametrize("how", [cut_short, of_the_future])
@@ -131,7 +131,7 @@ async def join_both(process: SimulatedProcess) -> list[int]:
 
 async def assert_kept(process: SimulatedProcess, broken: EntityKind) -> None:
     config = process.runtime.config_of(GROUP)
-    assert config.expansion_delay_ms == (None if broken is EntityKind.SETTINGS else 5)
+    assert config.expansion_delay_ms == (None if broken is EntityKind.GROUP_CONFIG else 5)
     (group,) = (group for group in process.runtime._owned[0].partition.groups() if group.group_id == GROUP)
     expected = [] if broken is EntityKind.REGISTRATION else [GroupInstanceId("c")]
     assert list(group.registrations) == expected
@@ -225,7 +225,7 @@ def test_what_cannot_be_asked_is_refused() -> None:
     """Of a quarantined group everything else but its repair, and of a healthy one the repair."""
 
     async def story() -> None:
-        process, _, _ = await quarantined(EntityKind.SETTINGS, cut_short)
+        process, _, _ = await quarantined(EntityKind.GROUP_CONFIG, cut_short)
         wrong = await alter(process, REPAIR, "please")
         assert (wrong.error, wrong.message) == (
             ErrorCode.invalid_config,

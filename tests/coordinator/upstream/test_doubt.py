@@ -13,7 +13,7 @@ from kio.schema.leave_group.v5.response import LeaveGroupResponse
 from kio.schema.sync_group.v5.response import SyncGroupResponse
 
 from muster.coordinator.upstream.shadows import Identity, Shadows
-from muster.coordinator.wire.authorized_operations import NOT_TOLD
+from muster.coordinator.wire.authorized_operations import AUTHORIZED_OPERATIONS_OMITTED
 from muster.events.ids import GroupId
 from muster.events.kafka.connections import ignore
 from tests.coordinator.kio_client import filled
@@ -56,7 +56,11 @@ class Upstream:
                 return _answer(JoinGroupResponse, error_code=self.join_errors.pop(), **nobody)
             case "DescribeGroups":
                 group = dict.fromkeys(("group_id", "protocol_type", "protocol_data"), "") | {"group_state": "Empty"}
-                empty = {"error_code": ErrorCode.none, "members": (), "authorized_operations": NOT_TOLD}
+                empty = {
+                    "error_code": ErrorCode.none,
+                    "members": (),
+                    "authorized_operations": AUTHORIZED_OPERATIONS_OMITTED,
+                }
                 return _answer(DescribeGroupsResponse, groups=[group | empty])
             case "JoinGroup":
                 self.generation_id += 1

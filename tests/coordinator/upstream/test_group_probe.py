@@ -9,7 +9,7 @@ from kio.schema.errors import ErrorCode
 
 from muster.coordinator.upstream.group_probe import ForeignShadow, NotPermitted, Ours, Theirs, has_shadow, whose_by
 from muster.coordinator.upstream.shadow import UNNAMED, ShadowName
-from muster.coordinator.wire.authorized_operations import DESCRIBE, NOT_TOLD, READ
+from muster.coordinator.wire.authorized_operations import AUTHORIZED_OPERATIONS_OMITTED, DESCRIBE, READ
 from tests.coordinator.kio_client import filled
 
 OURS, ANOTHER = ShadowName.of("cluster.topic"), ShadowName.of("cluster.another")
@@ -44,7 +44,10 @@ MANY = "upstream it has 2 members (type consumer), for example client app at /10
         (described(""), Ours(has_shadow=False)),
         (described("consumer"), Ours(has_shadow=False)),
         (described("muster", OURS.group_instance_id), Ours(has_shadow=True)),
-        (described("muster", OURS.group_instance_id, authorized_operations=NOT_TOLD), Ours(has_shadow=True)),
+        (
+            described("muster", OURS.group_instance_id, authorized_operations=AUTHORIZED_OPERATIONS_OMITTED),
+            Ours(has_shadow=True),
+        ),
         (described("consumer", None), Theirs(IN_IT_THERE)),
         (described("consumer", OURS.group_instance_id), Theirs(IN_IT_THERE)),
         (described("consumer", "a", "b"), Theirs(MANY)),

@@ -8,7 +8,11 @@ import pytest
 from kio.schema.errors import ErrorCode
 
 from muster.coordinator.wire.api import Fault, ProtocolError
-from muster.coordinator.wire.authorized_operations import CLUSTER_OPERATIONS, NOT_TOLD, TOPIC_OPERATIONS
+from muster.coordinator.wire.authorized_operations import (
+    AUTHORIZED_OPERATIONS_OMITTED,
+    CLUSTER_OPERATIONS,
+    TOPIC_OPERATIONS,
+)
 from muster.coordinator.wire.registry import APIS
 from tests.coordinator.kio_client import Exchange, versions
 from tests.coordinator.scripted import CLUSTER, ManualTimers, ScriptedGroups, new_service
@@ -91,10 +95,12 @@ def test_ids_are_an_invalid_request_before_v12(version: int) -> None:
 def test_operations_are_told_when_asked_for(version: int, operations: bool) -> None:
     response = metadata(version, None, operations=operations)
     assert {topic.topic_authorized_operations for topic in response.topics} == {
-        TOPIC_OPERATIONS if operations else NOT_TOLD
+        TOPIC_OPERATIONS if operations else AUTHORIZED_OPERATIONS_OMITTED
     }
     if version <= 10:
-        assert response.cluster_authorized_operations == (CLUSTER_OPERATIONS if operations else NOT_TOLD)
+        assert response.cluster_authorized_operations == (
+            CLUSTER_OPERATIONS if operations else AUTHORIZED_OPERATIONS_OMITTED
+        )
 
 
 def coordinators(version: int, key_type: int) -> list[tuple[Any, ...]]:

@@ -8,7 +8,7 @@ from kio.schema.errors import ErrorCode
 from muster.coordinator.group.commands import AnyRequest
 from muster.coordinator.group.outcomes import DeleteGroupOutcome, DescribedMember, DescribeGroupOutcome, Outcome
 from muster.coordinator.service import ListedGroup
-from muster.coordinator.wire.authorized_operations import GROUP_OPERATIONS, NOT_TOLD
+from muster.coordinator.wire.authorized_operations import AUTHORIZED_OPERATIONS_OMITTED, GROUP_OPERATIONS
 from muster.events.ids import GroupId, GroupInstanceId, MemberId
 from muster.events.state import GroupState
 from tests.coordinator.kio_client import Exchange, versions
@@ -79,10 +79,10 @@ def test_a_groups_error_harms_no_other(version: int) -> None:
 
 @pytest.mark.parametrize("version", versions("DescribeGroups", 3))
 def test_operations_are_told_when_asked_for_and_never_with_an_error(version: int) -> None:
-    assert describe(version)["orders"].authorized_operations == NOT_TOLD
+    assert describe(version)["orders"].authorized_operations == AUTHORIZED_OPERATIONS_OMITTED
     told = describe(version, operations=True)
     assert told["orders"].authorized_operations == GROUP_OPERATIONS
-    assert told["elsewhere"].authorized_operations == NOT_TOLD
+    assert told["elsewhere"].authorized_operations == AUTHORIZED_OPERATIONS_OMITTED
 
 
 def test_groups_that_are_answered_out_of_order_stand_in_the_order_asked() -> None:

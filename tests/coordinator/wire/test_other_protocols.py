@@ -3,7 +3,7 @@
 import pytest
 
 from muster.coordinator.wire.api import Fault
-from muster.coordinator.wire.other_protocols import too_long
+from muster.coordinator.wire.other_protocols import oversized_frame
 
 
 @pytest.mark.parametrize(
@@ -23,5 +23,5 @@ from muster.coordinator.wire.other_protocols import too_long
     ],
 )
 def test_what_is_spoken(begins: bytes, fault: Fault, told: str) -> None:
-    error = too_long(int.from_bytes(begins, "big"), 100)
+    error = oversized_frame(int.from_bytes(begins, "big"), 100)
     assert (error.fault, str(error)) == (fault, told)

@@ -33,11 +33,11 @@ _TRANSACTION: Final = 1
 """The kind of coordinator that FindCoordinator is asked for."""
 
 
-class NotLetIn(LinkRefused, LogUnavailable):
+class AuthenticationFailed(LinkRefused, LogUnavailable):
     """The broker refuses our credentials or our certificate, or we refuse the broker's certificate."""
 
 
-class LacksRequest(LinkRefused, LogMismatch):
+class UnsupportedByBroker(LinkRefused, LogMismatch):
     """The broker does not know a request, or knows it in other versions."""
 
 
@@ -94,7 +94,7 @@ class KafkaLink(ClusterLink):
         self._view = FollowedTopics()
         try:
             await self.refresh()
-        except NotLetIn as error:
+        except AuthenticationFailed as error:
             raise LogMismatch(f"no connection to {self._said_at(error)}") from error
         except TryAgain as error:
             raise LogUnavailable(f"no broker answers at {self._said_at(error)}") from error
@@ -109,14 +109,14 @@ class KafkaLink(ClusterLink):
         wanted = security.wanted(f"{KAFKA_CONFIG} security.protocol=...")
         match error:
             case NotOffered():
-                return LacksRequest(f"the broker at {address} lacks a request that an event log needs: {error}")
+                return UnsupportedByBroker(f"the broker at {address} lacks a request that an event log needs: {error}")
             case OtherCluster():
                 return TryAgain(str(error))
             case AnswerLost():
                 return TryAgain(f"{address}: hung up before anything was answered: {wanted}")
         if is_refusal(error):
             user, shows = security.sasl_plain_username, security.presents_certificate
-            return NotLetIn(f"{address}: {refusal(error, user=user, presents_certificate=shows)}")
+            return AuthenticationFailed(f"{address}: {refusal(error, user=user, presents_certificate=shows)}")
         return TryAgain(f"{address}: {f'hung up: {wanted}' if hung_up(error) else said(error)}")
 
     # ---- what is known of the cluster ------------------------------------------------------------------
@@ -207,7 +207,7 @@ class KafkaLink(ClusterLink):
         return await self.ask(leader, request, lane=lane, timeout_ms=timeout_ms)
 
     async def ask_any(self, request: Any) -> Any:  # noqa: ANN401 -- a request and its response
-        """One request that may be made twice, to whichever broker answers first. Raises NotLetIn when none does."""
+        """Send a request that may be made twice to any broker. Raises AuthenticationFailed when none answers."""
         try:
             return await super().ask_any(request)
         except TryAgain:

@@ -10,7 +10,7 @@ from muster.events.log.kafka.batches import Stamp
 from muster.events.log.kafka.client.link import Timeouts
 from muster.events.log.kafka.log import KafkaEventLog
 from muster.events.log.kafka.marks import Origin, decode_origin
-from muster.events.log.kafka.producer import KafkaWriter, Place
+from muster.events.log.kafka.producer import KafkaWriter, WriterConfig
 from muster.events.log.kafka.reader import end_offset, newest_stamp
 from muster.events.records import LogTooNew
 from tests.brokers.broker import Broker
@@ -26,7 +26,7 @@ pytestmark = pytest.mark.broker
 async def mirrored(broker: Broker, topic: str, origin: Origin) -> None:
     """A record in partition 1, with the headers it was written with, as a mirroring tool leaves it."""
     async with followed(broker, topic) as link:
-        place = Place(topic=topic, partition=1, limit_bytes=MIB, append_limit_ms=10_000)
+        place = WriterConfig(topic=topic, partition=1, limit_bytes=MIB, append_limit_ms=10_000)
         stamp = Stamp(producer_id=10**12, producer_epoch=0, epoch_base=0, origin=origin.encode())
         await KafkaWriter(link, place, stamp).append([transition("mirrored")])
 

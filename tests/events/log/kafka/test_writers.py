@@ -9,7 +9,7 @@ from kio.schema.errors import ErrorCode
 from muster.events.log.base import Deposed, LogMismatch, LogUnavailable
 from muster.events.log.kafka.batches import Stamp
 from muster.events.log.kafka.marks import origin_of
-from muster.events.log.kafka.producer import KafkaWriter, Place
+from muster.events.log.kafka.producer import KafkaWriter, WriterConfig
 from muster.events.log.kafka.reader import read
 from muster.events.records import Record
 from tests.brokers.broker import Broker
@@ -61,7 +61,7 @@ class TestFence:
     ) -> None:
         """As after 32,767 claims, or when the transactional.id has expired: another producer id, epoch 0."""
         async with followed(kafka_broker, topic) as link:
-            place = Place(topic=topic, partition=0, limit_bytes=MIB, append_limit_ms=10_000)
+            place = WriterConfig(topic=topic, partition=0, limit_bytes=MIB, append_limit_ms=10_000)
             origin = origin_of(log.cluster_id).encode()
             stamp = Stamp(producer_id=10**12, producer_epoch=32_766, epoch_base=0, origin=origin)
             last = KafkaWriter(link, place, stamp)
