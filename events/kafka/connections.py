@@ -10,7 +10,8 @@ one connection one after another, so requests that must not wait for each other 
 is opened in a task of its own, so a broker that hangs delays its own lanes and no others. What is known of an address
 is forgotten when nothing is open there and the cluster names it no more: brokers may come back under new ones for ever.
 
-A request without an answer in time closes its connection: whatever came after it would wait behind it.
+A request without an answer in time closes its connection: whatever came after it would wait behind it. So does an
+answer that cannot be read.
 """
 
 import asyncio
@@ -25,7 +26,7 @@ from aiokafka.errors import IncompatibleBrokerVersion, KafkaConnectionError
 from muster.events.kafka.addresses import BrokerAddress
 from muster.events.kafka.connect import connect
 from muster.events.kafka.errors import AnswerLost, LinkError, TryAgain
-from muster.events.kafka.exchange import NotOffered
+from muster.events.kafka.exchange import NotOffered, Undecoded, Unreadable
 from muster.events.kafka.failures import NOT_OPENED, NOT_SENT, UNANSWERED, said
 from muster.events.kafka.metadata import MetadataQuestion
 from muster.events.kafka.security import KafkaSecurity
@@ -136,8 +137,9 @@ class Connections:
     ) -> Any:  # noqa: ANN401 -- the response that belongs to it
         """The broker's answer; `sent` is told when the request has left. Raises TryAgain, and what `explain` tells."""
         connection = await self._connection(address, (lane, timeout_ms))
+        question = Undecoded(request)
         try:
-            answering = connection.send(request)
+            answering = connection.send(question)
         except (NotOffered, IncompatibleBrokerVersion, NotImplementedError) as error:
             raise self._explain(address, NotOffered(str(error))) from error
         except NOT_SENT as error:
@@ -145,10 +147,14 @@ class Connections:
             raise TryAgain(f"{address}: {said(error)}") from error
         sent()
         try:
-            answer = await answering
+            answer = await question.answer(answering)
         except TimeoutError as error:
             connection.close()
             raise AnswerLost(f"{address} did not answer within {timeout_ms / 1000:g} s") from error
+        except Unreadable as error:
+            connection.close()
+            self.was_answered = True
+            raise AnswerLost(f"{address}: {error}") from error
         except UNANSWERED as error:
             connection.close()
             lost: LinkError = AnswerLost(f"{address} did not answer: {said(error)}")
@@ -211,14 +217,17 @@ class Connections:
                 return connection
         except TimeoutError as error:
             raise TryAgain(f"{address} did not answer within {limit_ms / 1000:g} s") from error
+        except Unreadable as error:
+            raise TryAgain(f"{address}: {error}") from error
         except (*NOT_OPENED, NotOffered, OtherCluster) as error:
             raise self._explain(address, error) from error
 
     async def _check_cluster(self, address: BrokerAddress, connection: AIOKafkaConnection) -> None:
-        """Raises OtherCluster, and what aiokafka raises."""
+        """Raises OtherCluster, Unreadable, and what aiokafka raises."""
         if self.cluster_id is None:
             return
-        answer = await connection.send(MetadataQuestion(()))
+        question = Undecoded(MetadataQuestion(()))
+        answer = await question.answer(connection.send(question))
         told = getattr(answer, "cluster_id", None) or self.cluster_id
         if told != self.cluster_id:
             raise OtherCluster(

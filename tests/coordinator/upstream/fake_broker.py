@@ -7,7 +7,7 @@ heard what the client said. What it must not know: coordinating.
 import asyncio
 import ssl
 import struct
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from datetime import timedelta
 from io import BytesIO
@@ -47,6 +47,8 @@ class FakeBroker:
         """Of each group that is described."""
         self.hangs_up_at: int | None = None
         """The key of an API at which it hangs up, as a broker does on who should have authenticated."""
+        self.changed_answers: dict[int, Callable[[bytes], bytes]] = {}
+        """By API key: what it makes of an answer's bytes before it sends them."""
         self._offered = {18: 3, **offered}
         self._context = context
         self._writers: list[asyncio.StreamWriter] = []
@@ -105,7 +107,7 @@ class FakeBroker:
         header_class = response_class.__header_schema__
         entity_writer(header_class)(buffer, header_class(correlation_id=header.correlation_id))
         entity_writer(response_class)(buffer, filled(response_class, self._body(key, request)))
-        return buffer.getvalue()
+        return self.changed_answers.get(key, bytes)(buffer.getvalue())
 
     def _body(self, key: int, request: Any) -> dict[str, Any]:
         at = [*self.others_at, self.node_at or self.address]

@@ -1,0 +1,157 @@
+"""Answers of brokers that nobody expects: newer brokers' are read, and what makes no sense is told as that."""
+
+import asyncio
+import struct
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+from aiokafka.protocol.admin import ApiVersionRequest
+from kio.schema.errors import ErrorCode
+from kio.schema.heartbeat.v4.response import HeartbeatResponse
+from kio.schema.list_groups.v4.request import ListGroupsRequest
+from kio.schema.list_groups.v4.response import ListGroupsResponse
+
+from muster.coordinator.upstream.link import UpstreamLink
+from muster.events.kafka.addresses import BrokerAddress, read_servers
+from muster.events.kafka.connections import Connections
+from muster.events.kafka.errors import AnswerLost, LinkError, TryAgain
+from muster.events.kafka.exchange import Exchange, Undecoded
+from muster.events.kafka.metadata import MetadataQuestion
+from muster.events.kafka.security import NOT_SECURED
+from tests.coordinator.upstream.fake_broker import FakeBroker, fake_broker
+from tests.coordinator.upstream.test_link import heartbeat
+
+METADATA, HEARTBEAT, API_VERSIONS = 3, 12, 18
+UNKNOWN_ERROR = 9_999
+TAGGED_FIELD = b"\x01\x7d\x02hi"
+"""One that nobody knows, as the last thing in a struct."""
+
+Ask = Callable[[Any], Any]
+
+
+def unexplained(address: BrokerAddress, error: Exception) -> LinkError:
+    return TryAgain(f"{address}: {error}")
+
+
+@asynccontextmanager
+async def asking() -> AsyncIterator[tuple[FakeBroker, Ask, Connections]]:
+    """A broker, and how it is asked something: on a connection that is open."""
+    async with fake_broker() as broker:
+        connections = Connections(NOT_SECURED, connect_timeout_ms=10_000, explain=unexplained)
+        (address,) = read_servers(broker.address)
+
+        def ask(request: Any) -> Any:
+            return connections.ask(address, request, lane=0, timeout_ms=10_000)
+
+        await ask(heartbeat_question())
+        try:
+            yield broker, ask, connections
+        finally:
+            await connections.close()
+
+
+def heartbeat_question() -> Exchange[HeartbeatResponse]:
+    return Exchange(heartbeat("g"), HeartbeatResponse)
+
+
+def with_error(answer: bytes) -> bytes:
+    """Of Heartbeat v4: correlation id, tagged fields, throttle time, error, tagged fields."""
+    return answer[:9] + struct.pack(">h", UNKNOWN_ERROR) + answer[11:]
+
+
+async def test_an_error_that_nobody_knows_is_unknown() -> None:
+    async with asking() as (broker, ask, _):
+        broker.changed_answers[HEARTBEAT] = with_error
+        assert (await ask(heartbeat_question())).error_code is ErrorCode.unknown_server_error
+        assert broker.connections == 1
+
+
+async def test_tagged_fields_that_nobody_knows_are_stepped_over() -> None:
+    """In the header, too, which has the first: behind the correlation id."""
+    async with asking() as (broker, ask, _):
+        broker.changed_answers[HEARTBEAT] = lambda answer: answer[:4] + TAGGED_FIELD + answer[5:-1] + TAGGED_FIELD
+        assert (await ask(heartbeat_question())).error_code is ErrorCode.none
+        assert broker.connections == 1
+
+
+def lying_brokers(answer: bytes) -> bytes:
+    """Of Metadata v10: two thousand million brokers."""
+    return answer[:9] + b"\xff\xff\xff\xff\x07" + answer[10:]
+
+
+@pytest.mark.parametrize(
+    ("request_of", "api_key", "change", "told"),
+    [
+        (
+            lambda: MetadataQuestion(()),
+            METADATA,
+            lying_brokers,
+            "Metadata v10 cannot be read: brokers was said to have",
+        ),
+        (heartbeat_question, HEARTBEAT, lambda answer: answer[:7], "Heartbeat v4 cannot be read"),
+        (heartbeat_question, HEARTBEAT, lambda answer: answer[:2], "Heartbeat v4 cannot be read"),
+        (
+            heartbeat_question,
+            HEARTBEAT,
+            lambda answer: b"\x7f" + answer[1:],
+            "Heartbeat v4 cannot be read: .* ids do not",
+        ),
+        (ApiVersionRequest, API_VERSIONS, lambda answer: answer[:9], "ApiVersion v2 cannot be read: unpack requires"),
+    ],
+    ids=["a length that lies", "cut", "cut within the header", "of another request", "one that aiokafka reads"],
+)
+async def test_an_answer_that_cannot_be_read_names_who_gave_it_and_to_what(
+    request_of: Callable[[], Any], api_key: int, change: Callable[[bytes], bytes], told: str
+) -> None:
+    """Its connection is closed, and the next question is asked on another one."""
+    async with asking() as (broker, ask, _):
+        broker.changed_answers[api_key] = change
+        with pytest.raises(AnswerLost, match=f"{broker.address}: its answer to {told}"):
+            await ask(request_of())
+        broker.changed_answers.clear()
+        await ask(request_of())
+        assert broker.connections == 2
+
+
+async def test_who_behind_an_address_cannot_be_told_is_not_asked_anything_else() -> None:
+    """Nothing was sent but the question whose broker it is."""
+    async with asking() as (broker, _, connections):
+        broker.stop()
+        connections.cluster_id = "fake"
+        broker.changed_answers[METADATA] = lying_brokers
+        await broker.start()
+        (address,) = read_servers(broker.address)
+        with pytest.raises(TryAgain, match=f"{address}: its answer to Metadata v10 cannot be read") as raised:
+            await connections.ask(address, heartbeat_question(), lane=0, timeout_ms=10_000)
+        assert not isinstance(raised.value, AnswerLost)
+
+
+async def test_who_gives_no_readable_versions_has_not_hung_up() -> None:
+    """aiokafka asks for them as it connects; that the broker wants credentials would be a wrong guess."""
+    async with fake_broker() as broker:
+        broker.changed_answers[API_VERSIONS] = lambda answer: answer[:9]
+        failures: list[Exception] = []
+        link = UpstreamLink(broker.address, give_up=failures.append)
+        with pytest.raises(TryAgain, match="its answers cannot be read, as it connected") as raised:
+            await link.open()
+        assert "security.protocol" not in str(raised.value)
+        await link.close()
+        assert failures == []
+
+
+async def test_a_long_answer_gives_others_their_turns() -> None:
+    groups = 10_000
+    listed = b"\x91\x4e" + groups * b"\x02g\x01\x01\x00"  # ids, protocol types, states, and no tagged fields
+    question = Undecoded(Exchange(ListGroupsRequest(states_filter=()), ListGroupsResponse))
+    question.prepare({ListGroupsRequest.__api_key__: (0, 4)})
+    arrived: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
+    arrived.set_result(bytes(11) + listed + b"\x00")
+    reading = asyncio.create_task(question.answer(arrived))
+    turns = 0
+    while not reading.done():
+        await asyncio.sleep(0)
+        turns += 1
+    assert len((await reading).groups) == groups
+    assert turns > groups / 1_000
