@@ -22,7 +22,7 @@ CONFIG_HELP = "\n\n".join(
         *(f"- `{name}`: {help_of(Settings.model_fields[field])}" for name, field in KAFKA_SETTINGS.items()),
     ]
 )
-"""What stands below the options; each paragraph is a line to typer."""
+"""The text below the options; each paragraph is a line to typer."""
 
 app = typer.Typer(add_completion=False, rich_markup_mode="markdown")
 
@@ -72,7 +72,7 @@ def serve(**given: Any) -> None:  # noqa: ANN401 -- see `_signature`
 
 
 def _signature() -> inspect.Signature:
-    """The options of `serve`, of which typer makes the command: one for each setting that is declared, by panel."""
+    """Make the signature from which typer makes the command: an option for each declared setting, by panel."""
     fields = [(name, field) for name, field in Settings.model_fields.items() if name not in KafkaSettings.model_fields]
     fields.sort(key=lambda each: PANELS.index(shown_of(each[1]).panel))
     config = typer.Option(
@@ -102,7 +102,7 @@ def _option(name: str, field: FieldInfo) -> Any:  # noqa: ANN401 -- as typer's O
 
 
 def _given_as(field: FieldInfo) -> Any:  # noqa: ANN401 -- a type
-    """The type that typer is to know; what is a text there is read when the settings are loaded."""
+    """Return the type for typer; what typer takes as text is parsed when the settings are loaded."""
     if get_origin(field.annotation) in (list, dict):
         return list[str] | None
     kinds = (field.annotation, *get_args(field.annotation))
@@ -114,6 +114,6 @@ app.command("serve", epilog=CONFIG_HELP)(serve)
 
 
 def fail(message: str, code: int) -> None:
-    """One clear line, no traceback."""
+    """Print one line, without a traceback, and exit."""
     print(f"muster: {message}", file=sys.stderr)
     raise typer.Exit(code)

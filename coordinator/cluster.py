@@ -41,7 +41,7 @@ class Cluster(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def new_cluster(*, cluster_id: str, node_id: int, host: str, port: int, topics: Iterable[Topic]) -> Cluster:
-    """A cluster with these topics. Raises BadTopic when two of them have one name."""
+    """Make a cluster with these topics. Raises BadTopic when two of them have one name."""
     by_name: dict[str, Topic] = {}
     for topic in topics:
         if topic.name in by_name:

@@ -8,11 +8,16 @@ import pytest
 
 ROOT = Path(__file__).parents[1]
 FOLDERS = (
+    "coordinator/admin",
     "coordinator/group",
     "coordinator/load",
+    "coordinator/net",
     "coordinator/observability",
     "coordinator/offsets",
     "coordinator/runtime",
+    "coordinator/settings",
+    "coordinator/standalone",
+    "coordinator/wire",
     "events/avro",
     "replay",
 )

@@ -1,4 +1,4 @@
-"""What an administrator asks of a group's coordinator, as Python functions: `muster members` is a skin over them.
+"""The client for administrators: requests to groups' coordinators as Python functions. `muster members` uses it.
 
     async with GroupAdmin("127.0.0.1:9092") as admin:
         results = await admin.add_members_to_group("orders", ["web-4", "web-5"], timeout_ms=600_000)
@@ -7,16 +7,16 @@
 
 Beside it are `moving.py` (`muster adopt`, `muster release`) and `repairing.py` (`muster groups repair`).
 
-What belongs here: each function's request, and what its answer means. What it must not know: addresses and connections
-(`link.py`), how anything is shown.
+What belongs here: each function's request, and the meaning of its response. What it must not know: addresses and
+connections (`link.py`), how anything is shown.
 
-Everything but removals goes as one IncrementalAlterConfigs on the GROUP resource, so any AdminClient can do the same;
-the settings stand in `group/configs.py`. Such a batch is made whole or not at all. When it is refused, each of its
-members is asked about alone, with `validate_only`, so that each gets a verdict of its own; nothing was changed then.
-A removal is KIP-345's LeaveGroup, which changes what it can and answers for each member.
+Everything but removals is one IncrementalAlterConfigs on the GROUP resource, so any AdminClient can do the same; the
+configs are in `group/configs.py`. It changes all or nothing. When it is refused, it is sent again for each member alone
+with `validate_only`, so that each gets a result of its own. A removal is KIP-345's LeaveGroup, which changes what it
+can, and answers for each member.
 
 Durations are in ms. Every function raises an AdminError (`link.py`): InvalidArgument, NoCoordinator, OutcomeUnknown,
-and Refused when the group as a whole is refused what it was asked for.
+and Refused when a request is refused for the group as a whole.
 """
 
 from collections import Counter
@@ -67,7 +67,7 @@ from muster.events.kafka.exchange import Exchange
 from muster.events.kafka.security import NOT_SECURED, KafkaSecurity
 
 LIMIT_MS = 30_000
-"""How long a coordinator is looked for that is loading, or moves."""
+"""How long requests are retried while the coordinator is loading, or moves."""
 
 _GROUP = i8(32)
 _DYNAMIC_GROUP_CONFIG = 8
@@ -75,11 +75,11 @@ _SET, _DELETE, _APPEND, _SUBTRACT = ConfigOperation
 _OF_THE_GROUP = frozenset(
     {ErrorCode.group_id_not_found, ErrorCode.invalid_group_id, ErrorCode.group_authorization_failed}
 )
-"""What is never one member's fault."""
+"""Errors of the group, which are no single member's."""
 
 
 class MemberResult(msgspec.Struct, frozen=True, kw_only=True):
-    """What came of asking something for one member, or instance.
+    """The result of a request for one member, or instance.
 
     Without `done` nothing was changed for it: it was refused (`error`), or others of its batch were (`error` is NONE).
     """
@@ -91,7 +91,7 @@ class MemberResult(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def reason(self) -> str | None:
-        """Why it was not done, for people; None when it was."""
+        """The reason why it was not done, for people; None if it was."""
         if self.done:
             return None
         if self.error is ErrorCode.none:
@@ -100,7 +100,7 @@ class MemberResult(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ConfigEntry(msgspec.Struct, frozen=True, kw_only=True):
-    """A setting of a group. `is_set`: for this group; else `value` is the default, None for a number that is off."""
+    """A config of a group. `is_set`: for this group; else `value` is the default, None for a number that is off."""
 
     name: str
     value: str | None
@@ -109,7 +109,7 @@ class ConfigEntry(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class GroupAdmin:
-    """Asks the coordinators of groups, wherever they are. Use it as an asynchronous context, in one event loop."""
+    """Finds groups' coordinators and sends them requests. Use it as an asynchronous context, in one event loop."""
 
     def __init__(self, bootstrap: str, *, limit_ms: int = LIMIT_MS, security: KafkaSecurity = NOT_SECURED) -> None:
         """`bootstrap`: HOST:PORT of a coordinator or broker, or several with commas. Raises InvalidArgument."""
@@ -128,45 +128,45 @@ class GroupAdmin:
     async def add_members_to_group(
         self, group_id: str, instance_ids: Sequence[str], *, timeout_ms: int | None = None
     ) -> tuple[MemberResult, ...]:
-        """Register static members that are to come (KIP-469): once the last one is there, one rebalance.
+        """Register static members that will join (KIP-469): once the last one has, one rebalance.
 
-        `timeout_ms`: how long this group waits for those who are registered; None leaves it as it is.
+        `timeout_ms`: the group's registration timeout; None leaves it as it is.
         """
         return await self._alter_members(
             group_id, instance_ids, REGISTERED, _APPEND, *_timeout(REGISTRATION_TIMEOUT, timeout_ms)
         )
 
     async def withdraw_registrations(self, group_id: str, instance_ids: Sequence[str]) -> tuple[MemberResult, ...]:
-        """No longer expect these instances."""
+        """Withdraw the registrations of these instances."""
         return await self._alter_members(group_id, instance_ids, REGISTERED, _SUBTRACT)
 
     async def retire_members(
         self, group_id: str, names: Sequence[str], *, timeout_ms: int | None = None
     ) -> tuple[MemberResult, ...]:
-        """Announce that these members will go: when the last one is gone, one rebalance. By instance id or member id.
+        """Announce that these members will leave: once the last one has, one rebalance. By instance id or member id.
 
-        `timeout_ms`: after which this group removes those who are still there; None leaves it as it is.
+        `timeout_ms`: the group's retirement timeout, after which it removes the rest; None leaves it as it is.
         """
         return await self._alter_members(group_id, names, RETIRED, _APPEND, *_timeout(RETIREMENT_TIMEOUT, timeout_ms))
 
     async def keep_members(self, group_id: str, names: Sequence[str]) -> tuple[MemberResult, ...]:
-        """Take a retirement back. By instance id or member id."""
+        """Withdraw the retirement of these members. By instance id or member id."""
         return await self._alter_members(group_id, names, RETIRED, _SUBTRACT)
 
     async def promote_learners(self, group_id: str, names: Sequence[str]) -> tuple[MemberResult, ...]:
-        """Give these learners partitions now, in one rebalance. By instance id or member id."""
+        """Promote these learners now, in one rebalance. By instance id or member id."""
         return await self._alter_members(group_id, names, LEARNERS, _SUBTRACT)
 
     async def promote_all_learners(self, group_id: str) -> None:
-        """Give all learners that there are partitions now, in one rebalance."""
+        """Promote all learners now, in one rebalance."""
         await self.alter_group_config(group_id, {LEARNERS: None})
 
     async def remove_members_from_group(
         self, group_id: str, names: Sequence[str], *, reason: str | None = None
     ) -> tuple[MemberResult, ...]:
-        """Remove members at once (KIP-345), by instance id or member id: each that is there, whatever of the others.
+        """Remove members at once (KIP-345), by instance id or member id; unknown ones do not keep the others.
 
-        One request says each name both ways, so that there is one rebalance.
+        One request has each name both ways, so that there is one rebalance.
         """
         _check_names(names)
         stated = reason or "removed by an administrator"
@@ -184,7 +184,7 @@ class GroupAdmin:
         return tuple(_removal(name, errors["", name], errors[name, None]) for name in names)
 
     async def list_members(self, group_id: str) -> tuple[ListedMember, ...]:
-        """Everybody who is, or is to be, in the group. Raises Refused for one that is not there, or not ours."""
+        """List all members and expected instances. Raises Refused for a group that is unknown, or not Muster's."""
         members = await self._told_members(group_id)
         if not members and (described := await self.describe_group(group_id)).members:
             members = await self._told_members(group_id)  # the first may have come meanwhile
@@ -198,28 +198,28 @@ class GroupAdmin:
             raise AdminError(f"the coordinator of group {group_id} does not tell its members: it is not Muster")
         return msgspec.json.decode(entries[0].value or "[]", type=tuple[ListedMember, ...])
 
-    # ---- settings ----------------------------------------------------------------------------------
+    # ---- configs -----------------------------------------------------------------------------------
 
     async def rebalance_group(self, group_id: str, *, force: bool = False) -> None:
-        """Have a stable group of static members rebalance now; one with dynamic members too with `force`."""
+        """Rebalance a stable group of static members now; `force`: one with dynamic members too."""
         await self.alter_group_config(group_id, {REBALANCE: "force" if force else "static"})
 
     async def set_target_group_size(self, group_id: str, size: int | None) -> None:
-        """So many members are active, the others stand by; None: all are active."""
+        """Set the number of active members, beyond which members are standbys; None: all are active."""
         await self.alter_group_config(group_id, {TARGET_GROUP_SIZE: _text(size)})
 
     async def set_expansion_delay(self, group_id: str, delay_ms: int | None) -> None:
-        """How long joins of new members are gathered; None: not at all."""
+        """Set how long joins of new members are gathered; None: not at all."""
         await self.alter_group_config(group_id, {EXPANSION_DELAY: _text(delay_ms)})
 
     async def set_learner_timeout(self, group_id: str, timeout_ms: int | None) -> None:
-        """How long new members are learners before they are promoted; None: there are no learners."""
+        """Set how long new members are learners before they are promoted; None: there are no learners."""
         await self.alter_group_config(group_id, {LEARNER_TIMEOUT: _text(timeout_ms)})
 
     async def alter_group_config(
         self, group_id: str, settings: Mapping[str, str | None], *, validate_only: bool = False
     ) -> None:
-        """Set these settings, all or none; None: the default again. Names and values: `group/configs.py`."""
+        """Set these configs, all or none; None restores the default. Names and values: `group/configs.py`."""
         if not settings:
             raise InvalidArgument("no setting is named")
         changes = [
@@ -230,7 +230,7 @@ class GroupAdmin:
         _raise_if_refused(group_id, outcome.error, outcome.message)
 
     async def describe_group_config(self, group_id: str, names: Sequence[str] = ()) -> tuple[ConfigEntry, ...]:
-        """Every setting that the group can have, or these. One that does not exist has the defaults, as in Kafka."""
+        """Describe all configs of a group, or these. A group that does not exist has the defaults, as in Kafka."""
         return tuple(
             ConfigEntry(
                 name=each.name,
@@ -246,7 +246,7 @@ class GroupAdmin:
     async def _alter_members(
         self, group_id: str, names: Sequence[str], setting: str, operation: ConfigOperation, *others: ConfigChange
     ) -> tuple[MemberResult, ...]:
-        """Add names to a list, or take them away from it; `others` are to be changed along with it."""
+        """Append names to a list, or subtract them; `others` are changed in the same request."""
         _check_names(names)
         for name in names:
             if "," in name:
@@ -289,7 +289,7 @@ class GroupAdmin:
         return AlterGroupConfigOutcome(error=error, message=message)
 
     async def _describe(self, group_id: str, names: tuple[str, ...] | None) -> DescribeConfigsResult:
-        """Raises Refused."""
+        """Return the description of these configs. Raises Refused."""
         resource = DescribeConfigsResource(resource_type=_GROUP, resource_name=group_id, configuration_keys=names)
         exchange = Exchange(
             DescribeConfigsRequest(resources=(resource,), include_documentation=True), DescribeConfigsResponse
@@ -304,11 +304,11 @@ class GroupAdmin:
         return response.results[0]
 
     async def list_groups(self) -> frozenset[str]:
-        """The ids of the classic groups of all brokers, or of Muster."""
+        """List the ids of the classic groups of all brokers, or of Muster."""
         return await self._link.list_groups()
 
     async def describe_group(self, group_id: str) -> DescribedGroup:
-        """Its state and its members, wherever they are. Raises Refused for a group that does not exist."""
+        """Describe a group, wherever its members are. Raises Refused for a group that does not exist."""
         request = DescribeGroupsRequest(groups=(GroupId(group_id),), include_authorized_operations=False)
 
         def error_of(response: DescribeGroupsResponse) -> tuple[ErrorCode, str | None]:
@@ -340,7 +340,7 @@ def _text(number: int | None) -> str | None:
 
 
 def _removal(name: str, by_instance: ErrorCode, by_member: ErrorCode) -> MemberResult:
-    """A name is that of an instance or of a member; it is unknown as the other one."""
+    """Combine the errors of a name as an instance id and as a member id: as one of them it is unknown."""
     done = ErrorCode.none in {by_instance, by_member}
     error = by_member if by_instance is ErrorCode.unknown_member_id else by_instance
     unknown = error is ErrorCode.unknown_member_id

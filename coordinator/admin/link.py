@@ -1,16 +1,16 @@
-"""The way to a group's coordinator: found, connected to, asked again when it has moved.
+"""Connections to groups' coordinators: finding them, retrying when they have moved.
 
-What belongs here: FindCoordinator, what may be tried again, and what failures are told as. What it must not know: what
-is asked, but for the error in the answer. How a cluster is reached is in `events/kafka/`; its Metadata is not asked
-for, since the coordinator's address is what counts: Musters behind several addresses may all have one node id.
+What belongs here: FindCoordinator, retries, and the errors for failures. What it must not know: the requests, but for
+the error in the response. The connection to a cluster is in `events/kafka/`; brokers are known by the addresses of
+FindCoordinator, not by Metadata: Musters behind several addresses may all have one node id.
 
-    AdminError          one clear line, for whoever asked
-      InvalidArgument          it makes no sense to ask that; nothing was sent
-      AuthenticationFailed          who answers wants other credentials, or shows a certificate that is not trusted
-      NoCoordinator     nobody answers, or nobody says that it coordinates the group
-      OutcomeUnknown    the connection was lost while a change was under way
-      Refused           the coordinator says no; `error` is Kafka's
-        NotCoordinatedHere         the group has its members upstream
+    AdminError                  one line, for people
+      InvalidArgument           the request makes no sense; nothing was sent
+      AuthenticationFailed      the credentials are refused, or the server's certificate is not trusted
+      NoCoordinator             no server answers, or none coordinates the group
+      OutcomeUnknown            the connection was lost while a change was under way
+      Refused                   the coordinator refuses the request; `error` is Kafka's
+        NotCoordinatedHere      the group has its members upstream
 
 COORDINATOR_LOAD_IN_PROGRESS, COORDINATOR_NOT_AVAILABLE and NOT_COORDINATOR change nothing, so the same is asked again
 until a limit ends. A change whose answer was lost is never sent twice: it may have been made.
@@ -42,10 +42,10 @@ R = TypeVar("R")
 CLIENT_ID = "muster-admin"
 REQUEST_LIMIT_MS = 10_000
 _RIGHTS = {10: "DESCRIBE", 13: "READ", 15: "DESCRIBE", 32: "DESCRIBE_CONFIGS", 44: "ALTER_CONFIGS"}
-"""On the group, by the key of the API that it is asked through."""
+"""The operation on the group that a request needs, by API key."""
 
 ErrorOf = Callable[[R], tuple[ErrorCode, str | None]]
-"""The error of an answer as a whole, and its message."""
+"""Takes a response; returns its top-level error and the message."""
 
 
 class AdminError(Exception):
@@ -69,7 +69,7 @@ class OutcomeUnknown(AdminError):
 
 
 class Refused(AdminError):
-    """See the module. The text has Kafka's name of the error, and what the coordinator says about it."""
+    """See the module. The text has Kafka's name of the error, and the coordinator's message."""
 
     def __init__(self, group_id: str, error: ErrorCode, message: str | None) -> None:
         super().__init__(f"group {group_id}: {error_text(error, message)}")
@@ -77,7 +77,7 @@ class Refused(AdminError):
 
 
 class NotCoordinatedHere(Refused):
-    """The group has its members upstream, of whom Muster tells nothing."""
+    """The group has its members upstream, where Muster does not list them."""
 
     def __init__(self, group_id: str, protocol_type: str) -> None:
         way_out = f"ask the brokers, or take it over with muster adopt {shlex.quote(group_id)}"
@@ -89,16 +89,16 @@ class NotCoordinatedHere(Refused):
 
 
 def error_text(error: ErrorCode, message: str | None) -> str:
-    """`INVALID_CONFIG: target.group.size=0: ...`; Kafka's name alone when there is nothing more to say."""
+    """Format an error: `INVALID_CONFIG: target.group.size=0: ...`, or Kafka's name alone without a message."""
     name = error.name.upper()
     return f"{name}: {message}" if message else name
 
 
 class CoordinatorLink:
-    """Connections to the coordinators of groups, opened when they are needed."""
+    """Connections to groups' coordinators, opened when they are needed."""
 
     def __init__(self, bootstrap: str, *, limit_ms: int, security: KafkaSecurity = NOT_SECURED) -> None:
-        """`limit_ms`: how long a coordinator is looked for. Raises InvalidArgument for what is no address."""
+        """`limit_ms`: how long a request is retried. Raises InvalidArgument for an address that cannot be parsed."""
         try:
             self._bootstrap = read_servers(bootstrap)
         except ValueError as error:
@@ -112,14 +112,14 @@ class CoordinatorLink:
         self._coordinators: dict[str, BrokerAddress] = {}
 
     async def close(self) -> None:
-        """Hang up."""
+        """Close all connections."""
         await self._connections.close()
 
     async def ask(self, group_id: str, exchange: Exchange[R], error_of: ErrorOf[R], *, changes: bool) -> R:
-        """The coordinator's answer, with whatever error but those after which one asks again.
+        """Send a request to a group's coordinator, with retries; returns its response, which may have an error.
 
-        `changes`: what is asked for changes something. Raises NoCoordinator, OutcomeUnknown, and Refused when a right
-        is missing, or the coordinator may not be looked up.
+        `changes`: the request changes something. Raises NoCoordinator, OutcomeUnknown, and Refused when a right is
+        missing, or the coordinator may not be looked up.
         """
         attempts = AsyncRetrying(
             retry=retry_if_exception_type(TryAgain),
@@ -140,7 +140,7 @@ class CoordinatorLink:
             ) from error
 
     async def list_groups(self) -> frozenset[str]:
-        """The ids of all classic groups: each broker lists its own. Raises NoCoordinator, AuthenticationFailed."""
+        """List the ids of all classic groups: each broker lists its own. Raises NoCoordinator, AuthenticationFailed."""
         where = Exchange(DescribeClusterRequest(include_cluster_authorized_operations=False), DescribeClusterResponse)
         asked = await first_answer(self._bootstrap, lambda address: self._ask_at(address, where), (LinkError,))
         if asked.answer is None:
@@ -188,7 +188,7 @@ class CoordinatorLink:
         return response
 
     def _denied(self, group_id: str, api_key: int, message: str | None) -> Refused:
-        """With who it was, and the right; a sidecar's message says which, a broker's does not."""
+        """Make the error for a missing right, with the principal and the operation; brokers do not name them."""
         who = self._security.who
         if message and "authorization failed" not in message.lower():
             said = f"{message}; it was asked as {who}"
@@ -226,7 +226,7 @@ class CoordinatorLink:
         )
 
     async def _ask_at(self, address: BrokerAddress, exchange: Exchange[R]) -> R:
-        """Raises TryAgain, AnswerLost among it, NoCoordinator and AuthenticationFailed."""
+        """Send one request once. Raises TryAgain (AnswerLost among it), NoCoordinator, AuthenticationFailed."""
         try:
             answer: R = await self._connections.ask(address, exchange, lane=0, timeout_ms=self._request_limit_ms)
         except TryAgain as error:
@@ -239,7 +239,7 @@ class CoordinatorLink:
         return answer
 
     def _explained(self, address: BrokerAddress, error: Exception) -> LinkError:
-        """As `events.kafka.connections.Explain` has it."""
+        """Sort a failed connection's error, as `events.kafka.connections.Explain`."""
         hung_up_at_once = (
             f"{address} hung up before it answered: {self._security.wanted()} Or if it is a sidecar, its cluster may be"
             " away: see its /readyz"
@@ -259,5 +259,5 @@ class CoordinatorLink:
 
 
 def _is_somebody(error: BaseException | None) -> bool:
-    """Whether there is somebody at an address that could not be asked."""
+    """Whether a server is at the address of a failed connection."""
     return not isinstance(error, OSError | UnicodeError) or isinstance(error, TimeoutError) or hung_up(error)

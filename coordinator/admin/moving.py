@@ -4,8 +4,8 @@
         move = await move_group(admin, "orders", MUSTER)
         print(move.state, move.members, move.reason)
 
-A move is a change of the setting `members.coordinator`, which the sidecar answers when it has begun; how far it is
-stands in `members.move`, so any AdminClient can do the same. See docs/moving-groups.md.
+A move is a change of the config `members.coordinator`, which the sidecar answers when it has begun; its progress is in
+the config `members.move`, so any AdminClient can do the same. See docs/moving-groups.md.
 """
 
 import asyncio
@@ -25,14 +25,14 @@ SHADOW_PROTOCOL_TYPE = "muster"  # coordinator/upstream/shadow.py
 
 
 class GroupCoordinator(msgspec.Struct, frozen=True, kw_only=True):
-    """Who coordinates a group: MUSTER, UPSTREAM, or MOVING while it is on its way. `text`: for people."""
+    """The coordinator of a group: MUSTER, UPSTREAM, or MOVING meanwhile. `text`: for people."""
 
     coordinator: str
     text: str
 
 
 async def coordinator_of(admin: GroupAdmin, group_id: str) -> GroupCoordinator | None:
-    """None: whoever answers does not tell, so it is no Muster. Raises AdminError, Refused for a group that is not."""
+    """Return a group's coordinator; None if the server is no Muster. Raises AdminError, Refused for unknown groups."""
     names = (COORDINATOR, MOVE, MEMBERS)
     told = {each.name: each.value for each in await admin.describe_group_config(group_id, names)}
     if COORDINATOR not in told:
@@ -55,7 +55,7 @@ async def coordinator_of(admin: GroupAdmin, group_id: str) -> GroupCoordinator |
 async def list_with_coordinator(
     admin: GroupAdmin, group_id: str
 ) -> tuple[GroupCoordinator | None, tuple[ListedMember, ...]]:
-    """As `GroupAdmin.list_members`, with who coordinates it. While it moves nobody is a member. Raises AdminError."""
+    """`GroupAdmin.list_members`, with the coordinator. A group that moves has no members. Raises AdminError."""
     coordinator = await coordinator_of(admin, group_id)
     if coordinator is not None and coordinator.coordinator == MOVING:
         return coordinator, ()
@@ -65,7 +65,7 @@ async def list_with_coordinator(
 async def describe_with_coordinator(
     admin: GroupAdmin, group_id: str
 ) -> tuple[GroupCoordinator | None, tuple[ConfigEntry, ...]]:
-    """As `GroupAdmin.describe_group_config`, with who coordinates it, if there is the group, and one may ask."""
+    """`GroupAdmin.describe_group_config`, with the coordinator, if the group exists and may be described."""
     settings = await admin.describe_group_config(group_id)
     try:
         return await coordinator_of(admin, group_id), settings
@@ -74,7 +74,7 @@ async def describe_with_coordinator(
 
 
 async def groups_of_muster(admin: GroupAdmin) -> list[str]:
-    """The groups that have members at this Muster, by name. Raises AdminError."""
+    """List the groups that have members at this Muster, by name. Raises AdminError."""
     return [group_id for group_id in sorted(await admin.list_groups()) if await _members_here(admin, group_id)]
 
 
@@ -84,12 +84,12 @@ async def _members_here(admin: GroupAdmin, group_id: str) -> int:
 
 
 def json_list(value: str | None) -> list[object]:
-    """The value of a setting that is told as JSON."""
+    """Decode the value of a config that is a JSON list."""
     return msgspec.json.decode(value or "[]", type=list[object])
 
 
 async def count_movers(admin: GroupAdmin, group_id: str, to: str) -> int | None:
-    """How many members would have to join again: those that are not there already. None: there is no such group.
+    """Count the members that would have to join again: those not there already. None: the group does not exist.
 
     Raises AdminError.
     """
@@ -106,7 +106,7 @@ async def count_movers(admin: GroupAdmin, group_id: str, to: str) -> int | None:
 
 
 async def try_move(admin: GroupAdmin, group_id: str, to: str) -> None:
-    """Whether the move could begin now. Raises Refused if not, and AdminError."""
+    """Check whether the move could begin now. Raises Refused if not, and AdminError."""
     await admin.alter_group_config(group_id, {COORDINATOR: to}, validate_only=True)
 
 
@@ -118,7 +118,7 @@ async def move_group(
     timeout_ms: int | None = None,
     tell: Callable[[GroupMove], None] = lambda _move: None,
 ) -> GroupMove:
-    """Move the group, and wait until that is done, or given up; `tell` is called with each step that it makes.
+    """Move the group, and wait until that is done, or given up; `tell` is called at each step.
 
     `to`: MUSTER or UPSTREAM. `timeout_ms`: when an adoption is given up. Raises Refused, and AdminError.
     """
@@ -143,7 +143,7 @@ async def move_group(
 
 
 async def described_move(admin: GroupAdmin, group_id: str) -> GroupMove | None:
-    """How far the group's move is, or how the last one went; None if there was none. Raises AdminError."""
+    """Describe the group's move, or its last one; None if there was none. Raises AdminError."""
     told = {each.name: each.value for each in await admin.describe_group_config(group_id, (COORDINATOR, MOVE))}
     return _move(told)
 

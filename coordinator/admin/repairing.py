@@ -1,4 +1,4 @@
-"""Repairing a quarantined group: what would be lost, and doing it. `muster groups repair` is a skin over these."""
+"""Repairing a quarantined group: its damage, and the repair. `muster groups repair` uses these functions."""
 
 import msgspec
 
@@ -8,7 +8,7 @@ from muster.coordinator.group.outcomes import GroupDamage
 
 
 async def damage_of(admin: GroupAdmin, group_id: str) -> GroupDamage | None:
-    """What a repair would lose and keep; None for a group that is not quarantined.
+    """Describe what a repair would lose and keep; None for a group that is not quarantined.
 
     Raises Refused for a group that does not exist, and AdminError.
     """
@@ -20,5 +20,5 @@ async def damage_of(admin: GroupAdmin, group_id: str) -> GroupDamage | None:
 
 
 async def repair_group(admin: GroupAdmin, group_id: str) -> None:
-    """Have the group made anew from what of it can be read. Raises AdminError; Refused if it is not quarantined."""
+    """Recreate the group from its readable records. Raises AdminError; Refused if it is not quarantined."""
     await admin.alter_group_config(group_id, {REPAIR: ANEW})

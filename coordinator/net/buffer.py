@@ -1,14 +1,14 @@
-"""Bytes as they come from a socket, to be cut into frames or passed on as they are.
+"""The receive buffer: bytes from a socket, to be cut into frames or passed on.
 
-What is passed on is never copied when a whole chunk goes on, and once when a chunk has to be cut.
+Bytes that are passed on are not copied when a whole chunk goes, and once when a chunk has to be cut.
 """
 
 READ_BYTES_MAX = 65_536
-"""What was read of a chunk, and is kept because something stands behind it."""
+"""The most of a chunk that is kept after it was read, because of unread bytes behind it."""
 
 
 class Incoming:
-    """`waiting_bytes` is how much has come and was neither taken nor passed on."""
+    """The buffer of one socket. `waiting_bytes`: received, and neither taken nor passed on."""
 
     def __init__(self) -> None:
         self._data = b""  # what is being cut ...
@@ -21,16 +21,16 @@ class Incoming:
 
     @property
     def in_place(self) -> tuple[bytes, int]:
-        """Bytes that can be read without joining any, and from where on they are new."""
+        """Return bytes that can be read without joining chunks, and the position of the first unread one."""
         return self._data, self._at
 
     @property
     def is_split(self) -> bool:
-        """Whether there are more bytes than can be read in place."""
+        """Whether there are more bytes than `in_place` returns."""
         return bool(self._tail)
 
     def skip_to(self, at: int) -> None:
-        """Forget what was read in place."""
+        """Drop what was read in place."""
         if at == len(self._data):
             self._data, self._at = b"", 0  # it may be long, and nothing more come for a while
         elif at > READ_BYTES_MAX and at > len(self._data) // 2:
@@ -45,7 +45,7 @@ class Incoming:
             self._tail += data
 
     def has(self, size: int) -> bool:
-        """Whether so many bytes are there, to be looked at or taken."""
+        """Whether that many bytes can be looked at or taken."""
         if len(self._data) - self._at >= size:
             return True
         if self.waiting_bytes < size:
@@ -56,13 +56,13 @@ class Incoming:
         return True
 
     def look(self, size: int) -> bytes:
-        """At most so many of the next bytes, which stay."""
+        """Return at most that many of the next bytes, and keep them."""
         if self._tail:
             self.has(min(size, self.waiting_bytes))
         return self._data[self._at : self._at + size]
 
     def take(self, size: int) -> bytes:
-        """The next bytes, of which there must be so many (see `has`)."""
+        """Remove and return the next bytes; there must be that many (see `has`)."""
         data, at = self._data, self._at
         self.skip_to(at + size)
         if at == 0 and size == len(data):
@@ -70,7 +70,7 @@ class Incoming:
         return data[at : at + size]
 
     def pass_on(self, size: int, out: list[bytes]) -> int:
-        """Move at most so many bytes to `out`; returns how many there were."""
+        """Move at most that many bytes to `out`; returns their number."""
         moved = 0
         while moved < size:
             left = len(self._data) - self._at

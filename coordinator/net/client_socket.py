@@ -1,17 +1,17 @@
-"""One client's socket around a `Connection`, in both modes: turns, back-pressure, memory, and what ends it.
+"""A client's socket around a `Connection`, in both modes: turns, back-pressure, memory, closing.
 
     bytes in  -> frames (frames.py) -> known heartbeats, answered at once
                                     -> requests, each given to `_handle` when those before it are answered
     answers   -> in the order of requests -> one write for all of a turn
 
-What belongs here: what a client's connection does whoever answers it. Its ways to differ are few, and stand at the end:
-standalone/client_connection.py answers all by itself, sidecar/relay/client_side.py has a broker behind it. What it must
-not know: what a request means.
+What belongs here: the behaviour of a client's connection in both modes. The methods in which they differ stand at the
+end: standalone/client_connection.py answers everything itself, sidecar/relay/client_side.py has a broker behind it.
+What it must not know: the meaning of requests.
 
-What arrived in one read is worked off in one go, with one write for all answers, unless others wait (load/turns.py).
-Nothing here waits: a request that is answered later (a parked join, a fetch) leaves the connection as it is until
-`answered` is called. From within an answer no other request is ever begun: what waits behind it has its turn.
-Back-pressure goes both ways: who does not read is not read for, and neither is who has sent too much that waits.
+The requests of one read are handled in one go, with one write for all answers, unless other connections wait
+(load/turns.py). Nothing here blocks: a request that is answered later (a parked join, a fetch) leaves the connection as
+it is until `answered` is called. No request is begun from within an answer: it waits for the connection's next turn.
+Back-pressure goes both ways: a client that does not read its answers, or has too much waiting, is not read from.
 """
 
 import asyncio
@@ -39,13 +39,13 @@ from muster.coordinator.wire.in_flight import Answered
 log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
 
 ANSWERED_BYTES_MAX = 256 * 1024
-"""Of handled requests in one turn: then they are sent, it is seen whether the client reads, and others have their turn.
-"""
+"""The size of answers after which a turn ends: they are sent, and other connections have their turns."""
 
 
 class ClientSocket(asyncio.Protocol):
-    """See the module. `seen_ms` is when a request began or went on, or an answer came, last (monotonic); of who has to
-    authenticate and has not, when he came.
+    """See the module. `seen_ms`: when a request last began or went on, or an answer came (monotonic).
+
+    Until a client that has to authenticate has done so, it stays at the time of the connection.
     """
 
     def __init__(
@@ -84,7 +84,7 @@ class ClientSocket(asyncio.Protocol):
 
     @property
     def is_parked(self) -> bool:
-        """Whether the client waits for us, which does not count as idle (P17); unless it does not read."""
+        """Whether the client waits for an answer, and reads; then it is not idle (P17)."""
         return self._connection.is_handling and self._client_reads
 
     def _claim(self) -> Claim:
@@ -94,11 +94,11 @@ class ClientSocket(asyncio.Protocol):
 
     @property
     def is_closing(self) -> bool:
-        """Whether it is to be closed, and waits for the client to read what was sent."""
+        """Whether it closes once the client has read what was sent."""
         return self._transport is not None and self._transport.is_closing()
 
     def close(self) -> None:
-        """Send what is to be sent, and close."""
+        """Flush, and close."""
         if self._transport is not None:
             self._transport.close()
 
@@ -134,7 +134,7 @@ class ClientSocket(asyncio.Protocol):
         self._work()
 
     def data_received(self, data: bytes) -> None:
-        """Known heartbeats are answered at once, where nothing else is to be minded; all else goes its usual way."""
+        """Answer known heartbeats at once, where nothing else waits; receive all else the usual way."""
         self._metrics.bytes_received += len(data)
         if not self.is_open():
             self._receive_early(data)
@@ -154,7 +154,7 @@ class ClientSocket(asyncio.Protocol):
     # ---- what a request does -------------------------------------------------------------------------
 
     def answered(self, answered: Answered) -> None:
-        """The answer to the request that is being handled."""
+        """Answer the request that is being handled."""
         if not self.is_open():
             return  # the client is gone, as in Kafka its answer is dropped (CC6)
         self._cancel = None
@@ -166,7 +166,7 @@ class ClientSocket(asyncio.Protocol):
         self._go_on()
 
     def work_on(self, api_key: int, api_version: int, frame: bytes) -> RequestWork:
-        """For the note of what is being worked on."""
+        """Describe the request for the watchdog of the loop."""
         return RequestWork(
             api=self._metrics.api_name(api_key),
             api_version=api_version,
@@ -176,7 +176,7 @@ class ClientSocket(asyncio.Protocol):
         )
 
     def _go_on(self) -> None:
-        """The request that was handled is not any more."""
+        """Go on after a request that was handled."""
         if self._is_working:
             return
         if self._is_let_in:
@@ -188,7 +188,7 @@ class ClientSocket(asyncio.Protocol):
             self._close_if_done()
 
     def _work(self) -> None:
-        """Go on now, or when it is this connection's turn."""
+        """Take a turn now, or as soon as it is this connection's."""
         if not self.is_open():
             return
         if self._turns.begin(self):
@@ -197,9 +197,7 @@ class ClientSocket(asyncio.Protocol):
             self._send()
 
     def take_turn(self) -> None:
-        """Take requests until one waits, or there is none, or somebody does not read, or others have waited; one write
-        for all of it.
-        """
+        """Handle requests until one waits, none is left, an end does not read, or others have waited; write once."""
         if not self.is_open():
             return
         now_ms = self._monotonic_ms()
@@ -252,7 +250,7 @@ class ClientSocket(asyncio.Protocol):
             for_client.clear()
 
     def _mind_reading(self) -> None:
-        """Read while all read, and while not too much waits: back-pressure, in both directions."""
+        """Pause or resume reading: back-pressure, in both directions."""
         self._mind_memory()
         if self._flow is not None and self.is_open():
             connection = self._connection
@@ -273,26 +271,26 @@ class ClientSocket(asyncio.Protocol):
     # ---- where the modes differ ----------------------------------------------------------------------
 
     def is_open(self) -> bool:
-        """Whether anything can still be done for the client."""
+        """Whether requests of the client are still handled."""
         return self._transport is not None and not self._transport.is_closing()
 
     @property
     def _all_read(self) -> bool:
-        """Whether all who are written to take more; else nothing is begun."""
+        """Whether every end that is written to takes more; else no request is begun."""
         return self._client_reads
 
     def _unread_bytes(self) -> int:
-        """How much waits until they take it."""
+        """The number of bytes that wait until they take it."""
         return 0 if self._client_reads else unsent_bytes(self._transport)
 
     @abstractmethod
     def _receive_early(self, data: bytes) -> None:
-        """Bytes of the client, while it is not open."""
+        """Take bytes of the client while it is not open."""
 
     @abstractmethod
     def _handle(self, frame: bytes) -> Cancel | None:
-        """Have a request handled, which ends with `answered`, at once or later. What is returned drops it."""
+        """Handle a request; `answered` is called at once or later. Returns a function that cancels it."""
 
     @abstractmethod
     def _close_if_done(self) -> None:
-        """Close if that waited for the end of what is under way, and nothing is."""
+        """Close if that waited for requests under way, and none is left."""

@@ -1,7 +1,4 @@
-"""One connection's share of the memory: what it holds, and how it is made to let go.
-
-What belongs here: what is the same for all connections, whatever is spoken on them.
-"""
+"""The account of one connection in the memory of all (memory.py): its size, its owner, and how it is closed."""
 
 import asyncio
 from collections.abc import Callable
@@ -15,9 +12,9 @@ class ConnectionMemory:
     def __init__(self, memory: Memory, *, claim: Callable[[], Claim], abort: Callable[[], None]) -> None:
         self.client_host = ""
         self.principal: str | None = None
-        """None where nobody authenticates, or has not yet."""
+        """None for a client that does not authenticate, or has not yet."""
         self.is_counted = False
-        """Whether the memory knows of this connection, and wants to hear when it holds less."""
+        """Whether the connection is counted, so that `count` has to be called when it holds less."""
         self._memory = memory
         self._claim = claim
         self._abort = abort
@@ -32,24 +29,24 @@ class ConnectionMemory:
         return self.principal or self.client_host
 
     def count(self, size: int) -> None:
-        """The connection holds so many bytes now."""
+        """Note the number of bytes that the connection holds now."""
         if not self._is_evicted:
             self.is_counted = size > FREE_BYTES
             self._memory.hold(self, size)
 
     def evict(self) -> None:
-        """Close soon, and hold nothing any more."""
+        """Abort the connection with the next turn of the loop; it counts no more."""
         self._is_evicted = True
         asyncio.get_running_loop().call_soon(self._abort)  # it may be in the midst of writing
 
     def end(self) -> None:
-        """The connection is closed. It is forgotten, so that nothing of it is kept until garbage is looked for."""
+        """Remove a connection that was closed, with its references, so that it need not wait for garbage collection."""
         self._memory.hold(self, 0)
         self._claim, self._abort = _gone, _do_nothing
 
 
 def unsent_bytes(transport: asyncio.Transport | None) -> int:
-    """How much waits until the other end reads."""
+    """The number of bytes that the transport could not send yet."""
     if transport is None or transport.is_closing():  # uvloop's may not be asked then
         return 0
     return transport.get_write_buffer_size()
@@ -60,4 +57,4 @@ def _gone() -> Claim:
 
 
 def _do_nothing() -> None:
-    """It is closed already."""
+    """Do nothing: the connection is closed already."""

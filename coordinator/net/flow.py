@@ -1,20 +1,17 @@
-"""What is read from a socket, and what is sent to it.
-
-What is not read waits at its sender, who stops when too much waits.
-"""
+"""Pausing and resuming a socket's reading, which is back-pressure on its sender; sending chunks."""
 
 import asyncio
 
 
 class Flow:
-    """One socket's. A transport of uvloop may not be asked for anything once it is closed; this may."""
+    """The reading of one socket. Safe after closing, unlike a transport of uvloop's."""
 
     def __init__(self, transport: asyncio.Transport) -> None:
         self._transport = transport
         self._is_on = True
 
     def turn(self, *, on: bool) -> None:
-        """Read from the socket from here on, or read no more."""
+        """Resume reading, or pause it."""
         if on is self._is_on or self._transport.is_closing():
             return
         self._is_on = on
@@ -25,11 +22,11 @@ class Flow:
 
 
 JOINED_BYTES_MAX = 65_536
-"""Of chunks that are copied into one: below that it costs less than handing them over one by one."""
+"""The size up to which chunks are joined: below it copying costs less than writing them one by one."""
 
 
 def send_all(transport: asyncio.Transport, chunks: list[bytes]) -> int:
-    """Send the chunks, and clear them; returns how many bytes there were.
+    """Send the chunks, and clear them; returns the number of bytes.
 
     `writelines` would be one call, but in Python 3.12.0 to 3.13.1 asyncio's tells
     nobody that too much waits (gh-127655).

@@ -14,7 +14,7 @@ from muster.coordinator.wire.messages import HEADER_START_BYTES
 from muster.events.ids import GroupId, MemberId
 
 MEMBERS_MAX = 4_096
-"""Members remembered for one connection; the one whose heartbeat was cached first makes room. A client has one."""
+"""The limit of members in one connection's cache; the oldest entry makes room. A client has one member."""
 
 FRAME_BYTES_MAX = 1_024
 """Longer heartbeats are not cached, so that no client fills the memory with them."""
@@ -35,7 +35,7 @@ class HeartbeatCache:
         self._members: dict[_Member, tuple[int, bytes]] = {}
 
     def answer(self, api_version: int, rest: bytes, now_ms: int) -> bytes | None:
-        """What follows the correlation id of the answer to a heartbeat, or None when the rules are to be asked.
+        """Return the answer to a known heartbeat, without its correlation id; None where the rules have to decide.
 
         `rest` is what follows the correlation id in the request, `now_ms` when it arrived (monotonic).
         """
@@ -50,7 +50,7 @@ class HeartbeatCache:
         return None
 
     def keep(self, frame: bytes, group_id: GroupId, member_id: MemberId, ticket: HeartbeatTicket) -> None:
-        """Remember an accepted heartbeat; `frame` is the request without its length."""
+        """Cache an accepted heartbeat; `frame` is the request without its length."""
         member = (group_id, member_id)
         self._forget(member)
         if len(frame) > FRAME_BYTES_MAX:
@@ -63,7 +63,7 @@ class HeartbeatCache:
         self._entries.setdefault(api_version, {})[rest] = (ticket.accept, heartbeat.accepted(api_version), member)
 
     def clear(self) -> None:
-        """Forget all."""
+        """Drop all entries."""
         self._entries.clear()
         self._members.clear()
 

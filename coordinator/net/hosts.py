@@ -1,10 +1,10 @@
-"""Hosts of clients, as Kafka writes them."""
+"""Clients' hosts, as Kafka writes them."""
 
 from ipaddress import IPv6Address, ip_address
 
 
 def java_host(address: str) -> str:
-    """An address as Java prints it (M3): a leading slash, and IPv6 in eight groups without leading zeros."""
+    """Format an address as Java does (M3): a leading slash, and IPv6 in eight groups without leading zeros."""
     plain, percent, zone = address.partition("%")
     parsed = ip_address(plain)
     if not isinstance(parsed, IPv6Address):

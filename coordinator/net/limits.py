@@ -10,7 +10,7 @@ FRAME_BYTES_MAX = 104_857_600
 
 
 class ConnectionLimits(msgspec.Struct, frozen=True, kw_only=True):
-    """By the names of the settings, whose defaults these are; Kafka's names in the comments, where it has them."""
+    """The limits by the names of their settings, with the defaults; Kafka's names are in the comments."""
 
     connections_max: int = 10_000  # max.connections
     connections_max_idle_ms: int = 600_000  # connections.max.idle.ms

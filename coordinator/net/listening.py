@@ -1,6 +1,6 @@
 """Accepting connections within a limit, closing idle ones, and stopping in good order; at one address or at many.
 
-What belongs here: what is the same for all connections, whatever is spoken on them. What it must not know: requests.
+What belongs here: the limits and timeouts of connections, in both modes. What it must not know: requests.
 """
 
 import asyncio
@@ -24,30 +24,30 @@ log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
 
 
 class Served(Protocol):
-    """A connection as its listener sees it. `seen_ms`: when something came to its end on it last, or began (monotonic).
+    """A connection as its listener sees it. `seen_ms`: when a request or an answer last began or ended (monotonic).
 
-    The rest of a request that has begun does not count, so that nobody is let stay for a byte now and then.
+    Further bytes of a request that has begun do not count, so that a byte now and then keeps no connection open.
     """
 
     seen_ms: int
 
     @property
     def client_host(self) -> str:
-        """Its address, known before `Listening.made` is asked."""
+        """The client's address, known before `Listening.made` is called."""
 
     @property
     def is_parked(self) -> bool:
-        """Whether the client waits for us, which does not count as idle (P17)."""
+        """Whether the client waits for an answer; then it is not idle (P17)."""
 
     @property
     def unread_since_ms(self) -> int | None:
-        """Since when more waits to be read by the client than its transport takes; None while it reads (monotonic)."""
+        """The time since which the client leaves too much unread for its transport (monotonic); None while it reads."""
 
     @property
     def is_closing(self) -> bool: ...
 
     def close(self) -> None:
-        """Send what is to be sent, and close."""
+        """Flush, and close."""
 
     def abort(self) -> None: ...
 
@@ -55,11 +55,11 @@ class Served(Protocol):
 C = TypeVar("C", bound=Served)
 
 BACKLOG = 1024
-"""Connections that wait to be accepted, at each address."""
+"""The backlog of each listening socket."""
 
 
 class Listening(Generic[C]):
-    """All connections of a process, whatever address they came to."""
+    """The listening sockets of a process, and all its client connections."""
 
     def __init__(
         self,
@@ -89,7 +89,7 @@ class Listening(Generic[C]):
         self._call_later = call_later
         self._connections: set[C] = set()
         self._leaving: dict[C, int] = {}
-        """Those that a sweep closed, or found closing, and when."""
+        """The connections that a sweep closed, or found closing, and when (monotonic ms)."""
         self._listeners: list[asyncio.Server] = []
         self._cancel_sweep: Cancel | None = None
         self._is_stopping = False
@@ -115,7 +115,7 @@ class Listening(Generic[C]):
     async def accept_at(
         self, bound: socket.socket, new_connection: Callable[[], asyncio.Protocol], *, context: ssl.SSLContext | None
     ) -> None:
-        """Accept at a socket that listens already, which is ours from here on."""
+        """Accept at a listening socket, which is closed with the others."""
         loop = asyncio.get_running_loop()
         self._listens(await loop.create_server(new_connection, sock=bound, backlog=BACKLOG, ssl=context))
 
@@ -129,11 +129,11 @@ class Listening(Generic[C]):
 
     @property
     def connections(self) -> Sequence[C]:
-        """Those that are open now."""
+        """The open connections."""
         return list(self._connections)
 
     def stop_listening(self) -> None:
-        """Accept no more connections; those that are open go on."""
+        """Accept no more connections; open ones go on."""
         self._is_stopping = True
         for listener in self._listeners:
             listener.close()
@@ -141,7 +141,7 @@ class Listening(Generic[C]):
             self._cancel_sweep()
 
     async def close(self, *, within_s: float) -> None:
-        """Send what is still to be sent, close all connections; abort those that do not read within the time."""
+        """Flush and close all connections; abort those that have not read in time."""
         self.stop_listening()
         for connection in self.connections:
             connection.close()
@@ -152,7 +152,7 @@ class Listening(Generic[C]):
             await self._all_closed.wait()
 
     def made(self, connection: C) -> bool:
-        """Whether the connection may stay."""
+        """Count a new connection; returns whether it may stay."""
         if self._is_stopping:
             return False
         if len(self._connections) >= self._connections_max:
@@ -168,7 +168,7 @@ class Listening(Generic[C]):
         return True
 
     def _tell_all_taken(self, refused: str) -> None:
-        """Once, until a tenth is free again, as a quota does; who has most is to blame, not who came too late."""
+        """Log the clients with most connections; once, until a tenth is free again, as a quota does."""
         if self._is_full_told:
             return
         self._is_full_told = True
@@ -181,7 +181,7 @@ class Listening(Generic[C]):
         )
 
     def authenticated(self, connection: C, principal: str) -> bool:
-        """Whether the connection may stay, now that it is known whose it is."""
+        """Count a connection for its principal; returns whether it may stay."""
         self._forget_principal(connection)
         if not self._principals.acquire(principal):
             self._metrics.connections_refused[RefusedConnection.PRINCIPAL] += 1
@@ -195,7 +195,7 @@ class Listening(Generic[C]):
             self._principals.release(principal)
 
     def lost(self, connection: C) -> None:
-        """The connection is closed."""
+        """Forget a connection that was closed."""
         self._connections.discard(connection)
         self._addresses.release(connection.client_host)
         self._forget_principal(connection)
@@ -207,7 +207,7 @@ class Listening(Generic[C]):
             self._all_closed.set()
 
     async def wait_until_closed(self, within_s: float) -> bool:
-        """Whether all connections were closed within the time."""
+        """Wait until all connections are closed; returns whether that was in time."""
         if not self._connections:
             return True
         self._all_closed.clear()
@@ -218,7 +218,7 @@ class Listening(Generic[C]):
         return True
 
     def _sweep(self) -> None:
-        """Close who has been idle, or has not read, for too long; look again ten times in that while."""
+        """Close connections that were idle, or did not read, for too long; runs ten times within that time."""
         now_ms = self._monotonic_ms()
         for connection in self.connections:
             unread_since_ms = connection.unread_since_ms

@@ -25,7 +25,7 @@ from muster.coordinator.observability.metrics import ServerMetrics
 log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
 
 FREE_BYTES: Final = 16_384
-"""Of each connection, that are not counted. A usual request is smaller."""
+"""The bytes of each connection that are not counted. A usual request is smaller."""
 
 
 @unique

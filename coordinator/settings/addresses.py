@@ -1,4 +1,4 @@
-"""HOST:PORT, as settings have it."""
+"""HOST:PORT in settings: parsed and checked."""
 
 import errno
 import os
@@ -10,7 +10,7 @@ from muster.events.kafka import addresses
 
 
 def why_not_bound(error: OSError, other_port: str = "choose another port, 0 takes a free one") -> str:
-    """Why there is no listening at an address, and `other_port` as the way out where the port is to blame."""
+    """Explain why an address cannot be bound; `other_port` is the way out where the port is to blame."""
     reason = error.strerror or str(error)
     if error.errno is not None and error.errno in errno.errorcode:
         reason = os.strerror(error.errno)  # asyncio puts other words around them
@@ -18,7 +18,7 @@ def why_not_bound(error: OSError, other_port: str = "choose another port, 0 take
 
 
 class Address(str):
-    """HOST:PORT, checked."""
+    """A checked HOST:PORT."""
 
     __slots__ = ()
 
@@ -32,23 +32,23 @@ class Address(str):
 
     @property
     def is_wildcard(self) -> bool:
-        """Every address of the machine: one can listen there, but nobody can be told to connect to it."""
+        """Whether it stands for every address of the machine, so that it can be bound but not advertised."""
         return self.host in {"0.0.0.0", "::"}  # noqa: S104 -- looked for, not bound
 
     def shares_port_with(self, other: "Address") -> bool:
-        """Whether only one of the two can be bound, as far as the names of their hosts tell."""
+        """Whether the two conflict, so that only one can be bound; judged by the names of the hosts alone."""
         same_host = self.host == other.host or self.is_wildcard or other.is_wildcard
         return same_host and self.port == other.port != 0
 
 
 def read_address(text: str) -> Address:
-    """Raises ValueError."""
+    """Parse HOST:PORT. Raises ValueError."""
     addresses.read_address(text)
     return Address(text)
 
 
 def read_servers(text: str) -> str:
-    """Several with commas between them, white space wherever it stands (known bug P13). Raises ValueError."""
+    """Normalize comma-separated HOST:PORTs, with white space anywhere (known bug P13). Raises ValueError."""
     return ",".join(map(str, addresses.read_servers(text)))
 
 

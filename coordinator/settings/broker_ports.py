@@ -1,9 +1,9 @@
-"""Which port a broker's listener has: the same after every restart, whatever order the brokers appear in.
+"""The ports of the brokers' listeners: the same after every restart, whatever order the brokers appear in.
 
-What belongs here: the rule, and what cannot be had under it. Pure: nothing is bound here, and who the brokers are is
-not known. The listener of node id n is at `base + n`, unless the mapping says otherwise. Ports taken at random would
-strand clients that know the old ones (known bugs P11, P15), and a range too small for a cluster's node ids, as KRaft
-numbers them, is said with the way out (P10).
+What belongs here: the rule, and the errors when a port cannot be given. Pure: nothing is bound here, and the brokers
+are not known. The listener of node id n is at `base + n`, unless the mapping says otherwise. Random ports would strand
+clients that know the old ones (known bugs P11, P15); where the range is too small for a cluster's node ids, as KRaft
+numbers them, the error tells the way out (P10).
 """
 
 from collections.abc import Mapping
@@ -14,11 +14,11 @@ from muster.events.kafka.addresses import PORT_MAX
 
 
 class NoPort(Exception):
-    """There is no port for that node id; the message says why, and the way out."""
+    """A node id has no port; the message says why, and the way out."""
 
 
 class BrokerPorts(msgspec.Struct, frozen=True):
-    """`base`: the port of node id 0, whether there is one or not. `mapping`: node ids with a port of their own.
+    """The rule. `base`: the port of node id 0, whether it exists or not. `mapping`: node ids with a port of their own.
 
     `taken`: ports that are in use for something else, with the name of the setting that says so. `base_name`,
     `mapping_name`: those of the other two.
@@ -31,7 +31,7 @@ class BrokerPorts(msgspec.Struct, frozen=True):
     mapping_name: str = "--listener-map"
 
     def port_of(self, node_id: int) -> int:
-        """Raises NoPort."""
+        """Return the port of a broker's listener. Raises NoPort."""
         mapped = self.mapping.get(node_id)
         port = self.base + node_id if mapped is None else mapped
         if not 0 < port <= PORT_MAX:

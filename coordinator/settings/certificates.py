@@ -1,9 +1,9 @@
 """Certificates that are renewed while the process runs: read again, without a restart.
 
-What belongs here: when their files are looked at, and what is said of them. What it must not know: what they are for;
-how they are read is in `events/kafka/tls_files.py`.
+What belongs here: when their files are checked, and the log lines about them. What it must not know: what they are for;
+`events/kafka/tls_files.py` reads them.
 
-How it works: a thread looks, since a disk may hang; one look at a time, so a disk that does not answer is waited for.
+A thread checks them, since a disk may hang; one check at a time, so a disk that does not answer is waited for.
 """
 
 import asyncio
@@ -20,13 +20,13 @@ log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
 
 LOOKS_EVERY_S: Final = 5.0
 LOOKS_AGAIN_S: Final = 0.5
-"""While something cannot be read: who writes a key and its certificate one after the other is soon done."""
+"""The interval while something cannot be read: a key and its certificate are written one after the other."""
 SILENT_AFTER_S: Final = 60.0
-"""A look that takes longer is told of, once."""
+"""A check that takes longer is logged, once."""
 
 
 class Certificates:
-    """Those of `contexts`, which is asked at each look."""
+    """Reloads the certificates of `contexts`, which is called at each check."""
 
     def __init__(self, contexts: Callable[[], Iterable[FilesContext]]) -> None:
         self._contexts = contexts
@@ -34,7 +34,7 @@ class Certificates:
         self._complaints: set[str] = set()
 
     async def look(self) -> None:
-        """Read what has changed. What cannot be read is said once, and the connections go on with what was there."""
+        """Reload what has changed. What cannot be read is logged once; connections keep the former certificates."""
         complaints: set[str] = set()
         for context in self._contexts():
             try:
@@ -56,7 +56,7 @@ class Certificates:
         return await looking
 
     async def keep_looking(self) -> None:
-        """Until it is cancelled."""
+        """Check at intervals until cancelled."""
         try:
             while True:
                 await asyncio.sleep(LOOKS_AGAIN_S if self._complaints else LOOKS_EVERY_S)

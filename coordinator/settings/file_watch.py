@@ -1,7 +1,7 @@
 """Watching the file of an event log: whether its disk answers, and whether it is still where it was opened.
 
-What belongs here: when it is looked, and what is said of it. What it must not know: what is wrong with a file, which
-`events/log/sqlite/file.py` says.
+What belongs here: when it is checked, and the log lines about it. What it must not know: what is wrong with a file;
+`events/log/sqlite/file.py` tells.
 """
 
 import asyncio
@@ -19,7 +19,7 @@ SAY_AGAIN_AFTER_S = 60.0
 
 
 def watch_file(file: SqliteFile, *, lost: Callable[[Exception], None]) -> "asyncio.Task[None]":
-    """Watch until the task is cancelled. `lost` is told what will not mend: a file that is gone, or another one now."""
+    """Watch until the task is cancelled. `lost` is called with errors that do not pass: a file gone, or replaced."""
     watching = asyncio.create_task(_watch(file), name="file-watch")
     watching.add_done_callback(on_failure(lost))
     return watching

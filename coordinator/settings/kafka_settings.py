@@ -45,4 +45,4 @@ class KafkaSettings(BaseSettings):
 
 
 KAFKA_SETTINGS: Mapping[str, str] = {field.replace("_", "."): field for field in KafkaSettings.model_fields}
-"""Kafka's names of the settings that `--config` takes, and our fields for them."""
+"""The fields of `KafkaSettings`, by Kafka's names, which `--config` takes."""

@@ -1,7 +1,7 @@
 """Settings from flags, `MUSTER_*` variables and a TOML file: gathered, and checked against each other.
 
-What belongs here: which source wins, and what is said of a setting that cannot be used. What it must not know: which
-settings there are (settings.py, sidecar.py).
+What belongs here: the precedence of sources, and the errors about settings that cannot be used. What it must not know:
+which settings there are (settings.py, sidecar.py).
 
 The first source that names a setting wins: a flag, a variable, the file. Kafka's client properties
 (`--upstream-config`, `--kafka-config`) come name by name from any source, `MUSTER_UPSTREAM_CONFIG_SASL_PASSWORD` among
@@ -36,7 +36,7 @@ class BadSettings(Exception):
 
 
 def load_settings(flags: Mapping[str, Any], config: Sequence[str], file: Path | None) -> Settings:
-    """Settings from flags (None: not given), `--config NAME=VALUE`, the environment and a file. Raises BadSettings."""
+    """Load the settings from flags (None: not given), `--config` entries, environment and file. Raises BadSettings."""
     given = {name: value for name, value in flags.items() if value is not None and value != []}
     given |= dict(_split_config(entry) for entry in config)
     try:
@@ -67,7 +67,7 @@ def load_settings(flags: Mapping[str, Any], config: Sequence[str], file: Path | 
 
 
 def _gathered(given: Mapping[str, Any], table: Mapping[str, Any]) -> Settings:
-    """From all sources. Properties are gathered name by name. Raises ValidationError and BadSecurity."""
+    """Merge all sources; client properties name by name. Raises ValidationError and BadSecurity."""
     split = {name: split_properties(given[name], flag(name)) for name in PROPERTY_FIELDS if name in given}
     prefixes = {name: f"MUSTER_{name.upper()}_" for name in PROPERTY_FIELDS}
     named = {name: properties_of_environment(os.environ, prefix) for name, prefix in prefixes.items()}
@@ -136,7 +136,7 @@ def _unknown(name: str, known: Iterable[str]) -> str:
 
 
 def _misplaced(name: str, value: Any) -> str:  # noqa: ANN401 -- whatever a file has
-    """What is wrong with a name at the top of the file."""
+    """Explain what is wrong with a name at the top of the file."""
     kafkas = next((each for each in _dotted({name: value}) if each in KAFKA_SETTINGS), None)
     if kafkas is not None:
         return f"{kafkas} belongs into the table [config]"
@@ -172,7 +172,7 @@ def _read_file(file: Path) -> dict[str, Any]:
 
 
 def _dotted(table: Mapping[str, Any]) -> dict[str, Any]:
-    """In TOML `group.max.size = 3` is a table in a table; Kafka's names are flat."""
+    """Flatten nested tables into Kafka's names: in TOML `group.max.size = 3` is a table in a table."""
     flat: dict[str, Any] = {}
     for name, value in table.items():
         inner = _dotted(value) if isinstance(value, dict) else {"": value}

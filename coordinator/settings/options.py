@@ -1,4 +1,4 @@
-"""How a setting is declared: once, with its type, default, limits and help, and how a command line shows it.
+"""The declaration of a setting: its type, default, limits and help, and its looks on the command line.
 
     metrics: HostPort | None = option(None, "Where Prometheus finds /metrics.", metavar="HOST:PORT", panel=WATCHING)
 
@@ -22,7 +22,7 @@ PANELS: Final = (GENERAL, STANDALONE, SIDECAR, TLS, EVENT_LOG, WATCHING)
 
 
 class Shown(msgspec.Struct, frozen=True):
-    """How the option looks in `--help`. `metavar` None: the name of its type."""
+    """The looks of an option in `--help`. `metavar` None: the name of its type."""
 
     metavar: str | None
     panel: str
@@ -36,20 +36,20 @@ def option(
     panel: str = GENERAL,
     **others: Any,  # noqa: ANN401 -- pydantic's
 ) -> Any:  # noqa: ANN401 -- as pydantic's Field
-    """The field of a setting. A default that is a function makes the value. `others`: what `Field` takes, as limits."""
+    """Declare a setting's field. A default that is a function makes the value. `others`: arguments of `Field`."""
     given: dict[str, Any] = {"default_factory": default} if callable(default) else {"default": default}
     shown: dict[str, Any] = {"metavar": metavar, "panel": panel}
     return Field(**given, description=help_, json_schema_extra=shown, **others)
 
 
 def shown_of(field: FieldInfo) -> Shown:
-    """As it was declared."""
+    """Return the looks that were declared."""
     assert isinstance(field.json_schema_extra, dict)
     return msgspec.convert(field.json_schema_extra, Shown)
 
 
 def help_of(field: FieldInfo) -> str:
-    """What the setting does, and its default."""
+    """Return the setting's help, with its default."""
     default = field.get_default(call_default_factory=True)
     if isinstance(default, list):
         default = ", ".join(default)

@@ -1,8 +1,8 @@
-"""Where a setting came from: the name by which whoever gave it can find it.
+"""Where a setting came from: the name of its flag, variable or key in the file.
 
-What belongs here: what an error has to name. What it must not know: what is wrong with the setting.
+What belongs here: the names that errors print. What it must not know: what is wrong with a setting.
 
-pydantic-settings keeps no record of which source has won, so the sources are looked at again, in the same order.
+pydantic-settings keeps no record of which source has won, so the sources are searched again, in the same order.
 """
 
 import difflib
@@ -20,18 +20,18 @@ PROPERTY_FIELDS: Final = frozenset({"upstream_config", "kafka_config"})
 _PREFIX: Final = "MUSTER_"
 _OF_COMMANDS: Final = "BOOTSTRAP"
 _NEAR: Final = 0.85
-"""Of 1, as difflib counts: a letter too many, too few or another one, even in a short name."""
+"""The likeness of a typo, 1 at most, as difflib counts: one letter added, missing or changed, even in short names."""
 
 
 def flag(field: str) -> str:
-    """`--broker-base-port`; for a setting of Kafka's its name there, which `--config` takes."""
+    """Return the flag of a field, such as `--broker-base-port`; for a setting of Kafka's, the name for `--config`."""
     if field in KafkaSettings.model_fields:
         return field.replace("_", ".")
     return "--" + field.replace("_", "-")
 
 
 class Sources(msgspec.Struct, frozen=True, kw_only=True):
-    """`flags` and `table` (of the file) by field; of properties the flags are texts, `NAME=VALUE`."""
+    """The sources' contents. `flags` and `table` (of the file) by field; flags of properties are `NAME=VALUE`."""
 
     flags: Mapping[str, Any] = {}
     environment: Mapping[str, str] = {}
@@ -39,9 +39,9 @@ class Sources(msgspec.Struct, frozen=True, kw_only=True):
     file: Path | None = None
 
     def name_of(self, field: str, prop: str = "") -> str:
-        """The option, the variable, or the file's key; the option too for what nobody gave.
+        """Return the name of the flag, variable or key in the file that gave a field; of the flag if nothing did.
 
-        `prop`: of a table of properties, that one; without it whichever was given.
+        `prop`: one property of a field that is a table; without it, whichever was given.
         """
         option = f"{flag(field)} {prop}".rstrip()
         variable = f"MUSTER_{field.upper()}"
@@ -64,9 +64,9 @@ class Sources(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def mistyped(environment: Iterable[str], fields: Iterable[str]) -> list[tuple[str, str]]:
-    """Variables that set nothing, each with the one that was meant: only where there is one that is near.
+    """Return the variables that are probably typos, each with the variable that was meant.
 
-    Others may well be there: Kubernetes sets MUSTER_PORT and MUSTER_SERVICE_HOST for a service of that name.
+    Other unknown variables are fine: Kubernetes sets MUSTER_PORT and MUSTER_SERVICE_HOST for a service of that name.
     """
     known = [*(field.upper() for field in fields if field not in PROPERTY_FIELDS), _OF_COMMANDS]
     found = []

@@ -1,8 +1,8 @@
 """The settings of `muster serve`: each declared once, here or in sidecar.py, with its type, default and help.
 
 Kafka's own settings keep Kafka's names: `group.max.size` on the command line (`--config`) and in the file's `[config]`
-table, `MUSTER_GROUP_MAX_SIZE` in the environment. What only a sidecar has stands in sidecar.py; where values come from,
-and what contradicts what, in loading.py. Nobody else reads an environment.
+table, `MUSTER_GROUP_MAX_SIZE` in the environment. The sidecar's own settings are in sidecar.py; where values come from,
+and which of them contradict each other, in loading.py. Nothing else reads the environment.
 """
 
 from typing import Annotated, Literal
@@ -125,20 +125,20 @@ class Settings(SidecarSettings, KafkaSettings):
     )
 
     def topics(self) -> list[Topic]:
-        """The declared topics."""
+        """The topics declared by `--topic`."""
         return [declare_topic(text) for text in self.topic]
 
     def log_security(self) -> KafkaSecurity:
-        """How the cluster of a Kafka event log is reached, that of its offsets too. Raises BadSecurity.
+        """The security of connections to a Kafka event log, and to its offsets topic. Raises BadSecurity.
 
-        What was given for the upstream is shown to no other cluster: only to a log that names one of its brokers.
+        Upstream's credentials are sent to no other cluster: only to a log whose URL names one of upstream's brokers.
         """
         if self._log_is_upstream and not self.kafka_config:
             return self.upstream_security().kafka_security()
         return kafka_security(self.kafka_config, KAFKA_CONFIG, lambda name: self.name_of("kafka_config", name))
 
     def without_idle_variables(self) -> "Settings":
-        """Variables for `--kafka-config` alone may be there for `muster members` and `muster replay`."""
+        """Drop `kafka_config` where no Kafka log uses it: its variables may be for `muster members` and `replay`."""
         idle = self._log_is_upstream or not self.log.startswith("kafka:")
         return self.model_copy(update={"kafka_config": {}}) if idle else self
 
@@ -149,11 +149,11 @@ class Settings(SidecarSettings, KafkaSettings):
 
     @property
     def waiting_requests_each_max(self) -> int:
-        """How many joins and syncs of one principal, or group, may wait at a time."""
+        """The limit of parked joins and syncs of one principal, or group."""
         return self.waiting_per_principal or self._most_connections
 
     def connection_limits(self) -> ConnectionLimits:
-        """Of all connections, of those of one address, and of those of one principal."""
+        """The limits of all connections, of those of one address, and of those of one principal."""
         return ConnectionLimits(
             connections_max=self.connections_max,
             connections_max_idle_ms=self.connections_max_idle_ms,
@@ -165,11 +165,11 @@ class Settings(SidecarSettings, KafkaSettings):
 
     @property
     def _most_connections(self) -> int:
-        """What one may have, with some left for others: nine tenths."""
+        """The default limit of one principal: nine tenths, so that some are left for others."""
         return self.connections_max - self.connections_max // 10
 
     def group_settings(self) -> GroupSettings:
-        """What the rules need."""
+        """The settings of the rules."""
         return GroupSettings(
             offsets_are_upstream=self.upstream is not None,
             initial_rebalance_delay_ms=self.group_initial_rebalance_delay_ms,
@@ -183,5 +183,5 @@ class Settings(SidecarSettings, KafkaSettings):
         )
 
     def effective_group_settings(self) -> dict[str, str]:
-        """By Kafka's names, for the event log."""
+        """The settings of the rules by Kafka's names, for the event log."""
         return {name: str(getattr(self, field)) for name, field in KAFKA_SETTINGS.items()}

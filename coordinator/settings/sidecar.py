@@ -1,7 +1,7 @@
-"""The settings of the sidecar: of the cluster behind it, of its listeners, of what it may own.
+"""The settings of the sidecar: the cluster upstream, the listeners, the groups it may own.
 
-What belongs here: those fields of `Settings` that have a meaning only with `--upstream`, what contradicts what among
-them, and the values made of them. Everything is checked when the settings are loaded, files included.
+What belongs here: the fields of `Settings` that have a meaning only with `--upstream`, the contradictions among them,
+and the values made of them. Everything is checked when the settings are loaded, files included.
 """
 
 import ssl
@@ -23,16 +23,16 @@ from muster.events.kafka.addresses import PORT_MAX
 from muster.events.kafka.security import PROPERTIES
 
 EVENT_TOPIC = "__muster_events"
-"""The event log of a sidecar is a topic of the cluster behind it, unless `--log` names another."""
+"""The event topic of a sidecar in the cluster upstream, unless `--log` names another log."""
 
 
 def split_list(value: Any) -> Any:  # noqa: ANN401 -- whatever a source gives
-    """In the environment the values of a list are separated by commas."""
+    """Split a list at its commas, as the environment has it."""
     return [text.strip() for text in value.split(",") if text.strip()] if isinstance(value, str) else value
 
 
 def _read_map(value: Any) -> Any:  # noqa: ANN401 -- whatever a source gives
-    """`ID=PORT,ID=PORT`, a list of such texts, or a table of the file."""
+    """Parse `ID=PORT,ID=PORT`, a list of such texts, or a table of the file."""
     if value == {}:
         return value
     if isinstance(value, list):
@@ -125,15 +125,15 @@ class SidecarSettings(BaseSettings):
     _sources: Sources = PrivateAttr(default=Sources())
 
     def came_from(self, sources: Sources) -> None:
-        """Have errors name what was really given; without it they name options."""
+        """Have errors name the flag, variable or key that was given; without it they name flags."""
         self._sources = sources
 
     def name_of(self, field: str, prop: str = "") -> str:
-        """See `Sources`."""
+        """The name that errors print for a field; see `Sources`."""
         return self._sources.name_of(field, prop)
 
     def upstream_security(self) -> UpstreamSecurity:
-        """How the cluster is reached. Raises BadSecurity."""
+        """The security of connections to the cluster upstream. Raises BadSecurity."""
         certificate, key = self._file("single_identity_certificate"), self._file("single_identity_key")
         return UpstreamSecurity.of(
             self.upstream_config,
@@ -143,7 +143,7 @@ class SidecarSettings(BaseSettings):
         )
 
     def client_tls(self) -> ssl.SSLContext | None:
-        """For the listeners; None: clients come in plain text. Raises BadTls."""
+        """Make the TLS context of the listeners; None: they are plaintext. Raises BadTls."""
         from muster.coordinator.settings.sidecar_tls import client_context  # noqa: PLC0415 -- `--help` needs no logs
 
         certificate, key = self._file("tls_certificate"), self._file("tls_key")
@@ -156,11 +156,11 @@ class SidecarSettings(BaseSettings):
         return None if path is None else (self.name_of(field), path)
 
     def may_own(self, group_id: str) -> bool:
-        """Whether one of the patterns of `--groups` matches the whole id, in this case of letters."""
+        """Whether a pattern of `--groups` matches the whole group id, case-sensitively."""
         return any(fnmatchcase(group_id, pattern) for pattern in self.groups)
 
     def broker_ports(self, listen: Address, metrics: Address | None) -> BrokerPorts:
-        """Where the listeners of the brokers are. `listen` with the port that was bound, if it was 0."""
+        """Make the rule for the ports of the brokers' listeners. `listen`: with the bound port, if it was 0."""
         taken = {listen.port: self.name_of("listen")}
         if metrics is not None and Address(f"{listen.host}:{metrics.port}").shares_port_with(metrics):
             taken[metrics.port] = self.name_of("metrics")
@@ -179,11 +179,11 @@ NOT_WITH_UPSTREAM: Mapping[str, str] = {
     "cluster_id": "clients see the cluster's",
     "node_id": "clients see the brokers' node ids",
 }
-"""Settings of a coordinator without a cluster, and why a sidecar has no use for them."""
+"""The settings of standalone mode, and why a sidecar has no use for them."""
 
 
 def refusals(settings: SidecarSettings, given: Set[str], listen: Address, metrics: Address | None) -> Iterator[str]:
-    """What makes no sense together, a line each. `given`: the fields that some source has named."""
+    """Yield an error line for each contradiction. `given`: the fields that some source has named."""
     name_of = settings.name_of
     if settings.upstream is None:
         idle = [name_of(name) for name in SidecarSettings.model_fields if name in given]
@@ -209,7 +209,7 @@ def _tls_refusals(settings: SidecarSettings) -> Iterator[str]:
 
 
 def _identity_refusals(settings: SidecarSettings) -> Iterator[str]:
-    """Clients' certificates end here. So there is one for all of them, or they authenticate by other means."""
+    """Refuse one certificate upstream for all clients, whose TLS ends here, unless `--single-identity` asks for it."""
     name_of = settings.name_of
     upstream = settings.upstream_security().kafka_security()
     files = settings.single_identity_certificate, settings.single_identity_key
@@ -225,7 +225,7 @@ def _identity_refusals(settings: SidecarSettings) -> Iterator[str]:
     elif any(files) and upstream.ssl_context is None:
         protocol = name_of("upstream_config", "security.protocol")
         yield f"{single} shows a certificate to brokers: it needs {protocol}=SSL"
-    # With SASL_SSL the certificate opens the connection, and the principal is who authenticates on it.
+    # With SASL_SSL the certificate only opens the connection; the principal is the SASL user.
     elif upstream.presents_certificate and upstream.security_protocol == "SSL" and not settings.single_identity:
         yield (
             f"{name_of('upstream_config', 'ssl.certificate.location')}: where brokers know clients by certificates,"

@@ -1,11 +1,10 @@
 """TLS towards clients: the files of `--tls-certificate` and the options beside it, as the context of the listeners.
 
-What belongs here: what a server needs of its certificate. Files that cannot be read, that do not belong together, that
-are no longer or not yet valid: one line each, before anything is bound. Whether clients would accept the certificate is
-asked of OpenSSL itself: it is shown to a client in memory that trusts it, so what remains to be complained of is its
-dates and what it is for.
+What belongs here: checks of the server's certificate. Files that cannot be read, do not belong together, have expired
+or are not valid yet: one line each, before anything is bound. Whether clients would accept the certificate is tried
+with OpenSSL itself, in a handshake in memory with a client that trusts it: only its dates and purpose can fail.
 
-A handshake that fails with a client is a line in the log. Event loops tell nobody of it, so the context does.
+A failed handshake with a client is logged by the context, since event loops do not report it.
 """
 
 import ssl
@@ -21,29 +20,29 @@ _MEANINGS = {
     "HTTP_REQUEST": "it speaks HTTP",
     "PEER_DID_NOT_RETURN_A_CERTIFICATE": "it shows no certificate, which --tls-client-ca demands",
 }
-"""Where OpenSSL's reason says little."""
+"""Explanations of OpenSSL's reasons that say little."""
 
 
 class BadTls(Exception):
-    """Files that clients cannot be served with; the message names the option, the file and what is wrong."""
+    """The TLS files cannot be used; the message names the option, the file and what is wrong."""
 
 
 def client_context(certificate: NamedFile, key: NamedFile, client_ca: NamedFile | None) -> ssl.SSLContext:
-    """TLS 1.2 or newer; with `client_ca` nobody gets in without a certificate signed by it. Raises BadTls."""
+    """Make a context for TLS 1.2 or newer; `client_ca`: clients need a certificate signed by it. Raises BadTls."""
     try:
         context = _serving(certificate, key)
         _show_in_memory(context, certificate)
         if client_ca is not None:
             trust(context, *client_ca)
             context.verify_mode = ssl.CERT_REQUIRED
-        context.sslobject_class = _Telling
+        context.sslobject_class = _LoggingSSLObject
     except BadTlsFile as bad:
         raise BadTls(str(bad)) from bad
     return context
 
 
-class _Telling(ssl.SSLObject):
-    """One client's TLS."""
+class _LoggingSSLObject(ssl.SSLObject):
+    """The TLS state of one client; it logs a handshake that fails."""
 
     def do_handshake(self) -> None:
         try:
@@ -67,7 +66,7 @@ def _serving(certificate: NamedFile, key: NamedFile) -> ssl.SSLContext:
 
 
 def _show_in_memory(serving: ssl.SSLContext, certificate: NamedFile) -> None:
-    """A handshake with ourselves. Raises BadTls."""
+    """Try a handshake in memory. Raises BadTls."""
     trusting = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     trusting.check_hostname = False
     trusting.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN

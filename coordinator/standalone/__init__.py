@@ -1,6 +1,5 @@
-"""Clients that are connected to nothing but Muster.
+"""The standalone server, where clients are connected to Muster alone.
 
-client_connection.py    One client's socket, where every request is answered here.
-server.py               The server of a standalone coordinator: one address, at which every request is answered
-                        here.
+client_connection.py    A client's connection, all of whose requests are answered here.
+server.py               The server of a standalone coordinator: one address, where every request is answered here.
 """

@@ -1,4 +1,4 @@
-"""One client's socket, where every request is answered here."""
+"""A client's connection to a standalone server, all of whose requests are answered here."""
 
 from collections.abc import Callable
 from functools import partial
@@ -21,13 +21,13 @@ from muster.coordinator.wire.in_flight import Answered
 log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
 
 Dispatch = Callable[[bytes, Peer, Callable[[Answered], None], KeepTicket], Cancel | None]
-"""`wire.dispatch.dispatch` with all that is the same for every connection."""
+"""`wire.dispatch.dispatch`, with the arguments filled in that are the same for every connection."""
 
 _KEY_VERSION = Struct(">hh")
 
 
 class ClientConnection(ClientSocket):
-    """`frame_bytes_max`, `waiting_bytes_max`: as in net/frames.py."""
+    """See the module. `frame_bytes_max`, `waiting_bytes_max`: as in net/frames.py."""
 
     def __init__(
         self,
@@ -62,12 +62,12 @@ class ClientConnection(ClientSocket):
             log.info("connection lost", peer=self.peer.client_host, cause=str(exc))
 
     def eof_received(self) -> bool:
-        """The client sends no more. What waits for its turn is worked off before it is closed, as Kafka does."""
+        """Handle the requests that have arrived, then close, as Kafka does; the client sends no more."""
         self._is_at_end = self._turns.is_waiting(self)
         return self._is_at_end
 
     def _receive_early(self, data: bytes) -> None:
-        """It is to go, and nothing is done for it any more."""
+        """Drop the bytes: the connection closes."""
 
     def _handle(self, frame: bytes) -> Cancel | None:
         api_key, api_version = _KEY_VERSION.unpack_from(frame)

@@ -1,7 +1,7 @@
-"""The server of a standalone coordinator: one address, at which every request is answered here.
+"""The server of a standalone coordinator: one address, where every request is answered here.
 
-What a connection does stands in net/client_socket.py. To stop: `stop_listening`, then give the groups up (which answers
-what is parked through its replies), then `close`.
+Connections are in net/client_socket.py. To stop: `stop_listening`, then give the groups up, which answers parked
+requests, then `close`.
 """
 
 from collections.abc import Callable, Mapping
@@ -19,7 +19,7 @@ from muster.coordinator.wire.in_flight import Answered
 
 
 class ServerSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """Where it listens, and within which limits; port 0 takes any that is free."""
+    """The address to listen at, and the limits; port 0 takes any that is free."""
 
     host: str = "127.0.0.1"
     port: int = 9092
@@ -29,7 +29,7 @@ class ServerSettings(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Server:
-    """Serves one address. `apis` are offered; `service` is what their handlers use."""
+    """See the module. `apis`: those that are offered; `service`: what their handlers use."""
 
     def __init__(
         self, *, settings: ServerSettings, service: Service, apis: Mapping[int, Api], metrics: ServerMetrics
@@ -54,15 +54,15 @@ class Server:
         return self._port
 
     async def start(self) -> None:
-        """Bind and accept. Raises OSError when the address cannot be had."""
+        """Bind and accept. Raises OSError when the address cannot be bound."""
         self._port = await self._listening.listen(self._settings.host, self._settings.port, self._new_connection)
 
     def stop_listening(self) -> None:
-        """Accept no more connections; those that are open go on."""
+        """Accept no more connections; open ones go on."""
         self._listening.stop_listening()
 
     async def close(self, *, within_s: float = 5.0) -> None:
-        """Send what is still to be sent, close all connections; abort those that do not read within the time."""
+        """Flush and close all connections; abort those that have not read in time."""
         await self._listening.close(within_s=within_s)
 
     def _new_connection(self) -> ClientConnection:

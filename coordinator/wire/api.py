@@ -1,11 +1,11 @@
-"""What one API is, what its handler is given, and how a request can be broken.
+"""The definition of an API, the arguments of its handler, and the errors of broken requests.
 
     ProtocolError       the bytes of a client make no sense; its connection is to be closed
       fault             which of the `Fault`s it was, for the counters
 
 A handler is called as `handle(body, context, service, answer)`. It calls `answer` once, at once or later, with the
 fields of the response; it may give back a function that drops what it holds (a timer) should the client go away first.
-What it does with each of many entries it does in steps (`context.work`), or leaves to the answer's writer (`Each`).
+Work on each of many entries is done in steps (`context.work`), or left to the response's writer (`Each`).
 """
 
 from collections.abc import Callable, Mapping
@@ -30,7 +30,7 @@ REASON_LENGTH_MAX = 255
 
 @unique
 class Fault(StrEnum):
-    """Why a connection was closed. The values are labels of a metric."""
+    """The reason for which a connection was closed. The values are labels of a metric."""
 
     NEGATIVE_LENGTH = "negative-length"
     OVERSIZED_FRAME = "oversized-frame"
@@ -60,17 +60,17 @@ KeepTicket = Callable[[GroupId, MemberId, HeartbeatTicket], None]
 
 
 def keep_no_ticket(_group_id: GroupId, _member_id: MemberId, _ticket: HeartbeatTicket) -> None:
-    """Where there is no fast path."""
+    """Do nothing: the default, without a fast path."""
 
 
 Work = Callable[[Steps[Cancel | None]], Cancel | None]
-"""Has a handler's steps done, with others in between when they are many. What the steps return is what a handler may
-give back; what is returned here drops them as long as they are not done.
+"""Runs a handler's steps, in slices if they are many. The steps return the handler's cancel function; until they are
+done, the function returned here cancels them.
 """
 
 
 def work_at_once(steps: Steps[Cancel | None]) -> Cancel | None:
-    """Where nobody else waits."""
+    """Run all steps at once: the default."""
     return finished(steps)
 
 
@@ -92,7 +92,7 @@ class RequestContext(msgspec.Struct, frozen=True, kw_only=True):
     work: Work = work_at_once
 
     def caller(self, service: Service) -> Caller:
-        """The caller of one command; a request that becomes many commands asks once for each."""
+        """Make the caller of one command; a request that becomes many commands needs one for each."""
         return Caller(
             request_id=service.new_request_id(),
             client_id=self.client_id,
@@ -124,5 +124,5 @@ class Api(Offered, frozen=True, kw_only=True):
 
 
 def stated_reason(reason: str | None) -> str | None:
-    """A client's own reason (KIP-800), at most 255 characters (R8); an empty one is none."""
+    """Return a client's own reason (KIP-800), cut to 255 characters (R8); None for an empty one."""
     return reason[:REASON_LENGTH_MAX] if reason else None

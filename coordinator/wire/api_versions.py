@@ -3,8 +3,8 @@
 v1 adds the throttle time. v3 is flexible, but for the header of the response, names the client's software, and can
 tell features (KIP-511, KIP-584); there are none here. v4 lets a feature start at version 0.
 
-What is offered is derived from the registrations. A client that comes with a version nobody knows gets the body of v0
-with error 35 and what is offered of this API, so that it can ask again.
+The answer is derived from the registrations. A client with an unknown version gets the body of v0 with error 35 and the
+versions of this API, so that it can ask again.
 """
 
 import re
@@ -21,7 +21,7 @@ _SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 
 
 def offering(others: tuple[Api, ...]) -> Api:
-    """The registration of ApiVersions, which tells of these APIs and of itself."""
+    """Make the registration of ApiVersions, which offers these APIs and itself."""
 
     def handle(body: Body, _context: RequestContext, _service: Service, answer: Answer) -> None:
         if _has_bad_software(body):
@@ -35,7 +35,7 @@ def offering(others: tuple[Api, ...]) -> Api:
 
 
 def unsupported_version() -> Fields:
-    """What the body of v0 says to a version that is not offered."""
+    """Return the body of v0 for a version that is not offered."""
     offered = {"api_key": KEY, "min_version": VERSIONS[0], "max_version": VERSIONS[-1]}
     return {"error_code": ErrorCode.unsupported_version, "api_keys": [offered]}
 

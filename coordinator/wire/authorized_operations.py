@@ -1,4 +1,4 @@
-"""What a caller may do, as a set of bits (KIP-430). Standalone, who gets here may do all that a resource knows."""
+"""Authorized operations as bit fields (KIP-430), by AclOperation's codes. Standalone, callers may do everything."""
 
 AUTHORIZED_OPERATIONS_OMITTED = -(2**31)
 

@@ -1,11 +1,11 @@
-"""How much one request may be: bytes, and entries in all its arrays together, by API.
+"""The limits of one request, by API: bytes, and entries in all its arrays together.
 
-What belongs here: the table, with a reason for each line. Bounds are well above what any tool sends, and low enough
-that what is worked on for one request ends: memory follows the bytes, time the entries. A request that is beyond them
-makes no sense to anybody, and ends its connection; the line in the log has the API, what was asked for and the bound.
+What belongs here: the table, with a reason for each line. The bounds are well above the requests of any tool, and low
+enough that the work for one request ends: memory follows the bytes, time the entries. A request beyond them closes its
+connection; the log line has the API, the size and the bound.
 
 Sizes come from Kafka's limits of one entry (a topic's name has 249 characters, an id here some 100 in practice) times
-the entries; where a client's own bytes are in it (metadata, assignments) from what can be stored of them.
+the entries; where a client's own bytes are in it (metadata, assignments) from the limits of storing them.
 """
 
 from collections.abc import Mapping
@@ -17,11 +17,11 @@ _KIB: Final = 1_024
 _MIB: Final = 1_024 * _KIB
 
 ANSWER_BYTES_MAX: Final = 100_000_000
-"""Of any answer: what librdkafka reads at most (its default of receive.message.max.bytes)."""
+"""The longest answer: librdkafka reads no more (its default of receive.message.max.bytes)."""
 
 
 class Bound(msgspec.Struct, frozen=True, kw_only=True):
-    """What one request may be, and why."""
+    """The limits of one request, and their reason."""
 
     bytes_max: int
     entries_max: int
@@ -66,5 +66,5 @@ _OTHERS: Final = Bound(bytes_max=_MIB, entries_max=10_000, reason="what is not o
 
 
 def bound_of(api_key: int) -> Bound:
-    """The bound of an API that is decoded here."""
+    """Return the bound of an API that is decoded here."""
     return _BOUNDS.get(api_key, _OTHERS)

@@ -1,15 +1,13 @@
 """DescribeConfigs (key 32), v1 to v4; Kafka 4.0 took v0 away.
 
-v1 can tell synonyms, and where a value comes from (KIP-226). v3 tells types, and can tell documentation (KIP-569). v4
-is flexible.
+v1 adds synonyms, and the source of a value (KIP-226). v3 adds types and documentation (KIP-569). v4 is flexible.
 
-A group has the settings of the table, each with what is set or the default, whether the group exists or not, as in
-Kafka. `members` is read only, and told to those alone who ask for it by name: a JSON array with an object for each
-member and each instance that is expected. So is, in a sidecar, `members.move` (`outcomes.GroupMove`); and of a
-quarantined group nothing but `members.repair` (`outcomes.GroupDamage`). A declared topic and this node have no settings
-that could be told; that they are asked about is no mistake, since Kafka's tools ask along with what they describe. What
-is asked for twice in the same words is told once, in others refused: the members of a group may be a thousand times as
-long as its name.
+A group has the configs of the table `GROUP_CONFIGS`, each with its value or the default, whether the group exists or
+not, as in Kafka. `members` is read only, and described only when a request names it: a JSON array with an object for
+each member and each expected instance. So is, in a sidecar, `members.move` (`outcomes.GroupMove`); a quarantined group
+has nothing but `members.repair` (`outcomes.GroupDamage`). A declared topic and this node have no configs; describing
+them is no error, since Kafka's tools do so. A resource that is named twice with the same keys is answered once, with
+others it is refused: the members of a group may be a thousand times as long as its name.
 """
 
 import msgspec
@@ -27,10 +25,10 @@ from muster.coordinator.wire.resources import ResourceType, named
 from muster.events.steps import Steps
 
 DEFAULT_CONFIG, DYNAMIC_GROUP_CONFIG = 5, 8
-"""Where a value comes from, as Kafka numbers it."""
+"""Kafka's codes of ConfigSource."""
 
 _LEGACY_MAX = 32_767
-"""Bytes of a string below v4: more than all lists have, but not than the members of a large group."""
+"""The longest string below v4, in bytes: enough for every list, but not for the members of a large group."""
 
 _TWICE = "Each resource must appear at most once."
 _MEMBERS_DOCUMENTATION = "The group's members, and the instances that are expected, as JSON."
@@ -39,7 +37,7 @@ _MOVE_DOCUMENTATION = "How far the group's move to or from the cluster upstream 
 
 
 class Included(msgspec.Struct, frozen=True, kw_only=True):
-    """What is to be told of each setting."""
+    """The optional parts of each entry."""
 
     synonyms: bool
     documentation: bool
@@ -72,12 +70,12 @@ def handle(body: Body, context: RequestContext, service: Service, answer: Answer
 
 
 def encode_group(resource: Body, outcome: DescribeGroupConfigOutcome, body: Body, api_version: int) -> Fields:
-    """What is told of a group to whom `body` asks for it with `resource`."""
-    wishes = Included(synonyms=body.include_synonyms, documentation=getattr(body, "include_documentation", False))
+    """Encode the result for one group."""
+    included = Included(synonyms=body.include_synonyms, documentation=getattr(body, "include_documentation", False))
     if outcome.damage is not None and REPAIR in (resource.configuration_keys or ()):
-        told = _told_by_name(REPAIR, outcome.damage, _REPAIR_DOCUMENTATION, wishes)
+        told = _told_by_name(REPAIR, outcome.damage, _REPAIR_DOCUMENTATION, included)
         return encode(resource, ErrorCode.none, entries=(told,))
-    entries = () if outcome.error else _entries(outcome, resource.configuration_keys, wishes)
+    entries = () if outcome.error else _entries(outcome, resource.configuration_keys, included)
     if api_version < 4 and any(len((each["value"] or "").encode()) > _LEGACY_MAX for each in entries):
         text = "a value is too long for this version; ask with DescribeConfigs v4"
         return encode(resource, ErrorCode.invalid_request, text)
@@ -85,7 +83,7 @@ def encode_group(resource: Body, outcome: DescribeGroupConfigOutcome, body: Body
 
 
 def _without_group(resource: Body, cluster: Cluster) -> tuple[ErrorCode, str | None]:
-    """What there is to say of a resource that is no group; Kafka's errors."""
+    """Return the error of a resource that is no group, and its message, as in Kafka."""
     name = resource.resource_name
     match resource.resource_type:
         case ResourceType.GROUP:
@@ -105,18 +103,20 @@ def _without_group(resource: Body, cluster: Cluster) -> tuple[ErrorCode, str | N
             return ErrorCode.invalid_request, f"The settings of {named(resource)} cannot be told here."
 
 
-def _entries(outcome: DescribeGroupConfigOutcome, keys: tuple[str, ...] | None, wishes: Included) -> tuple[Fields, ...]:
-    """All settings for no keys, as in Kafka; a key that nobody knows is passed over."""
+def _entries(
+    outcome: DescribeGroupConfigOutcome, keys: tuple[str, ...] | None, included: Included
+) -> tuple[Fields, ...]:
+    """Encode the configs of these keys, all without keys; unknown keys are skipped, as in Kafka."""
     names = GROUP_CONFIGS if not keys else [name for name in GROUP_CONFIGS if name in keys]
-    entries = [_entry(GROUP_CONFIGS[name], outcome.values.get(name), wishes) for name in names]
+    entries = [_entry(GROUP_CONFIGS[name], outcome.values.get(name), included) for name in names]
     if keys and MEMBERS in keys:
-        entries.append(_told_by_name(MEMBERS, outcome.members, _MEMBERS_DOCUMENTATION, wishes))
+        entries.append(_told_by_name(MEMBERS, outcome.members, _MEMBERS_DOCUMENTATION, included))
     if keys and MOVE in keys and outcome.move is not None:
-        entries.append(_told_by_name(MOVE, outcome.move, _MOVE_DOCUMENTATION, wishes))
+        entries.append(_told_by_name(MOVE, outcome.move, _MOVE_DOCUMENTATION, included))
     return tuple(entries)
 
 
-def _entry(definition: GroupConfigDef, value: str | None, wishes: Included) -> Fields:
+def _entry(definition: GroupConfigDef, value: str | None, included: Included) -> Fields:
     # A number that is off has no value, a list has no elements.
     default = None if definition.type is ConfigType.INT and not definition.default else definition.default
     told = [(DEFAULT_CONFIG, default)] if default is not None or value is None else []
@@ -130,13 +130,13 @@ def _entry(definition: GroupConfigDef, value: str | None, wishes: Included) -> F
         "read_only": False,
         "config_source": source,
         "is_sensitive": False,
-        "synonyms": synonyms if wishes.synonyms else (),
+        "synonyms": synonyms if included.synonyms else (),
         "config_type": definition.type,
-        "documentation": definition.documentation if wishes.documentation else None,
+        "documentation": definition.documentation if included.documentation else None,
     }
 
 
-def _told_by_name(name: str, value: object, documentation: str, wishes: Included) -> Fields:
+def _told_by_name(name: str, value: object, documentation: str, included: Included) -> Fields:
     return {
         "name": name,
         "value": msgspec.json.encode(value).decode(),
@@ -145,7 +145,7 @@ def _told_by_name(name: str, value: object, documentation: str, wishes: Included
         "is_sensitive": False,
         "synonyms": (),
         "config_type": ConfigType.STRING,
-        "documentation": documentation if wishes.documentation else None,
+        "documentation": documentation if included.documentation else None,
     }
 
 

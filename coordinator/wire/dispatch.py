@@ -1,7 +1,7 @@
-"""A frame on its way to the handler of its API, and the handler's fields on their way back as bytes.
+"""Dispatching frames to the handlers of their APIs, and encoding the handlers' answers.
 
-Both ways are gone in slices (coordinator/load/slices.py), so that others have their turns while a large request is
-read, and a large answer written.
+Both are done in slices (coordinator/load/slices.py), so that others have their turns while a large request is read, and
+a large answer written.
 """
 
 from collections.abc import Callable, Mapping
@@ -17,11 +17,11 @@ from muster.coordinator.wire.messages import message
 
 _HEADER_START = Struct(">hhi")  # API key, version, correlation id
 _MEANT = {17: "SaslHandshake: no client authenticates here; its security.protocol should be PLAINTEXT"}
-"""What clients may ask for that is not offered, and what helps."""
+"""Hints for clients that use an API that is not offered."""
 
 
 class Peer(msgspec.Struct, frozen=True, kw_only=True):
-    """Who is at the other end of a connection; `client_host` as Java prints it (M3)."""
+    """The other end of a connection; `client_host` as Java prints it (M3)."""
 
     client_host: str
     principal: str
@@ -36,8 +36,8 @@ def dispatch(
     answer: Callable[[Answered], None],
     keep_ticket: KeepTicket = keep_no_ticket,
 ) -> Cancel | None:
-    """Have one request handled; `frame` is without its length. The answer comes at once or later, as what it gives back
-    drops what is still to be done.
+    """Handle one request; `frame` is without its length. `answer` is called at once or later; the returned function
+    cancels the rest.
 
     Raises ProtocolError for what Kafka answers by closing the connection: an unknown API or version (but for
     ApiVersions, KIP-511), a body that cannot be read, or has more in it than it may have. What is found late is given
@@ -71,8 +71,8 @@ def work_on(
     keep_ticket: KeepTicket,
     handle: Callable[[Body, RequestContext, UnderWay], Cancel | None],
 ) -> Cancel:
-    """Have a frame of a known API read, and `handle` given what is in it and what its answer goes through. What is
-    given back drops what is still to be done. Raises ProtocolError as `dispatch` does.
+    """Read a frame of a known API, and call `handle` with its content and the request under way. The returned function
+    cancels the rest. Raises ProtocolError as `dispatch` does.
     """
     api_key, api_version, correlation_id = _HEADER_START.unpack_from(frame)
     form = message(api_key, api_version)

@@ -36,7 +36,7 @@ def handle(body: Body, context: RequestContext, service: Service, answer: Answer
 
 
 def _only_what_exists(body: Body, cluster: Cluster) -> Steps[bool]:
-    """Whether something is asked for, and all of it is there; a topic without partitions asks for nothing."""
+    """Whether the request names partitions, and all of them exist."""
     partitions = 0
     for topic in body.topics:
         name, _ = cluster.name_and_error(getattr(topic, "topic", None), getattr(topic, "topic_id", None))

@@ -1,6 +1,6 @@
-"""One request that becomes many commands: each group's outcome is waited for, then all are answered together.
+"""Gathering the outcomes of a request that becomes many commands, one for each group, into one answer.
 
-What is kept of an outcome should be the outcome: what is written of it is made when it is written (`Each`).
+Keep the outcomes themselves: their fields are made when they are written (`Each`).
 """
 
 from collections.abc import Callable, Sequence
@@ -10,7 +10,7 @@ T = TypeVar("T")
 
 
 class Gather(Generic[T]):
-    """Calls `done` with all results, in the order of their places, once each place has one; at once for no places."""
+    """Calls `done` with the results of all places, in order, once each place has one; at once for no places."""
 
     def __init__(self, places: int, done: Callable[[Sequence[T]], None]) -> None:
         self._results: list[T | None] = [None] * places
@@ -20,7 +20,7 @@ class Gather(Generic[T]):
             done(())
 
     def put(self, place: int, result: T) -> None:
-        """The result of one place, which is to be given once."""
+        """Put the result of one place, once."""
         self._results[place] = result
         self._missing -= 1
         if not self._missing:

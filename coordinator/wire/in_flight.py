@@ -20,7 +20,7 @@ log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
 R = TypeVar("R")
 
 Answered = list[bytes] | ProtocolError
-"""What follows the correlation id, in chunks; or why it cannot be written: whoever replies must not fail of that."""
+"""An answer from behind the correlation id on, in chunks; or the error why it cannot be written."""
 
 
 class UnderWay:
@@ -51,7 +51,7 @@ class UnderWay:
         return await self._slices.result(steps)
 
     def drops(self, cancel: Cancel | None) -> None:
-        """What else is to be cancelled with the request."""
+        """Note what else is to be cancelled with the request."""
         if cancel is not None:
             self._cancels.append(cancel)
 

@@ -1,8 +1,8 @@
 """IncrementalAlterConfigs (key 44). v1 is flexible (KIP-339).
 
-Each resource is answered for itself, all of its changes or none. What a request can be told without asking a group is
-refused here, in Kafka's words: a resource named twice, a value that is missing, an operation nobody knows. The rest is
-decided by the rules. The settings of all other resources are given at the start, so they cannot be altered.
+Each resource is answered for itself, all of its changes or none. Requests that are invalid whatever the group are
+refused here, in Kafka's words: a resource named twice, a missing value, an unknown operation. The rest is decided by
+the rules. The configs of all other resources are fixed at the start, so they cannot be altered.
 """
 
 from collections import Counter
@@ -23,7 +23,7 @@ _NO_CLUSTER = (
     "(muster serve --upstream)"
 )
 CHANGES_MAX = 1_000
-"""Of one resource: more than there are settings, as each may be changed once."""
+"""The limit of changes to one resource: more than there are configs, each of which may be changed once."""
 
 _OPERATIONS = frozenset(each.value for each in ConfigOperation)
 
@@ -60,7 +60,7 @@ def handle(body: Body, context: RequestContext, service: Service, answer: Answer
 
 
 def refusal(resource: Body) -> str | None:
-    """Why no group is asked about this resource; None when one is."""
+    """Return the error message for a resource that is refused here; None if the rules decide."""
     if len(resource.configs) > CHANGES_MAX:
         return f"{len(resource.configs)} changes of one resource, {CHANGES_MAX} are taken at once."
     if resource.resource_type != ResourceType.GROUP:
@@ -79,7 +79,7 @@ def _deletes(change: Body) -> bool:
 
 
 def decode(resource: Body, caller: Caller, *, validate_only: bool) -> AlterGroupConfig:
-    """The command. What a client sends as the value of a setting that it deletes (Java an empty one) says nothing."""
+    """Decode the command. The value of a config that is deleted (Java sends an empty one) is ignored."""
     return AlterGroupConfig(
         caller=caller,
         group_id=resource.resource_name,

@@ -32,7 +32,7 @@ def handle(body: Body, context: RequestContext, service: Service, answer: Answer
 
 
 def decode(body: Body, context: RequestContext, caller: Caller, uuid: str) -> JoinGroup:
-    """The proposed member id is `<instance id or client id>-<uuid>` (M1)."""
+    """Decode the command, with a proposed member id of `<instance id or client id>-<uuid>` (M1)."""
     group_instance_id = getattr(body, "group_instance_id", None)
     owner = context.client_id if group_instance_id is None else group_instance_id
     return JoinGroup(

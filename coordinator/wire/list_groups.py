@@ -1,8 +1,8 @@
 """ListGroups (key 16).
 
-v1 adds the throttle time. v3 is flexible. v4 can ask for some states alone, and tells each group's state (KIP-518). v5
-does the same with types (KIP-848); every group here is of the classic type. Filters do not look at case, nor states at
-blanks around them; a name nobody knows matches nothing (LS3, LS4).
+v1 adds the throttle time. v3 is flexible. v4 adds a filter by state, and each group's state (KIP-518). v5 adds the same
+for types (KIP-848); every group here is of the classic type. Filters ignore case, and blanks around states; an unknown
+name matches nothing (LS3, LS4).
 """
 
 from kio.schema.errors import ErrorCode

@@ -1,7 +1,7 @@
-"""One version of one API: its request read from bytes, its response written as bytes.
+"""One version of one API: reading its request from bytes, writing its response as bytes.
 
-What belongs here: which kio classes a version has, and the headers. What an API means is not known here. Everything
-that can be worked out once per version is, when the version is first spoken.
+What belongs here: the kio classes of a version, and the headers. What it must not know: the meaning of an API. What can
+be worked out once per version is, when the version is first spoken.
 """
 
 from functools import cache
@@ -24,7 +24,7 @@ HEADER_START_BYTES = 8
 
 
 class Message:
-    """A version of an API. Get it from `message`, which makes each of them once."""
+    """A version of an API. Get it from `message`, which makes each one once."""
 
     def __init__(self, api_key: int, api_version: int) -> None:
         request: Any = load_request_schema(api_key, api_version)
@@ -37,7 +37,7 @@ class Message:
         self._header_rest = NO_TAGGED_FIELDS if response.__header_schema__.__flexible__ else b""
 
     def read(self, frame: bytes) -> Steps[tuple[str, Body]]:
-        """The client id ("" for null, as in Kafka) and the body of a frame without its length.
+        """Read the client id ("" for null, as in Kafka) and the body of a frame without its length.
 
         Bytes behind the body are left alone, as Kafka 4.3.1 does. Raises ProtocolError, also for a frame that is longer
         or has more entries than this API may have: that is found before any of them is read.
@@ -59,12 +59,11 @@ class Message:
         return client_id or "", body
 
     def write(self, response: Fields) -> bytes:
-        """All that follows the correlation id, of an answer that is known to be short. Raises ProtocolError."""
+        """Write a short response, from behind the correlation id on. Raises ProtocolError."""
         return b"".join(finished(self.write_in_steps(response)))
 
     def write_in_steps(self, response: Fields, room: Room | None = None) -> Steps[list[bytes]]:
-        """All that follows the correlation id: the rest of the header, and the body; in chunks. It
-        waits until `room` has some; without it never.
+        """Write a response from behind the correlation id on, in chunks; wait until `room` has memory for it.
 
         Raises ProtocolError when a value does not fit into this version, as a string of 40,000 bytes into one that
         counts with 16 bits, and when the answer is longer than any may be.
@@ -83,5 +82,5 @@ class Message:
 
 @cache
 def message(api_key: int, api_version: int) -> Message:
-    """The message of this version; made when it is first asked for. Raises kio's KioIndexError for unknown ones."""
+    """Return the message of this version, made at its first use. Raises kio's KioIndexError for unknown ones."""
     return Message(api_key, api_version)

@@ -1,8 +1,8 @@
 """Metadata (key 3).
 
 v0 asks for all topics with an empty list, later versions with null. v1 adds the controller, racks and internal topics,
-v2 the cluster id, v3 the throttle time, v5 offline replicas, v7 leader epochs. v8 can tell what the caller may do; of
-the cluster only up to v10. v9 is flexible. v10 tells topic ids, v12 takes them in place of names. v13 adds a top-level
+v2 the cluster id, v3 the throttle time, v5 offline replicas, v7 leader epochs. v8 adds authorized operations; those of
+the cluster only up to v10. v9 is flexible. v10 adds topic ids, v12 takes them in place of names. v13 adds a top-level
 error. Topics are declared, so none is ever created, whatever v4 and later ask for.
 """
 

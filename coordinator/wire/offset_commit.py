@@ -38,7 +38,7 @@ def handle(body: Body, context: RequestContext, service: Service, answer: Answer
 
 
 def decode(body: Body, context: RequestContext, caller: Caller, cluster: Cluster) -> Steps[CommitOffsets]:
-    """The command, with those partitions alone that exist."""
+    """Decode the command, without partitions that do not exist."""
     now_ms = context.arrived_wall_ms
     retention_ms = getattr(body, "retention_time", _NO_RETENTION)
     expire_ms = None if retention_ms == _NO_RETENTION else min(now_ms + retention_ms, _EXPIRE_MS_MAX)
@@ -72,7 +72,7 @@ def decode(body: Body, context: RequestContext, caller: Caller, cluster: Cluster
 
 
 def _name(topic: Body, cluster: Cluster) -> str | None:
-    """The topic's name; None when it was asked for by an id that nobody has."""
+    """Return the topic's name; None for an unknown id."""
     if hasattr(topic, "name"):
         name: str = topic.name
         return name

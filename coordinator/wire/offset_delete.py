@@ -26,7 +26,7 @@ def handle(body: Body, context: RequestContext, service: Service, answer: Answer
 
 
 def decode(body: Body, caller: Caller, cluster: Cluster) -> Steps[DeleteOffsets]:
-    """The command, with those partitions alone that exist, each once."""
+    """Decode the command, without partitions that do not exist, each once."""
     partitions = yield from collected(
         (topic.name, partition.partition_index)
         if cluster.has_partition(topic.name, partition.partition_index)

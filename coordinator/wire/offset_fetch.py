@@ -2,7 +2,7 @@
 
 Offered from v1 on, as Kafka 4 does. v2 takes null for all topics, and adds a top-level error; v1 has none, so that a
 group's error stands on each partition (W18). v3 adds the throttle time. v5 adds the leader epoch. v6 is flexible. v7
-adds RequireStable, which changes nothing here: there are no transactions, and what is told is durable. v8 asks for many
+adds RequireStable, which changes nothing here: there are no transactions, and all offsets are durable. v8 asks for many
 groups. v9 adds the member id and epoch of the newer protocol, which mean nothing for classic groups (W7). v10 names
 topics by id alone.
 """
@@ -25,7 +25,7 @@ _NOTHING = CommittedOffset(offset=-1, leader_epoch=-1, metadata="")
 
 
 _Asked = dict[Any, dict[int, None]]
-"""Partitions by topic, each once: the topic's name, or its id from v10 on."""
+"""The requested partitions by topic, each once: by the topic's name, or its id from v10 on."""
 
 
 def handle(body: Body, context: RequestContext, service: Service, answer: Answer) -> Cancel | None:
@@ -55,7 +55,7 @@ def handle(body: Body, context: RequestContext, service: Service, answer: Answer
 
 
 def _each_once(topics: Sequence[Body] | None, version: int) -> Steps[_Asked | None]:
-    """None asks for all that is committed (OF8)."""
+    """Collect the requested partitions; None for all committed ones (OF8)."""
     if topics is None:
         return None
     asked: _Asked = {}
@@ -67,7 +67,7 @@ def _each_once(topics: Sequence[Body] | None, version: int) -> Steps[_Asked | No
 
 
 def _group(group_id: GroupId, topics: _Asked | None, version: int, service: Service) -> Steps[Fields]:
-    """One group's fields."""
+    """Encode one group."""
     committed, cluster = service.groups.committed_offsets(group_id), service.cluster
     if isinstance(committed, ErrorCode):
         named = _named(topics, _failed(committed)) if version < 2 and topics is not None else ()
@@ -102,7 +102,7 @@ def _by_id(topic_id: UUID, indexes: dict[int, None], committed: Committed, clust
 
 
 def _all(committed: Committed, cluster: Cluster, *, by_id: bool) -> Steps[Collection[Fields]]:
-    """Everything that is committed; asked for by id, without the topics that are no longer declared."""
+    """Encode all committed offsets; by id without topics that are no longer declared."""
     partitions: dict[str, list[tuple[int, CommittedOffset]]] = {}
     for (name, index), offset in committed.items():
         if not by_id or name in cluster.topics:

@@ -1,4 +1,4 @@
-"""What clients speak that have mistaken this port for another one, told by the first four bytes."""
+"""Naming TLS or HTTP where a client speaks that to this port, by the first four bytes."""
 
 from typing import Final
 
@@ -9,7 +9,7 @@ _HTTP_METHODS: Final = frozenset({b"GET ", b"HEAD", b"POST", b"PUT ", b"DELE", b
 
 
 def oversized_frame(length: int, bytes_max: int) -> ProtocolError:
-    """What is wrong with the length of a request that is over `bytes_max`: it may be none at all."""
+    """Make the error for a length over `bytes_max`, which may be the beginning of another protocol."""
     spoken = _other_protocol(length)
     if spoken is not None:
         return ProtocolError(Fault.OTHER_PROTOCOL, spoken)

@@ -1,4 +1,4 @@
-"""All APIs that a standalone coordinator offers, by key. What is not here does not exist for clients."""
+"""All APIs that a standalone coordinator offers, by key. Others do not exist for clients."""
 
 from muster.coordinator.wire import (
     api_versions,

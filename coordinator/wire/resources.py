@@ -1,7 +1,7 @@
-"""What IncrementalAlterConfigs and DescribeConfigs are about: resources, by type and name.
+"""Config resources, by type and name, for IncrementalAlterConfigs and DescribeConfigs.
 
-Only a group has settings that are kept here. The rest of what a cluster has is declared when it starts, or does not
-exist; it is named all the same, so that a refusal can say what was asked for.
+Only groups have configs here. Other resources are declared at the start, or do not exist; they have names all the same,
+so that refusals can name them.
 """
 
 from enum import IntEnum, unique
@@ -21,7 +21,7 @@ class ResourceType(IntEnum):
 
 
 def named(resource: Body) -> str:
-    """A resource for people: `topic 'orders'`, `client metrics 'all'`, `resource type 9 'x'`."""
+    """Format a resource for people: `topic 'orders'`, `client metrics 'all'`, `resource type 9 'x'`."""
     kind = _NAMES.get(resource.resource_type, f"resource type {resource.resource_type}")
     return f"{kind} {resource.resource_name!r}"
 

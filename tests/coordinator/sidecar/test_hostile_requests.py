@@ -23,6 +23,7 @@ from muster.coordinator.sidecar.messages.reserved_names import Reserved
 from muster.coordinator.sidecar.ownership.in_flight_commits import CommitsUnderWay
 from muster.coordinator.sidecar.relay.intercept import SidecarApi
 from muster.coordinator.wire.api import Offered
+from muster.coordinator.wire.bounds import bound_of
 from muster.coordinator.wire.registry import APIS
 from muster.events.ids import GroupId
 from muster.events.state import GroupState
@@ -133,3 +134,10 @@ async def test_as_many_entries_as_are_allowed_hold_nobody_up(api_key: int, versi
     answer, longest = await held_by(as_many_as_allowed(api_key, version, path))
     assert answer[:4] == b"\x00\x00\x00\x01"
     assert longest.seconds < HELD_S_MAX, longest
+
+
+async def test_every_api_that_is_handled_has_a_bound_of_its_own() -> None:
+    """An API that is added without a line in wire/bounds.py would get the default of those that are never read."""
+    async with sidecar() as relay:
+        handled = [api for api in apis(relay) if api.handle is not None]
+    assert [api.name for api in handled if not bound_of(api.key).reason.startswith(f"{api.name}: ")] == []
