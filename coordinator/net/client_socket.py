@@ -28,7 +28,7 @@ from muster.coordinator.net.frames import Connection
 from muster.coordinator.net.heartbeats import HeartbeatCache
 from muster.coordinator.net.hosts import java_host
 from muster.coordinator.net.listening import Listening
-from muster.coordinator.net.memory import FREE_BYTES, Claim
+from muster.coordinator.net.memory import FREE_BYTES, EvictionOrder
 from muster.coordinator.observability.metrics import ServerMetrics
 from muster.coordinator.principals import ANONYMOUS
 from muster.coordinator.service import Cancel
@@ -67,7 +67,7 @@ class ClientSocket(asyncio.Protocol):
         self._monotonic_ms = monotonic_ms
         self._listening = listening
         self._turns = listening.turns
-        self._share = ConnectionMemory(listening.memory, claim=self._claim, abort=self.abort)
+        self._share = ConnectionMemory(listening.memory, eviction_order=self._eviction_order, abort=self.abort)
         self._transport: asyncio.Transport | None = None
         self._flow: Flow | None = None
         self._cancel: Cancel | None = None
@@ -87,10 +87,14 @@ class ClientSocket(asyncio.Protocol):
         """Whether the client waits for an answer, and reads; then it is not idle (P17)."""
         return self._connection.is_handling and self._client_reads
 
-    def _claim(self) -> Claim:
+    def _eviction_order(self) -> EvictionOrder:
         if not self._is_let_in:
-            return Claim.STRANGER
-        return Claim.WAITS if self._connection.is_handling and self._client_reads else Claim.WAITED_FOR
+            return EvictionOrder.UNAUTHENTICATED
+        return (
+            EvictionOrder.AWAITING_ANSWER
+            if self._connection.is_handling and self._client_reads
+            else EvictionOrder.STALLED
+        )
 
     @property
     def is_closing(self) -> bool:

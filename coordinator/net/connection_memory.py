@@ -3,26 +3,28 @@
 import asyncio
 from collections.abc import Callable
 
-from muster.coordinator.net.memory import FREE_BYTES, Claim, Memory
+from muster.coordinator.net.memory import FREE_BYTES, EvictionOrder, Memory
 
 
 class ConnectionMemory:
-    """See the module. `claim` is asked when the memory runs out, `abort` closes the connection at once."""
+    """See the module. `eviction_order` is asked for when the memory runs out, `abort` closes the connection at once."""
 
-    def __init__(self, memory: Memory, *, claim: Callable[[], Claim], abort: Callable[[], None]) -> None:
+    def __init__(
+        self, memory: Memory, *, eviction_order: Callable[[], EvictionOrder], abort: Callable[[], None]
+    ) -> None:
         self.client_host = ""
         self.principal: str | None = None
         """None for a client that does not authenticate, or has not yet."""
         self.is_counted = False
         """Whether the connection is counted, so that `count` has to be called when it holds less."""
         self._memory = memory
-        self._claim = claim
+        self._eviction_order = eviction_order
         self._abort = abort
         self._is_evicted = False
 
     @property
-    def claim(self) -> Claim:
-        return self._claim()
+    def eviction_order(self) -> EvictionOrder:
+        return self._eviction_order()
 
     @property
     def whose(self) -> str:
@@ -42,7 +44,7 @@ class ConnectionMemory:
     def end(self) -> None:
         """Remove a connection that was closed, with its references, so that it need not wait for garbage collection."""
         self._memory.hold(self, 0)
-        self._claim, self._abort = _gone, _do_nothing
+        self._eviction_order, self._abort = _gone, _do_nothing
 
 
 def unsent_bytes(transport: asyncio.Transport | None) -> int:
@@ -52,8 +54,8 @@ def unsent_bytes(transport: asyncio.Transport | None) -> int:
     return transport.get_write_buffer_size()
 
 
-def _gone() -> Claim:
-    return Claim.STRANGER
+def _gone() -> EvictionOrder:
+    return EvictionOrder.UNAUTHENTICATED
 
 
 def _do_nothing() -> None:

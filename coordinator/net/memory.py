@@ -29,21 +29,21 @@ FREE_BYTES: Final = 16_384
 
 
 @unique
-class Claim(IntEnum):
+class EvictionOrder(IntEnum):
     """How good a connection's reason is to hold what it holds. Who has the least goes first."""
 
-    STRANGER = 0
+    UNAUTHENTICATED = 0
     """It has to authenticate, and has not."""
-    WAITED_FOR = 1
+    STALLED = 1
     """The client has to send the rest of a request, or to read its answers."""
-    WAITS = 2
+    AWAITING_ANSWER = 2
     """The client waits for us."""
 
 
 _TOLD: Final = {
-    Claim.STRANGER: "has not authenticated",
-    Claim.WAITED_FOR: "has sent part of a request, or does not read its answers",
-    Claim.WAITS: "waits for an answer",
+    EvictionOrder.UNAUTHENTICATED: "has not authenticated",
+    EvictionOrder.STALLED: "has sent part of a request, or does not read its answers",
+    EvictionOrder.AWAITING_ANSWER: "waits for an answer",
 }
 
 
@@ -51,7 +51,7 @@ class Holder(Protocol):
     """One connection's share."""
 
     @property
-    def claim(self) -> Claim: ...
+    def eviction_order(self) -> EvictionOrder: ...
 
     @property
     def client_host(self) -> str: ...
@@ -97,15 +97,15 @@ class Memory:
             "connection closed: what connections hold is over three quarters of --queued-max-request-bytes",
             peer=goes.client_host,
             held_bytes=size,
-            client=_TOLD[goes.claim],
+            client=_TOLD[goes.eviction_order],
             limit_bytes=self._bytes_max,
         )
         goes.evict()
 
-    def _turn(self, holder: Holder) -> tuple[bool, bool, Claim, int]:
+    def _turn(self, holder: Holder) -> tuple[bool, bool, EvictionOrder, int]:
         size, whose = self._held[holder]
         has_its_share = 2 * self._held_by[whose] <= self._bytes_max
-        return holder.claim is not Claim.STRANGER, has_its_share, holder.claim, -size
+        return holder.eviction_order is not EvictionOrder.UNAUTHENTICATED, has_its_share, holder.eviction_order, -size
 
     def _let_go(self, holder: Holder) -> int:
         size, whose = self._held.pop(holder, (0, ""))

@@ -45,16 +45,16 @@ from muster.coordinator.settings.addresses import Address, why_not_bound
 from muster.coordinator.settings.broker_ports import NoPort
 from muster.coordinator.settings.settings import Settings
 from muster.coordinator.sidecar.apis.registry import handled_apis
-from muster.coordinator.sidecar.messages.reserved_names import Reserved
-from muster.coordinator.sidecar.messages.rewriting import Rewriting
-from muster.coordinator.sidecar.ownership.in_flight_commits import CommitsUnderWay
-from muster.coordinator.sidecar.ownership.movable_groups import SteeredGroups
+from muster.coordinator.sidecar.messages.reserved_names import ReservedNames
+from muster.coordinator.sidecar.messages.rewriting import AnswerRewriter
+from muster.coordinator.sidecar.ownership.in_flight_commits import InFlightCommits
+from muster.coordinator.sidecar.ownership.movable_groups import MovableGroups
 from muster.coordinator.sidecar.ownership.moves import Moves
-from muster.coordinator.sidecar.ownership.routing import Ownerships
-from muster.coordinator.sidecar.ownership.shadow_fence import OwnedGroups
+from muster.coordinator.sidecar.ownership.routing import GroupRouter
+from muster.coordinator.sidecar.ownership.shadow_fence import ShadowFence
 from muster.coordinator.sidecar.relay.client_side import ClientSide
 from muster.coordinator.sidecar.relay.intercept import Interceptor, SidecarApi
-from muster.coordinator.sidecar.relay.limits import Limits
+from muster.coordinator.sidecar.relay.limits import RelayLimits
 from muster.coordinator.sidecar.relay.listeners import CannotListen, Listeners
 from muster.coordinator.sidecar.relay.metrics import RelayMetrics
 from muster.coordinator.upstream.link import UpstreamLink, UpstreamRefused
@@ -114,37 +114,39 @@ class _Sidecar:
             event_log,
             offsets,
             self.clock,
-            on_generation=shadows.follow,
+            on_generation=shadows.update_generation,
             ask_about_silence=reachability.ask_about_silence,
             waiting_quota=waiting_quota,
         )
         runtime = Runtime(owner, give_up=self.lost)
         collect(GroupMetrics(runtime.figures), stack)
         moves = self._moves(runtime, shadows)
-        under_way = CommitsUnderWay()
-        service = self._service(runtime, shadows, moves, under_way, waiting_quota)
-        ownerships = Ownerships(shadows, moves, may_own=settings.may_own, is_read=runtime.has_read)
+        in_flight = InFlightCommits()
+        service = self._service(runtime, shadows, moves, in_flight, waiting_quota)
+        router = GroupRouter(shadows, moves, may_own=settings.may_own, is_read=runtime.has_read)
         listening = self._listening(service)
         stack.push_async_callback(_stop_listening, listening)
         handled = handled_apis(
             service,
-            ownerships,
+            router,
             moves,
             shadows,
             self.relayed,
             reserved=reserved,
-            under_way=under_way,
+            in_flight=in_flight,
             would_refuse=runtime.would_refuse,
         )
         listen = f"{self._listen_at.host}:{await self._listen(listening, service, handled)}"
         log.info("listening", listen=listen, upstream=settings.upstream, log=settings.log)
         await keep_open(event_log, settings, stack, self.readiness, lost=self.lost)
-        shadows.know_name(ShadowName.of(event_log.identity))
+        shadows.set_name(ShadowName.of(event_log.identity))
         await self._settle(reserved, event_log)
         self.readiness.reason = lambda: "; ".join(filter(None, (self.link.outage.reason, runtime.not_ready))) or None
         await take_over(runtime, stack)
         moves.begin()
-        await _release_strays(shadows, lambda group_id: runtime.has_group(group_id) and not moves.is_released(group_id))
+        await _remove_stray_shadows(
+            shadows, lambda group_id: runtime.has_group(group_id) and not moves.is_released(group_id)
+        )
         stack.callback(_drain, listening)
         keep_trimmed(event_log, self.clock, stack, lost=self.lost)
         log.info("serving", listen=listen, upstream=settings.upstream, log=settings.log)
@@ -156,15 +158,15 @@ class _Sidecar:
         except UpstreamRefused as error:
             raise CannotServe(f"{self._upstream}: {error}") from error
 
-    async def _reserved(self, event_log: EventLog) -> Reserved:
+    async def _reserved(self, event_log: EventLog) -> ReservedNames:
         """What no client may touch, if the log is in the cluster behind."""
-        reserved = Reserved(event_log.location if isinstance(event_log, KafkaEventLog) else None)
+        reserved = ReservedNames(event_log.location if isinstance(event_log, KafkaEventLog) else None)
         if reserved.topics:
             self.link.on_topic_ids(reserved.topics, reserved.have_ids)
             await self._until_answered(self.link.refresh)
         return reserved
 
-    async def _settle(self, reserved: Reserved, event_log: EventLog) -> None:
+    async def _settle(self, reserved: ReservedNames, event_log: EventLog) -> None:
         """Whether the log is in the cluster behind is told by ids, not by addresses."""
         if isinstance(event_log, KafkaEventLog):
             reserved.settle(is_here=(event_log.cluster_id or "") == self.link.cluster_id)
@@ -205,13 +207,13 @@ class _Sidecar:
         return moves
 
     def _service(
-        self, runtime: Runtime, shadows: Shadows, moves: Moves, under_way: CommitsUnderWay, waiting_quota: WaitingQuota
+        self, runtime: Runtime, shadows: Shadows, moves: Moves, in_flight: InFlightCommits, waiting_quota: WaitingQuota
     ) -> Service:
-        owned = OwnedGroups(runtime, shadows, give_up=self.lost)
-        self.stack.push_async_callback(owned.close)
-        steered = SteeredGroups(owned, moves, under_way, may_own=self.settings.may_own, give_up=self.lost)
-        self.stack.push_async_callback(steered.close)
-        groups = WaitingLimit(steered, waiting_quota, runtime.is_member)
+        fenced = ShadowFence(runtime, shadows, give_up=self.lost)
+        self.stack.push_async_callback(fenced.close)
+        movable = MovableGroups(fenced, moves, in_flight, may_own=self.settings.may_own, give_up=self.lost)
+        self.stack.push_async_callback(movable.close)
+        groups = WaitingLimit(movable, waiting_quota, runtime.is_member)
         # What Metadata says here is the cluster's own; no handler of a sidecar asks this one.
         cluster = new_cluster(cluster_id=self.link.cluster_id, node_id=-1, host="", port=-1, topics=())
         return new_service(groups, cluster, self.clock, runtime, waiting_quota)
@@ -237,7 +239,7 @@ class _Sidecar:
             versions = {key: api.versions for key, api in handled.items()}
             return Interceptor(
                 handled=handled,
-                rewriting=Rewriting(listeners.address_of, versions, self.link.cluster_id),
+                rewriting=AnswerRewriter(listeners.address_of, versions, self.link.cluster_id),
                 metrics=self.metrics,
                 service=service,
             )
@@ -250,15 +252,15 @@ class _Sidecar:
             listening=listening,
             metrics=self.metrics,
             relayed=self.relayed,
-            limits=Limits(
+            limits=RelayLimits(
                 frame_bytes_max=settings.frame_bytes_max,
                 waiting_bytes_max=WAITING_BYTES_MAX,
-                verdict_keep_ms=settings.authorization_cache_ms,
+                authorization_cache_ms=settings.authorization_cache_ms,
                 authenticates=settings.upstream_security().authenticates,
             ),
             client_context=settings.client_tls(),
             broker_context=settings.upstream_security().relay_context(),
-            not_reached=self.link.broker_not_reached,
+            on_unreachable=self.link.broker_not_reached,
         )
         metrics = Address(settings.metrics) if settings.metrics else None
         try:
@@ -300,10 +302,10 @@ class _Sidecar:
         service.groups.submit(ReleaseGroup(group_id=group_id, caller=caller), released)
 
 
-async def _release_strays(shadows: Shadows, is_ours: Callable[[GroupId], bool]) -> None:
+async def _remove_stray_shadows(shadows: Shadows, is_ours: Callable[[GroupId], bool]) -> None:
     """Have those shadows leave that a former process has left in groups of ours that nobody is in any more."""
     try:
-        await shadows.release_strays(is_ours)
+        await shadows.remove_stray_shadows(is_ours)
     except ShadowUnavailable as error:
         log.warning("shadows of empty groups may be left upstream, for 30 minutes at most", error=str(error))
 

@@ -38,23 +38,23 @@ from muster.events.kafka.errors import TryAgain
 LANE: Final = "whose"
 
 
-class Theirs(msgspec.Struct, frozen=True):
+class KeptUpstream(msgspec.Struct, frozen=True):
     """The group stays upstream's. `reason` is for people."""
 
     reason: str
 
 
-class NotPermitted(Theirs, frozen=True):
+class NotPermitted(KeptUpstream, frozen=True):
     """It may be ours, but the brokers do not let Muster READ it."""
 
 
-class ForeignShadow(Theirs, frozen=True):
+class ForeignShadow(KeptUpstream, frozen=True):
     """A Muster with another event log has its shadow in the group, or one of an earlier version has (`is_unnamed`)."""
 
     is_unnamed: bool
 
 
-class Ours(msgspec.Struct, frozen=True):
+class Vacant(msgspec.Struct, frozen=True):
     """`has_shadow`: a former process of ours has left its shadow there."""
 
     has_shadow: bool
@@ -83,13 +83,13 @@ _NEWER_TYPES: Final = (
 )
 
 
-async def whose_is(link: UpstreamLink, group_id: str, name: ShadowName) -> Ours | Theirs:
+async def probe_group(link: UpstreamLink, group_id: str, name: ShadowName) -> Vacant | KeptUpstream:
     """Whom upstream has in this group; `name` is that of our shadows. Raises LinkError."""
     request = DescribeGroupsRequest(groups=(KafkaGroupId(group_id),), include_authorized_operations=True)
     try:
         answer = await link.ask_coordinator(group_id, request, DescribeGroupsResponse, error_of=_first_error, lane=LANE)
-        verdict = whose_by(answer.groups[0], name, link.asked_at)
-        if isinstance(verdict, Ours) and answer.groups[0].group_state == "Dead":
+        verdict = verdict_of(answer.groups[0], name, link.asked_at)
+        if isinstance(verdict, Vacant) and answer.groups[0].group_state == "Dead":
             return await _newer_type(link, group_id) or verdict
     except UpstreamRefused as refusal:
         if refusal.error is None:
@@ -98,7 +98,7 @@ async def whose_is(link: UpstreamLink, group_id: str, name: ShadowName) -> Ours 
     return verdict
 
 
-async def shadowed_groups(link: UpstreamLink) -> list[GroupId]:
+async def groups_with_shadow(link: UpstreamLink) -> list[GroupId]:
     """The groups in which there is a shadow of ours, or of another process. Raises LinkError."""
     request = ListGroupsRequest(states_filter=())
     asked = (link.ask(node_id, request, ListGroupsResponse, lane=LANE) for node_id in link.brokers())
@@ -110,19 +110,19 @@ async def shadowed_groups(link: UpstreamLink) -> list[GroupId]:
     return [GroupId(group.group_id) for group in listed if group.protocol_type == PROTOCOL_TYPE]
 
 
-def whose_by(described: DescribedGroup, name: ShadowName, asked_at: str) -> Ours | Theirs:
+def verdict_of(described: DescribedGroup, name: ShadowName, asked_at: str) -> Vacant | KeptUpstream:
     """What DescribeGroups says of a classic group, or of one that is not there; `asked_at`: addresses of brokers."""
     if described.error_code is not ErrorCode.none:
         return _refused(described.error_code)
     if described.authorized_operations >= 0 and not described.authorized_operations & READ:
         return _refused(ErrorCode.group_authorization_failed)
     if not described.members:
-        return Ours(has_shadow=False)
+        return Vacant(has_shadow=False)
     if has_shadow(described, name):
-        return Ours(has_shadow=True)
+        return Vacant(has_shadow=True)
     if described.protocol_type == PROTOCOL_TYPE:
         return _foreign(described, name, asked_at)
-    return Theirs(_inhabited(described.protocol_type or "classic", described.members))
+    return KeptUpstream(_inhabited(described.protocol_type or "classic", described.members))
 
 
 def has_shadow(described: Any, name: ShadowName) -> bool:  # noqa: ANN401 -- kio's DescribedGroup of any version
@@ -137,9 +137,9 @@ def has_shadow(described: Any, name: ShadowName) -> bool:  # noqa: ANN401 -- kio
     return described.protocol_data in {"", name.protocol_name}  # below v4; there is none while a group rebalances
 
 
-def _refused(error: ErrorCode) -> Theirs:
+def _refused(error: ErrorCode) -> KeptUpstream:
     is_right_missing = error is ErrorCode.group_authorization_failed
-    return (NotPermitted if is_right_missing else Theirs)(reason_of(error))
+    return (NotPermitted if is_right_missing else KeptUpstream)(reason_of(error))
 
 
 def _foreign(described: DescribedGroup, name: ShadowName, asked_at: str) -> ForeignShadow:
@@ -160,21 +160,21 @@ def _foreign(described: DescribedGroup, name: ShadowName, asked_at: str) -> Fore
     )
 
 
-async def _newer_type(link: UpstreamLink, group_id: str) -> Theirs | None:
+async def _newer_type(link: UpstreamLink, group_id: str) -> KeptUpstream | None:
     offered = [each for each in _NEWER_TYPES if link.offers(each.request.__api_key__, each.request.__version__)]
     found = await asyncio.gather(*(_described(link, group_id, each) for each in offered))
     return next((theirs for theirs in found if theirs is not None), None)
 
 
-async def _described(link: UpstreamLink, group_id: str, newer: _NewerType) -> Theirs | None:
+async def _described(link: UpstreamLink, group_id: str, newer: _NewerType) -> KeptUpstream | None:
     request = newer.request(group_ids=(KafkaGroupId(group_id),), include_authorized_operations=False)
     answer = await link.ask_coordinator(group_id, request, newer.response, error_of=_first_error, lane=LANE)
     described = answer.groups[0]
     if described.error_code is not ErrorCode.none:
         return None  # no group of this type, or a type that this cluster does not have
     if described.members:
-        return Theirs(_inhabited(newer.name, described.members))
-    return None if newer.is_taken_when_empty else Theirs(f"upstream it is a group of type {newer.name}")
+        return KeptUpstream(_inhabited(newer.name, described.members))
+    return None if newer.is_taken_when_empty else KeptUpstream(f"upstream it is a group of type {newer.name}")
 
 
 def _inhabited(type_name: str, members: Sequence[_Member]) -> str:

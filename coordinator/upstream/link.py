@@ -46,9 +46,9 @@ TopicIds = Mapping[str, UUID | ErrorCode]
 ErrorOf = Callable[[R], ErrorCode]
 """The error of an answer as a whole."""
 
-REQUEST_LIMIT_MS: Final = 10_000
-REFRESH_EVERY_MS: Final = 30_000
-NEEDED: Final[Mapping[str, tuple[int, int]]] = {
+REQUEST_TIMEOUT_MS: Final = 10_000
+METADATA_MAX_AGE_MS: Final = 30_000
+REQUIRED_VERSIONS: Final[Mapping[str, tuple[int, int]]] = {
     "Metadata": (3, 12),
     "FindCoordinator": (10, 4),
     "JoinGroup": (11, 9),
@@ -85,8 +85,8 @@ class UpstreamLink(ClusterLink):
         security: UpstreamSecurity | None = None,
         *,
         give_up: Callable[[Exception], None],
-        request_limit_ms: int = REQUEST_LIMIT_MS,
-        refresh_every_ms: int = REFRESH_EVERY_MS,
+        request_timeout_ms: int = REQUEST_TIMEOUT_MS,
+        metadata_max_age_ms: int = METADATA_MAX_AGE_MS,
         monotonic_ms: Callable[[], int] = _CLOCK.monotonic_ms,
     ) -> None:
         """`bootstrap`: HOST:PORT, several with commas between them. Raises UpstreamRefused for what is none."""
@@ -98,16 +98,16 @@ class UpstreamLink(ClusterLink):
             servers,
             (security or UpstreamSecurity()).kafka_security(),
             ClusterView(),
-            connect_timeout_ms=request_limit_ms,
-            request_timeout_ms=request_limit_ms,
-            metadata_max_age_ms=refresh_every_ms,
+            connect_timeout_ms=request_timeout_ms,
+            request_timeout_ms=request_timeout_ms,
+            metadata_max_age_ms=metadata_max_age_ms,
         )
         self._give_up = give_up
         self.outage = ClusterOutage(self.asked_at, monotonic_ms)
         self._foreign = LogThrottle(monotonic_ms)
         self._watchers: list[Callable[[Brokers], None]] = []
-        self._followed: tuple[str, ...] = ()
-        self._tell_ids: Callable[[TopicIds], None] = nobody_asks_for_ids
+        self._watched_topics: tuple[str, ...] = ()
+        self._tell_ids: Callable[[TopicIds], None] = ignore_topic_ids
         self._coordinators = Coordinators(monotonic_ms)
         self._refusals: list[str] = []
         self._refreshed = asyncio.Event()
@@ -118,7 +118,7 @@ class UpstreamLink(ClusterLink):
         """Find the cluster. Raises TryAgain, and UpstreamRefused if trying again makes no sense."""
         await self._look_around()
         self.api_versions = self.api_versions or await self.versions()
-        for name, (key, version) in NEEDED.items():
+        for name, (key, version) in REQUIRED_VERSIONS.items():
             first, last = self.api_versions.get(key, (0, -1))
             if not first <= version <= last:
                 offered = f"offers {name} v{first} to v{last}" if key in self.api_versions else f"lacks {name}"
@@ -147,7 +147,7 @@ class UpstreamLink(ClusterLink):
 
     def on_topic_ids(self, topics: Sequence[str], tell: Callable[[TopicIds], None]) -> None:
         """Have the ids of these topics told each time that the brokers are asked for."""
-        self._followed = tuple(topics)
+        self._watched_topics = tuple(topics)
         self._tell_ids = tell
 
     async def refresh(self) -> None:
@@ -161,7 +161,7 @@ class UpstreamLink(ClusterLink):
             raise TryAgain(f"no broker tells which there are: {self.asked_at}") from error
 
     def _topics(self) -> Collection[str]:
-        return self._followed
+        return self._watched_topics
 
     async def _look_again(self) -> None:
         self.outage.asks()
@@ -198,7 +198,7 @@ class UpstreamLink(ClusterLink):
                 return TryAgain(str(error))
             case AnswerLost():
                 return AnswerLost(f"{error}: does it want credentials?")
-        return not_opened(address, error, self._security)
+        return connection_error(address, error, self._security)
 
     # ---- asking --------------------------------------------------------------------------------------
 
@@ -209,7 +209,7 @@ class UpstreamLink(ClusterLink):
         response: type[R],
         *,
         lane: Hashable = 0,
-        limit_ms: int | None = None,
+        timeout_ms: int | None = None,
         sent: Callable[[], None] = ignore,
     ) -> R:
         """One request to one broker; its answer, whatever error that has. `sent` is told when the request has left.
@@ -218,7 +218,8 @@ class UpstreamLink(ClusterLink):
         """
         if node_id not in self._view.brokers:
             await self.refresh()
-        answer: R = await self.ask_node(node_id, Exchange(request, response), lane=lane, timeout_ms=limit_ms, sent=sent)
+        exchange = Exchange(request, response)
+        answer: R = await self.ask_node(node_id, exchange, lane=lane, timeout_ms=timeout_ms, sent=sent)
         return answer
 
     async def ask_coordinator(
@@ -229,8 +230,8 @@ class UpstreamLink(ClusterLink):
         *,
         error_of: ErrorOf[R],
         lane: Hashable = 0,
-        limit_ms: int | None = None,
-        retry_ms: int = REQUEST_LIMIT_MS,
+        timeout_ms: int | None = None,
+        retry_ms: int = REQUEST_TIMEOUT_MS,
         sent: Callable[[], None] = ignore,
     ) -> R:
         """The answer of the group's coordinator, with whatever error but those after which one asks again.
@@ -243,7 +244,7 @@ class UpstreamLink(ClusterLink):
         async def attempt() -> R:
             try:
                 node_id = await self.coordinator(group_id)
-                answer = await self.ask(node_id, request, response, lane=lane, limit_ms=limit_ms, sent=sent)
+                answer = await self.ask(node_id, request, response, lane=lane, timeout_ms=timeout_ms, sent=sent)
             except TryAgain:
                 self._coordinators.was_away(group_id)
                 self.forget_coordinator(group_id)
@@ -319,11 +320,11 @@ class UpstreamLink(ClusterLink):
             raise TryAgain(f"{NOBODY_ANSWERS}{error}") from error
 
 
-def nobody_asks_for_ids(_ids: TopicIds) -> None:
+def ignore_topic_ids(_ids: TopicIds) -> None:
     """While no topic is followed."""
 
 
-def not_opened(address: BrokerAddress, error: Exception, security: KafkaSecurity) -> LinkError:
+def connection_error(address: BrokerAddress, error: Exception, security: KafkaSecurity) -> LinkError:
     """Why a connection cannot be opened."""
     if isinstance(error, ssl.SSLCertVerificationError):
         why = f"{error.verify_message}{where_trust_is_set(error)}"

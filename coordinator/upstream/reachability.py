@@ -221,7 +221,7 @@ class Reachability:
         request = DescribeGroupsRequest(groups=tuple(map(KafkaGroupId, asked)), include_authorized_operations=False)
         async with asyncio.timeout((OPENS_WITHIN_MS + ANSWERS_WITHIN_MS) / 1000):
             answer = await self._link.ask(  # its own limit closes a connection that has fallen silent
-                node_id, request, DescribeGroupsResponse, lane=_LANE, limit_ms=ANSWERS_WITHIN_MS
+                node_id, request, DescribeGroupsResponse, lane=_LANE, timeout_ms=ANSWERS_WITHIN_MS
             )
         errors = {str(each.group_id): each.error_code for each in answer.groups}
         return {

@@ -32,7 +32,7 @@ from kio.schema.errors import ErrorCode
 
 PROTOCOL_TYPE: Final = "muster"
 """Not `consumer`: a direct member of the newer protocol (KIP-848) would convert such a group."""
-NOT_TOLD: Final = -1
+UNKNOWN_GENERATION: Final = -1
 """Taken for a group whose generation is not told yet."""
 
 
@@ -59,7 +59,7 @@ UNNAMED: Final = ShadowName(group_instance_id="muster", protocol_name="shadow")
 """How earlier versions called the shadows of every service."""
 
 
-class Identity(msgspec.Struct, frozen=True, kw_only=True):
+class CommitIdentity(msgspec.Struct, frozen=True, kw_only=True):
     """Under which commits of one generation of ours are relayed: the shadow's member id, generation and instance id.
 
     Without the instance id the broker cannot answer a deposed owner with 82.
@@ -70,7 +70,7 @@ class Identity(msgspec.Struct, frozen=True, kw_only=True):
     group_instance_id: str
 
 
-class Where(Enum):
+class ShadowState(Enum):
     """Where the shadow is, as far as the last answer tells."""
 
     OUT = "out"
@@ -80,21 +80,21 @@ class Where(Enum):
 
 
 class Shadow(msgspec.Struct, frozen=True, kw_only=True):
-    """See the module. `identity` is upstream's, `raised_for` the generation of ours that it was told for."""
+    """See the module. `identity` is upstream's, `bumped_for` the generation of ours that it was told for."""
 
     wanted: int | None
     """A generation of ours, or NOT_TOLD; None when nobody wants it."""
-    steps_out: bool = False
-    where: Where = Where.OUT
-    identity: Identity | None = None
-    raised_for: int | None = None
-    told: Identity | None = None
+    is_withdrawn: bool = False
+    state: ShadowState = ShadowState.OUT
+    identity: CommitIdentity | None = None
+    bumped_for: int | None = None
+    last_issued: CommitIdentity | None = None
     """The last identity that was told for a generation."""
 
     @property
     def should_be_in(self) -> bool:
         """Whether the group is to have it."""
-        return self.wanted is not None and not self.steps_out
+        return self.wanted is not None and not self.is_withdrawn
 
     @property
     def member_id(self) -> str:
@@ -107,21 +107,21 @@ class Join(msgspec.Struct, frozen=True):
 
 
 class Sync(msgspec.Struct, frozen=True):
-    identity: Identity
+    identity: CommitIdentity
 
 
 class Heartbeat(msgspec.Struct, frozen=True):
-    identity: Identity
+    identity: CommitIdentity
 
 
 class Leave(msgspec.Struct, frozen=True):
     member_id: str
 
 
-Step = Join | Sync | Heartbeat | Leave
+Action = Join | Sync | Heartbeat | Leave
 
 
-class Refused(msgspec.Struct, frozen=True):
+class ShadowRefused(msgspec.Struct, frozen=True):
     """For good: the group is not ours. `reason` is for people."""
 
     reason: str
@@ -130,94 +130,95 @@ class Refused(msgspec.Struct, frozen=True):
 # ---- what to send -------------------------------------------------------------------------------------
 
 
-def next_step(shadow: Shadow, *, heartbeat_is_due: bool = False) -> Step | None:
+def next_action(shadow: Shadow, *, heartbeat_is_due: bool = False) -> Action | None:
     """By the table above; None when all is as it should be."""
     if not shadow.should_be_in:
-        return None if shadow.where is Where.OUT else Leave(shadow.member_id)
-    if shadow.identity is None or shadow.where in {Where.OUT, Where.UNSURE}:
+        return None if shadow.state is ShadowState.OUT else Leave(shadow.member_id)
+    if shadow.identity is None or shadow.state in {ShadowState.OUT, ShadowState.UNSURE}:
         return Join("")
-    if shadow.where is Where.JOINED:
+    if shadow.state is ShadowState.JOINED:
         return Sync(shadow.identity)
-    if shadow.raised_for != shadow.wanted:
+    if shadow.bumped_for != shadow.wanted:
         return Join(shadow.identity.member_id)
     return Heartbeat(shadow.identity) if heartbeat_is_due else None
 
 
-def identity_for(shadow: Shadow, generation_id: int) -> Identity | None:
+def commit_identity(shadow: Shadow, generation_id: int) -> CommitIdentity | None:
     """Under which commits of this generation of ours are relayed; None while there is none (S1)."""
-    return shadow.identity if shadow.raised_for == generation_id >= 0 and shadow.should_be_in else None
+    return shadow.identity if shadow.bumped_for == generation_id >= 0 and shadow.should_be_in else None
 
 
-def is_raised(shadow: Shadow, generation_id: int) -> bool:
+def is_bumped(shadow: Shadow, generation_id: int) -> bool:
     """Whether the last raise was for this generation of ours, or a later one."""
-    return shadow.should_be_in and shadow.raised_for is not None and shadow.raised_for >= generation_id
+    return shadow.should_be_in and shadow.bumped_for is not None and shadow.bumped_for >= generation_id
 
 
 # ---- what is wanted -----------------------------------------------------------------------------------
 
 
-def follow(shadow: Shadow, wanted: int | None) -> Shadow:
+def want(shadow: Shadow, wanted: int | None) -> Shadow:
     """Another generation of ours, or None: nobody is left. The newest counts."""
     if wanted is None:
         # A group that is there again tomorrow may begin with the same number; it must not find it raised.
-        return msgspec.structs.replace(shadow, wanted=None, raised_for=None)
-    if shadow.raised_for == NOT_TOLD:
-        return _tell(shadow, wanted)
+        return msgspec.structs.replace(shadow, wanted=None, bumped_for=None)
+    if shadow.bumped_for == UNKNOWN_GENERATION:
+        return _issue(shadow, wanted)
     return msgspec.structs.replace(shadow, wanted=wanted)
 
 
-def renew(shadow: Shadow) -> Shadow:
+def require_bump(shadow: Shadow) -> Shadow:
     """Somebody has taken another's place within the same generation: what that one has under way is to be refused."""
-    return msgspec.structs.replace(shadow, raised_for=None)
+    return msgspec.structs.replace(shadow, bumped_for=None)
 
 
-def step_out(shadow: Shadow, *, is_out: bool) -> Shadow:
+def withdraw(shadow: Shadow, *, is_withdrawn: bool) -> Shadow:
     """The shadow is to leave although it is wanted, or may come back."""
-    return msgspec.structs.replace(shadow, steps_out=is_out, raised_for=None)
+    return msgspec.structs.replace(shadow, is_withdrawn=is_withdrawn, bumped_for=None)
 
 
 # ---- what was answered --------------------------------------------------------------------------------
 
 
-def joined(shadow: Shadow, identity: Identity) -> Shadow:
+def on_joined(shadow: Shadow, identity: CommitIdentity) -> Shadow:
     """Upstream has a generation with the shadow as its leader."""
-    return msgspec.structs.replace(shadow, where=Where.JOINED, identity=identity, raised_for=None)
+    return msgspec.structs.replace(shadow, state=ShadowState.JOINED, identity=identity, bumped_for=None)
 
 
-def synced(shadow: Shadow) -> Shadow:
+def on_synced(shadow: Shadow) -> Shadow:
     """The broker takes commits of this generation."""
-    inside = msgspec.structs.replace(shadow, where=Where.IN)
-    if inside.wanted is None or _was_told(inside):
+    inside = msgspec.structs.replace(shadow, state=ShadowState.IN)
+    if inside.wanted is None or _was_issued(inside):
         return inside
-    return _tell(inside, inside.wanted)
+    return _issue(inside, inside.wanted)
 
 
-def left(shadow: Shadow) -> Shadow:
+def on_left(shadow: Shadow) -> Shadow:
     """The broker has no shadow in this group."""
-    return msgspec.structs.replace(shadow, where=Where.OUT, identity=None, raised_for=None)
+    return msgspec.structs.replace(shadow, state=ShadowState.OUT, identity=None, bumped_for=None)
 
 
-def answer_lost(shadow: Shadow, step: Step) -> Shadow:
+def on_answer_lost(shadow: Shadow, action: Action) -> Shadow:
     """Whether the broker has done it is not known."""
-    if isinstance(step, Join):  # it may have got another member id, or another generation
-        return msgspec.structs.replace(shadow, where=Where.UNSURE, identity=None, raised_for=None)
+    if isinstance(action, Join):  # it may have got another member id, or another generation
+        return msgspec.structs.replace(shadow, state=ShadowState.UNSURE, identity=None, bumped_for=None)
     return shadow
 
 
-def refused(shadow: Shadow, step: Step, error: ErrorCode) -> Shadow | Refused:
+def on_error(shadow: Shadow, action: Action, error: ErrorCode) -> Shadow | ShadowRefused:
     """What an error changes; what is sent next follows from that, and after a pause."""
     if error.retriable or error is ErrorCode.unknown_server_error:
         # 14, 15, 16 had no effect; of a join with another of these that is not known.
-        return shadow if error in _NO_EFFECT else answer_lost(shadow, step)
-    if isinstance(step, Leave):
-        return left(shadow)  # 25, 82: another is there or nobody; else the broker does not let us, and its session ends
+        return shadow if error in _NO_EFFECT else on_answer_lost(shadow, action)
+    if isinstance(action, Leave):
+        # 25, 82: somebody else is there, or nobody; after any other error the shadow's session ends by itself.
+        return on_left(shadow)
     match error:
         case ErrorCode.unknown_member_id:
-            return left(shadow)
+            return on_left(shadow)
         case ErrorCode.rebalance_in_progress | ErrorCode.illegal_generation:
-            return msgspec.structs.replace(shadow, where=Where.IN, raised_for=None)
+            return msgspec.structs.replace(shadow, state=ShadowState.IN, bumped_for=None)
         case _:
-            return Refused(reason_of(error))
+            return ShadowRefused(reason_of(error))
 
 
 def reason_of(error: ErrorCode) -> str:
@@ -239,11 +240,11 @@ _REASONS: Final = {
 }
 
 
-def _was_told(shadow: Shadow) -> bool:
-    told, identity = shadow.told, shadow.identity
-    return told is not None and identity is not None and told.generation_id == identity.generation_id
+def _was_issued(shadow: Shadow) -> bool:
+    last_issued, identity = shadow.last_issued, shadow.identity
+    return last_issued is not None and identity is not None and last_issued.generation_id == identity.generation_id
 
 
-def _tell(shadow: Shadow, wanted: int) -> Shadow:
-    told = shadow.told if wanted == NOT_TOLD else shadow.identity
-    return msgspec.structs.replace(shadow, wanted=wanted, raised_for=wanted, told=told)
+def _issue(shadow: Shadow, wanted: int) -> Shadow:
+    last_issued = shadow.last_issued if wanted == UNKNOWN_GENERATION else shadow.identity
+    return msgspec.structs.replace(shadow, wanted=wanted, bumped_for=wanted, last_issued=last_issued)

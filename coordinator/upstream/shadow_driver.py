@@ -23,29 +23,29 @@ from zlib import crc32
 import structlog
 from kio.schema.errors import ErrorCode
 
-from muster.coordinator.upstream.group_probe import ForeignShadow, Theirs, whose_is
+from muster.coordinator.upstream.group_probe import ForeignShadow, KeptUpstream, probe_group
 from muster.coordinator.upstream.link import UpstreamLink, UpstreamRefused
 from muster.coordinator.upstream.shadow import (
     UNNAMED,
+    Action,
+    CommitIdentity,
     Heartbeat,
-    Identity,
     Join,
     Leave,
-    Refused,
     Shadow,
     ShadowName,
-    Step,
+    ShadowRefused,
+    ShadowState,
     Sync,
-    Where,
-    answer_lost,
-    joined,
-    left,
-    next_step,
+    next_action,
+    on_answer_lost,
+    on_error,
+    on_joined,
+    on_left,
+    on_synced,
     reason_of,
-    refused,
-    synced,
 )
-from muster.coordinator.upstream.shadow_requests import question
+from muster.coordinator.upstream.shadow_requests import shadow_request
 from muster.events.ids import GroupId
 from muster.events.kafka.connections import ignore
 from muster.events.kafka.errors import AnswerLost, TryAgain
@@ -58,7 +58,7 @@ RETAKES_MAX: Final = 64
 STEPS_MAX: Final = 256
 HEARTBEATS_MAX: Final = 32
 STEP_LANES: Final = 8
-PARKED_LIMIT_MS: Final = 30_000
+PARKED_TIMEOUT_MS: Final = 30_000
 """A join parked for longer is sent again, and takes the place of the first."""
 SESSION_MIN_MS: Final = 60_000
 PAUSE_MAX_S: Final = 2.0
@@ -71,7 +71,7 @@ _DOUBLINGS_MAX: Final = 10
 Answer = tuple[ErrorCode, Any]
 
 
-class Held:
+class ShadowHandle:
     """The shadow of one group, and who waits for it. Only its driver changes where it is."""
 
     def __init__(self, group_id: GroupId, shadow: Shadow, *, is_retake: bool = False) -> None:
@@ -81,45 +81,49 @@ class Held:
         """Taken over from a former process, and not there yet."""
         self.is_heartbeat_due = False
         self.is_join_sent = False
-        self.steps_out = 0
+        self.withdrawals = 0
         """How many want it to stay out for the moment."""
-        self.takers = 0
+        self.waiting_takes = 0
         """How many wait for the join to be sent, and are told of a refusal."""
-        self.trouble = ""
+        self.last_error = ""
         """What went wrong last."""
         self.refusal: str | None = None
         """Why upstream refuses it for good."""
-        self.ended: str | None = None
+        self.end_reason: str | None = None
         """Why there will be no shadow any more."""
         self.task: asyncio.Task[None] | None = None
         self.timer: asyncio.TimerHandle | None = None
         self._changed = asyncio.Event()
 
     @property
-    def is_on_its_way_in(self) -> bool:
+    def is_joining(self) -> bool:
         """Whether it is to be in the group, and is not yet."""
-        return self.ended is None and self.shadow.should_be_in and self.shadow.where in {Where.OUT, Where.UNSURE}
+        return (
+            self.end_reason is None
+            and self.shadow.should_be_in
+            and self.shadow.state in {ShadowState.OUT, ShadowState.UNSURE}
+        )
 
-    def set(self, shadow: Shadow) -> None:
+    def update(self, shadow: Shadow) -> None:
         """The shadow is another one now."""
         self.shadow = shadow
-        self.tell()
+        self.notify()
 
-    def tell(self) -> None:
+    def notify(self) -> None:
         """Wake all who wait for a change."""
         self._changed.set()
         self._changed = asyncio.Event()
 
-    async def change(self) -> None:
+    async def wait_change(self) -> None:
         """Return at the next change."""
         await self._changed.wait()
 
-    def join_was_sent(self) -> None:
+    def on_join_sent(self) -> None:
         self.is_join_sent = True
-        self.tell()
+        self.notify()
 
 
-class Driver:
+class ShadowDriver:
     """See the module. `session_timeout_ms` is what is asked for; where upstream allows less, it is less."""
 
     def __init__(self, link: UpstreamLink, name: ShadowName, *, session_timeout_ms: int) -> None:
@@ -132,69 +136,69 @@ class Driver:
         self._heartbeats = asyncio.Semaphore(HEARTBEATS_MAX)
         self._warn_from_s = 0.0
 
-    async def drive(self, held: Held) -> Refused | None:
+    async def drive(self, handle: ShadowHandle) -> ShadowRefused | None:
         """Send what is to be sent, until nothing is left; or why this group cannot have a shadow."""
         failures = 0  # in a row, of whatever steps: one that fails may change which comes next, so no retry of one
-        while step := next_step(held.shadow, heartbeat_is_due=held.is_heartbeat_due):
+        while action := next_action(handle.shadow, heartbeat_is_due=handle.is_heartbeat_due):
             asked_ms = self.session_timeout_ms
             try:
-                error = await self._take(held, step)
+                error = await self._perform(handle, action)
                 if error is ErrorCode.none:
                     failures = 0
                     continue
-                outcome = await self._refused(held, step, error, asked_ms)
+                outcome = await self._refused(handle, action, error, asked_ms)
             except TryAgain as lost:
-                held.trouble = str(lost)
+                handle.last_error = str(lost)
                 if isinstance(lost, AnswerLost):
-                    held.set(answer_lost(held.shadow, step))
+                    handle.update(on_answer_lost(handle.shadow, action))
             except UpstreamRefused as refusal:
                 if refusal.error is not None:
-                    return Refused(reason_of(refusal.error))
-                held.trouble = str(refusal)  # credentials may be mended while we run
+                    return ShadowRefused(reason_of(refusal.error))
+                handle.last_error = str(refusal)  # credentials may be mended while we run
             else:
-                if isinstance(outcome, Refused):
+                if isinstance(outcome, ShadowRefused):
                     return outcome
-                held.trouble = f"{type(step).__name__} was answered {error.name.upper()}"
-                held.set(outcome)
+                handle.last_error = f"{type(action).__name__} was answered {error.name.upper()}"
+                handle.update(outcome)
             failures += 1
             if failures == WARN_AFTER:
-                self._warn(held)
+                self._warn(handle)
             await asyncio.sleep(_pause_s(failures) * random.uniform(0.5, 1.0))  # noqa: S311
         return None
 
-    def _warn(self, held: Held) -> None:
+    def _warn(self, handle: ShadowHandle) -> None:
         """Of one, when there are thousands."""
         now_s = asyncio.get_running_loop().time()
         if now_s >= self._warn_from_s:
             self._warn_from_s = now_s + WARN_EVERY_S
-            log.warning("shadows wait for the upstream cluster", for_example=held.group_id, why=held.trouble)
+            log.warning("shadows wait for the upstream cluster", for_example=handle.group_id, why=handle.last_error)
 
-    async def _take(self, held: Held, step: Step) -> ErrorCode:
+    async def _perform(self, handle: ShadowHandle, action: Action) -> ErrorCode:
         """Ask, and note an answer without an error. Raises as UpstreamLink does."""
-        if step == Join(""):
-            return await self._join_anew(held, step)
-        is_heartbeat = isinstance(step, Heartbeat)
-        lane = "heartbeats" if is_heartbeat else _step_lane(held.group_id)
+        if action == Join(""):
+            return await self._join_without_id(handle, action)
+        is_heartbeat = isinstance(action, Heartbeat)
+        lane = "heartbeats" if is_heartbeat else _step_lane(handle.group_id)
         async with self._heartbeats if is_heartbeat else self._steps:
-            return _note(held, step, await self._ask(held, step, lane=lane), self.name.group_instance_id)
+            return _apply(handle, action, await self._ask(handle, action, lane=lane), self.name.group_instance_id)
 
-    async def _join_anew(self, held: Held, step: Step) -> ErrorCode:
-        async with self._retakes if held.is_retake else contextlib.nullcontext(), self._parked.one() as lane:
-            if not held.shadow.should_be_in:
+    async def _join_without_id(self, handle: ShadowHandle, action: Action) -> ErrorCode:
+        async with self._retakes if handle.is_retake else contextlib.nullcontext(), self._parked.one() as lane:
+            if not handle.shadow.should_be_in:
                 return ErrorCode.none  # nobody wants it any more: there was no lane free
             asking = asyncio.create_task(
-                self._ask(held, step, lane=lane, limit_ms=PARKED_LIMIT_MS), name=f"join-{held.group_id}"
+                self._ask(handle, action, lane=lane, timeout_ms=PARKED_TIMEOUT_MS), name=f"join-{handle.group_id}"
             )
             try:
-                await self._watch(held, asking)
-                return _note(held, step, await asking, self.name.group_instance_id)
+                await self._watch(handle, asking)
+                return _apply(handle, action, await asking, self.name.group_instance_id)
             finally:
                 asking.cancel()
 
-    async def _watch(self, held: Held, asking: asyncio.Task[Answer]) -> None:
+    async def _watch(self, handle: ShadowHandle, asking: asyncio.Task[Answer]) -> None:
         """Until the join is answered. If nobody wants it any more it need not be parked any longer."""
-        while not asking.done() and held.shadow.should_be_in:
-            change = asyncio.create_task(held.change())
+        while not asking.done() and handle.shadow.should_be_in:
+            change = asyncio.create_task(handle.wait_change())
             try:
                 await asyncio.wait({asking, change}, return_when=asyncio.FIRST_COMPLETED)
             finally:
@@ -202,44 +206,52 @@ class Driver:
         if not asking.done():
             # Its member id is not known yet. If this comes before the join, the join's answer tells the id.
             with contextlib.suppress(TryAgain, UpstreamRefused):
-                await self._ask(held, Leave(""), lane=_step_lane(held.group_id))
+                await self._ask(handle, Leave(""), lane=_step_lane(handle.group_id))
 
     async def _ask(
-        self, held: Held, step: Step, *, lane: Hashable, limit_ms: int | None = None, name: ShadowName | None = None
+        self,
+        handle: ShadowHandle,
+        action: Action,
+        *,
+        lane: Hashable,
+        timeout_ms: int | None = None,
+        name: ShadowName | None = None,
     ) -> Answer:
-        asked = question(held.group_id, step, name or self.name, session_timeout_ms=self.session_timeout_ms)
+        asked = shadow_request(handle.group_id, action, name or self.name, session_timeout_ms=self.session_timeout_ms)
         answer = await self._link.ask_coordinator(
-            held.group_id,
+            handle.group_id,
             asked.request,
             asked.response,
             error_of=asked.error_of,
             lane=lane,
-            limit_ms=limit_ms,
+            timeout_ms=timeout_ms,
             retry_ms=0,
-            sent=held.join_was_sent if isinstance(step, Join) else ignore,
+            sent=handle.on_join_sent if isinstance(action, Join) else ignore,
         )
         return asked.error_of(answer), answer
 
-    async def _refused(self, held: Held, step: Step, error: ErrorCode, asked_ms: int) -> Shadow | Refused:
+    async def _refused(
+        self, handle: ShadowHandle, action: Action, error: ErrorCode, asked_ms: int
+    ) -> Shadow | ShadowRefused:
         """What the error changes. Raises as UpstreamLink does."""
-        shadow = held.shadow
+        shadow = handle.shadow
         if error is ErrorCode.inconsistent_group_protocol:
-            return await self._who_is_there(held) or held.shadow
+            return await self._who_is_there(handle) or handle.shadow
         if error is not ErrorCode.invalid_session_timeout or asked_ms // 2 < SESSION_MIN_MS:
-            return refused(shadow, step, error)
+            return on_error(shadow, action, error)
         # group.max.session.timeout.ms is shorter. Reading it would need one more right, and this happens but once.
         self.session_timeout_ms = min(self.session_timeout_ms, asked_ms // 2)
         log.warning("upstream allows no session as long as a shadow's", shorter_ms=self.session_timeout_ms)
         return shadow
 
-    async def _who_is_there(self, held: Held) -> Refused | None:
+    async def _who_is_there(self, handle: ShadowHandle) -> ShadowRefused | None:
         """Why the group is theirs; None when nobody is in our shadow's way any more. Raises as UpstreamLink does."""
-        verdict = await whose_is(self._link, held.group_id, self.name)
-        if isinstance(verdict, ForeignShadow) and verdict.is_unnamed and held.is_retake:
-            log.info("the shadow of an earlier version is replaced", group_id=held.group_id)
-            await self._ask(held, Leave(""), lane=_step_lane(held.group_id), name=UNNAMED)
+        verdict = await probe_group(self._link, handle.group_id, self.name)
+        if isinstance(verdict, ForeignShadow) and verdict.is_unnamed and handle.is_retake:
+            log.info("the shadow of an earlier version is replaced", group_id=handle.group_id)
+            await self._ask(handle, Leave(""), lane=_step_lane(handle.group_id), name=UNNAMED)
             return None
-        return Refused(verdict.reason) if isinstance(verdict, Theirs) else None
+        return ShadowRefused(verdict.reason) if isinstance(verdict, KeptUpstream) else None
 
 
 class _Lanes:
@@ -267,24 +279,24 @@ def _step_lane(group_id: GroupId) -> Hashable:
     return "steps", crc32(group_id.encode()) % STEP_LANES
 
 
-def _note(held: Held, step: Step, answered: Answer, instance_id: str) -> ErrorCode:
+def _apply(handle: ShadowHandle, action: Action, answered: Answer, instance_id: str) -> ErrorCode:
     error, answer = answered
     if error is not ErrorCode.none:
         return error
-    match step:
+    match action:
         case Join():
             if answer.leader != answer.member_id or len(answer.members) > 1:
                 return ErrorCode.inconsistent_group_protocol  # somebody takes part who is not to be there
-            held.is_retake = False
-            identity = Identity(
+            handle.is_retake = False
+            identity = CommitIdentity(
                 member_id=answer.member_id, generation_id=int(answer.generation_id), group_instance_id=instance_id
             )
-            held.set(joined(held.shadow, identity))
+            handle.update(on_joined(handle.shadow, identity))
         case Sync():
-            held.is_heartbeat_due = False
-            held.set(synced(held.shadow))
+            handle.is_heartbeat_due = False
+            handle.update(on_synced(handle.shadow))
         case Heartbeat():
-            held.is_heartbeat_due = False
+            handle.is_heartbeat_due = False
         case Leave():
-            held.set(left(held.shadow))
+            handle.update(on_left(handle.shadow))
     return error

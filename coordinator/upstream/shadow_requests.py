@@ -20,12 +20,12 @@ from kio.schema.sync_group.v5.response import SyncGroupResponse
 from kio.schema.types import GroupId as KafkaGroupId
 from kio.static.primitive import i32, i32Timedelta
 
-from muster.coordinator.upstream.shadow import PROTOCOL_TYPE, Heartbeat, Join, Leave, ShadowName, Step, Sync
+from muster.coordinator.upstream.shadow import PROTOCOL_TYPE, Action, Heartbeat, Join, Leave, ShadowName, Sync
 
 _REASON: Final = "Muster coordinates this group"
 
 
-class Question(msgspec.Struct, frozen=True):
+class ShadowRequest(msgspec.Struct, frozen=True):
     """A request, the class of its response, and where that has its error."""
 
     request: Any
@@ -33,38 +33,40 @@ class Question(msgspec.Struct, frozen=True):
     error_of: Callable[[Any], ErrorCode]
 
 
-def question(group_id: str, step: Step, name: ShadowName, *, session_timeout_ms: int) -> Question:
+def shadow_request(group_id: str, action: Action, name: ShadowName, *, session_timeout_ms: int) -> ShadowRequest:
     """What a step asks the coordinator. Its session is its rebalance timeout too: nobody may be faster than it."""
     group = KafkaGroupId(group_id)
-    match step:
+    match action:
         case Join():
-            return Question(_join(group, step, name, session_timeout_ms), JoinGroupResponse, _error_of)
+            return ShadowRequest(_join(group, action, name, session_timeout_ms), JoinGroupResponse, _error_of)
         case Sync():
-            return Question(_sync(group, step, name), SyncGroupResponse, _error_of)
+            return ShadowRequest(_sync(group, action, name), SyncGroupResponse, _error_of)
         case Heartbeat():
             heartbeat = HeartbeatRequest(
                 group_id=group,
-                generation_id=i32(step.identity.generation_id),
-                member_id=step.identity.member_id,
+                generation_id=i32(action.identity.generation_id),
+                member_id=action.identity.member_id,
                 group_instance_id=name.group_instance_id,
             )
-            return Question(heartbeat, HeartbeatResponse, _error_of)
+            return ShadowRequest(heartbeat, HeartbeatResponse, _error_of)
         case Leave():
             member = MemberIdentity(
-                member_id=step.member_id,
+                member_id=action.member_id,
                 group_instance_id=name.group_instance_id,
                 reason="nobody is left in this group",
             )
-            return Question(LeaveGroupRequest(group_id=group, members=(member,)), LeaveGroupResponse, _leave_error_of)
+            return ShadowRequest(
+                LeaveGroupRequest(group_id=group, members=(member,)), LeaveGroupResponse, _leave_error_of
+            )
 
 
-def _join(group: KafkaGroupId, step: Join, name: ShadowName, session_timeout_ms: int) -> JoinGroupRequest:
+def _join(group: KafkaGroupId, action: Join, name: ShadowName, session_timeout_ms: int) -> JoinGroupRequest:
     timeout = i32Timedelta.parse(timedelta(milliseconds=session_timeout_ms))
     return JoinGroupRequest(
         group_id=group,
         session_timeout=timeout,
         rebalance_timeout=timeout,
-        member_id=step.member_id,
+        member_id=action.member_id,
         group_instance_id=name.group_instance_id,
         protocol_type=PROTOCOL_TYPE,
         protocols=(JoinGroupRequestProtocol(name=name.protocol_name, metadata=b""),),
@@ -72,15 +74,15 @@ def _join(group: KafkaGroupId, step: Join, name: ShadowName, session_timeout_ms:
     )
 
 
-def _sync(group: KafkaGroupId, step: Sync, name: ShadowName) -> SyncGroupRequest:
+def _sync(group: KafkaGroupId, action: Sync, name: ShadowName) -> SyncGroupRequest:
     return SyncGroupRequest(
         group_id=group,
-        generation_id=i32(step.identity.generation_id),
-        member_id=step.identity.member_id,
+        generation_id=i32(action.identity.generation_id),
+        member_id=action.identity.member_id,
         group_instance_id=name.group_instance_id,
         protocol_type=PROTOCOL_TYPE,
         protocol_name=name.protocol_name,
-        assignments=(SyncGroupRequestAssignment(member_id=step.identity.member_id, assignment=b""),),
+        assignments=(SyncGroupRequestAssignment(member_id=action.identity.member_id, assignment=b""),),
     )
 
 

@@ -14,35 +14,35 @@ from typing import Final
 from zlib import crc32
 
 from muster.coordinator.tasks import on_failure
-from muster.coordinator.upstream.group_probe import Theirs, shadowed_groups, whose_is
+from muster.coordinator.upstream.group_probe import KeptUpstream, groups_with_shadow, probe_group
 from muster.coordinator.upstream.link import UpstreamLink
 from muster.coordinator.upstream.shadow import (
     NAME_NOT_KNOWN_YET,
-    NOT_TOLD,
-    Identity,
-    Refused,
+    UNKNOWN_GENERATION,
+    CommitIdentity,
     Shadow,
     ShadowName,
-    Where,
-    follow,
-    identity_for,
-    is_raised,
-    renew,
-    step_out,
+    ShadowRefused,
+    ShadowState,
+    commit_identity,
+    is_bumped,
+    require_bump,
+    want,
+    withdraw,
 )
-from muster.coordinator.upstream.shadow_driver import Driver, Held
+from muster.coordinator.upstream.shadow_driver import ShadowDriver, ShadowHandle
 from muster.events.ids import GroupId
 from muster.events.kafka.errors import LinkError
 
-__all__ = ["Identity", "Lost", "ShadowName", "ShadowUnavailable", "Shadows"]
+__all__ = ["CommitIdentity", "OnLost", "ShadowName", "ShadowUnavailable", "Shadows"]
 
-Lost = Callable[[GroupId, str], None]
+OnLost = Callable[[GroupId, str], None]
 """Told when upstream refuses a group's shadow for good: the group is theirs. The reason is for people."""
 
 SESSION_TIMEOUT_MS: Final = 1_800_000
 """Kafka's default of group.max.session.timeout.ms."""
 HEARTBEAT_EVERY_MS: Final = 180_000
-WAIT_LIMIT_MS: Final = 20_000
+WAIT_TIMEOUT_MS: Final = 20_000
 
 
 class ShadowUnavailable(Exception):
@@ -60,38 +60,38 @@ class Shadows:
         link: UpstreamLink,
         name: ShadowName = NAME_NOT_KNOWN_YET,
         *,
-        lost: Lost,
+        lost: OnLost,
         give_up: Callable[[Exception], None],
         session_timeout_ms: int = SESSION_TIMEOUT_MS,
         heartbeat_every_ms: int = HEARTBEAT_EVERY_MS,
-        wait_limit_ms: int = WAIT_LIMIT_MS,
+        wait_timeout_ms: int = WAIT_TIMEOUT_MS,
     ) -> None:
         self.name = name
         self._link = link
         self._lost = lost
         self._give_up = give_up
-        self._driver = Driver(link, name, session_timeout_ms=session_timeout_ms)
+        self._driver = ShadowDriver(link, name, session_timeout_ms=session_timeout_ms)
         self._heartbeat_every_ms = heartbeat_every_ms
-        self._wait_limit_ms = wait_limit_ms
-        self._held: dict[GroupId, Held] = {}
-        self._taking: dict[GroupId, asyncio.Task[Theirs | None]] = {}
+        self._wait_timeout_ms = wait_timeout_ms
+        self._handles: dict[GroupId, ShadowHandle] = {}
+        self._taking: dict[GroupId, asyncio.Task[KeptUpstream | None]] = {}
         self._refused: set[GroupId] = set()
         """Lost, and still followed: they are not retaken, or two processes would take a shadow from each other."""
         self._is_closed = False
 
-    def know_name(self, name: ShadowName) -> None:
+    def set_name(self, name: ShadowName) -> None:
         """The name, before the first group is followed."""
         self.name = self._driver.name = name
 
     async def close(self) -> None:
         """Stop. The shadows stay upstream, where a restart retakes them."""
         self._is_closed = True
-        held, self._held = list(self._held.values()), {}
-        tasks: list[asyncio.Task[None] | asyncio.Task[Theirs | None]] = list(self._taking.values())
-        for each in held:
+        handles, self._handles = list(self._handles.values()), {}
+        tasks: list[asyncio.Task[None] | asyncio.Task[KeptUpstream | None]] = list(self._taking.values())
+        for each in handles:
             _stop_timer(each)
-            each.ended = "Muster is stopping"
-            each.tell()
+            each.end_reason = "Muster is stopping"
+            each.notify()
             if each.task is not None:
                 tasks.append(each.task)
         for task in tasks:
@@ -100,39 +100,39 @@ class Shadows:
 
     # ---- whose group it is ---------------------------------------------------------------------------
 
-    def holds(self, group_id: GroupId) -> bool:
+    def owns(self, group_id: GroupId) -> bool:
         """Whether the group is ours: taken, or being taken."""
-        held = self._held.get(group_id)
-        return held is not None and held.shadow.wanted is not None
+        handle = self._handles.get(group_id)
+        return handle is not None and handle.shadow.wanted is not None
 
-    def follows(self, group_id: GroupId) -> bool:
+    def may_have_shadow(self, group_id: GroupId) -> bool:
         """Whether upstream may have a shadow of ours in the group: it is in, or on its way in or out."""
-        return group_id in self._held
+        return group_id in self._handles
 
     def is_in(self, group_id: GroupId) -> bool:
         """Whether upstream has the group's shadow now, so that it is listed there; it may be about to leave."""
-        held = self._held.get(group_id)
-        return held is not None and held.shadow.where in {Where.JOINED, Where.IN}
+        handle = self._handles.get(group_id)
+        return handle is not None and handle.shadow.state in {ShadowState.JOINED, ShadowState.IN}
 
-    async def look(self, group_id: GroupId) -> Theirs | None:
+    async def probe(self, group_id: GroupId) -> KeptUpstream | None:
         """Why the group is theirs; None when nobody is in it upstream. Raises ShadowUnavailable."""
         try:
-            verdict = await whose_is(self._link, group_id, self.name)
+            verdict = await probe_group(self._link, group_id, self.name)
         except LinkError as error:
             raise ShadowUnavailable(f"upstream does not tell whose group {group_id} is: {error}") from error
-        return verdict if isinstance(verdict, Theirs) else None
+        return verdict if isinstance(verdict, KeptUpstream) else None
 
     def is_leaving(self, group_id: GroupId) -> bool:
         """Whether upstream still has a shadow that nobody wants any more."""
-        return group_id in self._held and not self.holds(group_id)
+        return group_id in self._handles and not self.owns(group_id)
 
-    async def take(self, group_id: GroupId) -> Theirs | None:
+    async def take(self, group_id: GroupId) -> KeptUpstream | None:
         """None: the group is ours now, and its shadow's join is under way or done. Else why it is theirs.
 
         Returns once the join was sent. Concurrent calls share one attempt. Raises ShadowUnavailable when upstream does
         not tell.
         """
-        if self.holds(group_id):
+        if self.owns(group_id):
             return None
         taking = self._taking.get(group_id)
         if taking is None:
@@ -147,116 +147,116 @@ class Shadows:
                 raise  # who asked has gone
             raise ShadowUnavailable("Muster is stopping") from None
 
-    def _took(self, group_id: GroupId, taking: asyncio.Task[Theirs | None]) -> None:
+    def _took(self, group_id: GroupId, taking: asyncio.Task[KeptUpstream | None]) -> None:
         del self._taking[group_id]
         error = None if taking.cancelled() else taking.exception()
         if isinstance(error, Exception) and not isinstance(error, ShadowUnavailable):
             self._give_up(error)
 
-    async def _take(self, group_id: GroupId) -> Theirs | None:
-        if group_id not in self._held:
+    async def _take(self, group_id: GroupId) -> KeptUpstream | None:
+        if group_id not in self._handles:
             try:
-                verdict = await whose_is(self._link, group_id, self.name)
+                verdict = await probe_group(self._link, group_id, self.name)
             except LinkError as error:
                 raise ShadowUnavailable(f"upstream does not tell whose group {group_id} is: {error}") from error
-            if isinstance(verdict, Theirs):
+            if isinstance(verdict, KeptUpstream):
                 return verdict
             self._refused.discard(group_id)
-            if group_id not in self._held:  # else it was retaken meanwhile
-                where = Where.UNSURE if verdict.has_shadow else Where.OUT
-                self._held[group_id] = Held(group_id, Shadow(wanted=None, where=where))
-        held = self._held[group_id]
-        if held.shadow.wanted is None:  # new, or just leaving
-            self._change(held, follow(held.shadow, NOT_TOLD))
-        held.takers += 1
+            if group_id not in self._handles:  # else it was retaken meanwhile
+                state = ShadowState.UNSURE if verdict.has_shadow else ShadowState.OUT
+                self._handles[group_id] = ShadowHandle(group_id, Shadow(wanted=None, state=state))
+        handle = self._handles[group_id]
+        if handle.shadow.wanted is None:  # new, or just leaving
+            self._change(handle, want(handle.shadow, UNKNOWN_GENERATION))
+        handle.waiting_takes += 1
         try:
-            await self._until(held, lambda: held.is_join_sent)
+            await self._until(handle, lambda: handle.is_join_sent)
         except ShadowUnavailable:
-            if held.refusal is not None:
-                return Theirs(held.refusal)
-            if held.shadow.wanted == NOT_TOLD:  # else others have got in meanwhile
-                self._change(held, follow(held.shadow, None))
+            if handle.refusal is not None:
+                return KeptUpstream(handle.refusal)
+            if handle.shadow.wanted == UNKNOWN_GENERATION:  # else others have got in meanwhile
+                self._change(handle, want(handle.shadow, None))
             raise
         finally:
-            held.takers -= 1
+            handle.waiting_takes -= 1
         return None
 
     # ---- our generations -----------------------------------------------------------------------------
 
-    def follow(self, group_id: GroupId, generation_id: int, is_wanted: bool) -> None:
+    def update_generation(self, group_id: GroupId, generation_id: int, is_wanted: bool) -> None:
         """The group has this generation, and needs a shadow or not. What follows from it goes on in tasks.
 
-        A wanted group that is not held is retaken from a former process, few at a time.
+        A wanted group without a shadow is retaken from a former process, few at a time.
         """
-        held = self._held.get(group_id)
+        handle = self._handles.get(group_id)
         if not is_wanted:
             self._refused.discard(group_id)
-            if held is not None:
-                self._change(held, follow(held.shadow, None))
-        elif held is not None:
-            self._change(held, follow(held.shadow, generation_id))
+            if handle is not None:
+                self._change(handle, want(handle.shadow, None))
+        elif handle is not None:
+            self._change(handle, want(handle.shadow, generation_id))
         elif group_id not in self._refused and not self._is_closed:
-            held = self._held[group_id] = Held(
-                group_id, Shadow(wanted=generation_id, where=Where.UNSURE), is_retake=True
+            handle = self._handles[group_id] = ShadowHandle(
+                group_id, Shadow(wanted=generation_id, state=ShadowState.UNSURE), is_retake=True
             )
-            self._wake(held)
+            self._wake(handle)
 
-    def renew(self, group_id: GroupId) -> None:
+    def bump_again(self, group_id: GroupId) -> None:
         """Have the shadow raised anew for the same generation of ours; until then it has no identity."""
-        held = self._held.get(group_id)
-        if held is not None:
-            self._change(held, renew(held.shadow))
+        handle = self._handles.get(group_id)
+        if handle is not None:
+            self._change(handle, require_bump(handle.shadow))
 
-    async def raised(self, group_id: GroupId, generation_id: int) -> None:
+    async def wait_bumped(self, group_id: GroupId, generation_id: int) -> None:
         """Return when the shadow was raised for this generation of ours, or a later one. Raises ShadowUnavailable."""
-        held = self._held.get(group_id)
-        if held is None or held.shadow.wanted is None:
+        handle = self._handles.get(group_id)
+        if handle is None or handle.shadow.wanted is None:
             raise ShadowUnavailable(f"group {group_id} has no shadow upstream")
-        await self._until(held, lambda: is_raised(held.shadow, generation_id))
+        await self._until(handle, lambda: is_bumped(handle.shadow, generation_id))
 
-    def identity(self, group_id: GroupId, generation_id: int) -> Identity | None:
+    def commit_identity(self, group_id: GroupId, generation_id: int) -> CommitIdentity | None:
         """Under which commits of exactly this generation of ours are relayed; None while it is not raised for it."""
-        held = self._held.get(group_id)
-        return identity_for(held.shadow, generation_id) if held is not None else None
+        handle = self._handles.get(group_id)
+        return commit_identity(handle.shadow, generation_id) if handle is not None else None
 
-    def doubt(self, group_id: GroupId) -> None:
+    def heartbeat_soon(self, group_id: GroupId) -> None:
         """A broker has not known the shadow by its identity. It is asked again at once, not when a heartbeat is due."""
-        held = self._held.get(group_id)
-        if held is not None and held.shadow.should_be_in:
-            held.is_heartbeat_due = True
-            self._wake(held)
+        handle = self._handles.get(group_id)
+        if handle is not None and handle.shadow.should_be_in:
+            handle.is_heartbeat_due = True
+            self._wake(handle)
 
     @contextlib.asynccontextmanager
-    async def stepped_out(self, group_id: GroupId) -> AsyncIterator[None]:
+    async def withdrawn(self, group_id: GroupId) -> AsyncIterator[None]:
         """The shadow leaves upstream, the block runs, the shadow joins again. Raises ShadowUnavailable.
 
         Its join goes on after the block: upstream may park it. There is no identity until it is back. One that is on
         its way in is waited for: were a parked join taken back, the broker would go on with a rebalance of nobody until
         its initial delay is over, and take the group for one that is not empty.
         """
-        held = self._held.get(group_id)
-        if held is not None:
-            await self._until(held, lambda: not held.is_on_its_way_in)
-        if held is None or held.ended is not None:
+        handle = self._handles.get(group_id)
+        if handle is not None:
+            await self._until(handle, lambda: not handle.is_joining)
+        if handle is None or handle.end_reason is not None:
             yield
             return
-        held.steps_out += 1
-        self._change(held, step_out(held.shadow, is_out=True))
+        handle.withdrawals += 1
+        self._change(handle, withdraw(handle.shadow, is_withdrawn=True))
         try:
-            await self._until(held, lambda: held.shadow.where is Where.OUT and held.task is None)
+            await self._until(handle, lambda: handle.shadow.state is ShadowState.OUT and handle.task is None)
             yield
         finally:
-            held.steps_out -= 1
-            if not held.steps_out:
-                self._change(held, step_out(held.shadow, is_out=False))
+            handle.withdrawals -= 1
+            if not handle.withdrawals:
+                self._change(handle, withdraw(handle.shadow, is_withdrawn=False))
 
-    async def until_gone(self, group_id: GroupId) -> None:
+    async def wait_gone(self, group_id: GroupId) -> None:
         """Return when a shadow that nobody wants any more has left upstream. Raises ShadowUnavailable."""
-        held = self._held.get(group_id)
-        if held is not None:
-            await self._until(held, lambda: held.ended is not None)
+        handle = self._handles.get(group_id)
+        if handle is not None:
+            await self._until(handle, lambda: handle.end_reason is not None)
 
-    async def release_strays(self, is_ours: Callable[[GroupId], bool]) -> list[GroupId]:
+    async def remove_stray_shadows(self, is_ours: Callable[[GroupId], bool]) -> list[GroupId]:
         """Have those shadows leave that a former process has left behind in groups of ours which need none now.
 
         Shadows of other services, and of earlier versions, stay: they leave by the name of ours.
@@ -265,73 +265,73 @@ class Shadows:
         which groups these are. Raises ShadowUnavailable when upstream does not tell.
         """
         try:
-            groups = await shadowed_groups(self._link)
+            groups = await groups_with_shadow(self._link)
         except LinkError as error:
             raise ShadowUnavailable(f"upstream does not tell which groups have a shadow: {error}") from error
-        strays = [each for each in groups if is_ours(each) and each not in self._held and each not in self._refused]
+        strays = [each for each in groups if is_ours(each) and each not in self._handles and each not in self._refused]
         for group_id in strays:
-            stray = self._held[group_id] = Held(group_id, Shadow(wanted=None, where=Where.UNSURE))
+            stray = self._handles[group_id] = ShadowHandle(group_id, Shadow(wanted=None, state=ShadowState.UNSURE))
             self._wake(stray)
         return strays
 
     # ---- what goes on beside -------------------------------------------------------------------------
 
-    def _change(self, held: Held, shadow: Shadow) -> None:
-        if shadow != held.shadow:
-            held.set(shadow)
-        self._wake(held)
+    def _change(self, handle: ShadowHandle, shadow: Shadow) -> None:
+        if shadow != handle.shadow:
+            handle.update(shadow)
+        self._wake(handle)
 
-    def _wake(self, held: Held) -> None:
-        if held.task is None and held.ended is None:
-            held.task = asyncio.create_task(self._drive(held), name=f"shadow-{held.group_id}")
-            held.task.add_done_callback(on_failure(self._give_up))
+    def _wake(self, handle: ShadowHandle) -> None:
+        if handle.task is None and handle.end_reason is None:
+            handle.task = asyncio.create_task(self._drive(handle), name=f"shadow-{handle.group_id}")
+            handle.task.add_done_callback(on_failure(self._give_up))
 
-    async def _drive(self, held: Held) -> None:
-        _stop_timer(held)
-        refused = await self._driver.drive(held)
-        held.task = None
+    async def _drive(self, handle: ShadowHandle) -> None:
+        _stop_timer(handle)
+        refused = await self._driver.drive(handle)
+        handle.task = None
         if refused is not None:
-            self._refuse(held, refused)
-        elif held.shadow.wanted is None and not held.steps_out:
-            self._end(held, "nobody is left in it")
-        elif held.shadow.should_be_in:
+            self._refuse(handle, refused)
+        elif handle.shadow.wanted is None and not handle.withdrawals:
+            self._end(handle, "nobody is left in it")
+        elif handle.shadow.should_be_in:
             every_ms = min(self._heartbeat_every_ms, self._driver.session_timeout_ms // 5)
-            after_s = every_ms / 1000 * _fraction(held.group_id)
-            held.timer = asyncio.get_running_loop().call_later(after_s, self._beat, held)
-        held.tell()
+            after_s = every_ms / 1000 * _fraction(handle.group_id)
+            handle.timer = asyncio.get_running_loop().call_later(after_s, self._beat, handle)
+        handle.notify()
 
-    def _beat(self, held: Held) -> None:
-        if held.shadow.wanted == NOT_TOLD:  # taken for a join that came to nothing: no generation was ever told
-            self._change(held, follow(held.shadow, None))
+    def _beat(self, handle: ShadowHandle) -> None:
+        if handle.shadow.wanted == UNKNOWN_GENERATION:  # taken for a join that came to nothing
+            self._change(handle, want(handle.shadow, None))
         else:
-            held.is_heartbeat_due = True
-            self._wake(held)
+            handle.is_heartbeat_due = True
+            self._wake(handle)
 
-    def _refuse(self, held: Held, refused: Refused) -> None:
-        held.refusal = refused.reason
-        self._end(held, refused.reason)
-        is_told_by_take = held.takers > 0 and held.shadow.wanted == NOT_TOLD
-        if held.shadow.wanted is not None and not is_told_by_take:
-            self._refused.add(held.group_id)
-            self._lost(held.group_id, refused.reason)
+    def _refuse(self, handle: ShadowHandle, refused: ShadowRefused) -> None:
+        handle.refusal = refused.reason
+        self._end(handle, refused.reason)
+        is_told_by_take = handle.waiting_takes > 0 and handle.shadow.wanted == UNKNOWN_GENERATION
+        if handle.shadow.wanted is not None and not is_told_by_take:
+            self._refused.add(handle.group_id)
+            self._lost(handle.group_id, refused.reason)
 
-    def _end(self, held: Held, reason: str) -> None:
-        held.ended = reason
-        held.tell()
-        if self._held.get(held.group_id) is held:
-            del self._held[held.group_id]
+    def _end(self, handle: ShadowHandle, reason: str) -> None:
+        handle.end_reason = reason
+        handle.notify()
+        if self._handles.get(handle.group_id) is handle:
+            del self._handles[handle.group_id]
 
-    async def _until(self, held: Held, condition: Callable[[], bool]) -> None:
+    async def _until(self, handle: ShadowHandle, condition: Callable[[], bool]) -> None:
         try:
-            async with asyncio.timeout(self._wait_limit_ms / 1000):
+            async with asyncio.timeout(self._wait_timeout_ms / 1000):
                 while not condition():
-                    if held.ended is not None:
-                        raise ShadowUnavailable(f"group {held.group_id} has no shadow upstream: {held.ended}")
-                    await held.change()
+                    if handle.end_reason is not None:
+                        raise ShadowUnavailable(f"group {handle.group_id} has no shadow upstream: {handle.end_reason}")
+                    await handle.wait_change()
         except TimeoutError as error:
-            why = held.trouble or "upstream has not answered"
+            why = handle.last_error or "upstream has not answered"
             raise ShadowUnavailable(
-                f"the shadow of group {held.group_id} is not ready after {self._wait_limit_ms} ms: {why}"
+                f"the shadow of group {handle.group_id} is not ready after {self._wait_timeout_ms} ms: {why}"
             ) from error
 
 
@@ -340,7 +340,7 @@ def _fraction(group_id: GroupId) -> float:
     return 0.5 + crc32(group_id.encode()) / 2**33
 
 
-def _stop_timer(held: Held) -> None:
-    if held.timer is not None:
-        held.timer.cancel()
-        held.timer = None
+def _stop_timer(handle: ShadowHandle) -> None:
+    if handle.timer is not None:
+        handle.timer.cancel()
+        handle.timer = None

@@ -13,7 +13,7 @@ from kio.schema.leave_group.v5.request import LeaveGroupRequest, MemberIdentity
 from kio.schema.leave_group.v5.response import LeaveGroupResponse
 from kio.schema.types import GroupId as KafkaGroupId
 
-from muster.coordinator.upstream.group_probe import LANE, ForeignShadow, Ours, whose_by, whose_is
+from muster.coordinator.upstream.group_probe import LANE, ForeignShadow, Vacant, probe_group, verdict_of
 from muster.coordinator.upstream.link import UpstreamLink
 from muster.coordinator.upstream.shadow import ShadowName
 from muster.coordinator.wire.authorized_operations import READ
@@ -23,11 +23,11 @@ from muster.events.kafka.errors import AnswerLost
 REASON = "the group is adopted by Muster"
 
 
-class NotMovable(Exception):
+class NotAdoptable(Exception):
     """No group that could be adopted; the text says why."""
 
 
-class Inhabitant(msgspec.Struct, frozen=True, kw_only=True):
+class UpstreamMember(msgspec.Struct, frozen=True, kw_only=True):
     """A member upstream."""
 
     member_id: MemberId
@@ -36,20 +36,20 @@ class Inhabitant(msgspec.Struct, frozen=True, kw_only=True):
     client_host: str
 
 
-async def inhabitants(link: UpstreamLink, group_id: GroupId, name: ShadowName) -> tuple[Inhabitant, ...]:
+async def upstream_members(link: UpstreamLink, group_id: GroupId, name: ShadowName) -> tuple[UpstreamMember, ...]:
     """The members of a classic group, but for a shadow of ours, of this name. Raises NotMovable, LinkError."""
-    verdict = await whose_is(link, group_id, name)
-    if isinstance(verdict, Ours):
+    verdict = await probe_group(link, group_id, name)
+    if isinstance(verdict, Vacant):
         return ()
     request = DescribeGroupsRequest(groups=(KafkaGroupId(group_id),), include_authorized_operations=True)
     answer = await link.ask_coordinator(group_id, request, DescribeGroupsResponse, error_of=_described_error, lane=LANE)
     (described,) = answer.groups
-    now = whose_by(described, name, link.asked_at)
-    is_somebody = not isinstance(now, Ours | ForeignShadow)  # of another type, or just left, or another Muster's
+    now = verdict_of(described, name, link.asked_at)
+    is_somebody = not isinstance(now, Vacant | ForeignShadow)  # of another type, or just left, or another Muster's
     if not is_somebody or not described.members or not _may_read(described):
-        raise NotMovable(verdict.reason)
+        raise NotAdoptable(verdict.reason)
     return tuple(
-        Inhabitant(
+        UpstreamMember(
             member_id=MemberId(each.member_id),
             group_instance_id=None if each.group_instance_id is None else GroupInstanceId(each.group_instance_id),
             client_id=each.client_id,
@@ -59,7 +59,7 @@ async def inhabitants(link: UpstreamLink, group_id: GroupId, name: ShadowName) -
     )
 
 
-async def remove(
+async def remove_member(
     link: UpstreamLink, group_id: GroupId, member_id: MemberId, group_instance_id: GroupInstanceId | None
 ) -> ErrorCode:
     """Take a member out; 25 if it is not there. Raises LinkError."""

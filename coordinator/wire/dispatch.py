@@ -12,7 +12,7 @@ import msgspec
 from muster.coordinator.service import Cancel, Service
 from muster.coordinator.wire import api_versions
 from muster.coordinator.wire.api import Api, Body, Fault, KeepTicket, ProtocolError, RequestContext, keep_no_ticket
-from muster.coordinator.wire.in_flight import Answered, UnderWay
+from muster.coordinator.wire.in_flight import Answered, InFlightRequest
 from muster.coordinator.wire.messages import message
 
 _HEADER_START = Struct(">hhi")  # API key, version, correlation id
@@ -56,8 +56,8 @@ def dispatch(
             f"{api.name} v{api_version} is not offered here, v{api.versions[0]} to v{api.versions[-1]} are",
         )
 
-    def handle(body: Body, context: RequestContext, under_way: UnderWay) -> Cancel | None:
-        return api.handle(body, context, service, under_way.write)
+    def handle(body: Body, context: RequestContext, in_flight: InFlightRequest) -> Cancel | None:
+        return api.handle(body, context, service, in_flight.write)
 
     return work_on(frame, service=service, peer=peer, answer=answer, keep_ticket=keep_ticket, handle=handle)
 
@@ -69,14 +69,14 @@ def work_on(
     peer: Peer,
     answer: Callable[[Answered], None],
     keep_ticket: KeepTicket,
-    handle: Callable[[Body, RequestContext, UnderWay], Cancel | None],
+    handle: Callable[[Body, RequestContext, InFlightRequest], Cancel | None],
 ) -> Cancel:
     """Read a frame of a known API, and call `handle` with its content and the request under way. The returned function
     cancels the rest. Raises ProtocolError as `dispatch` does.
     """
     api_key, api_version, correlation_id = _HEADER_START.unpack_from(frame)
     form = message(api_key, api_version)
-    under_way = UnderWay(form, service.slices, answer)
+    in_flight = InFlightRequest(form, service.slices, answer)
     arrived_ms, arrived_wall_ms = service.monotonic_ms(), service.wall_ms()
 
     def handle_read(read: tuple[str, Body]) -> None:
@@ -91,9 +91,9 @@ def work_on(
             arrived_ms=arrived_ms,
             arrived_wall_ms=arrived_wall_ms,
             keep_ticket=keep_ticket,
-            work=under_way.work,
+            work=in_flight.work,
         )
-        under_way.drops(handle(body, context, under_way))
+        in_flight.drops(handle(body, context, in_flight))
 
-    under_way.run(form.read(frame), handle_read)
-    return under_way.cancel
+    in_flight.run(form.read(frame), handle_read)
+    return in_flight.cancel

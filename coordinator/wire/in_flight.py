@@ -23,7 +23,7 @@ Answered = list[bytes] | ProtocolError
 """An answer from behind the correlation id on, in chunks; or the error why it cannot be written."""
 
 
-class UnderWay:
+class InFlightRequest:
     """See the module. `answer` is called at most once."""
 
     def __init__(self, form: Message, slices: Slices, answer: Callable[[Answered], None]) -> None:

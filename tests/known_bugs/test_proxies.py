@@ -13,7 +13,7 @@ from kio.schema.describe_groups.v5.request import DescribeGroupsRequest
 from kio.schema.errors import ErrorCode
 
 from muster.coordinator.group.commands import Heartbeat
-from muster.coordinator.upstream.link import NEEDED, UpstreamLink, UpstreamRefused
+from muster.coordinator.upstream.link import REQUIRED_VERSIONS, UpstreamLink, UpstreamRefused
 from tests.coordinator.kio_client import filled
 from tests.coordinator.sidecar.relaying import Client, relaying
 from tests.coordinator.sidecar.scripted_broker import (
@@ -127,7 +127,7 @@ async def test_p4_nothing_of_ours_is_asked_in_a_version_that_the_broker_does_not
             first, known = broker.offered[asked.api_key]
             assert first <= asked.api_version <= known, asked.api_key
     # What is asked on clients' connections is among what was made sure of there.
-    assert NEEDED["DescribeGroups"] == (DescribeGroupsRequest.__api_key__, DescribeGroupsRequest.__version__)
+    assert REQUIRED_VERSIONS["DescribeGroups"] == (DescribeGroupsRequest.__api_key__, DescribeGroupsRequest.__version__)
 
 
 async def test_p5_produce_is_offered_from_version_0_as_the_broker_does() -> None:
@@ -265,7 +265,7 @@ async def test_p19_nothing_of_ours_comes_between_the_steps_of_a_new_authenticati
     """On a connection that authenticates anew a broker takes nothing else, and closes it: what is behind must wait, our
     own questions included, and what was permitted before must be asked for again.
     """
-    async with scripted_broker() as broker, relaying({1: broker}, verdict_keep_ms=5_000) as relay:
+    async with scripted_broker() as broker, relaying({1: broker}, authorization_cache_ms=5_000) as relay:
         held: list[Asked] = []
         broker.script = lambda asked: held.append(asked) if asked.api_key in steps else broker.usual(asked)
         steps = {SASL_HANDSHAKE, SASL_AUTHENTICATE}

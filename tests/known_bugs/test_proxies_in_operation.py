@@ -16,7 +16,7 @@ from kio.schema.errors import ErrorCode
 
 from muster.coordinator.group.outcomes import JoinGroupOutcome
 from muster.coordinator.settings.loading import BadSettings, load_settings
-from muster.coordinator.sidecar.relay.broker_side import CONNECTS_WITHIN_S
+from muster.coordinator.sidecar.relay.broker_side import CONNECT_TIMEOUT_S
 from muster.coordinator.sidecar.relay.conversation import IN_FLIGHT_MAX
 from muster.coordinator.sidecar.relay.listeners import CannotListen
 from muster.events.ids import MemberId
@@ -128,7 +128,7 @@ async def test_p12_connections_on_their_way_to_a_broker_do_not_outlive_the_end()
         relay.drain()
         assert [await client.rest() for client in clients] == [b""] * len(clients)
         assert await relay.listening.wait_until_closed(5)
-        async with asyncio.timeout(CONNECTS_WITHIN_S / 2):  # before the attempts end of themselves
+        async with asyncio.timeout(CONNECT_TIMEOUT_S / 2):  # before the attempts end of themselves
             await until(lambda: not [task for task in asyncio.all_tasks() if task.get_name() == "connect-upstream"])
         for connection in broker.connections:
             connection.reads.set()

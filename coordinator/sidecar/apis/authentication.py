@@ -15,7 +15,7 @@ from kio.schema.errors import ErrorCode
 
 from muster.coordinator.sidecar.messages.own_requests import read_answer_in_steps
 from muster.coordinator.sidecar.relay.client_side import ClientSide
-from muster.coordinator.sidecar.relay.intercept import Request, SidecarApi
+from muster.coordinator.sidecar.relay.intercept import ClientRequest, SidecarApi
 from muster.coordinator.sidecar.relay.limits import SASL_AUTHENTICATE, SASL_HANDSHAKE
 from muster.coordinator.sidecar.relay.metrics import RelayMetrics
 from muster.events.steps import Steps
@@ -33,7 +33,7 @@ def apis(metrics: RelayMetrics) -> tuple[SidecarApi, ...]:
     )
 
 
-def _begin(metrics: RelayMetrics, request: Request) -> None:
+def _begin(metrics: RelayMetrics, request: ClientRequest) -> None:
     client, mechanism = request.client, request.body.mechanism
     client.sasl.begin(mechanism)
     client.relay(rewrite=partial(_begun, metrics, client, mechanism[:MECHANISM_TOLD]))
@@ -46,13 +46,13 @@ def _begun(metrics: RelayMetrics, client: ClientSide, mechanism: str, payload: b
         metrics.authentications_refused += 1
         enabled = ", ".join(answer.mechanisms) or "none"
         reason = f"the broker has not enabled SASL mechanism {mechanism!r} at this listener; enabled: {enabled}"
-        client.door.tell_not_let_in(client.peer.client_host, None, reason)
+        client.endpoint.log_refused(client.peer.client_host, None, reason)
     return payload
 
 
-def _authenticate(metrics: RelayMetrics, request: Request) -> None:
+def _authenticate(metrics: RelayMetrics, request: ClientRequest) -> None:
     client = request.client
-    client.sasl.said(request.body.auth_bytes)
+    client.sasl.received(request.body.auth_bytes)
     client.relay(rewrite=partial(_look, metrics, client, request.context.api_version))
 
 
@@ -64,5 +64,5 @@ def _look(metrics: RelayMetrics, client: ClientSide, api_version: int, payload: 
     else:
         metrics.authentications_refused += 1
         reason = f"SASL authentication failed: {answer.error_message or answer.error_code.name.upper()}"
-        client.door.tell_not_let_in(client.peer.client_host, client.sasl.refused(), reason)
+        client.endpoint.log_refused(client.peer.client_host, client.sasl.refused(), reason)
     return payload

@@ -20,7 +20,7 @@ from typing import Final
 from kio.index import load_response_schema
 from kio.schema.errors import ErrorCode
 
-from muster.coordinator.sidecar.messages.request_plan import RELAY, Look, Plan, Rewrite
+from muster.coordinator.sidecar.messages.request_plan import RELAY, Inspect, RequestPlan, Rewrite
 from muster.coordinator.sidecar.messages.request_start import body_at, read_string
 from muster.coordinator.sidecar.messages.rewriting import rewrite_of
 from muster.coordinator.sidecar.relay.intercept import SidecarApi
@@ -47,13 +47,13 @@ def api(is_shadowed: Callable[[GroupId], bool], metrics: RelayMetrics) -> Sideca
         metrics.newcomers_put_off += changed != payload
         return changed
 
-    def look(api_version: int, _rewrite: object) -> Look:
+    def look(api_version: int, _rewrite: object) -> Inspect:
         return lambda frame: _plan(frame, api_version, told)
 
-    return SidecarApi(key=CONSUMER_GROUP_HEARTBEAT, name="ConsumerGroupHeartbeat", versions=range(2), look=look)
+    return SidecarApi(key=CONSUMER_GROUP_HEARTBEAT, name="ConsumerGroupHeartbeat", versions=range(2), inspect=look)
 
 
-def _plan(frame: bytes, api_version: int, told: Callable[[GroupId, Rewrite, bytes], Steps[bytes]]) -> Plan:
+def _plan(frame: bytes, api_version: int, told: Callable[[GroupId, Rewrite, bytes], Steps[bytes]]) -> RequestPlan:
     """By the group and the member epoch; what the broker says decides."""
     encoded, at = read_string(frame, body_at(frame, flexible=True), flexible=True)
     _, at = read_string(frame, at, flexible=True)  # the member id
@@ -63,7 +63,7 @@ def _plan(frame: bytes, api_version: int, told: Callable[[GroupId, Rewrite, byte
     group_id = GroupId(encoded.decode(errors="replace"))
     error = ErrorCode.coordinator_not_available if member_epoch == 0 else ErrorCode.unknown_member_id
     change = _put_off(api_version, error)
-    return Plan(rewrite=partial(told, group_id, change), delays_changed=member_epoch == 0)
+    return RequestPlan(rewrite=partial(told, group_id, change), delays_changed=member_epoch == 0)
 
 
 @cache

@@ -19,17 +19,17 @@ from muster.coordinator.group.commands import DeleteGroup
 from muster.coordinator.group.outcomes import DeleteGroupOutcome
 from muster.coordinator.service import Cancel, Service
 from muster.coordinator.sidecar.apis.merging import (
-    ANSWERS_WITHIN_S,
+    BROKER_TIMEOUT_S,
     ask_broker,
-    decided,
+    ask_rules,
     describe_upstream,
-    has_others,
+    has_other_members,
     is_unknown,
-    of_newer_types,
+    non_classic_groups,
     refusal,
 )
-from muster.coordinator.sidecar.ownership.routing import Ownerships
-from muster.coordinator.sidecar.relay.intercept import Request, SidecarApi
+from muster.coordinator.sidecar.ownership.routing import GroupRouter
+from muster.coordinator.sidecar.relay.intercept import ClientRequest, SidecarApi
 from muster.coordinator.upstream.shadows import Shadows, ShadowUnavailable
 from muster.coordinator.wire import delete_groups
 from muster.coordinator.wire.authorized_operations import DELETE
@@ -39,35 +39,35 @@ from muster.events.steps import Each
 Errors = dict[GroupId, ErrorCode]
 
 
-class DeletingGroups:
+class DeleteGroupsApi:
     """`service` is what the rules are asked through."""
 
     def __init__(
         self,
         service: Service,
-        ownerships: Ownerships,
+        router: GroupRouter,
         shadows: Shadows,
         *,
-        answers_within_s: float = ANSWERS_WITHIN_S,
+        broker_timeout_s: float = BROKER_TIMEOUT_S,
     ) -> None:
         self._service = service
-        self._ownerships = ownerships
+        self._router = router
         self._shadows = shadows
-        self._answers_within_s = answers_within_s
+        self._broker_timeout_s = broker_timeout_s
 
     def api(self) -> SidecarApi:
         """The registration."""
         api = delete_groups.API
         return SidecarApi(key=api.key, name=api.name, versions=api.versions, handle=self.handle)
 
-    def handle(self, request: Request) -> Cancel | None:
+    def handle(self, request: ClientRequest) -> Cancel | None:
         return request.work(self._delete(request))
 
-    async def _delete(self, request: Request) -> None:
+    async def _delete(self, request: ClientRequest) -> None:
         group_ids = list(dict.fromkeys(request.body.groups_names))  # one result for each (G12)
         pace, ours = request.pace(), []
         for group_id in group_ids:
-            if self._ownerships.is_for(group_id):
+            if self._router.may_be_ours(group_id):
                 ours.append(group_id)
             await pace.worked()
         if not ours:
@@ -82,7 +82,7 @@ class DeletingGroups:
             here[group_id] = ErrorCode.none if is_done else error
         request.answer({"results": Each(lambda each: {"group_id": each, "error_code": here[each]}, group_ids)})
 
-    async def _delete_here(self, request: Request, group_ids: Sequence[GroupId]) -> Errors:
+    async def _delete_here(self, request: ClientRequest, group_ids: Sequence[GroupId]) -> Errors:
         """NONE for a group that was deleted, 69 for one that the broker is to decide about."""
         errors = {}
         deciding = {}
@@ -97,37 +97,37 @@ class DeletingGroups:
             if group_id in newer and newer[group_id] is not ErrorCode.none:
                 errors[group_id] = newer[group_id]
                 continue
-            if has_others(told, self._shadows.name) or group_id in newer:
+            if has_other_members(told, self._shadows.name) or group_id in newer:
                 errors[group_id] = ErrorCode.group_id_not_found
                 continue
             command = DeleteGroup(caller=request.context.caller(self._service), group_id=group_id)
-            deciding[group_id] = decided(self._service, command)
+            deciding[group_id] = ask_rules(self._service, command)
         for group_id, outcome in deciding.items():
             told_here = await outcome
             assert isinstance(told_here, DeleteGroupOutcome)
             errors[group_id] = told_here.error
         return errors
 
-    async def _of_newer_types(self, request: Request, described: Mapping[GroupId, DescribedGroup]) -> Errors:
+    async def _of_newer_types(self, request: ClientRequest, described: Mapping[GroupId, DescribedGroup]) -> Errors:
         asked = [
             group_id
             for group_id, told in described.items()
-            if is_unknown(told) and refusal(told, DELETE) is ErrorCode.none and not self._shadows.holds(group_id)
+            if is_unknown(told) and refusal(told, DELETE) is ErrorCode.none and not self._shadows.owns(group_id)
         ]
-        return dict(await of_newer_types(request.client, asked))
+        return dict(await non_classic_groups(request.client, asked))
 
     async def _delete_upstream(
-        self, request: Request, group_ids: Sequence[GroupId], deleted_here: Set[GroupId]
+        self, request: ClientRequest, group_ids: Sequence[GroupId], deleted_here: Set[GroupId]
     ) -> Errors:
         errors: Errors = {}
         pace = request.pace()
         async with AsyncExitStack() as shadows_out:
             for group_id in group_ids:
                 await pace.worked()
-                if self._shadows.holds(group_id):
+                if self._shadows.owns(group_id):
                     continue  # somebody has come meanwhile: the broker finds the shadow, and refuses
                 try:
-                    await shadows_out.enter_async_context(self._shadows.stepped_out(group_id))
+                    await shadows_out.enter_async_context(self._shadows.withdrawn(group_id))
                 except ShadowUnavailable:
                     errors[group_id] = ErrorCode.coordinator_not_available
             asked = [each for each in group_ids if each not in errors]
@@ -136,7 +136,7 @@ class DeletingGroups:
                     break
                 await asyncio.sleep(pause_s)
                 try:
-                    async with asyncio.timeout(self._answers_within_s):  # else nobody could join meanwhile
+                    async with asyncio.timeout(self._broker_timeout_s):  # else nobody could join meanwhile
                         answer = await ask_broker(request, replace(request.body, groups_names=tuple(asked)))
                 except TimeoutError:
                     errors |= dict.fromkeys(asked, ErrorCode.coordinator_not_available)

@@ -18,17 +18,17 @@ from muster.coordinator.group.commands import DescribeGroup
 from muster.coordinator.group.outcomes import DescribeGroupOutcome, Outcome
 from muster.coordinator.service import Cancel, Service
 from muster.coordinator.sidecar.apis.merging import (
-    any_is_for,
+    any_may_be_ours,
     as_fields,
     ask_broker,
-    decided,
-    has_others,
+    ask_rules,
+    has_other_members,
     is_unknown,
-    of_newer_types,
+    non_classic_groups,
     without_shadow,
 )
-from muster.coordinator.sidecar.ownership.routing import Ownerships
-from muster.coordinator.sidecar.relay.intercept import Request, SidecarApi
+from muster.coordinator.sidecar.ownership.routing import GroupRouter
+from muster.coordinator.sidecar.relay.intercept import ClientRequest, SidecarApi
 from muster.coordinator.upstream.shadows import Shadows
 from muster.coordinator.wire import describe_groups
 from muster.coordinator.wire.api import Fields
@@ -39,12 +39,12 @@ _TOLD_BY_BROKER = frozenset({ErrorCode.none, ErrorCode.group_id_not_found})
 """What the broker says when it is up to the group; all else comes before that."""
 
 
-class DescribingGroups:
+class DescribeGroupsApi:
     """`service` is what the rules are asked through."""
 
-    def __init__(self, service: Service, ownerships: Ownerships, shadows: Shadows) -> None:
+    def __init__(self, service: Service, router: GroupRouter, shadows: Shadows) -> None:
         self._service = service
-        self._ownerships = ownerships
+        self._router = router
         self._shadows = shadows
 
     def api(self) -> SidecarApi:
@@ -52,13 +52,13 @@ class DescribingGroups:
         api = describe_groups.API
         return SidecarApi(key=api.key, name=api.name, versions=api.versions, handle=self.handle)
 
-    def handle(self, request: Request) -> Cancel | None:
+    def handle(self, request: ClientRequest) -> Cancel | None:
         return request.work(self._describe(request))
 
-    async def _describe(self, request: Request) -> None:
+    async def _describe(self, request: ClientRequest) -> None:
         pace = request.pace()
         group_ids = tuple(dict.fromkeys(request.body.groups))
-        if not await any_is_for(self._ownerships, group_ids, pace):
+        if not await any_may_be_ours(self._router, group_ids, pace):
             request.relay()
             return
         is_repeated = len(group_ids) < len(request.body.groups)
@@ -80,30 +80,30 @@ class DescribingGroups:
             await pace.worked()
         request.answer({**as_fields(replace(answer, groups=())), "groups": groups})
 
-    def _asked(self, request: Request, told: Any) -> asyncio.Future[Outcome] | None:  # noqa: ANN401 -- of any version
+    def _asked(self, request: ClientRequest, told: Any) -> asyncio.Future[Outcome] | None:  # noqa: ANN401 -- of any version
         """What the rules know of a group that may be ours; None when it is not."""
-        if told.error_code not in _TOLD_BY_BROKER or has_others(told, self._shadows.name):
+        if told.error_code not in _TOLD_BY_BROKER or has_other_members(told, self._shadows.name):
             return None
-        if not self._ownerships.is_for(told.group_id):
+        if not self._router.may_be_ours(told.group_id):
             return None
-        return decided(
+        return ask_rules(
             self._service, DescribeGroup(caller=request.context.caller(self._service), group_id=told.group_id)
         )
 
     async def _of_newer_types(
-        self, request: Request, told: Mapping[GroupId, Any], known: Mapping[GroupId, Outcome]
+        self, request: ClientRequest, told: Mapping[GroupId, Any], known: Mapping[GroupId, Outcome]
     ) -> Mapping[GroupId, ErrorCode]:
         """Those of the known groups that are something else upstream, or may be: then with an error."""
         asked = [
             group_id
             for group_id, outcome in known.items()
-            if is_unknown(told[group_id]) and _is_known(outcome) and not self._shadows.holds(group_id)
+            if is_unknown(told[group_id]) and _is_known(outcome) and not self._shadows.owns(group_id)
         ]
-        return await of_newer_types(request.client, asked)
+        return await non_classic_groups(request.client, asked)
 
     async def _merged(
         self,
-        request: Request,
+        request: ClientRequest,
         told: Any,  # noqa: ANN401 -- as above
         outcome: Outcome | None,
     ) -> Fields:
@@ -120,9 +120,9 @@ def _is_known(outcome: Outcome) -> bool:
     return isinstance(outcome, DescribeGroupOutcome) and outcome.error is ErrorCode.none
 
 
-async def _operations(request: Request, told: Any) -> int:  # noqa: ANN401 -- as above
+async def _operations(request: ClientRequest, told: Any) -> int:  # noqa: ANN401 -- as above
     if not getattr(request.body, "include_authorized_operations", False):
         return AUTHORIZED_OPERATIONS_OMITTED
     if told.error_code is ErrorCode.none:
         return int(told.authorized_operations)
-    return (await request.client.verdicts.of(GroupId(told.group_id))).operations
+    return (await request.client.authorizations.of(GroupId(told.group_id))).operations

@@ -24,9 +24,9 @@ from muster.coordinator.group.configs import COORDINATOR, GROUP_CONFIGS, MEMBERS
 from muster.coordinator.group.outcomes import AlterGroupConfigOutcome, DescribeGroupConfigOutcome
 from muster.coordinator.load.slices import Pace
 from muster.coordinator.service import Cancel, Service
-from muster.coordinator.sidecar.apis.merging import as_fields, ask_broker, decided
-from muster.coordinator.sidecar.ownership.routing import Ownerships
-from muster.coordinator.sidecar.relay.intercept import Request, SidecarApi
+from muster.coordinator.sidecar.apis.merging import as_fields, ask_broker, ask_rules
+from muster.coordinator.sidecar.ownership.routing import GroupRouter
+from muster.coordinator.sidecar.relay.intercept import ClientRequest, SidecarApi
 from muster.coordinator.wire import describe_configs, incremental_alter_configs
 from muster.coordinator.wire.api import Body, Fields
 from muster.coordinator.wire.authorized_operations import DESCRIBE, READ
@@ -37,12 +37,12 @@ Key = tuple[int, str]
 """A resource, by type and name."""
 
 
-class GroupConfigs:
+class GroupConfigsApi:
     """`service` is what the rules are asked through."""
 
-    def __init__(self, service: Service, ownerships: Ownerships) -> None:
+    def __init__(self, service: Service, router: GroupRouter) -> None:
         self._service = service
-        self._ownerships = ownerships
+        self._router = router
 
     def apis(self) -> tuple[SidecarApi, ...]:
         """The registrations."""
@@ -54,11 +54,11 @@ class GroupConfigs:
 
     # ---- describing ----------------------------------------------------------------------------------
 
-    def describe(self, request: Request) -> Cancel | None:
+    def describe(self, request: ClientRequest) -> Cancel | None:
         """Handle a DescribeConfigs."""
         return request.work(self._describe(request))
 
-    async def _describe(self, request: Request) -> None:
+    async def _describe(self, request: ClientRequest) -> None:
         pace = request.pace()
         ours: dict[Key, Body] = {}
         for resource in request.body.resources:
@@ -75,16 +75,16 @@ class GroupConfigs:
             await pace.worked()
         request.answer({**as_fields(replace(answer, results=())), "results": results})
 
-    async def _with_ours(self, request: Request, resource: Body | None, told: Body) -> Fields:
+    async def _with_ours(self, request: ClientRequest, resource: Body | None, told: Body) -> Fields:
         if resource is None or told.error_code is not ErrorCode.none:
             return as_fields(told)
         if not {MEMBERS, MOVE}.isdisjoint(resource.configuration_keys or ()):
-            refused = await request.client.verdicts.refusal_at_any_broker(resource.resource_name, DESCRIBE)
+            refused = await request.client.authorizations.refusal_at_any_broker(resource.resource_name, DESCRIBE)
             if refused is not ErrorCode.none:
                 message = f"{MEMBERS} and {MOVE} tell who is in the group, for which DESCRIBE on it is needed"
                 return {**as_fields(told), "error_code": refused, "error_message": message, "configs": []}
         caller = request.context.caller(self._service)
-        outcome = await decided(self._service, DescribeGroupConfig(caller=caller, group_id=resource.resource_name))
+        outcome = await ask_rules(self._service, DescribeGroupConfig(caller=caller, group_id=resource.resource_name))
         assert isinstance(outcome, DescribeGroupConfigOutcome)
         ours = describe_configs.encode_group(resource, outcome, request.body, request.context.api_version)
         if ours["error_code"]:
@@ -94,11 +94,11 @@ class GroupConfigs:
 
     # ---- altering ------------------------------------------------------------------------------------
 
-    def alter(self, request: Request) -> Cancel | None:
+    def alter(self, request: ClientRequest) -> Cancel | None:
         """Handle an IncrementalAlterConfigs."""
         return request.work(self._alter(request))
 
-    async def _alter(self, request: Request) -> None:
+    async def _alter(self, request: ClientRequest) -> None:
         pace, body = request.pace(), request.body
         parts: list[_Part] = []
         others: list[Body] = []
@@ -116,7 +116,7 @@ class GroupConfigs:
         for part in parts:
             await pace.worked()
             if not results[part.key]["error_code"]:
-                refused = await request.client.verdicts.refusal_at_any_broker(part.ours.resource_name, READ)
+                refused = await request.client.authorizations.refusal_at_any_broker(part.ours.resource_name, READ)
                 if refused is not ErrorCode.none:
                     message = "Muster's own settings of a group need READ on it, beside ALTER_CONFIGS"
                     results[part.key] = incremental_alter_configs.encode(part.ours, refused, message)
@@ -133,22 +133,22 @@ class GroupConfigs:
                 results[part.key] = await self._alter_ours(request, part, validate_only=False)
         request.answer({"responses": Each(lambda resource: results[key_of(resource)], body.resources)})
 
-    async def _alter_ours(self, request: Request, part: "_Part", *, validate_only: bool) -> Fields:
+    async def _alter_ours(self, request: ClientRequest, part: "_Part", *, validate_only: bool) -> Fields:
         refused = incremental_alter_configs.refusal(part.ours)
         if refused is not None:
             return incremental_alter_configs.encode(part.ours, ErrorCode.invalid_request, refused)
         caller = request.context.caller(self._service)
         command = incremental_alter_configs.decode(part.ours, caller, validate_only=validate_only)
-        outcome = await decided(self._service, command)
+        outcome = await ask_rules(self._service, command)
         assert isinstance(outcome, AlterGroupConfigOutcome)
         return incremental_alter_configs.encode(part.ours, outcome.error, outcome.message)
 
     def _has_ours(self, resource: Body) -> bool:
         names_ours = self._may_be_ours(resource) and any(is_ours(change.name) for change in resource.configs)
-        return names_ours or _steers(resource)
+        return names_ours or _sets_coordinator(resource)
 
     def _may_be_ours(self, resource: Body) -> bool:
-        return resource.resource_type == ResourceType.GROUP and self._ownerships.is_for(resource.resource_name)
+        return resource.resource_type == ResourceType.GROUP and self._router.may_be_ours(resource.resource_name)
 
 
 class _Part(msgspec.Struct, frozen=True):
@@ -177,7 +177,7 @@ def is_ours(name: str) -> bool:
     return name in GROUP_CONFIGS or name == MEMBERS or name.startswith(f"{MEMBERS}.")
 
 
-def _steers(resource: Body) -> bool:
+def _sets_coordinator(resource: Body) -> bool:
     """Whether it asks for a move, which is refused in words of ours for groups that this sidecar is not for."""
     is_group = resource.resource_type == ResourceType.GROUP
     return is_group and any(change.name == COORDINATOR for change in resource.configs)

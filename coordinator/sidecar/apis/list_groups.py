@@ -16,8 +16,8 @@ from kio.schema.errors import ErrorCode
 
 from muster.coordinator.service import Cancel, ListedGroup, Service
 from muster.coordinator.sidecar.apis.merging import as_fields, ask_broker, describe_upstream, refusal
-from muster.coordinator.sidecar.ownership.routing import Ownerships
-from muster.coordinator.sidecar.relay.intercept import Request, SidecarApi
+from muster.coordinator.sidecar.ownership.routing import GroupRouter
+from muster.coordinator.sidecar.relay.intercept import ClientRequest, SidecarApi
 from muster.coordinator.upstream.shadow import PROTOCOL_TYPE
 from muster.coordinator.upstream.shadows import Shadows
 from muster.coordinator.wire import list_groups
@@ -29,12 +29,12 @@ from muster.events.state import GroupState
 CLASSIC = "classic"
 
 
-class ListingGroups:
+class ListGroupsApi:
     """`service` is what the rules are asked through."""
 
-    def __init__(self, service: Service, ownerships: Ownerships, shadows: Shadows) -> None:
+    def __init__(self, service: Service, router: GroupRouter, shadows: Shadows) -> None:
         self._service = service
-        self._ownerships = ownerships
+        self._router = router
         self._shadows = shadows
 
     def api(self) -> SidecarApi:
@@ -42,14 +42,14 @@ class ListingGroups:
         api = list_groups.API
         return SidecarApi(key=api.key, name=api.name, versions=api.versions, handle=self.handle)
 
-    def handle(self, request: Request) -> Cancel | None:
+    def handle(self, request: ClientRequest) -> Cancel | None:
         types = _types(request.body)
         if not types or CLASSIC in types:
             return request.work(self._list(request))
         request.relay()
         return None
 
-    async def _list(self, request: Request) -> None:
+    async def _list(self, request: ClientRequest) -> None:
         body = request.body
         states = {state.strip().lower() for state in getattr(body, "states_filter", ())}
         types = _types(body)
@@ -62,7 +62,7 @@ class ListingGroups:
         pace = request.pace()
         ours = {}
         for group in known:
-            if self._ownerships.is_for(group.group_id):
+            if self._router.may_be_ours(group.group_id):
                 ours[group.group_id] = group
             await pace.worked()
         groups, listed = [], set()
@@ -79,17 +79,17 @@ class ListingGroups:
 
     def _line(self, listed: Body, ours: Mapping[GroupId, ListedGroup]) -> Fields:
         is_empty = getattr(listed, "group_state", GroupState.EMPTY.value) == GroupState.EMPTY.value  # told from v4 on
-        is_ours = is_empty or self._shadows.follows(listed.group_id)  # else it is another service's
+        is_ours = is_empty or self._shadows.may_have_shadow(listed.group_id)  # else it is another service's
         is_shadow = listed.protocol_type == PROTOCOL_TYPE and is_ours
         known = ours.get(listed.group_id)
-        if known is not None and (is_shadow or self._shadows.holds(known.group_id)):
+        if known is not None and (is_shadow or self._shadows.owns(known.group_id)):
             return _line_of(known)
         if is_shadow:
             return {**as_fields(listed), "protocol_type": "", "group_state": GroupState.EMPTY.value}
         return as_fields(listed)
 
     async def _added(
-        self, request: Request, ours: Mapping[GroupId, ListedGroup], listed: set[GroupId]
+        self, request: ClientRequest, ours: Mapping[GroupId, ListedGroup], listed: set[GroupId]
     ) -> list[ListedGroup]:
         """The groups of ours that are missing in this broker's list, and in those of all others."""
         missing = [each for each in ours if each not in listed and not self._shadows.is_in(each)]

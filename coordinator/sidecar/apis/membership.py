@@ -17,9 +17,9 @@ from muster.coordinator.log_throttle import LogThrottle
 from muster.coordinator.not_served import loading_reply
 from muster.coordinator.service import Cancel, Groups, ReplyTo, Service
 from muster.coordinator.sidecar.ownership.moves import Moves
-from muster.coordinator.sidecar.ownership.routing import Ownerships, Whose
-from muster.coordinator.sidecar.relay.intercept import Request, SidecarApi
-from muster.coordinator.upstream.group_probe import ForeignShadow, NotPermitted, Theirs
+from muster.coordinator.sidecar.ownership.routing import GroupRoute, GroupRouter
+from muster.coordinator.sidecar.relay.intercept import ClientRequest, SidecarApi
+from muster.coordinator.upstream.group_probe import ForeignShadow, KeptUpstream, NotPermitted
 from muster.coordinator.upstream.shadows import ShadowUnavailable
 from muster.coordinator.wire import heartbeat, join_group, leave_group, sync_group
 from muster.coordinator.wire.api import Api, Fields
@@ -29,14 +29,14 @@ from muster.events.ids import GroupId
 log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
 
 
-class Membership:
+class MembershipApi:
     """`service` is what the handlers use when the client may; `would_refuse` what the rules would make of a join."""
 
     def __init__(
-        self, service: Service, ownerships: Ownerships, moves: Moves, would_refuse: Callable[[JoinGroup], bool]
+        self, service: Service, router: GroupRouter, moves: Moves, would_refuse: Callable[[JoinGroup], bool]
     ) -> None:
         self._service = service
-        self._ownerships = ownerships
+        self._router = router
         self._moves = moves
         self._would_refuse = would_refuse
         self._throttle = LogThrottle(service.monotonic_ms)
@@ -48,33 +48,33 @@ class Membership:
             for api in (join_group.API, sync_group.API, heartbeat.API, leave_group.API)
         )
 
-    def _handler(self, api: Api) -> Callable[[Request], Cancel | None]:
-        def handle(request: Request) -> Cancel | None:
+    def _handler(self, api: Api) -> Callable[[ClientRequest], Cancel | None]:
+        def handle(request: ClientRequest) -> Cancel | None:
             group_id = request.body.group_id
-            whose = self._ownerships.of(group_id, joins=api is join_group.API)
-            if whose is Whose.THEIRS:
-                self._moves.heard.relay(request)
+            route = self._router.route_of(group_id, joins=api is join_group.API)
+            if route is GroupRoute.UPSTREAM:
+                self._moves.recent_members.relay(request)
                 return None
-            verdict = request.client.verdicts.known(group_id, request.context.arrived_ms)
-            if whose in (Whose.TO_BE_ASKED, Whose.MOVING) or verdict is None:
-                return request.work(self._ask_first(api, request, whose))
-            return self._handle(api, request, verdict.refusal(READ))
+            authorization = request.client.authorizations.known(group_id, request.context.arrived_ms)
+            if route in (GroupRoute.UNDECIDED, GroupRoute.MOVING) or authorization is None:
+                return request.work(self._ask_first(api, request, route))
+            return self._handle(api, request, authorization.refusal(READ))
 
         return handle
 
-    async def _ask_first(self, api: Api, request: Request, whose: Whose) -> None:
+    async def _ask_first(self, api: Api, request: ClientRequest, route: GroupRoute) -> None:
         """The broker decides who may, before anything happens to the group."""
         group_id = request.body.group_id
-        refusal = (await request.client.verdicts.of(group_id)).refusal(READ)
-        if refusal is ErrorCode.none and whose is Whose.MOVING:
+        refusal = (await request.client.authorizations.of(group_id)).refusal(READ)
+        if refusal is ErrorCode.none and route is GroupRoute.MOVING:
             moved = await self._moves.answer(request)
             if moved is None:
                 request.relay()
                 return
             refusal = moved
-        elif refusal is ErrorCode.none and whose is Whose.TO_BE_ASKED:
+        elif refusal is ErrorCode.none and route is GroupRoute.UNDECIDED:
             try:
-                theirs = await self._ownerships.take(group_id, is_in_vain=lambda: self._is_in_vain(api, request))
+                theirs = await self._router.take(group_id, would_fail=lambda: self._would_fail(api, request))
             except ShadowUnavailable as error:
                 log.warning("a join is refused: upstream does not say whose group it is", error=str(error))
                 refusal = ErrorCode.coordinator_not_available
@@ -90,22 +90,22 @@ class Membership:
                     return
         self._handle(api, request, refusal)
 
-    def _tell_left(self, event: str, group_id: GroupId, theirs: Theirs) -> None:
+    def _tell_left(self, event: str, group_id: GroupId, theirs: KeptUpstream) -> None:
         suppressed = self._throttle.due((group_id, theirs.reason))
         if suppressed is not None:
             is_trouble = isinstance(theirs, ForeignShadow | NotPermitted)
             level = logging.WARNING if is_trouble else logging.INFO
             log.log(level, event, group_id=group_id, reason=theirs.reason, others_since=suppressed)
 
-    def _is_in_vain(self, api: Api, request: Request) -> bool:
+    def _would_fail(self, api: Api, request: ClientRequest) -> bool:
         context = request.context
         if api is not join_group.API:
             return True
         return self._would_refuse(join_group.decode(request.body, context, context.caller(self._service), ""))
 
-    def _handle(self, api: Api, request: Request, refusal: ErrorCode) -> Cancel | None:
+    def _handle(self, api: Api, request: ClientRequest, refusal: ErrorCode) -> Cancel | None:
         allowed = refusal is ErrorCode.none
-        service = self._service if allowed else msgspec.structs.replace(self._service, groups=Refusing(refusal))
+        service = self._service if allowed else msgspec.structs.replace(self._service, groups=RefusingGroups(refusal))
 
         def answer(fields: Fields) -> None:
             if fields.get("error_code") is ErrorCode.unknown_member_id:
@@ -115,7 +115,7 @@ class Membership:
         return api.handle(request.body, request.context, service, answer)
 
 
-class Refusing(Groups):
+class RefusingGroups(Groups):
     """Groups that nobody may touch: each command is answered with the error, in its own form."""
 
     def __init__(self, error: ErrorCode) -> None:

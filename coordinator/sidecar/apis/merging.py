@@ -22,9 +22,14 @@ from muster.coordinator.group.commands import AnyRequest
 from muster.coordinator.group.outcomes import Outcome
 from muster.coordinator.load.slices import Pace
 from muster.coordinator.service import Service
-from muster.coordinator.sidecar.messages.own_requests import Asked, ask, read_answer_in_steps, request_bytes_in_steps
-from muster.coordinator.sidecar.ownership.routing import Ownerships
-from muster.coordinator.sidecar.relay.intercept import Request
+from muster.coordinator.sidecar.messages.own_requests import (
+    BrokerLink,
+    ask,
+    read_answer_in_steps,
+    request_bytes_in_steps,
+)
+from muster.coordinator.sidecar.ownership.routing import GroupRouter
+from muster.coordinator.sidecar.relay.intercept import ClientRequest
 from muster.coordinator.upstream.group_probe import has_shadow
 from muster.coordinator.upstream.shadow import PROTOCOL_TYPE, ShadowName
 from muster.coordinator.wire.api import Body, Fields
@@ -33,7 +38,7 @@ from muster.events.ids import GroupId
 from muster.events.state import GroupState
 from muster.events.steps import Each
 
-ANSWERS_WITHIN_S = 5.0
+BROKER_TIMEOUT_S = 5.0
 """For how long a broker, or a client that has to read first, keeps a group's shadow out."""
 
 
@@ -41,7 +46,7 @@ _ASKED_AT_ONCE = 1_000
 """Groups in one question: the broker's answer to it has some 100 bytes for each."""
 
 
-def decided(service: Service, command: AnyRequest) -> asyncio.Future[Outcome]:
+def ask_rules(service: Service, command: AnyRequest) -> asyncio.Future[Outcome]:
     """What the rules say to the command, which is submitted at once."""
     future: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
 
@@ -53,16 +58,16 @@ def decided(service: Service, command: AnyRequest) -> asyncio.Future[Outcome]:
     return future
 
 
-async def any_is_for(ownerships: Ownerships, group_ids: Iterable[GroupId], pace: Pace) -> bool:
+async def any_may_be_ours(router: GroupRouter, group_ids: Iterable[GroupId], pace: Pace) -> bool:
     """Whether one of the groups is, or could be, ours; else the request is the broker's."""
     for group_id in group_ids:
-        if ownerships.is_for(group_id):
+        if router.may_be_ours(group_id):
             return True
         await pace.worked()
     return False
 
 
-async def ask_broker(request: Request, body: Body | None = None) -> Any:  # noqa: ANN401 -- kio's response of the version
+async def ask_broker(request: ClientRequest, body: Body | None = None) -> Any:  # noqa: ANN401 -- kio's response of the version
     """The broker's answer to the request as it came, or to `body` in its place. Raises ProtocolError."""
     context, slices = request.context, request.client.slices
     if body is None:
@@ -75,7 +80,7 @@ async def ask_broker(request: Request, body: Body | None = None) -> Any:  # noqa
     )
 
 
-async def describe_upstream(client: Asked, group_ids: Sequence[GroupId]) -> dict[GroupId, DescribedGroup]:
+async def describe_upstream(client: BrokerLink, group_ids: Sequence[GroupId]) -> dict[GroupId, DescribedGroup]:
     """What the broker knows of these groups, and lets the client do with them; asks nothing about none.
 
     A group that is not there is Dead, without an error. Raises ProtocolError.
@@ -89,7 +94,7 @@ async def describe_upstream(client: Asked, group_ids: Sequence[GroupId]) -> dict
     return described
 
 
-async def of_newer_types(client: Asked, group_ids: Collection[GroupId]) -> Mapping[GroupId, ErrorCode]:
+async def non_classic_groups(client: BrokerLink, group_ids: Collection[GroupId]) -> Mapping[GroupId, ErrorCode]:
     """Of groups that DescribeGroups calls Dead: those that are of another type upstream, each with an error.
 
     That is NONE, or the same for all of them when the broker does not tell. ListGroups does, which knows all types.
@@ -117,7 +122,7 @@ def refusal(described: DescribedGroup, operation: int) -> ErrorCode:
     return ErrorCode.none if allowed else ErrorCode.group_authorization_failed
 
 
-def has_others(described: Any, name: ShadowName) -> bool:  # noqa: ANN401 -- kio's DescribedGroup of any version
+def has_other_members(described: Any, name: ShadowName) -> bool:  # noqa: ANN401 -- kio's DescribedGroup of any version
     """Whether somebody is in the group upstream who is not our shadow, of this name: then it is theirs."""
     return bool(described.members) and not has_shadow(described, name)
 

@@ -22,17 +22,17 @@ from muster.coordinator.group.offsets import names_no_member
 from muster.coordinator.group.outcomes import AuthorizeCommitOutcome, Outcome
 from muster.coordinator.service import Cancel, Service
 from muster.coordinator.sidecar.messages.own_requests import ask
-from muster.coordinator.sidecar.messages.reserved_names import Reserved
+from muster.coordinator.sidecar.messages.reserved_names import ReservedNames
 from muster.coordinator.sidecar.messages.shadow_commits import (
     OFFSET_COMMIT,
     TXN_OFFSET_COMMIT,
-    not_of_shadow,
-    under_shadow,
+    hide_shadow_errors,
+    with_identity,
 )
-from muster.coordinator.sidecar.ownership.in_flight_commits import CommitsUnderWay
+from muster.coordinator.sidecar.ownership.in_flight_commits import InFlightCommits
 from muster.coordinator.sidecar.ownership.moves import Moves
-from muster.coordinator.sidecar.ownership.routing import Ownerships, Whose
-from muster.coordinator.sidecar.relay.intercept import Request, SidecarApi
+from muster.coordinator.sidecar.ownership.routing import GroupRoute, GroupRouter
+from muster.coordinator.sidecar.relay.intercept import ClientRequest, SidecarApi
 from muster.coordinator.sidecar.relay.metrics import RelayMetrics
 from muster.coordinator.upstream.shadows import Shadows, ShadowUnavailable
 from muster.coordinator.wire.api import Body, Fields
@@ -46,25 +46,25 @@ _ASKED_AT_ONCE = 1_000
 """Topics in one question."""
 
 
-class Commits:
+class OffsetCommitApi:
     """`service` is what the rules are asked through."""
 
     def __init__(
         self,
         service: Service,
-        ownerships: Ownerships,
+        router: GroupRouter,
         moves: Moves,
         shadows: Shadows,
         *,
-        under_way: CommitsUnderWay,
-        reserved: Reserved,
+        in_flight: InFlightCommits,
+        reserved: ReservedNames,
         metrics: RelayMetrics,
     ) -> None:
         self._service = service
-        self._ownerships = ownerships
+        self._router = router
         self._moves = moves
         self._shadows = shadows
-        self._under_way = under_way
+        self._in_flight = in_flight
         self._reserved = reserved
         self._metrics = metrics
 
@@ -75,28 +75,28 @@ class Commits:
             SidecarApi(key=TXN_OFFSET_COMMIT, name="TxnOffsetCommit", versions=range(6), handle=self.handle),
         )
 
-    def handle(self, request: Request) -> Cancel | None:
+    def handle(self, request: ClientRequest) -> Cancel | None:
         if self._reserved.is_transactional_id(getattr(request.body, "transactional_id", "").encode()):
             request.answer(_refused(request.body, ErrorCode.transactional_id_authorization_failed))
             return None
         group_id = request.body.group_id
         command = _command(request, self._service)
-        whose = self._ownerships.of(group_id)
-        is_brokers = names_no_member(command) and (command.is_transactional or whose is not Whose.OURS)
-        if whose is Whose.THEIRS or is_brokers:
+        route = self._router.route_of(group_id)
+        is_brokers = names_no_member(command) and (command.is_transactional or route is not GroupRoute.LOCAL)
+        if route is GroupRoute.UPSTREAM or is_brokers:
             if self._shadows.is_leaving(group_id):
                 return request.work(self._relay_when_left(request))
             request.relay()
             return None
-        verdict = request.client.verdicts.known(group_id, request.context.arrived_ms)
-        if verdict is None or whose is Whose.TO_BE_ASKED:
-            return request.work(self._ask_first(request, command, whose))
-        self._judge(request, command, verdict.refusal(READ))
+        authorization = request.client.authorizations.known(group_id, request.context.arrived_ms)
+        if authorization is None or route is GroupRoute.UNDECIDED:
+            return request.work(self._ask_first(request, command, route))
+        self._judge(request, command, authorization.refusal(READ))
         return None
 
-    async def _ask_first(self, request: Request, command: AuthorizeCommit, whose: Whose) -> None:
-        refusal = (await request.client.verdicts.of(command.group_id)).refusal(READ)
-        if refusal is ErrorCode.none and whose is Whose.TO_BE_ASKED and await self._is_theirs(command.group_id):
+    async def _ask_first(self, request: ClientRequest, command: AuthorizeCommit, route: GroupRoute) -> None:
+        refusal = (await request.client.authorizations.of(command.group_id)).refusal(READ)
+        if refusal is ErrorCode.none and route is GroupRoute.UNDECIDED and await self._is_theirs(command.group_id):
             request.relay()
         else:
             self._judge(request, command, refusal)
@@ -104,23 +104,23 @@ class Commits:
     async def _is_theirs(self, group_id: GroupId) -> bool:
         """Of a group that is not read: whether others are in it upstream, so that it cannot be ours."""
         try:
-            return await self._ownerships.take(group_id, is_in_vain=lambda: True) is not None
+            return await self._router.take(group_id, would_fail=lambda: True) is not None
         except ShadowUnavailable:
             return False  # who asks is told that it is being loaded
 
-    async def _relay_when_left(self, request: Request) -> None:
+    async def _relay_when_left(self, request: ClientRequest) -> None:
         """Nobody is in the group any more, and its shadow is just leaving, for which the broker would refuse this."""
         try:
-            async with self._shadows.stepped_out(request.body.group_id):
+            async with self._shadows.withdrawn(request.body.group_id):
                 request.relay()
         except ShadowUnavailable:
             request.answer(_refused(request.body, ErrorCode.coordinator_not_available))
 
-    def _judge(self, request: Request, command: AuthorizeCommit, refusal: ErrorCode) -> None:
+    def _judge(self, request: ClientRequest, command: AuthorizeCommit, refusal: ErrorCode) -> None:
         if refusal is not ErrorCode.none:
             request.answer(_refused(request.body, refusal))
             return
-        if self._ownerships.of(command.group_id) is Whose.MOVING:
+        if self._router.route_of(command.group_id) is GroupRoute.MOVING:
             moved = self._moves.answer_commit(request)
             if moved is None:
                 request.relay()
@@ -137,30 +137,32 @@ class Commits:
             elif outcome.generation_id == _NO_GENERATION:
                 request.relay()
             elif not self._relay(request, command, outcome.generation_id):
-                request.work(self._relay_when_raised(request, command, outcome.generation_id))
+                request.work(self._relay_when_bumped(request, command, outcome.generation_id))
 
         self._service.groups.submit(command, reply)
 
-    def _relay(self, request: Request, command: AuthorizeCommit, generation_id: int) -> bool:
+    def _relay(self, request: ClientRequest, command: AuthorizeCommit, generation_id: int) -> bool:
         """Give the commit to the broker under the shadow's name; False while it has none for this generation."""
         group_id = command.group_id
-        identity = None if self._under_way.is_held_back(group_id) else self._shadows.identity(group_id, generation_id)
+        identity = (
+            None if self._in_flight.is_paused(group_id) else self._shadows.commit_identity(group_id, generation_id)
+        )
         if identity is None:
             return False
         self._metrics.commits_relayed += 1
-        answered = self._under_way.given(group_id, request.client.is_broker_lost)
+        answered = self._in_flight.track(group_id, request.client.broker_lost)
         context = request.context
-        told = not_of_shadow(context.api_key, context.api_version, lambda: self._shadows.doubt(group_id))
-        request.client.relay(under_shadow(request.frame, identity), lambda payload: told(answered(payload)))
+        told = hide_shadow_errors(context.api_key, context.api_version, lambda: self._shadows.heartbeat_soon(group_id))
+        request.client.relay(with_identity(request.frame, identity), lambda payload: told(answered(payload)))
         return True
 
-    async def _relay_when_raised(self, request: Request, command: AuthorizeCommit, generation_id: int) -> None:
-        is_raised = False
+    async def _relay_when_bumped(self, request: ClientRequest, command: AuthorizeCommit, generation_id: int) -> None:
+        is_bumped = False
         try:
-            while not is_raised or self._under_way.is_held_back(command.group_id):
-                await self._under_way.until_let_go(command.group_id)
-                await self._shadows.raised(command.group_id, generation_id)
-                is_raised = True
+            while not is_bumped or self._in_flight.is_paused(command.group_id):
+                await self._in_flight.wait_resumed(command.group_id)
+                await self._shadows.wait_bumped(command.group_id, generation_id)
+                is_bumped = True
         except (ShadowUnavailable, TimeoutError):
             request.answer(_refused(request.body, ErrorCode.coordinator_not_available))
             return
@@ -170,7 +172,7 @@ class Commits:
             request.answer(_refused(request.body, error))
 
 
-def _command(request: Request, service: Service) -> AuthorizeCommit:
+def _command(request: ClientRequest, service: Service) -> AuthorizeCommit:
     body, context = request.body, request.context
     is_transactional = context.api_key == TXN_OFFSET_COMMIT
     knows_unknown_groups = not is_transactional and context.api_version >= _KNOWS_UNKNOWN_GROUPS_FROM
@@ -186,7 +188,7 @@ def _command(request: Request, service: Service) -> AuthorizeCommit:
     )
 
 
-async def _refuse_what_exists(request: Request, error: ErrorCode) -> None:
+async def _refuse_what_exists(request: ClientRequest, error: ErrorCode) -> None:
     """The group's error, for what it would have been asked about: the broker sorts out first what does not exist, and
     what this client may not read (G4, G6).
     """

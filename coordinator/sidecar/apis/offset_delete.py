@@ -23,11 +23,11 @@ from kio.schema.types import TopicName
 from muster.coordinator.group.commands import DeleteOffsets
 from muster.coordinator.group.outcomes import DeleteOffsetsOutcome
 from muster.coordinator.service import Cancel, Service
-from muster.coordinator.sidecar.apis.merging import ANSWERS_WITHIN_S, ask_broker, decided
-from muster.coordinator.sidecar.messages.own_requests import Asked, ask
-from muster.coordinator.sidecar.ownership.in_flight_commits import CommitsUnderWay
-from muster.coordinator.sidecar.ownership.routing import Ownerships, Whose
-from muster.coordinator.sidecar.relay.intercept import Request, SidecarApi
+from muster.coordinator.sidecar.apis.merging import BROKER_TIMEOUT_S, ask_broker, ask_rules
+from muster.coordinator.sidecar.messages.own_requests import BrokerLink, ask
+from muster.coordinator.sidecar.ownership.in_flight_commits import InFlightCommits
+from muster.coordinator.sidecar.ownership.routing import GroupRoute, GroupRouter
+from muster.coordinator.sidecar.relay.intercept import ClientRequest, SidecarApi
 from muster.coordinator.upstream.shadows import Shadows, ShadowUnavailable
 from muster.coordinator.wire import offset_delete
 from muster.coordinator.wire.api import Body, Fields
@@ -38,50 +38,50 @@ Errors = Mapping[tuple[str, int], ErrorCode]
 """By topic and partition."""
 
 
-class DeletingOffsets:
+class OffsetDeleteApi:
     """`service` is what the rules are asked through."""
 
     def __init__(
         self,
         service: Service,
-        ownerships: Ownerships,
+        router: GroupRouter,
         shadows: Shadows,
-        under_way: CommitsUnderWay,
+        in_flight: InFlightCommits,
         *,
-        answers_within_s: float = ANSWERS_WITHIN_S,
+        broker_timeout_s: float = BROKER_TIMEOUT_S,
     ) -> None:
         self._service = service
-        self._ownerships = ownerships
+        self._router = router
         self._shadows = shadows
-        self._under_way = under_way
-        self._answers_within_s = answers_within_s
+        self._in_flight = in_flight
+        self._broker_timeout_s = broker_timeout_s
 
     def api(self) -> SidecarApi:
         """The registration."""
         api = offset_delete.API
         return SidecarApi(key=api.key, name=api.name, versions=api.versions, handle=self.handle)
 
-    def handle(self, request: Request) -> Cancel | None:
-        if self._ownerships.is_for(request.body.group_id):
+    def handle(self, request: ClientRequest) -> Cancel | None:
+        if self._router.may_be_ours(request.body.group_id):
             return request.work(self._delete(request))
         request.relay()
         return None
 
-    async def _delete(self, request: Request) -> None:
+    async def _delete(self, request: ClientRequest) -> None:
         body = request.body
         try:
-            if self._ownerships.of(body.group_id) is not Whose.OURS:
-                async with self._shadows.stepped_out(body.group_id):  # it is out already, or just leaving
+            if self._router.route_of(body.group_id) is not GroupRoute.LOCAL:
+                async with self._shadows.withdrawn(body.group_id):  # it is out already, or just leaving
                     request.relay()
                 return
             request.answer(await self._delete_of_ours(request))
         except (ShadowUnavailable, TimeoutError):
             request.answer(_refused(ErrorCode.coordinator_not_available))
 
-    async def _delete_of_ours(self, request: Request) -> Fields:
+    async def _delete_of_ours(self, request: ClientRequest) -> Fields:
         """Raises ShadowUnavailable, TimeoutError, ProtocolError."""
         body = request.body
-        refusal = (await request.client.verdicts.of(body.group_id)).refusal(DELETE)
+        refusal = (await request.client.authorizations.of(body.group_id)).refusal(DELETE)
         if refusal is not ErrorCode.none:
             return _refused(refusal)
         slices = request.client.slices
@@ -90,15 +90,15 @@ class DeletingOffsets:
         command = DeleteOffsets(
             caller=request.context.caller(self._service), group_id=body.group_id, partitions=partitions
         )
-        outcome = await decided(self._service, command)
+        outcome = await ask_rules(self._service, command)
         assert isinstance(outcome, DeleteOffsetsOutcome)
         if outcome.error is not ErrorCode.none:
             return _refused(outcome.error)
         errors = await _seen_by_broker(request.client, outcome.refused)
         allowed = await slices.result(_without(body, outcome.refused))
         if allowed.topics:
-            async with self._under_way.held_back(body.group_id), self._shadows.stepped_out(body.group_id):
-                async with asyncio.timeout(self._answers_within_s):
+            async with self._in_flight.paused(body.group_id), self._shadows.withdrawn(body.group_id):
+                async with asyncio.timeout(self._broker_timeout_s):
                     answer = await ask_broker(request, allowed)
             if answer.error_code is not ErrorCode.none:
                 return _refused(answer.error_code)
@@ -124,7 +124,7 @@ def _without(body: Body, refused: Errors) -> Steps[Any]:
     return replace(body, topics=tuple(left))
 
 
-async def _seen_by_broker(client: Asked, refused: Errors) -> dict[tuple[str, int], ErrorCode]:
+async def _seen_by_broker(client: BrokerLink, refused: Errors) -> dict[tuple[str, int], ErrorCode]:
     """The errors of partitions that were refused: what the broker would have said of the topic comes first."""
     names = sorted({topic for topic, _ in refused})
     if not names:

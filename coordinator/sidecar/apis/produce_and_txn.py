@@ -15,11 +15,11 @@ from functools import partial
 from kio.index import load_request_schema
 from kio.schema.errors import ErrorCode
 
-from muster.coordinator.sidecar.messages.produce import NOT_FOR_CLIENTS, PRODUCE, look_at
-from muster.coordinator.sidecar.messages.request_plan import RELAY, Look, Plan
+from muster.coordinator.sidecar.messages.produce import NOT_FOR_CLIENTS, PRODUCE, plan_produce
+from muster.coordinator.sidecar.messages.request_plan import RELAY, Inspect, RequestPlan
 from muster.coordinator.sidecar.messages.request_start import body_at, read_string
-from muster.coordinator.sidecar.messages.reserved_names import Reserved
-from muster.coordinator.sidecar.relay.intercept import Request, SidecarApi
+from muster.coordinator.sidecar.messages.reserved_names import ReservedNames
+from muster.coordinator.sidecar.relay.intercept import ClientRequest, SidecarApi
 from muster.coordinator.wire.api import Body, Fields
 from muster.events.steps import Each
 
@@ -30,7 +30,7 @@ _NO_PRODUCER = {"producer_id": -1, "producer_epoch": -1}
 _REFUSAL = {"error_code": ErrorCode.transactional_id_authorization_failed}
 
 
-def apis(reserved: Reserved) -> tuple[SidecarApi, ...]:
+def apis(reserved: ReservedNames) -> tuple[SidecarApi, ...]:
     """The registrations."""
     return (
         SidecarApi(
@@ -38,8 +38,8 @@ def apis(reserved: Reserved) -> tuple[SidecarApi, ...]:
             name="Produce",
             versions=range(14),
             handle=_refuse_records,
-            look=lambda api_version, rewrite: partial(
-                look_at, api_version=api_version, rewrite=rewrite, reserved=reserved
+            inspect=lambda api_version, rewrite: partial(
+                plan_produce, api_version=api_version, rewrite=rewrite, reserved=reserved
             ),
         ),
         _transactional(22, "InitProducerId", range(7), lambda _: {**_REFUSAL, **_NO_PRODUCER}, reserved),
@@ -50,25 +50,25 @@ def apis(reserved: Reserved) -> tuple[SidecarApi, ...]:
 
 
 def _transactional(
-    key: int, name: str, versions: range, refusal: Callable[[Body], Fields], reserved: Reserved
+    key: int, name: str, versions: range, refusal: Callable[[Body], Fields], reserved: ReservedNames
 ) -> SidecarApi:
-    def look(api_version: int, _rewrite: object) -> Look:
+    def look(api_version: int, _rewrite: object) -> Inspect:
         flexible = bool(load_request_schema(key, api_version).__flexible__)
 
-        def by_id(frame: bytes) -> Plan:
+        def by_id(frame: bytes) -> RequestPlan:
             encoded, _ = read_string(frame, body_at(frame, flexible=flexible), flexible=flexible)
             is_reserved = reserved.is_transactional_id(encoded)
-            return Plan(is_taken=True, taken_bytes_max=REFUSED_BYTES_MAX) if is_reserved else RELAY
+            return RequestPlan(is_handled=True, handled_bytes_max=REFUSED_BYTES_MAX) if is_reserved else RELAY
 
         return by_id
 
-    def refuse(request: Request) -> None:
+    def refuse(request: ClientRequest) -> None:
         request.answer(refusal(request.body))
 
-    return SidecarApi(key=key, name=name, versions=versions, handle=refuse, look=look)
+    return SidecarApi(key=key, name=name, versions=versions, handle=refuse, inspect=look)
 
 
-def _refuse_records(request: Request) -> None:
+def _refuse_records(request: ClientRequest) -> None:
     """Each partition, of the one topic."""
     request.answer(
         {

@@ -12,7 +12,7 @@ from typing import Final
 
 from kio.index import load_request_schema
 
-from muster.coordinator.sidecar.messages.request_plan import Look, Plan
+from muster.coordinator.sidecar.messages.request_plan import Inspect, RequestPlan
 from muster.coordinator.sidecar.messages.request_start import body_at, read_varint
 from muster.coordinator.sidecar.messages.rewriting import FIND_COORDINATOR, METADATA
 from muster.coordinator.wire.api import Fault, ProtocolError
@@ -29,7 +29,7 @@ _BEFORE_ENTRIES: Final[Mapping[int, tuple[range, int]]] = {
 """By API key the versions whose first array is counted, and the bytes of the body before it."""
 
 
-def look_for(api_key: int, api_version: int, plan: Plan) -> Look | None:
+def entry_check(api_key: int, api_version: int, plan: RequestPlan) -> Inspect | None:
     """Lets the plan be followed if there are not too many entries; None where there is but one, or none counts."""
     versions, skipped = _BEFORE_ENTRIES.get(api_key, (range(0), 0))
     if api_version not in versions:
@@ -37,7 +37,7 @@ def look_for(api_key: int, api_version: int, plan: Plan) -> Look | None:
     request = load_request_schema(api_key, api_version)
     flexible, entries_max = bool(request.__flexible__), bound_of(api_key).entries_max
 
-    def look(frame: bytes) -> Plan:
+    def look(frame: bytes) -> RequestPlan:
         at = body_at(frame, flexible=flexible) + skipped
         entries = read_varint(frame, at)[0] - 1 if flexible else _INT32.unpack_from(frame, at)[0]
         if entries > entries_max:

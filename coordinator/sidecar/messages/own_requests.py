@@ -24,7 +24,7 @@ CLIENT_ID = "muster"
 """What the broker's quotas and request logs see beside the client's principal."""
 
 
-class Asked(Protocol):
+class BrokerLink(Protocol):
     """A connection on which something can be asked (see `ClientSide.ask`)."""
 
     @property
@@ -34,7 +34,7 @@ class Asked(Protocol):
     def ask(self, api_key: int, api_version: int, rest: bytes) -> asyncio.Future[bytes]: ...
 
 
-class OpenQuestions:
+class PendingRequests:
     """What one client's broker was asked, and has not answered: as much as a request asks at a time."""
 
     def __init__(self) -> None:
@@ -58,7 +58,7 @@ class OpenQuestions:
             future.cancel()
 
 
-async def ask(client: Asked, request: Any, response: type[R]) -> R:  # noqa: ANN401 -- any of kio's requests
+async def ask(client: BrokerLink, request: Any, response: type[R]) -> R:  # noqa: ANN401 -- any of kio's requests
     """The broker's answer to a kio request, asked on the client's connection. Raises ProtocolError."""
     payload = await client.ask(request.__api_key__, request.__version__, request_bytes(request, CLIENT_ID))
     return await client.slices.result(read_answer_in_steps(response, payload))

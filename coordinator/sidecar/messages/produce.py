@@ -17,7 +17,7 @@ from collections.abc import Callable
 from struct import Struct
 from typing import Final
 
-from muster.coordinator.sidecar.messages.request_plan import Plan, Rewrite
+from muster.coordinator.sidecar.messages.request_plan import RequestPlan, Rewrite
 from muster.coordinator.sidecar.messages.request_start import (
     body_at,
     malformed,
@@ -25,7 +25,7 @@ from muster.coordinator.sidecar.messages.request_start import (
     read_varint,
     tagged_field_end,
 )
-from muster.coordinator.sidecar.messages.reserved_names import Reserved
+from muster.coordinator.sidecar.messages.reserved_names import ReservedNames
 from muster.coordinator.wire.api import Fault, ProtocolError
 
 Step = Callable[[bytes, int], int]
@@ -50,7 +50,7 @@ _NAME_BYTES_MAX = 249  # a longer one is no topic's
 NOT_FOR_CLIENTS: Final = "it belongs to Muster's own event log, which nobody else writes"
 
 
-def look_at(frame: bytes, api_version: int, rewrite: Rewrite | None, reserved: Reserved) -> Plan:
+def plan_produce(frame: bytes, api_version: int, rewrite: Rewrite | None, reserved: ReservedNames) -> RequestPlan:
     """What is done with a Produce, by its first bytes, without the length. Raises ProtocolError, and IndexError or
     struct.error when more of it has to come.
     """
@@ -62,7 +62,7 @@ def look_at(frame: bytes, api_version: int, rewrite: Rewrite | None, reserved: R
     acks: int = _INT16.unpack_from(frame, at)[0]
     is_answered = acks != 0  # a Produce with acks=0 never is (P9)
     if not reserved.topics:
-        return Plan(rewrite=rewrite, is_answered=is_answered)
+        return RequestPlan(rewrite=rewrite, is_answered=is_answered)
     if transactional_id and reserved.is_transactional_id(transactional_id):
         raise ProtocolError(
             Fault.REFUSED_PRODUCE,
@@ -72,18 +72,18 @@ def look_at(frame: bytes, api_version: int, rewrite: Rewrite | None, reserved: R
     if topics:
         key, _ = _topic_key(frame, at, api_version)
         if topics == 1 and is_answered and api_version >= _ANSWERED_FROM and reserved.is_topic(key):
-            return Plan(is_taken=True, taken_bytes_max=REFUSED_BYTES_MAX)
-    walk = ProduceWalk(api_version, topics, reserved, skip=_LENGTH_BYTES + at)
-    return Plan(rewrite=rewrite, is_answered=is_answered, walk=walk.feed)
+            return RequestPlan(is_handled=True, handled_bytes_max=REFUSED_BYTES_MAX)
+    walk = ProduceScanner(api_version, topics, reserved, skip=_LENGTH_BYTES + at)
+    return RequestPlan(rewrite=rewrite, is_answered=is_answered, check_stream=walk.feed)
 
 
-class ProduceWalk:
+class ProduceScanner:
     """The topics of a Produce, which begin `skip` bytes behind its beginning, read as it passes.
 
     It is always in one step, which needs some more bytes than have come, or has some to skip first.
     """
 
-    def __init__(self, api_version: int, topics: int, reserved: Reserved, *, skip: int) -> None:
+    def __init__(self, api_version: int, topics: int, reserved: ReservedNames, *, skip: int) -> None:
         self._api_version = api_version
         self._flexible = api_version >= _FLEXIBLE_FROM
         self._reserved = reserved

@@ -17,7 +17,7 @@ from muster.events.log.kafka.names import owner_ids_of, topics_of
 log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
 
 
-class Reserved:
+class ReservedNames:
     """See the module. `event_topic`: None when nothing is reserved."""
 
     def __init__(self, event_topic: str | None) -> None:

@@ -73,7 +73,7 @@ _ANSWERS_KEPT, _ANSWER_KEPT_BYTES_MAX = 16, 4_096
 _UNSUPPORTED_VERSION = INT16.pack(ErrorCode.unsupported_version)
 
 
-class Rewriting:
+class AnswerRewriter:
     """`handled` are the versions of what is handled here, by API key: more is not offered of them. `cluster_id`: of the
     cluster behind; "" where it is not known.
     """

@@ -18,7 +18,7 @@ from kio.schema.errors import ErrorCode
 from muster.coordinator.sidecar.messages.request_plan import Rewrite
 from muster.coordinator.sidecar.messages.request_start import body_at
 from muster.coordinator.sidecar.messages.rewriting import rewrite_of
-from muster.coordinator.upstream.shadow import Identity
+from muster.coordinator.upstream.shadow import CommitIdentity
 from muster.events.kafka.codec.primitives import INT16, INT32
 from muster.events.kafka.codec.splicing import Pieces, change_inner_items, cut_struct, text_piece
 from muster.events.kafka.codec.walk import untagged
@@ -36,13 +36,13 @@ _ABOUT_SHADOW = frozenset(
 _TRY_AGAIN = INT16.pack(ErrorCode.coordinator_load_in_progress)
 
 
-def under_shadow(frame: bytes, identity: Identity) -> bytes:
+def with_identity(frame: bytes, identity: CommitIdentity) -> bytes:
     """The frame of a commit, without its length, with the identity in it; it was read before, so that it is whole."""
     return _naming(*_KEY_VERSION.unpack_from(frame))(frame, identity)
 
 
 @cache
-def _naming(api_key: int, api_version: int) -> Callable[[bytes, Identity], bytes]:
+def _naming(api_key: int, api_version: int) -> Callable[[bytes, CommitIdentity], bytes]:
     request = load_request_schema(api_key, api_version)
     flexible = bool(request.__flexible__)
     names = [field.name for field in untagged(request)]
@@ -50,7 +50,7 @@ def _naming(api_key: int, api_version: int) -> Callable[[bytes, Identity], bytes
     has_instance = _INSTANCE in names
     cut = cut_struct(request, _INSTANCE if has_instance else "member_id")
 
-    def name(frame: bytes, identity: Identity) -> bytes:
+    def name(frame: bytes, identity: CommitIdentity) -> bytes:
         begins = body_at(frame, flexible=flexible)
         pieces, ends = finished(cut(frame, begins))
         pieces[generation] = INT32.pack(identity.generation_id)
@@ -62,7 +62,7 @@ def _naming(api_key: int, api_version: int) -> Callable[[bytes, Identity], bytes
     return name
 
 
-def not_of_shadow(api_key: int, api_version: int, doubted: Callable[[], None]) -> Rewrite:
+def hide_shadow_errors(api_key: int, api_version: int, doubted: Callable[[], None]) -> Rewrite:
     """For the answer to such a commit. `doubted` is called when the broker has not known the shadow by its identity."""
     changed = _without_shadow(api_key, api_version)
 

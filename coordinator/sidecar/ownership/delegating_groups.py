@@ -15,7 +15,7 @@ from muster.coordinator.tasks import on_failure
 from muster.events.ids import GroupId
 
 
-class GroupsInFront(Groups):
+class DelegatingGroups(Groups):
     """Hands everything on. `give_up` is told of a bug of ours in what goes on beside the requests."""
 
     def __init__(self, groups: Groups, *, give_up: Callable[[Exception], None]) -> None:

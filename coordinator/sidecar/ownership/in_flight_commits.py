@@ -12,34 +12,34 @@ from weakref import WeakSet
 
 from muster.events.ids import GroupId
 
-WAIT_LIMIT_S = 5.0
+COMMIT_TIMEOUT_S = 5.0
 """A broker that takes longer to answer a commit has more trouble than one that is refused."""
 
 
-LET_GO_WITHIN_S = 20.0
+RESUME_TIMEOUT_S = 20.0
 """As long as a shadow is waited for."""
 
 
-class CommitsUnderWay:
+class InFlightCommits:
     """See the module. A commit is over when it was answered, or when the connection that it was sent on is lost."""
 
-    def __init__(self, *, let_go_within_s: float = LET_GO_WITHIN_S) -> None:
-        self._let_go_within_s = let_go_within_s
+    def __init__(self, *, resume_timeout_s: float = RESUME_TIMEOUT_S) -> None:
+        self._resume_timeout_s = resume_timeout_s
         self._commits: WeakSet[_Commit] = WeakSet()
-        self._held_back: Counter[GroupId] = Counter()
-        self._let_go = asyncio.Event()
+        self._paused: Counter[GroupId] = Counter()
+        self._resumed = asyncio.Event()
 
-    def is_held_back(self, group_id: GroupId) -> bool:
-        """Whether the group's commits have to wait (`until_let_go`)."""
-        return group_id in self._held_back
+    def is_paused(self, group_id: GroupId) -> bool:
+        """Whether the group's commits have to wait (`wait_resumed`)."""
+        return group_id in self._paused
 
-    async def until_let_go(self, group_id: GroupId) -> None:
+    async def wait_resumed(self, group_id: GroupId) -> None:
         """Return when the group's commits need not wait any more. Raises TimeoutError."""
-        async with asyncio.timeout(self._let_go_within_s):
-            while self.is_held_back(group_id):
-                await self._let_go.wait()
+        async with asyncio.timeout(self._resume_timeout_s):
+            while self.is_paused(group_id):
+                await self._resumed.wait()
 
-    def given(self, group_id: GroupId, broker_lost: asyncio.Future[None]) -> Callable[[bytes], bytes]:
+    def track(self, group_id: GroupId, broker_lost: asyncio.Future[None]) -> Callable[[bytes], bytes]:
         """A commit is given to the broker, whose connection is lost when `broker_lost` is done: that the client is gone
         says nothing of what it has sent. Returns a Rewrite of the commit's answer that takes note of it.
         """
@@ -48,22 +48,22 @@ class CommitsUnderWay:
         return commit.answered
 
     @contextlib.asynccontextmanager
-    async def held_back(self, group_id: GroupId) -> AsyncIterator[None]:
+    async def paused(self, group_id: GroupId) -> AsyncIterator[None]:
         """No commit of the group is under way while the block runs, but what a broker has not answered in
-        `WAIT_LIMIT_S`.
+        `COMMIT_TIMEOUT_S`.
         """
-        self._held_back[group_id] += 1
+        self._paused[group_id] += 1
         try:
             unanswered = [each.done for each in self._commits if each.group_id == group_id and not each.done.done()]
             if unanswered:
-                await asyncio.wait(unanswered, timeout=WAIT_LIMIT_S)
+                await asyncio.wait(unanswered, timeout=COMMIT_TIMEOUT_S)
             yield
         finally:
-            self._held_back[group_id] -= 1
-            if not self._held_back[group_id]:
-                del self._held_back[group_id]
-            self._let_go.set()
-            self._let_go = asyncio.Event()
+            self._paused[group_id] -= 1
+            if not self._paused[group_id]:
+                del self._paused[group_id]
+            self._resumed.set()
+            self._resumed = asyncio.Event()
 
 
 class _Commit:

@@ -38,8 +38,8 @@ from muster.coordinator.group.outcomes import (
     Outcome,
 )
 from muster.coordinator.service import Groups, ReplyTo
-from muster.coordinator.sidecar.ownership.delegating_groups import GroupsInFront
-from muster.coordinator.sidecar.ownership.in_flight_commits import CommitsUnderWay
+from muster.coordinator.sidecar.ownership.delegating_groups import DelegatingGroups
+from muster.coordinator.sidecar.ownership.in_flight_commits import InFlightCommits
 from muster.coordinator.sidecar.ownership.moves import Moves
 from muster.events.ids import GroupId
 
@@ -53,28 +53,28 @@ _TIMEOUT = GroupConfigDef(
 )
 
 
-class SteeredGroups(GroupsInFront):
+class MovableGroups(DelegatingGroups):
     """See the module. `may_own`: whether the group is one that this sidecar is for (`--groups`)."""
 
     def __init__(
         self,
         groups: Groups,
         moves: Moves,
-        under_way: CommitsUnderWay,
+        in_flight: InFlightCommits,
         *,
         may_own: Callable[[GroupId], bool],
         give_up: Callable[[Exception], None],
     ) -> None:
         super().__init__(groups, give_up=give_up)
         self._moves = moves
-        self._under_way = under_way
+        self._in_flight = in_flight
         self._may_own = may_own
-        self._claimed: set[GroupId] = set()
+        self._starting: set[GroupId] = set()
         """Somebody has asked for a move that has not begun yet: until then requests are answered as ever."""
 
     def submit(self, command: AnyRequest, reply: ReplyTo) -> None:
         if isinstance(command, AlterGroupConfig) and any(change.name == COORDINATOR for change in command.changes):
-            self._steer(command, reply)
+            self._set_coordinator(command, reply)
         elif isinstance(command, DescribeGroupConfig):
             self._describe(command, reply)
         else:
@@ -91,7 +91,7 @@ class SteeredGroups(GroupsInFront):
 
         self._groups.submit(command, described)
 
-    def _steer(self, command: AlterGroupConfig, reply: ReplyTo) -> None:
+    def _set_coordinator(self, command: AlterGroupConfig, reply: ReplyTo) -> None:
         changes = {change.name: change for change in command.changes}
         change = changes[COORDINATOR]
         try:
@@ -106,7 +106,7 @@ class SteeredGroups(GroupsInFront):
             return
         if not self._may_own(command.group_id):
             reply(_refused("this Muster is not for groups of that name (--groups)"))
-        elif self._moves.is_moving(command.group_id) or command.group_id in self._claimed:
+        elif self._moves.is_moving(command.group_id) or command.group_id in self._starting:
             reply(_refused("it is moving already"))
         elif wanted == UPSTREAM:
             self._run(self._release(msgspec.structs.replace(command, changes=(change,)), reply), command)
@@ -127,7 +127,7 @@ class SteeredGroups(GroupsInFront):
             reply(_said(outcome))
             decided.set_result(None)
 
-        async with self._under_way.held_back(command.group_id):
+        async with self._in_flight.paused(command.group_id):
             was_released = self._moves.is_released(command.group_id)
             self._groups.submit(command, altered)
             await decided
@@ -135,19 +135,19 @@ class SteeredGroups(GroupsInFront):
     def _run(self, steps: Coroutine[Any, Any, None], command: AlterGroupConfig) -> None:
         task = self._go_on(steps, name="steer")
         if not command.validate_only:
-            self._claimed.add(command.group_id)
-            task.add_done_callback(lambda _: self._claimed.discard(command.group_id))
+            self._starting.add(command.group_id)
+            task.add_done_callback(lambda _: self._starting.discard(command.group_id))
 
     async def _adopt(self, command: AlterGroupConfig, timeout_ms: int, reply: ReplyTo) -> None:
         refusal = await self._moves.adopt(
             command.group_id,
             timeout_ms=timeout_ms,
             only_try=command.validate_only,
-            take=lambda: self._set_back(command),
+            take=lambda: self._clear_coordinator(command),
         )
         reply(AlterGroupConfigOutcome(error=ErrorCode.none) if refusal is None else _refused(refusal))
 
-    async def _set_back(self, command: AlterGroupConfig) -> ErrorCode:
+    async def _clear_coordinator(self, command: AlterGroupConfig) -> ErrorCode:
         """The group may be joined here again, if there is no error."""
         decided: asyncio.Future[ErrorCode] = asyncio.get_running_loop().create_future()
 

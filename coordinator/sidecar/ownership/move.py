@@ -42,7 +42,7 @@ class Sender(msgspec.Struct, frozen=True, kw_only=True):
     group_instance_id: GroupInstanceId | None
 
 
-class Former(msgspec.Struct, kw_only=True, eq=False):
+class FormerMember(msgspec.Struct, kw_only=True, eq=False):
     """A member that has to join again on the other side. Timeouts are None when they are not known.
 
     `was_parked`: it was told by the answer to a request that waited, on a connection that is not known. `until_ms`: it
@@ -68,7 +68,7 @@ class Former(msgspec.Struct, kw_only=True, eq=False):
 class Move:
     """See the module. `to` is a value of members.coordinator; `limit_ms`: when a move from upstream is over."""
 
-    def __init__(self, to: str, members: Iterable[Former], *, now_ms: int, limit_ms: int | None = None) -> None:
+    def __init__(self, to: str, members: Iterable[FormerMember], *, now_ms: int, limit_ms: int | None = None) -> None:
         self.to = to
         self.members = {member.member_id: member for member in members}
         self.limit_ms = limit_ms
@@ -81,7 +81,7 @@ class Move:
     def is_release(self) -> bool:
         return self.to == UPSTREAM
 
-    def add(self, member: Former) -> None:
+    def add(self, member: FormerMember) -> None:
         """One that came to upstream after the move began."""
         self.members.setdefault(member.member_id, member)
 
@@ -99,7 +99,7 @@ class Move:
         if member_id in self.members:
             self.members[member_id].is_back = True
 
-    def predecessor(self, group_instance_id: GroupInstanceId | None) -> Former | None:
+    def predecessor(self, group_instance_id: GroupInstanceId | None) -> FormerMember | None:
         """The member whose instance id this is; its process has ended, if another one joins under that name."""
         named = (each for each in self.members.values() if each.group_instance_id == group_instance_id)
         return next(named, None) if group_instance_id is not None else None
@@ -110,7 +110,7 @@ class Move:
         if member is not None:
             member.is_back = True
 
-    def _found(self, sender: Sender) -> Former | None:
+    def _found(self, sender: Sender) -> FormerMember | None:
         if sender.group_instance_id is not None:
             return self.predecessor(sender.group_instance_id)
         away = [each for each in self.members.values() if not each.is_back and each.group_instance_id is None]
@@ -126,7 +126,7 @@ class Move:
         )
         return next(known, None) or next(alike, None)
 
-    def waits_for(self, now_ms: int) -> list[Former]:
+    def waits_for(self, now_ms: int) -> list[FormerMember]:
         """Whom it has to wait for. Notes which connections are gone."""
         waiting = []
         for member in self.members.values():
@@ -138,7 +138,7 @@ class Move:
                 waiting.append(member)
         return waiting
 
-    def _connection_lost(self, member: Former, now_ms: int) -> None:
+    def _connection_lost(self, member: FormerMember, now_ms: int) -> None:
         session_ms = member.session_timeout_ms or ASSUMED_SESSION_MS
         ends_ms = now_ms + session_ms
         member.until_ms = ends_ms if member.until_ms is None else min(member.until_ms, ends_ms)
@@ -167,7 +167,7 @@ class Move:
         )
 
 
-def names(members: Iterable[Former | MovingMember]) -> str:
+def names(members: Iterable[FormerMember | MovingMember]) -> str:
     """Some of them, for people."""
     listed = [f"{each.group_instance_id or each.client_id} at {each.client_host.removeprefix('/')}" for each in members]
     shown = ", ".join(listed[:_SHOWN])

@@ -27,13 +27,13 @@ from tenacity import AsyncRetrying, RetryCallState, retry_if_exception_type, ret
 
 from muster.coordinator.group.configs import COORDINATOR, MUSTER, UPSTREAM
 from muster.coordinator.group.outcomes import GroupMove, MoveState, ReleasedMember
-from muster.coordinator.sidecar.ownership.move import Former, Move, Sender, names
-from muster.coordinator.sidecar.ownership.recent_members import Heard
-from muster.coordinator.sidecar.relay.intercept import Request
+from muster.coordinator.sidecar.ownership.move import FormerMember, Move, Sender, names
+from muster.coordinator.sidecar.ownership.recent_members import RecentMembers
+from muster.coordinator.sidecar.relay.intercept import ClientRequest
 from muster.coordinator.tasks import on_failure
 from muster.coordinator.upstream.link import UpstreamLink
 from muster.coordinator.upstream.shadows import ShadowName, ShadowUnavailable
-from muster.coordinator.upstream.upstream_members import Inhabitant, NotMovable, inhabitants, remove
+from muster.coordinator.upstream.upstream_members import NotAdoptable, UpstreamMember, remove_member, upstream_members
 from muster.coordinator.wire import join_group, leave_group
 from muster.events.ids import UNKNOWN_MEMBER_ID, GroupId, MemberId
 from muster.events.kafka.errors import LinkError
@@ -56,13 +56,13 @@ class LeavingShadows(Protocol):
     @property
     def name(self) -> ShadowName: ...
 
-    def holds(self, group_id: GroupId) -> bool: ...
+    def owns(self, group_id: GroupId) -> bool: ...
 
-    def follow(self, group_id: GroupId, generation_id: int, is_wanted: bool) -> None: ...
+    def update_generation(self, group_id: GroupId, generation_id: int, is_wanted: bool) -> None: ...
 
-    async def until_gone(self, group_id: GroupId) -> None: ...
+    async def wait_gone(self, group_id: GroupId) -> None: ...
 
-    async def release_strays(self, is_ours: Callable[[GroupId], bool]) -> list[GroupId]: ...
+    async def remove_stray_shadows(self, is_ours: Callable[[GroupId], bool]) -> list[GroupId]: ...
 
 
 class Moves:
@@ -78,7 +78,7 @@ class Moves:
         give_up: Callable[[Exception], None],
     ) -> None:
         self.is_released = is_released
-        self.heard = Heard(monotonic_ms)
+        self.recent_members = RecentMembers(monotonic_ms)
         self._link = link
         self._shadows = shadows
         self._monotonic_ms = monotonic_ms
@@ -91,7 +91,7 @@ class Moves:
 
     def begin(self) -> None:
         """The groups have been read: look for what a former process has left upstream."""
-        self._run(self._release_strays(), "release-strays")
+        self._run(self._remove_stray_shadows(), "stray-shadows")
 
     async def close(self) -> None:
         """What is under way ends; nothing of it is lost but the waiting."""
@@ -111,7 +111,7 @@ class Moves:
 
     # ---- requests ------------------------------------------------------------------------------------
 
-    async def answer(self, request: Request) -> ErrorCode | None:
+    async def answer(self, request: ClientRequest) -> ErrorCode | None:
         """With which error a membership request of a moving group is answered; None: it is relayed."""
         group_id, key = request.body.group_id, request.context.api_key
         move = self._moves.get(group_id)
@@ -124,7 +124,7 @@ class Moves:
             return await self._come_back(group_id, move, sender)
         return await self._tell(group_id, move, sender)
 
-    def answer_commit(self, request: Request) -> ErrorCode | None:
+    def answer_commit(self, request: ClientRequest) -> ErrorCode | None:
         """With which error a commit in a moving group is answered; None: it is relayed."""
         move = self._moves.get(request.body.group_id)
         if move is None or not move.is_release:
@@ -132,7 +132,7 @@ class Moves:
         move.tell(_sender(request), self._monotonic_ms())
         return ErrorCode.unknown_member_id
 
-    def told(self, request: Request) -> None:
+    def told(self, request: ClientRequest) -> None:
         """The rules have answered this request that there is no such member."""
         move = self._moves.get(request.body.group_id)
         if move is not None:
@@ -157,10 +157,10 @@ class Moves:
         move.come_back(sender)
         return ErrorCode.coordinator_load_in_progress
 
-    async def _take_out(self, group_id: GroupId, member: Sender | Former) -> ErrorCode:
+    async def _take_out(self, group_id: GroupId, member: Sender | FormerMember) -> ErrorCode:
         """Out of the group upstream; NONE also for one that is out already."""
         try:
-            error = await remove(self._link, group_id, member.member_id, member.group_instance_id)
+            error = await remove_member(self._link, group_id, member.member_id, member.group_instance_id)
         except LinkError as failed:
             log.warning("a member could not be taken out upstream", group_id=group_id, error=str(failed))
             return ErrorCode.coordinator_not_available
@@ -172,7 +172,7 @@ class Moves:
         """The rules have taken these out of the group, which is upstream's from now on."""
         now_ms = self._monotonic_ms()
         formers = [
-            Former(
+            FormerMember(
                 member_id=each.member_id,
                 group_instance_id=each.group_instance_id,
                 client_id=each.client_id,
@@ -195,14 +195,14 @@ class Moves:
 
     async def _until_gone(self, group_id: GroupId) -> None:
         async def leave() -> None:
-            self._shadows.follow(group_id, 0, is_wanted=False)  # a join may have wanted it a moment ago
-            await self._shadows.until_gone(group_id)
+            self._shadows.update_generation(group_id, 0, is_wanted=False)  # a join may have wanted it a moment ago
+            await self._shadows.wait_gone(group_id)
 
         await _while_unavailable("a released group waits for its shadow to leave", group_id=group_id)(leave)
 
-    async def _release_strays(self) -> None:
+    async def _remove_stray_shadows(self) -> None:
         attempts = _while_unavailable("released groups wait")
-        strays: list[GroupId] = await attempts(self._shadows.release_strays, self.is_released)
+        strays: list[GroupId] = await attempts(self._shadows.remove_stray_shadows, self.is_released)
         for group_id in strays:
             await self._until_gone(group_id)
         self._may_be_shadowed = False
@@ -213,18 +213,18 @@ class Moves:
         self, group_id: GroupId, *, timeout_ms: int, only_try: bool, take: Callable[[], Awaitable[ErrorCode]]
     ) -> str | None:
         """Begin to move the group here; None, or why that cannot be. `take`: try to have the rules let it be joined."""
-        if self._shadows.holds(group_id) and not self.is_moving(group_id):
+        if self._shadows.owns(group_id) and not self.is_moving(group_id):
             return None
         if self.is_moving(group_id):
             return "it is moving already"
         try:
-            members = await inhabitants(self._link, group_id, self._shadows.name)
-        except NotMovable as error:
+            members = await upstream_members(self._link, group_id, self._shadows.name)
+        except NotAdoptable as error:
             return str(error)
         except LinkError as error:
             return f"upstream does not tell its members: {error}"
         now_ms = self._monotonic_ms()
-        absent = [each for each in members if not self.heard.is_here(group_id, each.member_id, now_ms)]
+        absent = [each for each in members if not self.recent_members.is_recent(group_id, each.member_id, now_ms)]
         if absent:
             return (
                 f"{len(absent)} of its {len(members)} members were not heard of here in the last minute: "
@@ -247,8 +247,8 @@ class Moves:
         while (now_ms := self._monotonic_ms()) < move.limit_ms:
             if not move.waits_for(now_ms) or now_ms - listed_ms >= LIST_EVERY_MS:
                 listed_ms = now_ms
-                with contextlib.suppress(LinkError, NotMovable):  # asked again, until the limit
-                    left = _note(move, await inhabitants(self._link, group_id, self._shadows.name))
+                with contextlib.suppress(LinkError, NotAdoptable):  # asked again, until the limit
+                    left = _note(move, await upstream_members(self._link, group_id, self._shadows.name))
             if not left and not move.waits_for(now_ms):
                 break
             await asyncio.sleep(LOOK_EVERY_S)
@@ -311,7 +311,7 @@ def _while_unavailable(event: str, **about: str) -> AsyncRetrying:
     )
 
 
-def _note(move: Move, members: Iterable[Inhabitant]) -> list[MemberId]:
+def _note(move: Move, members: Iterable[UpstreamMember]) -> list[MemberId]:
     """Whom upstream has. Who is not there and was not told is gone; who has come is to be told."""
     there = {each.member_id: each for each in members}
     for member_id, former in move.members.items():
@@ -322,7 +322,7 @@ def _note(move: Move, members: Iterable[Inhabitant]) -> list[MemberId]:
     return list(there)
 
 
-def _leave(move: Move, request: Request) -> ErrorCode | None:
+def _leave(move: Move, request: ClientRequest) -> ErrorCode | None:
     """Who leaves does not come back; upstream takes it out itself, if it is there."""
     body = request.body
     for each in getattr(body, "members", None) or (body,):
@@ -330,8 +330,8 @@ def _leave(move: Move, request: Request) -> ErrorCode | None:
     return ErrorCode.unknown_member_id if move.is_release else None
 
 
-def _former(member: Inhabitant | Sender) -> Former:
-    return Former(
+def _former(member: UpstreamMember | Sender) -> FormerMember:
+    return FormerMember(
         member_id=member.member_id,
         group_instance_id=member.group_instance_id,
         client_id=member.client_id,
@@ -339,7 +339,7 @@ def _former(member: Inhabitant | Sender) -> Former:
     )
 
 
-def _sender(request: Request) -> Sender:
+def _sender(request: ClientRequest) -> Sender:
     body, context = request.body, request.context
     return Sender(
         connection=request.client,

@@ -15,13 +15,13 @@ from muster.coordinator.group.commands import AnyRequest, JoinGroup, SyncGroup
 from muster.coordinator.group.outcomes import JoinGroupOutcome, Outcome, SyncGroupOutcome
 from muster.coordinator.runtime.waiting import Waiting, deliver
 from muster.coordinator.service import Groups, ReplyTo
-from muster.coordinator.sidecar.ownership.delegating_groups import GroupsInFront
+from muster.coordinator.sidecar.ownership.delegating_groups import DelegatingGroups
 from muster.coordinator.upstream.shadows import Shadows, ShadowUnavailable
 
 log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
 
 
-class OwnedGroups(GroupsInFront):
+class ShadowFence(DelegatingGroups):
     """See the module."""
 
     def __init__(self, groups: Groups, shadows: Shadows, *, give_up: Callable[[Exception], None]) -> None:
@@ -41,8 +41,11 @@ class OwnedGroups(GroupsInFront):
         def joined(outcome: Outcome) -> None:
             assert isinstance(outcome, JoinGroupOutcome)
             generation_id = outcome.generation_id
-            if outcome.error is ErrorCode.none and self._shadows.identity(command.group_id, generation_id) is not None:
-                self._shadows.renew(command.group_id)
+            if (
+                outcome.error is ErrorCode.none
+                and self._shadows.commit_identity(command.group_id, generation_id) is not None
+            ):
+                self._shadows.bump_again(command.group_id)
             reply(outcome)
 
         self._groups.submit(command, joined)
@@ -50,28 +53,28 @@ class OwnedGroups(GroupsInFront):
     def _sync(self, command: SyncGroup, reply: ReplyTo) -> None:
         def synced(outcome: Outcome) -> None:
             assert isinstance(outcome, SyncGroupOutcome)
-            if outcome.error is not ErrorCode.none or self._is_raised(command):
+            if outcome.error is not ErrorCode.none or self._is_bumped(command):
                 reply(outcome)
             else:
-                self._when_raised(command, outcome, reply)
+                self._when_bumped(command, outcome, reply)
 
         self._groups.submit(command, synced)
 
-    def _is_raised(self, command: SyncGroup) -> bool:
-        return self._shadows.identity(command.group_id, command.generation_id) is not None
+    def _is_bumped(self, command: SyncGroup) -> bool:
+        return self._shadows.commit_identity(command.group_id, command.generation_id) is not None
 
-    def _when_raised(self, command: SyncGroup, outcome: SyncGroupOutcome, reply: ReplyTo) -> None:
+    def _when_bumped(self, command: SyncGroup, outcome: SyncGroupOutcome, reply: ReplyTo) -> None:
         waiting = Waiting(command, reply)
 
         async def wait() -> None:
             try:
-                await self._shadows.raised(command.group_id, command.generation_id)
+                await self._shadows.wait_bumped(command.group_id, command.generation_id)
             except ShadowUnavailable as error:
                 log.warning("a sync is refused: upstream does not know its generation", error=str(error))
                 deliver(waiting, SyncGroupOutcome(error=ErrorCode.coordinator_not_available))
                 return
             # Another generation may have begun meanwhile; its members must not meet one of this.
-            is_raised = self._is_raised(command)
-            deliver(waiting, outcome if is_raised else SyncGroupOutcome(error=ErrorCode.rebalance_in_progress))
+            is_bumped = self._is_bumped(command)
+            deliver(waiting, outcome if is_bumped else SyncGroupOutcome(error=ErrorCode.rebalance_in_progress))
 
         self._go_on(wait(), name=f"raised-{command.group_id}")

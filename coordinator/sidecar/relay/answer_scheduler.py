@@ -12,7 +12,7 @@ from muster.coordinator.sidecar.relay.answers import Answers
 from muster.coordinator.wire.api import ProtocolError
 
 
-class Answering:
+class AnswerScheduler:
     """`went_on` is called when something was done, `rewritten` when a long answer is; `failed` when what the broker
     says makes no sense, or with a bug of ours.
     """

@@ -21,7 +21,7 @@ import msgspec
 from muster.coordinator.net.buffer import Incoming
 from muster.coordinator.net.frames import LENGTH, put_answer
 from muster.coordinator.sidecar.messages.request_plan import Rewrite
-from muster.coordinator.sidecar.relay.limits import Limits
+from muster.coordinator.sidecar.relay.limits import RelayLimits
 from muster.coordinator.wire.api import Fault, ProtocolError
 from muster.events.steps import ENTRIES_AT_ONCE, Steps
 
@@ -47,7 +47,7 @@ class Answers:
     `is_served`: the broker has answered something that it answers to nobody who has not authenticated.
     """
 
-    def __init__(self, limits: Limits, for_client: list[bytes]) -> None:
+    def __init__(self, limits: RelayLimits, for_client: list[bytes]) -> None:
         self.is_served = False
         self.is_rewriting = False
         """Whether an answer is being rewritten (see `take_rewriting`)."""

@@ -18,7 +18,7 @@ from kio.schema.heartbeat.v4.response import HeartbeatResponse
 from kio.schema.types import GroupId as KioGroupId
 from kio.static.primitive import i32
 
-from muster.coordinator.sidecar.messages.own_requests import Asked, ask
+from muster.coordinator.sidecar.messages.own_requests import BrokerLink, ask
 from muster.coordinator.sidecar.relay.metrics import RelayMetrics
 from muster.coordinator.wire.authorized_operations import DESCRIBE
 from muster.events.ids import GroupId
@@ -27,7 +27,7 @@ GROUPS_MAX = 4_096
 """Groups remembered for one connection; the one asked about first makes room."""
 
 
-class Verdict(msgspec.Struct, frozen=True, kw_only=True):
+class GroupAuthorization(msgspec.Struct, frozen=True, kw_only=True):
     """`operations` are Kafka's bits. `error` stands for all when the broker could not tell."""
 
     operations: int
@@ -41,27 +41,29 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
         return ErrorCode.none if self.operations & operation else ErrorCode.group_authorization_failed
 
 
-class Verdicts:
+class AuthorizationCache:
     """Those of one connection. `keep_ms`: how long one is good; 0 asks each time."""
 
-    def __init__(self, client: Asked, *, metrics: RelayMetrics, monotonic_ms: Callable[[], int], keep_ms: int) -> None:
+    def __init__(
+        self, client: BrokerLink, *, metrics: RelayMetrics, monotonic_ms: Callable[[], int], keep_ms: int
+    ) -> None:
         self._client = client
         self._metrics = metrics
         self._monotonic_ms = monotonic_ms
         self._keep_ms = keep_ms
-        self._verdicts: FIFOCache[GroupId, Verdict] = FIFOCache(GROUPS_MAX)
+        self._cached: FIFOCache[GroupId, GroupAuthorization] = FIFOCache(GROUPS_MAX)
 
-    def known(self, group_id: GroupId, now_ms: int) -> Verdict | None:
-        """The verdict, if there is one that is still good."""
-        verdict = self._verdicts.get(group_id)
-        return verdict if verdict is not None and now_ms < verdict.until_ms else None
+    def known(self, group_id: GroupId, now_ms: int) -> GroupAuthorization | None:
+        """The authorization, if there is one that is still good."""
+        authorization = self._cached.get(group_id)
+        return authorization if authorization is not None and now_ms < authorization.until_ms else None
 
-    def last(self, group_id: GroupId) -> Verdict | None:
+    def last(self, group_id: GroupId) -> GroupAuthorization | None:
         """The verdict of last time, also if it is good no more."""
-        return self._verdicts.get(group_id)
+        return self._cached.get(group_id)
 
-    async def of(self, group_id: GroupId) -> Verdict:
-        """The verdict, asked for if need be. Raises ProtocolError."""
+    async def of(self, group_id: GroupId) -> GroupAuthorization:
+        """The authorization, asked for if need be. Raises ProtocolError."""
         known = self.known(group_id, self._monotonic_ms())
         return known or (await self.ask((group_id,)))[group_id]
 
@@ -71,9 +73,9 @@ class Verdicts:
         There a broker says no more than who may not describe it, and to a heartbeat who may not read: both are asked
         before whose the group is. Raises ProtocolError.
         """
-        verdict = await self.of(group_id)
-        if verdict.error is not ErrorCode.not_coordinator:
-            return verdict.refusal(operation)
+        authorization = await self.of(group_id)
+        if authorization.error is not ErrorCode.not_coordinator:
+            return authorization.refusal(operation)
         if operation == DESCRIBE:
             return ErrorCode.none
         nobody = HeartbeatRequest(group_id=KioGroupId(group_id), generation_id=i32(-1), member_id="")
@@ -81,28 +83,28 @@ class Verdicts:
         denied = answer.error_code is ErrorCode.group_authorization_failed
         return answer.error_code if denied else ErrorCode.none
 
-    async def ask(self, group_ids: tuple[GroupId, ...]) -> dict[GroupId, Verdict]:
-        """Fresh verdicts. Raises ProtocolError."""
+    async def ask(self, group_ids: tuple[GroupId, ...]) -> dict[GroupId, GroupAuthorization]:
+        """Fresh authorizations. Raises ProtocolError."""
         request = DescribeGroupsRequest(
             groups=tuple(KioGroupId(group_id) for group_id in group_ids), include_authorized_operations=True
         )
         until_ms = self._monotonic_ms() + self._keep_ms  # from before the question on
         self._metrics.authorizations_asked += 1
         answer = await ask(self._client, request, DescribeGroupsResponse)
-        verdicts: dict[GroupId, Verdict] = {}
+        authorizations: dict[GroupId, GroupAuthorization] = {}
         for group in answer.groups:
             group_id = GroupId(group.group_id)
             denied = group.error_code is ErrorCode.group_authorization_failed
-            verdict = Verdict(
+            authorization = GroupAuthorization(
                 operations=0 if denied else max(i32(0), group.authorized_operations),
                 error=ErrorCode.none if denied else group.error_code,
                 until_ms=until_ms,
             )
-            verdicts[group_id] = verdict
-            if verdict.error is ErrorCode.none:
-                self._verdicts[group_id] = verdict
-        return verdicts
+            authorizations[group_id] = authorization
+            if authorization.error is ErrorCode.none:
+                self._cached[group_id] = authorization
+        return authorizations
 
     def forget(self) -> None:
         """Ask anew about all: the client may be somebody else from here on."""
-        self._verdicts.clear()
+        self._cached.clear()

@@ -17,12 +17,12 @@ from muster.coordinator.tasks import on_failure
 
 log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
 
-CONNECTS_WITHIN_S = 10.0
-LINGERS_S = 10.0
+CONNECT_TIMEOUT_S = 10.0
+LINGER_S = 10.0
 """For how long there is still work, or a broker that does not read, for a client that is gone."""
 
 
-class Door(msgspec.Struct, frozen=True, kw_only=True):
+class BrokerEndpoint(msgspec.Struct, frozen=True, kw_only=True):
     """How the broker behind a listener is reached. `context` is None where it is not encrypted."""
 
     node_id: int | None
@@ -32,7 +32,7 @@ class Door(msgspec.Struct, frozen=True, kw_only=True):
     context: ssl.SSLContext | None
     throttle: LogThrottle
     """Of all listeners together."""
-    not_reached: Callable[[], None]
+    on_unreachable: Callable[[], None]
     """Told each time that a client's connection found no broker there."""
 
     @property
@@ -40,7 +40,7 @@ class Door(msgspec.Struct, frozen=True, kw_only=True):
         """For people."""
         return "one of --upstream" if self.node_id is None else f"node id {self.node_id}"
 
-    def tell_closed(self, peer: str, cause: str) -> None:
+    def log_closed(self, peer: str, cause: str) -> None:
         """It has closed a client's connection."""
         suppressed = self.throttle.due(("closed", self.node_id, peer, cause))
         if suppressed is not None:
@@ -48,13 +48,13 @@ class Door(msgspec.Struct, frozen=True, kw_only=True):
                 "broker closed the connection", broker=self.broker, peer=peer, cause=cause, others_since=suppressed
             )
 
-    def tell_not_let_in(self, peer: str, user: str | None, reason: str) -> None:
+    def log_refused(self, peer: str, user: str | None, reason: str) -> None:
         """It does not let a client in, which usually tries again at once. `user`: None before that is said."""
         suppressed = self.throttle.due(("not let in", peer))
         if suppressed is not None:
             log.warning("client refused by the broker", peer=peer, user=user, reason=reason, others_since=suppressed)
 
-    def tell_not_authenticated(self, peer: str, request: bytes) -> None:
+    def log_unauthenticated(self, peer: str, request: bytes) -> None:
         """It has closed the connection of a client that did not say who it is. `request`: the beginning of its own."""
         suppressed = self.throttle.due(("not let in", peer))
         if suppressed is not None:
@@ -65,24 +65,24 @@ class Door(msgspec.Struct, frozen=True, kw_only=True):
             )
 
 
-class Told(Protocol):
+class BrokerEvents(Protocol):
     """The client's side, which is told what happens on the broker's."""
 
     @property
     def wants_broker(self) -> bool:
         """Whether there is still somebody for whom one was to be reached."""
 
-    def broker_reached(self) -> None: ...
+    def on_broker_connected(self) -> None: ...
 
-    def broker_not_reached(self) -> None: ...
+    def on_broker_unreachable(self) -> None: ...
 
-    def answers_received(self, data: bytes) -> None: ...
+    def on_answer_bytes(self, data: bytes) -> None: ...
 
-    def broker_lost(self, error: Exception | None) -> None:
+    def on_broker_lost(self, error: Exception | None) -> None:
         """It has closed; whom we let go tells nothing any more."""
 
-    def broker_reads(self) -> None:
-        """It takes more again, or no more (`BrokerSide.reads`)."""
+    def on_broker_writable(self) -> None:
+        """It takes more again, or no more (`BrokerSide.is_writable`)."""
 
 
 class BrokerSide(asyncio.Protocol):
@@ -91,81 +91,81 @@ class BrokerSide(asyncio.Protocol):
     `is_lost` is done when its socket is closed, whoever has done that; `reads`: whether it takes more.
     """
 
-    def __init__(self, door: Door, client: Told, relayed: RelayMetrics) -> None:
-        self.is_lost: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self.reads = True
+    def __init__(self, endpoint: BrokerEndpoint, client: BrokerEvents, relayed: RelayMetrics) -> None:
+        self.lost: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self.is_writable = True
         self.transport: asyncio.Transport | None = None
         """None until it was reached, and when it is gone or was let go."""
-        self._door = door
+        self._endpoint = endpoint
         self._client = client
         self._relayed = relayed
         self._flow: Flow | None = None
         self._connecting: asyncio.Task[None] | None = None
 
     @property
-    def is_wanted(self) -> bool:
+    def has_begun(self) -> bool:
         """Whether it was reached for."""
         return self._connecting is not None
 
     @property
     def unsent_bytes(self) -> int:
         """How much waits until it reads again."""
-        return 0 if self.reads else unsent_bytes(self.transport)
+        return 0 if self.is_writable else unsent_bytes(self.transport)
 
     # ---- reaching it, and letting it go ----------------------------------------------------------------
 
-    def reach(self, failed: Callable[[Exception], None]) -> None:
+    def connect(self, failed: Callable[[Exception], None]) -> None:
         """Begin to. `failed` is told of a bug of ours."""
-        self._connecting = asyncio.get_running_loop().create_task(self._reach(), name="connect-upstream")
+        self._connecting = asyncio.get_running_loop().create_task(self._connect(), name="connect-upstream")
         self._connecting.add_done_callback(on_failure(failed))
 
-    async def _reach(self) -> None:
+    async def _connect(self) -> None:
         transport = await self._connected()
         if transport is None or transport.is_closing():  # it hung up on us at once
-            self._client.broker_not_reached()
+            self._client.on_broker_unreachable()
         elif not self._client.wants_broker:
             transport.abort()
         else:
             self.transport, self._flow = transport, Flow(transport)
-            self._client.broker_reached()
+            self._client.on_broker_connected()
 
     async def _connected(self) -> asyncio.Transport | None:
         """A connection to the broker, for this client alone; None, and a line in the log, when it cannot be had."""
-        for host, port in self._door.addresses():
+        for host, port in self._endpoint.addresses():
             address = f"{host}:{port}"
             try:
-                async with asyncio.timeout(CONNECTS_WITHIN_S):
+                async with asyncio.timeout(CONNECT_TIMEOUT_S):
                     transport, _ = await asyncio.get_running_loop().create_connection(
-                        lambda: self, host, port, ssl=self._door.context
+                        lambda: self, host, port, ssl=self._endpoint.context
                     )
             except (OSError, TimeoutError) as error:
                 self._relayed.brokers_not_reached += 1
-                reason = str(error) or f"no answer within {CONNECTS_WITHIN_S:g} s"
-                suppressed = self._door.throttle.due(("not reached", address))
+                reason = str(error) or f"no answer within {CONNECT_TIMEOUT_S:g} s"
+                suppressed = self._endpoint.throttle.due(("not reached", address))
                 if suppressed is not None:
-                    broker = self._door.broker
+                    broker = self._endpoint.broker
                     log.warning(
                         "broker not reached", broker=broker, address=address, error=reason, others_since=suppressed
                     )
             else:
-                if past := self._door.throttle.end(("not reached", address)):
+                if past := self._endpoint.throttle.end(("not reached", address)):
                     log.info("broker reached again", address=address, seconds=past.seconds, failures=past.times)
                 return transport
-        self._door.not_reached()
+        self._endpoint.on_unreachable()
         return None
 
-    def give_up(self) -> None:
+    def cancel_connect(self) -> None:
         """Reach for it no more."""
         if self._connecting is not None:
             self._connecting.cancel()
 
-    def let_go(self) -> None:
+    def close(self) -> None:
         """Close it when it has read what is on its way to it, or does not for a while."""
         transport = self._parted()
         if transport is not None:
             transport.close()
             if transport.get_write_buffer_size():
-                asyncio.get_running_loop().call_later(LINGERS_S, transport.abort)
+                asyncio.get_running_loop().call_later(LINGER_S, transport.abort)
 
     def abort(self) -> None:
         """Close it at once."""
@@ -191,18 +191,18 @@ class BrokerSide(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         self._relayed.bytes_from_brokers += len(data)
-        self._client.answers_received(data)
+        self._client.on_answer_bytes(data)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        if not self.is_lost.done():
-            self.is_lost.set_result(None)
+        if not self.lost.done():
+            self.lost.set_result(None)
         if self._parted() is not None:
-            self._client.broker_lost(exc)
+            self._client.on_broker_lost(exc)
 
     def pause_writing(self) -> None:
-        self.reads = False
-        self._client.broker_reads()
+        self.is_writable = False
+        self._client.on_broker_writable()
 
     def resume_writing(self) -> None:
-        self.reads = True
-        self._client.broker_reads()
+        self.is_writable = True
+        self._client.on_broker_writable()

@@ -23,16 +23,16 @@ from muster.coordinator.net.listening import Listening
 from muster.coordinator.observability.metrics import ServerMetrics
 from muster.coordinator.principals import UNKNOWN_PRINCIPAL
 from muster.coordinator.service import Cancel
-from muster.coordinator.sidecar.messages.own_requests import OpenQuestions
+from muster.coordinator.sidecar.messages.own_requests import PendingRequests
 from muster.coordinator.sidecar.messages.request_plan import PlanOf, Rewrite
 from muster.coordinator.sidecar.relay import broker_side
-from muster.coordinator.sidecar.relay.answer_scheduler import Answering
-from muster.coordinator.sidecar.relay.authorization import Verdicts
-from muster.coordinator.sidecar.relay.broker_side import BrokerSide, Door
+from muster.coordinator.sidecar.relay.answer_scheduler import AnswerScheduler
+from muster.coordinator.sidecar.relay.authorization import AuthorizationCache
+from muster.coordinator.sidecar.relay.broker_side import BrokerEndpoint, BrokerSide
 from muster.coordinator.sidecar.relay.conversation import Conversation
-from muster.coordinator.sidecar.relay.limits import Limits
+from muster.coordinator.sidecar.relay.limits import RelayLimits
 from muster.coordinator.sidecar.relay.metrics import RelayMetrics
-from muster.coordinator.sidecar.relay.sasl import Exchange
+from muster.coordinator.sidecar.relay.sasl import SaslExchange
 from muster.coordinator.wire.api import ProtocolError
 from muster.coordinator.wire.dispatch import Peer
 
@@ -45,13 +45,13 @@ class ClientSide(ClientSocket):
     def __init__(
         self,
         *,
-        door: Door,
+        endpoint: BrokerEndpoint,
         plan_of: PlanOf,
         handle: Callable[["ClientSide", bytes], Cancel | None],
         metrics: ServerMetrics,
         relayed: RelayMetrics,
         monotonic_ms: Callable[[], int],
-        limits: Limits,
+        limits: RelayLimits,
         listening: Listening["ClientSide"],
         slices: Slices,
     ) -> None:
@@ -62,13 +62,15 @@ class ClientSide(ClientSocket):
         super().__init__(
             self._conversation, heartbeats, metrics=metrics, monotonic_ms=monotonic_ms, listening=listening
         )
-        self.sasl = Exchange()
-        self.verdicts = Verdicts(self, metrics=relayed, monotonic_ms=monotonic_ms, keep_ms=limits.verdict_keep_ms)
+        self.sasl = SaslExchange()
+        self.authorizations = AuthorizationCache(
+            self, metrics=relayed, monotonic_ms=monotonic_ms, keep_ms=limits.authorization_cache_ms
+        )
         self.slices = slices
-        self.door = door
+        self.endpoint = endpoint
         self._handler = handle
-        self._questions = OpenQuestions()
-        self._answering = Answering(
+        self._questions = PendingRequests()
+        self._answering = AnswerScheduler(
             self._conversation.answers,
             slices,
             delay_ms=limits.delay_ms,
@@ -76,7 +78,7 @@ class ClientSide(ClientSocket):
             rewritten=self._rewritten,
             failed=self._cannot_answer,
         )
-        self._broker = BrokerSide(door, self, relayed)
+        self._broker = BrokerSide(endpoint, self, relayed)
         self._lingering: asyncio.TimerHandle | None = None
         self._is_draining = False
         self._is_let_in = not limits.authenticates
@@ -86,12 +88,12 @@ class ClientSide(ClientSocket):
     @property
     def is_parked(self) -> bool:
         """Whether the client waits for an answer, which does not count as idle (P17); unless a side does not read."""
-        return self._conversation.is_owed and self._client_reads and self._broker.reads
+        return self._conversation.is_owed and self._client_reads and self._broker.is_writable
 
     def close(self) -> None:
         """Send what is to be sent, and close both sides."""
         super().close()
-        self._let_broker_go()
+        self._close_broker()
 
     def drain(self) -> None:
         """Take no more requests; close when the last answer is out."""
@@ -117,10 +119,10 @@ class ClientSide(ClientSocket):
             return
         self._transport = None
         self._client_reads = True  # whatever there is for it
-        self._broker.give_up()
+        self._broker.cancel_connect()
         self._listening.lost(self)
         if self.is_open() and self._conversation.is_of_interest:
-            self._lingering = asyncio.get_running_loop().call_later(broker_side.LINGERS_S, self._end)
+            self._lingering = asyncio.get_running_loop().call_later(broker_side.LINGER_S, self._end)
             self._work()
         else:
             self._end()
@@ -135,12 +137,12 @@ class ClientSide(ClientSocket):
         if self._cancel is not None:
             self._cancel()
             self._cancel = None
-        self._let_broker_go()
+        self._close_broker()
 
     def _receive_early(self, data: bytes) -> None:
         self._conversation.receive(data)
-        if not self._broker.is_wanted:
-            self._broker.reach(self._failed)
+        if not self._broker.has_begun:
+            self._broker.connect(self._failed)
         if self._flow is not None:
             self._flow.turn(on=False)  # until the broker is reached
             self._mind_memory()
@@ -148,21 +150,21 @@ class ClientSide(ClientSocket):
     # ---- the broker ----------------------------------------------------------------------------------
 
     @property
-    def is_broker_lost(self) -> "asyncio.Future[None]":
+    def broker_lost(self) -> "asyncio.Future[None]":
         """Done when the broker has closed, or we have."""
-        return self._broker.is_lost
+        return self._broker.lost
 
     @property
     def wants_broker(self) -> bool:
         return self._transport is not None and not self._transport.is_closing()
 
-    def broker_reached(self) -> None:
+    def on_broker_connected(self) -> None:
         self._work()
 
-    def broker_not_reached(self) -> None:
+    def on_broker_unreachable(self) -> None:
         self.abort()
 
-    def answers_received(self, data: bytes) -> None:
+    def on_answer_bytes(self, data: bytes) -> None:
         """Bytes from the broker."""
         if self._is_let_in:
             self.seen_ms = self._monotonic_ms()
@@ -175,7 +177,7 @@ class ClientSide(ClientSocket):
 
     def _rewritten(self) -> None:
         if self.is_open():
-            self.answers_received(b"")
+            self.on_answer_bytes(b"")
         elif self._transport is not None:  # the broker has gone meanwhile
             self._send()
             self._transport.close()
@@ -184,13 +186,13 @@ class ClientSide(ClientSocket):
         if not isinstance(error, ProtocolError):
             self._failed(error)
             return
-        broker = self.door.broker
+        broker = self.endpoint.broker
         log.error("connection closed: the broker's answer cannot be used", broker=broker, cause=str(error))
         self._metrics.protocol_errors[error.fault] += 1
         self._send()
         self.close()
 
-    def broker_lost(self, error: Exception | None) -> None:
+    def on_broker_lost(self, error: Exception | None) -> None:
         """What it said is still sent."""
         self._questions.cancel()
         if self._transport is None:
@@ -205,19 +207,19 @@ class ClientSide(ClientSocket):
     def _tell_closed(self, cause: str) -> None:
         sent = self._conversation.sent_as_stranger
         if sent is None or self.sasl.has_begun or self._conversation.answers.is_served:
-            self.door.tell_closed(self.peer.client_host, cause)
+            self.endpoint.log_closed(self.peer.client_host, cause)
         else:
-            self.door.tell_not_authenticated(self.peer.client_host, sent)
+            self.endpoint.log_unauthenticated(self.peer.client_host, sent)
 
-    def broker_reads(self) -> None:
-        if self._broker.reads:
+    def on_broker_writable(self) -> None:
+        if self._broker.is_writable:
             self._work()
         else:
             self._mind_reading()
 
-    def _let_broker_go(self) -> None:
+    def _close_broker(self) -> None:
         self._questions.cancel()
-        self._broker.let_go()
+        self._broker.close()
 
     # ---- what a request does -------------------------------------------------------------------------
 
@@ -234,7 +236,7 @@ class ClientSide(ClientSocket):
 
     def authenticated(self, principal: str | None) -> None:
         """The broker goes on with the client, perhaps as somebody else: nothing counts that was permitted before."""
-        self.verdicts.forget()
+        self.authorizations.forget()
         self.heartbeats.clear()
         if principal is not None:
             self._conversation.trust()
@@ -268,7 +270,7 @@ class ClientSide(ClientSocket):
 
     @property
     def _all_read(self) -> bool:
-        return self._client_reads and self._broker.reads
+        return self._client_reads and self._broker.is_writable
 
     def _unread_bytes(self) -> int:
         return super()._unread_bytes() + self._broker.unsent_bytes

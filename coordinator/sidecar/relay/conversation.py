@@ -1,8 +1,8 @@
 """What goes back and forth between one client and its broker, without their sockets.
 
 What belongs here: what a relay adds to a client's connection (net/frames.py): what is done with each frame, and how
-much may wait. What it must not know: sockets, time, what a request means. Its `Plan` says what is done with it. What
-the broker says is worked off in answers.py.
+much may wait. What it must not know: sockets, time, what a request means: its `RequestPlan` says what is done with it.
+The broker's answers are in answers.py.
 
     bytes of the client -> relayed frames flow to the broker as they come, never whole in memory
                         -> a request that is handled here is *taken* by `next_request`, whole, once all that was
@@ -19,9 +19,9 @@ import struct
 from collections.abc import Callable
 
 from muster.coordinator.net.frames import AT_ONCE, LENGTH, REQUEST_START, Connection, Fast, check_bound
-from muster.coordinator.sidecar.messages.request_plan import Look, Plan, PlanOf, Rewrite, Walk
+from muster.coordinator.sidecar.messages.request_plan import CheckStream, Inspect, PlanOf, RequestPlan, Rewrite
 from muster.coordinator.sidecar.relay.answers import Answers, Expected
-from muster.coordinator.sidecar.relay.limits import Limits
+from muster.coordinator.sidecar.relay.limits import RelayLimits
 from muster.coordinator.wire.api import Fault, ProtocolError
 from muster.coordinator.wire.messages import HEADER_START_BYTES
 
@@ -42,19 +42,19 @@ class Conversation(Connection):
     answer more than it seems to could have it taken for that to our question.
     """
 
-    def __init__(self, *, plan_of: PlanOf, fast: Fast, limits: Limits, new_id: Callable[[], bytes]) -> None:
+    def __init__(self, *, plan_of: PlanOf, fast: Fast, limits: RelayLimits, new_id: Callable[[], bytes]) -> None:
         super().__init__(fast=fast, frame_bytes_max=limits.frame_bytes_max, waiting_bytes_max=limits.waiting_bytes_max)
         self.answers = Answers(limits, self.for_client)
         self.for_broker: list[bytes] = []
         self._new_id = new_id
         self._plan_of = plan_of
-        self._taken_bytes_max = limits.first_bytes_max
+        self._handled_bytes_max = limits.first_bytes_max
         self.sent_as_stranger: bytes | None = None
         """The beginning of the last request for which the client would have had to authenticate; None where it has."""
         self._is_stranger = limits.authenticates
         self._passing_request = 0  # bytes of a relayed request that are still to come
         self._is_answer_to_passing_due = False
-        self._walk: Walk | None = None
+        self._check_stream: CheckStream | None = None
         self._frame = b""  # of the request that is handled here, which may go to the broker yet
         self._is_ending = False
 
@@ -92,7 +92,7 @@ class Conversation(Connection):
 
     def trust(self) -> None:
         """The client has authenticated: its requests may be as long as any."""
-        self._taken_bytes_max = self._frame_bytes_max
+        self._handled_bytes_max = self._frame_bytes_max
         self._is_stranger, self.sent_as_stranger = False, None
 
     def next_request(self, now_ms: int) -> bytes | None:
@@ -115,22 +115,22 @@ class Conversation(Connection):
                 return None
             length, api_key, api_version, correlation_id = start
             plan = self._planned(api_key, api_version)
-            if plan.look is not None:
-                looked = self._looked(plan.look, length, api_key, api_version)
+            if plan.inspect is not None:
+                looked = self._looked(plan.inspect, length, api_key, api_version)
                 if looked is None:
                     return None
                 plan = looked
-            if not plan.is_taken:
+            if not plan.is_handled:
                 self._relay_from_here(length, api_key, correlation_id, plan)
                 done += 1
                 continue
-            check_bound(api_key, api_version, length, min(plan.taken_bytes_max, self._taken_bytes_max))
+            check_bound(api_key, api_version, length, min(plan.handled_bytes_max, self._handled_bytes_max))
             frame = self._take(length, correlation_id) if self.answers.are_all_given else None
             self._frame = frame or b""
             return frame
         return None
 
-    def _planned(self, api_key: int, api_version: int) -> Plan:
+    def _planned(self, api_key: int, api_version: int) -> RequestPlan:
         if self._is_stranger and api_key not in _ANSWERED_TO_STRANGERS:
             self.sent_as_stranger = self._incoming.look(_USUAL_BEGINNING_BYTES)
         return self._plan_of(api_key, api_version)
@@ -176,30 +176,30 @@ class Conversation(Connection):
 
     # ---- frames --------------------------------------------------------------------------------------
 
-    def _relay_from_here(self, length: int, api_key: int, correlation_id: bytes, plan: Plan) -> None:
+    def _relay_from_here(self, length: int, api_key: int, correlation_id: bytes, plan: RequestPlan) -> None:
         """Begin to pass a request on."""
         self._is_answer_to_passing_due = plan.is_answered
         if plan.is_answered:
             is_for_anybody = api_key in _ANSWERED_TO_STRANGERS
             self.answers.expect(Expected(correlation_id, plan.rewrite, plan.delays_changed, is_for_anybody))
         self._passing_request = LENGTH.size + length
-        self._walk = plan.walk
+        self._check_stream = plan.check_stream
         self._has_begun = True
 
     def _pass_on(self) -> bool:
         """What has come of the request that is being relayed; whether that was its end."""
         begins = len(self.for_broker)
         self._passing_request -= self._incoming.pass_on(self._passing_request, self.for_broker)
-        if self._walk is not None:
+        if self._check_stream is not None:
             try:
                 for chunk in self.for_broker[begins:]:
-                    self._walk(chunk)
+                    self._check_stream(chunk)
             except ProtocolError:
                 del self.for_broker[begins:]  # the broker gets no end of it, and so does nothing
                 raise
         return not self._passing_request
 
-    def _looked(self, look: Look, length: int, api_key: int, api_version: int) -> Plan | None:
+    def _looked(self, look: Inspect, length: int, api_key: int, api_version: int) -> RequestPlan | None:
         """The plan for the request that comes next, by its beginning; None when that has not come yet."""
         for size in (_USUAL_BEGINNING_BYTES, BEGINNING_BYTES_MAX):
             beginning = self._incoming.look(LENGTH.size + min(size, length))

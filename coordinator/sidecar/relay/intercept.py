@@ -16,15 +16,15 @@ from muster.coordinator.load.current_work import RequestWork, steps_working_on, 
 from muster.coordinator.load.slices import Pace
 from muster.coordinator.observability.metrics import ServerMetrics
 from muster.coordinator.service import Cancel, HeartbeatTicket, Service
-from muster.coordinator.sidecar.messages.entry_limits import look_for
-from muster.coordinator.sidecar.messages.request_plan import RELAY, Look, Plan, PlanOf, Rewrite
-from muster.coordinator.sidecar.messages.rewriting import Rewriting
+from muster.coordinator.sidecar.messages.entry_limits import entry_check
+from muster.coordinator.sidecar.messages.request_plan import RELAY, Inspect, PlanOf, RequestPlan, Rewrite
+from muster.coordinator.sidecar.messages.rewriting import AnswerRewriter
 from muster.coordinator.sidecar.relay.client_side import ClientSide
-from muster.coordinator.sidecar.relay.limits import taken_bytes_max
+from muster.coordinator.sidecar.relay.limits import handled_bytes_max
 from muster.coordinator.wire import api_versions, heartbeat
 from muster.coordinator.wire.api import Body, Fault, Fields, Offered, ProtocolError, RequestContext, keep_no_ticket
 from muster.coordinator.wire.dispatch import work_on
-from muster.coordinator.wire.in_flight import UnderWay
+from muster.coordinator.wire.in_flight import InFlightRequest
 from muster.coordinator.wire.messages import message
 from muster.events.ids import GroupId, MemberId
 
@@ -32,19 +32,19 @@ _KEY_VERSION = Struct(">hh")
 _PLANS_KEPT = 1_000
 
 
-class Request(msgspec.Struct, frozen=True, kw_only=True):
+class ClientRequest(msgspec.Struct, frozen=True, kw_only=True):
     """A request that was taken. It is answered, or relayed, once."""
 
     client: ClientSide
     frame: bytes
     body: Body
     context: RequestContext
-    under_way: UnderWay
+    in_flight: InFlightRequest
     note: RequestWork
 
     def answer(self, fields: Fields) -> None:
         """The fields of the response, by kio's names."""
-        self.under_way.write(fields)
+        self.in_flight.write(fields)
 
     def pace(self) -> Pace:
         """For what goes through many entries (see slices.py)."""
@@ -63,7 +63,7 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
         def ended(task: asyncio.Task[None]) -> None:
             error = None if task.cancelled() else task.exception()
             if isinstance(error, Exception):
-                self.under_way.failed(error)
+                self.in_flight.failed(error)
 
         task.add_done_callback(ended)
 
@@ -80,8 +80,8 @@ class SidecarApi(Offered, frozen=True, kw_only=True):
     that are relayed are rewritten. Without `handle` none is, and only looked at.
     """
 
-    handle: Callable[[Request], Cancel | None] | None = None
-    look: Callable[[int, Rewrite | None], Look] | None = None
+    handle: Callable[[ClientRequest], Cancel | None] | None = None
+    inspect: Callable[[int, Rewrite | None], Inspect] | None = None
 
 
 class Interceptor:
@@ -91,7 +91,7 @@ class Interceptor:
         self,
         *,
         handled: Mapping[int, SidecarApi],
-        rewriting: Rewriting,
+        rewriting: AnswerRewriter,
         metrics: ServerMetrics,
         service: Service,
     ) -> None:
@@ -102,23 +102,23 @@ class Interceptor:
         self.plan_of: PlanOf = lru_cache(maxsize=_PLANS_KEPT)(self._make_plan)
         """There are as many as a client likes to think of."""
 
-    def _make_plan(self, api_key: int, api_version: int) -> Plan:
+    def _make_plan(self, api_key: int, api_version: int) -> RequestPlan:
         """What is done with a request (see conversation.py). Raises ProtocolError."""
         api = self._handled.get(api_key)
         if api is not None:
             _check(api.name, api.versions, api_version)
-            if api.look is None:
+            if api.inspect is None:
                 return _take(api_key)
-            return Plan(look=api.look(api_version, self._rewriting.of(api_key, api_version)))
+            return RequestPlan(inspect=api.inspect(api_version, self._rewriting.of(api_key, api_version)))
         if api_key == api_versions.KEY and api_version not in api_versions.VERSIONS:
             return _take(api_key)  # and answered so that the client asks again with one that is known (KIP-511)
         versions = self._rewriting.versions(api_key)
         if versions is not None:
             _check(f"API key {api_key}", versions, api_version)
         rewrite = self._rewriting.of(api_key, api_version)
-        plan = RELAY if rewrite is None else Plan(rewrite=rewrite)
-        look = look_for(api_key, api_version, plan)
-        return plan if look is None else Plan(look=look)
+        plan = RELAY if rewrite is None else RequestPlan(rewrite=rewrite)
+        look = entry_check(api_key, api_version, plan)
+        return plan if look is None else RequestPlan(inspect=look)
 
     def handle(self, client: ClientSide, frame: bytes) -> Cancel | None:
         """Work on a request that was taken. Raises ProtocolError."""
@@ -130,10 +130,10 @@ class Interceptor:
         note = client.work_on(api_key, api_version, frame)
         api = self._handled[api_key]
 
-        def handle(body: Body, context: RequestContext, under_way: UnderWay) -> Cancel | None:
+        def handle(body: Body, context: RequestContext, in_flight: InFlightRequest) -> Cancel | None:
             assert api.handle is not None
             return api.handle(
-                Request(client=client, frame=frame, body=body, context=context, under_way=under_way, note=note)
+                ClientRequest(client=client, frame=frame, body=body, context=context, in_flight=in_flight, note=note)
             )
 
         keep_ticket = partial(_keep, client, frame) if api_key == heartbeat.KEY else keep_no_ticket
@@ -159,13 +159,13 @@ class _ConsentedTicket(msgspec.Struct, frozen=True):
 
 
 def _keep(client: ClientSide, frame: bytes, group_id: GroupId, member_id: MemberId, ticket: HeartbeatTicket) -> None:
-    verdict = client.verdicts.last(group_id)
-    if verdict is not None:
-        client.heartbeats.keep(frame, group_id, member_id, _ConsentedTicket(ticket, verdict.until_ms))
+    authorization = client.authorizations.last(group_id)
+    if authorization is not None:
+        client.heartbeats.keep(frame, group_id, member_id, _ConsentedTicket(ticket, authorization.until_ms))
 
 
-def _take(api_key: int) -> Plan:
-    return Plan(is_taken=True, taken_bytes_max=taken_bytes_max(api_key))
+def _take(api_key: int) -> RequestPlan:
+    return RequestPlan(is_handled=True, handled_bytes_max=handled_bytes_max(api_key))
 
 
 def _check(name: str, versions: range, api_version: int) -> None:

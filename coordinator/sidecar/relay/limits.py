@@ -13,14 +13,16 @@ from muster.coordinator.wire.bounds import bound_of
 SASL_HANDSHAKE, SASL_AUTHENTICATE = 17, 36
 
 
-class Limits(msgspec.Struct, frozen=True, kw_only=True):
-    """The sizes as in ServerSettings. `verdict_keep_ms`: how long a broker's consent is good. `delay_ms`: for how long
-    an answer is held that would be asked for again at once.
+class RelayLimits(msgspec.Struct, frozen=True, kw_only=True):
+    """Limits of one client connection; sizes as in ServerSettings.
+
+    `authorization_cache_ms`: how long an authorization is cached. `delay_ms`: how long an answer is delayed that the
+    client would retry at once.
     """
 
     frame_bytes_max: int
     waiting_bytes_max: int
-    verdict_keep_ms: int
+    authorization_cache_ms: int
     delay_ms: int = 1_000
     authenticates: bool
     """Whether the broker wants clients to authenticate with SASL."""
@@ -31,6 +33,6 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
         return min(MESSAGE_BYTES_MAX, self.frame_bytes_max) if self.authenticates else self.frame_bytes_max
 
 
-def taken_bytes_max(api_key: int) -> int:
+def handled_bytes_max(api_key: int) -> int:
     """Of a request of this API that is handled here, whatever others may have."""
     return bound_of(api_key).bytes_max

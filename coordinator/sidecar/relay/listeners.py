@@ -21,10 +21,10 @@ from muster.coordinator.observability.metrics import ServerMetrics
 from muster.coordinator.service import Service
 from muster.coordinator.settings.addresses import why_not_bound
 from muster.coordinator.settings.broker_ports import BrokerPorts, NoPort
-from muster.coordinator.sidecar.relay.broker_side import Door
+from muster.coordinator.sidecar.relay.broker_side import BrokerEndpoint
 from muster.coordinator.sidecar.relay.client_side import ClientSide
 from muster.coordinator.sidecar.relay.intercept import Interceptor
-from muster.coordinator.sidecar.relay.limits import Limits
+from muster.coordinator.sidecar.relay.limits import RelayLimits
 from muster.coordinator.sidecar.relay.metrics import RelayMetrics
 
 log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
@@ -35,7 +35,7 @@ class CannotListen(Exception):
 
 
 class Listeners:
-    """See the module. `advertised_host` is what clients are told; `not_reached` is told which broker was not."""
+    """See the module. `advertised_host` is what clients are told; `on_unreachable` is told which broker was not."""
 
     def __init__(
         self,
@@ -47,10 +47,10 @@ class Listeners:
         listening: Listening[ClientSide],
         metrics: ServerMetrics,
         relayed: RelayMetrics,
-        limits: Limits,
+        limits: RelayLimits,
         client_context: ssl.SSLContext | None,
         broker_context: ssl.SSLContext | None,
-        not_reached: Callable[[int | None], None],
+        on_unreachable: Callable[[int | None], None],
     ) -> None:
         self._host = host
         self._advertised_host = advertised_host
@@ -63,7 +63,7 @@ class Listeners:
         self._limits = limits
         self._client_context = client_context
         self._broker_context = broker_context
-        self._not_reached = not_reached
+        self._on_unreachable = on_unreachable
         self._brokers: dict[int, tuple[str, int]] = {}
         self._live: tuple[tuple[str, int], ...] = ()
         self._addresses: list[tuple[socket.AddressFamily, str]] = []
@@ -144,17 +144,17 @@ class Listeners:
         await self._listening.accept_at(bound, self._connections_to(node_id), context=self._client_context)
 
     def _connections_to(self, node_id: int | None) -> Callable[[], ClientSide]:
-        door = Door(
+        endpoint = BrokerEndpoint(
             node_id=node_id,
             addresses=lambda: self._where(node_id),
             context=self._broker_context,
             throttle=self._throttle,
-            not_reached=partial(self._not_reached, node_id),
+            on_unreachable=partial(self._on_unreachable, node_id),
         )
 
         def new_connection() -> ClientSide:
             return ClientSide(
-                door=door,
+                endpoint=endpoint,
                 plan_of=self._interceptor.plan_of,
                 handle=self._interceptor.handle,
                 metrics=self._metrics,

@@ -29,7 +29,7 @@ MESSAGE_BYTES_MAX: Final = 524_288
 """Kafka's default of sasl.server.max.receive.size. What is longer is not looked at."""
 
 
-class Exchange:
+class SaslExchange:
     """What a connection has said of who it is, until the broker has judged it."""
 
     def __init__(self) -> None:
@@ -48,7 +48,7 @@ class Exchange:
         self._name = None
         self._is_unproven = self._mechanism not in _NAMES
 
-    def said(self, message: bytes) -> None:
+    def received(self, message: bytes) -> None:
         """SaslAuthenticate: what the client sends."""
         read = _NAMES.get(self._mechanism)
         if read is not None and self._name is None and len(message) <= MESSAGE_BYTES_MAX:

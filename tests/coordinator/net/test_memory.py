@@ -12,7 +12,7 @@ from muster.coordinator.clock import SystemClock
 from muster.coordinator.group.outcomes import DescribedMember, DescribeGroupOutcome, JoinedMember, JoinGroupOutcome
 from muster.coordinator.load.room import Room
 from muster.coordinator.load.slices import Slices
-from muster.coordinator.net.memory import FREE_BYTES, Claim, Memory
+from muster.coordinator.net.memory import FREE_BYTES, EvictionOrder, Memory
 from muster.coordinator.observability.metrics import ServerMetrics
 from muster.coordinator.offsets.memory import MemoryOffsetStore
 from muster.coordinator.settings.settings import Settings
@@ -29,10 +29,10 @@ MORE_THAN_SOCKETS_TAKE = 40_000_000
 class Holding:
     """A connection that lets go when it has to."""
 
-    def __init__(self, name: str, claim: Claim, evicted: list[str], whose: str) -> None:
+    def __init__(self, name: str, eviction_order: EvictionOrder, evicted: list[str], whose: str) -> None:
         self.client_host = name
         self.whose = whose
-        self.claim = claim
+        self.eviction_order = eviction_order
         self._evicted = evicted
 
     def evict(self) -> None:
@@ -48,30 +48,30 @@ class Holders:
         self.memory = Memory(125 * KB, self.metrics, self.room)
         self.evicted: list[str] = []
 
-    def new(self, name: str, claim: Claim, whose: str | None = None) -> Holding:
-        return Holding(name, claim, self.evicted, whose or name)
+    def new(self, name: str, eviction_order: EvictionOrder, whose: str | None = None) -> Holding:
+        return Holding(name, eviction_order, self.evicted, whose or name)
 
 
 def test_whoever_has_the_least_claim_goes_first_and_of_those_who_holds_most() -> None:
     subject = Holders()
     named = {
-        subject.new("stranger", Claim.STRANGER): 17,
-        subject.new("small", Claim.WAITED_FOR): 18,
-        subject.new("large", Claim.WAITED_FOR): 20,
-        subject.new("parked", Claim.WAITS): 40,
+        subject.new("stranger", EvictionOrder.UNAUTHENTICATED): 17,
+        subject.new("small", EvictionOrder.STALLED): 18,
+        subject.new("large", EvictionOrder.STALLED): 20,
+        subject.new("parked", EvictionOrder.AWAITING_ANSWER): 40,
     }
     for holder, size in named.items():
         subject.memory.hold(holder, size * KB)
     assert subject.evicted == []
     for n in range(8):
-        subject.memory.hold(subject.new(f"newcomer {n}", Claim.WAITS), 30 * KB)
+        subject.memory.hold(subject.new(f"newcomer {n}", EvictionOrder.AWAITING_ANSWER), 30 * KB)
     assert subject.evicted[:4] == ["stranger", "large", "small", "parked"]
     assert subject.metrics.connections_closed_for_memory == len(subject.evicted)
 
 
 def test_who_takes_too_much_at_once_goes_himself() -> None:
     subject = Holders()
-    small, large = subject.new("small", Claim.WAITED_FOR), subject.new("large", Claim.WAITED_FOR)
+    small, large = subject.new("small", EvictionOrder.STALLED), subject.new("large", EvictionOrder.STALLED)
     subject.memory.hold(small, 50 * KB)
     subject.memory.hold(large, 60 * KB)
     assert subject.evicted == ["large"]
@@ -82,17 +82,17 @@ def test_who_parks_what_fills_more_than_half_of_it_goes_before_others() -> None:
     """Whatever the others wait for; and of his the largest."""
     subject = Holders()
     for n in range(3):
-        subject.memory.hold(subject.new(f"parked {n}", Claim.WAITS, "mallory"), (20 + n) * KB)
-    subject.memory.hold(subject.new("half sent", Claim.WAITED_FOR, "alice"), 40 * KB)
+        subject.memory.hold(subject.new(f"parked {n}", EvictionOrder.AWAITING_ANSWER, "mallory"), (20 + n) * KB)
+    subject.memory.hold(subject.new("half sent", EvictionOrder.STALLED, "alice"), 40 * KB)
     assert subject.evicted == ["parked 2"]
-    subject.memory.hold(subject.new("another", Claim.WAITS, "bob"), 30 * KB)
+    subject.memory.hold(subject.new("another", EvictionOrder.AWAITING_ANSWER, "bob"), 30 * KB)
     assert subject.evicted == ["parked 2", "half sent"]
 
 
 def test_a_usual_request_is_not_counted() -> None:
     """So it is never in question, whatever others hold."""
     subject = Holders()
-    many = [subject.new(str(n), Claim.STRANGER) for n in range(100)]
+    many = [subject.new(str(n), EvictionOrder.UNAUTHENTICATED) for n in range(100)]
     for holder in many:
         subject.memory.hold(holder, FREE_BYTES)
     assert (subject.evicted, subject.metrics.held_bytes) == ([], 0)
@@ -101,7 +101,7 @@ def test_a_usual_request_is_not_counted() -> None:
 def test_what_is_counted_is_what_is_held() -> None:
     random = Random(11)
     subject = Holders()
-    holders = [subject.new(str(n), random.choice(list(Claim)), random.choice("ab")) for n in range(9)]
+    holders = [subject.new(str(n), random.choice(list(EvictionOrder)), random.choice("ab")) for n in range(9)]
     held: dict[str, int] = {}
     for _ in range(3_000):
         holder, size = random.choice(holders), random.randrange(60 * KB)
@@ -119,11 +119,11 @@ def test_nobody_goes_for_answers_that_are_being_written() -> None:
     subject.room.take(1_000 * KB)
     assert subject.metrics.held_bytes == 1_000 * KB
     for n in range(5):
-        subject.memory.hold(subject.new(str(n), Claim.WAITS), 20 * KB)
+        subject.memory.hold(subject.new(str(n), EvictionOrder.AWAITING_ANSWER), 20 * KB)
     assert subject.evicted == []
     subject.room.give_back(answer, 1_000 * KB)
     assert subject.metrics.held_bytes == 100 * KB
-    subject.memory.hold(subject.new("greedy", Claim.WAITED_FOR), 17 * KB)
+    subject.memory.hold(subject.new("greedy", EvictionOrder.STALLED), 17 * KB)
     assert subject.evicted == ["greedy"]
 
 

@@ -26,17 +26,17 @@ from muster.coordinator.observability.metrics import ServerMetrics
 from muster.coordinator.service import Service
 from muster.coordinator.settings.broker_ports import BrokerPorts
 from muster.coordinator.sidecar.apis import authentication, produce_and_txn
-from muster.coordinator.sidecar.apis.membership import Membership
-from muster.coordinator.sidecar.messages.reserved_names import Reserved
-from muster.coordinator.sidecar.messages.rewriting import Rewriting
+from muster.coordinator.sidecar.apis.membership import MembershipApi
+from muster.coordinator.sidecar.messages.reserved_names import ReservedNames
+from muster.coordinator.sidecar.messages.rewriting import AnswerRewriter
 from muster.coordinator.sidecar.ownership.moves import Moves
-from muster.coordinator.sidecar.ownership.routing import Ownerships
+from muster.coordinator.sidecar.ownership.routing import GroupRouter
 from muster.coordinator.sidecar.relay.client_side import ClientSide
 from muster.coordinator.sidecar.relay.intercept import Interceptor, SidecarApi
-from muster.coordinator.sidecar.relay.limits import Limits
+from muster.coordinator.sidecar.relay.limits import RelayLimits
 from muster.coordinator.sidecar.relay.listeners import Listeners
 from muster.coordinator.sidecar.relay.metrics import RelayMetrics
-from muster.coordinator.upstream.group_probe import Theirs
+from muster.coordinator.upstream.group_probe import KeptUpstream
 from muster.coordinator.upstream.link import UpstreamLink
 from muster.coordinator.upstream.shadow import ShadowName
 from muster.events.ids import GroupId
@@ -56,22 +56,22 @@ class Held:
 
     name = ShadowName.of("log")
 
-    def holds(self, group_id: GroupId) -> bool:
+    def owns(self, group_id: GroupId) -> bool:
         return not group_id.startswith("theirs")
 
-    async def look(self, _group_id: GroupId) -> Theirs | None:
-        return Theirs("somebody is in it")
+    async def probe(self, _group_id: GroupId) -> KeptUpstream | None:
+        return KeptUpstream("somebody is in it")
 
-    async def take(self, _group_id: GroupId) -> Theirs | None:
-        return Theirs("somebody is in it")
+    async def take(self, _group_id: GroupId) -> KeptUpstream | None:
+        return KeptUpstream("somebody is in it")
 
-    def follow(self, group_id: GroupId, generation_id: int, is_wanted: bool) -> None:
+    def update_generation(self, group_id: GroupId, generation_id: int, is_wanted: bool) -> None:
         raise NotImplementedError
 
-    async def until_gone(self, _group_id: GroupId) -> None:
+    async def wait_gone(self, _group_id: GroupId) -> None:
         raise NotImplementedError
 
-    async def release_strays(self, _is_ours: Callable[[GroupId], bool]) -> list[GroupId]:
+    async def remove_stray_shadows(self, _is_ours: Callable[[GroupId], bool]) -> list[GroupId]:
         raise NotImplementedError
 
 
@@ -94,7 +94,7 @@ class Relay:
         self,
         *,
         connection_limits: ConnectionLimits,
-        limits: Limits,
+        limits: RelayLimits,
         broker_context: ssl.SSLContext | None,
         more: "Callable[[Relay], Iterable[SidecarApi]]",
     ) -> None:
@@ -127,16 +127,16 @@ class Relay:
         """How often the cluster was to be looked at, since a broker was not reached."""
         self.port = 0
         self.base_port = 0
-        self.ownerships = Ownerships(Held(), self.moves, may_own=lambda _: True, is_read=lambda _: True)
+        self.router = GroupRouter(Held(), self.moves, may_own=lambda _: True, is_read=lambda _: True)
         self.listeners = self._listeners(more(self))
 
     def _listeners(self, more: Iterable[SidecarApi]) -> Listeners:
-        membership = Membership(self.service, self.ownerships, self.moves, lambda _: False)
+        membership = MembershipApi(self.service, self.router, self.moves, lambda _: False)
         handled = {
             api.key: api
             for api in (
                 *authentication.apis(self.relayed),
-                *produce_and_txn.apis(Reserved(None)),
+                *produce_and_txn.apis(ReservedNames(None)),
                 *membership.apis(),
                 *more,
             )
@@ -146,7 +146,7 @@ class Relay:
         def interceptor(listeners: Listeners) -> Interceptor:
             return Interceptor(
                 handled=handled,
-                rewriting=Rewriting(listeners.address_of, {key: api.versions for key, api in handled.items()}),
+                rewriting=AnswerRewriter(listeners.address_of, {key: api.versions for key, api in handled.items()}),
                 metrics=self.metrics,
                 service=self.service,
             )
@@ -162,7 +162,7 @@ class Relay:
             limits=self.limits,
             client_context=None,
             broker_context=self.broker_context,
-            not_reached=self._not_reached,
+            on_unreachable=self._not_reached,
         )
 
     def _not_reached(self, _node_id: int | None) -> None:
@@ -247,7 +247,7 @@ async def relaying(
     held_bytes_max: int = HELD_BYTES_MAX,
     frame_bytes_max: int = 1_048_576,
     waiting_bytes_max: int = 65_536,
-    verdict_keep_ms: int = 5_000,
+    authorization_cache_ms: int = 5_000,
     authenticates: bool = False,
     delay_ms: int = 1,
     broker_context: ssl.SSLContext | None = None,
@@ -263,10 +263,10 @@ async def relaying(
         ),
         broker_context=broker_context,
         more=more,
-        limits=Limits(
+        limits=RelayLimits(
             frame_bytes_max=frame_bytes_max,
             waiting_bytes_max=waiting_bytes_max,
-            verdict_keep_ms=verdict_keep_ms,
+            authorization_cache_ms=authorization_cache_ms,
             authenticates=authenticates,
             delay_ms=delay_ms,
         ),

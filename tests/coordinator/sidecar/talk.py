@@ -6,11 +6,11 @@ broker answers each request with its own bytes, so that an answer that went astr
 
 from collections.abc import Callable, Sequence
 
-from muster.coordinator.sidecar.messages.produce import look_at
-from muster.coordinator.sidecar.messages.request_plan import RELAY, Plan
-from muster.coordinator.sidecar.messages.reserved_names import Reserved
+from muster.coordinator.sidecar.messages.produce import plan_produce
+from muster.coordinator.sidecar.messages.request_plan import RELAY, RequestPlan
+from muster.coordinator.sidecar.messages.reserved_names import ReservedNames
 from muster.coordinator.sidecar.relay.conversation import Conversation
-from muster.coordinator.sidecar.relay.limits import Limits
+from muster.coordinator.sidecar.relay.limits import RelayLimits
 from muster.events.steps import Steps
 from tests.coordinator.sidecar.scripted_broker import framed, request
 
@@ -25,13 +25,13 @@ def rewritten(payload: bytes) -> Steps[bytes]:
     return b"moved " + payload
 
 
-def plan_of(api_key: int, api_version: int) -> Plan:
+def plan_of(api_key: int, api_version: int) -> RequestPlan:
     """One way for each of them."""
     if api_key == PRODUCE:
-        return Plan(look=lambda frame: look_at(frame, api_version, None, Reserved(None)))
+        return RequestPlan(inspect=lambda frame: plan_produce(frame, api_version, None, ReservedNames(None)))
     if api_key == METADATA:
-        return Plan(rewrite=rewritten)
-    return Plan(is_taken=True) if api_key in {COMMIT, JOIN, HEARTBEAT, SYNC} else RELAY
+        return RequestPlan(rewrite=rewritten)
+    return RequestPlan(is_handled=True) if api_key in {COMMIT, JOIN, HEARTBEAT, SYNC} else RELAY
 
 
 def fast(_api_version: int, rest: bytes, _now_ms: int) -> bytes | None:
@@ -46,8 +46,11 @@ def must() -> bytes:
 
 def new_conversation(new_id: Callable[[], bytes] = must) -> Conversation:
     """With small limits."""
-    limits = Limits(
-        frame_bytes_max=FRAME_BYTES_MAX, waiting_bytes_max=WAITING_BYTES_MAX, verdict_keep_ms=0, authenticates=False
+    limits = RelayLimits(
+        frame_bytes_max=FRAME_BYTES_MAX,
+        waiting_bytes_max=WAITING_BYTES_MAX,
+        authorization_cache_ms=0,
+        authenticates=False,
     )
     return Conversation(plan_of=plan_of, fast=fast, limits=limits, new_id=new_id)
 

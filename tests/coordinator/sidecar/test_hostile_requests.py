@@ -19,8 +19,8 @@ from muster.coordinator.group.error_replies import error_replies
 from muster.coordinator.group.outcomes import Outcome
 from muster.coordinator.service import ListedGroup
 from muster.coordinator.sidecar.apis.registry import handled_apis
-from muster.coordinator.sidecar.messages.reserved_names import Reserved
-from muster.coordinator.sidecar.ownership.in_flight_commits import CommitsUnderWay
+from muster.coordinator.sidecar.messages.reserved_names import ReservedNames
+from muster.coordinator.sidecar.ownership.in_flight_commits import InFlightCommits
 from muster.coordinator.sidecar.relay.intercept import SidecarApi
 from muster.coordinator.wire.api import Offered
 from muster.coordinator.wire.bounds import bound_of
@@ -85,7 +85,7 @@ class Shadows(SteadyShadows):
     def is_in(self, _group_id: GroupId) -> bool:
         return False
 
-    def follows(self, _group_id: GroupId) -> bool:
+    def may_have_shadow(self, _group_id: GroupId) -> bool:
         return False
 
 
@@ -98,12 +98,12 @@ def apis(relay: Relay) -> Iterable[SidecarApi]:
     shadows: Any = Shadows()
     return handled_apis(
         relay.service,
-        relay.ownerships,
+        relay.router,
         relay.moves,
         shadows,
         relay.relayed,
-        reserved=Reserved(None),
-        under_way=CommitsUnderWay(let_go_within_s=0),
+        reserved=ReservedNames(None),
+        in_flight=InFlightCommits(resume_timeout_s=0),
         would_refuse=lambda _: False,
     ).values()
 

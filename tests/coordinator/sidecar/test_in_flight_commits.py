@@ -3,7 +3,7 @@
 import asyncio
 import gc
 
-from muster.coordinator.sidecar.ownership.in_flight_commits import CommitsUnderWay
+from muster.coordinator.sidecar.ownership.in_flight_commits import InFlightCommits
 from muster.events.ids import GroupId
 from tests.coordinator.kio_client import frame, with_length
 from tests.coordinator.sidecar.relaying import relaying
@@ -19,8 +19,8 @@ def connection() -> asyncio.Future[None]:
     return asyncio.get_running_loop().create_future()
 
 
-async def _holding(commits: CommitsUnderWay, entered: asyncio.Event, leave: asyncio.Event) -> None:
-    async with commits.held_back(ORDERS):
+async def _holding(commits: InFlightCommits, entered: asyncio.Event, leave: asyncio.Event) -> None:
+    async with commits.paused(ORDERS):
         entered.set()
         await leave.wait()
 
@@ -32,14 +32,14 @@ async def _turns(count: int = 5) -> None:
 
 async def test_a_block_begins_when_the_groups_commits_are_answered() -> None:
     """Those of other groups are not waited for; the answer is passed on as it is."""
-    commits, entered, leave = CommitsUnderWay(), asyncio.Event(), asyncio.Event()
-    answered = commits.given(ORDERS, connection())
-    others = commits.given(CLICKS, connection())
+    commits, entered, leave = InFlightCommits(), asyncio.Event(), asyncio.Event()
+    answered = commits.track(ORDERS, connection())
+    others = commits.track(CLICKS, connection())
     holding = asyncio.create_task(_holding(commits, entered, leave))
     await _turns()
     assert not entered.is_set()
-    assert commits.is_held_back(ORDERS)
-    assert not commits.is_held_back(CLICKS)
+    assert commits.is_paused(ORDERS)
+    assert not commits.is_paused(CLICKS)
     assert answered(b"answer") == b"answer"
     await entered.wait()
     leave.set()
@@ -49,26 +49,26 @@ async def test_a_block_begins_when_the_groups_commits_are_answered() -> None:
 
 async def test_commits_wait_until_the_last_block_ends() -> None:
     """Two blocks at once: the commit goes on after both."""
-    commits = CommitsUnderWay()
+    commits = InFlightCommits()
     leaves = [asyncio.Event(), asyncio.Event()]
     blocks = [asyncio.create_task(_holding(commits, asyncio.Event(), leave)) for leave in leaves]
     await _turns()
-    waiting = asyncio.create_task(commits.until_let_go(ORDERS))
+    waiting = asyncio.create_task(commits.wait_resumed(ORDERS))
     for leave, block in zip(leaves, blocks, strict=True):
         await _turns()
         assert not waiting.done()
         leave.set()
         await block
     await waiting
-    assert not commits.is_held_back(ORDERS)
+    assert not commits.is_paused(ORDERS)
 
 
 async def test_a_commit_is_over_when_the_brokers_connection_is_lost() -> None:
     """Also while it is waited for: nobody answers it any more."""
-    commits, entered, leave = CommitsUnderWay(), asyncio.Event(), asyncio.Event()
+    commits, entered, leave = InFlightCommits(), asyncio.Event(), asyncio.Event()
     lost_before, lost_meanwhile = connection(), connection()
     for place in (lost_before, lost_meanwhile):
-        commits.given(ORDERS, place)
+        commits.track(ORDERS, place)
     lost_before.set_result(None)
     holding = asyncio.create_task(_holding(commits, entered, leave))
     await _turns()
@@ -82,8 +82,8 @@ async def test_a_commit_is_over_when_the_brokers_connection_is_lost() -> None:
 
 async def test_what_is_over_takes_no_memory() -> None:
     """Neither here nor at the connection, which may last for weeks."""
-    commits, place = CommitsUnderWay(), connection()
-    answered = commits.given(ORDERS, place)
+    commits, place = InFlightCommits(), connection()
+    answered = commits.track(ORDERS, place)
     assert len(commits._commits) == 1
     answered(b"answer")
     del answered
@@ -102,9 +102,9 @@ async def test_what_a_client_gave_to_the_broker_is_under_way_when_it_is_gone() -
         client.close()
         await until(lambda: not relay.listening.connections)
         assert side.is_open()
-        assert not side.is_broker_lost.done()
+        assert not side.broker_lost.done()
         held.asked[0].answer(bytes(6))
-        await until(side.is_broker_lost.done)
+        await until(side.broker_lost.done)
 
 
 async def test_a_broker_that_hangs_up_is_lost() -> None:
@@ -115,7 +115,7 @@ async def test_a_broker_that_hangs_up_is_lost() -> None:
         held = Holding(broker, HEARTBEAT)
         await until(lambda: held.asked)
         (side,) = relay.listening.connections
-        assert not side.is_broker_lost.done()
+        assert not side.broker_lost.done()
         broker.connections[0].hang_up()
-        await until(side.is_broker_lost.done)
+        await until(side.broker_lost.done)
         assert await client.rest() == b""

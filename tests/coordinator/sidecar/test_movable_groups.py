@@ -19,8 +19,8 @@ from muster.coordinator.group.outcomes import (
     ReleasedMember,
 )
 from muster.coordinator.sidecar.ownership import moves as moves_module
-from muster.coordinator.sidecar.ownership.in_flight_commits import CommitsUnderWay
-from muster.coordinator.sidecar.ownership.movable_groups import SteeredGroups
+from muster.coordinator.sidecar.ownership.in_flight_commits import InFlightCommits
+from muster.coordinator.sidecar.ownership.movable_groups import MovableGroups
 from muster.coordinator.sidecar.ownership.moves import TAKEN_WITHIN_MS, Moves
 from muster.coordinator.upstream.link import UpstreamLink
 from muster.coordinator.upstream.shadow import ShadowName
@@ -57,16 +57,16 @@ class NoShadows:
 
     name = ShadowName.of("log")
 
-    def holds(self, _group_id: GroupId) -> bool:
+    def owns(self, _group_id: GroupId) -> bool:
         return False
 
-    def follow(self, group_id: GroupId, generation_id: int, is_wanted: bool) -> None:
+    def update_generation(self, group_id: GroupId, generation_id: int, is_wanted: bool) -> None:
         assert not is_wanted
 
-    async def until_gone(self, _group_id: GroupId) -> None:
+    async def wait_gone(self, _group_id: GroupId) -> None:
         pass
 
-    async def release_strays(self, _is_ours: Callable[[GroupId], bool]) -> list[GroupId]:
+    async def remove_stray_shadows(self, _is_ours: Callable[[GroupId], bool]) -> list[GroupId]:
         return []
 
 
@@ -79,7 +79,7 @@ class Scene:
         self.errors: list[ErrorCode] = []
         self.failures: list[Exception] = []
         self.groups = ScriptedGroups(self._outcome)
-        self.under_way = CommitsUnderWay()
+        self.in_flight = InFlightCommits()
         self.moves = Moves(
             EmptyUpstream("127.0.0.1:1", give_up=self.failures.append),
             NoShadows(),
@@ -87,8 +87,8 @@ class Scene:
             monotonic_ms=lambda: self.now_ms,
             give_up=self.failures.append,
         )
-        self.steered = SteeredGroups(
-            self.groups, self.moves, self.under_way, may_own=lambda _: True, give_up=self.failures.append
+        self.steered = MovableGroups(
+            self.groups, self.moves, self.in_flight, may_own=lambda _: True, give_up=self.failures.append
         )
         self._requests = 0
 
@@ -152,7 +152,7 @@ def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
 async def test_of_two_moves_that_are_asked_for_at_once_one_begins(other: str) -> None:
     """A second release would know of no member, and wait for none: its joins would go upstream while others work."""
     async with staged() as scene:
-        answered = scene.under_way.given(GROUP, asyncio.get_running_loop().create_future())
+        answered = scene.in_flight.track(GROUP, asyncio.get_running_loop().create_future())
         first, second = scene.steer(UPSTREAM), scene.steer(other)
         assert (first, second) == ([], [MOVING])
         assert not scene.moves.is_moving(GROUP), "its members work on, and commit, until the release is decided"
@@ -176,7 +176,7 @@ async def test_what_came_of_nothing_can_be_asked_for_again() -> None:
             AlterGroupConfigOutcome(error=error)
             for error in (ErrorCode.coordinator_not_available, ErrorCode.coordinator_load_in_progress)
         )
-        await until(lambda: not scene.steered._claimed)
+        await until(lambda: not scene.steered._starting)
         released = await _answer(scene.steer(UPSTREAM))
         assert released == AlterGroupConfigOutcome(error=ErrorCode.none, released=(MEMBER,))
 
@@ -184,9 +184,9 @@ async def test_what_came_of_nothing_can_be_asked_for_again() -> None:
 async def test_a_group_that_was_released_meanwhile_moves_no_more() -> None:
     """What counts is what the rules keep when they are asked, not when the administrator asked."""
     async with staged() as scene:
-        answered = scene.under_way.given(GROUP, asyncio.get_running_loop().create_future())
+        answered = scene.in_flight.track(GROUP, asyncio.get_running_loop().create_future())
         told = scene.steer(UPSTREAM)
-        await until(lambda: scene.under_way.is_held_back(GROUP))
+        await until(lambda: scene.in_flight.is_paused(GROUP))
         scene.released = True
         answered(b"")
         await until(lambda: told)

@@ -6,8 +6,8 @@ import pytest
 
 from muster.coordinator.group.configs import MUSTER, UPSTREAM
 from muster.coordinator.group.outcomes import MoveState
-from muster.coordinator.sidecar.ownership.move import ASSUMED_SESSION_MS, Former, Move, Sender, names
-from muster.coordinator.sidecar.ownership.recent_members import LATELY_MS, Heard
+from muster.coordinator.sidecar.ownership.move import ASSUMED_SESSION_MS, FormerMember, Move, Sender, names
+from muster.coordinator.sidecar.ownership.recent_members import RECENT_WINDOW_MS, RecentMembers
 from muster.events.ids import GroupId, GroupInstanceId, MemberId
 
 SESSION_MS, REBALANCE_MS = 45_000, 300_000
@@ -23,9 +23,9 @@ class Socket:
         return self.open
 
 
-def former(name: str, *, instance: str | None = None, **fields: Any) -> Former:
+def former(name: str, *, instance: str | None = None, **fields: Any) -> FormerMember:
     timeouts = {"session_timeout_ms": SESSION_MS, "rebalance_timeout_ms": REBALANCE_MS}
-    return Former(
+    return FormerMember(
         member_id=MemberId(name),
         group_instance_id=None if instance is None else GroupInstanceId(instance),
         client_id="client",
@@ -44,7 +44,7 @@ def sender(socket: Socket, member_id: str = "", *, instance: str | None = None, 
     )
 
 
-def released(*members: Former) -> Move:
+def released(*members: FormerMember) -> Move:
     return Move(UPSTREAM, members, now_ms=0)
 
 
@@ -151,14 +151,14 @@ def test_the_report_counts_who_was_told_and_who_is_back() -> None:
     assert names([former(str(number)) for number in range(7)]).endswith("and 2 more")
 
 
-def test_who_was_heard_lately_is_here() -> None:
+def test_who_was_heard_lately_is_recent() -> None:
     """Per group; the one that was silent for longest makes room."""
-    heard, group, other = Heard(lambda: 0, members_max=2), GroupId("orders"), GroupId("payments")
-    heard.note(group, MemberId("a"), 1_000)
-    assert heard.is_here(group, MemberId("a"), 1_000 + LATELY_MS)
-    assert not heard.is_here(group, MemberId("a"), 1_001 + LATELY_MS)
-    assert not heard.is_here(other, MemberId("a"), 1_000)
-    heard.note(group, MemberId("b"), 2_000)
-    heard.note(group, MemberId("a"), 3_000)
-    heard.note(group, MemberId("c"), 4_000)
-    assert [heard.is_here(group, MemberId(each), 4_000) for each in "abc"] == [True, False, True]
+    recent, group, other = RecentMembers(lambda: 0, members_max=2), GroupId("orders"), GroupId("payments")
+    recent.record(group, MemberId("a"), 1_000)
+    assert recent.is_recent(group, MemberId("a"), 1_000 + RECENT_WINDOW_MS)
+    assert not recent.is_recent(group, MemberId("a"), 1_001 + RECENT_WINDOW_MS)
+    assert not recent.is_recent(other, MemberId("a"), 1_000)
+    recent.record(group, MemberId("b"), 2_000)
+    recent.record(group, MemberId("a"), 3_000)
+    recent.record(group, MemberId("c"), 4_000)
+    assert [recent.is_recent(group, MemberId(each), 4_000) for each in "abc"] == [True, False, True]

@@ -11,14 +11,14 @@ from kio.schema.errors import ErrorCode
 
 from muster.coordinator.group.commands import AnyRequest, DeleteGroup, DeleteOffsets
 from muster.coordinator.group.outcomes import AuthorizeCommitOutcome, DeleteGroupOutcome, DeleteOffsetsOutcome, Outcome
-from muster.coordinator.sidecar.apis.delete_groups import DeletingGroups
-from muster.coordinator.sidecar.apis.offset_commit import Commits
-from muster.coordinator.sidecar.apis.offset_delete import DeletingOffsets
-from muster.coordinator.sidecar.messages.reserved_names import Reserved
-from muster.coordinator.sidecar.ownership.in_flight_commits import CommitsUnderWay
-from muster.coordinator.sidecar.ownership.routing import Ownerships
+from muster.coordinator.sidecar.apis.delete_groups import DeleteGroupsApi
+from muster.coordinator.sidecar.apis.offset_commit import OffsetCommitApi
+from muster.coordinator.sidecar.apis.offset_delete import OffsetDeleteApi
+from muster.coordinator.sidecar.messages.reserved_names import ReservedNames
+from muster.coordinator.sidecar.ownership.in_flight_commits import InFlightCommits
+from muster.coordinator.sidecar.ownership.routing import GroupRouter
 from muster.coordinator.sidecar.relay.intercept import SidecarApi
-from muster.coordinator.upstream.shadows import Identity, ShadowName
+from muster.coordinator.upstream.shadows import CommitIdentity, ShadowName
 from muster.events.ids import GroupId
 from tests.coordinator.kio_client import filled
 from tests.coordinator.sidecar.relaying import Client, Relay, relaying
@@ -31,7 +31,7 @@ from tests.coordinator.sidecar.scripted_broker import (
     response,
     scripted_broker,
 )
-from tests.coordinator.sidecar.test_routing import Upstream, ownerships
+from tests.coordinator.sidecar.test_routing import Upstream, router
 from tests.waiting import until
 
 METADATA, OFFSET_COMMIT, DELETE_GROUPS, OFFSET_DELETE = 3, 8, 42, 47
@@ -50,23 +50,23 @@ class SteadyShadows:
         self.steps: list[str] = []
         self.doubted: list[GroupId] = []
 
-    def holds(self, _group_id: GroupId) -> bool:
+    def owns(self, _group_id: GroupId) -> bool:
         return self.is_held
 
     def is_leaving(self, _group_id: GroupId) -> bool:
         return False
 
-    def identity(self, _group_id: GroupId, _generation_id: int) -> Identity:
-        return Identity(member_id="muster-log-4b1c", generation_id=77, group_instance_id="muster-log")
+    def commit_identity(self, _group_id: GroupId, _generation_id: int) -> CommitIdentity:
+        return CommitIdentity(member_id="muster-log-4b1c", generation_id=77, group_instance_id="muster-log")
 
-    async def raised(self, _group_id: GroupId, _generation_id: int) -> None:
+    async def wait_bumped(self, _group_id: GroupId, _generation_id: int) -> None:
         return
 
-    def doubt(self, group_id: GroupId) -> None:
+    def heartbeat_soon(self, group_id: GroupId) -> None:
         self.doubted.append(group_id)
 
     @asynccontextmanager
-    async def stepped_out(self, _group_id: GroupId) -> AsyncIterator[None]:
+    async def withdrawn(self, _group_id: GroupId) -> AsyncIterator[None]:
         self.steps.append("out")
         try:
             yield
@@ -84,33 +84,33 @@ def decides(command: AnyRequest) -> Outcome:
 class Stage:
     """A relay that handles what this is about. No answer is waited for where that has a limit."""
 
-    def __init__(self, reserved: Reserved | None = None) -> None:
-        self._reserved = reserved or Reserved(None)
+    def __init__(self, reserved: ReservedNames | None = None) -> None:
+        self._reserved = reserved or ReservedNames(None)
         self.shadows: Any = SteadyShadows()
-        self.under_way = CommitsUnderWay(let_go_within_s=0)
-        self.ownerships: Ownerships | None = None
+        self.in_flight = InFlightCommits(resume_timeout_s=0)
+        self.router: GroupRouter | None = None
 
     def apis(self, relay: Relay) -> Iterable[SidecarApi]:
         relay.groups.outcome = decides
-        common = relay.service, self.ownerships or relay.ownerships
-        commits = Commits(
+        common = relay.service, self.router or relay.router
+        commits = OffsetCommitApi(
             *common,
             relay.moves,
             self.shadows,
-            under_way=self.under_way,
+            in_flight=self.in_flight,
             reserved=self._reserved,
             metrics=relay.relayed,
         )
-        offsets = DeletingOffsets(*common, self.shadows, self.under_way, answers_within_s=0)
-        groups = DeletingGroups(*common, self.shadows, answers_within_s=0)
+        offsets = OffsetDeleteApi(*common, self.shadows, self.in_flight, broker_timeout_s=0)
+        groups = DeleteGroupsApi(*common, self.shadows, broker_timeout_s=0)
         return (*commits.apis(), offsets.api(), groups.api())
 
 
 @asynccontextmanager
-async def staged(ownerships: Ownerships | None = None) -> AsyncIterator[tuple[Stage, ScriptedBroker, Relay, Client]]:
+async def staged(router: GroupRouter | None = None) -> AsyncIterator[tuple[Stage, ScriptedBroker, Relay, Client]]:
     """A broker, a relay before it, and a client of that."""
     stage = Stage()
-    stage.ownerships = ownerships
+    stage.router = router
     async with scripted_broker() as broker, relaying({1: broker}, more=stage.apis) as relay:
         yield stage, broker, relay, await relay.connect(1)
 
@@ -185,12 +185,12 @@ async def test_a_commit_for_a_topic_id_of_zeros_is_refused() -> None:
 async def test_before_the_log_is_read_a_commit_goes_to_the_broker_if_others_have_the_group() -> None:
     """The log may be away for long, and such a group is none of ours; of any other its owner has to be asked."""
     loading = AuthorizeCommitOutcome(error=ErrorCode.coordinator_load_in_progress)
-    async with staged(ownerships(Upstream(), is_read=False)) as (_, broker, relay, client):
+    async with staged(router(Upstream(), is_read=False)) as (_, broker, relay, client):
         relay.groups.outcome = lambda _: loading
         answering(broker, ErrorCode.none)
         assert committed(await client.ask(commit(0))) == [ErrorCode.none]
         assert not relay.groups.commands
-    async with staged(ownerships(Upstream(nobody=True), is_read=False)) as (_, broker, relay, client):
+    async with staged(router(Upstream(nobody=True), is_read=False)) as (_, broker, relay, client):
         relay.groups.outcome = lambda _: loading
         held = Holding(broker, METADATA)
         client.send(commit(0))
@@ -264,7 +264,7 @@ async def test_a_commit_is_not_held_back_for_ever(is_let_go: bool) -> None:
     """The client asks again."""
     async with staged() as (stage, broker, _, client):
         answering(broker, ErrorCode.none)
-        async with stage.under_way.held_back(GROUP):
+        async with stage.in_flight.paused(GROUP):
             if not is_let_go:
                 assert committed(await client.ask(commit(0))) == [ErrorCode.coordinator_not_available]
         assert committed(await client.ask(commit(0))) == [ErrorCode.none]

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from kio.schema.errors import ErrorCode
 from structlog.testing import capture_logs
 
-from muster.coordinator.sidecar.messages.produce import ENTRIES_MAX, look_at
-from muster.coordinator.sidecar.messages.reserved_names import Reserved
+from muster.coordinator.sidecar.messages.produce import ENTRIES_MAX, plan_produce
+from muster.coordinator.sidecar.messages.reserved_names import ReservedNames
 from muster.coordinator.sidecar.relay.conversation import BEGINNING_BYTES_MAX
 from muster.coordinator.wire.api import Fault, ProtocolError
 from tests.coordinator.sidecar.produced import FLEXIBLE_FROM, IDS_FROM, Topic, produced, varint
@@ -25,23 +25,23 @@ OURS: Final = Topic(name=EVENTS, topic_id=EVENTS_ID, records=(b"forged",))
 OTHERS: Final = Topic(name="orders", topic_id=UUID(int=7), records=(b"r" * 70,))
 
 
-def reserved() -> Reserved:
+def reserved() -> ReservedNames:
     """As in front of a cluster that holds the log."""
-    subject = Reserved(EVENTS)
+    subject = ReservedNames(EVENTS)
     subject.have_ids({EVENTS: EVENTS_ID})
     return subject
 
 
 def is_stopped(frame: bytes, version: int, cuts: Sequence[int] = ()) -> bool:
     """Whether a request that streams by, cut there, is stopped before its last byte has gone to the broker."""
-    plan = look_at(frame, version, None, reserved())
-    if plan.is_taken:
+    plan = plan_produce(frame, version, None, reserved())
+    if plan.is_handled:
         return True
-    assert plan.walk is not None
+    assert plan.check_stream is not None
     stream = len(frame).to_bytes(4, "big") + frame
     for begin, end in itertools.pairwise([0, *sorted(cut % len(stream) for cut in cuts), len(stream)]):
         try:
-            plan.walk(stream[begin:end])
+            plan.check_stream(stream[begin:end])
         except ProtocolError as error:
             return error.fault is Fault.REFUSED_PRODUCE
     return False
@@ -51,24 +51,24 @@ def is_stopped(frame: bytes, version: int, cuts: Sequence[int] = ()) -> bool:
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-@pytest.mark.parametrize("subject", [Reserved(None), reserved()], ids=["nothing reserved", "reserved"])
-def test_the_acks_are_found_behind_the_names(version: int, subject: Reserved) -> None:
+@pytest.mark.parametrize("subject", [ReservedNames(None), reserved()], ids=["nothing reserved", "reserved"])
+def test_the_acks_are_found_behind_the_names(version: int, subject: ReservedNames) -> None:
     for acks, client_id, transactional_id in itertools.product(
         [-1, 0, 1], [None, "", "shop", "x" * 32_767], [None, "", "orders-1", "t" * 32_767]
     ):
         frame = produced(version, [OTHERS], acks=acks, client_id=client_id, transactional_id=transactional_id)
-        assert look_at(frame, version, None, subject).is_answered is (acks != 0)
+        assert plan_produce(frame, version, None, subject).is_answered is (acks != 0)
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-@pytest.mark.parametrize("subject", [Reserved(None), reserved()], ids=["nothing reserved", "reserved"])
-def test_a_beginning_that_is_too_short_says_so(version: int, subject: Reserved) -> None:
+@pytest.mark.parametrize("subject", [ReservedNames(None), reserved()], ids=["nothing reserved", "reserved"])
+def test_a_beginning_that_is_too_short_says_so(version: int, subject: ReservedNames) -> None:
     """However short it is: then more of it is waited for. No beginning gives acks that are not there."""
     frame = produced(version, [OTHERS], acks=0, transactional_id="orders-1")
     known = []
     for size in range(8, len(frame)):
         try:
-            known.append(look_at(frame[:size], version, None, subject).is_answered)
+            known.append(plan_produce(frame[:size], version, None, subject).is_answered)
         except (struct.error, IndexError):
             assert not known, f"the acks were known before {size} bytes"
     assert set(known) == {False}
@@ -77,7 +77,7 @@ def test_a_beginning_that_is_too_short_says_so(version: int, subject: Reserved) 
 def test_what_is_looked_for_stands_within_the_bound() -> None:
     """The longest names that a client can give, in the version that has most before the first topic."""
     frame = produced(12, [OTHERS], client_id="x" * 32_767, transactional_id="t" * 32_767)
-    assert look_at(frame[:BEGINNING_BYTES_MAX], 12, None, reserved()).is_answered
+    assert plan_produce(frame[:BEGINNING_BYTES_MAX], 12, None, reserved()).is_answered
 
 
 # ---- topics that nobody may write ----------------------------------------------------------------------
@@ -132,12 +132,12 @@ def test_a_topic_that_was_made_anew_has_another_id() -> None:
     subject = reserved()
     subject.have_ids({EVENTS: UUID(int=99), "orders": UUID(int=98)})
     alone = [produced(13, [Topic(name="", topic_id=UUID(int=each), records=(b"x",))]) for each in (99, 98)]
-    assert [look_at(frame, 13, None, subject).is_taken for frame in alone] == [True, False]
+    assert [plan_produce(frame, 13, None, subject).is_handled for frame in alone] == [True, False]
 
 
 def test_why_the_topic_has_no_id_is_told_once_with_what_is_to_blame() -> None:
     """A right is missing only where the cluster says so; a topic that was never seen may be known a little later."""
-    subject = Reserved(EVENTS)
+    subject = ReservedNames(EVENTS)
     subject.settle(is_here=True)
     gone, denied = ErrorCode.unknown_topic_or_partition, ErrorCode.topic_authorization_failed
     with capture_logs() as lines:
@@ -153,15 +153,15 @@ def test_why_the_topic_has_no_id_is_told_once_with_what_is_to_blame() -> None:
 @pytest.mark.parametrize(("acks", "topics"), [(1, [OURS]), (0, [OURS]), (-1, [OURS, OTHERS]), (-1, [OTHERS, OURS])])
 def test_alone_it_is_answered_if_an_answer_is_wanted(version: int, acks: int, topics: list[Topic]) -> None:
     """Nobody reads what is not answered, and Kafka 4 has no answer before v3."""
-    plan = look_at(produced(version, topics, acks=acks), version, None, reserved())
-    assert plan.is_taken is (topics == [OURS] and acks == 1 and version >= 3)
+    plan = plan_produce(produced(version, topics, acks=acks), version, None, reserved())
+    assert plan.is_handled is (topics == [OURS] and acks == 1 and version >= 3)
 
 
 @pytest.mark.parametrize("number", [0, 7, 49])
 def test_nobody_produces_under_an_owners_transactional_id(number: int) -> None:
     frame = produced(9, [OTHERS], transactional_id=f"muster-{EVENTS}-{number}")
     with pytest.raises(ProtocolError, match=f"muster-{EVENTS}-{number}") as raised:
-        look_at(frame, 9, None, reserved())
+        plan_produce(frame, 9, None, reserved())
     assert raised.value.fault is Fault.REFUSED_PRODUCE
 
 
@@ -196,7 +196,7 @@ def test_lengths_that_can_be_read_in_two_ways_are_refused(version: int, count: b
 
 def pass_whole(frame: bytes, version: int) -> None:
     """Pass it on in one piece."""
-    walk = look_at(frame, version, None, reserved()).walk
+    walk = plan_produce(frame, version, None, reserved()).check_stream
     assert walk is not None
     walk(len(frame).to_bytes(4, "big") + frame)
 

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from kio.schema.errors import ErrorCode
 
-from muster.coordinator.sidecar.ownership.recent_members import IDS_BYTES_MAX, Heard
+from muster.coordinator.sidecar.ownership.recent_members import IDS_BYTES_MAX, RecentMembers
 from muster.events.ids import GroupId, MemberId
 from tests.coordinator.kio_client import KEYS, frame, with_length
 from tests.coordinator.sidecar.relaying import relaying
@@ -40,11 +40,11 @@ async def test_a_member_is_heard_of_when_the_broker_has_answered(name: str, vers
         client = await relay.connect(1)
         client.send(request(name, version, "m"))
         await until(lambda: held.asked)
-        assert relay.moves.heard._heard_ms == {}
+        assert relay.moves.recent_members._seen_ms == {}
         relay.now_ms += 500
         tell(held.asked[0], ErrorCode.none)
         await client.answer()
-        assert relay.moves.heard._heard_ms == {(GROUP, "m"): relay.now_ms}
+        assert relay.moves.recent_members._seen_ms == {(GROUP, "m"): relay.now_ms}
 
 
 async def test_whom_the_broker_refuses_is_no_member() -> None:
@@ -60,14 +60,14 @@ async def test_whom_the_broker_refuses_is_no_member() -> None:
         client = await relay.connect(1)
         for member_id, error in answers.items():
             assert await client.ask(request("Heartbeat", 0, member_id)) == error.value.to_bytes(2, "big")
-        assert list(relay.moves.heard._heard_ms) == [(GROUP, "member")]
+        assert list(relay.moves.recent_members._seen_ms) == [(GROUP, "member")]
 
 
 def test_ids_of_any_length_are_not_kept() -> None:
     """In bytes: what is kept for each member is little."""
-    heard, long = Heard(lambda: 0), IDS_BYTES_MAX - len(GROUP)
+    recent, long = RecentMembers(lambda: 0), IDS_BYTES_MAX - len(GROUP)
     for member_id in ("m" * (long + 1), "\u00fc" * (long // 2 + 1)):
-        heard.note(GROUP, MemberId(member_id), 0)
-        assert not heard.is_here(GROUP, MemberId(member_id), 0)
-    heard.note(GROUP, MemberId("m" * long), 0)
-    assert heard.is_here(GROUP, MemberId("m" * long), 0)
+        recent.record(GROUP, MemberId(member_id), 0)
+        assert not recent.is_recent(GROUP, MemberId(member_id), 0)
+    recent.record(GROUP, MemberId("m" * long), 0)
+    assert recent.is_recent(GROUP, MemberId("m" * long), 0)

@@ -10,7 +10,7 @@ from kio.schema.errors import ErrorCode
 from muster.coordinator.group.commands import AnyRequest, JoinGroup, LeaveGroup
 from muster.coordinator.group.outcomes import HeartbeatOutcome, JoinGroupOutcome, LeaveGroupOutcome, Outcome
 from muster.coordinator.sidecar.relay import broker_side
-from muster.coordinator.upstream.group_probe import ForeignShadow, NotPermitted, Theirs
+from muster.coordinator.upstream.group_probe import ForeignShadow, KeptUpstream, NotPermitted
 from muster.coordinator.wire.api import Fault
 from muster.events.ids import GroupId, MemberId
 from tests.coordinator.kio_client import frame, with_length
@@ -166,7 +166,7 @@ async def test_what_a_client_asked_before_it_went_is_done() -> None:
 
 async def test_nobody_waits_long_for_a_client_that_is_gone(monkeypatch: pytest.MonkeyPatch) -> None:
     """Its join stays parked, as in Kafka; its broker's connection does not."""
-    monkeypatch.setattr(broker_side, "LINGERS_S", 0.05)
+    monkeypatch.setattr(broker_side, "LINGER_S", 0.05)
     async with scripted_broker() as broker, relaying({1: broker}) as relay:
         client = await relay.connect(1)
         client.send(join(), heartbeat(2))
@@ -250,17 +250,17 @@ async def test_a_broker_that_is_away_is_told_of_when_it_begins_each_minute_and_w
 @pytest.mark.parametrize(
     ("theirs", "level", "event"),
     [
-        (Theirs("somebody is in it"), "info", "group left to upstream"),
+        (KeptUpstream("somebody is in it"), "info", "group left to upstream"),
         (NotPermitted("an ACL lacks"), "warning", "group left to upstream"),
         (ForeignShadow("another has it", is_unnamed=False), "warning", "group left to another Muster"),
     ],
 )
 async def test_a_group_that_is_left_to_others_is_told_of_once_a_minute(
-    monkeypatch: pytest.MonkeyPatch, theirs: Theirs, level: str, event: str
+    monkeypatch: pytest.MonkeyPatch, theirs: KeptUpstream, level: str, event: str
 ) -> None:
     """However often its clients join; what an operator has to mend is a warning."""
 
-    async def take(_self: Held, _group_id: GroupId) -> Theirs:
+    async def take(_self: Held, _group_id: GroupId) -> KeptUpstream:
         return theirs
 
     monkeypatch.setattr(Held, "take", take)
@@ -459,7 +459,7 @@ async def test_a_broker_that_does_not_read_is_let_go_with_its_client(monkeypatch
     """That the client is gone is not seen, since nothing is read from it either: the connection is idle then. And the
     broker would have to read first what is on its way, which it may never do.
     """
-    monkeypatch.setattr(broker_side, "LINGERS_S", 0.05)
+    monkeypatch.setattr(broker_side, "LINGER_S", 0.05)
     async with scripted_broker() as broker, relaying({1: broker}) as relay:
         broker.reads = False
         client = await relay.connect(1)

@@ -12,7 +12,7 @@ from kio.schema.errors import ErrorCode
 
 from muster.coordinator.sidecar.apis import produce_and_txn
 from muster.coordinator.sidecar.apis.produce_and_txn import REFUSED_BYTES_MAX
-from muster.coordinator.sidecar.messages.reserved_names import Reserved
+from muster.coordinator.sidecar.messages.reserved_names import ReservedNames
 from muster.coordinator.sidecar.relay.intercept import SidecarApi
 from muster.coordinator.wire.api import Fault
 from tests.coordinator.kio_client import filled, with_length
@@ -38,7 +38,7 @@ DENIED: Final = ErrorCode.transactional_id_authorization_failed
 @asynccontextmanager
 async def listening(*, event_topic: str | None = EVENTS) -> AsyncIterator[tuple[ScriptedBroker, Relay, Client]]:
     """In front of the cluster that has the log."""
-    reserved = Reserved(None) if event_topic is None else Reserved(event_topic)
+    reserved = ReservedNames(None) if event_topic is None else ReservedNames(event_topic)
     reserved.have_ids({EVENTS: EVENTS_ID})
 
     def handled(relay: Relay) -> Iterable[SidecarApi]:

@@ -18,7 +18,7 @@ from muster.coordinator.sidecar.messages.rewriting import (
     METADATA,
     SHARE_ACKNOWLEDGE,
     SHARE_FETCH,
-    Rewriting,
+    AnswerRewriter,
 )
 from muster.coordinator.wire.api import Fault, ProtocolError
 from muster.events.steps import finished
@@ -45,7 +45,7 @@ def address_of(node_id: int, host: str, port: int) -> tuple[str, int] | None:
     return None if node_id == WITHOUT_LISTENER else (f"sidecar-for-{host}", port % 1_000 + 10_000)
 
 
-SUBJECT = Rewriting(address_of, {JOIN_GROUP: range(2, 6), SASL_HANDSHAKE: range(1, 2)})
+SUBJECT = AnswerRewriter(address_of, {JOIN_GROUP: range(2, 6), SASL_HANDSHAKE: range(1, 2)})
 
 
 def rewriting(api_key: int, version: int) -> Callable[[bytes], bytes]:
@@ -189,7 +189,7 @@ TELL_CLUSTER = [each for each in ALL if each[0] == DESCRIBE_CLUSTER or (each[0] 
 @pytest.mark.parametrize(("api_key", "version"), TELL_CLUSTER)
 def test_brokers_of_another_cluster_are_told_to_nobody(api_key: int, version: int) -> None:
     """Behind an address that was given to somebody else; what names no cluster, as a refusal, is this one's."""
-    rewrite = Rewriting(address_of, {}, "ours").of(api_key, version)
+    rewrite = AnswerRewriter(address_of, {}, "ours").of(api_key, version)
     assert rewrite is not None
     schema = load_response_schema(api_key, version)
     for seed in range(10):

@@ -7,9 +7,9 @@ from kio.schema.errors import ErrorCode
 
 from muster.coordinator.group.commands import Caller, Heartbeat, SyncGroup
 from muster.coordinator.group.outcomes import HeartbeatOutcome, Outcome, SyncGroupOutcome
-from muster.coordinator.sidecar.apis.membership import Refusing
-from muster.coordinator.sidecar.ownership.routing import Ownerships, Whose
-from muster.coordinator.upstream.group_probe import ForeignShadow, Theirs
+from muster.coordinator.sidecar.apis.membership import RefusingGroups
+from muster.coordinator.sidecar.ownership.routing import GroupRoute, GroupRouter
+from muster.coordinator.upstream.group_probe import ForeignShadow, KeptUpstream
 from muster.events.ids import GroupId, MemberId
 from tests.coordinator.kio_client import frame, with_length
 from tests.coordinator.running_server import HEARTBEAT
@@ -22,18 +22,18 @@ OURS, OTHER = GroupId("ours"), GroupId("other")
 class Upstream:
     """Holds one group, says of another that somebody is in it, and notes what it was asked."""
 
-    def __init__(self, found: Theirs | None = None, *, nobody: bool = False) -> None:
+    def __init__(self, found: KeptUpstream | None = None, *, nobody: bool = False) -> None:
         self.asked: list[str] = []
-        self._found = None if nobody else found or Theirs("somebody is in it")
+        self._found = None if nobody else found or KeptUpstream("somebody is in it")
 
-    def holds(self, group_id: GroupId) -> bool:
+    def owns(self, group_id: GroupId) -> bool:
         return group_id == OURS
 
-    async def look(self, _group_id: GroupId) -> Theirs | None:
+    async def probe(self, _group_id: GroupId) -> KeptUpstream | None:
         self.asked.append("look")
         return self._found
 
-    async def take(self, _group_id: GroupId) -> Theirs | None:
+    async def take(self, _group_id: GroupId) -> KeptUpstream | None:
         self.asked.append("take")
         return None
 
@@ -46,30 +46,30 @@ class NothingMoves:
         return False
 
 
-def ownerships(upstream: Upstream, *, is_read: bool) -> Ownerships:
-    return Ownerships(upstream, NothingMoves(), may_own=lambda _: True, is_read=lambda _: is_read)
+def router(upstream: Upstream, *, is_read: bool) -> GroupRouter:
+    return GroupRouter(upstream, NothingMoves(), may_own=lambda _: True, is_read=lambda _: is_read)
 
 
 @pytest.mark.parametrize("joins", [True, False])
 def test_before_the_log_is_read_upstream_is_asked_about_every_group_that_is_not_known_to_be_ours(joins: bool) -> None:
     """A member of a group that is upstream's would else be told here that all is well, and be missed there."""
-    unread = ownerships(Upstream(), is_read=False)
-    assert unread.of(OTHER, joins=joins) is Whose.TO_BE_ASKED
-    assert unread.of(OURS, joins=joins) is Whose.OURS
+    unread = router(Upstream(), is_read=False)
+    assert unread.route_of(OTHER, joins=joins) is GroupRoute.UNDECIDED
+    assert unread.route_of(OURS, joins=joins) is GroupRoute.LOCAL
 
 
 def test_once_it_is_read_only_a_join_takes_a_group() -> None:
-    read = ownerships(Upstream(), is_read=True)
-    assert read.of(OTHER, joins=True) is Whose.TO_BE_ASKED
-    assert read.of(OTHER) is Whose.THEIRS
+    read = router(Upstream(), is_read=True)
+    assert read.route_of(OTHER, joins=True) is GroupRoute.UNDECIDED
+    assert read.route_of(OTHER) is GroupRoute.UPSTREAM
 
 
 async def test_a_join_in_vain_takes_nothing() -> None:
     """Upstream is looked at, and no shadow joins there."""
     upstream = Upstream()
-    asking = ownerships(upstream, is_read=True)
-    assert await asking.take(OTHER, is_in_vain=lambda: True) == Theirs("somebody is in it")
-    assert await asking.take(OTHER, is_in_vain=lambda: False) is None
+    asking = router(upstream, is_read=True)
+    assert await asking.take(OTHER, would_fail=lambda: True) == KeptUpstream("somebody is in it")
+    assert await asking.take(OTHER, would_fail=lambda: False) is None
     assert upstream.asked == ["look", "take"]
 
 
@@ -81,14 +81,14 @@ async def test_before_the_log_is_read_the_shadow_of_an_earlier_version_is_nobody
 ) -> None:
     """It may be our own, of before an upgrade: a join is told that the group is being loaded, not that it is lost."""
     found = ForeignShadow("another Muster coordinates it", is_unnamed=is_unnamed)
-    asking = ownerships(Upstream(found), is_read=is_read)
-    assert await asking.take(OTHER, is_in_vain=lambda: True) == (found if is_told else None)
+    asking = router(Upstream(found), is_read=is_read)
+    assert await asking.take(OTHER, would_fail=lambda: True) == (found if is_told else None)
 
 
 def test_a_broker_that_is_loading_is_told_as_kafka_tells_it() -> None:
     """G20, G21: 14 would be fatal to some clients on a sync, and disturb a valid member on a heartbeat."""
     told: list[Outcome] = []
-    refusing = Refusing(ErrorCode.coordinator_load_in_progress)
+    refusing = RefusingGroups(ErrorCode.coordinator_load_in_progress)
     caller = Caller(
         request_id=1,
         client_id="",

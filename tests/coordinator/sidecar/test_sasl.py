@@ -6,17 +6,17 @@ import json
 import pytest
 
 from muster.coordinator.principals import UNKNOWN_PRINCIPAL
-from muster.coordinator.sidecar.relay.sasl import MESSAGE_BYTES_MAX, Exchange
+from muster.coordinator.sidecar.relay.sasl import MESSAGE_BYTES_MAX, SaslExchange
 
 SERVER_FIRST, SERVER_FINAL = b"r=abcdef,s=c2FsdA==,i=4096", b"v=c2lnbmF0dXJl"
 
 
-def exchange(mechanism: str, *said: bytes) -> Exchange:
+def exchange(mechanism: str, *said: bytes) -> SaslExchange:
     """One that has begun."""
-    begun = Exchange()
+    begun = SaslExchange()
     begun.begin(mechanism)
     for message in said:
-        begun.said(message)
+        begun.received(message)
     return begun
 
 
@@ -58,7 +58,7 @@ def test_scram_names_whom_the_first_message_does(message: bytes, principal: str)
     """RFC 5802: escapes undone; a delegation token is no name (KIP-48)."""
     begun = exchange("SCRAM-SHA-512", message)
     assert begun.accepted(SERVER_FIRST) is None
-    begun.said(b"c=biws,r=abcdef,p=cHJvb2Y=")
+    begun.received(b"c=biws,r=abcdef,p=cHJvb2Y=")
     assert begun.accepted(SERVER_FINAL) == principal
 
 

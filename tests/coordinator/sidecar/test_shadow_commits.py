@@ -12,17 +12,17 @@ from kio.serial import entity_reader
 from muster.coordinator.sidecar.messages.shadow_commits import (
     OFFSET_COMMIT,
     TXN_OFFSET_COMMIT,
-    not_of_shadow,
-    under_shadow,
+    hide_shadow_errors,
+    with_identity,
 )
-from muster.coordinator.upstream.shadow import Identity
+from muster.coordinator.upstream.shadow import CommitIdentity
 from muster.coordinator.wire.api import Fault, ProtocolError
 from muster.events.kafka.codec.primitives import tagged_fields_size
 from muster.events.steps import finished
 from tests.coordinator.kio_client import filled
 from tests.coordinator.sidecar.scripted_broker import asking, read_response, response, response_bytes
 
-IDENTITY = Identity(member_id="muster-log-4b1c", generation_id=77, group_instance_id="muster-log")
+IDENTITY = CommitIdentity(member_id="muster-log-4b1c", generation_id=77, group_instance_id="muster-log")
 TOPICS = [
     {
         "name": name,
@@ -79,7 +79,7 @@ def test_only_the_identity_is_changed(
 ) -> None:
     frame = commit(api_key, version, member, client_id)
     header, before = read(api_key, version, frame)
-    header_now, after = read(api_key, version, under_shadow(frame, IDENTITY))
+    header_now, after = read(api_key, version, with_identity(frame, IDENTITY))
     generation = "generation_id" if "generation_id" in before else "generation_id_or_member_epoch"
     changed = {generation: IDENTITY.generation_id, "member_id": IDENTITY.member_id}
     if "group_instance_id" in before:
@@ -96,7 +96,7 @@ def test_tagged_fields_stay(api_key: int, version: int) -> None:
     assert (frame[at], frame[-1]) == (0, 0)
     tagged = b"\x01\x05\x02hi"
     frame = frame[:at] + tagged + frame[at + 1 : -1] + tagged
-    changed = under_shadow(frame, IDENTITY)
+    changed = with_identity(frame, IDENTITY)
     assert changed[: at + len(tagged)] == frame[: at + len(tagged)]
     assert tagged_fields_size(changed, at) == len(tagged)
     assert changed.endswith(tagged)
@@ -132,7 +132,7 @@ def errors_of(api_key: int, version: int, payload: bytes) -> list[list[ErrorCode
 def test_what_is_said_of_the_shadow_is_not_said_of_the_client(api_key: int, version: int) -> None:
     """It would join again (22), leave the group (25), or die (82)."""
     doubted: list[str] = []
-    rewrite = not_of_shadow(api_key, version, lambda: doubted.append("once"))
+    rewrite = hide_shadow_errors(api_key, version, lambda: doubted.append("once"))
     told = finished(rewrite(answer(api_key, version, [*STAY, *GO, *STAY])))
     again = ErrorCode.coordinator_load_in_progress
     assert told == answer(api_key, version, [*STAY, *[again] * len(GO), *STAY])
@@ -143,7 +143,7 @@ def test_what_is_said_of_the_shadow_is_not_said_of_the_client(api_key: int, vers
 @pytest.mark.parametrize(("api_key", "version"), VERSIONS)
 def test_any_other_answer_is_passed_on_as_it_is(api_key: int, version: int) -> None:
     doubted: list[str] = []
-    rewrite = not_of_shadow(api_key, version, lambda: doubted.append("never"))
+    rewrite = hide_shadow_errors(api_key, version, lambda: doubted.append("never"))
     for payload in (answer(api_key, version, STAY), answer(api_key, version, []), b"of a newer form"):
         assert finished(rewrite(payload)) == payload
     assert doubted == []
@@ -156,12 +156,12 @@ def test_tagged_fields_of_an_answer_stay() -> None:
         tagged + answer(OFFSET_COMMIT, 9, [error])[1:-1] + tagged
         for error in (ErrorCode.unknown_member_id, ErrorCode.coordinator_load_in_progress)
     )
-    assert finished(not_of_shadow(OFFSET_COMMIT, 9, lambda: None)(before)) == after
+    assert finished(hide_shadow_errors(OFFSET_COMMIT, 9, lambda: None)(before)) == after
 
 
 def test_an_answer_that_ends_too_early_is_the_brokers_fault() -> None:
     whole = answer(OFFSET_COMMIT, 9, GO)
-    rewrite = not_of_shadow(OFFSET_COMMIT, 9, lambda: None)
+    rewrite = hide_shadow_errors(OFFSET_COMMIT, 9, lambda: None)
     with pytest.raises(ProtocolError) as raised:
         finished(rewrite(whole[:-6]))
     assert raised.value.fault is Fault.BROKER_ANSWER

@@ -10,7 +10,7 @@ from muster.coordinator.group.outcomes import DescribedMember, DescribeGroupOutc
 from muster.coordinator.load.room import Room
 from muster.coordinator.load.slices import Slices
 from muster.coordinator.wire.describe_groups import encode
-from muster.coordinator.wire.in_flight import Answered, UnderWay
+from muster.coordinator.wire.in_flight import Answered, InFlightRequest
 from muster.coordinator.wire.messages import message
 from muster.events.ids import GroupId, MemberId
 from muster.events.kafka.codec.writing import CHUNK_BYTES
@@ -40,9 +40,9 @@ LONG = DescribeGroupOutcome(members=members(1_250))  # some 10 MB
 
 def write(slices: Slices, outcome: DescribeGroupOutcome, answer: Callable[[Answered], None]) -> Callable[[], None]:
     """As a request of DescribeGroups has its answer written; returns what cancels it."""
-    under_way = UnderWay(ASKED, slices, answer)
-    under_way.write({"groups": [encode(GroupId("g"), outcome, 5, 0)]})
-    return under_way.cancel
+    in_flight = InFlightRequest(ASKED, slices, answer)
+    in_flight.write({"groups": [encode(GroupId("g"), outcome, 5, 0)]})
+    return in_flight.cancel
 
 
 async def all_done(slices: Slices) -> None:

@@ -6,7 +6,17 @@ What belongs here: what Kafka 4 does with one static member (measured; KIP-345).
 import msgspec
 from kio.schema.errors import ErrorCode
 
-from muster.coordinator.upstream.shadow import Heartbeat, Identity, Join, Leave, Step, Sync, joined, left, synced
+from muster.coordinator.upstream.shadow import (
+    Action,
+    CommitIdentity,
+    Heartbeat,
+    Join,
+    Leave,
+    Sync,
+    on_joined,
+    on_left,
+    on_synced,
+)
 from muster.coordinator.upstream.shadow import Shadow as State
 
 INSTANCE_ID = "muster-log"
@@ -20,13 +30,15 @@ class Upstream(msgspec.Struct):
     is_synced: bool = False
     ids: int = 0
 
-    def accepts_commit(self, identity: Identity) -> bool:
+    def accepts_commit(self, identity: CommitIdentity) -> bool:
         """Whether a commit under this identity would be taken: by the member, in its generation, when it is stable."""
         return self.is_synced and identity == self._identity
 
     @property
-    def _identity(self) -> Identity:
-        return Identity(member_id=self.member_id or "", generation_id=self.generation_id, group_instance_id=INSTANCE_ID)
+    def _identity(self) -> CommitIdentity:
+        return CommitIdentity(
+            member_id=self.member_id or "", generation_id=self.generation_id, group_instance_id=INSTANCE_ID
+        )
 
     def remove(self) -> None:
         """The member is gone: it left, an administrator removed it, or its session ended."""
@@ -39,7 +51,7 @@ class Upstream(msgspec.Struct):
         self.remove()
         self.generation_id = 0
 
-    def take(self, step: Step) -> ErrorCode:
+    def take(self, step: Action) -> ErrorCode:
         """Do what is asked, and answer."""
         match step:
             case Join(member_id):
@@ -74,15 +86,15 @@ class Upstream(msgspec.Struct):
             return ErrorCode.unknown_member_id
         return ErrorCode.none if member_id == self.member_id else ErrorCode.fenced_instance_id
 
-    def answer(self, state: State, step: Step) -> State:
+    def answer(self, state: State, step: Action) -> State:
         """What an answer without an error tells."""
         match step:
             case Join():
                 assert self.member_id is not None
-                return joined(state, self._identity)
+                return on_joined(state, self._identity)
             case Sync():
-                return synced(state)
+                return on_synced(state)
             case Heartbeat():
                 return state
             case Leave():
-                return left(state)
+                return on_left(state)

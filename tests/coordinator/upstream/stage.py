@@ -18,7 +18,7 @@ from kio.schema.types import TopicName
 from kio.static.primitive import i32, i32Timedelta
 
 from muster.coordinator.upstream.link import UpstreamLink
-from muster.coordinator.upstream.shadow import Identity, ShadowName
+from muster.coordinator.upstream.shadow import CommitIdentity, ShadowName
 from muster.coordinator.upstream.shadows import Shadows
 from muster.events.ids import GroupId
 from tests.conformance.wire import Connection, ms
@@ -46,15 +46,15 @@ class Process:
             **settings,
         )
 
-    async def raise_to(self, group_id: GroupId, generation_id: int) -> Identity:
+    async def raise_to(self, group_id: GroupId, generation_id: int) -> CommitIdentity:
         """Another generation of ours; its identity, once it is raised."""
-        self.shadows.follow(group_id, generation_id=generation_id, is_wanted=True)
-        await self.shadows.raised(group_id, generation_id)
-        identity = self.shadows.identity(group_id, generation_id)
+        self.shadows.update_generation(group_id, generation_id=generation_id, is_wanted=True)
+        await self.shadows.wait_bumped(group_id, generation_id)
+        identity = self.shadows.commit_identity(group_id, generation_id)
         assert identity is not None
         return identity
 
-    async def own(self, group_id: GroupId, generation_id: int = 1) -> Identity:
+    async def own(self, group_id: GroupId, generation_id: int = 1) -> CommitIdentity:
         """Take a group, and raise it for its first generation."""
         assert await self.shadows.take(group_id) is None
         return await self.raise_to(group_id, generation_id)
@@ -98,7 +98,7 @@ class Direct:
     async def ask(self, name: str, version: int, **body: Any) -> dict[str, Any]:
         return await self._connection.ask(name, version, **body)
 
-    async def commit(self, group_id: str, identity: Identity | None = None, *, offset: int = 7) -> int:
+    async def commit(self, group_id: str, identity: CommitIdentity | None = None, *, offset: int = 7) -> int:
         """The error of a commit, by nobody or under an identity of ours."""
         who = (identity.generation_id, identity.member_id, identity.group_instance_id) if identity else (-1, "", None)
         partition = {"partition_index": 0, "committed_offset": offset, "committed_metadata": None}

@@ -12,7 +12,7 @@ from kio.schema.join_group.v9.response import JoinGroupResponse
 from kio.schema.leave_group.v5.response import LeaveGroupResponse
 from kio.schema.sync_group.v5.response import SyncGroupResponse
 
-from muster.coordinator.upstream.shadows import Identity, Shadows
+from muster.coordinator.upstream.shadows import CommitIdentity, Shadows
 from muster.coordinator.wire.authorized_operations import AUTHORIZED_OPERATIONS_OMITTED
 from muster.events.ids import GroupId
 from muster.events.kafka.connections import ignore
@@ -82,10 +82,10 @@ def _answer(kind: type[Any], **fields: Any) -> Any:
     return filled(kind, {**blank, **fields})
 
 
-async def _raised(shadows: Shadows) -> Identity | None:
-    shadows.follow(GROUP, generation_id=1, is_wanted=True)
-    await shadows.raised(GROUP, 1)
-    return shadows.identity(GROUP, 1)
+async def _raised(shadows: Shadows) -> CommitIdentity | None:
+    shadows.update_generation(GROUP, generation_id=1, is_wanted=True)
+    await shadows.wait_bumped(GROUP, 1)
+    return shadows.commit_identity(GROUP, 1)
 
 
 async def test_a_shadow_in_doubt_is_asked_after_at_once() -> None:
@@ -94,26 +94,26 @@ async def test_a_shadow_in_doubt_is_asked_after_at_once() -> None:
     shadows = Shadows(upstream, NAME, lost=lambda *_: None, give_up=unexpected)
     first = await _raised(shadows)
     assert upstream.asked == ["JoinGroup", "SyncGroup"]
-    shadows.doubt(GROUP)
+    shadows.heartbeat_soon(GROUP)
     await until(lambda: upstream.asked[2:] == ["Heartbeat"])
-    assert shadows.identity(GROUP, 1) == first
+    assert shadows.commit_identity(GROUP, 1) == first
     upstream.error = ErrorCode.unknown_member_id
-    shadows.doubt(GROUP)
+    shadows.heartbeat_soon(GROUP)
     await until(lambda: upstream.asked[3:] == ["Heartbeat", "JoinGroup", "SyncGroup"])
-    await shadows.raised(GROUP, 1)
-    assert shadows.identity(GROUP, 1) not in {None, first}
+    await shadows.wait_bumped(GROUP, 1)
+    assert shadows.commit_identity(GROUP, 1) not in {None, first}
     await shadows.close()
 
 
 async def test_a_shadow_that_is_out_or_not_there_is_not_asked_after() -> None:
     upstream: Any = Upstream()
     shadows = Shadows(upstream, NAME, lost=lambda *_: None, give_up=unexpected)
-    shadows.doubt(GROUP)
+    shadows.heartbeat_soon(GROUP)
     await _raised(shadows)
-    async with shadows.stepped_out(GROUP):
-        shadows.doubt(GROUP)
+    async with shadows.withdrawn(GROUP):
+        shadows.heartbeat_soon(GROUP)
         assert upstream.asked[2:] == ["LeaveGroup"]
-    await shadows.raised(GROUP, 1)
+    await shadows.wait_bumped(GROUP, 1)
     assert "Heartbeat" not in upstream.asked
     await shadows.close()
 

@@ -71,7 +71,7 @@ async def test_all_is_allowed_again_when_the_shadow_has_left(ours: Process, dire
     """Offsets can be reset, the group can be deleted."""
     group_id = new_group()
     await ours.own(group_id)
-    async with ours.shadows.stepped_out(group_id):
+    async with ours.shadows.withdrawn(group_id):
         assert await direct.commit(group_id) == 0
         answer = await direct.ask("DeleteGroups", 2, groups_names=[group_id])
         assert answer["results"][0]["error_code"] == 0

@@ -7,7 +7,14 @@ from kio.schema.describe_groups.v3.response import DescribedGroup as DescribedWi
 from kio.schema.describe_groups.v5.response import DescribedGroup
 from kio.schema.errors import ErrorCode
 
-from muster.coordinator.upstream.group_probe import ForeignShadow, NotPermitted, Ours, Theirs, has_shadow, whose_by
+from muster.coordinator.upstream.group_probe import (
+    ForeignShadow,
+    KeptUpstream,
+    NotPermitted,
+    Vacant,
+    has_shadow,
+    verdict_of,
+)
 from muster.coordinator.upstream.shadow import UNNAMED, ShadowName
 from muster.coordinator.wire.authorized_operations import AUTHORIZED_OPERATIONS_OMITTED, DESCRIBE, READ
 from tests.coordinator.kio_client import filled
@@ -41,16 +48,16 @@ MANY = "upstream it has 2 members (type consumer), for example client app at /10
 @pytest.mark.parametrize(
     ("group", "verdict"),
     [
-        (described(""), Ours(has_shadow=False)),
-        (described("consumer"), Ours(has_shadow=False)),
-        (described("muster", OURS.group_instance_id), Ours(has_shadow=True)),
+        (described(""), Vacant(has_shadow=False)),
+        (described("consumer"), Vacant(has_shadow=False)),
+        (described("muster", OURS.group_instance_id), Vacant(has_shadow=True)),
         (
             described("muster", OURS.group_instance_id, authorized_operations=AUTHORIZED_OPERATIONS_OMITTED),
-            Ours(has_shadow=True),
+            Vacant(has_shadow=True),
         ),
-        (described("consumer", None), Theirs(IN_IT_THERE)),
-        (described("consumer", OURS.group_instance_id), Theirs(IN_IT_THERE)),
-        (described("consumer", "a", "b"), Theirs(MANY)),
+        (described("consumer", None), KeptUpstream(IN_IT_THERE)),
+        (described("consumer", OURS.group_instance_id), KeptUpstream(IN_IT_THERE)),
+        (described("consumer", "a", "b"), KeptUpstream(MANY)),
         (described("", authorized_operations=DESCRIBE), "Muster's own principal lacks the ACL Allow READ"),
         (described("", error_code=ErrorCode.group_authorization_failed), "lacks the ACL Allow READ"),
         (described("", error_code=ErrorCode.group_id_not_found), "another type"),
@@ -60,15 +67,15 @@ MANY = "upstream it has 2 members (type consumer), for example client app at /10
         (described("muster", UNNAMED.group_instance_id), True),
     ],
 )
-def test_whose_it_is(group: DescribedGroup, verdict: Ours | Theirs | str | bool) -> None:
+def test_whose_it_is(group: DescribedGroup, verdict: Vacant | KeptUpstream | str | bool) -> None:
     """A bool: another Muster's, and whether that is of an earlier version. A str: theirs, for a reason that has it."""
-    told = whose_by(group, OURS, "kafka:9092")
+    told = verdict_of(group, OURS, "kafka:9092")
     match verdict:
         case bool():
             assert isinstance(told, ForeignShadow)
             assert told.is_unnamed is verdict
         case str():
-            assert isinstance(told, Theirs)
+            assert isinstance(told, KeptUpstream)
             assert isinstance(told, NotPermitted) == ("ACL" in verdict)
             assert verdict in told.reason
         case _:
@@ -77,7 +84,7 @@ def test_whose_it_is(group: DescribedGroup, verdict: Ours | Theirs | str | bool)
 
 def test_another_musters_group_is_named_with_the_way_out() -> None:
     """Both identities, as far as they are seen, where the other is, and what to do."""
-    told = whose_by(described("muster", ANOTHER.group_instance_id), OURS, "kafka-1:9092,kafka-2:9092")
+    told = verdict_of(described("muster", ANOTHER.group_instance_id), OURS, "kafka-1:9092,kafka-2:9092")
     assert told == ForeignShadow(
         "another Muster coordinates it (which keeps another event log, or what this Muster left before its event topic"
         " was made anew): upstream it has the shadow muster-cluster.another, client app at /10.0.0.7, and this Muster's"

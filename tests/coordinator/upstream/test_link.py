@@ -38,12 +38,12 @@ def error_of(answer: HeartbeatResponse) -> ErrorCode:
 
 @asynccontextmanager
 async def link_to(
-    bootstrap: str, *, request_limit_ms: int = 10_000, refresh_every_ms: int = 30_000
+    bootstrap: str, *, request_limit_ms: int = 10_000, metadata_max_age_ms: int = 30_000
 ) -> AsyncIterator[UpstreamLink]:
     """An open link, until the block ends; nothing beside it may have failed."""
     failures: list[Exception] = []
     link = UpstreamLink(
-        bootstrap, give_up=failures.append, request_limit_ms=request_limit_ms, refresh_every_ms=refresh_every_ms
+        bootstrap, give_up=failures.append, request_timeout_ms=request_limit_ms, metadata_max_age_ms=metadata_max_age_ms
     )
     await link.open()
     try:
@@ -90,7 +90,7 @@ async def test_what_is_no_name_of_a_host_is_refused() -> None:
 async def test_somebody_who_never_answers() -> None:
     """Is given up after the limit."""
     with socket.create_server(("127.0.0.1", 0)) as silent:
-        link = UpstreamLink(f"127.0.0.1:{silent.getsockname()[1]}", give_up=unexpected, request_limit_ms=100)
+        link = UpstreamLink(f"127.0.0.1:{silent.getsockname()[1]}", give_up=unexpected, request_timeout_ms=100)
         with pytest.raises(TryAgain, match=r"did not answer within 0\.1 s"):
             await link.open()
         await link.close()
@@ -127,11 +127,11 @@ async def test_what_a_broker_does_not_offer_is_not_sent() -> None:
 async def test_an_answer_that_does_not_come_is_lost() -> None:
     """After the limit, since it may have had an effect; the next question has a connection of its own."""
     async with fake_broker() as fake, link_to(fake.address) as link:
-        await link.ask(1, heartbeat("g"), HeartbeatResponse, limit_ms=100)
+        await link.ask(1, heartbeat("g"), HeartbeatResponse, timeout_ms=100)
         before = fake.connections
         with pytest.raises(AnswerLost, match=r":\d+ did not answer within 0\.1 s$"):
-            await link.ask(1, heartbeat("unanswered"), HeartbeatResponse, limit_ms=100)
-        await link.ask(1, heartbeat("g"), HeartbeatResponse, limit_ms=100)
+            await link.ask(1, heartbeat("unanswered"), HeartbeatResponse, timeout_ms=100)
+        await link.ask(1, heartbeat("g"), HeartbeatResponse, timeout_ms=100)
         assert fake.connections == before + 1
 
 
@@ -246,7 +246,7 @@ async def test_after_closing_nothing_is_asked(kafka_broker: Broker) -> None:
 async def test_a_cluster_of_three(kafka_cluster: Cluster) -> None:
     """All are known from one address; groups are coordinated by several of them; a change of the brokers is told."""
     told: list[Brokers] = []
-    async with link_to(kafka_cluster.bootstrap.split(",")[0], refresh_every_ms=50) as link:
+    async with link_to(kafka_cluster.bootstrap.split(",")[0], metadata_max_age_ms=50) as link:
         assert sorted(link.brokers()) == [1, 2, 3]
         groups = [new_group() for _ in range(30)]
         for group_id in groups:

@@ -66,8 +66,8 @@ async def test_a_shadow_whose_joins_were_never_answered_leaves(
     assert await behind.shadows.take(group_id) is None
     await until(lambda: proxy.requests.count(JOIN) == 5)  # by now the pauses are long, and no join is under way:
     await until(lambda: len(behind.shadows._driver._parked._free) == PARKED_JOINS_MAX)
-    behind.shadows.follow(group_id, generation_id=0, is_wanted=False)
-    async with behind.shadows.stepped_out(group_id):
+    behind.shadows.update_generation(group_id, generation_id=0, is_wanted=False)
+    async with behind.shadows.withdrawn(group_id):
         assert await direct.members(group_id) == []
 
 
@@ -76,7 +76,7 @@ async def test_the_answer_to_a_leave_is_lost(proxy: BrokerProxy, behind: Process
     group_id = new_group()
     await behind.own(group_id)
     proxy.lose_answers(LEAVE, 1)
-    async with behind.shadows.stepped_out(group_id):
+    async with behind.shadows.withdrawn(group_id):
         assert await direct.members(group_id) == []
     assert proxy.requests.count(LEAVE) == 2
 
@@ -87,5 +87,5 @@ async def test_the_answers_to_heartbeats_are_lost(proxy: BrokerProxy, behind: Pr
     identity = await behind.own(group_id)
     proxy.lose_answers(HEARTBEAT, 3)
     await until(lambda: proxy.requests.count(HEARTBEAT) >= 5)
-    assert behind.shadows.identity(group_id, 1) == identity
+    assert behind.shadows.commit_identity(group_id, 1) == identity
     assert await direct.commit(group_id, identity) == 0

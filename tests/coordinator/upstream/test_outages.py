@@ -11,7 +11,7 @@ from structlog.testing import capture_logs
 
 from muster.coordinator.upstream.link import UpstreamLink
 from muster.coordinator.upstream.shadow import Shadow
-from muster.coordinator.upstream.shadow_driver import Driver, Held
+from muster.coordinator.upstream.shadow_driver import ShadowDriver, ShadowHandle
 from muster.events.ids import GroupId
 from muster.events.kafka.errors import TryAgain
 from tests.coordinator.upstream.simulated import SimulatedBroker
@@ -54,12 +54,12 @@ async def test_a_shadow_waits_for_a_cluster_that_is_away_for_hours() -> None:
     broker = SimulatedBroker(1)
     async with linked(broker) as link:
         broker.leave()
-        held = Held(GroupId("g"), Shadow(wanted=1))
+        held = ShadowHandle(GroupId("g"), Shadow(wanted=1))
         with capture_logs():
-            driving = asyncio.create_task(Driver(link, NAME, session_timeout_ms=1_800_000).drive(held))
+            driving = asyncio.create_task(ShadowDriver(link, NAME, session_timeout_ms=1_800_000).drive(held))
             await asyncio.wait({driving}, timeout=2 * 3600)
         assert not driving.done(), driving.exception()
-        assert "Connect call failed" in held.trouble
+        assert "Connect call failed" in held.last_error
         driving.cancel()
         await asyncio.gather(driving, return_exceptions=True)
 

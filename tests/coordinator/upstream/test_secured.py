@@ -110,7 +110,7 @@ async def test_a_principal_that_may_look_but_not_join(secured: SecuredBroker) ->
     lost: list[tuple[GroupId, str]] = []
     async with muster(secured, lost) as shadows:
         assert "READ" in str(await shadows.take(group_id))
-        assert not shadows.holds(group_id)
+        assert not shadows.owns(group_id)
     assert lost == []
 
 
@@ -124,12 +124,12 @@ async def test_read_on_the_group_is_all_it_needs_until_it_is_revoked(secured: Se
     async with muster(secured, lost) as shadows:
         assert await shadows.take(group_id) is None
         for generation_id in (1, 2):
-            shadows.follow(group_id, generation_id=generation_id, is_wanted=True)
-            await shadows.raised(group_id, generation_id)
-        async with shadows.stepped_out(group_id):
+            shadows.update_generation(group_id, generation_id=generation_id, is_wanted=True)
+            await shadows.wait_bumped(group_id, generation_id)
+        async with shadows.withdrawn(group_id):
             pass
-        await shadows.raised(group_id, 2)
-        await shadows.release_strays(lambda _: True)
+        await shadows.wait_bumped(group_id, 2)
+        await shadows.remove_stray_shadows(lambda _: True)
         remove_acls(secured.admin(), acl)
         await until(lambda: lost != [])
     assert lost[0][0] == group_id

@@ -10,7 +10,7 @@ import pytest
 
 from muster.coordinator.admin import GroupAdmin
 from muster.coordinator.upstream.shadow import UNNAMED
-from muster.coordinator.upstream.upstream_members import NotMovable, inhabitants
+from muster.coordinator.upstream.upstream_members import NotAdoptable, upstream_members
 from muster.events.ids import GroupId
 from tests.brokers import Broker
 from tests.coordinator.upstream.stage import ANOTHER, NAME, Direct, Process, new_group, process
@@ -39,10 +39,12 @@ async def test_a_group_of_another_service_is_theirs(ours: Process, other: Proces
     identity = await other.own(group_id)
     theirs = await ours.shadows.take(group_id)
     assert "another Muster coordinates it (which keeps another event log," in str(theirs)
-    ours.shadows.follow(group_id, generation_id=1, is_wanted=True)  # as after a restart: nobody is asked first
+    ours.shadows.update_generation(
+        group_id, generation_id=1, is_wanted=True
+    )  # as after a restart: nobody is asked first
     await until(lambda: ours.lost != [])
     assert [(lost, ANOTHER.group_instance_id in why) for lost, why in ours.lost] == [(group_id, True)]
-    await ours.shadows.release_strays(lambda _: True)
+    await ours.shadows.remove_stray_shadows(lambda _: True)
     assert await direct.commit(group_id, identity) == 0
     assert other.lost == []
 
@@ -51,8 +53,8 @@ async def test_nobody_is_moved_out_of_a_group_of_another_service(ours: Process, 
     """Its only member there is a shadow, which is no client that could be told to come here."""
     group_id = new_group()
     await other.own(group_id)
-    with pytest.raises(NotMovable, match="another Muster coordinates it"):
-        await inhabitants(ours.link, group_id, NAME)
+    with pytest.raises(NotAdoptable, match="another Muster coordinates it"):
+        await upstream_members(ours.link, group_id, NAME)
 
 
 async def test_of_two_services_that_come_at_once_one_has_the_group(
@@ -64,13 +66,13 @@ async def test_of_two_services_that_come_at_once_one_has_the_group(
 
     async def take(process: Process, group_id: GroupId) -> None:
         if await process.shadows.take(group_id) is None:
-            process.shadows.follow(group_id, generation_id=1, is_wanted=True)
+            process.shadows.update_generation(group_id, generation_id=1, is_wanted=True)
 
     def owners(group_id: GroupId) -> list[Process]:
-        return [each for each in both if each.shadows.identity(group_id, 1) is not None]
+        return [each for each in both if each.shadows.commit_identity(group_id, 1) is not None]
 
     def holders(group_id: GroupId) -> list[Process]:
-        return [each for each in both if each.shadows.holds(group_id)]
+        return [each for each in both if each.shadows.owns(group_id)]
 
     await asyncio.gather(*(take(process, group_id) for group_id in groups for process in both))
     for group_id in groups:
@@ -84,8 +86,8 @@ async def test_a_group_is_the_other_services_once_it_is_empty(ours: Process, oth
     """Its shadow has left."""
     group_id = new_group()
     before = await other.own(group_id)
-    other.shadows.follow(group_id, generation_id=1, is_wanted=False)
-    await other.shadows.until_gone(group_id)
+    other.shadows.update_generation(group_id, generation_id=1, is_wanted=False)
+    await other.shadows.wait_gone(group_id)
     identity = await ours.own(group_id)
     assert await direct.commit(group_id, before) in {22, 25}
     assert await direct.commit(group_id, identity) == 0
@@ -125,7 +127,7 @@ async def test_an_upgrade_leaves_the_groups_of_an_earlier_version_beside_it(
     identity = await former.own(group_id)
     theirs = await ours.shadows.take(group_id)
     assert "another Muster coordinates it (one of an earlier version, or what it has left)" in str(theirs)
-    await ours.shadows.release_strays(lambda _: True)
-    await until(lambda: not ours.shadows.follows(group_id))
+    await ours.shadows.remove_stray_shadows(lambda _: True)
+    await until(lambda: not ours.shadows.may_have_shadow(group_id))
     assert await direct.commit(group_id, identity) == 0
     assert former.lost == []

@@ -6,7 +6,7 @@ from contextlib import AsyncExitStack
 import pytest
 from kio.schema.errors import ErrorCode
 
-from muster.coordinator.upstream.group_probe import Theirs
+from muster.coordinator.upstream.group_probe import KeptUpstream
 from muster.coordinator.upstream.shadow_driver import PARKED_JOINS_MAX
 from muster.coordinator.upstream.shadows import ShadowUnavailable
 from tests.brokers import Broker
@@ -16,7 +16,7 @@ from tests.waiting import until
 pytestmark = pytest.mark.broker
 
 
-def without_host(theirs: Theirs | None) -> str:
+def without_host(theirs: KeptUpstream | None) -> str:
     """The host is another one where the broker is in a container."""
     assert theirs is not None
     text, at, host = theirs.reason.rpartition(" at /")
@@ -28,9 +28,9 @@ def without_host(theirs: Theirs | None) -> str:
 async def test_a_group_that_upstream_does_not_know_is_ours(ours: Process, direct: Direct) -> None:
     """At once; its shadow joins meanwhile."""
     group_id = new_group()
-    assert not ours.shadows.holds(group_id)
+    assert not ours.shadows.owns(group_id)
     assert await ours.shadows.take(group_id) is None
-    assert ours.shadows.holds(group_id)
+    assert ours.shadows.owns(group_id)
     identity = await ours.raise_to(group_id, 1)
     assert await direct.members(group_id) == [(NAME.group_instance_id, identity.member_id)]
 
@@ -59,7 +59,7 @@ async def test_a_group_with_a_direct_member_is_theirs(ours: Process, direct: Dir
     await direct.join(group_id)
     theirs = await ours.shadows.take(group_id)
     assert without_host(theirs) == "upstream it has 1 member (type consumer), client direct"
-    assert not ours.shadows.holds(group_id)
+    assert not ours.shadows.owns(group_id)
 
 
 async def test_a_group_with_a_direct_member_of_the_newer_protocol_is_theirs(ours: Process, direct: Direct) -> None:
@@ -75,13 +75,15 @@ async def test_who_gets_in_between_is_found_by_the_join(ours: Process, direct: D
     """The group is lost, with the reason; asked again, upstream tells who is there."""
     group_id = new_group()
     await direct.join(group_id)
-    ours.shadows.follow(group_id, generation_id=1, is_wanted=True)  # as after a restart: nobody is asked first
+    ours.shadows.update_generation(
+        group_id, generation_id=1, is_wanted=True
+    )  # as after a restart: nobody is asked first
     with pytest.raises(ShadowUnavailable, match="upstream it has 1 member"):
-        await ours.shadows.raised(group_id, 1)
+        await ours.shadows.wait_bumped(group_id, 1)
     assert [lost for lost, _ in ours.lost] == [group_id]
-    assert not ours.shadows.holds(group_id)
-    ours.shadows.follow(group_id, generation_id=2, is_wanted=True)
-    assert not ours.shadows.holds(group_id), "it is not tried again and again"
+    assert not ours.shadows.owns(group_id)
+    ours.shadows.update_generation(group_id, generation_id=2, is_wanted=True)
+    assert not ours.shadows.owns(group_id), "it is not tried again and again"
     assert "1 member" in str(await ours.shadows.take(group_id))
 
 
@@ -92,7 +94,7 @@ async def test_a_share_group_is_theirs(ours: Process, direct: Direct) -> None:
     theirs = await ours.shadows.take(group_id)
     assert without_host(theirs) == "upstream it has 1 member (type share), client muster"
     await share_heartbeat(ours, group_id, member_epoch=-1, member_id=member_id)
-    assert await ours.shadows.take(group_id) == Theirs("upstream it is a group of type share")
+    assert await ours.shadows.take(group_id) == KeptUpstream("upstream it is a group of type share")
 
 
 async def test_who_joins_between_the_question_and_the_join_has_the_group(ours: Process, direct: Direct) -> None:
@@ -102,13 +104,13 @@ async def test_who_joins_between_the_question_and_the_join_has_the_group(ours: P
         for _ in range(PARKED_JOINS_MAX):
             await all_lanes.enter_async_context(ours.shadows._driver._parked.one())
         taking = asyncio.create_task(ours.shadows.take(group_id))
-        await until(lambda: ours.shadows.holds(group_id))
+        await until(lambda: ours.shadows.owns(group_id))
         await direct.join(group_id)
         assert not taking.done()
     assert await taking is None
     await until(lambda: ours.lost != [])
     assert ours.lost[0][0] == group_id
-    assert not ours.shadows.holds(group_id)
+    assert not ours.shadows.owns(group_id)
 
 
 async def test_a_group_that_was_taken_for_nothing_is_given_back(kafka_broker: Broker, direct: Direct) -> None:
@@ -116,7 +118,7 @@ async def test_a_group_that_was_taken_for_nothing_is_given_back(kafka_broker: Br
     group_id = new_group()
     async with process(kafka_broker.bootstrap, heartbeat_every_ms=100) as ours:
         assert await ours.shadows.take(group_id) is None
-        await until(lambda: group_id not in ours.shadows._held)
+        await until(lambda: group_id not in ours.shadows._handles)
         assert await direct.members(group_id) == []
 
 
@@ -126,7 +128,7 @@ async def test_generations_grow_with_ours(ours: Process) -> None:
     generations = [(await ours.own(group_id, 1)).generation_id]
     for generation_id in range(2, 6):
         generations.append((await ours.raise_to(group_id, generation_id)).generation_id)
-        assert ours.shadows.identity(group_id, generation_id - 1) is None
+        assert ours.shadows.commit_identity(group_id, generation_id - 1) is None
     assert generations == sorted(set(generations))
 
 
@@ -135,10 +137,10 @@ async def test_of_many_raises_the_newest_counts(ours: Process, direct: Direct) -
     group_id = new_group()
     first = await ours.own(group_id, 1)
     for generation_id in range(2, 50):
-        ours.shadows.follow(group_id, generation_id=generation_id, is_wanted=True)
-    await ours.shadows.raised(group_id, 20)
-    await ours.shadows.raised(group_id, 49)
-    newest = ours.shadows.identity(group_id, 49)
+        ours.shadows.update_generation(group_id, generation_id=generation_id, is_wanted=True)
+    await ours.shadows.wait_bumped(group_id, 20)
+    await ours.shadows.wait_bumped(group_id, 49)
+    newest = ours.shadows.commit_identity(group_id, 49)
     assert newest is not None
     assert newest.generation_id <= first.generation_id + 2
     assert await direct.commit(group_id, newest) == 0
@@ -148,10 +150,10 @@ async def test_the_shadow_leaves_with_the_last_of_us(ours: Process, direct: Dire
     """And the group may be anybody's."""
     group_id = new_group()
     await ours.own(group_id)
-    ours.shadows.follow(group_id, generation_id=1, is_wanted=False)
-    assert not ours.shadows.holds(group_id)
-    assert ours.shadows.identity(group_id, 1) is None
-    async with ours.shadows.stepped_out(group_id):
+    ours.shadows.update_generation(group_id, generation_id=1, is_wanted=False)
+    assert not ours.shadows.owns(group_id)
+    assert ours.shadows.commit_identity(group_id, 1) is None
+    async with ours.shadows.withdrawn(group_id):
         assert await direct.members(group_id) == []
     assert (await direct.join(group_id))["error_code"] == 0
 
@@ -160,7 +162,7 @@ async def test_a_group_that_is_just_leaving_is_taken_again(ours: Process, direct
     """With an identity that nobody had before."""
     group_id = new_group()
     before = await ours.own(group_id)
-    ours.shadows.follow(group_id, generation_id=1, is_wanted=False)
+    ours.shadows.update_generation(group_id, generation_id=1, is_wanted=False)
     assert await ours.shadows.take(group_id) is None
     again = await ours.raise_to(group_id, 1)
     assert again != before
@@ -172,20 +174,20 @@ async def test_the_shadow_steps_out_and_in_again(ours: Process, direct: Direct) 
     """Two who want it at the same time do not disturb each other."""
     group_id = new_group()
     before = await ours.own(group_id)
-    async with ours.shadows.stepped_out(group_id):
-        async with ours.shadows.stepped_out(group_id):
+    async with ours.shadows.withdrawn(group_id):
+        async with ours.shadows.withdrawn(group_id):
             assert await direct.members(group_id) == []
         assert await direct.members(group_id) == []
-        assert ours.shadows.holds(group_id)
-        assert ours.shadows.identity(group_id, 1) is None
-    await ours.shadows.raised(group_id, 1)
-    assert ours.shadows.identity(group_id, 1) not in {None, before}
+        assert ours.shadows.owns(group_id)
+        assert ours.shadows.commit_identity(group_id, 1) is None
+    await ours.shadows.wait_bumped(group_id, 1)
+    assert ours.shadows.commit_identity(group_id, 1) not in {None, before}
     assert len(await direct.members(group_id)) == 1
 
 
 async def test_a_group_of_others_need_not_step_out(ours: Process) -> None:
     """There is nothing to do."""
-    async with ours.shadows.stepped_out(new_group()):
+    async with ours.shadows.withdrawn(new_group()):
         pass
 
 
@@ -193,14 +195,14 @@ async def test_nothing_is_raised_where_there_is_no_shadow(ours: Process) -> None
     """One clear line, at once."""
     group_id = new_group()
     with pytest.raises(ShadowUnavailable, match=f"group {group_id} has no shadow upstream"):
-        await ours.shadows.raised(group_id, 1)
+        await ours.shadows.wait_bumped(group_id, 1)
 
 
 async def test_closing_ends_who_waits_and_leaves_the_shadow_where_it_is(ours: Process, direct: Direct) -> None:
     """A restart retakes it."""
     group_id = new_group()
     await ours.own(group_id)
-    waiting = asyncio.create_task(ours.shadows.raised(group_id, 2))
+    waiting = asyncio.create_task(ours.shadows.wait_bumped(group_id, 2))
     await asyncio.sleep(0)
     await ours.shadows.close()
     with pytest.raises(ShadowUnavailable, match="stopping"):
@@ -223,14 +225,14 @@ async def test_a_thousand_groups_are_retaken(ours: Process, successor: Process) 
     """In the background; all of them, each with one identity for the generation that it has."""
     groups = [new_group() for _ in range(1_000)]
     for group_id in groups:
-        ours.shadows.follow(group_id, generation_id=1, is_wanted=True)
+        ours.shadows.update_generation(group_id, generation_id=1, is_wanted=True)
     for group_id in groups:
-        await ours.shadows.raised(group_id, 1)
+        await ours.shadows.wait_bumped(group_id, 1)
     for number, group_id in enumerate(groups):
-        successor.shadows.follow(group_id, generation_id=1 + number % 2, is_wanted=True)
+        successor.shadows.update_generation(group_id, generation_id=1 + number % 2, is_wanted=True)
     for number, group_id in enumerate(groups):
-        await successor.shadows.raised(group_id, 1 + number % 2)
-        assert successor.shadows.identity(group_id, 1 + number % 2) is not None
+        await successor.shadows.wait_bumped(group_id, 1 + number % 2)
+        assert successor.shadows.commit_identity(group_id, 1 + number % 2) is not None
     for group_id in groups:
-        successor.shadows.follow(group_id, generation_id=2, is_wanted=False)
-    await until(lambda: not successor.shadows._held)
+        successor.shadows.update_generation(group_id, generation_id=2, is_wanted=False)
+    await until(lambda: not successor.shadows._handles)

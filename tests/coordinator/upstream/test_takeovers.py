@@ -33,9 +33,9 @@ async def test_the_second_process_takes_the_shadow_and_the_first_is_told(
     assert watchful.lost == [
         (group_id, "another process has taken the group's shadow upstream: FENCED_INSTANCE_ID (82)")
     ]
-    watchful.shadows.follow(group_id, generation_id=2, is_wanted=True)
-    assert not watchful.shadows.holds(group_id)
-    assert watchful.shadows.identity(group_id, 1) is None
+    watchful.shadows.update_generation(group_id, generation_id=2, is_wanted=True)
+    assert not watchful.shadows.owns(group_id)
+    assert watchful.shadows.commit_identity(group_id, 1) is None
     assert await direct.commit(group_id, deposed) == 82
     assert await direct.commit(group_id, retaken) == 0
 
@@ -45,9 +45,9 @@ async def test_a_raise_of_the_deposed_process_is_refused(ours: Process, successo
     group_id = new_group()
     await ours.own(group_id)
     await successor.raise_to(group_id, 1)
-    ours.shadows.follow(group_id, generation_id=2, is_wanted=True)
+    ours.shadows.update_generation(group_id, generation_id=2, is_wanted=True)
     with pytest.raises(ShadowUnavailable, match="another process"):
-        await ours.shadows.raised(group_id, 2)
+        await ours.shadows.wait_bumped(group_id, 2)
 
 
 async def test_a_successor_takes_what_a_former_process_held(ours: Process, successor: Process, direct: Direct) -> None:
@@ -67,8 +67,8 @@ async def test_a_shadow_that_an_administrator_removes_comes_back(watchful: Proce
     group_id = new_group()
     removed = await watchful.own(group_id)
     assert await direct.remove_shadow(group_id) == 0
-    await until(lambda: watchful.shadows.identity(group_id, 1) not in {None, removed})
-    again = watchful.shadows.identity(group_id, 1)
+    await until(lambda: watchful.shadows.commit_identity(group_id, 1) not in {None, removed})
+    again = watchful.shadows.commit_identity(group_id, 1)
     assert await direct.commit(group_id, removed) in {25, 82}
     assert await direct.commit(group_id, again) == 0
     assert watchful.lost == []
@@ -80,8 +80,8 @@ async def test_what_a_former_process_left_behind_leaves(ours: Process, successor
     for group_id in (stray, held, others):
         await ours.own(group_id)
     await successor.raise_to(held, 1)
-    await successor.shadows.release_strays(lambda group_id: group_id in {stray, held})
-    async with successor.shadows.stepped_out(stray):
+    await successor.shadows.remove_stray_shadows(lambda group_id: group_id in {stray, held})
+    async with successor.shadows.withdrawn(stray):
         assert await direct.members(stray) == []
     assert len(await direct.members(held)) == 1
     assert len(await direct.members(others)) == 1
@@ -94,12 +94,12 @@ async def test_parked_joins_hold_up_nobody(slow: Process) -> None:
     parked = [new_group() for _ in range(10)]
     for group_id in parked:
         assert await slow.shadows.take(group_id) is None
-        slow.shadows.follow(group_id, generation_id=1, is_wanted=True)
+        slow.shadows.update_generation(group_id, generation_id=1, is_wanted=True)
     for generation_id in range(2, 6):
         await slow.raise_to(settled, generation_id)
-    assert slow.shadows.identity(parked[-1], 1) is None, "the last one is not back yet"
+    assert slow.shadows.commit_identity(parked[-1], 1) is None, "the last one is not back yet"
     for group_id in parked:
-        await slow.shadows.raised(group_id, 1)
+        await slow.shadows.wait_bumped(group_id, 1)
 
 
 async def test_a_parked_shadow_leaves_at_once(slow: Process, slow_direct: Direct) -> None:
@@ -107,8 +107,8 @@ async def test_a_parked_shadow_leaves_at_once(slow: Process, slow_direct: Direct
     group_id = new_group()
     began = time.monotonic()
     assert await slow.shadows.take(group_id) is None
-    slow.shadows.follow(group_id, generation_id=0, is_wanted=False)
-    async with slow.shadows.stepped_out(group_id):
+    slow.shadows.update_generation(group_id, generation_id=0, is_wanted=False)
+    async with slow.shadows.withdrawn(group_id):
         assert time.monotonic() - began < 3.0
         assert await slow_direct.members(group_id) == []
 
@@ -118,10 +118,10 @@ async def test_a_parked_shadow_is_wanted_again(slow: Process, slow_direct: Direc
     group_id = new_group()
     assert await slow.shadows.take(group_id) is None
     for generation_id in range(1, 8):
-        slow.shadows.follow(group_id, generation_id=generation_id, is_wanted=generation_id % 2 == 1)
+        slow.shadows.update_generation(group_id, generation_id=generation_id, is_wanted=generation_id % 2 == 1)
         await asyncio.sleep(0)
-    await slow.shadows.raised(group_id, 7)
-    assert await slow_direct.commit(group_id, slow.shadows.identity(group_id, 7)) == 0
+    await slow.shadows.wait_bumped(group_id, 7)
+    assert await slow_direct.commit(group_id, slow.shadows.commit_identity(group_id, 7)) == 0
 
 
 async def test_where_upstream_allows_no_long_sessions_they_are_shorter(slow: Process) -> None:
@@ -136,18 +136,18 @@ async def test_the_broker_restarts(slow: Process, slow_broker: RestartableBroker
     settled, asked, new = new_group(), new_group(), new_group()
     kept, before = await slow.own(settled), await slow.own(asked)
     assert await slow.shadows.take(new) is None
-    slow.shadows.follow(new, generation_id=1, is_wanted=True)
+    slow.shadows.update_generation(new, generation_id=1, is_wanted=True)
     await asyncio.to_thread(slow_broker.kill)
-    slow.shadows.follow(asked, generation_id=2, is_wanted=True)
+    slow.shadows.update_generation(asked, generation_id=2, is_wanted=True)
     with pytest.raises(ShadowUnavailable, match="does not tell"):
         await slow.shadows.take(new_group())
     await asyncio.to_thread(slow_broker.start)
-    await slow.shadows.raised(asked, 2)
-    await slow.shadows.raised(new, 1)
+    await slow.shadows.wait_bumped(asked, 2)
+    await slow.shadows.wait_bumped(new, 1)
     async with speaking_directly(slow_broker.bootstrap) as direct:
         assert await direct.commit(asked, before) in {22, 25, 82}
-        assert await direct.commit(asked, slow.shadows.identity(asked, 2)) == 0
-        assert await direct.commit(new, slow.shadows.identity(new, 1)) == 0
-        assert await direct.commit(settled, slow.shadows.identity(settled, 1)) == 0
+        assert await direct.commit(asked, slow.shadows.commit_identity(asked, 2)) == 0
+        assert await direct.commit(new, slow.shadows.commit_identity(new, 1)) == 0
+        assert await direct.commit(settled, slow.shadows.commit_identity(settled, 1)) == 0
     assert slow.lost == []
-    assert slow.shadows.identity(settled, 1) == kept
+    assert slow.shadows.commit_identity(settled, 1) == kept
