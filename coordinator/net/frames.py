@@ -151,10 +151,8 @@ class Connection:
         if start is None:
             return None
         length, api_key, api_version, correlation_id = start
-        frame = self._take(length, correlation_id)
-        if frame is None:
-            check_bound(api_key, api_version, length, bound_of(api_key).bytes_max)
-        return frame
+        check_bound(api_key, api_version, length, bound_of(api_key).bytes_max)
+        return self._take(length, correlation_id)
 
     def answer(self, *payload: bytes) -> None:
         """The answer to the request that was taken: what follows the correlation id, in chunks."""

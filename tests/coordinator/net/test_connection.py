@@ -7,7 +7,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from muster.coordinator.net.frames import AT_ONCE, Connection
+from muster.coordinator.wire import heartbeat
 from muster.coordinator.wire.api import Fault, ProtocolError
+from muster.coordinator.wire.bounds import bound_of
 
 FRAME_BYTES_MAX = 64
 WAITING_BYTES_MAX = 100
@@ -234,3 +236,34 @@ def test_random_bytes_raise_nothing_but_the_protocols_error(pieces: list[bytes])
     except ProtocolError as error:
         fault = error.fault
     assert fault in {None, Fault.NEGATIVE_LENGTH, Fault.SHORT_FRAME, Fault.OVERSIZED_FRAME, Fault.OTHER_PROTOCOL}
+
+
+@settings(max_examples=50)
+@given(
+    st.lists(st.integers(0, 400_000), max_size=4).map(sorted),
+    st.sampled_from([heartbeat.KEY, 99]),
+    st.integers(-1, 1),
+)
+def test_whether_a_request_is_too_long_does_not_depend_on_how_it_is_cut(
+    cuts: list[int], api_key: int, over: int
+) -> None:
+    """It may come in one read, and in as many as the network likes."""
+    bound = bound_of(api_key).bytes_max
+    stream = request(1, b"one") + request(2, bytes(bound - 8 + over), api_key=api_key) + request(3)
+
+    def outcome(pieces: list[bytes]) -> tuple[list[bytes], str]:
+        subject = Connection(fast=slow, frame_bytes_max=2**30, waiting_bytes_max=WAITING_BYTES_MAX)
+        frames = []
+        try:
+            for piece in pieces:
+                subject.receive(piece)
+                while (frame := subject.next_request(0)) is not None:
+                    frames.append(frame)
+                    subject.answer()
+        except ProtocolError as error:
+            return frames, f"{error.fault}: {error}"
+        return frames, ""
+
+    frames, fault = outcome([stream])
+    assert len(frames) == (1 if over > 0 else 3)
+    assert outcome([stream[begin:end] for begin, end in pairwise([0, *cuts, len(stream)])]) == (frames, fault)
