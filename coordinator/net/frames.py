@@ -202,9 +202,12 @@ class Connection:
         return answered, at
 
     def _joins_next(self) -> bool:
-        """Whether the frame that comes next is there, in pieces; they are joined then."""
-        start = self._incoming.look(LENGTH.size)
-        return len(start) == LENGTH.size and self._incoming.has(LENGTH.size + LENGTH.unpack(start)[0])
+        """Whether a heartbeat comes next and is there, in pieces; they are joined then."""
+        start = self._incoming.look(REQUEST_START.size)
+        if len(start) < REQUEST_START.size:
+            return False
+        length, api_key, _, _ = REQUEST_START.unpack(start)
+        return api_key == heartbeat.KEY and self._incoming.join(LENGTH.size + length)
 
     def _next_start(self) -> tuple[int, int, int, bytes] | None:
         """As `REQUEST_START` says, of the frame that comes next; None when that has not come. Raises ProtocolError for

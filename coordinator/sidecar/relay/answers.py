@@ -140,7 +140,8 @@ class Answers:
             if not incoming.has(LENGTH.size + length):
                 return
             self._expected.popleft()
-            payload = incoming.take(LENGTH.size + length)[_ANSWER_START.size :]
+            incoming.take(LENGTH.size)
+            payload = incoming.take(length)[len(correlation_id) :]
             if expected.own is not None:
                 expected.own(payload)
             elif expected.rewrite is not None:

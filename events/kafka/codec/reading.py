@@ -38,6 +38,9 @@ id alone, behind which a member's id has a UUID."""
 
 _COMPACT_STRING_SIZE_MAX = STRING_BYTES_MAX + 3  # with its length, a varint
 
+_STEP_BYTES = 1_048_576
+"""Of entries that are read in one step, but for one that has more."""
+
 _Reader = AtOnce[Read] | InSteps[ReadInSteps]
 
 _ERRORS = {error.value: error for error in ErrorCode}
@@ -116,7 +119,8 @@ class _Readers:
         if any(field.tag is not None or field.kafka_type in _DURATIONS for field in fields_of(entity)):
             return AtOnce(read)
         if flexible or any(field.kafka_type == "error_code" for field, _ in parts):
-            return AtOnce(_kios_or(read, entity_reader(entity)))
+            of_bytes = tuple(field.name for field, _ in parts if field.kafka_type in {"bytes", "records"})
+            return AtOnce(_kios_or(read, entity_reader(entity), of_bytes))
         return AtOnce(entity_reader(entity))
 
     def array(self, field: Field, item: _Reader) -> _Reader:
@@ -141,13 +145,18 @@ class _Readers:
         return InSteps(read)
 
 
-def _kios_or(read_otherwise: Read, read_as_kio: Read) -> Read:
+def _kios_or(read_otherwise: Read, read_as_kio: Read, of_bytes: tuple[str, ...]) -> Read:
+    """`of_bytes`: the fields that may be as long as they like; strings have a bound, which kio does not know."""
+
     def read(buffer: bytes, offset: int) -> tuple[Any, int]:
         try:
             told = read_as_kio(buffer, offset)
         except (KeyError, ValueError):  # a tagged field, or an error, that kio does not know
             return read_otherwise(buffer, offset)
-        return told if told[1] <= STRING_BYTES_MAX else read_otherwise(buffer, offset)
+        if told[1] <= STRING_BYTES_MAX:
+            return told
+        rest = told[1] - sum(len(getattr(told[0], name) or b"") for name in of_bytes)
+        return told if rest <= STRING_BYTES_MAX else read_otherwise(buffer, offset)
 
     return read
 
@@ -187,11 +196,15 @@ def _items_at_once(read_item: Read) -> _ReadItems:
     def read(buffer: bytes, at: int, length: int, _allowance: Allowance) -> Steps[tuple[list[Any], int]]:
         items: list[Any] = []
         while len(items) < length:
+            long = at + _STEP_BYTES
             count = min(ENTRIES_PER_STEP, length - len(items))
             for _ in range(count):
                 item, size = read_item(buffer, at)
                 items.append(item)
                 at += size
+                if at > long:
+                    count = ENTRIES_PER_STEP  # long ones are as many
+                    break
             yield count
         return items, at
 

@@ -1,6 +1,7 @@
 """Bytes of a socket, cut anywhere: the same ones come out, and none is copied without need."""
 
 import sys
+import tracemalloc
 
 import pytest
 from hypothesis import given, settings
@@ -14,6 +15,7 @@ steps = st.lists(
     st.one_of(
         st.tuples(st.just("add"), st.integers(1, 40)),
         st.tuples(st.just("take"), st.integers(0, 30)),
+        st.tuples(st.just("join"), st.integers(0, 30)),
         st.tuples(st.just("pass on"), st.integers(0, 60)),
     ),
     max_size=40,
@@ -34,6 +36,10 @@ def test_what_goes_in_comes_out_in_whatever_steps(taken: list[tuple[str, int]]) 
             assert subject.look(size) == CONTENT[len(out) : min(len(out) + size, added)]
             if subject.has(size):
                 out += subject.take(size)
+        elif what == "join":
+            assert subject.join(size) is (added - len(out) >= size)
+            data, at = subject.in_place
+            assert not subject.has(size) or data[at : at + size] == CONTENT[len(out) : len(out) + size]
         else:
             passed: list[bytes] = []
             assert subject.pass_on(size, passed) == min(size, added - len(out))
@@ -91,3 +97,26 @@ def test_many_small_pieces_are_joined_once() -> None:
         assert not subject.has(100_001)
     subject.add(b"y")
     assert subject.take(100_001 if subject.has(100_001) else 0) == b"x" * 100_000 + b"y"
+
+
+@pytest.mark.parametrize("behind", [b"", b"more"])
+def test_a_frame_that_came_in_many_chunks_is_gathered_once(behind: bytes) -> None:
+    """What stands behind it, too, is a reason to copy it: a client that pipelines pays for that."""
+    chunks, chunk = 160, bytes(65_536)
+    frame_bytes = chunks * len(chunk)
+    subject = Incoming()
+    subject.add(frame_bytes.to_bytes(4, "big") + chunk)
+    tracemalloc.start()
+    try:
+        for _ in range(chunks - 2):
+            subject.add(chunk)
+        subject.add(chunk + behind)
+        begun, _ = tracemalloc.get_traced_memory()
+        tracemalloc.reset_peak()
+        assert subject.take(4) == frame_bytes.to_bytes(4, "big")
+        assert len(subject.take(frame_bytes)) == frame_bytes
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    copies = (peak - begun) / frame_bytes
+    assert copies < (1.1 if behind else 0.1)

@@ -1,13 +1,17 @@
 """What is read of messages that hold what nobody knew: tagged fields, errors; and how much there may be of it."""
 
+from typing import NoReturn
+
 import pytest
 from kio.index import load_request_schema, load_response_schema
 from kio.schema.errors import ErrorCode
 from kio.serial.errors import BufferUnderflow
 
+from muster.events.kafka.codec import reading
 from muster.events.kafka.codec.primitives import TAGGED_FIELDS_MAX, tagged_fields_size, write_uvarint
 from muster.events.kafka.codec.reading import STRING_BYTES_MAX, reader_in_steps
-from muster.events.steps import Allowance, finished
+from muster.events.kafka.codec.walk import InSteps, made_of
+from muster.events.steps import ENTRIES_PER_STEP, Allowance, finished
 
 EMPTY = b"\x07\x00"
 """A field without content."""
@@ -75,3 +79,39 @@ def test_a_struct_of_long_strings_is_read_and_one_that_is_too_long_is_not() -> N
     assert [read(length) for length in (0, 200, STRING_BYTES_MAX)] == [0, 200, STRING_BYTES_MAX]
     with pytest.raises(ValueError, match=f"more than {STRING_BYTES_MAX} bytes"):
         read(STRING_BYTES_MAX + 1)
+
+
+def sync_group(assignments: int, assignment_bytes: int) -> tuple[bytes, int]:
+    """SyncGroup v5 whose assignments are all as long; also how many bytes one of them takes."""
+    item = bytearray(b"\x02m")
+    write_uvarint(item, assignment_bytes + 1)
+    item += bytes(assignment_bytes) + b"\x00"
+    count = bytearray()
+    write_uvarint(count, assignments + 1)
+    start = b"\x02g" + bytes(4) + b"\x02m" + b"\x00" + b"\x02t" + b"\x02p"
+    return start + count + assignments * item + b"\x00", len(item)
+
+
+def test_long_bytes_are_read_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """They have no bound of their own, as strings have: an assignment may have megabytes."""
+    request, _ = sync_group(assignments=1, assignment_bytes=STRING_BYTES_MAX + 1)
+    form = load_request_schema(14, 5)
+
+    def read_again(buffer: bytes, offset: int) -> NoReturn:
+        pytest.fail("it was read field by field, too")
+
+    monkeypatch.setattr(reading, "_struct_reader", lambda *_, **__: read_again)
+    read = made_of(form, reading._Readers())
+    assert isinstance(read, InSteps)
+    body, _ = finished(read.call(request, 0, Allowance(1)))
+    assert len(body.assignments[0].assignment) == STRING_BYTES_MAX + 1
+
+
+@pytest.mark.parametrize("assignment_bytes", [100, 50_000, 3_000_000])
+def test_no_step_reads_more_than_some_entries_or_a_megabyte(assignment_bytes: int) -> None:
+    """An entry is read whole, however long it is."""
+    count = 40
+    request, item_bytes = sync_group(assignments=count, assignment_bytes=assignment_bytes)
+    steps = list(reader_in_steps(load_request_schema(14, 5))(request, 0, Allowance(count)))
+    assert len(steps) >= count / max(1, min(ENTRIES_PER_STEP, 1_048_576 // item_bytes + 1))
+    assert sum(steps) >= count
