@@ -19,6 +19,7 @@ FOLDERS = (
     "coordinator/standalone",
     "coordinator/wire",
     "events/avro",
+    "events/log",
     "replay",
 )
 """Where it holds already; a folder that has been gone through is added."""

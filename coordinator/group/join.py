@@ -97,7 +97,11 @@ def join_group(turn: Turn, command: JoinGroup) -> None:
 
 
 def _sender(turn: Turn, command: JoinGroup) -> MemberId:
-    """The member id to go by: a known proposed id marks the retry of a join whose answer was lost."""
+    """The member id to go by: a known proposed id marks the retry of a join whose answer was lost.
+
+    Clients cannot send one, since each request gets a new id to propose (wire/join_group.py); a process that forwards
+    joins to their owner could (tests/model plays one).
+    """
     is_repetition = command.member_id == UNKNOWN_MEMBER_ID and _is_known(turn, command.proposed_member_id)
     return command.proposed_member_id if is_repetition else command.member_id
 

@@ -1,4 +1,4 @@
-"""The contract of an event log: what the coordinator and the replay tool may rely on, whatever keeps the events.
+"""The contract of event logs, on which the coordinator and the replay tool rely, whatever stores the events.
 
 A log has partitions. One writer at a time *claims* a partition and thereby deposes the one before it; anyone may
 read. An append is durable when it returns, and each transition in it is there wholly or not at all.
@@ -8,7 +8,7 @@ Errors, by who is at fault:
     LogError
       LogMismatch     the log is not what its settings say, or not ours: refuse to start, or give it up
         LogMissing    ... because there is none, and none is made for reading
-        LogDamaged    ... because what keeps it has been damaged: waiting does not mend it
+        LogDamaged    ... because its storage has been damaged: waiting does not help
       LogUnavailable  the log cannot be reached, or an append's outcome stayed unknown until the limit
         LogDenied     our own principal lacks a right: refuse to start, and wait for it when it is taken away later
       Deposed         another writer has claimed the partition: give it up at once
@@ -34,15 +34,15 @@ class LogMismatch(LogError):
 
 
 class LogMissing(LogMismatch):
-    """There is no such log, and one that is opened for reading makes none."""
+    """The log does not exist, and opening for reading does not create it."""
 
 
 class LogDamaged(LogMismatch):
-    """What keeps the log has been damaged; the message names it and the way out."""
+    """The log's storage has been damaged; the message names it and the way out."""
 
 
 class LogUnavailable(LogError):
-    """The log cannot be reached. What was being appended may or may not be there."""
+    """The log cannot be reached. The append under way may or may not be there."""
 
 
 class LogDenied(LogUnavailable):
@@ -103,7 +103,7 @@ class EventLog(Protocol):
 
     @property
     def identity(self) -> str:
-        """What tells this log from every other: the same at each opening, another one if the log is made anew.
+        """The identity of this log: the same at each opening, another one if the log is recreated.
 
         Known when the log is open. Letters, digits, `.`, `_` and `-`, so that it can be part of a name in Kafka.
         """
@@ -114,21 +114,21 @@ class EventLog(Protocol):
 
     @property
     def warnings(self) -> Sequence[str]:
-        """What was found at opening that weakens the guarantee, or is missing, in words for the operator."""
+        """Findings at opening that weaken the guarantee, in words for the operator."""
         ...
 
     @property
     def trouble(self) -> str | None:
-        """Why nothing can be stored for the moment, in words for the operator; None: nothing is known to be wrong."""
+        """The reason why appends fail for the moment, in words for the operator; None: nothing is known to be wrong."""
         ...
 
     @property
     def claim_renewal_ms(self) -> int | None:
-        """How often an owner must claim anew, lest its fence be forgotten; None: a claim stands for ever."""
+        """The interval at which an owner must claim anew, or its fence is forgotten; None: a claim stands for ever."""
         ...
 
     def stored_by(self, partition: int) -> str:
-        """Who stores what is appended to the partition, for people: a broker, or a file. Any thread may ask."""
+        """Name the broker or file that stores the partition's appends, for people. Any thread may call it."""
         ...
 
     async def open(self) -> None:
@@ -138,25 +138,25 @@ class EventLog(Protocol):
     async def close(self) -> None: ...
 
     async def claim(self, partition: int) -> LogWriter:
-        """Depose the writer before, so that from the new writer's first append on it can append no more.
+        """Claim the partition: from the new writer's first append on, the former one can append no more.
 
         A claimer must append something (its fence record) before it trusts what it reads as complete.
         """
         ...
 
     async def has_owners_record(self, partition: int) -> bool:
-        """Whether there is a record that an owner wrote: a claim alone leaves none, and strangers' do not count.
+        """Whether the partition has a record of an owner's: a claim alone leaves none, and strangers' do not count.
 
         Of a log that is open for writing. Raises LogUnavailable.
         """
         ...
 
     async def end_offset(self, partition: int) -> int:
-        """One past the last durable record."""
+        """Return the offset after the last durable record."""
         ...
 
     def read(self, partition: int, *, start: int = 0, end: int | None = None) -> AsyncIterator[Sequence[StoredRecord]]:
-        """Chunks of records in offset order, from `start` up to `end` (exclusive; default: the end at the call).
+        """Read chunks of records in offset order, from `start` up to `end` (exclusive; default: the end at the call).
 
         Records that no owner wrote are among them, and say so (`StoredRecord.stranger`): `events.strangers` skips them.
         Offsets may have gaps where compaction removed records. Reading disturbs no writer.

@@ -1,4 +1,4 @@
-"""What the logs without a broker hold themselves to, so that they refuse and divide as a Kafka topic does."""
+"""The limits of the logs without a broker, so that they refuse and chunk as a Kafka topic does."""
 
 from muster.events.log.base import AppendRefused
 from muster.events.records import Transition
@@ -8,7 +8,7 @@ BATCH_BYTES_MAX = 64 * 1024 * 1024
 
 CHUNK_RECORDS_MAX = 2_000
 CHUNK_BYTES_MAX = 4 * 1024 * 1024
-"""What a reader is given at a time, whichever comes first; one record may be larger."""
+"""The limits of a chunk for readers, whichever comes first; one record may be larger."""
 
 
 def verdict_on(transition: Transition, limit_bytes: int) -> AppendRefused | None:

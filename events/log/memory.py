@@ -1,8 +1,7 @@
 """The event log in memory: a real implementation, for tests and simulations, that can be made to fail.
 
-What it keeps is in a `MemoryStorage`. Logs opened on the same storage see the same records and depose each other's
-writers, as two processes do. Nothing in it depends on a clock but the one that it is given, or on chance but its
-identity.
+Its records are in a `MemoryStorage`. Logs opened on the same storage see the same records and depose each other's
+writers, as two processes do. It uses no clock but the one that it is given, and chance for its identity alone.
 """
 
 import asyncio
@@ -17,22 +16,22 @@ from muster.events.records import StoredRecord, Transition
 
 
 class MemoryStorage:
-    """What outlives the logs that are opened on it: records and epochs, by partition."""
+    """Records and epochs by partition, which outlive the logs opened on them."""
 
     def __init__(self, partitions: int = 8) -> None:
         self.identity = str(uuid.uuid4())
         self.records: list[list[StoredRecord]] = [[] for _ in range(partitions)]
         self.epochs = [0] * partitions
-        """Of the last claim."""
+        """The epoch of the last claim."""
         self.fences = [0] * partitions
-        """Of the last writer that has appended: from then on no older one can."""
+        """The epoch of the last writer that has appended: from then on no older one can."""
 
     def end_offset(self, partition: int) -> int:
         records = self.records[partition]
         return records[-1].offset + 1 if records else 0
 
     def between(self, partition: int, start: int, end: int | None) -> list[StoredRecord]:
-        """The records from `start` up to `end`, exclusive; None: up to the last."""
+        """Return the records from `start` up to `end`, exclusive; None: up to the last."""
         records = self.records[partition]
         first = bisect_left(records, start, key=_offset)
         return records[first:] if end is None else records[first : bisect_left(records, end, key=_offset)]
@@ -63,7 +62,7 @@ class MemoryEventLog:
         self._batch_bytes_max = batch_bytes_max
         self._wall_ms = wall_ms
         self.next_offsets: dict[tuple[int, int], int] = {}
-        """Where the last append of each of this log's writers ended, by partition and epoch."""
+        """The offset after the last append of each of this log's writers, by partition and epoch."""
         self._is_open = False
         self._fails = False
         self._loses_acknowledgement = False
@@ -71,7 +70,7 @@ class MemoryEventLog:
         self._released: asyncio.Event | None = None
 
     def stored_by(self, _partition: int) -> str:
-        """It may be told to hold an append back."""
+        """See EventLog. Appends can be withheld here, so people may be told who does."""
         return "memory"
 
     def fail_next_append(self) -> None:
@@ -139,7 +138,7 @@ class MemoryEventLog:
     async def append(
         self, partition: int, epoch: int, transitions: Sequence[Transition]
     ) -> Sequence[AppendRefused | None]:
-        """For this log's writers: store, and fail as was asked for."""
+        """Store for this log's writers, and fail as requested."""
         self._check_open()
         await asyncio.sleep(0)  # an append is never done before the caller's loop has gone round
         if self._fails:

@@ -1,7 +1,7 @@
 """Whether an owner's next writer has begun right behind its last one: then nothing has to be read again.
 
 What belongs here: the one check of a claim's renewal, for events and for offsets. An owner that slept between two
-appends may have been deposed meanwhile, by one who has gone again: what that one wrote is not known to it.
+appends may have been deposed meanwhile, by one that has gone again, whose records it does not know.
 """
 
 from muster.events.log.base import EventLog, LogUnavailable, LogWriter
@@ -9,9 +9,9 @@ from muster.events.strangers import Strangers
 
 
 async def check_nobody_else_wrote(log: EventLog, before: LogWriter, writer: LogWriter) -> None:
-    """Raises LogUnavailable when another owner's records stand between the last of `before` and the first of `writer`.
+    """Check that no other owner wrote between the last record of `before` and the first of `writer`, its fence record.
 
-    `writer` has appended one record, its fence. Strangers' records are no matter.
+    Strangers' records do not matter. Raises LogUnavailable.
     """
     number, start, end = writer.partition, before.next_offset, writer.next_offset
     if start is None or end is None:

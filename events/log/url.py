@@ -30,7 +30,7 @@ FORMS = (
 
 
 class InvalidLogUrl(LogError):
-    """The URL has none of the forms that exist; the message lists them."""
+    """The URL has none of the known forms; the message lists them."""
 
     def __init__(self, url: str, reason: str) -> None:
         super().__init__(f"{url!r} is not the URL of an event log: {reason}. The forms are: {', '.join(FORMS)}")
@@ -47,7 +47,7 @@ def open_log(
     audit_window_ms: int | None = None,
     security: KafkaSecurity = NOT_SECURED,
 ) -> EventLog:
-    """The log that the URL names; the caller awaits its `open()`. Raises InvalidLogUrl; LogMissing to read `memory:`.
+    """Make the log of a URL; the caller awaits its `open()`. Raises InvalidLogUrl; LogMissing to read `memory:`.
 
     `partitions`, `replication` (Kafka alone) and `audit_window_ms` are settings of the log when it is made, and are
     compared with it when it exists; None takes it as it is. `read_only` makes nothing and claims nothing. `security`
@@ -131,7 +131,7 @@ def _kafka(
 
 
 def _is_server(text: str) -> bool:
-    """Without a password, which URLs have before the host."""
+    """Whether a text is HOST:PORT, without a password before the host."""
     try:
         return read_address(text).port > 0 and "@" not in text
     except ValueError:

@@ -4,5 +4,5 @@ import time
 
 
 def wall_clock_ms() -> int:
-    """Milliseconds since 1970, UTC."""
+    """Return milliseconds since 1970, UTC."""
     return time.time_ns() // 1_000_000

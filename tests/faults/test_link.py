@@ -36,7 +36,7 @@ async def linked(nodes: int = 1) -> AsyncIterator[tuple[FakeCluster, KafkaLink]]
     await link.close()
 
 
-def place(partition: int) -> WriterConfig:
+def writer_config(partition: int) -> WriterConfig:
     return WriterConfig(topic=TOPIC, partition=partition, limit_bytes=10**6, append_limit_ms=int(LIMIT_S * 1000))
 
 
@@ -70,13 +70,13 @@ async def test_what_comes_to_nothing_is_tried_again_after_a_pause() -> None:
 async def test_claims_that_meet_a_broker_that_is_away_are_unavailable_each(fault: str) -> None:
     """All at their limit, and all of one kind; when it is back, they are made at once."""
     async with linked() as (cluster, link):
-        await append(await claim(link, place(0)))
+        await append(await claim(link, writer_config(0)))
         getattr(cluster, fault)(1)
         began = seconds()
-        claims = [asyncio.create_task(claim(link, place(partition))) for partition in range(PARTITIONS)]
+        claims = [asyncio.create_task(claim(link, writer_config(partition))) for partition in range(PARTITIONS)]
         assert await kinds(*claims) == {LogUnavailable}
         assert seconds() - began == pytest.approx(LIMIT_S, abs=0.1)
-        claims = [asyncio.create_task(claim(link, place(partition))) for partition in range(PARTITIONS)]
+        claims = [asyncio.create_task(claim(link, writer_config(partition))) for partition in range(PARTITIONS)]
         await asyncio.sleep(LIMIT_S / 2)
         (cluster.go_on if fault == "hang" else cluster.start)(1)
         back = seconds()
@@ -97,14 +97,14 @@ async def test_what_aiokafka_stumbles_over_as_it_connects_is_tried_again(fault: 
             stumbling(fault),
             pytest.raises(LogUnavailable, match=f"{type(fault).__name__} within aiokafka, as it connected"),
         ):
-            await claim(link, place(0))
-        await append(await claim(link, place(0)))
+            await claim(link, writer_config(0))
+        await append(await claim(link, writer_config(0)))
         cluster.stop(1)
         cluster.start(1)
         with pytest.MonkeyPatch.context() as patched:
             patched.setattr(KafkaSecurity, "client_arguments", is_a_bug)
             with pytest.raises(KeyError, match="of ours"):
-                await claim(link, place(0))
+                await claim(link, writer_config(0))
 
 
 @story
@@ -112,8 +112,8 @@ async def test_a_request_is_given_up_long_before_the_limit_around_it() -> None:
     """Its connection is closed and the leaders are asked for again, so one that has moved is found by reading, too."""
     async with linked(2) as (cluster, link):
         leader = cluster.partition(TOPIC, 0).leader
-        await append(await claim(link, place(0)))
-        await claim(link, place(0))  # it has read the newest batch, so the connection for that is open
+        await append(await claim(link, writer_config(0)))
+        await claim(link, writer_config(0))  # it has read the newest batch, so the connection for that is open
         cluster.hang(leader)
         asked = cluster.asked[METADATA]
 
@@ -150,9 +150,9 @@ async def test_connections_to_one_broker_do_not_wait_for_those_to_another() -> N
 async def test_a_lost_answer_is_asked_for_again(api_key: int) -> None:
     """Nothing is appended twice."""
     async with linked() as (cluster, link):
-        await append(await claim(link, place(0)), b"a")
+        await append(await claim(link, writer_config(0)), b"a")
         cluster.lose_answers(api_key, 2)
-        writer = await claim(link, place(0))
+        writer = await claim(link, writer_config(0))
         await append(writer, b"b")
         cluster.lose_answers(api_key, 2)
         await append(writer, b"c")
@@ -163,7 +163,7 @@ async def test_a_lost_answer_is_asked_for_again(api_key: int) -> None:
 async def test_a_connection_on_which_nothing_is_answered_any_more_is_replaced() -> None:
     """As after a router's restart: the request is given up, the next one is made on a new connection."""
     async with linked() as (cluster, link):
-        writer = await claim(link, place(0))
+        writer = await claim(link, writer_config(0))
         await append(writer)
         cluster.drop_packets(1)
         began = seconds()
@@ -194,7 +194,7 @@ async def test_who_waits_at_an_old_leader_goes_on_when_it_is_known_to_have_moved
         leader = cluster.partition(TOPIC, 0).leader
         cluster.hang(leader)
         waiting = asyncio.create_task(
-            link.ask_leader(TOPIC, 0, ApiVersionRequest(), lane=place(0).lane, timeout_ms=60_000)
+            link.ask_leader(TOPIC, 0, ApiVersionRequest(), lane=writer_config(0).lane, timeout_ms=60_000)
         )
         await asyncio.sleep(0.1)
         cluster.fail_over(leader)
@@ -223,7 +223,7 @@ async def test_who_waits_when_the_link_is_closed_is_told_so() -> None:
     """As of a log that cannot be reached, not as of a task that was cancelled."""
     async with linked() as (cluster, link):
         cluster.hang(1)
-        claims = [asyncio.create_task(claim(link, place(partition))) for partition in range(2)]
+        claims = [asyncio.create_task(claim(link, writer_config(partition))) for partition in range(2)]
         await asyncio.sleep(1)
         began = seconds()
         await link.close()
@@ -277,19 +277,19 @@ async def test_a_request_that_fails_makes_the_link_ask_who_leads_now(fault: str)
         getattr(cluster, fault)(leader)
         cluster.fail_over(leader)
         with pytest.raises(TryAgain):
-            await link.ask_leader(TOPIC, 0, ApiVersionRequest(), lane=place(0).lane)
+            await link.ask_leader(TOPIC, 0, ApiVersionRequest(), lane=writer_config(0).lane)
         began = seconds()
         while link.brokers() != [3 - leader]:
             await asyncio.sleep(0.01)
             assert seconds() - began < 1
-        await link.ask_leader(TOPIC, 0, ApiVersionRequest(), lane=place(0).lane)
+        await link.ask_leader(TOPIC, 0, ApiVersionRequest(), lane=writer_config(0).lane)
 
 
 @story
 async def test_an_append_that_was_cut_short_is_the_writers_last() -> None:
     """It is open whether the batch is there: the next one of its sequence would be taken for it, and never appended."""
     async with linked() as (cluster, link):
-        writer = await claim(link, place(0))
+        writer = await claim(link, writer_config(0))
         await append(writer, b"a")
         cluster.hang(1)
         appending = asyncio.create_task(append(writer, b"b"))
@@ -307,7 +307,7 @@ async def test_an_append_that_was_cut_short_is_the_writers_last() -> None:
 async def test_batches_follow_each_other_without_a_gap() -> None:
     """Of any number of records; a broker refuses what does not, and so it does a writer that was overtaken."""
     async with linked() as (cluster, link):
-        writer = await claim(link, place(0))
+        writer = await claim(link, writer_config(0))
         for number in range(1, 5):
             assert await writer.append([(Record(b"k", b"v"),) * number] * number) == [None] * number
         assert cluster.partition(TOPIC, 0).end == 1 + 4 + 9 + 16

@@ -1,6 +1,6 @@
 """Transitions as Kafka's record batches (message format 2).
 
-What belongs here: which transitions share a batch, a batch as bytes, the headers of records. What it must not know:
+What belongs here: packing transitions into batches, encoding a batch, the headers of records. What it must not know:
 connections, topics, brokers, and how batches are read (decoding.py). Pure, but for the clock that the caller
 reads.
 
@@ -19,16 +19,15 @@ _MAGIC = 2
 _NO_COMPRESSION = 0
 _ZSTD = 4
 _COMPRESSED_FROM_BYTES = 4096
-"""Below this a batch is sent as it is: compressing would cost more time than the bytes do."""
+"""The size from which a batch is compressed; below it compressing takes more time than it saves."""
 
 BATCH_OVERHEAD_BYTES = 61 + 40 + 40 + 30
-"""The header of the batch, and what `marked_from`, `native_from` and `partitions` take in the last record."""
+"""The header of the batch, and the headers `marked_from`, `native_from` and `partitions` of its last record."""
 _RECORD_OVERHEAD_BYTES = 130
 """At most: seven variable-length numbers of 5 to 10 bytes, the mark, and the header that `epoch_base` takes."""
 
 UNCOMPRESSED_BYTES_MAX = 256 * 1024 * 1024
-"""On the records of one batch. Compressed, any number of bytes may be one; an owner writes no more, a reader unpacks
-no more."""
+"""The limit on the records of one batch: an owner writes no more, a reader decompresses no more."""
 
 _ANY_SIZE = 2**31 - 1
 
@@ -38,40 +37,40 @@ id of the cluster that it was written on, a space, and the producer id that it w
 """
 EPOCH_BASE = "muster.epoch-base"
 ORIGIN = "muster.origin"
-"""Where earlier versions noted what the mark's value is now, in the last record of each batch."""
+"""The header of a batch's last record in which earlier versions noted the mark's value of today."""
 MARKED_FROM = "muster.marked-from"
 NATIVE_FROM = "muster.native-from"
 PARTITIONS = "muster.partitions"
 
 
 class Stamp(msgspec.Struct, frozen=True, kw_only=True):
-    """Who wrote a batch: Kafka's producer id and epoch, and what the epoch is counted from (see producer.py)."""
+    """The writer of a batch: Kafka's producer id and epoch, and the base of our epochs (see producer.py)."""
 
     producer_id: int
     producer_epoch: int
     epoch_base: int
     origin: bytes = b""
-    """Where the batch was written, and by which version (`Origin` in marks.py)."""
+    """The cluster and the version that the batch was written on and by (`Origin` in marks.py)."""
     marked_from: int | None = None
     """The first offset of the partition from which all owners mark; None: not known, it may be this batch's own."""
     native_from: int | None = None
     """The first offset from which an owner's record stands where it was written; None: as for `marked_from`."""
     partitions: int | None = None
-    """How many the topic has; None: not noted, by an earlier version."""
+    """The topic's number of partitions; None: not noted, by an earlier version."""
 
     @property
     def is_marked(self) -> bool:
-        """Of what was read: whether its owner marks, or one before it did."""
+        """Whether the batch's owner marks its records, or a former one did."""
         return self.marked_from is not None
 
 
 def uncompressed_bytes(transition: Transition) -> int:
-    """An upper bound on what the transition's records take in a batch."""
+    """Return an upper bound on the bytes that the transition takes in a batch."""
     return sum(_RECORD_OVERHEAD_BYTES + len(record.key) + len(record.value or b"") for record in transition)
 
 
 def packed(transitions: Sequence[Transition], *, limit_bytes: int) -> Iterator[range]:
-    """Which neighbours share a batch: ranges of indices, in order, as few as fit the limit."""
+    """Pack neighbours into as few batches as the limit allows; yields ranges of indices, in order."""
     first, size = 0, BATCH_OVERHEAD_BYTES
     for index, transition in enumerate(transitions):
         added = uncompressed_bytes(transition)
@@ -84,12 +83,12 @@ def packed(transitions: Sequence[Transition], *, limit_bytes: int) -> Iterator[r
 
 
 def mark_of(origin: bytes, producer_id: int) -> bytes:
-    """The value of the header `muster`; `origin`: see `Origin` in marks.py."""
+    """Encode the value of the header `muster`; `origin`: see `Origin` in marks.py."""
     return b"%b %d" % (origin, producer_id) if origin else str(FORMAT_LEVEL).encode()
 
 
 def encode_batch(transitions: Sequence[Transition], stamp: Stamp, *, base_sequence: int, timestamp_ms: int) -> bytes:
-    """One record batch: idempotent, not transactional; compressed when it is large enough to gain by it."""
+    """Encode one record batch: idempotent, not transactional, compressed if it is large enough to gain by it."""
     large = sum(map(uncompressed_bytes, transitions)) >= _COMPRESSED_FROM_BYTES
     builder = DefaultRecordBatchBuilder(
         magic=_MAGIC,

@@ -1,8 +1,8 @@
-"""What a topic that exists already holds: nothing, Muster's records, or somebody else's.
+"""Whether an existing topic is empty, has Muster's records, or somebody else's.
 
-What belongs here: how a record of Muster's is told from any other, and the refusal of a topic that has none of its own.
-It is asked before anything is written, claimed or made, so that a mistyped `--log` leaves another team's topic, and the
-cluster around it, as they were.
+What belongs here: telling Muster's records from others, and the refusal of a topic that has only others. It is checked
+before anything is written, claimed or created, so that a mistyped `--log` leaves another team's topic, and the cluster
+around it, as they were.
 
 How it works: a few records of each partition are read, its newest and its oldest. One of Muster's is enough: strangers
 may append to an event topic, and are skipped there. Every owner has marked its records by a header whose name begins
@@ -10,7 +10,7 @@ with `muster`; what was written before there were headers is known by its key, w
 have written before the first owner, and a lot since. So where a log of this name was opened before, as the topic for
 the probe of the fences tells, owners are looked for in all of it.
 
-What is not ideal: a topic that is empty for the moment belongs to nobody as far as can be seen.
+What is not ideal: a topic that is empty for the moment seems to belong to nobody.
 """
 
 from collections.abc import Awaitable, Callable, Iterator
@@ -26,7 +26,7 @@ _HEADER_PREFIX = "muster"
 
 
 class Contents(Enum):
-    """Whose records a topic holds, as far as they were looked at."""
+    """The kind of records in a topic, as far as they were read."""
 
     NOTHING = auto()
     OURS = auto()
@@ -34,7 +34,7 @@ class Contents(Enum):
 
 
 async def contents_of(link: KafkaLink, topic: str, partitions: int, *, limit_ms: int) -> Contents:
-    """Whose records the topic holds. Nothing is written; `link` follows the topic. Raises LogUnavailable."""
+    """Find out whose records the topic has. Nothing is written; `link` follows the topic. Raises LogUnavailable."""
     found = Contents.NOTHING
     for partition in range(partitions):
         async for fetched in glimpses(link, topic, partition, limit_ms=limit_ms):
@@ -48,9 +48,9 @@ async def contents_of(link: KafkaLink, topic: str, partitions: int, *, limit_ms:
 async def refuse_somebody_elses(
     link: KafkaLink, topic: str, partitions: int, *, was_opened: Callable[[], Awaitable[bool]], limit_ms: int
 ) -> Contents:
-    """What the topic holds. `was_opened`: whether a log of this name was opened before.
+    """Return the topic's contents. `was_opened`: whether a log of this name was opened before.
 
-    Raises LogMismatch when that is somebody else's, and LogUnavailable.
+    Raises LogMismatch when they are somebody else's, and LogUnavailable.
     """
     contents = await contents_of(link, topic, partitions, limit_ms=limit_ms)
     if contents is Contents.SOMEBODY_ELSES:
@@ -66,7 +66,7 @@ async def refuse_somebody_elses(
 
 
 def _whose(fetched: bytes) -> Iterator[bool]:
-    """For each record in the whole batches whether an owner has written it."""
+    """Yield for each record of the whole batches whether an owner wrote it."""
     for record in records_of(fetched):
         yield record is not None and (_is_marked(record.headers) or (record.key or b"").startswith(KEY_PREFIXES))
 

@@ -1,11 +1,11 @@
-"""Fetched bytes as records: whose they are, and no more of them at a time than can be borne.
+"""Decoding fetched bytes into records, in pieces, with owners' told from strangers'.
 
-What belongs here: the batches in fetched bytes, their records, what their headers note. What it must not know:
-connections, topics, brokers. Pure. Which record is a stranger's says `marks.py`.
+What belongs here: the batches in fetched bytes, their records and headers. What it must not know: connections, topics,
+brokers. Pure. The rule that makes a record a stranger's is in `marks.py`.
 
 A broker checks little of what it is sent, and anybody may write into a topic. So a batch is decompressed up to a limit
-(inflate.py), its records come in pieces, and one that cannot be read is skipped where a stranger wrote it; where
-it may be an owner's, it is a BrokenBatch, which names it.
+(decompress.py), its records come in pieces, and a batch that cannot be read is skipped if a stranger wrote it; if it
+may be an owner's, it is a BrokenBatch, which names it.
 """
 
 from collections.abc import Iterator
@@ -46,16 +46,16 @@ _MAGIC_AT = 16
 _MAGIC = 2
 
 _STRANGERS_KEY_BYTES_MAX = 128 * 1024
-"""A longer key is none of ours: a group id and a member id have 32 KiB each at most."""
+"""The limit of our keys: a group id and a member id have 32 KiB each at most."""
 
 _CANNOT_BE_READ = (CannotDecompress, KafkaError, ValueError, IndexError)
-"""What reading a batch that is not what it should be ends with."""
+"""The errors of reading a broken batch."""
 
 _Piece = tuple[list[StoredRecord], int]
 
 
 class _Batch:
-    """One batch as it stands in fetched bytes. Message formats before 2 have `head` None: nothing of them is read."""
+    """A batch in fetched bytes. `head` is None for message formats before 2, which are not read."""
 
     __slots__ = ("_data", "_head", "base_offset", "next_offset")
 
@@ -84,7 +84,7 @@ class _Batch:
         return (-1, -1) if self._head is None else (self._head.producer_id, self._head.producer_epoch)
 
     def records(self) -> Iterator[DefaultRecord]:
-        """The records. This and the iterator raise one of _CANNOT_BE_READ, perhaps after some of them."""
+        """Iterate over the records. Raises one of _CANNOT_BE_READ, perhaps after some of them."""
         if self._head is None:
             raise CannotDecompress("its message format is older than 2")
         plain = decompressed(self._data, self._head.compression_type)
@@ -95,7 +95,7 @@ class _Batch:
 def decode_batches(
     fetched: bytes, partition: int, *, start: int, end: int, marks: Marks
 ) -> Iterator[tuple[list[StoredRecord], int]]:
-    """The records at offsets from `start` up to `end` (exclusive), in pieces, each with the offset to go on from.
+    """Decode the records at offsets from `start` up to `end` (exclusive), in pieces, each with the next offset.
 
     A broker sends whole batches, but the first may begin before `start`, and the last may be cut off by the size of
     the fetch: it is left for the next one. `marks` is written when the first mark is met. Raises BrokenBatch for a
@@ -116,7 +116,7 @@ def decode_batches(
 
 
 def _pieces(batch: _Batch, partition: int, start: int, end: int, marks: Marks) -> Iterator[_Piece]:
-    """The batch's records, at most CHUNK_RECORDS_MAX at a time; in place of what cannot be read a stranger's record."""
+    """Decode a batch, at most CHUNK_RECORDS_MAX records at a time; unreadable ones become a stranger's record."""
     is_owners, after = False, batch.base_offset
     marked_by_us = [(MARK, mark_of(origin_of(marks.home).encode(), batch.producer[0]))]
     try:
@@ -141,7 +141,7 @@ def _pieces(batch: _Batch, partition: int, start: int, end: int, marks: Marks) -
 
 
 def _stored(record: DefaultRecord, partition: int, marks: Marks, batch: _Batch) -> StoredRecord:
-    """The record, as the rule in `marks.py` has it."""
+    """Convert a record, by the rule in `marks.py`."""
     key, offset = record.key or b"", record.offset
     is_foreign = is_elsewhere(noted_origin(record.headers), marks.home)
     is_marked = not is_foreign and not batch.is_transactional and any(name == MARK for name, _ in record.headers)
@@ -156,7 +156,7 @@ def _stored(record: DefaultRecord, partition: int, marks: Marks, batch: _Batch) 
 
 
 def writers_of(fetched: bytes, *, end: int, home: str | None = None) -> Iterator[tuple[Written | None, int]]:
-    """For each whole batch that begins before `end` who wrote it, and the offset after it.
+    """Yield the writer of each whole batch that begins before `end`, and the offset after it.
 
     None for one that says nothing: a transactional one, one that cannot be read, or one of owners that does not note
     `home` as their cluster, if that is known.
@@ -168,7 +168,7 @@ def writers_of(fetched: bytes, *, end: int, home: str | None = None) -> Iterator
 
 
 def records_of(fetched: bytes) -> Iterator[DefaultRecord | None]:
-    """Each record of the whole batches, whoever wrote it; None for what cannot be read."""
+    """Yield each record of the whole batches, whoever wrote it; None for unreadable ones."""
     for batch in _batches(fetched):
         try:
             yield from () if batch.is_control else batch.records()
@@ -214,12 +214,12 @@ def _written(batch: _Batch, home: str | None) -> Written | None:
 
 
 def _number(noted: bytes | None) -> int | None:
-    """What was noted as a number; None for what we have not written."""
+    """Decode a number from a header; None if we have not written it."""
     return int(noted) if noted is not None and noted.isdigit() and len(noted) < 20 else None
 
 
 def _batches(fetched: bytes) -> Iterator[_Batch]:
-    """The whole batches."""
+    """Yield the whole batches."""
     memory, view, position = MemoryRecords(fetched), memoryview(fetched), 0
     while len(view) > position + _MAGIC_AT:
         end = position + _BYTES_BEFORE_LENGTH_COUNTS + max(0, unpack_from(">i", view, position + _LENGTH_AT)[0])

@@ -1,7 +1,7 @@
-"""A compressed batch without its compression, up to a limit: a few KiB may stand for many GiB.
+"""Decompressing a batch up to a limit: a few KiB may stand for many GiB.
 
-What belongs here: how each of Kafka's codecs is decompressed into no more than `UNCOMPRESSED_BYTES_MAX`, and how many
-headers a record may have. Whose the batch is, and what its records say, is not known here.
+What belongs here: decompressing each of Kafka's codecs into at most `UNCOMPRESSED_BYTES_MAX`, and the limit of headers
+of a record. What it must not know: the writer of a batch, and the meaning of its records.
 
 Owners write zstd alone, but a broker compresses anew where its or the topic's `compression.type` says so, and so do
 mirrors. So all four codecs are read.
@@ -34,21 +34,21 @@ _BYTES_BEFORE_LENGTH_COUNTS = 12
 _FIRST_TRY_TIMES = 16
 _NEXT_TRY_TIMES = 8
 _SNAPPY_TIMES_MAX = 32
-"""Snappy's best is a copy of 64 bytes in 3."""
+"""Snappy's best ratio, rounded up: a copy of 64 bytes takes 3."""
 
 _VARINT_BITS_MAX = 63
 
 _HEADERS_MAX = 1_000
 _HEADERS_COUNTED_FROM_BYTES = 4 * 1024 * 1024
-"""A header of two bytes becomes an object of some seventy: what is smaller than this cannot become too large."""
+"""The size from which headers are counted: two bytes become an object of some seventy, so less is harmless."""
 
 
 class CannotDecompress(Exception):
-    """A batch is not what it says, or more than can be borne."""
+    """The batch is broken, or over a limit."""
 
 
 def decompressed(batch: memoryview, codec: int) -> bytes | None:
-    """The batch as it would be without compression; None for one that has none. Raises CannotDecompress."""
+    """Decompress the batch; None for one without compression. Raises CannotDecompress."""
     if codec == 0:
         if len(batch) >= _HEADERS_COUNTED_FROM_BYTES:
             _check_headers(batch[_HEAD_BYTES:], _count(batch))
@@ -78,7 +78,7 @@ def _records(compressed: bytes, codec: int) -> memoryview:
 
 
 def _into_buffer(compressed: bytes, decompress_into: Callable[[bytes, bytearray], int]) -> memoryview:
-    """Into buffers that grow up to the limit, as a size that is promised need not be true."""
+    """Decompress into buffers that grow up to the limit: the stated size need not be true."""
     size = min(_FIRST_TRY_TIMES * len(compressed) + 4096, UNCOMPRESSED_BYTES_MAX)
     while True:
         buffer = bytearray(size)
@@ -93,7 +93,7 @@ def _into_buffer(compressed: bytes, decompress_into: Callable[[bytes, bytearray]
 
 
 def _check_headers(records: memoryview, count: int) -> None:
-    """Raises CannotDecompress for a record with too many headers, without making an object of any."""
+    """Check the number of each record's headers, without making objects. Raises CannotDecompress."""
     if len(records) < _HEADERS_COUNTED_FROM_BYTES:
         return
     position = 0

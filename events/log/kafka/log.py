@@ -1,10 +1,9 @@
 """The Kafka event log: one compacted topic, whose broker refuses deposed writers.
 
-What belongs here: opening and closing, and what each partition offers. The parts are beside it (see the
-package).
+What belongs here: opening and closing the log, and its partitions' methods. The parts are beside it (see the package).
 
-That a stale epoch is refused is what the broker does rather than what its documents promise. So each opening for
-writing proves it on this cluster, in some milliseconds, on the scratch topic `<topic>_fencing_probe`.
+Brokers refuse a stale epoch, but their documentation does not promise it. So each opening for writing proves it on this
+cluster, in some milliseconds, on the scratch topic `<topic>_fencing_probe`.
 """
 
 import re
@@ -69,7 +68,7 @@ class KafkaEventLog:
         self._known_marks: dict[int, Marks] = {}
         self._is_new = False
         self._history_is_gone = False
-        """Whether a log of this name was there before, whose topic had to be made anew."""
+        """Whether a log of this name existed before, and its topic had to be recreated."""
 
     @property
     def location(self) -> str:
@@ -77,7 +76,7 @@ class KafkaEventLog:
 
     @property
     def identity(self) -> str:
-        """The ids of cluster and topic; brokers that know no id of a topic (before 2.8) have its name stand for it."""
+        """The ids of cluster and topic; with brokers before 2.8, which have no topic ids, the topic's name."""
         known = f"{self._facts.cluster_id or ''}.{self._facts.topic_id or self._plan.name}"
         return _NOT_IN_NAMES.sub("_", known)
 
@@ -88,7 +87,7 @@ class KafkaEventLog:
 
     @property
     def cluster_id(self) -> str | None:
-        """Of the cluster that the topic is in; None before the log is open, and where brokers do not tell."""
+        """The id of the topic's cluster; None before the log is open, and where brokers do not tell."""
         return self._facts.cluster_id
 
     @property
@@ -98,7 +97,7 @@ class KafkaEventLog:
 
     @property
     def trouble(self) -> str | None:
-        """That the topic is gone, or another one. An append that is not answered ends by itself, and says so."""
+        """Why appends fail: the topic is gone, or was replaced. Appends without an answer end by themselves."""
         refusal = self._link.refusal(self._plan.name)
         return None if refusal is None else str(refusal)
 
@@ -127,12 +126,12 @@ class KafkaEventLog:
 
     async def claim(self, partition: int) -> LogWriter:
         """See EventLog. Raises LogUnavailable."""
-        place = self._place(self._plan.name, partition)
+        config = self._writer_config(self._plan.name, partition)
         self._known_marks.pop(partition, None)
-        return await claim(self._link, place)
+        return await claim(self._link, config)
 
     async def has_owners_record(self, partition: int) -> bool:
-        return await last_owner(self._link, self._place(self._plan.name, partition)) is not None
+        return await last_owner(self._link, self._writer_config(self._plan.name, partition)) is not None
 
     async def end_offset(self, partition: int) -> int:
         return await end_offset(self._link, self._plan.name, partition, limit_ms=self._limit_ms)
@@ -157,7 +156,7 @@ class KafkaEventLog:
             yield chunk
 
     async def _marks(self, partition: int) -> Marks:
-        """From which offsets on what has no mark, or is not native, is a stranger's, as far as it is noted here."""
+        """The offsets from which on records without a mark, or not native, are strangers', as far as noted."""
         unknown = Marks(home=self._home)
         if self._home != self._facts.cluster_id:
             return unknown
@@ -193,7 +192,7 @@ class KafkaEventLog:
         return facts
 
     async def _look_into(self, facts: TopicFacts) -> Contents:
-        """What the topic holds that was found. Raises LogMismatch when it is somebody else's."""
+        """Check the contents of an existing topic. Raises LogMismatch when they are somebody else's."""
         name = self._plan.name
         await self._follow(name)
         return await refuse_somebody_elses(
@@ -201,14 +200,14 @@ class KafkaEventLog:
         )
 
     async def _was_opened(self) -> bool:
-        """Whether somebody opened a log of this name before: the probe's topic is made once it was seen to be one."""
+        """Whether a log of this name was opened before: then the probe's topic exists."""
         try:
             return await topic_facts(self._link, self._plan.name + PROBE_SUFFIX, limit_ms=self._limit_ms) is not None
         except LogMismatch:  # who only reads needs no right to know
             return False
 
     async def _is_lost(self) -> bool:
-        """Whether the topic, which was not there, was once: looked for anew, as another process may begin it now."""
+        """Whether the missing topic existed before; checked anew, as another process may create it now."""
         return (
             await topic_facts(self._link, self._plan.name + PROBE_SUFFIX, limit_ms=self._limit_ms) is not None
             and await topic_facts(self._link, self._plan.name, limit_ms=self._limit_ms) is None
@@ -240,15 +239,15 @@ class KafkaEventLog:
             link, probe, _PROBE_CONFIGS, partitions=1, replication=plan.replication, limit_ms=self._limit_ms
         )
         await self._follow(plan.name, probe)
-        await self._prove_fencing(self._place(probe, 0))
+        await self._prove_fencing(self._writer_config(probe, 0))
         await self._follow(plan.name)
         return facts
 
-    async def _prove_fencing(self, place: WriterConfig) -> None:
+    async def _prove_fencing(self, config: WriterConfig) -> None:
         # A transactional.id of its own, or two processes that start at the same time would depose each other.
-        transactional_id = f"{place.transactional_id}-{uuid.uuid4()}"
-        stale = await claim(self._link, place, transactional_id=transactional_id)
-        newer = await claim(self._link, place, transactional_id=transactional_id)
+        transactional_id = f"{config.transactional_id}-{uuid.uuid4()}"
+        stale = await claim(self._link, config, transactional_id=transactional_id)
+        newer = await claim(self._link, config, transactional_id=transactional_id)
         transition = (Record(b"probe", None),)
         await newer.append([transition])
         try:
@@ -257,11 +256,11 @@ class KafkaEventLog:
             return
         raise LogMismatch(
             f"the cluster at {self._link.asked_at} accepts the append of a deposed"
-            f" writer (tried on topic {place.topic}), so it cannot keep an event log; give --log another"
+            f" writer (tried on topic {config.topic}), so it cannot keep an event log; give --log another"
             " cluster, or a file"
         )
 
-    def _place(self, topic: str, partition: int) -> WriterConfig:
+    def _writer_config(self, topic: str, partition: int) -> WriterConfig:
         if self._guarantees is None:
             raise LogMismatch(f"topic {self._plan.name} is not open for writing: nothing can be claimed")
         is_the_logs = topic == self._plan.name

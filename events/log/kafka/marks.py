@@ -1,7 +1,7 @@
-"""Which records of an event topic an owner wrote: the header `muster`, and from which offset on it counts.
+"""Telling owners' records from strangers': the header `muster`, and from which offset on it counts.
 
-What belongs here: the rule, and how what it rests upon is found in a partition. Pure. Who reads batches, and who
-writes them, is beside it (decoding.py, batches.py).
+What belongs here: the rule, and finding its facts in a partition. Pure. Batches are read in decoding.py, and written in
+batches.py.
 
 Anybody with the right to write into the topic can append to it: a console producer, a mirror that was set up the wrong
 way round, a test. Such a *stranger's* record must stop nothing. A producer id does not tell it apart: Kafka hands out
@@ -42,13 +42,11 @@ from muster.events.records import FORMAT_LEVEL
 Headers = Sequence[tuple[str, bytes | None]]
 
 KEY_PREFIXES = (KEY_HEADER, b'{"version":1,"group":"', b'{"version":1,"owner":')
-"""How the keys of an event topic begin, and those of the topic of offsets beside it: so those are known that were
-written before there were headers.
-"""
+"""The beginnings of keys in the event topic and the offsets topic, by which records without headers are known."""
 
 
 class Origin(msgspec.Struct, frozen=True, kw_only=True):
-    """Where a record was written. `cluster_id`: as Kafka has it; empty when the brokers tell none."""
+    """The origin of a record. `cluster_id`: as Kafka has it; empty when the brokers tell none."""
 
     cluster_id: str
     format_level: int
@@ -63,12 +61,12 @@ class Origin(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def origin_of(cluster_id: str | None) -> Origin:
-    """What we write on that cluster."""
+    """Make the origin of our own records on that cluster."""
     return Origin(cluster_id=cluster_id or "", format_level=FORMAT_LEVEL)
 
 
 def decode_origin(noted: bytes) -> Origin | None:
-    """None for what we have not written."""
+    """Decode an origin; None if we have not written it."""
     level, space, rest = noted.decode(errors="replace").partition(" ")
     cluster_id = rest.partition(" ")[0]
     if not space or not (level.isascii() and level.isdecimal()):
@@ -77,7 +75,7 @@ def decode_origin(noted: bytes) -> Origin | None:
 
 
 def noted_origin(headers: Headers) -> bytes:
-    """What the headers of a record note of its origin; empty where nothing is."""
+    """Return the origin in a record's headers; empty where there is none."""
     found = dict(headers)
     mark = found.get(MARK) or b""
     return b" ".join(mark.split(b" ")[:2]) if b" " in mark else found.get(ORIGIN) or b""
@@ -90,13 +88,13 @@ def is_native(headers: Headers, producer_id: int) -> bool:
 
 
 def is_elsewhere(noted: bytes, cluster_id: str | None) -> bool:
-    """Whether what notes this was written on another cluster than that, as far as both are known."""
+    """Whether a record with this origin was written on another cluster, as far as both are known."""
     origin = decode_origin(noted)
     return origin is not None and origin.is_elsewhere(cluster_id)
 
 
 class Marks(msgspec.Struct, kw_only=True):
-    """From which offset on owners mark, as far as a reader knows; None: it has met no mark yet.
+    """The offset from which on owners mark, as far as a reader knows; None: it has met no mark yet.
 
     `native_from`: from which one on what is marked must be native; None: nowhere. `home`: the cluster whose owners they
     are; None: not known, so that every mark is an owner's.
@@ -107,7 +105,7 @@ class Marks(msgspec.Struct, kw_only=True):
     home: str | None = None
 
     def meet(self, offset: int) -> None:
-        """A mark was met."""
+        """Note a mark at this offset."""
         if self.since is None or offset < self.since:
             self.since = offset
 
@@ -127,9 +125,9 @@ class Written(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Newest:
-    """Looks for what the last owner noted, from the end of a partition backwards, past what strangers appended.
+    """The search for the last owner's notes, from the end of a partition backwards, past strangers' records.
 
-    What is marked and not native counts only where nothing is native, or if that is not asked for.
+    Batches that are marked and not native count only where none is native, or if that is not asked for.
     """
 
     def __init__(self, *, asks_native: bool = True) -> None:
@@ -178,7 +176,7 @@ class Newest:
 
     @property
     def stamp(self) -> Stamp | None:
-        """Of the last owner; None: of all those who wrote nobody was one."""
+        """The stamp of the last owner; None: no writer was one."""
         stamp = self._owner or self._unmarked
         if stamp is None:
             return None

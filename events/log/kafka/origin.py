@@ -1,15 +1,14 @@
-"""Where an event topic comes from: its cluster, the format level of who wrote last, and how many partitions it had.
+"""The origin of an event topic: its cluster, the format level of its last writer, its number of partitions.
 
-What belongs here: the note, and whom it turns away. A topic that was mirrored to another cluster has the same name and
-the same events there, but nobody there fences its writers against those of the first one, and its epochs mean nothing:
+What belongs here: reading the origin, and refusing another one. A topic that was mirrored to another cluster has the
+same name and events there, but its writers are not fenced against those of the first one, and its epochs mean nothing:
 an owner of it would make a second truth. And an owner of an older version must not depose one of a newer version, only
-to find out that it cannot read what that one wrote. And a topic that was given partitions keeps most of its groups
-where nobody looks for them. All of it is to be known before anything is claimed or written, and before all of the log
-is read; so it stands in headers, where copies of the topic have it too: the number in each batch's last record, the
-rest in the mark of each record (marks.py). What strangers appended behind is passed over, and so is what a mirror
-brought in from elsewhere.
+to find out that it cannot read that one's records. And in a topic that was given partitions, most groups would be
+searched in the wrong ones. All of it has to be known before anything is claimed or written, and before the whole log is
+read; so it stands in headers, which copies of the topic have too: the number of partitions in each batch's last record,
+the rest in the mark of each record (marks.py). Records of strangers behind it are passed over, those of mirrors too.
 
-What is not ideal: a topic that was written before there was a note says nothing and is taken as ours.
+What is not ideal: a topic that was written before origins were noted is taken as ours.
 """
 
 import msgspec
@@ -22,7 +21,7 @@ from muster.events.records import LogTooNew
 
 
 class Notes(msgspec.Struct, frozen=True, kw_only=True):
-    """What a topic's last owners noted. `origin`: on this cluster, if any were there, else elsewhere.
+    """The notes of a topic's last owners. `origin`: of owners on this cluster, if there were any, else elsewhere.
 
     `partitions`: how many the topic had. None: not noted.
     """
@@ -32,7 +31,7 @@ class Notes(msgspec.Struct, frozen=True, kw_only=True):
 
 
 async def check_origin(link: KafkaLink, topic: str, partitions: int, ours: Origin, *, limit_ms: int) -> None:
-    """Nothing is written. Raises LogMismatch, LogTooNew and LogUnavailable; `link` follows the topic."""
+    """Check the topic's origin, without writing. Raises LogMismatch, LogTooNew, LogUnavailable; `link` follows it."""
     notes = await notes_of(link, topic, partitions, ours.cluster_id, limit_ms=limit_ms)
     if notes.origin is not None:
         refuse_another(ours, notes.origin, topic=topic)
@@ -45,7 +44,7 @@ async def check_origin(link: KafkaLink, topic: str, partitions: int, ours: Origi
 
 
 async def notes_of(link: KafkaLink, topic: str, partitions: int, cluster_id: str | None, *, limit_ms: int) -> Notes:
-    """What is noted in the topic; of several format levels the highest. Raises LogUnavailable."""
+    """Read the notes of the topic; of several format levels the highest. Raises LogUnavailable."""
     here: Origin | None = None
     elsewhere: Origin | None = None
     noted: int | None = None
@@ -62,7 +61,7 @@ async def notes_of(link: KafkaLink, topic: str, partitions: int, cluster_id: str
 
 
 def refuse_another(ours: Origin, noted: Origin, *, topic: str) -> None:
-    """Raises LogMismatch and LogTooNew."""
+    """Compare the origins. Raises LogMismatch and LogTooNew."""
     if noted.format_level > ours.format_level:
         raise LogTooNew(
             f"topic {topic} has format level {noted.format_level}, this version of Muster knows {ours.format_level}; "

@@ -1,7 +1,7 @@
 """The writer of one partition: Kafka's own fence, without transactions.
 
-What belongs here: claiming a partition with InitProducerId, and appending record batches under the producer id and
-epoch it gives. What it must not know: what the records say, how topics are made.
+What belongs here: claiming a partition with InitProducerId, and appending record batches under that producer id and
+epoch. What it must not know: the meaning of records, the making of topics.
 
 How it works: the transactional.id names the partition, so each claim of the partition is handed the next epoch of one
 producer id. The batches are plain idempotent ones, written with that id, that epoch and sequence numbers of our own:
@@ -49,28 +49,28 @@ from muster.events.log.kafka.reader import end_offset, newest_stamp
 from muster.events.records import Transition
 
 _TRANSACTION_TIMEOUT_MS = 60_000
-"""Asked for with a transactional.id; no transaction is ever begun."""
+"""The transaction timeout in InitProducerId; no transaction is ever begun."""
 
 _ENCODED_AT_ONCE_BYTES = 256 * 1024
-"""What is larger is packed and compressed beside the loop: some 10 ms for each MB, and 64 MB may come in one go."""
+"""The size above which batches are encoded in a thread: some 10 ms for each MB, and 64 MB may come in one go."""
 
 _SEQUENCES = 2**31
 _ALL_IN_SYNC = -1
 
 
 class WriterConfig(msgspec.Struct, frozen=True, kw_only=True):
-    """Where a writer writes, and within which limits."""
+    """The partition that a writer writes, and its limits."""
 
     topic: str
     partition: int
     limit_bytes: int
-    """On one batch, as it is sent."""
+    """The limit on one batch, as it is sent."""
     append_limit_ms: int
-    """On one batch, until its outcome is known."""
+    """The time until the outcome of one batch is known."""
     origin: bytes = b""
-    """What each record notes of where it was written (see marks.py)."""
+    """The origin that each record notes (see marks.py)."""
     partitions: int | None = None
-    """How many the topic has, as each batch notes."""
+    """The topic's number of partitions, which each batch notes."""
     is_new: bool = False
     """Whether the topic was empty when it was opened: then no earlier version has written what has no mark."""
 
@@ -89,30 +89,30 @@ class WriterConfig(msgspec.Struct, frozen=True, kw_only=True):
         return PartitionLane("append", self.topic, self.partition)
 
 
-async def claim(link: KafkaLink, place: WriterConfig, *, transactional_id: str | None = None) -> "KafkaWriter":
-    """A writer with the partition's next epoch. Raises LogUnavailable."""
-    producer_id, producer_epoch = await _next_producer_epoch(link, place, transactional_id or place.transactional_id)
-    end = await end_offset(link, place.topic, place.partition, limit_ms=place.append_limit_ms)
-    newest = await last_owner(link, place, end=end)
+async def claim(link: KafkaLink, config: WriterConfig, *, transactional_id: str | None = None) -> "KafkaWriter":
+    """Claim the partition: make a writer with its next epoch. Raises LogUnavailable."""
+    producer_id, producer_epoch = await _next_producer_epoch(link, config, transactional_id or config.transactional_id)
+    end = await end_offset(link, config.topic, config.partition, limit_ms=config.append_limit_ms)
+    newest = await last_owner(link, config, end=end)
     stamp = Stamp(
         producer_id=producer_id,
         producer_epoch=producer_epoch,
         epoch_base=_epoch_base(producer_id, newest),
-        origin=place.origin,
+        origin=config.origin,
         # Where no owner ever wrote, all that has no mark is a stranger's.
         marked_from=0 if newest is None else newest.marked_from,
         native_from=0 if newest is None else newest.native_from,
-        partitions=place.partitions,
+        partitions=config.partitions,
     )
-    return KafkaWriter(link, place, stamp, end_offset=end)
+    return KafkaWriter(link, config, stamp, end_offset=end)
 
 
-async def last_owner(link: KafkaLink, place: WriterConfig, *, end: int | None = None) -> Stamp | None:
-    """Who wrote the last batch of an owner, before `end` if that is given; None: nobody. Raises LogUnavailable."""
+async def last_owner(link: KafkaLink, config: WriterConfig, *, end: int | None = None) -> Stamp | None:
+    """Return the stamp of an owner's last batch, before `end` if given; None: there is none. Raises LogUnavailable."""
     newest = await newest_stamp(
-        link, place.topic, place.partition, home=place.home, limit_ms=place.append_limit_ms, end=end
+        link, config.topic, config.partition, home=config.home, limit_ms=config.append_limit_ms, end=end
     )
-    return None if newest is not None and place.is_new and not newest.is_marked else newest
+    return None if newest is not None and config.is_new and not newest.is_marked else newest
 
 
 def _epoch_base(producer_id: int, newest: Stamp | None) -> int:
@@ -123,8 +123,8 @@ def _epoch_base(producer_id: int, newest: Stamp | None) -> int:
     return newest.epoch_base + newest.producer_epoch + 1
 
 
-async def _next_producer_epoch(link: KafkaLink, place: WriterConfig, transactional_id: str) -> tuple[int, int]:
-    prefix = owner_id_prefix(place.topic)
+async def _next_producer_epoch(link: KafkaLink, config: WriterConfig, transactional_id: str) -> tuple[int, int]:
+    prefix = owner_id_prefix(config.topic)
 
     async def attempt() -> tuple[int, int]:
         request = InitProducerIdRequest(transactional_id, _TRANSACTION_TIMEOUT_MS)
@@ -134,17 +134,17 @@ async def _next_producer_epoch(link: KafkaLink, place: WriterConfig, transaction
             raise refused("InitProducerId", error, "WRITE", prefix, who=link.who)
         return response.producer_id, response.producer_epoch
 
-    return await retried(attempt, limit_ms=place.append_limit_ms)
+    return await retried(attempt, limit_ms=config.append_limit_ms)
 
 
 class KafkaWriter:
     """Appends to one partition until a newer writer has; a LogWriter."""
 
-    def __init__(self, link: KafkaLink, place: WriterConfig, stamp: Stamp, *, end_offset: int = 0) -> None:
+    def __init__(self, link: KafkaLink, config: WriterConfig, stamp: Stamp, *, end_offset: int = 0) -> None:
         """`end_offset`: one past a record that is known to be in the partition."""
         self._link = link
-        self._place = place
-        self._lane = place.lane
+        self._config = config
+        self._lane = config.lane
         self._stamp = stamp
         self._sequence = 0
         self._end_offset = end_offset
@@ -153,7 +153,7 @@ class KafkaWriter:
 
     @property
     def partition(self) -> int:
-        return self._place.partition
+        return self._config.partition
 
     @property
     def epoch(self) -> int:
@@ -172,7 +172,7 @@ class KafkaWriter:
         self._fate = LogUnavailable(f"{self._named()}: an append before this one did not end; its outcome is not known")
         verdicts: list[AppendRefused | None] = []
         try:
-            for indices in packed(transitions, limit_bytes=self._place.limit_bytes):
+            for indices in packed(transitions, limit_bytes=self._config.limit_bytes):
                 verdicts += await self._append_together(transitions[indices.start : indices.stop])
         except LogError as error:
             self._fate = error
@@ -195,15 +195,15 @@ class KafkaWriter:
             timestamp_ms=time.time_ns() // 1_000_000,
         )
         batch = encode() if size_bytes <= _ENCODED_AT_ONCE_BYTES else await asyncio.to_thread(encode)
-        if len(batch) <= self._place.limit_bytes and (base_offset := await self._send(batch)) is not None:
+        if len(batch) <= self._config.limit_bytes and (base_offset := await self._send(batch)) is not None:
             self._sequence = (self._sequence + records) % _SEQUENCES
             if 0 <= base_offset < self._end_offset:
                 raise await self._lost_its_end(base_offset)
-            self._note_place(base_offset, records)
+            self._note_position(base_offset, records)
             return [None] * len(transitions)
         if len(transitions) == 1:
             # When the broker refused it, its limit was lowered after the log was opened.
-            limit_bytes = min(self._place.limit_bytes, len(batch) - 1)
+            limit_bytes = min(self._config.limit_bytes, len(batch) - 1)
             return [AppendRefused(size_bytes=len(batch), limit_bytes=limit_bytes)]
         middle = len(transitions) // 2
         return [
@@ -211,8 +211,8 @@ class KafkaWriter:
             *await self._append_together(transitions[middle:]),
         ]
 
-    def _note_place(self, base_offset: int, records: int) -> None:
-        """Where a batch stands; -1: the broker does not tell. Strangers' records may stand before it."""
+    def _note_position(self, base_offset: int, records: int) -> None:
+        """Note the offset of a batch; -1: the broker does not tell. Strangers' records may stand before it."""
         if base_offset >= 0 and None in {self._stamp.marked_from, self._stamp.native_from}:
             marked_from, native_from = (
                 base_offset if noted is None else noted for noted in (self._stamp.marked_from, self._stamp.native_from)
@@ -224,13 +224,13 @@ class KafkaWriter:
     async def _lost_its_end(self, base_offset: int) -> LogMismatch:
         with contextlib.suppress(TryAgain):
             await self._link.refresh()
-        return self._link.refusal(self._place.topic) or LogMismatch(
+        return self._link.refusal(self._config.topic) or LogMismatch(
             f"{self._named()} ended at offset {self._end_offset} and has taken an append at {base_offset}: it has lost"
             f" what was acknowledged, or the topic was deleted and made anew. {MADE_ANEW}"
         )
 
     async def _send(self, batch: bytes) -> int | None:
-        """The offset of its first record, -1 when the broker does not tell; None when the batch is too large."""
+        """Send a batch; returns its first offset, -1 if the broker does not tell it, None if the batch is too large."""
         sent_before = False
 
         async def attempt() -> int | None:
@@ -240,16 +240,16 @@ class KafkaWriter:
             return self._outcome(code, base_offset, again=again)
 
         try:
-            return await retried(attempt, limit_ms=self._place.append_limit_ms)
+            return await retried(attempt, limit_ms=self._config.append_limit_ms)
         except LogUnavailable as error:
             raise type(error)(f"{self._named()}: {error}") from error
 
     async def _produce(self, batch: bytes) -> tuple[int, int]:
-        place, timeout_ms = self._place, self._link.timeouts.produce_timeout_ms
+        config, timeout_ms = self._config, self._link.timeouts.produce_timeout_ms
         # Half of our own limit, so that the broker's REQUEST_TIMED_OUT is heard before the connection is closed.
-        request = ProduceRequest(None, _ALL_IN_SYNC, timeout_ms // 2, [(place.topic, [(place.partition, batch)])])
+        request = ProduceRequest(None, _ALL_IN_SYNC, timeout_ms // 2, [(config.topic, [(config.partition, batch)])])
         response = await self._link.ask_leader(
-            place.topic, place.partition, request, lane=self._lane, timeout_ms=timeout_ms
+            config.topic, config.partition, request, lane=self._lane, timeout_ms=timeout_ms
         )
         ((_, ((_, code, base_offset, *_),)),) = response.topics
         return code, base_offset
@@ -264,7 +264,7 @@ class KafkaWriter:
                 return None
             case error:
                 # OUT_OF_ORDER_SEQUENCE_NUMBER too: the partition does not end with what we appended last.
-                raise refused("the broker refuses the batch", error, "WRITE", self._place.topic, who=self._link.who)
+                raise refused("the broker refuses the batch", error, "WRITE", self._config.topic, who=self._link.who)
 
     def _named(self) -> str:
-        return f"partition {self.partition} of {self._place.topic}"
+        return f"partition {self.partition} of {self._config.topic}"

@@ -1,6 +1,6 @@
-"""Reading a partition of the event topic: offsets, the records between two of them, and who wrote last.
+"""Reading a partition of the event topic: its end, the records between two offsets, its last writer.
 
-What belongs here: ListOffsets and Fetch. What it must not know: what the records say.
+What belongs here: ListOffsets and Fetch. What it must not know: the meaning of records.
 
 How it works: no consumer and no group, just Fetch requests to the partition's leader, one after another, up to an end
 that is known before. aiokafka's own consumer makes every record a Python object of its own, three times slower. A
@@ -34,11 +34,11 @@ _READ_UNCOMMITTED = 0
 _LOOK_AGAIN_AFTER_MS = 200
 
 FETCH_BYTES = 1024 * 1024
-"""What one fetch asks for: large enough that requests do not count."""
+"""The size of one fetch: large enough that the cost of requests does not count."""
 
 _LOOK_BACK_TIMES = 8
 _LOOK_BACK_OFFSETS_MAX = 50_000
-"""Looking for the last owner's batch, so many offsets more are gone back each time, and so many at most."""
+"""The steps back in the search for the last owner's batch: their growth, and the limit of one, in offsets."""
 
 _RECENT_RECORDS = 500
 
@@ -50,14 +50,14 @@ class _Fetched(msgspec.Struct, frozen=True, kw_only=True):
 
 
 async def end_offset(link: KafkaLink, topic: str, partition: int, *, limit_ms: int) -> int:
-    """One past the last record that all in-sync replicas have. Raises LogUnavailable."""
+    """Return the offset after the last record that all in-sync replicas have. Raises LogUnavailable."""
     return await retried(lambda: _offset(link, topic, partition, _LATEST), limit_ms=limit_ms)
 
 
 async def read(
     link: KafkaLink, topic: str, partition: int, *, start: int, end: int, limit_ms: int, marks: Marks | None = None
 ) -> AsyncIterator[Sequence[StoredRecord]]:
-    """Chunks of the records at offsets from `start` up to `end` (exclusive).
+    """Read chunks of the records at offsets from `start` up to `end` (exclusive).
 
     `marks`: from where on owners mark, if that is known. Raises LogUnavailable when the leader cannot be reached for
     `limit_ms`, or its log is shorter than `end`; BrokenBatch for a batch that cannot be read.
@@ -92,7 +92,7 @@ async def read(
 async def newest_stamp(
     link: KafkaLink, topic: str, partition: int, *, home: str | None, limit_ms: int, end: int | None = None
 ) -> Stamp | None:
-    """Who wrote the last batch of an owner before `end` (default: of the partition), past strangers'; None: nobody.
+    """Return the stamp of the last owner's batch before `end` (default: of the partition), past strangers', or None.
 
     `home`: the cluster that owners have noted; None: any.
     """
@@ -109,7 +109,7 @@ async def newest_stamp(
 async def _writers(
     link: KafkaLink, topic: str, partition: int, *, start: int, end: int, home: str | None, limit_ms: int
 ) -> tuple[list[Written], int]:
-    """The writers of the batches between two offsets, and the first offset there is where that is after `start`."""
+    """Return the writers of the batches between two offsets, and the first offset if it is after `start`."""
     batches: list[Written] = []
     position, first = start, 0
     while position < end:
@@ -131,7 +131,7 @@ async def _writers(
 
 
 async def glimpses(link: KafkaLink, topic: str, partition: int, *, limit_ms: int) -> AsyncIterator[bytes]:
-    """Batches as they are stored: the newest one, some before it, and the oldest. Nothing for an empty partition."""
+    """Yield batches as they are stored: the newest one, some before it, and the oldest. Empty partitions yield none."""
     end = await end_offset(link, topic, partition, limit_ms=limit_ms)
     start = await retried(lambda: _offset(link, topic, partition, _EARLIEST), limit_ms=limit_ms)
     if start >= end:
@@ -145,7 +145,7 @@ async def glimpses(link: KafkaLink, topic: str, partition: int, *, limit_ms: int
 
 
 async def _position_in_range(link: KafkaLink, topic: str, partition: int, position: int, limit_ms: int) -> int:
-    """Where to go on after OFFSET_OUT_OF_RANGE: at the first offset there is, if that was passed over."""
+    """Return the position to go on from after OFFSET_OUT_OF_RANGE: the log start offset, if that was passed."""
     earliest = await retried(lambda: _offset(link, topic, partition, _EARLIEST), limit_ms=limit_ms)
     if earliest <= position:
         raise LogUnavailable(f"partition {partition} of {topic} ends before offset {position}")

@@ -1,7 +1,7 @@
-"""The event topic itself: found, made when it is missing, its settings read.
+"""The event topic itself: finding it, creating it when it is missing, reading its configs.
 
-What belongs here: the requests about topics and configs. What it must not know: which settings are right
-(client/settings.py says so), records, writers, readers.
+What belongs here: the requests about topics and configs. What it must not know: which configs are right
+(client/settings.py), records, writers, readers.
 """
 
 from aiokafka.protocol.admin import CreateTopicsRequest, DescribeConfigsRequest
@@ -30,7 +30,7 @@ _NOT_FOR_US = frozenset({ErrorCode.cluster_authorization_failed, ErrorCode.topic
 
 
 async def topic_facts(link: KafkaLink, name: str, *, limit_ms: int) -> TopicFacts | None:
-    """The topic, or None when there is none. Asks in the way that never creates it. Raises LogUnavailable."""
+    """Describe the topic, without creating it; None when it does not exist. Raises LogUnavailable."""
 
     async def attempt() -> TopicFacts | None:
         response = await link.metadata([name])
@@ -56,7 +56,7 @@ async def topic_facts(link: KafkaLink, name: str, *, limit_ms: int) -> TopicFact
 async def ensure_topic(
     link: KafkaLink, name: str, configs: Configs, *, partitions: int | None, replication: int | None, limit_ms: int
 ) -> TopicFacts:
-    """The topic, made if it is missing; several processes may do so at once. Raises LogMismatch, LogUnavailable."""
+    """Describe the topic, created if missing, perhaps by several processes. Raises LogMismatch, LogUnavailable."""
     facts = await topic_facts(link, name, limit_ms=limit_ms)
     if facts is not None:
         return facts
@@ -86,7 +86,7 @@ async def ensure_topic(
 async def check_topic(
     link: KafkaLink, plan: TopicPlan, facts: TopicFacts, *, is_ours: bool, limit_ms: int
 ) -> Guarantees:
-    """What the settings of topic and brokers promise; `is_ours` as there. Raises LogMismatch, LogUnavailable."""
+    """Read the configs and derive the `guarantees`. Raises LogMismatch, LogUnavailable."""
     topic = await _configs(link, _TOPIC, plan.name, link.brokers()[0], limit_ms)
     brokers = [await _configs(link, _BROKER, str(node), node, limit_ms) for node in link.brokers()]
     bootstrap = link.asked_at

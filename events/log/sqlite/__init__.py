@@ -1,8 +1,7 @@
 """The log in an SQLite file.
 
 disk_thread.py    A thread for calls that wait for a disk, and may wait for ever.
-failures.py       What an error of SQLite means for the log: the disk may come back, another program has it, it is
-                  damaged.
+failures.py       SQLite's errors as the log's: the disk may recover, another program has the file, it is damaged.
 file.py           One SQLite file, one thread that writes it: what the event log and the offset store of standalone
                   mode share.
 log.py            The event log in one SQLite file: the embedded default, without any server.
@@ -11,6 +10,5 @@ open.py           Opening a SQLite file for writing or for reading, and the lock
 file_identity.py  Whether a path still names the file that was opened under it.
 salvage.py        Reading around what is damaged, for those who only look: the records that can still be read.
 schema.py         The tables of an event log in a SQLite file: made when the file is new, checked when it is not.
-trim.py           Trimming: what is older than the audit window is compacted, so that the file stays as small as
-                  Kafka keeps a topic.
+trim.py           Trimming: compacting records older than the audit window, as Kafka compacts a topic.
 """

@@ -1,4 +1,4 @@
-"""What an error of SQLite means for the log: the disk may come back, another program has it, it is damaged. Pure."""
+"""SQLite's errors as the log's: the disk may recover, another program has the file, it is damaged. Pure."""
 
 import sqlite3
 from pathlib import Path
@@ -20,12 +20,12 @@ def is_locked(error: sqlite3.Error) -> bool:
 
 
 def is_full(error: sqlite3.Error) -> bool:
-    """Whether the disk had no room, which somebody may make."""
+    """Whether the disk is full, which somebody may change."""
     return getattr(error, "sqlite_errorcode", 0) & 0xFF == sqlite3.SQLITE_FULL
 
 
 def damaged(error: object, path: Path) -> LogDamaged:
-    """With the way out."""
+    """Make the error for a damaged file, with the way out."""
     return LogDamaged(
         f"the event log {path} is damaged ({error}). Keep a copy of it"
         f" and of {path.name}-wal; then restore a backup, or start with --log sqlite:///recovered.db after"
@@ -34,7 +34,7 @@ def damaged(error: object, path: Path) -> LogDamaged:
 
 
 def failure_of(error: sqlite3.Error, path: Path, what: str) -> LogError:
-    """`what` could not be done: "opened", "read" or "written"."""
+    """Convert an error of SQLite. `what` failed: "opened", "read" or "written"."""
     if is_damage(error):
         return damaged(error, path)
     if is_locked(error):

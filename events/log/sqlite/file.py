@@ -1,6 +1,6 @@
 """One SQLite file, one thread that writes it: what the event log and the offset store of standalone mode share.
 
-What belongs here: threads, connections, transactions. What it must not know: what the tables hold.
+What belongs here: threads, connections, transactions. What it must not know: the contents of tables.
 
 *Group commit.* A write is a function that is given the connection. While one transaction is being made durable, the
 writes that come in wait, and all of them together become the next transaction, so many partitions, groups and
@@ -12,9 +12,9 @@ transaction, and all callers in it get it.
 transactions and neither waits for the writer nor holds it up, as long as its own transactions are short: a long
 one would keep the write-ahead log from being folded back into the file.
 
-*A disk that does not answer* keeps a thread, never the process: who waits is told LogUnavailable after a limit, and
-what was being written may or may not be there, as after any failure. When the disk answers again, what is asked then is
-done at once. Closing waits for a few seconds.
+*A disk that does not answer* blocks a thread, never the process: calls raise LogUnavailable after a limit, and the
+write under way may or may not be there, as after any failure. Once the disk answers, new calls work at once. Closing
+waits for a few seconds.
 
 *A file that is damaged, gone, or another one than was opened* is never written again: every write raises the same
 LogMismatch. Whoever keeps the file open calls `check_in_place` now and then.
@@ -44,17 +44,17 @@ from muster.events.log.sqlite.open import (
 T = TypeVar("T")
 
 ANSWERS_WITHIN_S = 30.0
-"""Until a write or a read is given up, as an append to a Kafka log is."""
+"""The timeout of a write or a read, like that of an append to a Kafka log."""
 
 SLOW_APPEND_S = 5.0
-"""From then on a disk is said not to answer."""
+"""The time after which a disk is reported not to answer."""
 
 CLOSES_WITHIN_S = 5.0
 _LOOKS_WITHIN_S = 1.0
 
 
 class _Write(Generic[T]):
-    """A write that waits: what to do, and who is to be told."""
+    """A waiting write: the change, and the future of its caller."""
 
     def __init__(self, change: Callable[[sqlite3.Connection], T], done: "asyncio.Future[T]") -> None:
         self.change = change
@@ -151,12 +151,12 @@ class SqliteFile:
 
     @property
     def trouble(self) -> str | None:
-        """That the disk does not answer, and since when; None: it does. Any thread may ask."""
+        """Return since when the disk does not answer, for people; None: it does. Any thread may ask."""
         busy_s = max(thread.busy_s for thread in (self._writer, self._reader, self._looker))
         return None if busy_s < self._slow_after_s else f"the disk of {self._path} has not answered for {busy_s:.0f} s"
 
     async def check_in_place(self) -> None:
-        """Look whether the path still names the file that was opened. Raises LogMismatch; then it is written no more.
+        """Check that the path still names the file that was opened. Raises LogMismatch; then it is written no more.
 
         A disk that does not answer says neither: `trouble` tells of it.
         """
@@ -167,7 +167,7 @@ class SqliteFile:
                 await self._giving_up(self._looker.submit(partial(check_same_file, self._path, self._place)))
 
     async def close(self) -> None:
-        """Close when what was to be written is written. Closing twice is no error.
+        """Close after the waiting writes. Closing twice is no error.
 
         A disk that does not answer is waited for no longer than `closes_within_s`; then the lock ends with the process.
         """
@@ -224,7 +224,7 @@ class SqliteFile:
             raise self._unanswered() from error
 
     async def _giving_up(self, asked: "asyncio.Future[T]") -> T:
-        """What was asked for; what will not mend ends all writing."""
+        """Return the outcome of a call; errors that do not pass end all writing."""
         try:
             return await asked
         except LogMismatch as error:
@@ -239,7 +239,7 @@ class SqliteFile:
         self._overdue = asyncio.get_running_loop().call_later(self._answers_within_s, self._tell_overdue)
 
     def _tell_overdue(self) -> None:
-        """The disk does not answer: whoever waits is told, and so is who comes in the meantime, after as long."""
+        """Fail the writes that wait for a disk that does not answer, and later ones after the same timeout."""
         for write in [*self._in_flight, *self._waiting]:
             write.tell(self._unanswered())
         self._waiting.clear()

@@ -1,7 +1,7 @@
 """Whether a path still names the file that was opened under it.
 
-A file that was deleted, moved away or replaced while it is open can still be written, and nobody would ever find what
-was written. So it is looked at, by name, together with its write-ahead log, where the newest appends stand alone.
+A file that was deleted, moved away or replaced while it is open can still be written, and nobody would ever find those
+appends. So it is checked, by name, together with its write-ahead log, where the newest appends are alone.
 """
 
 from collections.abc import Mapping
@@ -10,11 +10,11 @@ from pathlib import Path
 from muster.events.log.base import LogMismatch
 
 Identity = tuple[int, int]
-"""Device and inode."""
+"""The device and inode of a file."""
 
 
 def identities(path: Path) -> dict[Path, Identity]:
-    """Those of the file and of its write-ahead log, if it has one. Call it right after opening."""
+    """Return the identities of the file and of its write-ahead log, if any. Call it right after opening."""
     real = path.resolve()  # SQLite names its own files after this one
     found = {}
     for file in (path, real.with_name(real.name + "-wal")):
@@ -25,7 +25,7 @@ def identities(path: Path) -> dict[Path, Identity]:
 
 
 def check_same_file(path: Path, opened: Mapping[Path, Identity]) -> None:
-    """Raises LogMismatch, with the way out."""
+    """Check that the paths still name the files that were opened. Raises LogMismatch, with the way out."""
     for file, identity in opened.items():
         found = _identity(file)
         if found != identity:
@@ -37,7 +37,7 @@ def check_same_file(path: Path, opened: Mapping[Path, Identity]) -> None:
 
 
 def _identity(file: Path) -> Identity | None:
-    """None when there is no such file."""
+    """Return the identity of the file at a path; None without one."""
     try:
         status = file.stat()
     except (FileNotFoundError, NotADirectoryError):

@@ -27,7 +27,7 @@ from muster.events.log.wall_clock import wall_clock_ms
 from muster.events.records import StoredRecord, Transition
 
 _BATCH_RECORDS = 200
-"""A chunk is over its limit by less than so many records."""
+"""The records read at once: a chunk exceeds its limit by less than this."""
 
 _CLAIM = "INSERT INTO owners VALUES (?, 1) ON CONFLICT (partition) DO UPDATE SET epoch = epoch + 1 RETURNING epoch"
 _EPOCH = "SELECT epoch FROM owners WHERE partition = ?"
@@ -72,7 +72,7 @@ class SqliteEventLog:
 
     @property
     def identity(self) -> str:
-        """The file's own, made with it; a copy of the file has it, too."""
+        """The id that was made with the file; a copy of the file has it, too."""
         return self.meta.log_id
 
     @property
@@ -81,32 +81,32 @@ class SqliteEventLog:
 
     @property
     def warnings(self) -> Sequence[str]:
-        """Of a damaged file that is opened for reading, once it was read."""
+        """The damage of a file that is opened for reading, once it was read."""
         return () if self._damage is None else (f"{self._damage}. What cannot be read was left out",)
 
     @property
     def trouble(self) -> str | None:
-        """The disk does not answer."""
+        """See EventLog: the disk does not answer."""
         return self.file.trouble
 
     def stored_by(self, _partition: int) -> str:
-        """The file's disk."""
+        """See EventLog: the file."""
         return f"the disk of {self.location}"
 
     @property
     def claim_renewal_ms(self) -> int | None:
-        """Epochs stand in the file."""
+        """None: epochs are kept in the file."""
         return None
 
     @property
     def meta(self) -> Meta:
-        """What the file says of itself. Raises LogUnavailable before `open`."""
+        """The file's own settings. Raises LogUnavailable before `open`."""
         if self._meta is None:
             raise LogUnavailable(f"the event log {self.location} is not open")
         return self._meta
 
     async def open(self) -> None:
-        """Raises LogMismatch, LogUnavailable, or LogTooNew (events.records)."""
+        """See EventLog. Raises LogMismatch, LogUnavailable, or LogTooNew (events.records)."""
         if self._read_only:
             prepare = partial(sqlite_schema.check, location=self.location, partitions=self._partitions_asked_for)
         else:
@@ -128,7 +128,7 @@ class SqliteEventLog:
         return SqliteLogWriter(self.file, partition, epoch, self._batch_bytes_max, self._wall_ms)
 
     async def has_owners_record(self, partition: int) -> bool:
-        """No stranger writes into the file."""
+        """Whether the partition has any record: no stranger writes into the file."""
         return await self.end_offset(partition) > 0
 
     async def end_offset(self, partition: int) -> int:
@@ -167,15 +167,15 @@ class SqliteEventLog:
         return await self.file.read(partial(_read_chunk, partition, start, end))
 
     def _note(self, damage: LogDamaged) -> None:
-        """Who only looks is told what can be read; an owner must not go on with a part of what was written."""
+        """Note damage when opened for reading, else raise it: an owner must not go on with a part of the records."""
         if not self._read_only:
             raise damage
         self._damage = damage
 
     async def trim(self, now_ms: int) -> Trimmed:
-        """Compact a bounded part of what is older than the audit window; see `trim.py`. `now_ms`: wall clock.
+        """Compact a bounded number of records older than the audit window; see `trim.py`. `now_ms`: wall clock.
 
-        Call it now and then, and again at once while the answer says that there is more.
+        Call it now and then, and again at once while the result says that there is more.
         """
         return await sqlite_trim.trim(self.file, self.meta, now_ms)
 
@@ -229,7 +229,7 @@ def _append(
     transitions: Iterable[Transition],
     connection: sqlite3.Connection,
 ) -> int:
-    """Returns one past the last offset."""
+    """Append the transitions; returns the offset after the last record."""
     owner = connection.execute(_EPOCH, (partition,)).fetchone()
     if owner is None or owner[0] != epoch:
         raise Deposed(partition, epoch)

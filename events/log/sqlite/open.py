@@ -23,14 +23,16 @@ T = TypeVar("T")
 _FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
 
 BUSY_TIMEOUT_S = 3.0
-"""For locks of other programs. Shorter than the time after which a disk is said not to answer (file.py)."""
+"""The wait for other programs' locks; shorter than the time after which a disk is reported (file.py)."""
 
 
 def connected(
     path: Path, connect: Callable[[Path], sqlite3.Connection], prepare: Callable[[sqlite3.Connection], T]
 ) -> tuple[sqlite3.Connection, T]:
-    """A connection, and what `prepare` made of it. Raises LogMismatch when the file is none of SQLite's, or cannot be
-    used, LogDamaged, LogUnavailable when another program has it locked or the disk is full, and what `prepare` raises.
+    """Connect, and run `prepare`; returns the connection, and the result of `prepare`, and raises its errors.
+
+    Raises LogMismatch when the file is none of SQLite's, or cannot be used, LogDamaged, and LogUnavailable when another
+    program has it locked or the disk is full.
     """
     try:
         with ExitStack() as on_failure:
@@ -48,10 +50,10 @@ def connected(
 
 
 def look_at(path: Path, look: Callable[[sqlite3.Connection], None]) -> None:
-    """Run `look` on what stands at the path already, if anything does, without making so much as a file beside it.
+    """Run `look` on an existing file, without making as much as a file beside it.
 
-    The write-ahead log is left out, so of a file that was just made nothing may be seen, and one that is being written
-    may look damaged: opening it will tell. Raises as `connected`.
+    The write-ahead log is left out, so a file that was just made may look empty, and one that is being written may look
+    damaged: opening it will tell. Raises as `connected`.
     """
     _refuse_folder(path)
     if path.is_file() and path.stat().st_size > 0:
@@ -65,7 +67,7 @@ def _connect_for_looking(path: Path) -> sqlite3.Connection:
 
 
 def connect_for_writing(path: Path) -> sqlite3.Connection:
-    """A connection that makes the file when it is missing."""
+    """Connect for writing; creates a missing file."""
     _refuse_folder(path)
     _refuse_other_names(path)
     _refuse_unwritable(path)
@@ -78,7 +80,7 @@ def _refuse_folder(path: Path) -> None:
 
 
 def _refuse_other_names(path: Path) -> None:
-    """The lock and SQLite's write-ahead log have their names after the file's: under another one it has others.
+    """Refuse a file with several hard links: the lock and the write-ahead log are named after one of them.
 
     See "multiple links to the same file" in sqlite.org/howtocorrupt.html. A symbolic link is none: it is followed.
     """
@@ -90,7 +92,7 @@ def _refuse_other_names(path: Path) -> None:
 
 
 def _refuse_unwritable(path: Path) -> None:
-    """SQLite opens such a file all the same, and the first write fails, for as long as it is tried again."""
+    """Refuse a file that cannot be written: SQLite opens it all the same, and every write fails."""
     if not path.exists() or os.access(path, os.W_OK):
         return
     found = path.stat()
@@ -101,7 +103,7 @@ def _refuse_unwritable(path: Path) -> None:
 
 
 def connect_for_reading(path: Path) -> sqlite3.Connection:
-    """A read-only connection to a file that exists."""
+    """Connect to an existing file, for reading only."""
     if not path.exists():
         raise LogMismatch(f"no event log at {path}")
     _refuse_folder(path)
@@ -120,7 +122,7 @@ def connect_for_reading(path: Path) -> sqlite3.Connection:
 
 
 def connect_to_salvage(path: Path) -> sqlite3.Connection:
-    """As `connect_for_reading`, also to a file that was cut off, which SQLite would not open otherwise."""
+    """Connect as `connect_for_reading`, also to a truncated file, which SQLite would not open otherwise."""
     connection = connect_for_reading(path)
     connection.execute("PRAGMA writable_schema = ON")  # it cannot be written all the same, so this is harmless
     return connection
@@ -132,7 +134,7 @@ def _connect(path: Path, options: str) -> sqlite3.Connection:
 
 
 def _is_readable(connection: sqlite3.Connection) -> bool:
-    """False when the files that go with write-ahead logging cannot be made. What else is wrong shows later."""
+    """Whether the files of write-ahead logging can be made. Other errors show later."""
     try:
         connection.execute("PRAGMA application_id")
     except sqlite3.DatabaseError as error:
@@ -141,7 +143,7 @@ def _is_readable(connection: sqlite3.Connection) -> bool:
 
 
 class FileLock:
-    """The right to write a file, held by one process until it ends, however it ends.
+    """The lock of the writing process on a file, until the process ends, however it ends.
 
     It is a lock on a file beside it, `NAME.lock`, which holds the process id of the holder and is never removed:
     SQLite's own locks must not be disturbed, and removing a locked file would let two holders in.
@@ -154,7 +156,7 @@ class FileLock:
         self._descriptor: int | None = None
 
     def acquire(self) -> None:
-        """Raises LogMismatch, naming the file and the holder's process id; LogUnavailable when the disk is full."""
+        """Take the lock. Raises LogMismatch, with file and holder; LogUnavailable if the disk is full."""
         with ExitStack() as on_failure:
             try:
                 descriptor = os.open(self._lock_path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)

@@ -1,7 +1,7 @@
-"""Reading around what is damaged, for those who only look: the records that can still be read.
+"""Reading around damage, when opened for reading: the records that can still be read.
 
-What belongs here: which offsets are asked for after a failure. A page of the file holds some tens of records, and one
-that is damaged takes these along, or all below it.
+What belongs here: the offsets to try after a failure. A page of the file has some tens of records, and a damaged one
+takes these along, or all below it.
 """
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
@@ -10,17 +10,17 @@ from muster.events.log.base import LogDamaged
 from muster.events.records import StoredRecord
 
 UNKNOWN_END = 2**62
-"""Of a partition whose last record cannot be read: beyond every offset."""
+"""The end of a partition whose last record cannot be read: beyond every offset."""
 
 _LARGEST = 4_096
 _SKIPPED_ONE_BY_ONE = 256
 
 ReadRange = Callable[[int, int], Awaitable[Sequence[StoredRecord]]]
-"""The first records at offsets from the one up to the other (exclusive), none if there are none. Raises LogDamaged."""
+"""Reads the first records between two offsets (the second exclusive), perhaps none. Raises LogDamaged."""
 
 
 async def read_around(read_range: ReadRange, start: int, end: int) -> AsyncIterator[Sequence[StoredRecord]]:
-    """Chunks of what can be read, in order; no record is asked for twice more often than the range can be halved."""
+    """Read chunks of the readable records, in order; a range that fails is halved and tried again."""
     size, skipped, step = end, 0, 1
     while start < end:
         until = min(start + size, end)

@@ -24,7 +24,7 @@ DEFAULT_PARTITIONS = 8
 DEFAULT_AUDIT_WINDOW_MS = 7 * 24 * 3600 * 1000
 
 WAL_BYTES_KEPT = 64 * 1024 * 1024
-"""A write-ahead log that one large transition has blown up is cut back to this."""
+"""The size to which a write-ahead log is truncated after a large transition."""
 
 _TABLES = (
     "CREATE TABLE meta (name TEXT PRIMARY KEY, value NOT NULL) WITHOUT ROWID",
@@ -40,7 +40,7 @@ _TABLES = (
 
 
 class Meta(msgspec.Struct, frozen=True, kw_only=True):
-    """What a file says of itself."""
+    """The settings of a file, from its table `meta`."""
 
     log_id: str
     partitions: int
@@ -67,8 +67,8 @@ def prepare(
 
 
 def check(connection: sqlite3.Connection, location: str, *, partitions: int | None) -> Meta:
-    """What the file says of itself. Raises LogMismatch when it is not ours or has another number of partitions than
-    asked for, LogTooNew when a newer version wrote it.
+    """Read the file's settings. Raises LogMismatch when it is not ours or has another number of partitions than
+    requested, LogTooNew when a newer version wrote it.
     """
     if _is_empty(connection):
         raise LogMismatch(f"there is no event log in {location}, it is empty")
@@ -94,7 +94,7 @@ def check(connection: sqlite3.Connection, location: str, *, partitions: int | No
 
 
 def refuse_somebody_elses(connection: sqlite3.Connection, location: str) -> None:
-    """Raises LogMismatch when another program has made the file."""
+    """Check the file's application id. Raises LogMismatch when another program has made the file."""
     if not _is_empty(connection) and _pragma(connection, "application_id") != APPLICATION_ID:
         raise LogMismatch(
             f"{location} is a SQLite file of another program, not an event log of Muster. It was left as it is; give"

@@ -1,7 +1,7 @@
-"""Trimming: what is older than the audit window is compacted, so that the file stays as small as Kafka keeps a topic.
+"""Trimming: compacting records older than the audit window, as Kafka compacts a topic.
 
-What has passed out of the window is the front of a partition. Trimming goes through it once, from where it stopped
-the last time, and remembers in the table `kept` where the last record of each key stands in it:
+The records that have passed out of the window are the front of a partition. Trimming goes through it once, from where
+it stopped the last time, and notes in the table `kept` the last record of each key there:
 
 * a record takes the place of the kept one of its key, which is deleted;
 * a tombstone does so, too, and is deleted itself.
@@ -26,10 +26,10 @@ from muster.events.log.sqlite.file import SqliteFile
 from muster.events.log.sqlite.schema import Meta
 
 CHUNK_RECORDS = 200
-"""Looked at in one transaction, for which an append may have to wait: 5 to 15 ms where it was measured."""
+"""The records of one transaction, for which an append may have to wait: 5 to 15 ms as measured."""
 
 CALL_RECORDS = 10_000
-"""Looked at in one call of `trim`."""
+"""The records of one call of `trim`."""
 
 _POSITION = "SELECT position FROM trimmed WHERE partition = ?"
 _FRONT = (
@@ -46,7 +46,7 @@ _MOVE = "INSERT INTO trimmed VALUES (?, ?) ON CONFLICT (partition) DO UPDATE SET
 
 
 class Trimmed(msgspec.Struct, frozen=True, kw_only=True):
-    """What one call has done. `more`: it stopped because it had done enough, not because it had come to the end."""
+    """The result of one call. `more`: it stopped at its limit, before the end."""
 
     looked_at: int
     deleted: int
@@ -54,7 +54,7 @@ class Trimmed(msgspec.Struct, frozen=True, kw_only=True):
 
 
 async def trim(file: SqliteFile, meta: Meta, now_ms: int) -> Trimmed:
-    """Go on trimming each partition, in transactions of `CHUNK_RECORDS`, until `CALL_RECORDS` were looked at."""
+    """Go on trimming each partition, in transactions of `CHUNK_RECORDS`, up to `CALL_RECORDS`."""
     before_ms = now_ms - meta.audit_window_ms
     looked_at = deleted = 0
     for partition in range(meta.partitions):
@@ -91,7 +91,7 @@ def _trim_chunk(partition: int, before_ms: int, connection: sqlite3.Connection) 
 def _replace_kept(
     partition: int, latest: dict[bytes, tuple[int, bool]], connection: sqlite3.Connection
 ) -> Iterator[int]:
-    """Keep these records (key: offset and whether it is a tombstone) from now on; the offsets of those to delete."""
+    """Note these records as kept (key: offset, whether a tombstone); returns the offsets of those to delete."""
     for key, (offset, is_tombstone) in latest.items():
         kept = connection.execute(_KEPT, (partition, key)).fetchone()
         if kept is not None:

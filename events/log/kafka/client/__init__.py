@@ -1,10 +1,8 @@
 """The link to the Kafka cluster that has the log.
 
-errors.py          What goes wrong between the log and its brokers: what may be tried again, and what may not.
-followed.py        The topics of a log as the cluster tells of them: who leads their partitions, and whether they are
-                   still the same.
-link.py            The way to the brokers of the log's cluster: each request to the right broker.
-settings.py        The settings that the guarantees of the Kafka log rest upon: what we set, what we refuse, what we
-                   warn of.
-versions.py        Which requests a broker must know for an event log, and in which versions.
+errors.py          The errors between the log and its brokers: those that are retried, and those that are not.
+followed.py        The log's topics in Metadata: their partition leaders, and whether they were deleted or recreated.
+link.py            The connections to the log's cluster, and each request to the right broker.
+settings.py        The configs on which the guarantees of the Kafka log rest: those set, refused and warned of.
+versions.py        The requests and versions that a broker must have for an event log.
 """

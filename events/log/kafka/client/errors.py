@@ -1,7 +1,7 @@
-"""What goes wrong between the log and its brokers: what may be tried again, and what may not.
+"""The errors between the log and its brokers: those that are retried, and those that are not.
 
-What belongs here: Kafka's error codes by what follows from them, and the loop that repeats an attempt until a limit
-ends. What it must not know: connections, and what the requests are for.
+What belongs here: sorting Kafka's error codes, and the loop that retries an attempt until a limit ends. What it must
+not know: connections, and the purpose of requests.
 
 Every failure of the log's own connections and of the brokers' answers becomes one of these:
 
@@ -26,7 +26,7 @@ T = TypeVar("T")
 
 RETRY_PAUSE_MIN_S = 0.02
 RETRY_PAUSE_MAX_S = 0.5
-"""Of the first pause, and of those after five: the longest that it may be."""
+"""The longest pause between attempts."""
 
 RETRIABLE = frozenset(
     {
@@ -52,11 +52,11 @@ RETRIABLE = frozenset(
         ErrorCode.throttling_quota_exceeded,
     }
 )
-"""Answers after which the same request may succeed. Some leave open whether the first one did."""
+"""The errors after which the same request may succeed. Some leave open whether the first one did."""
 
 _TOO_FEW = "fewer replicas are in sync than the topic's min.insync.replicas asks for; are all brokers up?"
 _MEANINGS = {ErrorCode.not_enough_replicas: _TOO_FEW, ErrorCode.not_enough_replicas_after_append: _TOO_FEW}
-"""What to look for, where Kafka's name of the error does not say it."""
+"""Explanations of errors whose name in Kafka does not say what to look for."""
 
 _GUARDED = {
     ErrorCode.topic_authorization_failed: "TOPIC",
@@ -69,7 +69,7 @@ ALL_RIGHTS = "all rights: docs/sidecar-acls.md"
 
 
 def final_error(code: int, what: str) -> ErrorCode:
-    """The error of an answer that will not change by itself. Raises TryAgain for the others."""
+    """Return the error of an answer, if it will not change by itself. Raises TryAgain for the others."""
     try:
         error = ErrorCode(code)
     except ValueError:  # from a newer broker; its meaning is not known, and so neither is the outcome
@@ -81,7 +81,7 @@ def final_error(code: int, what: str) -> ErrorCode:
 
 
 def named(error: ErrorCode, operation: str, of: str, *, who: str) -> str:
-    """Kafka's name of an error, and the missing right, if that is what it says of `operation`.
+    """Format an error: Kafka's name, and the missing right if the error is one of authorization.
 
     `of`: the name of the topic, or the prefix of the transactional ids. `who` was refused, for people.
     """
@@ -94,13 +94,13 @@ def named(error: ErrorCode, operation: str, of: str, *, who: str) -> str:
 
 
 def refused(what: str, error: ErrorCode, operation: str, of: str, *, who: str) -> LogUnavailable:
-    """Why `what` came to nothing; LogDenied if `operation` is a right that we lack; `of` and `who` as there."""
+    """Make the error for `what` that was refused: LogDenied if `operation` is a right that we lack (see `named`)."""
     kind = LogDenied if error in _GUARDED else LogUnavailable
     return kind(f"{what}: {named(error, operation, of, who=who)}")
 
 
 async def retried(attempt: Callable[[], Awaitable[T]], *, limit_ms: int) -> T:
-    """What `attempt` returns, once it does so without TryAgain. Raises LogUnavailable when the limit ends first.
+    """Retry `attempt` as long as it raises TryAgain; returns its result. Raises LogUnavailable when the limit ends.
 
     The pauses are random, up to 20 ms at first and half a second later: a new leader is there within tens of
     milliseconds, or not for long; and who waited for long goes on soon after the brokers are back.

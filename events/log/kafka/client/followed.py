@@ -1,7 +1,7 @@
-"""The topics of a log as the cluster tells of them: who leads their partitions, and whether they are still the same.
+"""The log's topics in Metadata: their partition leaders, and whether they were deleted or recreated.
 
-What belongs here: what follows from Metadata's answers for the topics that are followed. Pure; it knows no connection
-and no clock.
+What belongs here: the state of the followed topics, from the responses to Metadata. Pure; it knows no connection and no
+clock.
 
 A followed topic must stay the one that was seen first: its id and its number of partitions are remembered. Another id
 means that it was deleted and made anew, and a topic that stays missing was deleted; what was appended is not in it. So
@@ -68,17 +68,17 @@ class FollowedTopics(ClusterView):
         return self._followed.keys()
 
     def follow(self, topics: Collection[str]) -> None:
-        """Follow these topics and no others; what is known of them stays."""
+        """Follow these topics and no others; known state of theirs stays."""
         self._followed = {topic: self._followed.get(topic) for topic in topics}
 
     def leader(self, topic: str, partition: int) -> int | None:
-        """The node id of the partition's leader, if it has one that is known."""
+        """Return the node id of the partition's leader, if known."""
         followed = self._followed.get(topic)
         leader = followed.leaders.get(partition) if followed else None
         return None if leader is None or leader.node_id == _NO_LEADER else leader.node_id
 
     def learn(self, answer: Any, now_s: float) -> list[MovedLeader]:  # noqa: ANN401 -- MetadataResponse, in a version
-        """Take an answer over; returns the partitions whose leader moved. An answer without brokers says nothing."""
+        """Apply a response; returns the partitions whose leader moved. A response without brokers is ignored."""
         addresses = self.brokers
         if not self.learn_brokers(answer):
             return []

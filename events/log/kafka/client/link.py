@@ -1,8 +1,8 @@
-"""The way to the brokers of the log's cluster: each request to the right broker.
+"""The connections to the log's cluster, and each request to the right broker.
 
-What belongs here: the partition leaders of the followed topics, and what failures are told as. What it must not know:
-what the requests are for. How a cluster is reached is in `events/kafka/`, what it says of the topics is read in
-followed.py, and what is tried again is in errors.py.
+What belongs here: requests to partition leaders and coordinators, and the log's errors for failures. What it must not
+know: the purpose of requests. Connections are in `events/kafka/`, the topics' state is in followed.py, retries are in
+errors.py.
 
 How it works: aiokafka's public producer cannot be given a producer id and epoch, so the log speaks to the cluster one
 layer below, with aiokafka's request structures. When it learns that a leader has moved, the connections to the old one
@@ -30,11 +30,11 @@ from muster.events.log.kafka.client.errors import final_error, refused
 from muster.events.log.kafka.client.followed import FollowedTopics
 
 _TRANSACTION: Final = 1
-"""The kind of coordinator that FindCoordinator is asked for."""
+"""The key type of FindCoordinator for transactional ids."""
 
 
 class AuthenticationFailed(LinkRefused, LogUnavailable):
-    """The broker refuses our credentials or our certificate, or we refuse the broker's certificate."""
+    """The broker refuses our credentials or certificate, or we refuse the broker's certificate."""
 
 
 class UnsupportedByBroker(LinkRefused, LogMismatch):
@@ -42,24 +42,24 @@ class UnsupportedByBroker(LinkRefused, LogMismatch):
 
 
 class Timeouts(msgspec.Struct, frozen=True, kw_only=True):
-    """How long each step may take, in ms: those of one connection and of one request are well inside `delivery`."""
+    """Timeouts in ms: those of one connection and of one request are well below `delivery_timeout_ms`."""
 
     connect_timeout_ms: int = 3_000
     """Until a connection is open and authenticated."""
     request_timeout_ms: int = 5_000
     """Until a request is answered, unless it has a limit of its own below."""
     produce_timeout_ms: int = 10_000
-    """Of Produce. The broker gives up after half of it, so that its REQUEST_TIMED_OUT is heard before."""
+    """The timeout of Produce. The broker gives up after half of it, so that its REQUEST_TIMED_OUT comes first."""
     fetch_timeout_ms: int = 20_000
-    """Of Fetch, whose answer may carry a batch of 64 MiB over a slow link."""
+    """The timeout of Fetch, whose response may carry a batch of 64 MiB over a slow link."""
     delivery_timeout_ms: int = 30_000
-    """Until an append, a claim or a read is given up, over all its attempts."""
+    """The limit of all attempts of an append, a claim or a read."""
     metadata_max_age_ms: int = 5_000
-    """How long a leader's move may go unnoticed while a request waits for the old one."""
+    """The interval of Metadata requests, within which a leader's move is noticed."""
 
 
 class PartitionLane(NamedTuple):
-    """A lane for one kind of requests to the leader of one partition: they wait for each other, for nothing else."""
+    """The lane of one kind of requests to a partition's leader; requests of other lanes do not wait for them."""
 
     kind: str
     topic: str
@@ -67,7 +67,7 @@ class PartitionLane(NamedTuple):
 
 
 class KafkaLink(ClusterLink):
-    """One way to the cluster. Every method but `open` and `close` raises TryAgain when the cluster is not there.
+    """The link of one log. Every method but `open` and `close` raises TryAgain when the cluster cannot be reached.
 
     They raise LogUnavailable too when a broker does not let us in, and LogMismatch for a topic that is no longer the
     one that was followed, or a broker that lacks a request.
@@ -88,7 +88,7 @@ class KafkaLink(ClusterLink):
         self.timeouts = timeouts
 
     async def open(self) -> None:
-        """Find the cluster. Raises LogUnavailable; LogMismatch when our credentials or certificates are refused."""
+        """Connect to the cluster. Raises LogUnavailable; LogMismatch when credentials or certificates are refused."""
         await self._connections.close()
         self._connections = self._new_connections()
         self._view = FollowedTopics()
@@ -101,7 +101,7 @@ class KafkaLink(ClusterLink):
         self._keep_fresh()
 
     def _said_at(self, error: Exception) -> str:
-        """The addresses, and why; where there is one, it is said once."""
+        """Format the addresses and the error, without repeating a single address."""
         return f"{self.asked_at}: {str(error).removeprefix(f'{self.asked_at}: ')}"
 
     def _explained(self, address: BrokerAddress, error: Exception) -> LinkError:
@@ -123,7 +123,7 @@ class KafkaLink(ClusterLink):
 
     @property
     def who(self) -> str:
-        """As whom the brokers see us, for people."""
+        """Our principal at the brokers, for people."""
         return self._security.who
 
     def brokers(self) -> list[int]:
@@ -138,20 +138,20 @@ class KafkaLink(ClusterLink):
         return f"broker {leader} at {self._view.brokers.get(leader, 'an address that is not known')}"
 
     def refusal(self, topic: str) -> LogMismatch | None:
-        """Why a followed topic can no longer be used."""
+        """Return the reason why a followed topic can no longer be used, or None."""
         return self._view.refusals.get(topic)
 
     async def follow(self, topics: Iterable[str]) -> None:
-        """Keep the leaders of these topics' partitions known, and of no others. Raises TryAgain."""
+        """Follow the leaders of these topics' partitions, and of no others. Raises TryAgain."""
         self._view.follow(list(topics))
         await self.refresh()
 
     async def metadata(self, topics: Collection[str]) -> Any:  # noqa: ANN401 -- MetadataResponse, in a version
-        """What one broker says of these topics now; it creates none of them."""
+        """Send Metadata for these topics to any broker; it creates none of them."""
         return await self.ask_any(MetadataQuestion(topics))
 
     async def refresh(self) -> None:
-        """Ask for the brokers and leaders now."""
+        """Refresh the brokers and leaders now."""
         await self._look_around()
 
     def _topics(self) -> Collection[str]:
@@ -178,7 +178,7 @@ class KafkaLink(ClusterLink):
         lane: Hashable = 0,
         timeout_ms: int | None = None,
     ) -> Any:  # noqa: ANN401 -- the response that belongs to it
-        """One request to one broker. `timeout_ms`: other than the link's for a request."""
+        """Send a request to one broker. `timeout_ms`: other than the link's for a request."""
         try:
             return await self.ask_node(node_id, request, lane=lane, timeout_ms=timeout_ms)
         except TryAgain as error:
@@ -194,7 +194,7 @@ class KafkaLink(ClusterLink):
         lane: PartitionLane,
         timeout_ms: int | None = None,
     ) -> Any:  # noqa: ANN401 -- the response that belongs to it
-        """One request to the partition's leader. `timeout_ms`: other than the link's for a request."""
+        """Send a request to the partition's leader. `timeout_ms`: other than the link's for a request."""
         self._check_open()
         if self._keeping_fresh is not None and self._keeping_fresh.done():
             self._keeping_fresh.result()  # it ends by a bug of ours alone, which must not go by unheard
@@ -215,7 +215,7 @@ class KafkaLink(ClusterLink):
             raise
 
     async def ask_transaction_coordinator(self, transactional_id: str, request: Any, *, prefix: str) -> Any:  # noqa: ANN401 -- as above
-        """One request to the coordinator of a transactional.id. Raises LogUnavailable when it may not be looked up.
+        """Send a request to the coordinator of a transactional.id. Raises LogUnavailable when it may not be looked up.
 
         `prefix`: of the ids for which the right would be needed.
         """
@@ -226,7 +226,7 @@ class KafkaLink(ClusterLink):
         return await self.ask(found.coordinator_id, request)
 
     def settled(self, code: int, what: str) -> ErrorCode:
-        """The error of an answer that will not change by itself. Raises TryAgain for the others."""
+        """Return the error of an answer, if it will not change by itself. Raises TryAgain for the others."""
         try:
             return final_error(code, what)
         except TryAgain:

@@ -1,4 +1,4 @@
-"""The settings that the guarantees of the Kafka log rest upon: what we set, what we refuse, what we warn of.
+"""The configs on which the guarantees of the Kafka log rest: those set, refused and warned of.
 
 What belongs here: rules over the configs of the event topic and of the brokers. Pure; it knows no connection.
 
@@ -17,14 +17,14 @@ BATCH_BYTES_MAX = 64 * MIB
 AUDIT_WINDOW_MS = 7 * 24 * 60 * 60 * 1000
 
 _REQUEST_OVERHEAD_BYTES = 4096
-"""What a Produce request takes beside its batch, with room to spare."""
+"""The size of a Produce request beside its batch, with room to spare."""
 
 _EXPIRATIONS = ("producer.id.expiration.ms", "transactional.id.expiration.ms")
 _EXPIRATION_MS_MIN = 60_000
 _CLAIMS_PER_EXPIRATION = 4
 
 BROKER_CONFIGS = (*_EXPIRATIONS, "socket.request.max.bytes")
-"""What is read of each broker."""
+"""The configs that are read of each broker."""
 
 Configs = Mapping[str, str]
 """Names and values as Kafka gives them. Empty for a broker whose configs we may not read."""
@@ -40,7 +40,7 @@ class TopicPlan(msgspec.Struct, frozen=True, kw_only=True):
     batch_bytes_max: int
 
     def configs(self) -> dict[str, str]:
-        """What the topic is created with; the broker's defaults are right for all else."""
+        """The configs to create the topic with; the broker's defaults are right for all else."""
         return {
             "cleanup.policy": "compact",
             "min.compaction.lag.ms": str(self.audit_window_ms),
@@ -61,11 +61,11 @@ class TopicFacts(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Guarantees(msgspec.Struct, frozen=True, kw_only=True):
-    """What the settings of the topic and the brokers promise."""
+    """The guarantees of the configs of the topic and the brokers."""
 
     batch_bytes_max: int
     claim_renewal_ms: int | None
-    """How often an owner must claim anew, lest the brokers forget its fence; None: they do not tell."""
+    """The interval at which an owner must claim anew, or the brokers forget its fence; None: they do not tell."""
     warnings: tuple[str, ...]
 
 
@@ -79,7 +79,7 @@ def guarantees(
     is_ours: bool,
     who: str,
 ) -> Guarantees:
-    """What may be relied on. Raises LogMismatch for what contradicts `plan` or breaks the guarantee.
+    """Derive the guarantees. Raises LogMismatch for configs that contradict `plan` or break them.
 
     `is_ours`: the topic holds events, so the way out is to change its settings. An empty one may have been made for
     them, or for somebody else's records: then the way out is another topic. `who`: as whom the brokers see us.

@@ -1,4 +1,4 @@
-"""Which requests a broker must know for an event log, and in which versions.
+"""The requests and versions that a broker must have for an event log.
 
 What belongs here: the table, and the one line about a broker that does not fit it. Pure; it knows no connection.
 Without it an old broker would show as a request that fails again and again, without a reason.
@@ -12,7 +12,7 @@ from muster.events.log.base import LogMismatch
 
 
 class Needed(msgspec.Struct, frozen=True):
-    """A request, in any of the versions from `first` to `last`."""
+    """A request that is needed in any of the versions from `first` to `last`."""
 
     api: str
     api_key: int

@@ -26,9 +26,9 @@ pytestmark = pytest.mark.broker
 async def mirrored(broker: Broker, topic: str, origin: Origin) -> None:
     """A record in partition 1, with the headers it was written with, as a mirroring tool leaves it."""
     async with followed(broker, topic) as link:
-        place = WriterConfig(topic=topic, partition=1, limit_bytes=MIB, append_limit_ms=10_000)
+        config = WriterConfig(topic=topic, partition=1, limit_bytes=MIB, append_limit_ms=10_000)
         stamp = Stamp(producer_id=10**12, producer_epoch=0, epoch_base=0, origin=origin.encode())
-        await KafkaWriter(link, place, stamp).append([transition("mirrored")])
+        await KafkaWriter(link, config, stamp).append([transition("mirrored")])
 
 
 async def noted(broker: Broker, topic: str, partition: int) -> Origin | None:

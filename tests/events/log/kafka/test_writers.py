@@ -61,10 +61,10 @@ class TestFence:
     ) -> None:
         """As after 32,767 claims, or when the transactional.id has expired: another producer id, epoch 0."""
         async with followed(kafka_broker, topic) as link:
-            place = WriterConfig(topic=topic, partition=0, limit_bytes=MIB, append_limit_ms=10_000)
+            config = WriterConfig(topic=topic, partition=0, limit_bytes=MIB, append_limit_ms=10_000)
             origin = origin_of(log.cluster_id).encode()
             stamp = Stamp(producer_id=10**12, producer_epoch=32_766, epoch_base=0, origin=origin)
-            last = KafkaWriter(link, place, stamp)
+            last = KafkaWriter(link, config, stamp)
             await last.append([transition("last of its id")])
 
         epochs = []
