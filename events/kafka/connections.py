@@ -56,9 +56,12 @@ _Lane = tuple[Hashable, int]
 
 
 class _Known(msgspec.Struct, kw_only=True, eq=False):
-    """What is known of an address. `shut`: until when it is not tried again, and why."""
+    """What is known of an address. `shut`: until when it is not tried again, and why. `unchecked`: of `lanes`, those
+    that were opened before it was known whose brokers are to be spoken to.
+    """
 
     lanes: dict[_Lane, AIOKafkaConnection] = msgspec.field(default_factory=dict)
+    unchecked: dict[_Lane, AIOKafkaConnection] = msgspec.field(default_factory=dict)
     opening: dict[_Lane, asyncio.Task[AIOKafkaConnection]] = msgspec.field(default_factory=dict)
     slots: asyncio.Semaphore = msgspec.field(default_factory=lambda: asyncio.Semaphore(OPENING_MAX))
     shut: tuple[float, LinkError] | None = None
@@ -170,7 +173,8 @@ class Connections:
             raise TryAgain(f"{address}: our connections to the cluster are closed")
         known = self._known.get(address) or self._known.setdefault(address, _Known())
         connection = known.lanes.get(lane)
-        if connection is not None and connection.connected():
+        is_checked = self.cluster_id is None or lane not in known.unchecked
+        if connection is not None and connection.connected() and is_checked:
             return connection
         opening = known.opening.get(lane)
         if opening is None:
@@ -190,29 +194,26 @@ class Connections:
             if failure is not None and loop.time() < until:
                 raise type(failure)(str(failure)) from failure.__cause__
             try:
-                connection = known.lanes[lane] = await self._connected(address, lane[1])
+                connection = known.lanes[lane] = await self._connected(address, known, lane)
             except LinkError as failed:
                 known.shut = loop.time() + RECONNECT_BACKOFF_S, failed
                 raise
             return connection
 
-    async def _connected(self, address: BrokerAddress, timeout_ms: int) -> AIOKafkaConnection:
-        """Open, authenticated, and to a broker of this cluster."""
-        limit_ms = min(self._connect_timeout_ms, timeout_ms)
+    async def _connected(self, address: BrokerAddress, known: _Known, lane: _Lane) -> AIOKafkaConnection:
+        """Open, authenticated, and to a broker of this cluster, if that is known."""
+        limit_ms = min(self._connect_timeout_ms, lane[1])
+        unchecked = known.unchecked.pop(lane, None)
+        is_open = unchecked is not None and unchecked.connected()
         try:
             async with asyncio.timeout(limit_ms / 1000):
-                connection = await connect(
-                    address.host,
-                    address.port,
-                    client_id=self._client_id,
-                    request_timeout_ms=timeout_ms,
-                    max_idle_ms=CONNECTIONS_MAX_IDLE_MS,
-                    on_close=self._closed,
-                    **self._security.client_arguments(),
-                )
+                connection = unchecked if is_open else await self._opened(address, lane[1])
                 with ExitStack() as unless_checked:
                     unless_checked.callback(connection.close)
-                    await self._check_cluster(address, connection)
+                    if self.cluster_id is None:
+                        known.unchecked[lane] = connection
+                    else:
+                        await self._check_cluster(address, connection, self.cluster_id)
                     unless_checked.pop_all()
                 return connection
         except TimeoutError as error:
@@ -220,18 +221,30 @@ class Connections:
         except Unreadable as error:
             raise TryAgain(f"{address}: {error}") from error
         except (*NOT_OPENED, NotOffered, OtherCluster) as error:
+            if is_open and isinstance(error, NOT_OPENED):  # it has let us in before
+                raise TryAgain(f"{address}: {said(error)}") from error
             raise self._explain(address, error) from error
 
-    async def _check_cluster(self, address: BrokerAddress, connection: AIOKafkaConnection) -> None:
+    async def _opened(self, address: BrokerAddress, timeout_ms: int) -> AIOKafkaConnection:
+        """Raises what is in NOT_OPENED."""
+        return await connect(
+            address.host,
+            address.port,
+            client_id=self._client_id,
+            request_timeout_ms=timeout_ms,
+            max_idle_ms=CONNECTIONS_MAX_IDLE_MS,
+            on_close=self._closed,
+            **self._security.client_arguments(),
+        )
+
+    async def _check_cluster(self, address: BrokerAddress, connection: AIOKafkaConnection, expected: str) -> None:
         """Raises OtherCluster, Unreadable, and what aiokafka raises."""
-        if self.cluster_id is None:
-            return
         question = Undecoded(MetadataQuestion(()))
         answer = await question.answer(connection.send(question))
-        told = getattr(answer, "cluster_id", None) or self.cluster_id
-        if told != self.cluster_id:
+        told = getattr(answer, "cluster_id", None) or expected
+        if told != expected:
             raise OtherCluster(
-                f"{address} is a broker of cluster {told}, where one of {self.cluster_id} was expected: correct the"
+                f"{address} is a broker of cluster {told}, where one of {expected} was expected: correct the"
                 " address, or restart if the cluster was made anew under it"
             )
 

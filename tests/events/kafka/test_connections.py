@@ -11,6 +11,7 @@ from muster.events.kafka.connections import Connections
 from muster.events.kafka.errors import AnswerLost, LinkError, TryAgain
 from muster.events.kafka.exchange import Exchange
 from muster.events.kafka.security import NOT_SECURED
+from tests.coordinator.upstream.fake_broker import fake_broker
 from tests.coordinator.upstream.simulated import SimulatedBroker
 from tests.coordinator.upstream.test_link import heartbeat
 from tests.faults.process import story
@@ -83,6 +84,36 @@ async def test_a_connection_that_never_came_to_use_is_no_lost_one() -> None:
     assert not isinstance(raised.value, AnswerLost)
     assert not lost
     await connections.close()
+
+
+async def test_a_connection_from_before_the_cluster_was_known_is_checked_when_it_is() -> None:
+    """Of several addresses one may lead to another cluster, and be spoken to first. It is asked once."""
+    async with fake_broker() as broker:
+        connections = Connections(NOT_SECURED, connect_timeout_ms=10_000, explain=unexplained)
+        (place,) = read_servers(broker.address)
+
+        async def ask() -> None:
+            await connections.ask(place, question("g"), lane=0, timeout_ms=10_000)
+
+        await ask()
+        connections.cluster_id, broker.asked = broker.cluster_id, []
+        await ask()
+        await ask()
+        assert broker.asked == [METADATA, HEARTBEAT, HEARTBEAT]
+        assert broker.connections == 1
+        await connections.close()
+
+
+async def test_a_connection_from_before_the_cluster_was_known_may_be_to_another_one() -> None:
+    async with fake_broker() as broker:
+        connections = Connections(NOT_SECURED, connect_timeout_ms=10_000, explain=unexplained)
+        (place,) = read_servers(broker.address)
+        await connections.ask(place, question("g"), lane=0, timeout_ms=10_000)
+        connections.cluster_id, broker.asked = "ours", []
+        with pytest.raises(TryAgain, match="a broker of cluster fake, where one of ours was expected"):
+            await connections.ask(place, question("g"), lane=0, timeout_ms=10_000)
+        assert broker.asked == [METADATA]
+        await connections.close()
 
 
 @story
