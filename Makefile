@@ -4,7 +4,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 UV := $(BIN)/python -m uv
 
-.PHONY: help demo test lint unit rules fuzz frames model conformance-long bench clean
+.PHONY: help demo test quick lint unit rules fuzz frames model conformance-long bench clean
 
 help: ## Show what can be made
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 26
@@ -28,6 +28,10 @@ demo: $(VENV)/.base $(if $(KAFKA),$(VENV)/.brokers) ## Live consumers, restarts,
 	@PYTHONPATH=. $(BIN)/python -m demo $(if $(KAFKA),--kafka)
 
 test: lint unit ## All checks and tests, with real brokers and real clients
+
+quick: $(VENV)/.all ## What one runs after each edit: no broker, under 90 seconds
+	$(BIN)/ruff check --quiet .
+	HYPOTHESIS_PROFILE=quick $(BIN)/pytest --quick --quiet --numprocesses 2 --dist loadfile
 
 lint: $(VENV)/.all
 	$(BIN)/ruff check .

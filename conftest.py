@@ -20,8 +20,9 @@ class BareNames:
 
 sys.meta_path.insert(0, BareNames)
 
-pytest_plugins = ("tests.brokers.fixtures",)
+pytest_plugins = ("tests.brokers.fixtures", "tests.quick")
 
+settings.register_profile("quick", deadline=None, max_examples=10, suppress_health_check=list(HealthCheck))
 settings.register_profile("ci", deadline=None, max_examples=50, suppress_health_check=[HealthCheck.too_slow])
 settings.register_profile("deep", deadline=None, max_examples=2_000, suppress_health_check=list(HealthCheck))
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci"))

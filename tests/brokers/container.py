@@ -35,6 +35,7 @@ from tests.brokers.broker import (
     start_failure,
 )
 from tests.brokers.image import usable_image
+from tests.brokers.jars import NO_BROKERS, NO_BROKERS_VARIABLE
 from tests.brokers.readiness import NotReady, wait_until_answering
 
 ENGINE_ANSWERS_WITHIN_S: Final = 20
@@ -67,6 +68,8 @@ def container_broker(settings: Mapping[str, str], jvm_options: Sequence[str] = J
 
 
 def _engine() -> docker.DockerClient:
+    if NO_BROKERS_VARIABLE in os.environ:
+        raise BrokerFailed(NO_BROKERS)
     # The reaper is asked for when a container starts, so this is early enough.
     testcontainers_config.ryuk_disabled = True
     try:

@@ -41,6 +41,9 @@ REQUIRED_JARS: Final = tuple(
 SCOPES_AT_RUN_TIME: Final = ("compile", "runtime")
 # An archive of classes that does not fit is passed over; Java would say so on standard output, among a tool's answers.
 WITHOUT_A_WORD: Final = ("-Xlog:disable", "-Xlog:all=error:stderr")
+# `pytest --quick` sets it.
+NO_BROKERS_VARIABLE: Final = "MUSTER_TEST_NO_BROKERS"
+NO_BROKERS: Final = "no broker and no client runs in a quick run: the test is to be marked, or named in tests/quick.py"
 REQUEST_TIMEOUT_S: Final = 30
 DOWNLOADS_AT_ONCE: Final = 8
 
@@ -103,8 +106,10 @@ def cache_lock(name: str) -> Iterator[None]:
 def resolved_libs() -> Libs:
     """Kafka's jars, from the cache or downloaded (some 60 MB, 30 s), and the Java runtime beside them.
 
-    Raises `JarsMissing` when they are not cached and cannot be fetched.
+    Raises `JarsMissing` when they are not cached and cannot be fetched, and in a quick run.
     """
+    if NO_BROKERS_VARIABLE in os.environ:
+        raise JarsMissing(NO_BROKERS)
     key = hashlib.sha256("\n".join(COORDINATES).encode()).hexdigest()[:12]
     directory = cache_directory() / f"kafka-{KAFKA_VERSION}-{key}"
     if not directory.is_dir():
