@@ -9,6 +9,7 @@ import pytest
 ROOT = Path(__file__).parents[1]
 FOLDERS = (
     "coordinator/admin",
+    "coordinator/commands",
     "coordinator/group",
     "coordinator/load",
     "coordinator/net",
@@ -21,6 +22,7 @@ FOLDERS = (
     "events/avro",
     "events/log",
     "replay",
+    "src/muster",
 )
 """Where it holds already; a folder that has been gone through is added."""
 

@@ -1,4 +1,4 @@
-"""`muster log repair`: its options. What it does stands in `log_repair_command.py`."""
+"""`muster log repair`: its options. `log_repair_command.py` runs it."""
 
 from typing import Annotated
 
@@ -35,20 +35,20 @@ def repair(
     ] = None,
     kafka_config: KafkaConfigOption = None,
 ) -> None:
-    """Pass over records that cannot be read and stop a whole partition, so that it is served again.
+    """Skip records that cannot be read and stop a whole partition, so that it is served again.
 
-    These are records that Muster wrote: one whose key does not say of which group it is, one about the partition
-    itself, or, in the topic of offsets, a committed offset. This says where they stand and what is lost with each. With
-    --yes, or a yes on the terminal, a tombstone is written for each. Then restart `muster serve`, which reads the
-    partition again. What a newer Muster wrote is no damage: start that one. Where a whole batch cannot be read, nothing
-    can be written in its place, and this says what else helps.
+    These are records that Muster wrote: one with an unreadable key, so that its group is unknown, one about the
+    partition itself, or, in the offsets topic, a committed offset. The command prints their offsets, and what is lost
+    with each. With --yes, or a yes on the terminal, it writes a tombstone for each. Then restart `muster serve`, which
+    reads the partition again. A record of a newer Muster is no damage: start that one. A whole batch that cannot be
+    read cannot be replaced; the command prints what else helps.
 
-    Writing takes the partition over, so it is refused while a `muster serve` may have it: one that runs on a file has
-    the file's lock; and in a file as in a topic one that was ready and has not said that it stopped may be running.
-    If that one has crashed, say --owner-has-ended.
+    Writing claims the partition, so it is refused while a `muster serve` may own it: one that runs on a file has the
+    file's lock; and in a file as in a topic one that was ready and has not noted that it stopped may be running. If
+    that one has crashed, give --owner-has-ended.
 
-    Exit codes: 0 repaired, or only looked; 1 there is nothing to repair, or somebody may be serving the partition; 2
-    wrong use, or a log that cannot be read or written.
+    Exit codes: 0 repaired, or only looked; 1 nothing to repair, or the partition may be served by somebody; 2 wrong
+    use, or a log that cannot be read or written.
 
     \b
     Examples:

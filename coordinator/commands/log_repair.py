@@ -1,18 +1,18 @@
-"""Repairing an event log in which an owner's record cannot be read in such a way that its partition is not served.
+"""Repairing an event log with an owner's record that cannot be read and stops its partition.
 
 What belongs here: finding such records, whether somebody may be serving the partition, and the tombstone that ends it.
 
     a key that cannot be read        not even the group is known, so nobody may go on as if it were not there
-    a record of the partition's own  who owned it when; no group's state is in it
-    a committed offset               in the topic of offsets beside the event topic; it alone is lost
+    a record of the partition's own  its owners and their times; it has no group's state
+    a committed offset               in the offsets topic beside the event topic; it alone is lost
 
 A broken value of a group is none of these: that group alone is quarantined (`muster groups repair`). A batch of which
 nothing can be read cannot be repaired by any client, as it has no keys.
 
-A tombstone under the same key says that an administrator has looked at it; from then on it is passed over
-(`events/loading.py`), until compaction removes both. To write it the partition is claimed, which would depose whoever
-serves it. Who does has said so: an owner that has read a partition writes CoordinatorReady, and one that stops at such
-a record never comes to that.
+A tombstone under the same key notes that an administrator has seen the record; from then on it is skipped
+(`events/loading.py`), until compaction removes both. To write it the partition is claimed, which would depose an owner
+that serves it. Such an owner has noted that: one that has read a partition writes CoordinatorReady, and one that stops
+at such a record never does.
 """
 
 from collections.abc import Sequence
@@ -46,7 +46,7 @@ UNKNOWN_OWNER = "an owner whose record cannot be read"
 
 
 class Unreadable(msgspec.Struct, frozen=True, kw_only=True):
-    """The last record under its key, which cannot be read. `lost`: what goes with it, for people."""
+    """The last record of a key, which cannot be read. `lost`: its loss, for people."""
 
     key: bytes
     offset: int
@@ -55,19 +55,19 @@ class Unreadable(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class PartitionSurvey(msgspec.Struct, frozen=True, kw_only=True):
-    """A partition with such records. `owner`: of the last owner, who may be serving it; None when nobody can be."""
+    """A partition with such records. `owner`: the last owner, which may be serving it; None when nobody can be."""
 
     partition: int
     records: tuple[Unreadable, ...]
     offsets: tuple[Unreadable, ...] = ()
-    """In the topic of offsets."""
+    """The records in the offsets topic."""
     owner: str | None
 
 
 async def survey(log: EventLog, offsets: EventLog | None = None) -> list[PartitionSurvey]:
-    """The partitions in which there is something to repair. Reads all of the log, and disturbs nobody.
+    """Find the partitions with something to repair. Reads all of the log, and disturbs nobody.
 
-    `offsets`: the topic of offsets, where there is one. Raises LogError, LogTooNew, BrokenBatch.
+    `offsets`: the offsets topic, if there is one. Raises LogError, LogTooNew, BrokenBatch.
     """
     found = []
     for partition in range(log.partitions):
@@ -105,7 +105,7 @@ async def _unreadable_offsets(log: EventLog, partition: int) -> dict[bytes, Unre
 async def bury(
     log: EventLog, surveyed: PartitionSurvey, *, who: str, wall_ms: int, offsets: EventLog | None = None
 ) -> None:
-    """Write the tombstones, and who did it. Claims the partition. Raises LogError."""
+    """Write the tombstones, and a note of their writer. Claims the partition. Raises LogError."""
     writer = await log.claim(surveyed.partition)
     stopped = CoordinatorStopped(partition=surveyed.partition, owner_epoch=writer.epoch, owner=who, stopped_ms=wall_ms)
     await _append(writer, (*_tombstones(surveyed.records), *records_of([stopped])))
@@ -127,14 +127,14 @@ async def _append(writer: LogWriter, transition: Transition) -> None:
 
 
 class _Reading:
-    """A partition's records, in order: which of them nobody can read, by key, and who may be serving it."""
+    """The survey of one partition, record by record: the unreadable ones by key, and the owner that may serve it."""
 
     def __init__(self) -> None:
         self.found: dict[bytes, Unreadable] = {}
         self.owner: str | None = None
 
     def take(self, record: StoredRecord) -> None:
-        """The next record."""
+        """Take in the next record."""
         if record.stranger:
             return
         if self.found:
@@ -179,5 +179,5 @@ def _named(event: AnyRecordedEvent) -> str:
 
 
 def owners_of(found: Sequence[PartitionSurvey]) -> dict[int, str]:
-    """By partition, who may be serving it."""
+    """Return the owners that may be serving, by partition."""
     return {each.partition: each.owner for each in found if each.owner is not None}

@@ -1,4 +1,4 @@
-"""What `muster log repair` does: say which records stop a partition, ask, and bury them (`log_repair.py`)."""
+"""`muster log repair`: show the records that stop a partition, ask, and write tombstones (`log_repair.py`)."""
 
 import asyncio
 import os
@@ -28,7 +28,7 @@ COMMAND = "muster log repair"
 def repair_log(
     log: str, kafka_config: Sequence[str], *, yes: bool, owner_has_ended: bool, audit_window_ms: int | None
 ) -> None:
-    """The command, with its options."""
+    """Run the command."""
     try:
         security = security_given(kafka_config, os.environ)
     except BadSecurity as error:
@@ -97,7 +97,7 @@ async def _opened(log: EventLog, stack: AsyncExitStack) -> None:
 
 
 async def _offsets_of(url: str, security: KafkaSecurity, stack: AsyncExitStack) -> EventLog | None:
-    """The topic of offsets. None for a file, and for a sidecar's log: its cluster keeps the offsets."""
+    """Open the offsets topic. None for a file, and for a sidecar's log: its cluster keeps the offsets."""
     if not url.startswith("kafka:"):
         return None
     offsets = open_log(url + OFFSETS_SUFFIX, read_only=True, security=security)
@@ -109,7 +109,7 @@ async def _offsets_of(url: str, security: KafkaSecurity, stack: AsyncExitStack) 
 
 
 def _run(work: Coroutine[None, None, T]) -> T:
-    """Whatever is wrong with the log is one line."""
+    """Run to the end; an error of the log is printed as one line."""
     try:
         return asyncio.run(work)
     except BrokenBatch as broken:

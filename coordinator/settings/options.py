@@ -1,6 +1,6 @@
 """The declaration of a setting: its type, default, limits and help, and its looks on the command line.
 
-    metrics: HostPort | None = option(None, "Where Prometheus finds /metrics.", metavar="HOST:PORT", panel=WATCHING)
+    metrics: HostPort | None = option(None, "The address of /metrics.", metavar="HOST:PORT", panel=WATCHING)
 
 What belongs here: the declaration of one setting. What it must not know: which settings there are, and typer.
 """

@@ -44,7 +44,7 @@ class Settings(SidecarSettings, KafkaSettings):
         "127.0.0.1:9092", "Where clients connect, HOST:PORT; port 0 takes a free one.", metavar="HOST:PORT"
     )
     advertise: HostPort | None = option(
-        None, "The address that clients are told, if it is another one.", metavar="HOST:PORT"
+        None, "The address advertised to clients, if it is another one.", metavar="HOST:PORT"
     )
     frame_bytes_max: int = option(
         FRAME_BYTES_MAX, "The largest request of any API; most have lower bounds.", ge=1024, le=INT32_MAX
@@ -100,26 +100,24 @@ class Settings(SidecarSettings, KafkaSettings):
     )
     kafka_config: Properties = option(
         dict,
-        "How to reach the cluster of a Kafka event log, as in --upstream-config, which also counts for a log on the "
-        "upstream's brokers.",
+        "Client properties for the cluster of a Kafka event log, as in --upstream-config, which also holds for a log "
+        "on upstream's brokers.",
         metavar="NAME=VALUE",
         panel=EVENT_LOG,
         repr=False,
     )
-    log_partitions: int | None = option(
-        None, "Partitions of an event log that is made.", panel=EVENT_LOG, ge=1, le=10_000
-    )
-    log_replication: int | None = option(
-        None, "Replicas of an event topic that is made.", panel=EVENT_LOG, ge=1, le=100
-    )
+    log_partitions: int | None = option(None, "Partitions of a new event log.", panel=EVENT_LOG, ge=1, le=10_000)
+    log_replication: int | None = option(None, "Replicas of a new event topic.", panel=EVENT_LOG, ge=1, le=100)
     audit_window_ms: int | None = option(
         None, "How long the event log keeps the whole history; 7 days in a new log.", panel=EVENT_LOG, ge=0
     )
 
     metrics: HostPort | None = option(
-        None, "Where Prometheus finds /metrics, /healthz and /readyz.", metavar="HOST:PORT", panel=WATCHING
+        None, "The address of /metrics (Prometheus), /healthz and /readyz.", metavar="HOST:PORT", panel=WATCHING
     )
-    log_level: Literal["debug", "info", "warning", "error"] = option("info", "What is logged at least.", panel=WATCHING)
+    log_level: Literal["debug", "info", "warning", "error"] = option(
+        "info", "The lowest level that is logged.", panel=WATCHING
+    )
     log_format: Literal["auto", "console", "json"] = option(
         "auto", "auto: console on a terminal, else JSON.", panel=WATCHING
     )

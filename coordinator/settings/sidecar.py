@@ -67,8 +67,8 @@ class SidecarSettings(BaseSettings):
     )
     upstream_config: Properties = option(
         dict,
-        f"How to reach it, by the names of Kafka's client properties: {', '.join(PROPERTIES)}. Secrets are better in "
-        "the environment (MUSTER_UPSTREAM_CONFIG_SASL_PASSWORD) or the file ([upstream]).",
+        f"Kafka's client properties for it: {', '.join(PROPERTIES)}. Secrets are better in the environment "
+        "(MUSTER_UPSTREAM_CONFIG_SASL_PASSWORD) or the file ([upstream]).",
         metavar="NAME=VALUE",
         panel=SIDECAR,
         repr=False,
@@ -92,7 +92,7 @@ class SidecarSettings(BaseSettings):
         min_length=1,
     )
     authorization_cache_ms: int = option(
-        5_000, "For how long what the broker permits a client is not asked again.", panel=SIDECAR, ge=0, le=60_000
+        5_000, "How long a broker's permission for a client is cached.", panel=SIDECAR, ge=0, le=60_000
     )
     connections_per_principal: int | None = option(
         None,
@@ -114,7 +114,7 @@ class SidecarSettings(BaseSettings):
     )
     single_identity_certificate: Path | None = option(
         None,
-        "What is shown to brokers for every client: a certificate, PEM, which is not Muster's own.",
+        "The certificate, PEM, presented to brokers for every client; not Muster's own.",
         metavar="FILE",
         panel=TLS,
     )

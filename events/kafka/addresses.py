@@ -1,4 +1,4 @@
-"""HOST:PORT, wherever it is given: bootstrap servers, URLs of logs, settings. Nothing else reads it."""
+"""Parsing HOST:PORT in bootstrap servers, URLs of logs and settings. Nothing else parses it."""
 
 from typing import Final
 
@@ -8,7 +8,7 @@ PORT_MAX: Final = 65_535
 
 
 class BrokerAddress(msgspec.Struct, frozen=True):
-    """Where a broker listens."""
+    """The address of a broker."""
 
     host: str
     port: int
@@ -18,7 +18,7 @@ class BrokerAddress(msgspec.Struct, frozen=True):
 
 
 def read_address(text: str) -> BrokerAddress:
-    """`kafka:9092` or `[::1]:9092`; port 0 is one to listen at. Raises ValueError, which does not repeat the text."""
+    """Parse `kafka:9092` or `[::1]:9092`; port 0 is one to listen at. Raises ValueError, without the text in it."""
     host, _, port = text.rpartition(":")
     if not host or not (port.isascii() and port.isdecimal()) or int(port) > PORT_MAX:
         raise ValueError("should be HOST:PORT, for example 127.0.0.1:9092")
@@ -26,7 +26,7 @@ def read_address(text: str) -> BrokerAddress:
 
 
 def read_servers(text: str) -> tuple[BrokerAddress, ...]:
-    """As in Kafka's bootstrap.servers: commas between them, white space wherever it stands. Raises ValueError."""
+    """Parse as Kafka's bootstrap.servers: commas between, white space anywhere. Raises ValueError."""
     return tuple(_read_server(server.strip()) for server in text.split(","))
 
 

@@ -1,10 +1,10 @@
 """Opening a connection to a broker: the one call of aiokafka's in which a fault of its own is no bug of ours.
 
-What belongs here: that call. What it must not know: what becomes of the connection.
+What belongs here: that call. What it must not know: the use of the connection.
 
-While it connects, aiokafka reads what a broker says of itself (versions, mechanisms, tokens), and what it does not
-expect comes out as a KeyError or AssertionError, or ends the connection, as if the broker had hung up. It is that
-broker, at this moment, that cannot be used: another one is asked, and this one again.
+While it connects, aiokafka reads the broker's versions, mechanisms and tokens, and an unexpected answer comes out as a
+KeyError or AssertionError, or closes the connection, as if the broker had. Such a broker cannot be used at the moment:
+another one is tried, and this one again.
 """
 
 from typing import Any
@@ -16,15 +16,15 @@ from muster.events.kafka.failures import NOT_OPENED
 from muster.events.kafka.unencrypted import tell_unencrypted
 
 _OF_THE_SOCKET = (OSError, EOFError, type(None))
-"""What ends a connection but for an answer that cannot be read."""
+"""The causes of a closed connection, other than an answer that cannot be read."""
 
 
 class LibraryFailed(RuntimeError):
-    """aiokafka has met what it does not expect; the cause is what it raised."""
+    """aiokafka has met an unexpected answer; the cause is its own error."""
 
 
 async def connect(host: str, port: int, **arguments: Any) -> AIOKafkaConnection:  # noqa: ANN401 -- aiokafka's own
-    """aiokafka's connection, open and authenticated. Raises what is in NOT_OPENED, LibraryFailed among it."""
+    """Open and authenticate a connection of aiokafka's. Raises the errors in NOT_OPENED, LibraryFailed among them."""
     tell_unencrypted(host, port, arguments)
     try:
         return await create_conn(host, port, **arguments)

@@ -1,17 +1,17 @@
 """Connections to the brokers of one cluster, opened when they are needed.
 
-What belongs here: sockets, lanes, limits, and what it means when a connection cannot be opened or is lost. What it must
-not know: which broker leads or coordinates what, what is asked, and in which words a failure is told.
+What belongs here: sockets, lanes, limits, and the errors when a connection cannot be opened or is lost. What it must
+not know: partition leaders and coordinators, the requests, the wording of failures.
 
 How it works: aiokafka keeps each connection (security, correlation ids, versions); its client of a whole cluster is not
 used, since it opens one connection after another under one lock, lets metadata requests create topics, and keeps to
 itself why a broker cannot be reached. A *lane* names one connection to each broker: a broker answers the requests of
 one connection one after another, so requests that must not wait for each other go in different lanes. Each connection
-is opened in a task of its own, so a broker that hangs delays its own lanes and no others. What is known of an address
-is forgotten when nothing is open there and the cluster names it no more: brokers may come back under new ones for ever.
+is opened in a task of its own, so a broker that hangs delays its own lanes and no others. The state of an address is
+dropped when nothing is open there and the cluster no longer names it: brokers may come back under new ones for ever.
 
-A request without an answer in time closes its connection: whatever came after it would wait behind it. So does an
-answer that cannot be read.
+A request without an answer in time closes its connection, since later requests would wait behind it. So does an answer
+that cannot be read.
 """
 
 import asyncio
@@ -33,31 +33,30 @@ from muster.events.kafka.security import KafkaSecurity
 
 CLIENT_ID: Final = "muster"
 CONNECTIONS_MAX_IDLE_MS: Final = 540_000
-"""As in Kafka's clients: shorter than the ten minutes after which a broker closes an idle connection."""
+"""Kafka's clients' default: shorter than the ten minutes after which a broker closes an idle connection."""
 OPENING_MAX: Final = 16
-"""At a time, to one broker."""
+"""The limit of connections to one broker that are being opened."""
 CLOSES_WITHIN_S: Final = 1.0
 RECONNECT_BACKOFF_S: Final = 0.1
-"""After a failure no other connection to that address is tried for this long: thousands of lanes may ask at once."""
+"""The pause after a failed connection to an address: thousands of lanes may ask at once."""
 
 Explain = Callable[[BrokerAddress, Exception], LinkError]
-"""The error, and its words, that a failure comes to. It is one of NOT_OPENED but for time-outs, NotOffered,
-OtherCluster, or the AnswerLost of a broker that hangs up before anything was answered: a client that has not
-authenticated is told the broker's versions, and nothing else.
+"""Makes the user's error for a failure: one of NOT_OPENED but for time-outs, NotOffered, OtherCluster, or the
+AnswerLost of a broker that closes the connection before any answer but its versions, as to unauthenticated clients.
 """
 
 
 class OtherCluster(Exception):
-    """An address may have been given to a broker of another cluster."""
+    """The broker at an address belongs to another cluster."""
 
 
 _Lane = tuple[Hashable, int]
-"""And the limit on each of its requests in ms."""
+"""A lane's name, and the timeout of its requests in ms."""
 
 
 class _Known(msgspec.Struct, kw_only=True, eq=False):
-    """What is known of an address. `shut`: until when it is not tried again, and why. `unchecked`: of `lanes`, those
-    that were opened before it was known whose brokers are to be spoken to.
+    """The state of an address. `shut`: until when it is not tried again, and why. `unchecked`: those of `lanes` that
+    were opened before the cluster's id was known.
     """
 
     lanes: dict[_Lane, AIOKafkaConnection] = msgspec.field(default_factory=dict)
@@ -72,11 +71,11 @@ class _Known(msgspec.Struct, kw_only=True, eq=False):
 
 
 def ignore() -> None:
-    """For who does not want to know."""
+    """Do nothing: the default callback."""
 
 
 class Connections:
-    """See the module. `security` is asked for its settings at each opening; `lost` is told when a broker hangs up."""
+    """See the module. `security` gives the settings at each opening; `lost` is called when a broker disconnects."""
 
     def __init__(
         self,
@@ -95,12 +94,12 @@ class Connections:
         self._known: dict[BrokerAddress, _Known] = {}
         self.is_closed = False
         self.was_answered = False
-        """Whether somebody has ever answered."""
+        """Whether any broker has ever answered."""
         self.cluster_id: str | None = None
-        """Whose brokers these are; who is of another cluster is hung up on. None while that is not known."""
+        """The cluster's id, None while unknown; connections to brokers of other clusters are closed."""
 
     async def close(self) -> None:
-        """Hang up, for good: what is under way ends with TryAgain."""
+        """Close all connections, for good: requests under way raise TryAgain."""
         self.is_closed = True
         known, self._known = self._known, {}
         opening = [task for each in known.values() for task in each.opening.values()]
@@ -112,13 +111,13 @@ class Connections:
             await asyncio.wait(under_way, timeout=CLOSES_WITHIN_S)  # what is unsent may never be read
 
     def forget_others(self, named: Collection[BrokerAddress]) -> None:
-        """Keep what is in use, and what the cluster names now."""
+        """Drop the state of addresses that are not in use, and that the cluster no longer names."""
         gone = [address for address, known in self._known.items() if address not in named and not known.is_in_use()]
         for address in gone:
             del self._known[address]
 
     def hang_up(self, address: BrokerAddress, lanes: Callable[[Hashable], bool]) -> None:
-        """Close these lanes: what is asked in them ends with TryAgain now, and what comes next does not wait behind."""
+        """Close these lanes: their requests raise TryAgain now, and later ones do not wait behind them."""
         known = self._known.get(address)
         if known is None:
             return
@@ -138,7 +137,7 @@ class Connections:
         timeout_ms: int,
         sent: Callable[[], None] = ignore,
     ) -> Any:  # noqa: ANN401 -- the response that belongs to it
-        """The broker's answer; `sent` is told when the request has left. Raises TryAgain, and what `explain` tells."""
+        """Send a request; `sent` is called when it has left. Raises TryAgain, and the errors that `explain` makes."""
         connection = await self._connection(address, (lane, timeout_ms))
         question = Undecoded(request)
         try:
@@ -168,7 +167,7 @@ class Connections:
         return answer
 
     async def _connection(self, address: BrokerAddress, lane: _Lane) -> AIOKafkaConnection:
-        """The connection, opened once for all who ask for it at the same time."""
+        """Return the lane's connection, opened once for concurrent callers."""
         if self.is_closed:
             raise TryAgain(f"{address}: our connections to the cluster are closed")
         known = self._known.get(address) or self._known.setdefault(address, _Known())
@@ -201,7 +200,7 @@ class Connections:
             return connection
 
     async def _connected(self, address: BrokerAddress, known: _Known, lane: _Lane) -> AIOKafkaConnection:
-        """Open, authenticated, and to a broker of this cluster, if that is known."""
+        """Open and authenticate a connection to a broker of this cluster, if that is known."""
         limit_ms = min(self._connect_timeout_ms, lane[1])
         unchecked = known.unchecked.pop(lane, None)
         is_open = unchecked is not None and unchecked.connected()
@@ -226,7 +225,7 @@ class Connections:
             raise self._explain(address, error) from error
 
     async def _opened(self, address: BrokerAddress, timeout_ms: int) -> AIOKafkaConnection:
-        """Raises what is in NOT_OPENED."""
+        """Open and authenticate a connection. Raises the errors in NOT_OPENED."""
         return await connect(
             address.host,
             address.port,
@@ -238,7 +237,7 @@ class Connections:
         )
 
     async def _check_cluster(self, address: BrokerAddress, connection: AIOKafkaConnection, expected: str) -> None:
-        """Raises OtherCluster, Unreadable, and what aiokafka raises."""
+        """Check the broker's cluster id. Raises OtherCluster, Unreadable, and aiokafka's errors."""
         question = Undecoded(MetadataQuestion(()))
         answer = await question.answer(connection.send(question))
         told = getattr(answer, "cluster_id", None) or expected
@@ -249,7 +248,7 @@ class Connections:
             )
 
     def _closed(self, closed: AIOKafkaConnection, reason: CloseReason | None) -> None:
-        """Told once of each; one that never came to use says nothing new of the cluster."""
+        """Report the loss of a connection, once, unless it was never in use."""
         was_in_use = any(closed is each for known in self._known.values() for each in known.lanes.values())
         if reason is CloseReason.CONNECTION_BROKEN and was_in_use:
             self._lost()

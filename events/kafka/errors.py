@@ -1,11 +1,11 @@
-"""What comes of asking a broker, by what may follow from it.
+"""The errors of requests to brokers: retry, outcome unknown, refused.
 
     LinkError         one clear line
-      TryAgain        nothing was sent, or it changed nothing, or (below) nobody knows; the same again may succeed
+      TryAgain        nothing was sent, or it changed nothing, or (below) nobody knows; a retry may succeed
         AnswerLost    it was sent, and its outcome is not known
-      LinkRefused     waiting mends nothing: credentials, certificates, a broker that lacks the request
+      LinkRefused     waiting does not help: credentials, certificates, a broker that lacks the request
 
-The users of a link have kinds of their own below these, with the words that their readers need.
+The users of a link derive errors of their own from these, with the words that their readers need.
 """
 
 from typing import Final
@@ -15,7 +15,7 @@ from kio.schema.errors import ErrorCode
 COORDINATOR_MOVED: Final = frozenset(
     {ErrorCode.coordinator_load_in_progress, ErrorCode.coordinator_not_available, ErrorCode.not_coordinator}
 )
-"""Answers of a coordinator that changed nothing: it is looked for again, and asked the same."""
+"""A coordinator's errors that changed nothing: FindCoordinator is sent again, and the request retried."""
 
 
 class LinkError(Exception):

@@ -1,7 +1,6 @@
-"""What aiokafka and the event loop raise of a connection to a broker, sorted by what follows from it.
+"""Sorting the errors of aiokafka and of the event loop: not sent, not answered, refused.
 
-What belongs here: kinds of errors, and their words. What it must not know: whose connection it is, and what becomes of
-the request.
+What belongs here: kinds of errors, and their words. What it must not know: the connection's user, and retries.
 """
 
 import ssl
@@ -17,11 +16,11 @@ from aiokafka.errors import (
 )
 
 UNANSWERED: Final = (KafkaError, OSError)
-"""While an answer is waited for; a TimeoutError is an OSError."""
+"""The errors of waiting for an answer; a TimeoutError is an OSError."""
 NOT_SENT: Final = (*UNANSWERED, RuntimeError)
-"""While a request is sent: RuntimeError is what uvloop says of a closed transport."""
+"""The errors of sending a request: uvloop raises RuntimeError for a closed transport."""
 NOT_OPENED: Final = (*NOT_SENT, ValueError)
-"""While a connection is opened: ValueError is SCRAM's, or that of a name which no host can have."""
+"""The errors of opening a connection: ValueError is SCRAM's, or that of an impossible host name."""
 
 _REFUSED: Final = (
     AuthenticationFailedError,
@@ -34,23 +33,23 @@ _REFUSED: Final = (
 
 
 def is_refusal(error: BaseException) -> bool:
-    """Whether who listens there refuses us, or we them: waiting mends nothing."""
+    """Whether the server refuses us, or we its certificate: waiting does not help."""
     return isinstance(error, _REFUSED) or tls_failure(error) is not None
 
 
 def hung_up(error: BaseException) -> bool:
-    """Whether a broker has ended the connection before it was open, as it does where it is spoken to in another way."""
+    """Whether the broker closed the connection before it was open, as for a wrong security.protocol."""
     return isinstance(error, KafkaConnectionError | ConnectionResetError)
 
 
 def tls_failure(error: BaseException) -> ssl.SSLError | None:
-    """What TLS finds wrong. With TLS 1.3 a broker tells only afterwards that it wants another certificate, or any."""
+    """Return TLS's error, if any. With TLS 1.3 a broker refuses our certificate only after the handshake."""
     cause = error.__cause__ or error
     return cause if isinstance(cause, ssl.SSLError) and not isinstance(cause, ssl.SSLEOFError) else None
 
 
 def refusal(error: BaseException, *, user: str | None, presents_certificate: bool) -> str:
-    """What `is_refusal` is true of, with the properties to look at."""
+    """Format an error of which `is_refusal` is true, with the properties to look at."""
     if isinstance(error, IllegalSaslStateError):
         return "it takes no SASL there: see security.protocol"
     if isinstance(error, ValueError | AuthenticationFailedError | SaslAuthenticationFailed) and not isinstance(
@@ -67,7 +66,7 @@ def refusal(error: BaseException, *, user: str | None, presents_certificate: boo
 
 
 def where_trust_is_set(error: BaseException) -> str:
-    """The property to look at, in brackets, where it is the broker's certificate that is not trusted."""
+    """Name the property to look at, in brackets, if the broker's certificate is not trusted; else return ""."""
     if not isinstance(error, ssl.SSLCertVerificationError):
         return ""
     is_other_name = error.verify_message.startswith(("Hostname mismatch", "IP address mismatch"))
@@ -75,7 +74,7 @@ def where_trust_is_set(error: BaseException) -> str:
 
 
 def said(error: BaseException) -> str:
-    """Its words: aiokafka says that a connection was closed; why, as TLS tells it, is in the cause."""
+    """Format an error, with the cause: aiokafka says that a connection was closed, TLS's reason is in the cause."""
     if isinstance(error, TimeoutError) and not error.errno:  # its cause is how asyncio ended the waiting
         return "no answer in time"
     words = str(error) or type(error).__name__

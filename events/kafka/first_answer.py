@@ -1,6 +1,6 @@
-"""A question that any broker can answer is put to another one too when the first is silent.
+"""Hedging requests that any broker can answer: the next broker is asked when one is silent.
 
-What belongs here: whom to ask when, and whose answer counts. What it must not know: what is asked, and how.
+What belongs here: the order and the delays, and the choice of the answer. What it must not know: the request.
 """
 
 import asyncio
@@ -12,11 +12,11 @@ R = TypeVar("R")
 E = TypeVar("E", bound=Exception)
 
 ASK_ANOTHER_AFTER_S: Final = 0.5
-"""A broker that hangs delays a question to any broker by this much."""
+"""The delay before the next broker is asked."""
 
 
 class Round(NamedTuple, Generic[P, R, E]):
-    """`answer`: the first, with who gave it, or None when all have failed. `silent`: who was asked long before."""
+    """The result. `answer`: the first, with its broker, or None if all have failed. `silent`: brokers asked before."""
 
     answer: tuple[P, R] | None
     failed: list[E]
@@ -26,9 +26,9 @@ class Round(NamedTuple, Generic[P, R, E]):
 async def first_answer(
     among: Iterable[P], ask: Callable[[P], Coroutine[Any, Any, R]], failures: tuple[type[E], ...]
 ) -> Round[P, R, E]:
-    """Ask one after another, the next when one has failed or is silent. Raises what is none of the `failures`.
+    """Ask one broker after another, the next when one has failed or is silent. Raises errors other than `failures`.
 
-    One that does not let us in has failed like one that does not answer: its certificate alone may be wrong.
+    A broker that refuses our credentials has failed like one without an answer: its certificate alone may be wrong.
     """
     places = iter(among)
     failed: list[E] = []

@@ -1,13 +1,12 @@
-"""The way to a cluster: who is there, and each request to the right broker.
+"""The brokers of a cluster, and each request to the right one.
 
-What belongs here: keeping the brokers known, and questions that any broker can answer. What it must not know: what the
-requests are for, and in which words a failure is told. Sockets are in connections.py; what a cluster says of itself is
-read in metadata.py.
+What belongs here: refreshing Metadata, and requests that any broker can answer. What it must not know: the purpose of
+requests, and the wording of failures. Sockets are in connections.py; Metadata is read in metadata.py.
 
-How it works: one task asks for Metadata: every few seconds, and at once when a request has failed or a connection was
-lost. A question that any broker can answer is put to another one too when the first is silent; who was silent is hung
-up on, and asked last from then on, so that one that hangs delays one question. Each user of a cluster has a class
-below this one: what it hears, what it asks for, and what its failures are told as.
+How it works: one task sends Metadata: every few seconds, and at once when a request has failed or a connection was
+lost. A request that any broker can answer is hedged (first_answer.py); connections to a silent broker are closed, and
+it is asked last from then on, so that a broker that hangs delays one request. Each user of a cluster has a subclass:
+for its topics, its requests and its errors.
 """
 
 import asyncio
@@ -26,17 +25,17 @@ from muster.events.kafka.metadata import ClusterView, MetadataQuestion
 from muster.events.kafka.security import KafkaSecurity
 
 QUESTIONS: Final = "questions"
-"""The lane of what any broker may answer."""
+"""The lane of requests that any broker can answer."""
 METADATA_AGAIN_AFTER_MS: Final = 1_000
-"""While nobody answers."""
+"""The pause before Metadata is sent again while no broker answers."""
 METADATA_BACKOFF_S: Final = 0.1
 
 Versions = dict[int, tuple[int, int]]
-"""By API key: the first and the last version that a broker offers."""
+"""The first and the last version that a broker offers, by API key."""
 
 
 class ClusterLink:
-    """See the module. What is asked raises TryAgain when the cluster is not there, and what `_explained` returns."""
+    """See the module. Requests raise TryAgain when the cluster cannot be reached, and the errors of `_explained`."""
 
     def __init__(
         self,
@@ -57,7 +56,7 @@ class ClusterLink:
         self._metadata_wanted = asyncio.Event()
         self._keeping_fresh: asyncio.Task[None] | None = None
         self._silent: set[BrokerAddress] = set()
-        """Who did not answer while another one did."""
+        """The brokers that did not answer while another one did."""
         self._connections = self._new_connections()
 
     def _new_connections(self) -> Connections:
@@ -69,7 +68,7 @@ class ClusterLink:
         )
 
     async def close(self) -> None:
-        """Hang up."""
+        """Close all connections."""
         keeping_fresh, self._keeping_fresh = self._keeping_fresh, None
         if keeping_fresh is not None:
             keeping_fresh.cancel()
@@ -78,38 +77,38 @@ class ClusterLink:
 
     @property
     def asked_at(self) -> str:
-        """The addresses that we begin with."""
+        """The bootstrap addresses."""
         return ",".join(map(str, self._bootstrap))
 
     # ---- what a user of the cluster says ---------------------------------------------------------------
 
     def _explained(self, address: BrokerAddress, error: Exception) -> LinkError:
-        """As `connections.Explain` has it."""
+        """Make the error for a failure, as `connections.Explain`."""
         raise NotImplementedError
 
     def _topics(self) -> Collection[str]:
-        """Which topics are asked for with the brokers."""
+        """Return the topics of Metadata requests."""
         return ()
 
     def _heard(self, answer: Any) -> None:  # noqa: ANN401 -- MetadataResponse, in a version
-        """Take over what the cluster has told."""
+        """Apply a response to Metadata."""
         self._view.learn_brokers(answer)
 
     async def _look_again(self) -> None:
-        """It is time to ask for the brokers again. Raises as `ask_any` does."""
+        """Refresh the brokers at the interval. Raises as `ask_any` does."""
         await self._look_around()
 
     def _refused_by_some(self, refusals: Sequence[LinkError]) -> None:
-        """Another broker has answered, and these did not let us in before; perhaps none."""
+        """Note the brokers that refused us before another one answered; perhaps none."""
 
     # ---- the brokers -----------------------------------------------------------------------------------
 
     def look_soon(self) -> None:
-        """A broker was not reached, or has hung up: there may be an outage, or other brokers."""
+        """Refresh soon: a broker was not reached, or has disconnected."""
         self._metadata_wanted.set()
 
     async def _look_around(self) -> None:
-        """Ask for the brokers now. Raises as `ask_any` does."""
+        """Refresh the brokers now. Raises as `ask_any` does."""
         self._heard(await self.ask_any(MetadataQuestion(self._topics())))
         self._connections.cluster_id = self._view.cluster_id
         known = {*self._view.brokers.values(), *self._bootstrap}
@@ -117,7 +116,7 @@ class ClusterLink:
         self._silent &= known
 
     def _keep_fresh(self) -> asyncio.Task[None]:
-        """From now on; the task ends by a bug of ours alone."""
+        """Start refreshing the brokers; the task ends only by a bug of ours."""
         self._keeping_fresh = asyncio.create_task(self._look_around_for_ever(), name="kafka-metadata")
         return self._keeping_fresh
 
@@ -146,7 +145,7 @@ class ClusterLink:
         timeout_ms: int | None = None,
         sent: Callable[[], None] = ignore,
     ) -> Any:  # noqa: ANN401 -- the response that belongs to it
-        """One request to one broker; `sent` is told when it has left. `timeout_ms`: other than the link's."""
+        """Send a request to one broker; `sent` is called when it has left. `timeout_ms`: other than the link's."""
         address = self._view.brokers.get(node_id)
         if address is None:
             self.look_soon()
@@ -160,9 +159,9 @@ class ClusterLink:
             raise
 
     async def ask_any(self, request: Any) -> Any:  # noqa: ANN401 -- a request and its response
-        """One request that may be made twice, to whichever broker answers first.
+        """Send a request that may be made twice; return the answer of the broker that is first.
 
-        Raises what is worse than TryAgain only when all brokers are there and do.
+        Raises errors other than TryAgain only when all brokers are there and fail so.
         """
         known = list(self._view.brokers.values())
         random.shuffle(known)  # one may lag behind
@@ -184,7 +183,7 @@ class ClusterLink:
         return answer
 
     async def versions(self, node_id: int | None = None) -> Versions:
-        """What this broker offers; None: any."""
+        """Return the versions that this broker offers; None: any broker."""
         request = ApiVersionRequest()
         response = await (self.ask_any(request) if node_id is None else self.ask_node(node_id, request))
         return {key: (first, last) for key, first, last in response.api_versions}

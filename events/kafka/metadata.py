@@ -1,7 +1,7 @@
-"""What a cluster says of itself: its id and its brokers.
+"""Metadata: a cluster's id and its brokers.
 
-What belongs here: the Metadata request, which never creates a topic, and what follows from its answers. Pure; it knows
-no connection and no clock.
+What belongs here: the request, which never creates a topic, and the state that its responses build. Pure; it knows no
+connection and no clock.
 """
 
 import base64
@@ -46,14 +46,14 @@ class MetadataQuestion:
 
 
 class ClusterView:
-    """The cluster as it has told last. Its id stays what it was first: who is of another one is not spoken to."""
+    """The cluster as of the last response. Its id stays the first one: brokers of other clusters are refused."""
 
     def __init__(self) -> None:
         self.cluster_id: str | None = None
         self.brokers: dict[int, BrokerAddress] = {}
 
     def learn_brokers(self, answer: Any) -> bool:  # noqa: ANN401 -- MetadataResponse, in a version
-        """Whether an answer says something: one without brokers is of a broker that knows nobody yet."""
+        """Whether a response is of use: one without brokers comes from a broker that has just started."""
         if not answer.brokers:
             return False
         self.cluster_id = self.cluster_id or getattr(answer, "cluster_id", None)
@@ -62,10 +62,10 @@ class ClusterView:
 
 
 def topic_id_of(topic: Any) -> UUID | None:  # noqa: ANN401 -- MetadataResponseTopic, in a version
-    """The id of a topic; None from brokers that know none, those before Kafka 2.8."""
+    """Return the id of a topic; None from brokers before Kafka 2.8, which have none."""
     return getattr(topic, "topic_id", None)
 
 
 def topic_id_text(topic_id: UUID) -> str:
-    """As Kafka's own tools print it."""
+    """Format a topic id as Kafka's own tools do."""
     return base64.urlsafe_b64encode(topic_id.bytes).decode().rstrip("=")

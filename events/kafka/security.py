@@ -1,7 +1,7 @@
-"""How a Kafka cluster is reached, by the names of Kafka's own client properties.
+"""The security settings of a cluster, by the names of Kafka's own client properties.
 
-What belongs here: the properties that a cluster's operator hands out, checked, as what aiokafka takes. What it must not
-know: which option, variable or table they were given by (the callers' `where` says that). It imports no Kafka client.
+What belongs here: checking the properties, and converting them to aiokafka's arguments. What it must not know: the
+option, variable or table that gave them (the callers' `where` names it). It imports no Kafka client.
 
     security.protocol       PLAINTEXT (so without it), SSL, SASL_PLAINTEXT, SASL_SSL
     sasl.mechanism          PLAIN, SCRAM-SHA-256, SCRAM-SHA-512
@@ -37,7 +37,7 @@ PROPERTIES = (
 )
 PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
-"""Those that we speak ourselves. Clients' own authentication is relayed, whatever its mechanism."""
+"""The SASL mechanisms of our own connections. Clients' authentication is relayed, whatever its mechanism."""
 
 _NameOf = Callable[[str], str]
 
@@ -55,7 +55,7 @@ class BadSecurity(Exception):
 
 
 class KafkaSecurity(msgspec.Struct, frozen=True, kw_only=True):
-    """How to reach the cluster, in aiokafka's terms; the default is neither encrypted nor authenticated."""
+    """Security settings in aiokafka's terms; the default is neither encrypted nor authenticated."""
 
     security_protocol: str = "PLAINTEXT"
     ssl_context: ssl.SSLContext | None = None
@@ -63,7 +63,7 @@ class KafkaSecurity(msgspec.Struct, frozen=True, kw_only=True):
     sasl_plain_username: str | None = None
     sasl_plain_password: str | None = None
     presents_certificate: bool = False
-    """Whether the `ssl_context` has a certificate of ours to show."""
+    """Whether the `ssl_context` has a client certificate."""
 
     def client_arguments(self) -> dict[str, Any]:
         """The keyword arguments of aiokafka's clients and connections."""
@@ -71,13 +71,13 @@ class KafkaSecurity(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def who(self) -> str:
-        """As whom the brokers see us, for people: of a certificate only they can tell the principal."""
+        """Our principal at the brokers, for people: that of a certificate is known to brokers alone."""
         if self.sasl_plain_username is not None:
             return f"user {self.sasl_plain_username} (sasl.username)"
         return "the principal of ssl.certificate.location" if self.presents_certificate else "User:ANONYMOUS"
 
     def wanted(self, setting: str = "security.protocol") -> str:
-        """What a broker that hangs up may want, for people; `setting` is how it would be given."""
+        """Explain what a broker that disconnects may require, for people; `setting`: the name of the option."""
         if self.security_protocol == "PLAINTEXT":
             return f"does it want credentials or TLS ({setting})?"
         return f"does it speak {self.security_protocol} (security.protocol)?"
@@ -94,7 +94,7 @@ NOT_SECURED = KafkaSecurity()
 
 
 def split_properties(entries: Iterable[str], where: str) -> dict[str, str]:
-    """`NAME=VALUE` each. Raises BadSecurity, in which `where` names the option; no value is ever shown."""
+    """Parse `NAME=VALUE` texts. Raises BadSecurity, in which `where` names the option; values are never shown."""
     properties: dict[str, str] = {}
     for entry in entries:
         name, equals, value = entry.partition("=")
@@ -109,7 +109,7 @@ def split_properties(entries: Iterable[str], where: str) -> dict[str, str]:
 
 
 def properties_of_environment(environment: Mapping[str, str], prefix: str) -> dict[str, str]:
-    """`<PREFIX>SASL_PASSWORD` is `sasl.password`. Raises BadSecurity."""
+    """Read properties from variables: `<PREFIX>SASL_PASSWORD` is `sasl.password`. Raises BadSecurity."""
     names = {_variable(prefix, name): name for name in PROPERTIES}
     for variable in environment:
         if variable.startswith(prefix.removesuffix("_")) and variable not in names:
@@ -118,7 +118,7 @@ def properties_of_environment(environment: Mapping[str, str], prefix: str) -> di
 
 
 def check_names(properties: Iterable[str], where: str) -> None:
-    """Raises BadSecurity for a name that is not known: a typing error would otherwise go unnoticed."""
+    """Check that all names are known, so that typos are noticed. Raises BadSecurity."""
     for name in properties:
         if name not in PROPERTIES:
             near = difflib.get_close_matches(name, PROPERTIES, n=1)
@@ -129,9 +129,9 @@ def check_names(properties: Iterable[str], where: str) -> None:
 def kafka_security(
     properties: Mapping[str, str], where: str, name_of: Callable[[str], str] | None = None
 ) -> KafkaSecurity:
-    """What the properties say. Raises BadSecurity, for files that cannot be used too.
+    """Convert the properties. Raises BadSecurity, for files that cannot be used too.
 
-    A property is named as `name_of` has it: it may come from elsewhere than the option, `where`.
+    Errors name a property by `name_of`: it may come from elsewhere than the option, `where`.
     """
     check_names(properties, where)
     try:
@@ -141,7 +141,7 @@ def kafka_security(
 
 
 def security_given(entries: Iterable[str], environment: Mapping[str, str]) -> KafkaSecurity:
-    """From `--kafka-config NAME=VALUE` and, for what it does not say, the environment. Raises BadSecurity."""
+    """Read the settings from `--kafka-config NAME=VALUE`, and for others from the environment. Raises BadSecurity."""
     given = split_properties(entries, KAFKA_CONFIG)
     of_environment = properties_of_environment(environment, KAFKA_CONFIG_VARIABLES)
 
@@ -191,7 +191,7 @@ def _one_of(properties: Mapping[str, str], name: str, known: tuple[str, ...], na
 
 
 def _tls_context(properties: Mapping[str, str], name_of: _NameOf) -> ssl.SSLContext:
-    """For connections to brokers. TLS 1.2 or newer; the broker's certificate is always checked."""
+    """Make the TLS context for brokers: TLS 1.2 or newer; the broker's certificate is always checked."""
     context = FilesContext(ssl.PROTOCOL_TLS_CLIENT)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     algorithm = "ssl.endpoint.identification.algorithm"

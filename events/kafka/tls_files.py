@@ -1,14 +1,14 @@
-"""Certificates and keys from files, into an `ssl.SSLContext`; whatever is wrong with a file is one line that names it.
+"""Loading certificates and keys into an `ssl.SSLContext`; each fault is one line that names the file.
 
-What belongs here: reading PEM files for either end of a connection. What it must not know: which options or properties
-the files come from (the caller's `name` says that), and what the connection is for.
+What belongs here: reading PEM files for either end of a connection. What it must not know: the options or properties
+that name the files (the caller's `name` does), and the purpose of the connection.
 
-OpenSSL tells neither the file nor, often, the fault. So each file is looked at before OpenSSL is, and a pass phrase is
-never asked for on the terminal.
+OpenSSL names neither the file nor, often, the fault. So each file is checked before OpenSSL loads it, and never is a
+pass phrase asked for on the terminal.
 
-Certificates are renewed while a process runs. A `FilesContext` knows what it was made of, and reads it again when that
-has changed: connections that are opened from then on have it. An authority that was taken out of its file is trusted
-until the process ends, since a context forgets none.
+Certificates are renewed while a process runs. A `FilesContext` knows its files, and reloads them when they have
+changed, for connections that are opened from then on. An authority that was removed from its file stays trusted until
+the process ends, since a context forgets none.
 """
 
 import ssl
@@ -22,7 +22,7 @@ NamedFile = tuple[str, Path]
 
 
 class BadTlsFile(Exception):
-    """A file that cannot be used; the message names it, and by which setting it was given."""
+    """A file cannot be used; the message names it, and the setting that gave it."""
 
 
 class _PassPhraseWanted(Exception):
@@ -39,19 +39,19 @@ class FilesContext(ssl.SSLContext):
 
     @property
     def files(self) -> tuple[str, ...]:
-        """What it was made of."""
+        """The files that it was made of."""
         return tuple(map(str, self._contents))
 
     def make(self, step: Callable[[ssl.SSLContext], None], *files: Path) -> None:
-        """Have a context made of these files by this step: now, and when they have changed. Raises BadTlsFile."""
+        """Add a step that loads these files: now, and when they have changed. Raises BadTlsFile."""
         step(self)
         self._steps.append(step)
         self._contents |= {file: file.read_bytes() for file in files}
 
     def changed(self) -> dict[Path, bytes] | None:
-        """What is in its files by now, if that is something else. It may wait for a disk; it changes nothing.
+        """Read the files; return their contents if these have changed. It may wait for a disk; it changes nothing.
 
-        Raises BadTlsFile for what cannot be used, such as a file that is being written.
+        Raises BadTlsFile for files that cannot be used, such as one that is being written.
         """
         try:
             contents = {file: file.read_bytes() for file in self._contents}
@@ -65,7 +65,7 @@ class FilesContext(ssl.SSLContext):
         return contents
 
     def use(self, contents: dict[Path, bytes]) -> None:
-        """Have what `changed` has told in use: by the thread that opens connections, as no other may change a context.
+        """Load what `changed` returned; on the thread that opens connections, as no other may change a context.
 
         OpenSSL reads the files by itself, once more. Raises BadTlsFile.
         """
@@ -78,12 +78,12 @@ _CONTEXTS: WeakSet[FilesContext] = WeakSet()
 
 
 def contexts_of_files() -> tuple[FilesContext, ...]:
-    """All of this process that are in use."""
+    """All contexts of this process that are in use."""
     return tuple(_CONTEXTS)
 
 
 def trust(context: ssl.SSLContext, name: str, file: Path) -> None:
-    """Accept what the authorities in the file have signed. Raises BadTlsFile."""
+    """Trust the authorities in the file. Raises BadTlsFile."""
 
     def step(made: ssl.SSLContext) -> None:
         _trust(made, name, file)
@@ -113,7 +113,7 @@ def present(
     *,
     pass_phrase: tuple[str, str | None],
 ) -> None:
-    """Show the certificate (its chain behind it), proven by the key.
+    """Present the certificate (with its chain), proven by the key.
 
     Without `key` the key is in the certificate's file. Raises BadTlsFile.
     """

@@ -1,7 +1,7 @@
-"""A password that goes over the network as it is: told once a process, with the setting that would encrypt it.
+"""Warning of a password that is sent unencrypted, once a process, with the setting that would encrypt it.
 
-What belongs here: that line, and that aiokafka's own is not written, which comes with each connection and names
-neither. The mechanisms other than PLAIN send no password.
+What belongs here: that line, and suppressing aiokafka's own, which comes with each connection and names neither. The
+mechanisms other than PLAIN send no password.
 """
 
 import logging
@@ -24,7 +24,7 @@ _told: set[str] = set()
 
 
 def tell_unencrypted(host: str, port: int, arguments: Mapping[str, Any]) -> None:
-    """`arguments`: those of aiokafka's connection."""
+    """Warn once if a connection with these arguments of aiokafka's sends a password unencrypted."""
     if (arguments.get("security_protocol"), arguments.get("sasl_mechanism")) != ("SASL_PLAINTEXT", "PLAIN") or _told:
         return
     _told.add(f"{host}:{port}")

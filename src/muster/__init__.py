@@ -6,4 +6,4 @@ The packages are links to the folders at the top of the repository; `cli.py` is 
 from typing import Final
 
 DISTRIBUTION: Final = "muster-coordinator"
-"""What is installed; `muster` on the public index is another project's."""
+"""The name of the distribution; `muster` on the public index is another project's."""

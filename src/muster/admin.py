@@ -1,10 +1,10 @@
-"""What an administrator asks of a group's coordinator, as Python functions.
+"""The client for administrators: requests to groups' coordinators as Python functions.
 
     async with GroupAdmin("127.0.0.1:9092") as admin:
         for each in await admin.list_members("orders"):
             print(each.group_instance_id, each.standing)
 
-What belongs here: the names that programs may rely on. What they do stands in `coordinator/admin/`.
+What belongs here: the names that programs may rely on. `coordinator/admin/` implements them.
 """
 
 from muster.coordinator.admin import ConfigEntry, GroupAdmin, MemberResult

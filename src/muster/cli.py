@@ -20,15 +20,15 @@ COMMANDS: Final = {
     ),
     "adopt": (
         "muster.coordinator.commands.members.moving:adopting",
-        "Have a sidecar take over live groups whose members are connected to it.",
+        "Adopt live groups from the cluster upstream, whose members are connected to the sidecar.",
     ),
     "release": (
         "muster.coordinator.commands.members.moving:releasing",
-        "Give groups of a sidecar back to the cluster upstream, for good; their members may stay connected.",
+        "Release groups of a sidecar to the cluster upstream, for good; their members may stay connected.",
     ),
     "members": (
         "muster.coordinator.commands.members.cli:app",
-        "The members of a group: who they are, who is to come, who is to go.",
+        "The members of a group: list, register, retire, promote and remove them.",
     ),
     "groups": ("muster.coordinator.commands.members.repairing:app", "Repair groups that cannot be served."),
     "log": ("muster.coordinator.commands.log_cli:app", "Repair the event log itself."),
@@ -41,11 +41,11 @@ COMMANDS: Final = {
         "The history of every group at once, with Spark (pip install '.[fleet]' in the checkout, and Java 17 or 21).",
     ),
 }
-"""Where each command is, and its line in `muster --help`."""
+"""The module of each command, and its line in `muster --help`."""
 
 
 class _Commands(TyperGroup):
-    """Of each command its line alone, until it is the one that was asked for."""
+    """The commands, each of which is imported only when it runs."""
 
     def __init__(self, **attributes: Any) -> None:  # noqa: ANN401 -- as typer calls it
         super().__init__(**attributes)

@@ -1,7 +1,7 @@
-"""One question of `muster members`: asked, and answered on the terminal.
+"""Running one request of a command, and printing its result or error.
 
-Exit codes: 0 done; 1 refused, each member's reason on a line of its own; 2 wrong use, or no such coordinator. What is
-done goes to stdout, what is not to stderr; with JSON stdout has both.
+Exit codes: 0 done; 1 refused, each member's reason on a line of its own; 2 wrong use, or no such coordinator. Changes
+that were made go to stdout, refusals to stderr; with JSON stdout has both.
 """
 
 import asyncio
@@ -35,7 +35,7 @@ class Format(StrEnum):
 
 
 def confirmed(question: str, *, yes: bool) -> bool:
-    """Whether it is to be done: `--yes`, or the question was answered so where somebody can be asked."""
+    """Whether the user wants it: by `--yes`, or by answering the question on a terminal."""
     return yes or (sys.stdin.isatty() and sys.stdout.isatty() and typer.confirm(question))
 
 
@@ -46,7 +46,7 @@ def ask(
     *,
     command: str = MEMBERS_COMMAND,
 ) -> T:
-    """What the coordinator answers; what it refuses as a whole, and whatever is wrong on the way, is one line.
+    """Send a request and return its result; any error ends the command with one line.
 
     The client is imported here, so that other commands start as fast as without it.
     """
@@ -87,12 +87,12 @@ def show(content: Mapping[str, Any], form: Format, print_table: Callable[[Consol
 
 
 def show_done(group: str, lines: Sequence[str], form: Format) -> None:
-    """What is so from now on, a line each."""
+    """Print what was done, a line each."""
     show({"group_id": group, "done": True}, form, lambda _: typer.echo("\n".join(f"{group}: {line}" for line in lines)))
 
 
 def show_results(group: str, results: Sequence["MemberResult"], done: str, form: Format) -> None:
-    """What is `done` on stdout, what is not on stderr, with its reason; a line for each member."""
+    """Print a line for each member: done ones to stdout, refused ones to stderr, with the reason."""
 
     def lines(_console: Console) -> None:
         for each in results:
@@ -113,5 +113,5 @@ def fail(message: str, code: int, command: str = MEMBERS_COMMAND) -> NoReturn:
 
 
 def complain(message: str, command: str = MEMBERS_COMMAND) -> None:
-    """A line on stderr, with the command that it comes from."""
+    """Print a line to stderr, with the name of the command."""
     typer.echo(f"{command}: {printable(message)}", err=True)

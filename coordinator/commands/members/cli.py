@@ -1,4 +1,4 @@
-"""`muster members ...`: parse, call one function of `coordinator.admin`, show what came of it."""
+"""`muster members ...`: parse, call one function of `coordinator.admin`, print its result."""
 
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -28,7 +28,7 @@ app = typer.Typer(
     rich_markup_mode="markdown",
     pretty_exceptions_enable=False,
     help=(
-        "The members of a group: who they are, who is to come, who is to go.\n\n"
+        "The members of a group: list, register, retire, promote and remove them.\n\n"
         "\b\n"
         "Examples:\n\n"
         "    muster members list orders\n"
@@ -36,8 +36,8 @@ app = typer.Typer(
         "    muster members retire orders web-1 web-2\n"
         "    muster members rebalance orders\n"
         "    muster members config orders target.group.size=6\n\n"
-        "They are asked of the group's coordinator at --bootstrap, or MUSTER_BOOTSTRAP. Everything but list and remove "
-        "is a setting of the group, so any client that can alter configs can do the same.\n\n"
+        "Requests go to the group's coordinator, by way of --bootstrap or MUSTER_BOOTSTRAP. Everything but list and "
+        "remove is a config of the group, so any client that can alter configs can do the same.\n\n"
         "Exit codes: 0 done; 1 refused, with the reason for each member; 2 wrong use, or no such coordinator."
     ),
 )
@@ -52,10 +52,10 @@ def add(
     kafka_config: KafkaConfigOption = None,
     form: FormatOption = Format.TABLE,
 ) -> None:
-    """Expect static members (KIP-469): the group goes on until the last one is there, then one rebalance.
+    """Register static members that will join (KIP-469): the group goes on until the last one has, then one rebalance.
 
-    Start them after this. Who has not come when the time is over is no longer expected, and there is one rebalance
-    with those who have.
+    Start them afterwards. At the timeout the missing ones are no longer expected, and there is one rebalance with those
+    that have joined.
 
     \b
     Example:
@@ -76,7 +76,7 @@ def withdraw(
     kafka_config: KafkaConfigOption = None,
     form: FormatOption = Format.TABLE,
 ) -> None:
-    """No longer expect members that were added.
+    """Withdraw registrations of members that were added.
 
     \b
     Example:
@@ -96,9 +96,9 @@ def retire(
     kafka_config: KafkaConfigOption = None,
     form: FormatOption = Format.TABLE,
 ) -> None:
-    """Announce that members will go: their departures are gathered, then one rebalance.
+    """Announce that members will leave: their departures are gathered, then one rebalance.
 
-    Stop them after this. Who is still there when the time is over is removed.
+    Stop them afterwards. Those still there at the timeout are removed.
 
     \b
     Example:
@@ -117,7 +117,7 @@ def keep(
     kafka_config: KafkaConfigOption = None,
     form: FormatOption = Format.TABLE,
 ) -> None:
-    """Take a retirement back.
+    """Withdraw the retirement of members.
 
     \b
     Example:
@@ -131,12 +131,12 @@ def keep(
 def promote(
     group: GroupArgument,
     names: Annotated[list[str] | None, typer.Argument(metavar="ID", help="Instance ids, or member ids.")] = None,
-    everybody: Annotated[bool, typer.Option("--all", help="All learners that there are.")] = False,
+    everybody: Annotated[bool, typer.Option("--all", help="All learners.")] = False,
     bootstrap: BootstrapOption = HERE,
     kafka_config: KafkaConfigOption = None,
     form: FormatOption = Format.TABLE,
 ) -> None:
-    """Give learners partitions now, in one rebalance.
+    """Promote learners now, which gives them partitions, in one rebalance.
 
     \b
     Examples:
@@ -162,7 +162,7 @@ def rebalance(
     kafka_config: KafkaConfigOption = None,
     form: FormatOption = Format.TABLE,
 ) -> None:
-    """Have a stable group rebalance now.
+    """Rebalance a stable group now.
 
     \b
     Example:
@@ -178,13 +178,13 @@ def remove(
     group: GroupArgument,
     names: NamesArgument,
     reason: Annotated[
-        str | None, typer.Option("--reason", metavar="TEXT", help="Why; kept in the history (KIP-800).")
+        str | None, typer.Option("--reason", metavar="TEXT", help="The reason, kept in the history (KIP-800).")
     ] = None,
     bootstrap: BootstrapOption = HERE,
     kafka_config: KafkaConfigOption = None,
     form: FormatOption = Format.TABLE,
 ) -> None:
-    """Remove members at once (KIP-345), each that is there; one that lives joins again, or is fenced.
+    """Remove members at once (KIP-345). A member whose process lives joins again, or is fenced.
 
     \b
     Example:
@@ -202,7 +202,7 @@ def list_command(
     kafka_config: KafkaConfigOption = None,
     form: FormatOption = Format.TABLE,
 ) -> None:
-    """Everybody who is in the group, or is to be: how they stand to it, and how much of their session is left.
+    """List members and expected instances, with their standing and the time left in their session.
 
     \b
     Examples:
@@ -226,15 +226,15 @@ def list_command(
 def config(
     group: GroupArgument,
     settings: Annotated[
-        list[str] | None, typer.Argument(metavar="NAME=VALUE", help="NAME= for the default again.")
+        list[str] | None, typer.Argument(metavar="NAME=VALUE", help="NAME= restores the default.")
     ] = None,
     bootstrap: BootstrapOption = HERE,
     kafka_config: KafkaConfigOption = None,
     form: FormatOption = Format.TABLE,
 ) -> None:
-    """Show the settings of a group, or change some of them, all or none.
+    """Show the configs of a group, or change some of them, all or none.
 
-    Those whose name ends in .ms take durations such as 30s as well as a number of ms.
+    Configs whose name ends in .ms take durations such as 30s as well as a number of ms.
 
     \b
     Examples:
@@ -262,7 +262,7 @@ def config(
 
 
 def _assignments(texts: Sequence[str]) -> Mapping[str, str | None]:
-    """`NAME=VALUE` and `NAME=`; a duration of a setting in ms as its number of ms."""
+    """Parse `NAME=VALUE` and `NAME=`; durations of configs in ms become numbers."""
     wanted: dict[str, str | None] = {}
     for text in texts:
         name, equals, value = (part.strip() for part in text.partition("="))

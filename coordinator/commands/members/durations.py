@@ -1,4 +1,4 @@
-"""Durations as people write them, read into ms: 30s, 5m, 1h30m, 1.5h, 250ms."""
+"""Parsing durations into ms: 30s, 5m, 1h30m, 1.5h, 250ms."""
 
 import re
 
@@ -8,11 +8,11 @@ _WHOLE = re.compile(rf"(?:{_PART.pattern})+", re.ASCII)
 
 
 class BadDuration(ValueError):
-    """A text that is no duration; says what one looks like."""
+    """The text is no duration; the message shows examples."""
 
 
 def read_duration(text: str) -> int:
-    """The duration in ms, rounded to a whole one. A number without a unit is none. Raises BadDuration."""
+    """Parse a duration into whole ms; a number needs a unit. Raises BadDuration."""
     plain = text.strip().lower()
     if not _WHOLE.fullmatch(plain):
         raise BadDuration(f"{text!r} should be a number with a unit, such as 30s, 5m, 1h30m or 250ms")

@@ -1,4 +1,4 @@
-"""`muster adopt` and `muster release`: say what the members will see, have the groups move, tell how far they are."""
+"""`muster adopt` and `muster release`: print what the members will see, move the groups, print their progress."""
 
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated, Any, NoReturn
@@ -20,7 +20,7 @@ releasing = typer.Typer(add_completion=False, rich_markup_mode="markdown")
 
 GroupsArgument = Annotated[list[str], typer.Argument(metavar="GROUP", help="Group ids; one moves after the other.")]
 DryRunOption = Annotated[
-    bool, typer.Option("--dry-run", help="Say what the members would see, and whether it could be done.")
+    bool, typer.Option("--dry-run", help="Print what the members would see, and whether the move could begin.")
 ]
 
 _WHERE = {MUSTER: "this Muster", UPSTREAM: "the cluster upstream"}
@@ -40,7 +40,7 @@ def adopt(
             "--timeout",
             metavar="DURATION",
             parser=duration,
-            help="When it is given up: 30s, 5m. At least what members may work on one batch. [default: 60s]",
+            help="When an adoption is given up: 30s, 5m. Longer than members work on one batch. [default: 60s]",
         ),
     ] = None,
     dry_run: DryRunOption = False,
@@ -48,11 +48,11 @@ def adopt(
     kafka_config: KafkaConfigOption = None,
     form: FormatOption = Format.TABLE,
 ) -> None:
-    """Have a sidecar take over live groups whose members are connected to it.
+    """Adopt live groups from the cluster upstream, whose members are connected to the sidecar.
 
-    A group that is empty for a moment is taken over by itself. This is for those that never are: their members are
-    sent away upstream, one by one as they are heard of, and all join again here, in one rebalance. Refused when some
-    of them are connected to the cluster directly.
+    A group that is empty for a moment is adopted by itself. This is for groups that never are: their members are
+    removed upstream, one by one as they are heard of, and all join again here, in one rebalance. It is refused when
+    some of them are connected to the cluster directly.
 
     \b
     Examples:
@@ -75,7 +75,7 @@ def release(
     kafka_config: KafkaConfigOption = None,
     form: FormatOption = Format.TABLE,
 ) -> None:
-    """Give groups of a sidecar back to the cluster upstream, for good; their members may stay connected.
+    """Release groups of a sidecar to the cluster upstream, for good; their members may stay connected.
 
     All members join again upstream, in one rebalance; none before all have let go of their partitions. The group is
     upstream's from then on, also after a restart, until it is adopted again.
@@ -95,7 +95,7 @@ def release(
 
 
 def _groups_of_muster(bootstrap: str, kafka_config: Sequence[str] | None) -> list[str]:
-    """Those that `release --all` is about."""
+    """Return the groups for `release --all`."""
     from muster.coordinator.admin.moving import groups_of_muster  # noqa: PLC0415 -- as in `ask`
 
     groups = ask(bootstrap, kafka_config, groups_of_muster, command="muster release")
@@ -105,7 +105,7 @@ def _groups_of_muster(bootstrap: str, kafka_config: Sequence[str] | None) -> lis
 
 
 class _Moving:
-    """One call of a command. `to`: where the groups are to be."""
+    """One run of a command. `to`: MUSTER or UPSTREAM."""
 
     def __init__(
         self,
@@ -123,7 +123,7 @@ class _Moving:
         self._timeout_ms = timeout_ms
 
     def run(self, groups: Sequence[str], *, dry_run: bool) -> None:
-        """One group after the other; what is refused ends it, with what was done before told."""
+        """Move one group after the other; a refusal ends the command, after the moves before it were printed."""
         done: list[Mapping[str, Any]] = []
         for group_id in dict.fromkeys(groups):
             told = ask(

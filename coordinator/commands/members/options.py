@@ -9,7 +9,7 @@ from muster.coordinator.commands.members.durations import BadDuration, read_dura
 
 
 def duration(text: str) -> int:
-    """The value of an option, in ms."""
+    """Parse the value of an option into ms."""
     try:
         return read_duration(text)
     except BadDuration as bad:
@@ -25,18 +25,18 @@ BootstrapOption = Annotated[
         "--bootstrap",
         metavar="HOST:PORT",
         envvar="MUSTER_BOOTSTRAP",
-        help="Where the coordinator is, or somebody who knows it.",
+        help="The address of a coordinator, or of any broker.",
     ),
 ]
-FormatOption = Annotated[Format, typer.Option("--format", help="A table for eyes, json for programs.")]
+FormatOption = Annotated[Format, typer.Option("--format", help="A table for people, json for programs.")]
 TimeoutOption = Annotated[
     int | None,
     typer.Option(
         "--timeout",
         metavar="DURATION",
         parser=duration,
-        help="How long they are waited for: 30s, 10m, 1h30m. It is the group's from then on; without it, as it was "
-        "(5m at first).",
+        help="How long the group waits for them: 30s, 10m, 1h30m. It becomes a config of the group; without it that "
+        "one holds (5m by default).",
     ),
 ]
 

@@ -1,4 +1,4 @@
-"""`muster groups repair`: say what of a quarantined group is lost, ask, and have it made anew."""
+"""`muster groups repair`: print what of a quarantined group is lost, ask, and have it recreated."""
 
 from typing import TYPE_CHECKING, Annotated
 
@@ -39,14 +39,14 @@ def repair(
     kafka_config: KafkaConfigOption = None,
     form: FormatOption = Format.TABLE,
 ) -> None:
-    """Make a quarantined group anew from those of its records that can be read, so that it is served again.
+    """Recreate a quarantined group from its readable records, so that it is served again.
 
-    A group with a record that cannot be read is not served: its members are told to try again. This says which records
-    those are, and what is left. With --yes, or a yes on the terminal, the group is made anew from what is left: empty,
-    in its next generation, with its settings and registrations. Its members join again, in one rebalance. Committed
+    A group with a record that cannot be read is not served: its members are told to try again. The command prints these
+    records, and what is left. With --yes, or a yes on the terminal, the group is recreated from what is left: empty,
+    in its next generation, with its configs and registrations. Its members join again, in one rebalance. Committed
     offsets stay. A record of an unknown type may have been written by a newer Muster: start that one instead.
 
-    The running coordinator of the group does it, and notes in the event log who asked for it.
+    The running coordinator of the group does it, and records in the event log who requested it.
 
     Exit codes: 0 repaired, or only looked; 1 the group is not quarantined, or it was refused; 2 wrong use, or no such
     coordinator.

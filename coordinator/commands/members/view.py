@@ -1,7 +1,7 @@
-"""What `muster members` shows: tables for eyes, JSON for programs.
+"""The output of `muster members`: tables for people, JSON for programs.
 
-What belongs here: how values look. What it must not know: how they were had, and anything that takes long to import. In
-JSON the fields are those of the structs, times in ms, errors by Kafka's names.
+What belongs here: the looks of values. What it must not know: requests, and anything that takes long to import. In JSON
+the fields are those of the structs, times in ms, errors by Kafka's names.
 """
 
 from collections.abc import Mapping, Sequence
@@ -20,26 +20,26 @@ if TYPE_CHECKING:
     from muster.coordinator.group.outcomes import ListedMember
 
 WIDE = 120
-"""From so many columns on there is room for sentences in a cell."""
+"""The width from which cells have room for sentences."""
 
 _STYLES = {"Active": "green", "Expected": "yellow", "Waiting": "yellow", "Called": "cyan"}
-"""Of a `Standing`."""
+"""The style of a `Standing`."""
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def printable(text: str) -> str:
-    """Safe for a terminal: what clients sent may hold escape sequences."""
+    """Make a text safe for a terminal: clients may send escape sequences."""
     return "".join(each if each.isprintable() else each.encode("unicode_escape").decode() for each in text)
 
 
 def print_json(content: Mapping[str, Any], console: Console) -> None:
-    """One indented document."""
+    """Print one indented document."""
     console.file.write(msgspec.json.format(msgspec.json.encode(content), indent=2).decode() + "\n")
 
 
 def results_json(group_id: str, results: Sequence["MemberResult"]) -> Mapping[str, Any]:
-    """`done`: everything that was asked for."""
+    """Make the JSON of results; `done`: whether all of them are."""
     return {
         "group_id": group_id,
         "done": all(each.done for each in results),
@@ -56,7 +56,7 @@ def results_json(group_id: str, results: Sequence["MemberResult"]) -> Mapping[st
 
 
 def print_members(group_id: str, members: Sequence["ListedMember"], console: Console) -> None:
-    """A line for each member, and each instance that is expected; the leader and who retires are marked."""
+    """Print a line for each member and each expected instance, with marks for the leader and retiring members."""
     if not members:
         console.print(_cell(f"Group {group_id} has no members, and none is expected."))
         return
@@ -92,7 +92,7 @@ def _lines(*cells: Text) -> Text:
 
 
 def print_coordinator(group_id: str, coordinator: "GroupCoordinator | None", console: Console) -> None:
-    """A line that says who coordinates the group, if anybody tells."""
+    """Print a line with the group's coordinator, if known."""
     if coordinator is not None:
         console.print(_cell(f"Group {group_id} is {coordinator.text}."))
 
@@ -104,7 +104,7 @@ def _session_left(member: "ListedMember") -> str | None:
 
 
 def print_settings(settings: Sequence["ConfigEntry"], console: Console) -> None:
-    """A line for each setting, what is set for this group in bold; what it does, where there is room."""
+    """Print a line for each config, those set for this group in bold, with the documentation where there is room."""
     wide = console.width >= WIDE
     table = _table("Setting", "Value", "Source", *["What it does"] * wide)
     for each in settings:
@@ -123,5 +123,5 @@ def _table(*columns: str) -> Table:
 
 
 def _cell(content: str | None, style: str = "") -> Text:
-    """Never markup, never a control character; a dash for nothing."""
+    """Make a cell without markup and control characters; a dash for None."""
     return Text(printable(content) if content else "-", style=style)
