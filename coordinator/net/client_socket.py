@@ -90,11 +90,7 @@ class ClientSocket(asyncio.Protocol):
     def _eviction_order(self) -> EvictionOrder:
         if not self._is_let_in:
             return EvictionOrder.UNAUTHENTICATED
-        return (
-            EvictionOrder.AWAITING_ANSWER
-            if self._connection.is_handling and self._client_reads
-            else EvictionOrder.STALLED
-        )
+        return EvictionOrder.AWAITING_ANSWER if self.is_parked else EvictionOrder.STALLED
 
     @property
     def is_closing(self) -> bool:

@@ -58,6 +58,7 @@ class Answers:
         self._expected: deque[Expected] = deque()
         self._passing = 0  # bytes of an answer that is relayed as it comes, which are still to come
         self._rewriting: Steps[None] | None = None  # of an answer, until it is in `for_client`
+        self._rewriting_bytes = 0  # of that answer, as it came and as it will be
         self._delayed: tuple[bytes, bytes] | None = None  # the correlation id of an answer that is held, and the rest
         self._is_ending = False
 
@@ -82,8 +83,10 @@ class Answers:
         return any(each.rewrite is not None for each in self._expected)
 
     @property
-    def waiting_bytes(self) -> int:
-        return self._incoming.waiting_bytes
+    def held_bytes(self) -> int:
+        """How much is in memory: one that is rewritten or held, and what has come behind it."""
+        held = 0 if self._delayed is None else len(self._delayed[1])
+        return self._incoming.waiting_bytes + self._rewriting_bytes + held
 
     @property
     def is_delaying(self) -> bool:
@@ -107,6 +110,7 @@ class Answers:
     def forget(self) -> None:
         """Keep no bytes."""
         self._incoming = Incoming()
+        self._delayed, self._rewriting, self._rewriting_bytes = None, None, 0
 
     def receive(self, data: bytes) -> None:
         """Bytes from the broker, cut anywhere. Raises ProtocolError when they make no sense; nothing may follow.
@@ -168,13 +172,13 @@ class Answers:
         except StopIteration as end:
             self._put_rewritten(expected, payload, end.value)
         else:
-            self.is_rewriting = True
+            self.is_rewriting, self._rewriting_bytes = True, 2 * len(payload)
             self._rewriting = self._rewritten(expected, payload, steps)
 
     def _rewritten(self, expected: Expected, payload: bytes, steps: Steps[bytes]) -> Steps[None]:
         told = yield from steps
         self._put_rewritten(expected, payload, told)
-        self.is_rewriting = False
+        self.is_rewriting, self._rewriting_bytes = False, 0
 
     def _put_rewritten(self, expected: Expected, payload: bytes, told: bytes) -> None:
         if expected.delays_changed and told != payload and not self._is_ending:

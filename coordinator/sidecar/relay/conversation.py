@@ -77,7 +77,7 @@ class Conversation(Connection):
     @property
     def held_bytes(self) -> int:
         """The same, with the answers that are not passed on as they come."""
-        return super().held_bytes + self.answers.waiting_bytes
+        return super().held_bytes + self.answers.held_bytes
 
     def end(self) -> None:
         """Begin nothing any more; what has begun goes on to its end. Raises ProtocolError as `Answers.receive` does."""

@@ -10,6 +10,7 @@ from muster.coordinator.net.frames import AT_ONCE
 from muster.coordinator.sidecar.relay.answers import Expected
 from muster.coordinator.sidecar.relay.conversation import IN_FLIGHT_MAX, Conversation
 from muster.coordinator.wire.api import Fault, ProtocolError
+from muster.events.steps import ENTRIES_AT_ONCE, Steps, finished
 from tests.coordinator.sidecar.scripted_broker import framed, request
 from tests.coordinator.sidecar.talk import (
     COMMIT,
@@ -299,6 +300,39 @@ def test_what_comes_behind_an_answer_that_is_held_waits_within_a_bound() -> None
     answers.let_go()
     assert [*many, answers.has_many_waiting] == [False, True, False]
     assert b"".join(answers.for_client) == framed(1, b"moved ") + behind
+
+
+def test_an_answer_that_is_held_is_counted_until_it_is_gone() -> None:
+    """As is what comes behind it."""
+    subject = new_conversation()
+    subject.answers.expect(Expected(b"\0\0\0\1", rewrite=rewritten, delays_changed=True))
+    subject.answers.receive(framed(1, bytes(60)) + bytes(4))
+    assert subject.held_bytes == len(b"moved ") + 60 + 4
+    subject.forget()
+    assert subject.held_bytes == 0
+
+
+@pytest.mark.parametrize("ends_by", ["being written", "the client's end"])
+def test_an_answer_that_is_being_rewritten_is_counted_twice(ends_by: str) -> None:
+    """As it came, and as it will be: both are there until it is written."""
+
+    def slowly(payload: bytes) -> Steps[bytes]:
+        yield ENTRIES_AT_ONCE
+        yield ENTRIES_AT_ONCE
+        return payload.upper()
+
+    subject = new_conversation()
+    subject.answers.expect(Expected(b"\0\0\0\1", rewrite=slowly))
+    subject.answers.receive(framed(1, b"abc"))
+    steps = subject.answers.take_rewriting()
+    assert steps is not None
+    assert subject.held_bytes == 6
+    if ends_by == "being written":
+        finished(steps)
+        assert b"".join(subject.answers.for_client) == framed(1, b"ABC")
+    else:
+        subject.forget()
+    assert subject.held_bytes == 0
 
 
 @pytest.mark.parametrize("acks", [0, 1])

@@ -3,6 +3,7 @@
 import pytest
 
 from muster.coordinator.group.outcomes import JoinGroupOutcome
+from muster.coordinator.net.memory import EvictionOrder
 from muster.events.ids import MemberId
 from tests.coordinator.kio_client import frame, with_length
 from tests.coordinator.running_server import JOIN
@@ -64,6 +65,17 @@ async def test_what_the_client_does_not_read_and_what_the_broker_does_not_counts
         slow.connections[0].reads.set()
         assert await other.answer() == (2, b"")
         await holds(relay, 0)
+
+
+async def test_a_broker_that_owes_an_answer_is_who_is_waited_for() -> None:
+    """Not its client, which holds what has come of that answer."""
+    async with scripted_broker() as broker, relaying({1: broker}) as relay:
+        broker.script = lambda _: None
+        client = await relay.connect(1)
+        client.send(request(NOBODYS, 0, 1))
+        await until(lambda: relay.relayed.bytes_to_brokers)
+        (connection,) = relay.listening.connections
+        assert connection._eviction_order() is EvictionOrder.AWAITING_ANSWER
 
 
 async def test_who_does_not_read_what_was_relayed_is_cut_off() -> None:
