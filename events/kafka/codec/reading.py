@@ -69,6 +69,7 @@ _PRIMITIVES: dict[str, Read] = {
     "bool": readers.read_boolean,
     "int8": readers.read_int8,
     "int16": readers.read_int16,
+    "uint16": readers.read_uint16,
     "int32": readers.read_int32,
     "int64": readers.read_int64,
     "uuid": readers.read_uuid,
@@ -122,6 +123,20 @@ class _Readers:
             of_bytes = tuple(field.name for field, _ in parts if field.kafka_type in {"bytes", "records"})
             return AtOnce(_kios_or(read, entity_reader(entity), of_bytes))
         return AtOnce(entity_reader(entity))
+
+    def optional(self, _field: Field, struct: _Reader) -> _Reader:
+        def read(buffer: bytes, offset: int, allowance: Allowance) -> Steps[tuple[Any, int]]:
+            is_there, size = readers.read_int8(buffer, offset)
+            if is_there < 0:
+                return None, size
+            at = offset + size
+            if isinstance(struct, InSteps):
+                value, length = yield from struct.call(buffer, at, allowance)
+            else:
+                value, length = struct.call(buffer, at)
+            return value, size + length
+
+        return InSteps(read)
 
     def array(self, field: Field, item: _Reader) -> _Reader:
         read_length: Read = readers.read_compact_array_length if field.is_flexible else readers.read_legacy_array_length

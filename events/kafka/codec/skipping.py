@@ -49,6 +49,9 @@ class _Skips:
         skips = [skip for _, skip in parts]
         return _in_turn([*skips, AtOnce(skip_tagged)] if entity.__flexible__ else skips)
 
+    def optional(self, field: Field, _struct: Skip) -> Skip:
+        raise NotImplementedError(f"{field.name} is a struct that may be null")
+
     def array(self, field: Field, item: Skip) -> Skip:
         if isinstance(item, InSteps):
             return InSteps(_items(item.call, flexible=field.is_flexible))

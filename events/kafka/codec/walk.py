@@ -6,9 +6,8 @@ how far a field reaches (skipping.py). It is asked from the inside out, once, wh
 
     plain     for a number, a string, bytes                 by Kafka's name of the type
     struct    for a struct, from what was made of its fields
+    optional  for a struct that may be null (KIP-893), from what was made of the struct
     array     for an array, from what was made of its items
-
-A struct that may be null (KIP-893) is in nothing that is gone through here.
 
 Tagged fields (KIP-482) are described with the others and handed to no maker: nothing that is read or written here is
 told in one, so they are stepped over, whether they are known or not.
@@ -74,6 +73,8 @@ class Maker(Protocol[T]):
 
     def struct(self, entity: Entity, parts: Sequence[tuple[Field, T]]) -> T: ...
 
+    def optional(self, field: Field, struct: T, /) -> T: ...
+
     def array(self, field: Field, item: T) -> T: ...
 
 
@@ -88,7 +89,7 @@ def made_of_field(field: Field, maker: Maker[T]) -> T:
     if field.is_array:
         return maker.array(field, made)
     if field.struct is not None and field.is_nullable:
-        raise NotImplementedError(f"{field.name} is a struct that may be null")
+        return maker.optional(field, made)
     return made
 
 

@@ -137,6 +137,9 @@ class _Writers:
         bytes_fields = tuple(field.name for field, _ in parts if field.kafka_type == "bytes")
         return _LongAtOnce(_struct_writer(tuple(step[:3] for step in steps), flexible=flexible), bytes_fields)
 
+    def optional(self, field: Field, _struct: _Writer) -> _Writer:
+        raise NotImplementedError(f"{field.name} is a struct that may be null")
+
     def array(self, field: Field, item: _Writer) -> _Writer:
         null = b"\x00" if field.is_flexible else INT32.pack(-1)
         write_items = _items(item.call) if isinstance(item, InSteps) else _items_at_once(item)

@@ -1,11 +1,22 @@
 """What is read of messages that hold what nobody knew: tagged fields, errors; and how much there may be of it."""
 
+from datetime import timedelta
+from io import BytesIO
 from typing import NoReturn
 
 import pytest
 from kio.index import load_request_schema, load_response_schema
 from kio.schema.errors import ErrorCode
+from kio.schema.streams_group_describe.v0.response import (
+    DescribedGroup,
+    StreamsGroupDescribeResponse,
+    Subtopology,
+    Topology,
+)
+from kio.schema.types import GroupId as KafkaGroupId
+from kio.serial import entity_writer
 from kio.serial.errors import BufferUnderflow
+from kio.static.primitive import i32, i32Timedelta
 
 from muster.events.kafka.codec import reading
 from muster.events.kafka.codec.primitives import TAGGED_FIELDS_MAX, tagged_fields_size, write_uvarint
@@ -115,3 +126,27 @@ def test_no_step_reads_more_than_some_entries_or_a_megabyte(assignment_bytes: in
     steps = list(reader_in_steps(load_request_schema(14, 5))(request, 0, Allowance(count)))
     assert len(steps) >= count / max(1, min(ENTRIES_PER_STEP, 1_048_576 // item_bytes + 1))
     assert sum(steps) >= count
+
+
+@pytest.mark.parametrize("subtopologies", [None, 0, 3])
+@pytest.mark.parametrize("has_topology", [True, False])
+def test_a_struct_that_may_be_null_is_read(has_topology: bool, subtopologies: int | None) -> None:
+    """StreamsGroupDescribe (KIP-1071): a group has a topology or none, as every group does that is no streams group."""
+    within = Subtopology(subtopology_id="s", state_changelog_topics=(), repartition_source_topics=())
+    topology = Topology(epoch=i32(3), subtopologies=None if subtopologies is None else subtopologies * (within,))
+    group = DescribedGroup(
+        error_code=ErrorCode.none,
+        group_id=KafkaGroupId("g"),
+        group_state="Stable",
+        group_epoch=i32(1),
+        assignment_epoch=i32(1),
+        topology=topology if has_topology else None,
+        members=(),
+    )
+    answer = StreamsGroupDescribeResponse(throttle_time=i32Timedelta.parse(timedelta(0)), groups=(group, group))
+    written = BytesIO()
+    entity_writer(StreamsGroupDescribeResponse)(written, answer)
+    read = reader_in_steps(StreamsGroupDescribeResponse)(b"before" + written.getvalue() + b"behind", 6, Allowance(100))
+    body, size = finished(read)
+    assert size == len(written.getvalue())
+    assert body.groups == (group, group)
