@@ -18,6 +18,7 @@ FOLDERS = (
     "coordinator/runtime",
     "coordinator/settings",
     "coordinator/standalone",
+    "coordinator/upstream",
     "coordinator/wire",
     "events/avro",
     "events/log",

@@ -1,4 +1,4 @@
-"""That nobody of the upstream cluster answers: why, since when, and what /readyz and the log say meanwhile."""
+"""An outage of the upstream cluster: no broker answers. What /readyz and the log say about it."""
 
 from collections.abc import Callable
 from typing import Final
@@ -13,7 +13,7 @@ NOBODY_ANSWERS: Final = "no broker of the upstream cluster answers: "
 
 
 class ClusterOutage:
-    """See the module. `asked_at`: the addresses we begin with."""
+    """`asked_at`: the bootstrap addresses."""
 
     def __init__(self, asked_at: str, monotonic_ms: Callable[[], int]) -> None:
         self._asked_at = asked_at
@@ -24,7 +24,7 @@ class ClusterOutage:
 
     @property
     def reason(self) -> str | None:
-        """For people; None while somebody answers. May be asked from another thread."""
+        """The message of /readyz; None while a broker answers. May be called from another thread."""
         error = self._error
         if not error:
             return None
@@ -32,11 +32,11 @@ class ClusterOutage:
         return f"--upstream {self._asked_at}: {silent}, trying again: {error}"
 
     def asks(self) -> None:
-        """The brokers are asked from now on."""
+        """A question to the brokers begins."""
         self._asked_ms = self._monotonic_ms()
 
     def failed(self, error: Exception) -> None:
-        """Nobody has answered: it began when they were asked."""
+        """No broker has answered. The outage began when the question did."""
         if not self._error:
             self._began_ms = self._asked_ms
         self._error = str(error).removeprefix(NOBODY_ANSWERS)
@@ -44,7 +44,7 @@ class ClusterOutage:
             log.warning("the upstream cluster does not answer", seconds=self._silent_s, error=self._error)
 
     def answered(self) -> None:
-        """Somebody has."""
+        """A broker has answered."""
         self._error = ""
         if self._throttle.end(self._asked_at) is not None:
             log.info("the upstream cluster answers again", seconds=self._silent_s)

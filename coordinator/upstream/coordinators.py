@@ -1,4 +1,4 @@
-"""Who coordinates which group upstream, as far as is known, and when that broker was last seen to be away.
+"""Cache of each group's coordinator upstream, and of when that broker was last seen to be away.
 
 What belongs here: what was learned from answers and failures. What it must not know: how brokers are asked.
 """
@@ -9,7 +9,7 @@ from typing import Final
 from cachetools import LRUCache
 
 GROUPS_KEPT: Final = 100_000
-"""Clients may name any number of groups."""
+"""Bounded, since clients may name any number of groups."""
 
 
 class Coordinators:
@@ -20,10 +20,10 @@ class Coordinators:
         self._nodes: LRUCache[str, int] = LRUCache(GROUPS_KEPT)
         self._away_ms: LRUCache[str, int] = LRUCache(GROUPS_KEPT)
         self._broker_away_ms: dict[int, int] = {}
-        """By node id, of those that have a listener."""
+        """Keyed by node id, for brokers that have a listener."""
 
     def known(self, group_id: str) -> int | None:
-        """The node id of the group's coordinator; None: one has to ask."""
+        """Return the node id of the group's coordinator; None if it has to be looked up."""
         return self._nodes.get(group_id)
 
     def learn(self, group_id: str, node_id: int) -> None:
@@ -33,11 +33,11 @@ class Coordinators:
         self._nodes.pop(group_id, None)
 
     def was_away(self, group_id: str) -> None:
-        """The group's coordinator did not answer, or was loading the group."""
+        """Note that the group's coordinator did not answer, or was loading the group."""
         self._away_ms[group_id] = self._monotonic_ms()
 
     def broker_was_away(self, node_id: int) -> None:
-        """No connection could be opened to this broker."""
+        """Note that no connection could be opened to this broker."""
         self._broker_away_ms[node_id] = self._monotonic_ms()
 
     def last_away_ms(self, group_id: str) -> int | None:

@@ -1,13 +1,13 @@
-"""Whose group is it? Asked upstream on first contact: ours if nobody is in it there, or our own shadow alone.
+"""Asks upstream whether a group is vacant: whether nobody is in it there but our own shadow.
 
-The shadow of another service is somebody else, as any member is. So is one of an earlier version, whose shadows all had
-one name: it may be another service's. It is ours only where our own log says so, which the driver of a shadow knows.
+The shadow of another service counts as any member does. So does the shadow of an earlier version, whose shadows all had
+one name, as it may be another service's; it is ours only where our own log says so, which the shadow's driver knows.
 
-What belongs here: the questions to upstream's coordinator, and what their answers say. What it must not know: what
-becomes of the group then. Asking and joining are two steps: who gets in between is found by the shadow's join (23).
+What belongs here: the requests to upstream's coordinator, and the reading of their answers. What it must not know: what
+becomes of the group then. A member that joins between the probe and the shadow's join makes that join fail (23).
 
-How it works: DescribeGroups v5 tells of classic groups, and what we may do with a group (v6 hides that for a group that
-does not exist). It calls groups of the newer types Dead, so these are asked for by their own describe requests.
+How it works: DescribeGroups v5 describes classic groups, with the operations that we may do (v6 hides these for a group
+that does not exist). It calls groups of the newer types Dead, so these are described by their own requests.
 """
 
 import asyncio
@@ -35,27 +35,27 @@ from muster.coordinator.wire.authorized_operations import READ
 from muster.events.ids import GroupId
 from muster.events.kafka.errors import TryAgain
 
-LANE: Final = "whose"
+LANE: Final = "probe"
 
 
 class KeptUpstream(msgspec.Struct, frozen=True):
-    """The group stays upstream's. `reason` is for people."""
+    """The group stays with upstream. `reason` is for people."""
 
     reason: str
 
 
 class NotPermitted(KeptUpstream, frozen=True):
-    """It may be ours, but the brokers do not let Muster READ it."""
+    """Muster's principal lacks the ACL Allow READ on the group."""
 
 
 class ForeignShadow(KeptUpstream, frozen=True):
-    """A Muster with another event log has its shadow in the group, or one of an earlier version has (`is_unnamed`)."""
+    """The group has the shadow of a Muster with another event log, or of an earlier version (`is_unnamed`)."""
 
     is_unnamed: bool
 
 
 class Vacant(msgspec.Struct, frozen=True):
-    """`has_shadow`: a former process of ours has left its shadow there."""
+    """Nobody else is in the group upstream. `has_shadow`: a former process of ours has left its shadow there."""
 
     has_shadow: bool
 
@@ -84,7 +84,7 @@ _NEWER_TYPES: Final = (
 
 
 async def probe_group(link: UpstreamLink, group_id: str, name: ShadowName) -> Vacant | KeptUpstream:
-    """Whom upstream has in this group; `name` is that of our shadows. Raises LinkError."""
+    """Describe the group upstream; `name` is that of our shadows. Raises LinkError."""
     request = DescribeGroupsRequest(groups=(KafkaGroupId(group_id),), include_authorized_operations=True)
     try:
         answer = await link.ask_coordinator(group_id, request, DescribeGroupsResponse, error_of=_first_error, lane=LANE)
@@ -99,7 +99,7 @@ async def probe_group(link: UpstreamLink, group_id: str, name: ShadowName) -> Va
 
 
 async def groups_with_shadow(link: UpstreamLink) -> list[GroupId]:
-    """The groups in which there is a shadow of ours, or of another process. Raises LinkError."""
+    """List the groups upstream that have a shadow of ours, or of another service. Raises LinkError."""
     request = ListGroupsRequest(states_filter=())
     asked = (link.ask(node_id, request, ListGroupsResponse, lane=LANE) for node_id in link.brokers())
     answers = await asyncio.gather(*asked)
@@ -111,7 +111,7 @@ async def groups_with_shadow(link: UpstreamLink) -> list[GroupId]:
 
 
 def verdict_of(described: DescribedGroup, name: ShadowName, asked_at: str) -> Vacant | KeptUpstream:
-    """What DescribeGroups says of a classic group, or of one that is not there; `asked_at`: addresses of brokers."""
+    """Read a DescribeGroups answer; a group that does not exist is vacant. `asked_at`: addresses of brokers."""
     if described.error_code is not ErrorCode.none:
         return _refused(described.error_code)
     if described.authorized_operations >= 0 and not described.authorized_operations & READ:
@@ -126,7 +126,7 @@ def verdict_of(described: DescribedGroup, name: ShadowName, asked_at: str) -> Va
 
 
 def has_shadow(described: Any, name: ShadowName) -> bool:  # noqa: ANN401 -- kio's DescribedGroup of any version
-    """Whether a shadow of this name is in the group, and nobody else."""
+    """Whether the shadow of this name is the group's only member."""
     if described.protocol_type != PROTOCOL_TYPE or len(described.members) != 1:
         return False
     (member,) = described.members

@@ -1,10 +1,10 @@
-"""The upstream cluster as we see it: which brokers there are, who coordinates a group, and what they answer.
+"""Muster's link to the upstream cluster: its brokers, its group coordinators, requests and their errors.
 
-What belongs here: the brokers' watchers, FindCoordinator, what may be tried again, and what failures are told as. What
-it must not know: what is asked, but for the error in an answer. How a cluster is reached is in `events/kafka/`.
+What belongs here: listeners for brokers and topic ids, FindCoordinator, retries, the texts of errors. What it must not
+know: what is asked, but for the error in an answer. How a cluster is reached is in `events/kafka/`.
 
-    LinkError, TryAgain, AnswerLost    as there: one clear line
-    UpstreamRefused                    it will not succeed by itself: credentials, rights, a broker that is too old
+    LinkError, TryAgain, AnswerLost    as in events/kafka/errors.py
+    UpstreamRefused                    a retry cannot succeed: credentials, ACLs, a broker that is too old
 """
 
 import asyncio
@@ -42,9 +42,9 @@ log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
 Brokers = Mapping[int, tuple[str, int]]
 """The live brokers: (host, port) by node id."""
 TopicIds = Mapping[str, UUID | ErrorCode]
-"""By name: the topic's id, or why there is none (`none` from brokers that know no ids)."""
+"""Topic ids by name, or the error instead of one (`none` from brokers that know no ids)."""
 ErrorOf = Callable[[R], ErrorCode]
-"""The error of an answer as a whole."""
+"""Returns the top-level error of an answer."""
 
 REQUEST_TIMEOUT_MS: Final = 10_000
 METADATA_MAX_AGE_MS: Final = 30_000
@@ -58,14 +58,14 @@ REQUIRED_VERSIONS: Final[Mapping[str, tuple[int, int]]] = {
     "DescribeGroups": (15, 5),
     "ListGroups": (16, 4),
 }
-"""What a broker must know: API key and version. Kafka 3.2 and newer do."""
+"""API keys and versions that every broker must offer: Kafka 3.2 and newer do."""
 _CLOCK: Final = SystemClock()
 _GROUP: Final = i8(0)
-"""The kind of coordinator that FindCoordinator is asked for."""
+"""The key_type of FindCoordinator."""
 
 
 class UpstreamRefused(LinkRefused):
-    """See the module. `error` is Kafka's, where an answer has told it."""
+    """See the module. `error` is Kafka's error code, if an answer had one."""
 
     def __init__(self, message: str, error: ErrorCode | None = None) -> None:
         super().__init__(message)
@@ -73,11 +73,11 @@ class UpstreamRefused(LinkRefused):
 
 
 class BrokerNotTrusted(UpstreamRefused):
-    """Its certificate is not trusted: by Muster's own settings, and so for the clients that are relayed to it."""
+    """The broker's certificate is not trusted by Muster's settings, nor so for relayed clients."""
 
 
 class UpstreamLink(ClusterLink):
-    """See the module. `give_up` is told of a bug of ours in what goes on beside the requests."""
+    """See the module. `give_up` is called with a bug of ours in a background task."""
 
     def __init__(
         self,
@@ -89,7 +89,7 @@ class UpstreamLink(ClusterLink):
         metadata_max_age_ms: int = METADATA_MAX_AGE_MS,
         monotonic_ms: Callable[[], int] = _CLOCK.monotonic_ms,
     ) -> None:
-        """`bootstrap`: HOST:PORT, several with commas between them. Raises UpstreamRefused for what is none."""
+        """`bootstrap`: HOST:PORT, comma-separated. Raises UpstreamRefused if it cannot be parsed."""
         try:
             servers = read_servers(bootstrap)
         except ValueError as error:
@@ -112,10 +112,10 @@ class UpstreamLink(ClusterLink):
         self._refusals: list[str] = []
         self._refreshed = asyncio.Event()
         self.api_versions: Versions = {}
-        """Those of a broker, as they were when the link was opened."""
+        """One broker's ApiVersions, from when the link was opened."""
 
     async def open(self) -> None:
-        """Find the cluster. Raises TryAgain, and UpstreamRefused if trying again makes no sense."""
+        """Find the cluster. Raises TryAgain, or UpstreamRefused if a retry cannot help."""
         await self._look_around()
         self.api_versions = self.api_versions or await self.versions()
         for name, (key, version) in REQUIRED_VERSIONS.items():
@@ -126,7 +126,7 @@ class UpstreamLink(ClusterLink):
         self._keep_fresh().add_done_callback(on_failure(self._give_up))
 
     def offers(self, api_key: int, version: int) -> bool:
-        """Whether the cluster knows a request, in this version."""
+        """Whether the cluster offers this API in this version."""
         first, last = self.api_versions.get(api_key, (0, -1))
         return first <= version <= last
 
@@ -134,24 +134,24 @@ class UpstreamLink(ClusterLink):
 
     @property
     def cluster_id(self) -> str:
-        """ "" before the cluster was found."""
+        """Empty until the cluster has been found."""
         return self._view.cluster_id or ""
 
     def brokers(self) -> Brokers:
-        """The live brokers, as the cluster has told last."""
+        """The live brokers of the last Metadata answer."""
         return {node_id: (address.host, address.port) for node_id, address in self._view.brokers.items()}
 
     def on_brokers(self, tell: Callable[[Brokers], None]) -> None:
-        """Have the brokers told whenever they have changed."""
+        """Call `tell` whenever the brokers have changed."""
         self._watchers.append(tell)
 
     def on_topic_ids(self, topics: Sequence[str], tell: Callable[[TopicIds], None]) -> None:
-        """Have the ids of these topics told each time that the brokers are asked for."""
+        """Call `tell` with the ids of these topics after each Metadata answer."""
         self._watched_topics = tuple(topics)
         self._tell_ids = tell
 
     async def refresh(self) -> None:
-        """Ask for the brokers now; returns when they were told. Raises TryAgain."""
+        """Ask for Metadata now, and return when it was answered. Raises TryAgain."""
         self._refreshed.clear()
         self.look_soon()
         try:
@@ -182,7 +182,7 @@ class UpstreamLink(ClusterLink):
                 tell(self.brokers())
 
     def _refused_by_some(self, refusals: Sequence[LinkError]) -> None:
-        """It is said once which ones do not let us in."""
+        """Log, once, which brokers refuse Muster."""
         told = list(map(str, refusals))
         if told != self._refusals and told:
             log.warning("brokers refuse Muster, and others are asked instead", reasons="; ".join(told))
@@ -212,7 +212,7 @@ class UpstreamLink(ClusterLink):
         timeout_ms: int | None = None,
         sent: Callable[[], None] = ignore,
     ) -> R:
-        """One request to one broker; its answer, whatever error that has. `sent` is told when the request has left.
+        """Send one request to one broker and return its answer, whatever its error. `sent` is called once it was sent.
 
         Raises TryAgain, AnswerLost and UpstreamRefused.
         """
@@ -234,10 +234,10 @@ class UpstreamLink(ClusterLink):
         retry_ms: int = REQUEST_TIMEOUT_MS,
         sent: Callable[[], None] = ignore,
     ) -> R:
-        """The answer of the group's coordinator, with whatever error but those after which one asks again.
+        """Ask the group's coordinator; answers that it has moved, or loads, are retried.
 
-        These, and what had no effect, are tried again within `retry_ms`; with 0 the first attempt is the only one.
-        What may have had an effect is never sent twice. Raises as `ask` does, UpstreamRefused too when the coordinator
+        So is a request that had no effect, within `retry_ms`; with 0 there is one attempt. A request that may have had
+        an effect is never sent twice. Raises as `ask` does, UpstreamRefused too when the coordinator
         may not be looked up.
         """
 
@@ -264,22 +264,22 @@ class UpstreamLink(ClusterLink):
         )(attempt)
 
     def forget_coordinator(self, group_id: str) -> None:
-        """Ask the next time who coordinates the group."""
+        """Look the group's coordinator up anew the next time."""
         self._coordinators.forget(group_id)
 
     def known_coordinator(self, group_id: str) -> int | None:
-        """Its node id; None: it has to be asked for."""
+        """Return the coordinator's node id if it is cached."""
         return self._coordinators.known(group_id)
 
     async def coordinator(self, group_id: str) -> int:
-        """The node id of the group's coordinator, as far as is known. Raises as `ask_coordinator`."""
+        """Return the coordinator's node id, cached or looked up. Raises as `ask_coordinator`."""
         found = (await self.coordinators([group_id]))[group_id]
         if isinstance(found, LinkError):
             raise found
         return found
 
     async def coordinators(self, group_ids: Collection[str]) -> Mapping[str, int | LinkError]:
-        """By group: the node id of its coordinator, or why it is not known. Raises TryAgain, UpstreamRefused."""
+        """Return each group's coordinator, or why it is not known. Raises TryAgain, UpstreamRefused."""
         found: dict[str, int | LinkError] = {
             group_id: node_id for group_id in group_ids if (node_id := self._coordinators.known(group_id)) is not None
         }
@@ -303,7 +303,7 @@ class UpstreamLink(ClusterLink):
         return {group_id: TryAgain(f"who coordinates group {group_id} is not told") for group_id in unknown} | found
 
     def broker_not_reached(self, node_id: int | None) -> None:
-        """A client's connection could not be opened to this broker; None: to none of those it may begin with."""
+        """Note that a client's connection to this broker could not be opened; None: to no bootstrap broker."""
         if node_id is not None:
             self._coordinators.broker_was_away(node_id)
         self.look_soon()
@@ -313,7 +313,7 @@ class UpstreamLink(ClusterLink):
         return self._coordinators.last_away_ms(group_id)
 
     async def ask_any(self, request: Any) -> Any:  # noqa: ANN401 -- a request and its response
-        """One question that changes nothing. Raises TryAgain, and UpstreamRefused when every broker refuses."""
+        """Send a read-only request to any broker. Raises TryAgain, or UpstreamRefused if every broker refuses."""
         try:
             return await super().ask_any(request)
         except TryAgain as error:
@@ -321,11 +321,11 @@ class UpstreamLink(ClusterLink):
 
 
 def ignore_topic_ids(_ids: TopicIds) -> None:
-    """While no topic is followed."""
+    """The listener until `on_topic_ids` is called."""
 
 
 def connection_error(address: BrokerAddress, error: Exception, security: KafkaSecurity) -> LinkError:
-    """Why a connection cannot be opened."""
+    """Turn what kept a connection from being opened into one of the link's errors."""
     if isinstance(error, ssl.SSLCertVerificationError):
         why = f"{error.verify_message}{where_trust_is_set(error)}"
         return BrokerNotTrusted(f"the certificate of the broker at {address}: {why}")

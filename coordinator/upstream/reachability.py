@@ -1,4 +1,4 @@
-"""Whether members can be heard: their heartbeats come through the broker that coordinates their group upstream.
+"""Asks whether a group's members can reach Muster: their requests come through the group's coordinator upstream.
 
 What belongs here: asking that broker before deadlines of the group are decided. What it must not know: which deadlines
 there are, and what becomes of them.
@@ -65,7 +65,7 @@ class _Waiting(msgspec.Struct):
 
     tell: Callable[[int | None], None]
     spell: "_Spell | None" = None
-    """In which its coordinator was found away."""
+    """The outage in which its coordinator was found, if any."""
     has_moved: bool = False
 
 
@@ -74,9 +74,9 @@ class _Spell(msgspec.Struct, eq=False):
 
     node_id: int | None
     away: int = 0
-    """How many groups wait for it."""
+    """How many groups wait for this broker."""
     back: int = 0
-    """Of how many members can be heard again."""
+    """How many groups' members can be heard again."""
 
 
 _Groups = dict[GroupId, _Waiting]
@@ -131,7 +131,7 @@ class Reachability:
         task.add_done_callback(on_failure(self._give_up))
 
     async def _watch(self, node_id: int | None, groups: _Groups) -> None:
-        """Ask one broker, or who it is, until no group waits for it."""
+        """Ask one broker, or look up coordinators, until no group waits for that."""
         while groups:
             asked = list(islice(groups, GROUPS_AT_ONCE))
             verdicts = await (self._find(asked) if node_id is None else self._ask_broker(node_id, asked, groups))
@@ -186,7 +186,7 @@ class Reachability:
             log.warning(WAIT, group_id=next(reversed(groups)), groups=len(groups), reason=reason, others_since=unsaid)
 
     async def _find(self, asked: list[GroupId]) -> _Verdicts:
-        """Who coordinates each group."""
+        """Look up the coordinator of each group."""
         try:
             found = await self._link.coordinators(asked)
         except LinkError as error:
@@ -217,7 +217,7 @@ class Reachability:
         }
 
     async def _describe(self, node_id: int, asked: list[GroupId]) -> _Verdicts:
-        """Raises LinkError, TimeoutError."""
+        """Describe the groups at this broker. Raises LinkError, TimeoutError."""
         request = DescribeGroupsRequest(groups=tuple(map(KafkaGroupId, asked)), include_authorized_operations=False)
         async with asyncio.timeout((OPENS_WITHIN_MS + ANSWERS_WITHIN_MS) / 1000):
             answer = await self._link.ask(  # its own limit closes a connection that has fallen silent

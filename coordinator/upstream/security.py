@@ -1,11 +1,12 @@
-"""How the upstream cluster is reached: by our own connections, and by those that are relayed.
+"""TLS and SASL settings of the upstream cluster: for Muster's own connections, and for relayed ones.
 
-What belongs here: what of Kafka's client properties each of the two needs. What it must not know: how the properties
-are read and checked, which is one thing for every cluster (`events/kafka/security.py`).
+What belongs here: which of Kafka's client properties each of the two uses. What it must not know: how the properties
+are read and checked (`events/kafka/security.py`).
 
-How it works: our own connections authenticate as Muster. A relayed connection is encrypted as ours are, and whoever
-speaks through it authenticates there as itself. Where certificates say who somebody is, relayed connections show one
-that was given for all clients, and never ours, which may do what no client should. Where SASL does, ours opens them.
+How it works: our own connections authenticate as Muster. A relayed connection is encrypted as ours are, and the client
+authenticates through it as itself. With security.protocol=SSL, where the certificate is the principal, relayed
+connections present a certificate given for all clients, never Muster's own with its rights. With SASL_SSL they present
+Muster's.
 """
 
 import ssl
@@ -21,14 +22,14 @@ _OURS_ALONE = ("ssl.certificate.location", "ssl.key.location", "ssl.key.password
 
 
 class ClientsCertificate(msgspec.Struct, frozen=True):
-    """The files of the certificate that is shown for all clients, and of its key."""
+    """The certificate, and its key, that relayed connections present for all clients."""
 
     certificate: NamedFile
     key: NamedFile
 
 
 class UpstreamSecurity(msgspec.Struct, frozen=True):
-    """Neither encrypted nor authenticated, unless it was made `of` properties."""
+    """Plaintext without authentication, unless made `of` properties."""
 
     own: KafkaSecurity = NOT_SECURED
     relayed: KafkaSecurity = NOT_SECURED
@@ -42,7 +43,7 @@ class UpstreamSecurity(msgspec.Struct, frozen=True):
         name_of: Callable[[str], str] | None = None,
         for_clients: ClientsCertificate | None = None,
     ) -> "UpstreamSecurity":
-        """From Kafka's client properties. Raises BadSecurity; `where` and `name_of` as in `kafka_security`."""
+        """Read Kafka's client properties. Raises BadSecurity; `where` and `name_of` as in `kafka_security`."""
         own = kafka_security(properties, where, name_of)
         if own.ssl_context is None or (for_clients is None and own.security_protocol != "SSL"):
             return cls(own, own)
@@ -58,7 +59,7 @@ class UpstreamSecurity(msgspec.Struct, frozen=True):
 
     @property
     def authenticates(self) -> bool:
-        """Whether who connects has to authenticate with SASL: we, and everybody whose connection is relayed."""
+        """Whether connections authenticate with SASL: Muster's own, and each relayed client."""
         return self.own.security_protocol.startswith("SASL_")
 
     def relay_context(self) -> ssl.SSLContext | None:
@@ -67,7 +68,7 @@ class UpstreamSecurity(msgspec.Struct, frozen=True):
 
 
 def _show(relayed: KafkaSecurity, files: ClientsCertificate, properties: Mapping[str, str]) -> None:
-    """Have it shown for clients. Raises BadSecurity."""
+    """Present this certificate for clients. Raises BadSecurity."""
     context = relayed.ssl_context
     assert context is not None
     try:

@@ -1,27 +1,28 @@
-"""One shadow: what to send next, given what is wanted and what was answered.
+"""One shadow as a state machine: the request to send next, and what each answer changes.
 
-A *shadow* is our one static member in the group of the same name upstream. While it is there the broker fences for us:
-it refuses direct members, keeps the offsets, and takes commits only under the shadow's member id and generation.
+A *shadow* is Muster's one static member in the group of the same name upstream. While it is there the broker fences for
+us: it refuses direct members, keeps the offsets, and takes commits only under the shadow's member id and generation.
+The shadow is *bumped* for a generation of ours: it joins again, so that upstream's generation grows.
 
-    where     what is wanted            next
+    state     wanted                    next request
     OUT       a generation              Join without a member id
     UNSURE    a generation              the same: by its instance id it replaces whatever is there under it (KIP-345)
     JOINED    a generation              Sync; until then the broker answers commits with 27
     IN        another generation        Join with the member id: as leader, so upstream's generation grows
     IN        that generation           nothing, but a Heartbeat when it is due
-    OUT       nothing, or to step out   nothing
-    others    nothing, or to step out   Leave; UNSURE and not knowing its member id it leaves by its instance id
+    OUT       nothing, or withdrawn     nothing
+    others    nothing, or withdrawn     Leave; UNSURE and not knowing its member id it leaves by its instance id
 
 What belongs here: this table, what an answer changes, and which refusals are for good. What it must not know: how
 anything is sent, time, how often it was tried.
 
 Rules.
-S1  An identity (upstream's member id and generation) is told for one generation of ours only.
-S2  It is told for a generation when the broker has begun that identity's generation, or has replaced its member id,
-    after the previous identity was told: so whatever is under way under the previous one is refused (22, 82, 25).
-S3  Within one stay upstream the generations told grow strictly. A replaced member keeps the generation, so if that was
-    told before it joins once more.
-S4  What was never told for a generation may be told for any: several raises asked for at once cost one.
+S1  An identity (upstream's member id and generation) is used for one generation of ours only.
+S2  It is used for a generation once the broker has begun the identity's generation, or has replaced its member id,
+    after the previous identity was used: so requests in flight under the previous one are refused (22, 82, 25).
+S3  While the shadow stays in the group the generations used grow strictly. A replaced member keeps its generation, so
+    if that was used before, the shadow joins once more.
+S4  An identity that was never used may be used for any generation: several bumps wanted at once cost one.
 """
 
 from enum import Enum
@@ -33,11 +34,11 @@ from kio.schema.errors import ErrorCode
 PROTOCOL_TYPE: Final = "muster"
 """Not `consumer`: a direct member of the newer protocol (KIP-848) would convert such a group."""
 UNKNOWN_GENERATION: Final = -1
-"""Taken for a group whose generation is not told yet."""
+"""Wanted for a group whose generation is not known yet."""
 
 
 class ShadowName(msgspec.Struct, frozen=True, kw_only=True):
-    """The group.instance.id and the protocol of all shadows of one service, which is: of one event log.
+    """The group.instance.id and protocol name of all shadows of one service, that is of one event log.
 
     A member joins only with a protocol that all members have, so the broker keeps the shadow of a second service out
     (23), also when both come at once. By its instance id a shadow is known again after a restart.
@@ -48,19 +49,19 @@ class ShadowName(msgspec.Struct, frozen=True, kw_only=True):
 
     @classmethod
     def of(cls, log_identity: str) -> "ShadowName":
-        """For the service whose event log has this identity (`EventLog.identity`)."""
+        """The name of the service whose event log has this identity (`EventLog.identity`)."""
         return cls(group_instance_id=f"muster-{log_identity}", protocol_name=log_identity)
 
 
 NAME_NOT_KNOWN_YET: Final = ShadowName(group_instance_id="", protocol_name="")
-"""Until the event log is open: the shadow of any service may be ours. None joins under this name."""
+"""The name until the event log is open: any service's shadow may be ours. No shadow joins under it."""
 
 UNNAMED: Final = ShadowName(group_instance_id="muster", protocol_name="shadow")
-"""How earlier versions called the shadows of every service."""
+"""The name that earlier versions gave to the shadows of every service."""
 
 
 class CommitIdentity(msgspec.Struct, frozen=True, kw_only=True):
-    """Under which commits of one generation of ours are relayed: the shadow's member id, generation and instance id.
+    """The shadow's member id, generation and instance id, under which commits of one generation are relayed.
 
     Without the instance id the broker cannot answer a deposed owner with 82.
     """
@@ -71,7 +72,7 @@ class CommitIdentity(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ShadowState(Enum):
-    """Where the shadow is, as far as the last answer tells."""
+    """Whether the shadow is in its group, as far as the last answer tells."""
 
     OUT = "out"
     UNSURE = "unsure"
@@ -80,25 +81,25 @@ class ShadowState(Enum):
 
 
 class Shadow(msgspec.Struct, frozen=True, kw_only=True):
-    """See the module. `identity` is upstream's, `bumped_for` the generation of ours that it was told for."""
+    """See the module. `bumped_for`: the generation of ours for which `identity` may be used."""
 
     wanted: int | None
-    """A generation of ours, or NOT_TOLD; None when nobody wants it."""
+    """A generation of ours, or UNKNOWN_GENERATION; None if the group needs no shadow."""
     is_withdrawn: bool = False
     state: ShadowState = ShadowState.OUT
     identity: CommitIdentity | None = None
     bumped_for: int | None = None
-    last_issued: CommitIdentity | None = None
-    """The last identity that was told for a generation."""
+    last_used: CommitIdentity | None = None
+    """The last identity that was used for a generation."""
 
     @property
     def should_be_in(self) -> bool:
-        """Whether the group is to have it."""
+        """Whether the shadow is to be in its group now."""
         return self.wanted is not None and not self.is_withdrawn
 
     @property
     def member_id(self) -> str:
-        """Upstream's, empty while it is not known."""
+        """The shadow's member id, empty while it is not known."""
         return self.identity.member_id if self.identity else ""
 
 
@@ -122,7 +123,7 @@ Action = Join | Sync | Heartbeat | Leave
 
 
 class ShadowRefused(msgspec.Struct, frozen=True):
-    """For good: the group is not ours. `reason` is for people."""
+    """Upstream refuses the shadow for good: the group is not ours. `reason` is for people."""
 
     reason: str
 
@@ -131,7 +132,7 @@ class ShadowRefused(msgspec.Struct, frozen=True):
 
 
 def next_action(shadow: Shadow, *, heartbeat_is_due: bool = False) -> Action | None:
-    """By the table above; None when all is as it should be."""
+    """Return the request to send next, by the table above; None if there is none."""
     if not shadow.should_be_in:
         return None if shadow.state is ShadowState.OUT else Leave(shadow.member_id)
     if shadow.identity is None or shadow.state in {ShadowState.OUT, ShadowState.UNSURE}:
@@ -144,12 +145,12 @@ def next_action(shadow: Shadow, *, heartbeat_is_due: bool = False) -> Action | N
 
 
 def commit_identity(shadow: Shadow, generation_id: int) -> CommitIdentity | None:
-    """Under which commits of this generation of ours are relayed; None while there is none (S1)."""
+    """Return the identity for commits of this generation of ours; None if there is none (S1)."""
     return shadow.identity if shadow.bumped_for == generation_id >= 0 and shadow.should_be_in else None
 
 
 def is_bumped(shadow: Shadow, generation_id: int) -> bool:
-    """Whether the last raise was for this generation of ours, or a later one."""
+    """Whether the shadow was bumped for this generation of ours, or a later one."""
     return shadow.should_be_in and shadow.bumped_for is not None and shadow.bumped_for >= generation_id
 
 
@@ -157,22 +158,22 @@ def is_bumped(shadow: Shadow, generation_id: int) -> bool:
 
 
 def want(shadow: Shadow, wanted: int | None) -> Shadow:
-    """Another generation of ours, or None: nobody is left. The newest counts."""
+    """Want the shadow for a generation of ours, or, with None, no longer. The latest call counts."""
     if wanted is None:
-        # A group that is there again tomorrow may begin with the same number; it must not find it raised.
+        # A group created anew may begin with the same generation, and must not find the shadow bumped for it.
         return msgspec.structs.replace(shadow, wanted=None, bumped_for=None)
     if shadow.bumped_for == UNKNOWN_GENERATION:
-        return _issue(shadow, wanted)
+        return _use(shadow, wanted)
     return msgspec.structs.replace(shadow, wanted=wanted)
 
 
 def require_bump(shadow: Shadow) -> Shadow:
-    """Somebody has taken another's place within the same generation: what that one has under way is to be refused."""
+    """Require another bump within the same generation, so that commits of a replaced member are refused."""
     return msgspec.structs.replace(shadow, bumped_for=None)
 
 
 def withdraw(shadow: Shadow, *, is_withdrawn: bool) -> Shadow:
-    """The shadow is to leave although it is wanted, or may come back."""
+    """Have the shadow leave although it is wanted, or let it come back."""
     return msgspec.structs.replace(shadow, is_withdrawn=is_withdrawn, bumped_for=None)
 
 
@@ -180,32 +181,32 @@ def withdraw(shadow: Shadow, *, is_withdrawn: bool) -> Shadow:
 
 
 def on_joined(shadow: Shadow, identity: CommitIdentity) -> Shadow:
-    """Upstream has a generation with the shadow as its leader."""
+    """The join was answered: the shadow leads a new generation upstream."""
     return msgspec.structs.replace(shadow, state=ShadowState.JOINED, identity=identity, bumped_for=None)
 
 
 def on_synced(shadow: Shadow) -> Shadow:
-    """The broker takes commits of this generation."""
+    """The sync was answered: the broker takes commits of this generation."""
     inside = msgspec.structs.replace(shadow, state=ShadowState.IN)
-    if inside.wanted is None or _was_issued(inside):
+    if inside.wanted is None or _was_used(inside):
         return inside
-    return _issue(inside, inside.wanted)
+    return _use(inside, inside.wanted)
 
 
 def on_left(shadow: Shadow) -> Shadow:
-    """The broker has no shadow in this group."""
+    """The broker has no shadow of ours in this group."""
     return msgspec.structs.replace(shadow, state=ShadowState.OUT, identity=None, bumped_for=None)
 
 
 def on_answer_lost(shadow: Shadow, action: Action) -> Shadow:
-    """Whether the broker has done it is not known."""
+    """It is not known whether the broker has carried out the request."""
     if isinstance(action, Join):  # it may have got another member id, or another generation
         return msgspec.structs.replace(shadow, state=ShadowState.UNSURE, identity=None, bumped_for=None)
     return shadow
 
 
 def on_error(shadow: Shadow, action: Action, error: ErrorCode) -> Shadow | ShadowRefused:
-    """What an error changes; what is sent next follows from that, and after a pause."""
+    """Apply an error; the next request follows from the new state, after a pause."""
     if error.retriable or error is ErrorCode.unknown_server_error:
         # 14, 15, 16 had no effect; of a join with another of these that is not known.
         return shadow if error in _NO_EFFECT else on_answer_lost(shadow, action)
@@ -222,7 +223,7 @@ def on_error(shadow: Shadow, action: Action, error: ErrorCode) -> Shadow | Shado
 
 
 def reason_of(error: ErrorCode) -> str:
-    """Why a group is not ours, for people."""
+    """Explain to people why a group is not ours."""
     named = f"{error.name.upper()} ({error.value})"
     return f"{_REASONS.get(error, 'the broker refuses the shadow')}: {named}"
 
@@ -240,11 +241,11 @@ _REASONS: Final = {
 }
 
 
-def _was_issued(shadow: Shadow) -> bool:
-    last_issued, identity = shadow.last_issued, shadow.identity
-    return last_issued is not None and identity is not None and last_issued.generation_id == identity.generation_id
+def _was_used(shadow: Shadow) -> bool:
+    last_used, identity = shadow.last_used, shadow.identity
+    return last_used is not None and identity is not None and last_used.generation_id == identity.generation_id
 
 
-def _issue(shadow: Shadow, wanted: int) -> Shadow:
-    last_issued = shadow.last_issued if wanted == UNKNOWN_GENERATION else shadow.identity
-    return msgspec.structs.replace(shadow, wanted=wanted, bumped_for=wanted, last_issued=last_issued)
+def _use(shadow: Shadow, wanted: int) -> Shadow:
+    last_used = shadow.last_used if wanted == UNKNOWN_GENERATION else shadow.identity
+    return msgspec.structs.replace(shadow, wanted=wanted, bumped_for=wanted, last_used=last_used)

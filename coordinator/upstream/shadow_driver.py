@@ -1,15 +1,15 @@
-"""A shadow's steps are sent one after another, until there is none left to send.
+"""Sends a shadow's requests, one after another, until none is left to send.
 
-What belongs here: lanes, limits, pauses, and the length of a session. What it must not know: which groups there are,
-and which step is next (`shadow.py`).
+What belongs here: lanes, limits, pauses, the session timeout. What it must not know: which groups there are, and which
+request is next (`shadow.py`).
 
-How it works: a Join without a member id may be parked, for as long as upstream's group.initial.rebalance.delay.ms, and
-nothing behind it on its connection is answered meanwhile. So each of these has a lane to itself, and their number is
-bounded. All other steps are answered at once and share a few lanes. A step is repeated as long as it is wanted, after
-pauses that grow; what is wanted may change at any time, and the newest counts.
+How it works: upstream may park a join without a member id for group.initial.rebalance.delay.ms, and answers nothing
+behind it on its connection meanwhile. So each of these joins has a lane (a connection) to itself, and their number is
+bounded. All other requests are answered at once and share a few lanes. A failed request is retried while it is wanted,
+after growing pauses; what is wanted may change at any time, and the latest counts.
 
-A join that is refused for the group's protocol (23) has met somebody, so it is asked who that is. A shadow of an
-earlier version gives way in a group that was taken over from a former process, since our own log says that it was ours.
+When a join is refused for its protocol (23), somebody else is in the group, and the group is probed. The shadow of an
+earlier version is removed from a group that was taken over from a former process: our own log says that it was ours.
 """
 
 import asyncio
@@ -54,50 +54,50 @@ log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
 
 PARKED_JOINS_MAX: Final = 256
 RETAKES_MAX: Final = 64
-"""Of the parked joins: whoever comes with a new group does not wait for the thousands that a restart retakes."""
-STEPS_MAX: Final = 256
+"""Limit of parked joins after a restart, so that a new group does not wait for thousands of them."""
+REQUESTS_MAX: Final = 256
 HEARTBEATS_MAX: Final = 32
-STEP_LANES: Final = 8
+REQUEST_LANES: Final = 8
 PARKED_TIMEOUT_MS: Final = 30_000
-"""A join parked for longer is sent again, and takes the place of the first."""
+"""A join that is parked for longer is sent again and replaces the first."""
 SESSION_MIN_MS: Final = 60_000
 PAUSE_MAX_S: Final = 2.0
 WARN_AFTER: Final = 5
 WARN_EVERY_S: Final = 10.0
 _PAUSE_S: Final = 0.02
 _DOUBLINGS_MAX: Final = 10
-"""Beyond PAUSE_MAX_S: an outage may last for thousands of attempts, and 2**1024 fits into no float."""
+"""Limit of the exponent: an outage may last for thousands of attempts, and 2**1024 fits into no float."""
 
 Answer = tuple[ErrorCode, Any]
 
 
 class ShadowHandle:
-    """The shadow of one group, and who waits for it. Only its driver changes where it is."""
+    """One group's shadow, its tasks, and those who wait for a change of it. Only the driver changes its state."""
 
     def __init__(self, group_id: GroupId, shadow: Shadow, *, is_retake: bool = False) -> None:
         self.group_id = group_id
         self.shadow = shadow
         self.is_retake = is_retake
-        """Taken over from a former process, and not there yet."""
+        """A former process had this shadow, and it has not joined yet."""
         self.is_heartbeat_due = False
         self.is_join_sent = False
         self.withdrawals = 0
-        """How many want it to stay out for the moment."""
+        """How many callers keep it withdrawn."""
         self.waiting_takes = 0
-        """How many wait for the join to be sent, and are told of a refusal."""
+        """How many callers of `take` wait for its join; they learn of a refusal themselves."""
         self.last_error = ""
-        """What went wrong last."""
+        """The last error, for people."""
         self.refusal: str | None = None
-        """Why upstream refuses it for good."""
+        """The reason if upstream refuses it for good."""
         self.end_reason: str | None = None
-        """Why there will be no shadow any more."""
+        """Set when this handle is given up: the reason."""
         self.task: asyncio.Task[None] | None = None
         self.timer: asyncio.TimerHandle | None = None
         self._changed = asyncio.Event()
 
     @property
     def is_joining(self) -> bool:
-        """Whether it is to be in the group, and is not yet."""
+        """Whether the shadow is to be in the group and has not joined yet."""
         return (
             self.end_reason is None
             and self.shadow.should_be_in
@@ -105,12 +105,12 @@ class ShadowHandle:
         )
 
     def update(self, shadow: Shadow) -> None:
-        """The shadow is another one now."""
+        """Replace the shadow's state and wake those who wait."""
         self.shadow = shadow
         self.notify()
 
     def notify(self) -> None:
-        """Wake all who wait for a change."""
+        """Wake those who wait for a change."""
         self._changed.set()
         self._changed = asyncio.Event()
 
@@ -124,7 +124,7 @@ class ShadowHandle:
 
 
 class ShadowDriver:
-    """See the module. `session_timeout_ms` is what is asked for; where upstream allows less, it is less."""
+    """See the module. `session_timeout_ms` is lowered when upstream allows less."""
 
     def __init__(self, link: UpstreamLink, name: ShadowName, *, session_timeout_ms: int) -> None:
         self.session_timeout_ms = session_timeout_ms
@@ -132,12 +132,12 @@ class ShadowDriver:
         self.name = name
         self._parked = _Lanes(PARKED_JOINS_MAX)
         self._retakes = asyncio.Semaphore(RETAKES_MAX)
-        self._steps = asyncio.Semaphore(STEPS_MAX)
+        self._requests = asyncio.Semaphore(REQUESTS_MAX)
         self._heartbeats = asyncio.Semaphore(HEARTBEATS_MAX)
         self._warn_from_s = 0.0
 
     async def drive(self, handle: ShadowHandle) -> ShadowRefused | None:
-        """Send what is to be sent, until nothing is left; or why this group cannot have a shadow."""
+        """Send requests until none is left; returns why if this group cannot have a shadow."""
         failures = 0  # in a row, of whatever steps: one that fails may change which comes next, so no retry of one
         while action := next_action(handle.shadow, heartbeat_is_due=handle.is_heartbeat_due):
             asked_ms = self.session_timeout_ms
@@ -167,19 +167,19 @@ class ShadowDriver:
         return None
 
     def _warn(self, handle: ShadowHandle) -> None:
-        """Of one, when there are thousands."""
+        """Log one waiting shadow, at most every WARN_EVERY_S, when there may be thousands."""
         now_s = asyncio.get_running_loop().time()
         if now_s >= self._warn_from_s:
             self._warn_from_s = now_s + WARN_EVERY_S
             log.warning("shadows wait for the upstream cluster", for_example=handle.group_id, why=handle.last_error)
 
     async def _perform(self, handle: ShadowHandle, action: Action) -> ErrorCode:
-        """Ask, and note an answer without an error. Raises as UpstreamLink does."""
+        """Send the action's request and apply an answer without error. Raises as UpstreamLink does."""
         if action == Join(""):
             return await self._join_without_id(handle, action)
         is_heartbeat = isinstance(action, Heartbeat)
-        lane = "heartbeats" if is_heartbeat else _step_lane(handle.group_id)
-        async with self._heartbeats if is_heartbeat else self._steps:
+        lane = "heartbeats" if is_heartbeat else _request_lane(handle.group_id)
+        async with self._heartbeats if is_heartbeat else self._requests:
             return _apply(handle, action, await self._ask(handle, action, lane=lane), self.name.group_instance_id)
 
     async def _join_without_id(self, handle: ShadowHandle, action: Action) -> ErrorCode:
@@ -196,7 +196,7 @@ class ShadowDriver:
                 asking.cancel()
 
     async def _watch(self, handle: ShadowHandle, asking: asyncio.Task[Answer]) -> None:
-        """Until the join is answered. If nobody wants it any more it need not be parked any longer."""
+        """Wait for the join's answer; if the shadow is no longer wanted meanwhile, leave."""
         while not asking.done() and handle.shadow.should_be_in:
             change = asyncio.create_task(handle.wait_change())
             try:
@@ -206,7 +206,7 @@ class ShadowDriver:
         if not asking.done():
             # Its member id is not known yet. If this comes before the join, the join's answer tells the id.
             with contextlib.suppress(TryAgain, UpstreamRefused):
-                await self._ask(handle, Leave(""), lane=_step_lane(handle.group_id))
+                await self._ask(handle, Leave(""), lane=_request_lane(handle.group_id))
 
     async def _ask(
         self,
@@ -233,7 +233,7 @@ class ShadowDriver:
     async def _refused(
         self, handle: ShadowHandle, action: Action, error: ErrorCode, asked_ms: int
     ) -> Shadow | ShadowRefused:
-        """What the error changes. Raises as UpstreamLink does."""
+        """Apply an error. Raises as UpstreamLink does."""
         shadow = handle.shadow
         if error is ErrorCode.inconsistent_group_protocol:
             return await self._who_is_there(handle) or handle.shadow
@@ -245,17 +245,17 @@ class ShadowDriver:
         return shadow
 
     async def _who_is_there(self, handle: ShadowHandle) -> ShadowRefused | None:
-        """Why the group is theirs; None when nobody is in our shadow's way any more. Raises as UpstreamLink does."""
+        """Find out who keeps our shadow out; None if nobody does any more. Raises as UpstreamLink does."""
         verdict = await probe_group(self._link, handle.group_id, self.name)
         if isinstance(verdict, ForeignShadow) and verdict.is_unnamed and handle.is_retake:
             log.info("the shadow of an earlier version is replaced", group_id=handle.group_id)
-            await self._ask(handle, Leave(""), lane=_step_lane(handle.group_id), name=UNNAMED)
+            await self._ask(handle, Leave(""), lane=_request_lane(handle.group_id), name=UNNAMED)
             return None
         return ShadowRefused(verdict.reason) if isinstance(verdict, KeptUpstream) else None
 
 
 class _Lanes:
-    """So many lanes, each for one request at a time; the first ones are used most, so few connections stay open."""
+    """A pool of lanes, each for one request at a time; low numbers are reused, so few connections stay open."""
 
     def __init__(self, count: int) -> None:
         self._free = list(range(count))
@@ -275,8 +275,8 @@ def _pause_s(failures: int) -> float:
     return min(_PAUSE_S * (1 << min(failures, _DOUBLINGS_MAX)), PAUSE_MAX_S)
 
 
-def _step_lane(group_id: GroupId) -> Hashable:
-    return "steps", crc32(group_id.encode()) % STEP_LANES
+def _request_lane(group_id: GroupId) -> Hashable:
+    return "requests", crc32(group_id.encode()) % REQUEST_LANES
 
 
 def _apply(handle: ShadowHandle, action: Action, answered: Answer, instance_id: str) -> ErrorCode:

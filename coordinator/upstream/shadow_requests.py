@@ -1,6 +1,6 @@
-"""A shadow's steps as Kafka's requests, and what their answers say.
+"""A shadow's actions as Kafka's requests, and the errors of their answers.
 
-What belongs here: the fields. What it must not know: when a step is due, and what its answer means.
+What belongs here: the fields. What it must not know: when a request is due, and what its answer changes.
 """
 
 from collections.abc import Callable
@@ -26,7 +26,7 @@ _REASON: Final = "Muster coordinates this group"
 
 
 class ShadowRequest(msgspec.Struct, frozen=True):
-    """A request, the class of its response, and where that has its error."""
+    """A request, its response class, and how to read that response's error."""
 
     request: Any
     response: type[Any]
@@ -34,7 +34,7 @@ class ShadowRequest(msgspec.Struct, frozen=True):
 
 
 def shadow_request(group_id: str, action: Action, name: ShadowName, *, session_timeout_ms: int) -> ShadowRequest:
-    """What a step asks the coordinator. Its session is its rebalance timeout too: nobody may be faster than it."""
+    """Build an action's request. The session timeout is the rebalance timeout too: no member may be faster."""
     group = KafkaGroupId(group_id)
     match action:
         case Join():

@@ -1,10 +1,10 @@
-"""All our shadows upstream: taken, raised, left, retaken after a restart.
+"""All shadows: groups are taken, their generations bumped upstream, shadows left, and retaken after a restart.
 
-What belongs here: which groups have one, who waits for it, and when a heartbeat is due. What it must not know: what a
-shadow sends and when it is refused for good (`shadow.py`), how it is sent (`shadow_driver.py`).
+What belongs here: which groups have a shadow, who waits for it, and when its heartbeat is due. What it must not know:
+its next request, and when it is refused for good (`shadow.py`), how requests are sent (`shadow_driver.py`).
 
-How it works: a group's shadow costs a task only while there is something to do for it; then its driver runs until
-nothing is left. A group that upstream refuses for good is forgotten, and `lost` is told.
+How it works: a shadow has a task only while there is a request to send; then the driver runs until none is left. A
+group that upstream refuses for good is forgotten, and `lost` is called.
 """
 
 import asyncio
@@ -37,7 +37,7 @@ from muster.events.kafka.errors import LinkError
 __all__ = ["CommitIdentity", "OnLost", "ShadowName", "ShadowUnavailable", "Shadows"]
 
 OnLost = Callable[[GroupId, str], None]
-"""Told when upstream refuses a group's shadow for good: the group is theirs. The reason is for people."""
+"""Called when upstream refuses a group's shadow for good: upstream coordinates the group. The reason is for people."""
 
 SESSION_TIMEOUT_MS: Final = 1_800_000
 """Kafka's default of group.max.session.timeout.ms."""
@@ -46,13 +46,13 @@ WAIT_TIMEOUT_MS: Final = 20_000
 
 
 class ShadowUnavailable(Exception):
-    """Upstream has not done within the limit what was waited for, or the group has no shadow."""
+    """Upstream did not answer in time, or the group has no shadow."""
 
 
 class Shadows:
     """See the module. `name` tells our shadows from those of other services; it is known when the event log is open.
 
-    `give_up` is told of a bug of ours in what goes on beside the requests.
+    `give_up` is called with a bug of ours in a background task.
     """
 
     def __init__(
@@ -76,15 +76,15 @@ class Shadows:
         self._handles: dict[GroupId, ShadowHandle] = {}
         self._taking: dict[GroupId, asyncio.Task[KeptUpstream | None]] = {}
         self._refused: set[GroupId] = set()
-        """Lost, and still followed: they are not retaken, or two processes would take a shadow from each other."""
+        """Groups lost to upstream that still have members here: not retaken, or two processes would fight over them."""
         self._is_closed = False
 
     def set_name(self, name: ShadowName) -> None:
-        """The name, before the first group is followed."""
+        """Set the name, before the first group gets a shadow."""
         self.name = self._driver.name = name
 
     async def close(self) -> None:
-        """Stop. The shadows stay upstream, where a restart retakes them."""
+        """Stop all tasks. The shadows stay upstream, where a restart retakes them."""
         self._is_closed = True
         handles, self._handles = list(self._handles.values()), {}
         tasks: list[asyncio.Task[None] | asyncio.Task[KeptUpstream | None]] = list(self._taking.values())
@@ -98,24 +98,24 @@ class Shadows:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
-    # ---- whose group it is ---------------------------------------------------------------------------
+    # ---- which groups are ours ---------------------------------------------------------------------------
 
     def owns(self, group_id: GroupId) -> bool:
-        """Whether the group is ours: taken, or being taken."""
+        """Whether Muster coordinates the group: its shadow is in, or on its way in."""
         handle = self._handles.get(group_id)
         return handle is not None and handle.shadow.wanted is not None
 
     def may_have_shadow(self, group_id: GroupId) -> bool:
-        """Whether upstream may have a shadow of ours in the group: it is in, or on its way in or out."""
+        """Whether upstream may have our shadow in the group: in, on its way in, or on its way out."""
         return group_id in self._handles
 
     def is_in(self, group_id: GroupId) -> bool:
-        """Whether upstream has the group's shadow now, so that it is listed there; it may be about to leave."""
+        """Whether upstream lists the group because of our shadow; it may be about to leave."""
         handle = self._handles.get(group_id)
         return handle is not None and handle.shadow.state in {ShadowState.JOINED, ShadowState.IN}
 
     async def probe(self, group_id: GroupId) -> KeptUpstream | None:
-        """Why the group is theirs; None when nobody is in it upstream. Raises ShadowUnavailable."""
+        """Ask upstream whether the group is vacant; if not, return why. Raises ShadowUnavailable."""
         try:
             verdict = await probe_group(self._link, group_id, self.name)
         except LinkError as error:
@@ -123,14 +123,13 @@ class Shadows:
         return verdict if isinstance(verdict, KeptUpstream) else None
 
     def is_leaving(self, group_id: GroupId) -> bool:
-        """Whether upstream still has a shadow that nobody wants any more."""
+        """Whether our shadow is on its way out."""
         return group_id in self._handles and not self.owns(group_id)
 
     async def take(self, group_id: GroupId) -> KeptUpstream | None:
-        """None: the group is ours now, and its shadow's join is under way or done. Else why it is theirs.
+        """Take the group: have its shadow join if the group is vacant upstream; if not, return why.
 
-        Returns once the join was sent. Concurrent calls share one attempt. Raises ShadowUnavailable when upstream does
-        not tell.
+        Returns once the join was sent. Concurrent calls share one attempt. Raises ShadowUnavailable if the probe fails.
         """
         if self.owns(group_id):
             return None
@@ -184,7 +183,7 @@ class Shadows:
     # ---- our generations -----------------------------------------------------------------------------
 
     def update_generation(self, group_id: GroupId, generation_id: int, is_wanted: bool) -> None:
-        """The group has this generation, and needs a shadow or not. What follows from it goes on in tasks.
+        """Tell the shadow the group's generation, and whether the group needs one. Requests are sent in a task.
 
         A wanted group without a shadow is retaken from a former process, few at a time.
         """
@@ -202,25 +201,25 @@ class Shadows:
             self._wake(handle)
 
     def bump_again(self, group_id: GroupId) -> None:
-        """Have the shadow raised anew for the same generation of ours; until then it has no identity."""
+        """Bump the shadow again for the same generation of ours; until then it has no commit identity."""
         handle = self._handles.get(group_id)
         if handle is not None:
             self._change(handle, require_bump(handle.shadow))
 
     async def wait_bumped(self, group_id: GroupId, generation_id: int) -> None:
-        """Return when the shadow was raised for this generation of ours, or a later one. Raises ShadowUnavailable."""
+        """Wait until the shadow is bumped for this generation of ours, or a later one. Raises ShadowUnavailable."""
         handle = self._handles.get(group_id)
         if handle is None or handle.shadow.wanted is None:
             raise ShadowUnavailable(f"group {group_id} has no shadow upstream")
         await self._until(handle, lambda: is_bumped(handle.shadow, generation_id))
 
     def commit_identity(self, group_id: GroupId, generation_id: int) -> CommitIdentity | None:
-        """Under which commits of exactly this generation of ours are relayed; None while it is not raised for it."""
+        """Return the identity for commits of exactly this generation of ours; None until it is bumped for it."""
         handle = self._handles.get(group_id)
         return commit_identity(handle.shadow, generation_id) if handle is not None else None
 
     def heartbeat_soon(self, group_id: GroupId) -> None:
-        """A broker has not known the shadow by its identity. It is asked again at once, not when a heartbeat is due."""
+        """Send a heartbeat now: a broker did not know the shadow's identity."""
         handle = self._handles.get(group_id)
         if handle is not None and handle.shadow.should_be_in:
             handle.is_heartbeat_due = True
@@ -228,11 +227,11 @@ class Shadows:
 
     @contextlib.asynccontextmanager
     async def withdrawn(self, group_id: GroupId) -> AsyncIterator[None]:
-        """The shadow leaves upstream, the block runs, the shadow joins again. Raises ShadowUnavailable.
+        """Keep the shadow out of the group during the block; it joins again afterwards. Raises ShadowUnavailable.
 
-        Its join goes on after the block: upstream may park it. There is no identity until it is back. One that is on
-        its way in is waited for: were a parked join taken back, the broker would go on with a rebalance of nobody until
-        its initial delay is over, and take the group for one that is not empty.
+        Its join goes on after the block: upstream may park it. There is no commit identity until it is back. A join
+        that is under way is waited for: if a parked join were withdrawn, the broker would go on with its initial
+        rebalance until the delay is over, and call the group non-empty.
         """
         handle = self._handles.get(group_id)
         if handle is not None:
@@ -251,18 +250,17 @@ class Shadows:
                 self._change(handle, withdraw(handle.shadow, is_withdrawn=False))
 
     async def wait_gone(self, group_id: GroupId) -> None:
-        """Return when a shadow that nobody wants any more has left upstream. Raises ShadowUnavailable."""
+        """Wait until a shadow that is no longer wanted has left upstream. Raises ShadowUnavailable."""
         handle = self._handles.get(group_id)
         if handle is not None:
             await self._until(handle, lambda: handle.end_reason is not None)
 
     async def remove_stray_shadows(self, is_ours: Callable[[GroupId], bool]) -> list[GroupId]:
-        """Have those shadows leave that a former process has left behind in groups of ours which need none now.
+        """Remove shadows that a former process has left in groups of ours that need none now.
 
-        Shadows of other services, and of earlier versions, stay: they leave by the name of ours.
-
-        To be called when all groups of ours were followed, or what they need is taken from them for a moment. Returns
-        which groups these are. Raises ShadowUnavailable when upstream does not tell.
+        Shadows of other services and of earlier versions stay: LeaveGroup names our instance id. Call it once all
+        groups of ours have reported their generations, or their shadows would leave for a moment. Returns those groups.
+        Raises ShadowUnavailable if upstream does not list its groups.
         """
         try:
             groups = await groups_with_shadow(self._link)
@@ -310,8 +308,8 @@ class Shadows:
     def _refuse(self, handle: ShadowHandle, refused: ShadowRefused) -> None:
         handle.refusal = refused.reason
         self._end(handle, refused.reason)
-        is_told_by_take = handle.waiting_takes > 0 and handle.shadow.wanted == UNKNOWN_GENERATION
-        if handle.shadow.wanted is not None and not is_told_by_take:
+        take_reports_it = handle.waiting_takes > 0 and handle.shadow.wanted == UNKNOWN_GENERATION
+        if handle.shadow.wanted is not None and not take_reports_it:
             self._refused.add(handle.group_id)
             self._lost(handle.group_id, refused.reason)
 
@@ -336,7 +334,7 @@ class Shadows:
 
 
 def _fraction(group_id: GroupId) -> float:
-    """From 0.5 to 1, always the same for a group: so heartbeats of many groups do not come together."""
+    """Return 0.5 to 1, constant per group, so that heartbeats of many groups do not come together."""
     return 0.5 + crc32(group_id.encode()) / 2**33
 
 

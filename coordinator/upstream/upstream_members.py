@@ -1,6 +1,6 @@
-"""Who is in a group upstream, and how one of them is taken out: for a group that is to become ours while it lives.
+"""Lists the members of a group upstream, and removes one: for the adoption of a group with live members.
 
-What belongs here: the requests. What it must not know: why, and when.
+What belongs here: the requests. What it must not know: why and when they are sent.
 """
 
 from typing import Any
@@ -24,7 +24,7 @@ REASON = "the group is adopted by Muster"
 
 
 class NotAdoptable(Exception):
-    """No group that could be adopted; the text says why."""
+    """The group cannot be adopted; the message says why."""
 
 
 class UpstreamMember(msgspec.Struct, frozen=True, kw_only=True):
@@ -37,7 +37,7 @@ class UpstreamMember(msgspec.Struct, frozen=True, kw_only=True):
 
 
 async def upstream_members(link: UpstreamLink, group_id: GroupId, name: ShadowName) -> tuple[UpstreamMember, ...]:
-    """The members of a classic group, but for a shadow of ours, of this name. Raises NotMovable, LinkError."""
+    """List the members of a classic group upstream, without our own shadow. Raises NotAdoptable, LinkError."""
     verdict = await probe_group(link, group_id, name)
     if isinstance(verdict, Vacant):
         return ()
@@ -45,7 +45,7 @@ async def upstream_members(link: UpstreamLink, group_id: GroupId, name: ShadowNa
     answer = await link.ask_coordinator(group_id, request, DescribeGroupsResponse, error_of=_described_error, lane=LANE)
     (described,) = answer.groups
     now = verdict_of(described, name, link.asked_at)
-    is_somebody = not isinstance(now, Vacant | ForeignShadow)  # of another type, or just left, or another Muster's
+    is_somebody = not isinstance(now, Vacant | ForeignShadow)  # left meanwhile, or another Muster's
     if not is_somebody or not described.members or not _may_read(described):
         raise NotAdoptable(verdict.reason)
     return tuple(
@@ -62,7 +62,7 @@ async def upstream_members(link: UpstreamLink, group_id: GroupId, name: ShadowNa
 async def remove_member(
     link: UpstreamLink, group_id: GroupId, member_id: MemberId, group_instance_id: GroupInstanceId | None
 ) -> ErrorCode:
-    """Take a member out; 25 if it is not there. Raises LinkError."""
+    """Remove a member (LeaveGroup); returns UNKNOWN_MEMBER_ID if it is not there. Raises LinkError."""
     identity = MemberIdentity(member_id=member_id, group_instance_id=group_instance_id, reason=REASON)
     request = LeaveGroupRequest(group_id=KafkaGroupId(group_id), members=(identity,))
 
@@ -77,7 +77,7 @@ async def remove_member(
 
 
 def _may_read(described: Any) -> bool:  # noqa: ANN401 -- kio's DescribedGroup
-    """Whether we may take part in the group, as far as the broker tells."""
+    """Whether Muster has READ on the group, as far as the broker tells."""
     operations = described.authorized_operations
     return operations < 0 or bool(operations & READ)
 

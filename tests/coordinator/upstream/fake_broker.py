@@ -44,11 +44,11 @@ class FakeBroker:
         self.silent_at: int | None = None
         """The key of an API that is never answered."""
         self.group_error = ErrorCode.none
-        """Of each group that is described."""
+        """The state of each group that is described."""
         self.hangs_up_at: int | None = None
         """The key of an API at which it hangs up, as a broker does on who should have authenticated."""
         self.changed_answers: dict[int, Callable[[bytes], bytes]] = {}
-        """By API key: what it makes of an answer's bytes before it sends them."""
+        """Keyed by API key: changes an answer's bytes before they are sent."""
         self._offered = {18: 3, **offered}
         self._context = context
         self._writers: list[asyncio.StreamWriter] = []

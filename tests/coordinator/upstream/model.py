@@ -87,7 +87,7 @@ class Upstream(msgspec.Struct):
         return ErrorCode.none if member_id == self.member_id else ErrorCode.fenced_instance_id
 
     def answer(self, state: State, step: Action) -> State:
-        """What an answer without an error tells."""
+        """Apply an answer without an error."""
         match step:
             case Join():
                 assert self.member_id is not None

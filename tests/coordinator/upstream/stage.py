@@ -1,4 +1,4 @@
-"""Who takes part in a test with a real broker: processes of ours, and those who speak to the broker directly.
+"""The parties of a test with a real broker: processes of ours, and clients that speak to the broker directly.
 
 What belongs here: their requests. What it must not know: what is expected of the answers.
 """
@@ -46,8 +46,8 @@ class Process:
             **settings,
         )
 
-    async def raise_to(self, group_id: GroupId, generation_id: int) -> CommitIdentity:
-        """Another generation of ours; its identity, once it is raised."""
+    async def bump_to(self, group_id: GroupId, generation_id: int) -> CommitIdentity:
+        """Another generation of ours; its identity, once it is bumped."""
         self.shadows.update_generation(group_id, generation_id=generation_id, is_wanted=True)
         await self.shadows.wait_bumped(group_id, generation_id)
         identity = self.shadows.commit_identity(group_id, generation_id)
@@ -55,9 +55,9 @@ class Process:
         return identity
 
     async def own(self, group_id: GroupId, generation_id: int = 1) -> CommitIdentity:
-        """Take a group, and raise it for its first generation."""
+        """Take a group, and bump it for its first generation."""
         assert await self.shadows.take(group_id) is None
-        return await self.raise_to(group_id, generation_id)
+        return await self.bump_to(group_id, generation_id)
 
 
 @asynccontextmanager
@@ -140,7 +140,7 @@ class Direct:
         return answer
 
     async def remove_shadow(self, group_id: str) -> int:
-        """What an administrator does with removeMembersFromConsumerGroup."""
+        """Send what removeMembersFromConsumerGroup sends."""
         member = {"member_id": "", "group_instance_id": NAME.group_instance_id, "reason": None}
         answer = await self.ask("LeaveGroup", 5, group_id=group_id, members=[member])
         error: int = answer["members"][0]["error_code"]

@@ -1,4 +1,4 @@
-"""What a real broker refuses while a shadow holds the group, and what it takes."""
+"""A real broker's fencing while a shadow is in the group: what it refuses, and what it takes."""
 
 import pytest
 from kio.schema.errors import ErrorCode
@@ -24,11 +24,11 @@ async def test_a_simple_commit_is_refused(ours: Process, direct: Direct) -> None
 
 
 async def test_a_commit_of_an_older_generation_is_refused(ours: Process, direct: Direct) -> None:
-    """ILLEGAL_GENERATION, from the moment at which the next one is raised; its own is taken."""
+    """ILLEGAL_GENERATION, from the moment at which the next one is bumped; its own is taken."""
     group_id = new_group()
     older = await ours.own(group_id, 1)
     assert await direct.commit(group_id, older) == 0
-    newer = await ours.raise_to(group_id, 2)
+    newer = await ours.bump_to(group_id, 2)
     assert newer.generation_id > older.generation_id
     assert newer.member_id == older.member_id
     assert await direct.commit(group_id, older) == 22
@@ -36,10 +36,10 @@ async def test_a_commit_of_an_older_generation_is_refused(ours: Process, direct:
 
 
 async def test_a_commit_of_a_deposed_owner_is_refused(ours: Process, successor: Process, direct: Direct) -> None:
-    """FENCED_INSTANCE_ID; the successor's is taken without a raise."""
+    """FENCED_INSTANCE_ID; the successor's is taken without a bump."""
     group_id = new_group()
     deposed = await ours.own(group_id)
-    retaken = await successor.raise_to(group_id, 1)
+    retaken = await successor.bump_to(group_id, 1)
     assert await direct.commit(group_id, deposed) == 82
     assert await direct.commit(group_id, retaken) == 0
 

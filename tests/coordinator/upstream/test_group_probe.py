@@ -1,4 +1,4 @@
-"""Whose a group is by what DescribeGroups says of it: a table."""
+"""Verdicts on a group by its description: a table."""
 
 from typing import Any
 

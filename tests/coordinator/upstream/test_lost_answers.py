@@ -32,18 +32,18 @@ async def behind(proxy: BrokerProxy) -> AsyncIterator[Process]:
 
 
 @pytest.mark.parametrize("lost", [(JOIN,), (SYNC,), (JOIN, SYNC)])
-async def test_the_answers_to_a_raise_are_lost(
+async def test_the_answers_to_a_bump_are_lost(
     proxy: BrokerProxy, behind: Process, direct: Direct, lost: tuple[int, ...]
 ) -> None:
-    """It is raised all the same; no commit of the generation before is taken, and those of the new one are."""
+    """It is bumped all the same; no commit of the generation before is taken, and those of the new one are."""
     group_id = new_group()
     before = await behind.own(group_id)
     for api_key in lost:
         proxy.lose_answers(api_key, 1)
-    raised = await behind.raise_to(group_id, 2)
-    assert raised.generation_id > before.generation_id
+    bumped = await behind.bump_to(group_id, 2)
+    assert bumped.generation_id > before.generation_id
     assert await direct.commit(group_id, before) in {22, 82}
-    assert await direct.commit(group_id, raised) == 0
+    assert await direct.commit(group_id, bumped) == 0
     assert len(await direct.members(group_id)) == 1
     assert behind.lost == []
 
@@ -60,7 +60,7 @@ async def test_the_answer_to_the_first_join_is_lost(proxy: BrokerProxy, behind: 
 async def test_a_shadow_whose_joins_were_never_answered_leaves(
     proxy: BrokerProxy, behind: Process, direct: Direct
 ) -> None:
-    """By its instance id, since its member id is not known."""
+    """It leaves by its instance id, since its member id is not known."""
     group_id = new_group()
     proxy.lose_answers(JOIN, float("inf"))
     assert await behind.shadows.take(group_id) is None

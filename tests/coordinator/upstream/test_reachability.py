@@ -35,7 +35,7 @@ FIND_COORDINATOR, DESCRIBE_GROUPS = 10, 15
 
 
 class Told:
-    """By group: since when its members could be heard, and when that was told."""
+    """Keyed by group: since when its members could be heard, and when that was told."""
 
     def __init__(self, reachability: Reachability) -> None:
         self._reachability = reachability

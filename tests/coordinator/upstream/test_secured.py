@@ -29,7 +29,7 @@ def secured() -> Iterator[SecuredBroker]:
 
 
 def security_of(broker: SecuredBroker, listener: str, **changed: str) -> UpstreamSecurity:
-    """Of the user `muster`."""
+    """Credentials of the user `muster`."""
     properties = broker.client(listener, user="muster", mechanism="SCRAM-SHA-512") | changed
     del properties["bootstrap.servers"]
     return UpstreamSecurity.of(properties)

@@ -110,7 +110,7 @@ async def test_an_upgrade_takes_over_what_our_log_says_was_ours(ours: Process, f
     """The shadow of the earlier version makes room; one that still lives is told, and stays away."""
     group_id = new_group()
     before = await former.own(group_id)
-    identity = await ours.raise_to(group_id, 1)
+    identity = await ours.bump_to(group_id, 1)
     assert await direct.members(group_id) == [(NAME.group_instance_id, identity.member_id)]
     assert await direct.commit(group_id, before) in {22, 25}
     assert await direct.commit(group_id, identity) == 0

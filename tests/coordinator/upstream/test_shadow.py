@@ -36,7 +36,7 @@ FIRST = CommitIdentity(member_id="m-1", generation_id=1, group_instance_id=INSTA
 SECOND = CommitIdentity(member_id="m-1", generation_id=2, group_instance_id=INSTANCE_ID)
 REPLACED = CommitIdentity(member_id="m-2", generation_id=1, group_instance_id=INSTANCE_ID)
 NEW = Shadow(wanted=UNKNOWN_GENERATION)
-RAISED = want(on_synced(on_joined(NEW, FIRST)), 5)
+BUMPED = want(on_synced(on_joined(NEW, FIRST)), 5)
 
 
 def test_a_new_shadow_joins_syncs_and_rests() -> None:
@@ -49,10 +49,10 @@ def test_a_new_shadow_joins_syncs_and_rests() -> None:
     assert next_action(shadow, heartbeat_is_due=True) == Heartbeat(FIRST)
 
 
-def test_the_first_generation_needs_no_raise() -> None:
-    """S4: an identity that was told for nothing is told for the first generation that comes."""
-    assert next_action(RAISED) is None
-    assert commit_identity(RAISED, 5) == FIRST
+def test_the_first_generation_needs_no_bump() -> None:
+    """S4: an identity that was never used is used for the first generation that comes."""
+    assert next_action(BUMPED) is None
+    assert commit_identity(BUMPED, 5) == FIRST
 
 
 def test_no_identity_before_the_sync() -> None:
@@ -65,7 +65,7 @@ def test_no_identity_before_the_sync() -> None:
 
 def test_another_generation_is_a_join_of_the_leader() -> None:
     """The old generation keeps its identity until then, and has none from then on."""
-    shadow = want(RAISED, 6)
+    shadow = want(BUMPED, 6)
     assert next_action(shadow) == Join("m-1")
     assert commit_identity(shadow, 5) == FIRST
     shadow = on_joined(shadow, SECOND)
@@ -76,22 +76,22 @@ def test_another_generation_is_a_join_of_the_leader() -> None:
     assert not is_bumped(shadow, 7)
 
 
-def test_of_several_raises_the_newest_counts() -> None:
+def test_of_several_bumps_the_newest_counts() -> None:
     """Asked for while one is under way, all are done by it."""
-    shadow = want(on_joined(want(RAISED, 6), SECOND), 9)
+    shadow = want(on_joined(want(BUMPED, 6), SECOND), 9)
     shadow = on_synced(shadow)
     assert next_action(shadow) is None
     assert commit_identity(shadow, 9) == SECOND
 
 
-def test_the_same_generation_once_more_is_no_raise() -> None:
+def test_the_same_generation_once_more_is_no_bump() -> None:
     """The partition tells of each change of a group."""
-    assert next_action(want(RAISED, 5)) is None
+    assert next_action(want(BUMPED, 5)) is None
 
 
 def test_a_lost_join_joins_anew_and_then_once_more() -> None:
-    """S3: a replaced member keeps the generation; if that was told already it has to grow."""
-    shadow = on_answer_lost(want(RAISED, 6), Join("m-1"))
+    """S3: a replaced member keeps the generation; if that was used already it has to grow."""
+    shadow = on_answer_lost(want(BUMPED, 6), Join("m-1"))
     assert shadow.state is ShadowState.UNSURE
     assert next_action(shadow) == Join("")
     shadow = on_synced(on_joined(shadow, REPLACED))
@@ -100,7 +100,7 @@ def test_a_lost_join_joins_anew_and_then_once_more() -> None:
 
 
 def test_a_retaken_shadow_is_right_at_once() -> None:
-    """What a former process told is refused by its member id."""
+    """Commits under a former process's identity are refused by their member id."""
     shadow = Shadow(wanted=7, state=ShadowState.UNSURE)
     assert next_action(shadow) == Join("")
     shadow = on_synced(on_joined(shadow, REPLACED))
@@ -110,15 +110,15 @@ def test_a_retaken_shadow_is_right_at_once() -> None:
 
 def test_nobody_wants_it_any_more() -> None:
     """It leaves, and tells nothing from that moment."""
-    shadow = want(RAISED, None)
+    shadow = want(BUMPED, None)
     assert next_action(shadow) == Leave("m-1")
     assert commit_identity(shadow, 5) is None
     assert next_action(on_left(shadow)) is None
 
 
-def test_a_group_of_the_same_name_is_raised_even_for_the_same_number() -> None:
+def test_a_group_of_the_same_name_is_bumped_even_for_the_same_number() -> None:
     """The number of a group that is gone says nothing about the next one."""
-    shadow = want(want(RAISED, None), 5)
+    shadow = want(want(BUMPED, None), 5)
     assert commit_identity(shadow, 5) is None
     assert next_action(shadow) == Join("m-1")
 
@@ -130,7 +130,7 @@ def test_it_leaves_by_its_instance_id_when_its_member_id_is_not_known() -> None:
 
 def test_it_steps_out_and_comes_back() -> None:
     """Wanted all the time, with another identity afterwards."""
-    shadow = withdraw(RAISED, is_withdrawn=True)
+    shadow = withdraw(BUMPED, is_withdrawn=True)
     assert next_action(shadow) == Leave("m-1")
     shadow = on_left(shadow)
     assert next_action(shadow) is None
@@ -141,26 +141,26 @@ def test_it_steps_out_and_comes_back() -> None:
 
 def test_it_comes_back_when_it_is_not_known_whether_it_has_left() -> None:
     """The answer to its leave was lost; it joins at once, and not when a heartbeat finds that it is not there."""
-    shadow = on_answer_lost(withdraw(RAISED, is_withdrawn=True), Leave("m-1"))
+    shadow = on_answer_lost(withdraw(BUMPED, is_withdrawn=True), Leave("m-1"))
     shadow = withdraw(shadow, is_withdrawn=False)
     assert next_action(shadow) == Join("m-1")
     assert commit_identity(shadow, 5) is None
 
 
 @pytest.mark.parametrize("error", [ErrorCode.rebalance_in_progress, ErrorCode.illegal_generation])
-@pytest.mark.parametrize("step", [Sync(FIRST), Heartbeat(FIRST)])
-def test_upstream_rebalances(step: Action, error: ErrorCode) -> None:
+@pytest.mark.parametrize("action", [Sync(FIRST), Heartbeat(FIRST)])
+def test_upstream_rebalances(action: Action, error: ErrorCode) -> None:
     """It joins again, under its member id."""
-    shadow = on_error(RAISED, step, error)
+    shadow = on_error(BUMPED, action, error)
     assert isinstance(shadow, Shadow)
     assert next_action(shadow) == Join("m-1")
     assert commit_identity(shadow, 5) is None
 
 
-@pytest.mark.parametrize("step", [Join("m-1"), Sync(FIRST), Heartbeat(FIRST)])
-def test_it_was_removed_or_expired(step: Action) -> None:
+@pytest.mark.parametrize("action", [Join("m-1"), Sync(FIRST), Heartbeat(FIRST)])
+def test_it_was_removed_or_expired(action: Action) -> None:
     """It joins anew."""
-    shadow = on_error(RAISED, step, ErrorCode.unknown_member_id)
+    shadow = on_error(BUMPED, action, ErrorCode.unknown_member_id)
     assert isinstance(shadow, Shadow)
     assert next_action(shadow) == Join("")
 
@@ -168,7 +168,7 @@ def test_it_was_removed_or_expired(step: Action) -> None:
 @pytest.mark.parametrize("error", [ErrorCode.unknown_member_id, ErrorCode.fenced_instance_id])
 def test_it_leaves_where_it_is_no_more(error: ErrorCode) -> None:
     """It has left, whoever is there now."""
-    shadow = on_error(want(RAISED, None), Leave("m-1"), error)
+    shadow = on_error(want(BUMPED, None), Leave("m-1"), error)
     assert isinstance(shadow, Shadow)
     assert next_action(shadow) is None
 
@@ -185,7 +185,7 @@ def test_it_leaves_where_it_is_no_more(error: ErrorCode) -> None:
 )
 def test_refused_for_good(error: ErrorCode, words: str) -> None:
     """The reason is for people, with Kafka's name and number."""
-    outcome = on_error(RAISED, Join("m-1"), error)
+    outcome = on_error(BUMPED, Join("m-1"), error)
     assert isinstance(outcome, ShadowRefused)
     assert words in outcome.reason
     assert f"{error.name.upper()} ({error.value})" in outcome.reason
@@ -193,8 +193,8 @@ def test_refused_for_good(error: ErrorCode, words: str) -> None:
 
 def test_an_error_that_leaves_open_what_was_done_is_a_lost_answer() -> None:
     """Unlike those of a coordinator that has moved."""
-    assert on_error(RAISED, Join("m-1"), ErrorCode.not_coordinator) == RAISED
-    unsure = on_error(RAISED, Join("m-1"), ErrorCode.request_timed_out)
+    assert on_error(BUMPED, Join("m-1"), ErrorCode.not_coordinator) == BUMPED
+    unsure = on_error(BUMPED, Join("m-1"), ErrorCode.request_timed_out)
     assert isinstance(unsure, Shadow)
     assert unsure.state is ShadowState.UNSURE
 
@@ -206,25 +206,25 @@ OPS: list[Op] = ["next", "gone", "reborn", "out", "back", "cut-before", "cut-aft
 
 
 class Story(msgspec.Struct):
-    """A shadow, its upstream, and which life and generation of our group each identity was told for."""
+    """A shadow, its upstream, and the life and generation of our group that each identity was used for."""
 
     shadow: Shadow
     upstream: Upstream
     life: int = 0
     generation_id: int = 1
-    told: dict[CommitIdentity, tuple[int, int]] = {}
+    used: dict[CommitIdentity, tuple[int, int]] = {}
 
     def play(self, op: Op) -> None:
         match op:
             case "next":
                 self.generation_id += 1
-                self._follow()
+                self._want()
             case "gone":
                 self.shadow = want(self.shadow, None)
             case "reborn":
                 self.life, self.generation_id = self.life + 1, 1
                 self.shadow = want(self.shadow, None)
-                self._follow()
+                self._want()
             case "out" | "back":
                 self.shadow = withdraw(self.shadow, is_withdrawn=op == "out")
             case "removed":
@@ -232,24 +232,24 @@ class Story(msgspec.Struct):
             case "deleted":
                 self.upstream.delete()
             case "ok" | "cut-before" | "cut-after" | "moved":
-                self._step(op)
+                self._send(op)
         self._check()
 
-    def _follow(self) -> None:
+    def _want(self) -> None:
         self.shadow = want(self.shadow, self.generation_id)
 
-    def _step(self, op: Op) -> None:
-        step = next_action(self.shadow, heartbeat_is_due=op != "ok")
-        if step is None:
+    def _send(self, op: Op) -> None:
+        action = next_action(self.shadow, heartbeat_is_due=op != "ok")
+        if action is None:
             return
-        error = self.upstream.take(step) if op in {"ok", "cut-after"} else ErrorCode.not_coordinator
+        error = self.upstream.take(action) if op in {"ok", "cut-after"} else ErrorCode.not_coordinator
         if op.startswith("cut"):
-            self.shadow = on_answer_lost(self.shadow, step)
+            self.shadow = on_answer_lost(self.shadow, action)
         elif error is ErrorCode.none:
-            self.shadow = self.upstream.answer(self.shadow, step)
+            self.shadow = self.upstream.answer(self.shadow, action)
         else:
-            outcome = on_error(self.shadow, step, error)
-            assert isinstance(outcome, Shadow), f"nobody else is there, and yet {step} is {outcome}"
+            outcome = on_error(self.shadow, action, error)
+            assert isinstance(outcome, Shadow), f"nobody else is there, and yet {action} is {outcome}"
             self.shadow = outcome
 
     def _check(self) -> None:
@@ -257,14 +257,14 @@ class Story(msgspec.Struct):
         identity = commit_identity(self.shadow, self.generation_id)
         if identity is None:
             return
-        assert self.told.setdefault(identity, now) == now, "S1: an identity is told for one generation only"
-        for earlier, generation in self.told.items():
+        assert self.used.setdefault(identity, now) == now, "S1: an identity is used for one generation only"
+        for earlier, generation in self.used.items():
             assert generation == now or not self.upstream.accepts_commit(earlier), f"S2: {generation} lands in {now}"
 
 
 @given(ops=st.lists(st.sampled_from(OPS) | st.just("ok"), max_size=40))
 def test_whatever_happens_no_commit_of_one_generation_lands_in_another(ops: list[Op]) -> None:
-    """And when it calms down, the shadow is there and raised."""
+    """And when it calms down, the shadow is there and bumped."""
     story = Story(shadow=Shadow(wanted=UNKNOWN_GENERATION), upstream=Upstream())
     for op in ops:
         story.play(op)

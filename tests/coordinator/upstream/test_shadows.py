@@ -1,4 +1,4 @@
-"""Shadows on a real broker: taken, raised, stepped out, left; and the groups that are not ours to take."""
+"""Shadows on a real broker: taken, bumped, withdrawn, left; and the groups that are not ours to take."""
 
 import asyncio
 from contextlib import AsyncExitStack
@@ -31,7 +31,7 @@ async def test_a_group_that_upstream_does_not_know_is_ours(ours: Process, direct
     assert not ours.shadows.owns(group_id)
     assert await ours.shadows.take(group_id) is None
     assert ours.shadows.owns(group_id)
-    identity = await ours.raise_to(group_id, 1)
+    identity = await ours.bump_to(group_id, 1)
     assert await direct.members(group_id) == [(NAME.group_instance_id, identity.member_id)]
 
 
@@ -50,7 +50,7 @@ async def test_many_who_come_at_once_share_one_attempt(ours: Process) -> None:
     await asyncio.sleep(0)
     takers.pop().cancel()
     assert await asyncio.gather(*takers) == [None] * 4
-    assert (await ours.raise_to(group_id, 1)).generation_id == 1
+    assert (await ours.bump_to(group_id, 1)).generation_id == 1
 
 
 async def test_a_group_with_a_direct_member_is_theirs(ours: Process, direct: Direct) -> None:
@@ -88,7 +88,7 @@ async def test_who_gets_in_between_is_found_by_the_join(ours: Process, direct: D
 
 
 async def test_a_share_group_is_theirs(ours: Process, direct: Direct) -> None:
-    """Of another type for good, with members or without."""
+    """Groups of another type stay upstream's, with members or without."""
     group_id = new_group()
     member_id = await share_heartbeat(ours, group_id, member_epoch=0)
     theirs = await ours.shadows.take(group_id)
@@ -123,16 +123,16 @@ async def test_a_group_that_was_taken_for_nothing_is_given_back(kafka_broker: Br
 
 
 async def test_generations_grow_with_ours(ours: Process) -> None:
-    """Each has an identity of its own, and only the current one is told."""
+    """Each generation has an identity of its own, and only the current one is used."""
     group_id = new_group()
     generations = [(await ours.own(group_id, 1)).generation_id]
     for generation_id in range(2, 6):
-        generations.append((await ours.raise_to(group_id, generation_id)).generation_id)
+        generations.append((await ours.bump_to(group_id, generation_id)).generation_id)
         assert ours.shadows.commit_identity(group_id, generation_id - 1) is None
     assert generations == sorted(set(generations))
 
 
-async def test_of_many_raises_the_newest_counts(ours: Process, direct: Direct) -> None:
+async def test_of_many_bumps_the_newest_counts(ours: Process, direct: Direct) -> None:
     """Those between are not asked for one by one."""
     group_id = new_group()
     first = await ours.own(group_id, 1)
@@ -164,7 +164,7 @@ async def test_a_group_that_is_just_leaving_is_taken_again(ours: Process, direct
     before = await ours.own(group_id)
     ours.shadows.update_generation(group_id, generation_id=1, is_wanted=False)
     assert await ours.shadows.take(group_id) is None
-    again = await ours.raise_to(group_id, 1)
+    again = await ours.bump_to(group_id, 1)
     assert again != before
     assert await direct.commit(group_id, before) in {22, 25, 82}
     assert await direct.commit(group_id, again) == 0
@@ -191,7 +191,7 @@ async def test_a_group_of_others_need_not_step_out(ours: Process) -> None:
         pass
 
 
-async def test_nothing_is_raised_where_there_is_no_shadow(ours: Process) -> None:
+async def test_nothing_is_bumped_where_there_is_no_shadow(ours: Process) -> None:
     """One clear line, at once."""
     group_id = new_group()
     with pytest.raises(ShadowUnavailable, match=f"group {group_id} has no shadow upstream"):

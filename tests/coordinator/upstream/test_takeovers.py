@@ -1,4 +1,4 @@
-"""What becomes of a shadow when a process, an administrator or the broker takes something away."""
+"""Shadows that lose something: a process, an administrator or the broker takes it away."""
 
 import asyncio
 import time
@@ -25,10 +25,10 @@ async def watchful(kafka_broker: Broker) -> AsyncIterator[Process]:
 async def test_the_second_process_takes_the_shadow_and_the_first_is_told(
     watchful: Process, successor: Process, direct: Direct
 ) -> None:
-    """By its next heartbeat at the latest; it does not take the shadow back."""
+    """It notices by its next heartbeat at the latest, and does not take the shadow back."""
     group_id = new_group()
     deposed = await watchful.own(group_id)
-    retaken = await successor.raise_to(group_id, 1)
+    retaken = await successor.bump_to(group_id, 1)
     await until(lambda: watchful.lost != [])
     assert watchful.lost == [
         (group_id, "another process has taken the group's shadow upstream: FENCED_INSTANCE_ID (82)")
@@ -40,11 +40,11 @@ async def test_the_second_process_takes_the_shadow_and_the_first_is_told(
     assert await direct.commit(group_id, retaken) == 0
 
 
-async def test_a_raise_of_the_deposed_process_is_refused(ours: Process, successor: Process) -> None:
-    """Who waits for it is told at once."""
+async def test_a_bump_of_the_deposed_process_is_refused(ours: Process, successor: Process) -> None:
+    """Callers that wait for it are told at once."""
     group_id = new_group()
     await ours.own(group_id)
-    await successor.raise_to(group_id, 1)
+    await successor.bump_to(group_id, 1)
     ours.shadows.update_generation(group_id, generation_id=2, is_wanted=True)
     with pytest.raises(ShadowUnavailable, match="another process"):
         await ours.shadows.wait_bumped(group_id, 2)
@@ -55,15 +55,15 @@ async def test_a_successor_takes_what_a_former_process_held(ours: Process, succe
     group_id = new_group()
     deposed = await ours.own(group_id)
     assert await successor.shadows.take(group_id) is None
-    retaken = await successor.raise_to(group_id, 1)
+    retaken = await successor.bump_to(group_id, 1)
     assert await direct.commit(group_id, deposed) == 82
     assert await direct.commit(group_id, retaken) == 0
-    raised = await successor.raise_to(group_id, 2)
-    assert raised.generation_id > retaken.generation_id
+    bumped = await successor.bump_to(group_id, 2)
+    assert bumped.generation_id > retaken.generation_id
 
 
 async def test_a_shadow_that_an_administrator_removes_comes_back(watchful: Process, direct: Direct) -> None:
-    """By its next heartbeat; the identity is another one."""
+    """It notices by its next heartbeat; the identity is another one."""
     group_id = new_group()
     removed = await watchful.own(group_id)
     assert await direct.remove_shadow(group_id) == 0
@@ -79,7 +79,7 @@ async def test_what_a_former_process_left_behind_leaves(ours: Process, successor
     stray, held, others = new_group(), new_group(), new_group()
     for group_id in (stray, held, others):
         await ours.own(group_id)
-    await successor.raise_to(held, 1)
+    await successor.bump_to(held, 1)
     await successor.shadows.remove_stray_shadows(lambda group_id: group_id in {stray, held})
     async with successor.shadows.withdrawn(stray):
         assert await direct.members(stray) == []
@@ -88,7 +88,7 @@ async def test_what_a_former_process_left_behind_leaves(ours: Process, successor
 
 
 async def test_parked_joins_hold_up_nobody(slow: Process) -> None:
-    """Upstream parks first joins for 3 s; raises, and the taking of other groups, go on."""
+    """Upstream parks first joins for 3 s; bumps, and the taking of other groups, go on."""
     settled = new_group()
     await slow.own(settled)
     parked = [new_group() for _ in range(10)]
@@ -96,7 +96,7 @@ async def test_parked_joins_hold_up_nobody(slow: Process) -> None:
         assert await slow.shadows.take(group_id) is None
         slow.shadows.update_generation(group_id, generation_id=1, is_wanted=True)
     for generation_id in range(2, 6):
-        await slow.raise_to(settled, generation_id)
+        await slow.bump_to(settled, generation_id)
     assert slow.shadows.commit_identity(parked[-1], 1) is None, "the last one is not back yet"
     for group_id in parked:
         await slow.shadows.wait_bumped(group_id, 1)

@@ -1,4 +1,4 @@
-"""What a shadow does when a broker has not known it, or has met somebody else; here upstream is a script."""
+"""A shadow that a broker does not know, or that meets somebody else; upstream is a script."""
 
 import asyncio
 from collections.abc import Callable
@@ -82,7 +82,7 @@ def _answer(kind: type[Any], **fields: Any) -> Any:
     return filled(kind, {**blank, **fields})
 
 
-async def _raised(shadows: Shadows) -> CommitIdentity | None:
+async def _bumped(shadows: Shadows) -> CommitIdentity | None:
     shadows.update_generation(GROUP, generation_id=1, is_wanted=True)
     await shadows.wait_bumped(GROUP, 1)
     return shadows.commit_identity(GROUP, 1)
@@ -92,7 +92,7 @@ async def test_a_shadow_in_doubt_is_asked_after_at_once() -> None:
     """Found to be gone, it joins again: commits need not wait for its next heartbeat, minutes later."""
     upstream: Any = Upstream()
     shadows = Shadows(upstream, NAME, lost=lambda *_: None, give_up=unexpected)
-    first = await _raised(shadows)
+    first = await _bumped(shadows)
     assert upstream.asked == ["JoinGroup", "SyncGroup"]
     shadows.heartbeat_soon(GROUP)
     await until(lambda: upstream.asked[2:] == ["Heartbeat"])
@@ -109,7 +109,7 @@ async def test_a_shadow_that_is_out_or_not_there_is_not_asked_after() -> None:
     upstream: Any = Upstream()
     shadows = Shadows(upstream, NAME, lost=lambda *_: None, give_up=unexpected)
     shadows.heartbeat_soon(GROUP)
-    await _raised(shadows)
+    await _bumped(shadows)
     async with shadows.withdrawn(GROUP):
         shadows.heartbeat_soon(GROUP)
         assert upstream.asked[2:] == ["LeaveGroup"]
@@ -124,7 +124,7 @@ async def test_a_join_is_tried_again_when_whoever_was_in_its_way_has_gone() -> N
     upstream.join_errors = [ErrorCode.inconsistent_group_protocol]
     lost: list[object] = []
     shadows = Shadows(upstream, NAME, lost=lambda *told: lost.append(told), give_up=unexpected)
-    assert await _raised(shadows) is not None
+    assert await _bumped(shadows) is not None
     assert upstream.asked == ["JoinGroup", "DescribeGroups", "JoinGroup", "SyncGroup"]
     assert lost == []
     await shadows.close()
