@@ -201,13 +201,14 @@ class ClientSocket(asyncio.Protocol):
         if not self.is_open():
             return
         now_ms = self._monotonic_ms()
-        fault: ProtocolError | None = None
         has_failed, self._is_working = True, True
         try:
             self._take_requests(now_ms)
             has_failed = False
-        except ProtocolError as error:
-            fault, has_failed = error, False
+        except ProtocolError as error:  # not kept beyond this block: its traceback holds the request
+            has_failed = False
+            self._send()
+            self._refuse(error)
         finally:
             self._is_working = False
             if has_failed:  # a bug of ours is this client's alone, as in Kafka (G24)
@@ -215,8 +216,6 @@ class ClientSocket(asyncio.Protocol):
         if self._connection.went_on() and self._is_let_in:
             self.seen_ms = now_ms
         self._send()
-        if fault is not None:
-            self._refuse(fault)
         self._close_if_done()
 
     def _take_requests(self, now_ms: int) -> None:

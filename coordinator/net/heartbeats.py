@@ -13,11 +13,14 @@ from muster.coordinator.wire import heartbeat
 from muster.coordinator.wire.messages import HEADER_START_BYTES
 from muster.events.ids import GroupId, MemberId
 
-MEMBERS_MAX = 4_096
+MEMBERS_MAX = 64
 """The limit of members in one connection's cache; the oldest entry makes room. A client has one member."""
 
 FRAME_BYTES_MAX = 1_024
 """Longer heartbeats are not cached, so that no client fills the memory with them."""
+
+FRAMES_BYTES_MAX = 16_384
+"""All of a connection's: it may hold as much uncounted (FREE_BYTES)."""
 
 _KEY_VERSION = Struct(">hh")
 
@@ -33,6 +36,7 @@ class HeartbeatCache:
         self.hits = 0
         self._entries: dict[int, dict[bytes, _Entry]] = {}  # by version, then by what follows the correlation id
         self._members: dict[_Member, tuple[int, bytes]] = {}
+        self._bytes = 0
 
     def answer(self, api_version: int, rest: bytes, now_ms: int) -> bytes | None:
         """Return the answer to a known heartbeat, without its correlation id; None where the rules have to decide.
@@ -55,20 +59,23 @@ class HeartbeatCache:
         self._forget(member)
         if len(frame) > FRAME_BYTES_MAX:
             return
-        if len(self._members) >= MEMBERS_MAX:
+        while len(self._members) >= MEMBERS_MAX or self._bytes + len(frame) > FRAMES_BYTES_MAX:
             self._forget(next(iter(self._members)))
         _, api_version = _KEY_VERSION.unpack_from(frame)
         rest = frame[HEADER_START_BYTES:]
         self._members[member] = (api_version, rest)
+        self._bytes += len(rest)
         self._entries.setdefault(api_version, {})[rest] = (ticket.accept, heartbeat.accepted(api_version), member)
 
     def clear(self) -> None:
         """Drop all entries."""
         self._entries.clear()
         self._members.clear()
+        self._bytes = 0
 
     def _forget(self, member: _Member) -> None:
         known = self._members.pop(member, None)
         if known is not None:
             api_version, rest = known
+            self._bytes -= len(rest)
             del self._entries[api_version][rest]

@@ -9,8 +9,10 @@ most is closed: first among those that have not authenticated, then among those 
 half sent, answers that are not read), and only then among those that wait for us. Whoever has more than half of it,
 with all connections of the same principal or address together, goes before others whatever they wait for: joins that
 are parked by one take no room that others need. What a usual request has is not counted, so that it is never in
-question. Answers that are being written are nobody's yet: a quarter of the limit is kept for them (load/room.py), so
-that nobody is closed for what closing frees nothing of. An answer is its connection's once it is written.
+question. Whoever is like the first to go goes too, until a tenth of the limit is free again: what choosing costs is
+spent once for many. Answers that are being written are nobody's yet: a quarter of the limit is kept for them
+(load/room.py), so that nobody is closed for what closing frees nothing of. An answer is its connection's once it is
+written.
 """
 
 from collections import Counter
@@ -26,6 +28,7 @@ log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
 
 FREE_BYTES: Final = 16_384
 """The bytes of each connection that are not counted. A usual request is smaller."""
+ROOM_AGAIN: Final = 0.9
 
 
 @unique
@@ -41,10 +44,11 @@ class EvictionOrder(IntEnum):
 
 
 _TOLD: Final = {
-    EvictionOrder.UNAUTHENTICATED: "has not authenticated",
-    EvictionOrder.STALLED: "has sent part of a request, or does not read its answers",
-    EvictionOrder.AWAITING_ANSWER: "waits for an answer",
+    EvictionOrder.UNAUTHENTICATED: "have not authenticated",
+    EvictionOrder.STALLED: "have sent part of a request, or do not read their answers",
+    EvictionOrder.AWAITING_ANSWER: "wait for an answer",
 }
+_Claim = tuple[bool, bool, EvictionOrder]
 
 
 class Holder(Protocol):
@@ -84,28 +88,41 @@ class Memory:
             self._held_by[holder.whose] += size
             self._held_bytes += size
         while self._held_bytes > self._bytes_max:
-            self._close_one()
+            self._close_some()
 
     def _all_bytes(self) -> int:
         return self._held_bytes + self._room.written_bytes
 
-    def _close_one(self) -> None:
-        goes = min(self._held, key=self._turn)
-        size = self._let_go(goes)
-        self._metrics.connections_closed_for_memory += 1
+    def _close_some(self) -> None:
+        """Close those that have the same claim to stay as the first one, until there is room again."""
+        turns = sorted(self._held, key=self._turn)
+        claim, order = self._claim(turns[0]), turns[0].eviction_order
+        closed: Counter[str] = Counter()
+        connections = 0
+        for goes in turns:
+            if self._held_bytes <= ROOM_AGAIN * self._bytes_max or self._claim(goes) != claim:
+                break
+            closed[goes.client_host] += self._let_go(goes)
+            self._metrics.connections_closed_for_memory += 1
+            goes.evict()
+            connections += 1
+        (peer, _), *_ = closed.most_common(1)
         log.warning(
-            "connection closed: what connections hold is over three quarters of --queued-max-request-bytes",
-            peer=goes.client_host,
-            held_bytes=size,
-            client=_TOLD[goes.eviction_order],
+            "connections closed: what connections hold is over three quarters of --queued-max-request-bytes",
+            connections=connections,
+            held_bytes=closed.total(),
+            most_by=peer,
+            clients=_TOLD[order],
             limit_bytes=self._bytes_max,
         )
-        goes.evict()
 
-    def _turn(self, holder: Holder) -> tuple[bool, bool, EvictionOrder, int]:
-        size, whose = self._held[holder]
-        has_its_share = 2 * self._held_by[whose] <= self._bytes_max
-        return holder.eviction_order is not EvictionOrder.UNAUTHENTICATED, has_its_share, holder.eviction_order, -size
+    def _turn(self, holder: Holder) -> tuple[_Claim, int]:
+        return self._claim(holder), -self._held[holder][0]
+
+    def _claim(self, holder: Holder) -> _Claim:
+        has_its_share = 2 * self._held_by[self._held[holder][1]] <= self._bytes_max
+        order = holder.eviction_order
+        return order is not EvictionOrder.UNAUTHENTICATED, has_its_share, order
 
     def _let_go(self, holder: Holder) -> int:
         size, whose = self._held.pop(holder, (0, ""))

@@ -17,9 +17,9 @@ OF_CLIENTS = frozenset(
         "broker closed the connection",
         "connection closed",
         "connection closed: it does not read its answers",
-        "connection closed: what connections hold is over three quarters of --queued-max-request-bytes",
         "connection closed: the broker's answer cannot be used",
         "connection lost",
+        "connections closed: what connections hold is over three quarters of --queued-max-request-bytes",
         "TLS with a client failed",
     }
 )

@@ -3,7 +3,7 @@
 import pytest
 from kio.schema.errors import ErrorCode
 
-from muster.coordinator.net.heartbeats import FRAME_BYTES_MAX, MEMBERS_MAX, HeartbeatCache
+from muster.coordinator.net.heartbeats import FRAME_BYTES_MAX, FRAMES_BYTES_MAX, MEMBERS_MAX, HeartbeatCache
 from muster.events.ids import GroupId, MemberId
 from tests.coordinator.kio_client import frame, parse, versions
 from tests.coordinator.scripted import ScriptedTicket
@@ -74,6 +74,18 @@ def test_the_oldest_member_makes_room() -> None:
     assert cache.answer(4, heartbeat(member_id="m0")[8:], 0) is None
     assert cache.answer(4, heartbeat(member_id="m1")[8:], 0) is not None
     assert cache.answer(4, heartbeat(member_id=f"m{MEMBERS_MAX}")[8:], 0) is not None
+
+
+def test_all_of_a_connection_together_take_no_more_than_is_not_counted() -> None:
+    cache = HeartbeatCache()
+    names = [f"{number}".rjust(FRAME_BYTES_MAX // 2, "m") for number in range(MEMBERS_MAX)]
+    for _ in range(2):  # each replaces its own
+        for name in names:
+            keep(cache, heartbeat(member_id=name), name)
+    answered = [name for name in names if cache.answer(4, heartbeat(member_id=name)[8:], 0) is not None]
+    assert answered == names[-len(answered) :]
+    frame_bytes = len(heartbeat(member_id=names[0]))
+    assert FRAMES_BYTES_MAX - frame_bytes < len(answered) * frame_bytes <= FRAMES_BYTES_MAX + frame_bytes
 
 
 def test_long_heartbeats_are_not_kept() -> None:

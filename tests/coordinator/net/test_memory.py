@@ -4,6 +4,7 @@ import asyncio
 from random import Random
 from typing import Any
 
+import structlog
 from kio.schema.errors import ErrorCode
 from prometheus_client import CollectorRegistry
 
@@ -87,6 +88,38 @@ def test_who_parks_what_fills_more_than_half_of_it_goes_before_others() -> None:
     assert subject.evicted == ["parked 2"]
     subject.memory.hold(subject.new("another", EvictionOrder.AWAITING_ANSWER, "bob"), 30 * KB)
     assert subject.evicted == ["parked 2", "half sent"]
+
+
+class Asked(Holding):
+    """One that counts how often it is asked what it waits for."""
+
+    times = 0
+
+    @property
+    def eviction_order(self) -> EvictionOrder:
+        Asked.times += 1
+        return EvictionOrder.STALLED
+
+    @eviction_order.setter
+    def eviction_order(self, _order: EvictionOrder) -> None:
+        """It is stalled, always."""
+
+
+def test_who_goes_is_chosen_once_for_many() -> None:
+    """Thousands that hold a little each, and more all the time: the loop is kept by none of them for long."""
+    Asked.times = 0
+    subject = Holders()
+    metrics = ServerMetrics({})
+    memory = Memory(100_000 * KB, metrics, Room(0))
+    count = 5_000
+    with structlog.testing.capture_logs() as lines:
+        for n in range(2 * count):
+            memory.hold(Asked(str(n), EvictionOrder.STALLED, subject.evicted, f"of {n % 100}"), 20 * KB)
+    assert metrics.connections_closed_for_memory == len(subject.evicted) >= count
+    assert metrics.held_bytes <= 100_000 * KB
+    assert Asked.times < 20 * count
+    assert len(lines) < 30
+    assert sum(line["connections"] for line in lines) == len(subject.evicted)
 
 
 def test_a_usual_request_is_not_counted() -> None:

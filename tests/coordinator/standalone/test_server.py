@@ -1,6 +1,8 @@
 """The listener with real sockets: order, limits, back-pressure, idle connections, stopping."""
 
 import asyncio
+import gc
+import tracemalloc
 from datetime import timedelta
 from random import Random
 
@@ -98,6 +100,28 @@ async def test_bytes_that_make_no_sense_close_their_connection_alone(content: by
         second.send("Heartbeat", 4, 2, **HEARTBEAT)
         assert (await second.answer())[0] == 2
         assert subject.metrics.protocol_errors == {fault: 1}
+
+
+@pytest.mark.parametrize("refused", [b"\x00\x0e\x00\x63", b"\x00\x0e\x00\x05"])
+async def test_nothing_of_a_refused_request_stays_in_memory(refused: bytes) -> None:
+    """Not until garbage is collected either, which may be long after many of them."""
+    content = with_length(refused + bytes([255]) * 1_000_000)
+    async with running() as subject:
+        gc.collect()
+        gc.disable()
+        tracemalloc.start()
+        try:
+            begun, _ = tracemalloc.get_traced_memory()
+            for _ in range(20):
+                client = await subject.connect()
+                client.writer.write(content)
+                assert await client.is_closed()
+            await until(lambda: sum(subject.metrics.protocol_errors.values()) == 20)
+            left, _ = tracemalloc.get_traced_memory()
+        finally:
+            tracemalloc.stop()
+            gc.enable()
+        assert left - begun < 5 * len(content)
 
 
 async def test_who_wants_to_authenticate_here_is_told_of_with_what_helps() -> None:
