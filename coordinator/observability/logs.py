@@ -15,6 +15,7 @@ OF_CLIENTS = frozenset(
         "a connection failed",
         "a request failed",
         "broker closed the connection",
+        "client refused by the broker",
         "connection closed",
         "connection closed: it does not read its answers",
         "connection closed: the broker's answer cannot be used",

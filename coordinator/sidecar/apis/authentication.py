@@ -18,6 +18,8 @@ from muster.coordinator.sidecar.relay.client_side import ClientSide
 from muster.coordinator.sidecar.relay.intercept import ClientRequest, SidecarApi
 from muster.coordinator.sidecar.relay.limits import SASL_AUTHENTICATE, SASL_HANDSHAKE
 from muster.coordinator.sidecar.relay.metrics import RelayMetrics
+from muster.coordinator.sidecar.relay.refusals import Refusal
+from muster.coordinator.wire.api import RequestContext
 from muster.events.steps import Steps
 
 MECHANISM_TOLD: Final = 40
@@ -36,33 +38,35 @@ def apis(metrics: RelayMetrics) -> tuple[SidecarApi, ...]:
 def _begin(metrics: RelayMetrics, request: ClientRequest) -> None:
     client, mechanism = request.client, request.body.mechanism
     client.sasl.begin(mechanism)
-    client.relay(rewrite=partial(_begun, metrics, client, mechanism[:MECHANISM_TOLD]))
+    client.relay(rewrite=partial(_begun, metrics, client, request.context.client_id, mechanism[:MECHANISM_TOLD]))
 
 
-def _begun(metrics: RelayMetrics, client: ClientSide, mechanism: str, payload: bytes) -> Steps[bytes]:
+def _begun(metrics: RelayMetrics, client: ClientSide, client_id: str, mechanism: str, payload: bytes) -> Steps[bytes]:
     """The answer, unchanged. Raises ProtocolError when it is none."""
     answer: Any = yield from read_answer_in_steps(load_response_schema(SASL_HANDSHAKE, 1), payload)
     if answer.error_code is not ErrorCode.none:
         metrics.authentications_refused += 1
         enabled = ", ".join(answer.mechanisms) or "none"
         reason = f"the broker has not enabled SASL mechanism {mechanism!r} at this listener; enabled: {enabled}"
-        client.endpoint.log_refused(client.peer.client_host, None, reason)
+        user, peer = client.sasl.refused(), client.peer.client_host
+        client.endpoint.refusals.write(Refusal.MECHANISM, peer, user=user, client_id=client_id, reason=reason)
     return payload
 
 
 def _authenticate(metrics: RelayMetrics, request: ClientRequest) -> None:
     client = request.client
     client.sasl.received(request.body.auth_bytes)
-    client.relay(rewrite=partial(_look, metrics, client, request.context.api_version))
+    client.relay(rewrite=partial(_look, metrics, client, request.context))
 
 
-def _look(metrics: RelayMetrics, client: ClientSide, api_version: int, payload: bytes) -> Steps[bytes]:
+def _look(metrics: RelayMetrics, client: ClientSide, context: RequestContext, payload: bytes) -> Steps[bytes]:
     """The answer, unchanged. Raises ProtocolError when it is none."""
-    answer: Any = yield from read_answer_in_steps(load_response_schema(SASL_AUTHENTICATE, api_version), payload)
+    answer: Any = yield from read_answer_in_steps(load_response_schema(SASL_AUTHENTICATE, context.api_version), payload)
     if answer.error_code is ErrorCode.none:
         client.authenticated(client.sasl.accepted(answer.auth_bytes))
     else:
         metrics.authentications_refused += 1
         reason = f"SASL authentication failed: {answer.error_message or answer.error_code.name.upper()}"
-        client.endpoint.log_refused(client.peer.client_host, client.sasl.refused(), reason)
+        user, peer = client.sasl.refused(), client.peer.client_host
+        client.endpoint.refusals.write(Refusal.CREDENTIALS, peer, user=user, client_id=context.client_id, reason=reason)
     return payload

@@ -9,6 +9,7 @@ answer_scheduler.py   rewrites long answers in slices, and sends delayed ones wh
 intercept.py          by API key: relay, relay and rewrite the answer, or handle here
 authorization.py      the operations that the broker allows a client on a group, cached for a while
 sasl.py               the principal claimed in relayed SASL messages
+refusals.py           the log lines about clients that a broker does not let in
 limits.py             how many bytes of a client's requests are kept in memory
 metrics.py            the relay's Prometheus counters
 """

@@ -13,6 +13,7 @@ from muster.coordinator.net.connection_memory import unsent_bytes
 from muster.coordinator.net.flow import Flow, send_all
 from muster.coordinator.sidecar.messages.request_start import api_and_client_of
 from muster.coordinator.sidecar.relay.metrics import RelayMetrics
+from muster.coordinator.sidecar.relay.refusals import Refusal, RefusalLog
 from muster.coordinator.tasks import on_failure
 
 log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
@@ -32,6 +33,8 @@ class BrokerEndpoint(msgspec.Struct, frozen=True, kw_only=True):
     context: ssl.SSLContext | None
     throttle: LogThrottle
     """Of all listeners together."""
+    refusals: RefusalLog
+    """Of all listeners together."""
     on_unreachable: Callable[[], None]
     """Told each time that a client's connection found no broker there."""
 
@@ -48,21 +51,11 @@ class BrokerEndpoint(msgspec.Struct, frozen=True, kw_only=True):
                 "broker closed the connection", broker=self.broker, peer=peer, cause=cause, others_since=suppressed
             )
 
-    def log_refused(self, peer: str, user: str | None, reason: str) -> None:
-        """It does not let a client in, which usually tries again at once. `user`: None before that is said."""
-        suppressed = self.throttle.due(("not let in", peer))
-        if suppressed is not None:
-            log.warning("client refused by the broker", peer=peer, user=user, reason=reason, others_since=suppressed)
-
     def log_unauthenticated(self, peer: str, request: bytes) -> None:
         """It has closed the connection of a client that did not say who it is. `request`: the beginning of its own."""
-        suppressed = self.throttle.due(("not let in", peer))
-        if suppressed is not None:
-            api, client_id = api_and_client_of(request)
-            reason = f"it sent {api} without authenticating, and the broker hung up"
-            log.warning(
-                "client refused by the broker", peer=peer, client_id=client_id, reason=reason, others_since=suppressed
-            )
+        api, client_id = api_and_client_of(request)
+        reason = f"it sent {api} without authenticating, and the broker hung up"
+        self.refusals.write(Refusal.NONE_SENT, peer, user=None, client_id=client_id, reason=reason)
 
 
 class BrokerEvents(Protocol):

@@ -205,6 +205,8 @@ class ClientSide(ClientSocket):
                 self._transport.close()
 
     def _tell_closed(self, cause: str) -> None:
+        if self.sasl.is_refused:  # by the broker, which the log has: that it hangs up then is no fault of its own
+            return
         sent = self._conversation.sent_as_stranger
         if sent is None or self.sasl.has_begun or self._conversation.answers.is_served:
             self.endpoint.log_closed(self.peer.client_host, cause)

@@ -26,6 +26,7 @@ from muster.coordinator.sidecar.relay.client_side import ClientSide
 from muster.coordinator.sidecar.relay.intercept import Interceptor
 from muster.coordinator.sidecar.relay.limits import RelayLimits
 from muster.coordinator.sidecar.relay.metrics import RelayMetrics
+from muster.coordinator.sidecar.relay.refusals import RefusalLog
 
 log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
 
@@ -72,6 +73,7 @@ class Listeners:
         self._begun: set[asyncio.Task[None]] = set()
         self._turns = itertools.count()
         self._throttle = LogThrottle(service.monotonic_ms)
+        self._refusals = RefusalLog(service.monotonic_ms)
 
     async def start(self, port: int) -> int:
         """The address to begin with; returns its port. Raises OSError."""
@@ -149,6 +151,7 @@ class Listeners:
             addresses=lambda: self._where(node_id),
             context=self._broker_context,
             throttle=self._throttle,
+            refusals=self._refusals,
             on_unreachable=partial(self._on_unreachable, node_id),
         )
 

@@ -36,6 +36,8 @@ class SaslExchange:
         self._mechanism = ""
         self._name: str | None = None
         self._is_unproven = False
+        self.is_refused = False
+        """Whether the broker has refused the last try."""
 
     @property
     def has_begun(self) -> bool:
@@ -45,7 +47,7 @@ class SaslExchange:
     def begin(self, mechanism: str) -> None:
         """SaslHandshake: an exchange begins, the first one or a later one (KIP-368)."""
         self._mechanism = mechanism.upper()
-        self._name = None
+        self._name, self.is_refused = None, False
         self._is_unproven = self._mechanism not in _NAMES
 
     def received(self, message: bytes) -> None:
@@ -64,10 +66,11 @@ class SaslExchange:
         name, self._name = self._name, None
         return f"User:{name}" if name else UNKNOWN_PRINCIPAL
 
-    def refused(self) -> str:
-        """Who was said to ask, for people: the broker did not believe it."""
+    def refused(self) -> str | None:
+        """Note that the broker did not believe it; return who the client claimed to be, None if that is not known."""
         name, self._name = self._name, None
-        return name or "not known"
+        self.is_refused = True
+        return name
 
     def proved(self) -> str | None:
         """The principal, when this is the proof that an exchange has ended: the broker has answered something that it

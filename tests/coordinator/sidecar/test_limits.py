@@ -70,6 +70,20 @@ def lets_in(broker: ScriptedBroker, *answers: bytes, error: ErrorCode = ErrorCod
     broker.script = script
 
 
+def refuses_and_hangs_up(broker: ScriptedBroker) -> None:
+    """As Kafka does, whatever a client claims; and it hangs up on who claims nothing."""
+    lets_in(broker, *[b""] * 100, error=ErrorCode.sasl_authentication_failed)
+    answers = broker.script
+
+    def script(asked: Asked) -> None:
+        if asked.api_key in (SASL_HANDSHAKE, SASL_AUTHENTICATE):
+            answers(asked)
+        if asked.api_key != SASL_HANDSHAKE:
+            asked.connection.writer.close()
+
+    broker.script = script
+
+
 async def authenticate(client: Client, mechanism: str, *said: bytes) -> None:
     """All steps."""
     await client.ask(asking(SaslHandshakeRequest(mechanism=mechanism)))
@@ -166,6 +180,31 @@ async def test_a_client_that_does_not_authenticate_is_told_of_and_not_the_broker
     assert line["client_id"] == ("shop" if is_handled else "not known")
     api = "JoinGroup" if is_handled else "Fetch"
     assert line["reason"] == f"it sent {api} without authenticating, and the broker hung up"
+
+
+async def test_clients_behind_one_address_that_are_refused_are_each_told_of_and_the_broker_is_not() -> None:
+    """One without credentials that tries again and again hides nobody; the broker hangs up for their own mistakes."""
+    async with listening(authenticates=True) as (broker, relay, _):
+        refuses_and_hangs_up(broker)
+
+        async def tries(mechanism: str, message: bytes) -> None:
+            client = await relay.connect(1)
+            if mechanism:
+                await authenticate(client, mechanism, message)
+            else:
+                client.send(join_of(10))
+            assert await client.rest() == b""
+
+        with structlog.testing.capture_logs() as told:
+            for _ in range(3):
+                await tries("", b"")
+                await tries("PLAIN", b"\0alice\0guessed")
+                await tries("SCRAM-SHA-256", b"n,,n=bob,r=abc")
+    assert [(line["event"], line["user"], line["client_id"]) for line in told] == [
+        ("client refused by the broker", None, "shop"),
+        ("client refused by the broker", "alice", "shop"),
+        ("client refused by the broker", "bob", "shop"),
+    ]
 
 
 async def test_a_broker_that_hangs_up_on_who_has_begun_to_authenticate_is_told_of() -> None:

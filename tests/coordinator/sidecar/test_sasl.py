@@ -121,4 +121,4 @@ def test_nothing_is_kept_but_the_name() -> None:
         ("OAUTHBEARER", (token({"sub": "alice", "jti": "s3cret"}),)),
     ):
         kept = [str(value) for value in vars(exchange(mechanism, *said)).values()]
-        assert kept == [mechanism, "alice", "False"]
+        assert kept == [mechanism, "alice", "False", "False"]
