@@ -39,7 +39,7 @@ class Coordinator:
 
     @property
     def command(self) -> list[str]:
-        """What is typed after `muster`."""
+        """The arguments of `muster`."""
         options = ("--topic", self._topic, "--log", self._log_url, "--config", INITIAL_DELAY)
         return ["serve", "--listen", self.bootstrap, *options]
 
@@ -92,7 +92,7 @@ class Replay:
         self._log_url = log_url
 
     def command(self, *arguments: str) -> list[str]:
-        """What is typed after `muster`."""
+        """The arguments of `muster`."""
         return ["replay", *arguments, "--log", self._log_url]
 
     async def text(self, *arguments: str, width: int) -> str:

@@ -39,7 +39,7 @@ class Member:
 
     @property
     def partitions(self) -> tuple[int, ...] | None:
-        """What it was assigned last; None when it was taken back, or never given."""
+        """Its last assignment; None when it was revoked, or never given."""
         for report in reversed(self.reports):
             if isinstance(report, Assigned):
                 return report.partitions
@@ -75,7 +75,7 @@ class Mark:
         self.partitions = {member.name: member.partitions for member in self._counts}
 
     def since(self, member: Member, *kinds: type[Report]) -> list[Report]:
-        """What the member reported after the moment."""
+        """The member's reports after the moment."""
         return member.seen(*kinds, since=self._counts.get(member, 0))
 
     def proven(self) -> bool:
@@ -83,7 +83,7 @@ class Mark:
         return all(len(self.since(member, Committed)) >= PROOF_COMMITS for member in self._counts)
 
     def disturbed(self) -> Iterator[str]:
-        """Who was revoked, assigned, refused or ended since, in words."""
+        """The members that were revoked, assigned, refused or ended since, in words."""
         for member in self._counts:
             told = self.since(member, Assigned, Revoked, CommitFailed, Ended)
             if told:

@@ -1,4 +1,4 @@
-"""What a member process tells the story about: one JSON object a line on its standard output.
+"""The reports of a member process to the story: one JSON object a line on its standard output.
 
 These are the client library's own words: nothing here comes from the coordinator but through a Kafka client.
 """

@@ -133,7 +133,7 @@ class Stage:
         console.print(_trimmed(Text.from_ansi(output.rstrip())))
 
     def sum_up(self, first: str, second: str) -> None:
-        """What the story has shown."""
+        """Print what the story has shown."""
         self._print()
         self._print(Text(first, style="bold"))
         self._print(Text(second))

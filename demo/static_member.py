@@ -28,7 +28,7 @@ TRIED_AGAIN = frozenset(
         KafkaError._WAIT_COORD,  # noqa: SLF001
     }
 )
-"""What a commit may be answered while there is no coordinator, or one that is reading its log."""
+"""The errors of commits while there is no coordinator, or one that is reading its log."""
 
 
 class StaticMember:

@@ -67,7 +67,7 @@ class MusterProcess:
 
     @property
     def pid(self) -> int:
-        """Of the process that serves now: the leash's only child. Linux alone tells."""
+        """The id of the process that serves now: the leash's only child. Linux alone tells."""
         assert self._leash is not None
         return only_child_of(self._leash.pid)
 
@@ -111,7 +111,7 @@ class MusterProcess:
             self._let_go()
 
     def asked(self, path: str) -> str:
-        """What its side door (`--metrics 127.0.0.1:0`) answers. Raises `urllib.error.HTTPError`."""
+        """Get a path of its metrics endpoint (`--metrics 127.0.0.1:0`). Raises `urllib.error.HTTPError`."""
         address = self.wait_for_event("metrics")["listen"]
         with urllib.request.urlopen(f"http://{address}{path}", timeout=ENDS_WITHIN_S) as answer:
             text: str = answer.read().decode()
@@ -151,7 +151,7 @@ class MusterProcess:
             time.sleep(LOOK_EVERY_S)
 
     def events(self, name: str) -> list[dict[str, Any]]:
-        """What this process has logged under that name so far, the oldest first."""
+        """The log lines of this process with that event so far, the oldest first."""
         return [event for event in self._events() if event.get("event") == name]
 
     def _events(self) -> Iterator[dict[str, Any]]:

@@ -15,9 +15,9 @@ SLOW = {
     "aiokafka", "cramjam", "duckdb", "fastavro", "kio", "pandas", "prometheus_client", "pyarrow", "pyspark", "sqlite3",
     "structlog", "uvloop",
 }  # fmt: skip
-"""What takes longest to import, and no --help needs."""
+"""The modules that take longest to import, and that no --help needs."""
 SETTINGS = {"pydantic_settings"}
-"""What only `muster serve` needs. pydantic itself is imported by typer, too."""
+"""The modules that only `muster serve` needs. pydantic itself is imported by typer, too."""
 
 SUBCOMMANDS = [
     [], ["members"], ["members", "list"], ["members", "add"], ["members", "config"], ["groups"], ["groups", "repair"],

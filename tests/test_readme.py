@@ -28,7 +28,7 @@ ENDS_WITHIN_S = 240
 
 
 def arguments_of(command: str) -> list[str]:
-    """Of a `muster` command."""
+    """The arguments of a `muster` command."""
     name, *arguments = shlex.split(command)
     assert name == "muster", command
     return arguments

@@ -84,7 +84,7 @@ def test_what_cannot_be_used_is_named(arguments: list[str], parts: list[str]) ->
 
 
 def test_a_wrong_flag_is_named() -> None:
-    """By typer, with the exit code of a wrong use and no traceback."""
+    """Typer names it, with the exit code of a wrong use and no traceback."""
     done = muster("serve", "--lissen", f"{HOST}:0")
     assert done.returncode == 2
     assert "--lissen" in done.stderr
@@ -148,7 +148,7 @@ def test_an_error_in_muster_itself_is_told_with_its_traceback(form: str) -> None
 
 @pytest.mark.parametrize("arguments", [["--log", f"kafka://{HOST}:1/events"], ["--upstream", f"{HOST}:1"]])
 def test_a_start_that_takes_its_time_is_not_a_loop_that_hangs(arguments: list[str]) -> None:
-    """What only this log or a sidecar needs is imported at the start, from a slow disk at times."""
+    """Modules that only this log or a sidecar needs are imported at the start, from a slow disk at times."""
     slow = (
         "import sys, time\n"
         "from muster import cli\n"
@@ -238,7 +238,7 @@ def test_who_is_deposed_ends(serving: MusterProcess, tmp_path: Path) -> None:
 
 
 def test_whose_file_was_moved_away_ends(serving: MusterProcess, tmp_path: Path) -> None:
-    """By itself, and with the path and the way out in its last line; exit code 1."""
+    """It ends by itself, with the path and the way out in its last line; exit code 1."""
     (tmp_path / "muster.db").rename(tmp_path / "elsewhere.db")
     assert serving.wait() == 1
     last = serving.output.splitlines()[-1]

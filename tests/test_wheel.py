@@ -1,4 +1,4 @@
-"""What is built: the wheel owns one name where it is installed; the sdist can run its own tests."""
+"""The builds: the wheel owns one name where it is installed; the sdist can run its own tests."""
 
 import os
 import subprocess

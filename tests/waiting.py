@@ -12,7 +12,7 @@ LOOK_WITHIN_S: Final = 0.002
 """Where it is in this one."""
 
 Telling = str | Callable[[], object] | None
-"""What was waited for, in words, or what tells how it is instead."""
+"""The description of a condition in words, or a function that describes the state instead."""
 
 
 async def until(

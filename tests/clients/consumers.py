@@ -34,7 +34,7 @@ T = TypeVar("T")
 
 
 class Record(msgspec.Struct, frozen=True, kw_only=True):
-    """What a consumer consumed."""
+    """A consumed record."""
 
     partition: int
     offset: int
@@ -51,7 +51,7 @@ class RunningConsumer(ABC):
         self.assignments = 0
         """How often it was assigned partitions: by each rebalance that it took part in, and by no restart of others."""
         self.records: list[Record] = []
-        """What it consumed, in order."""
+        """The consumed records, in order."""
         self.error: BaseException | None = None
         self._asked: queue.SimpleQueue[tuple[Callable[[], Any], Future[Any]]] = queue.SimpleQueue()
         self._ending = threading.Event()
@@ -133,7 +133,7 @@ class Confluent(RunningConsumer):
     """confluent-kafka: librdkafka, whose own threads speak to the coordinator."""
 
     OTHER_CONFIG: ClassVar[Mapping[str, Any]] = {}
-    """What a test wants otherwise; None leaves a setting out."""
+    """The configs that a test changes; None leaves one out."""
 
     def _open(self) -> None:
         config: dict[str, Any] = {
@@ -184,7 +184,7 @@ class KafkaPython(RunningConsumer):
     """kafka-python."""
 
     OTHER_CONFIG: ClassVar[Mapping[str, Any]] = {}
-    """What a test wants otherwise."""
+    """The configs that a test changes."""
 
     def _open(self) -> None:
         self._consumer = kafka.KafkaConsumer(
@@ -246,7 +246,7 @@ class Aiokafka(RunningConsumer):
     """aiokafka, with an event loop in its thread."""
 
     OTHER_CONFIG: ClassVar[Mapping[str, Any]] = {}
-    """What a test wants otherwise."""
+    """The configs that a test changes."""
 
     def _open(self) -> None:
         self._loop = asyncio.new_event_loop()

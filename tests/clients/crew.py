@@ -85,7 +85,7 @@ class Crew:
 
     @property
     def triggers(self) -> list[Cause]:
-        """Of all rebalances there have been, but for those that a leader wanted of its own accord.
+        """The triggers of all rebalances, but for those that a leader wanted of its own accord.
 
         kafka-python's leader does, when a heartbeat tells it of a rebalance that it has taken part in already.
         """

@@ -1,4 +1,4 @@
-"""What Muster says of a group, asked over a socket of our own; and waiting until it is so.
+"""Muster's description of a group, requested over a socket of our own; and waiting for a state.
 
 What belongs here: questions that change nothing (a heartbeat of a member feeds its session, no more).
 """

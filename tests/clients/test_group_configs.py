@@ -43,7 +43,7 @@ def group_id(muster: MusterProcess) -> str:
 
 
 def kafka_configs(muster: MusterProcess, *arguments: str, code: int = 0) -> str:
-    """What `kafka-configs.sh` prints; what is wrong goes to the other stream."""
+    """Run `kafka-configs.sh`; returns its output. Errors go to the other stream."""
     done = run_tool(JavaTool.CONFIGS, "--bootstrap-server", muster.bootstrap, *arguments)
     assert done.returncode == code, done.stderr
     return done.stdout if code == 0 else done.stderr
@@ -126,7 +126,7 @@ class Confluent:
         return {name: (entry.value, ConfigSource(entry.source)) for name, entry in entries.items()}
 
     def is_set(self) -> dict[str, str | None]:
-        """What is set for the group."""
+        """The configs set for the group."""
         return {name: value for name, (value, source) in self.told().items() if source is ConfigSource.GROUP_CONFIG}
 
 
@@ -177,7 +177,7 @@ def group_resource(group_id: str, configs: Any = None) -> Any:
 
 
 def values(kafka_python: Any, group_id: str) -> dict[str, str]:
-    """What is set for the group."""
+    """The configs set for the group."""
     told = kafka_python.describe_configs([group_resource(group_id)])["group"][group_id]
     assert {entry["config_source"] for entry in told.values()} <= {"DYNAMIC_GROUP_CONFIG"}
     return {name: entry["value"] for name, entry in told.items()}

@@ -1,4 +1,4 @@
-"""What the Java consumer and Kafka's administrators' tools send, and what they rely on."""
+"""The requests of the Java consumer and of Kafka's administrators' tools, and what they rely on."""
 
 import asyncio
 import signal
@@ -57,7 +57,7 @@ def partitions(line: ToolLine, event: str) -> set[int]:
 
 
 def history(log: str, group_id: str) -> list[GroupEvent | MemberEvent]:
-    """What happened to the group, as the event log tells."""
+    """The group's events in the log."""
 
     async def read() -> list[Any]:
         opened = open_log(log, read_only=True)
@@ -116,7 +116,7 @@ def test_the_older_of_two_java_consumers_with_one_instance_id_ends(muster: Muste
 
 
 def reset_offsets(muster: MusterProcess, group_id: str) -> str:
-    """What ConsumerGroupCommand says when it is to set all offsets to 0."""
+    """The output of ConsumerGroupCommand when it resets all offsets to 0."""
     done = run_tool(
         JavaTool.CONSUMER_GROUPS,
         *("--bootstrap-server", muster.bootstrap, "--group", group_id),

@@ -39,7 +39,7 @@ def assigned(line: ToolLine) -> set[int]:
 
 
 def consumer_groups(muster: MusterProcess, *arguments: str) -> str:
-    """What ConsumerGroupCommand prints."""
+    """The output of ConsumerGroupCommand."""
     done = run_tool(JavaTool.CONSUMER_GROUPS, "--bootstrap-server", muster.bootstrap, *arguments)
     assert done.returncode == 0, done.stderr
     return done.stdout

@@ -1,4 +1,4 @@
-"""What consumers rely on when something goes wrong: each library goes on by itself, as it would with Kafka."""
+"""Consumers rely on this when something goes wrong: each library goes on by itself, as it would with Kafka."""
 
 import asyncio
 import threading

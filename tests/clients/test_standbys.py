@@ -73,7 +73,7 @@ def test_a_lost_member_is_replaced_and_nobody_else_notices(
 
 
 def test_two_lost_at_once_are_replaced(muster: MusterProcess, library: type[RunningConsumer]) -> None:
-    """By two standbys, each with the share of one of them."""
+    """Two standbys replace them, each with the share of one of them."""
     with crew(muster, library) as group:
         consumers = with_standbys(group, "abc", "st")
         generation, stays = group.generation, leader(group)

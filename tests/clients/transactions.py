@@ -86,7 +86,7 @@ class Copier:
         self._consumer.seek(TopicPartition(self._source, partition, offset))
 
     def metadata(self) -> bytes:
-        """Who it is in its group now: member, instance and generation."""
+        """Its identity in its group now: member, instance and generation."""
         who: bytes = self._consumer.consumer_group_metadata()
         return who
 

@@ -33,7 +33,7 @@ Offsets = Mapping[tuple[str, int], int | tuple[int, str | None]]
 
 
 def subscription(*topics: str, user_data: bytes | None = None) -> bytes:
-    """What a consumer says of itself (ConsumerProtocolSubscription v0)."""
+    """Encode a consumer's subscription (ConsumerProtocolSubscription v0)."""
     names = b"".join(len(topic).to_bytes(2, "big") + topic.encode() for topic in topics)
     tail = (-1).to_bytes(4, "big", signed=True) if user_data is None else len(user_data).to_bytes(4, "big") + user_data
     return b"\x00\x00" + len(topics).to_bytes(4, "big") + names + tail
@@ -46,7 +46,7 @@ ROUNDROBIN_FIRST: Final[Protocols] = tuple(reversed(RANGE_FIRST))
 
 
 class Run(Protocol):
-    """What a member knows of the run that it is part of."""
+    """The run of a member, as the member knows it."""
 
     era: Era
     transcript: Transcript

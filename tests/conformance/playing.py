@@ -31,7 +31,7 @@ class Played(msgspec.Struct, frozen=True):
 
 
 Plays = Mapping[tuple[str, Era], Sequence[Played]]
-"""By the script's name and the era: on Kafka, then on Muster."""
+"""The plays on Kafka, then on Muster, by the script's name and the era."""
 
 
 async def play_all(scripts: Sequence[Script], pairs: Mapping[Setup, Pair]) -> Plays:
@@ -78,7 +78,7 @@ async def _played(script: Script, server: Server, era: Era, places: asyncio.Sema
 
 
 def differences(script: Script, played: Plays) -> list[str]:
-    """What went wrong with the script, and where the servers gave different answers; a text for each era."""
+    """The errors of the script, and the differences of the servers' answers; a text for each era."""
     wrong = []
     for era in script.eras:
         kafka, muster = played[script.name, era]

@@ -84,7 +84,7 @@ class Rule(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
         return self.tier or ("differs" if self.differs else "not ours" if self.not_ours else "missing")
 
     def faults(self) -> Iterator[str]:
-        """What is wrong with the form of the entry."""
+        """The faults in the form of the entry."""
         if not self.says:
             yield "it does not say what the rule is"
         if sum(map(bool, (self.tier, self.differs, self.not_ours))) != 1:
@@ -98,7 +98,7 @@ class Rule(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
 
 
 Ledger = Mapping[str, Mapping[str, Rule]]
-"""By section, then by the rule's number."""
+"""The rules by section, then by number."""
 
 
 def load(path: Path = LEDGER) -> Ledger:

@@ -203,7 +203,7 @@ async def offsets_of_a_group_whose_subscriptions_cannot_be_read(stage: Stage) ->
 
 @script("EX2", eras=NEWEST, setup="expiring", long=True)
 async def offsets_of_an_empty_group_age_from_the_moment_it_became_empty(stage: Stage) -> None:
-    """What is committed a quarter of a minute later goes at the same time."""
+    """An offset committed a quarter of a minute later goes at the same time."""
     a = await alone(stage)
     await a.commit({(ORDERS, 0): 1})
     await a.leave()
@@ -217,7 +217,7 @@ async def offsets_of_an_empty_group_age_from_the_moment_it_became_empty(stage: S
 
 @script("EX4", eras=NEWEST, setup="expiring", long=True)
 async def offsets_of_a_simple_consumer_age_from_their_commit(stage: Stage) -> None:
-    """What is committed a quarter of a minute later goes so much later."""
+    """An offset committed a quarter of a minute later goes so much later."""
     a = await stage.member("a")
     await a.commit_as_nobody({(ORDERS, 0): 1})
     since_s = time.monotonic()

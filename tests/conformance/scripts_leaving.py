@@ -231,7 +231,7 @@ async def a_commit_in_the_join_phase_keeps_a_member(stage: Stage) -> None:
 
 @script("L5, L6, L15", eras=STATIC)
 async def leavers_with_ids_that_do_not_fit(stage: Stage) -> None:
-    """Who was only handed an id may call itself what it likes; and nobody has to say why it leaves."""
+    """A pending member may give any instance id; and nobody has to give a reason for leaving."""
     a, b = await stage.stable("a", "b", static=True)
     await a.leave((a.member_id, "nobody"))
     await a.leave((b.member_id, "a"))

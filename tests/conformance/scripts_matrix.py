@@ -90,7 +90,7 @@ async def a_member_joins_with_another_subscription_in_each_state(stage: Stage) -
 
 @script("MX5, ST5", eras=STATIC)
 async def a_restart_in_each_state(stage: Stage) -> None:
-    """Of a group that is Empty no instance is left to be replaced."""
+    """An Empty group has no instance left to be replaced."""
     async for state, _, _ in in_each_state(stage, static=True):
         back = await stage.member(f"b again ({state})", "b")
         join = back.join("")

@@ -42,7 +42,7 @@ class Server(msgspec.Struct, frozen=True, kw_only=True):
 
 
 NODE_ID: Final = 1
-"""Of the broker of the tests."""
+"""The node id of the tests' broker."""
 
 Pair = tuple[Server, Server]
 """Kafka, then Muster."""

@@ -16,7 +16,7 @@ DEFAULT: Final = 5
 
 
 async def defaults_of(bootstrap: str) -> dict[str, str]:
-    """By name: what the broker would do without being told."""
+    """The broker's defaults, by name."""
     connection = await Connection.open(bootstrap)
     metadata = await connection.ask(
         "Metadata", 12, topics=[], allow_auto_topic_creation=False, include_topic_authorized_operations=False
@@ -41,6 +41,6 @@ async def defaults_of(bootstrap: str) -> dict[str, str]:
 
 @pytest.mark.broker
 def test_defaults_are_those_of_a_real_broker(kafka_broker: Broker) -> None:
-    """Of every setting that has a name of Kafka's."""
+    """Every setting with a name of Kafka's has the broker's default."""
     ours = {name: str(Settings.model_fields[field].default) for name, field in KAFKA_SETTINGS.items()}
     assert asyncio.run(defaults_of(kafka_broker.bootstrap)) == ours

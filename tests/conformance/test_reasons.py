@@ -248,7 +248,7 @@ async def causes_of(log_url: str) -> Mapping[GroupId, list[RebalanceStarted]]:
 
 
 class Both(msgspec.Struct, frozen=True):
-    """What one story led to: the reasons of Kafka, the events of Muster, and whom they should name."""
+    """The result of one story: Kafka's reasons, Muster's events, and the members that they should name."""
 
     reasons: Sequence[str]
     kafka_named: str | None
@@ -258,7 +258,7 @@ class Both(msgspec.Struct, frozen=True):
 
 @pytest.fixture(scope="module")
 def told(restartable_kafka: RestartableBroker, tmp_path_factory: pytest.TempPathFactory) -> Sequence[Both]:
-    """Of each story."""
+    """The results of each story."""
     directory: Path = tmp_path_factory.mktemp("reasons")
     url = sqlite_log(directory)
     with running_muster(log=url, topics=[f"{topic}:{partitions}" for topic, partitions in TOPICS.items()]) as muster:

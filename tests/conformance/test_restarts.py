@@ -259,7 +259,7 @@ async def play(server: Server, restart: Callable[[], None]) -> dict[str, Stage]:
 def played(
     restartable_kafka: RestartableBroker, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Mapping[str, tuple[Stage, Stage]]]:
-    """By the scenario's name: on Kafka, then on Muster."""
+    """The stages on Kafka, then on Muster, by the scenario's name."""
     directory: Path = tmp_path_factory.mktemp("restarts")
     topics = [f"{topic}:{partitions}" for topic, partitions in TOPICS.items()]
     with ExitStack() as stack:

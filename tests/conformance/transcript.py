@@ -1,4 +1,4 @@
-"""What was asked and answered on one server, written so that two servers can be compared line by line.
+"""Transcripts: the requests and answers on one server, written so that two servers can be compared line by line.
 
 Ids that a server made up become names: a member's id the name of the member that was given it, with what stands before
 the UUID kept (`client-(a)`); the group's the script's own word for it; a topic's id the topic's name. Text for people

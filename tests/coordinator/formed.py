@@ -12,7 +12,7 @@ from tests.coordinator.serving import join_body, sync_body
 CLIENT_ID = "shop"
 SESSION_MS = 300_000
 _STATIC_VERSION, _DYNAMIC_VERSION = 9, 3
-"""Of JoinGroup; v3 takes a member without asking it to come back with its id."""
+"""The versions of JoinGroup; v3 takes a member without asking it to come back with its id."""
 
 
 def form_group(bootstrap: str, group_id: str, *instances: str | None) -> list[str]:

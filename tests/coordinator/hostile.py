@@ -18,7 +18,7 @@ from tests.coordinator.wire.smallest import Path, arrays_of, entry_bytes, reques
 
 FOUR_MB = 4_194_304
 HELD_S_MAX = 0.15
-"""By one callback, in processor time: far more than a slice, for a core that is shared and the collector of garbage."""
+"""The longest callback, in processor time: far more than a slice, for a shared core and the garbage collector."""
 
 
 def every_array(apis: Iterable[Offered]) -> list[Any]:
@@ -31,7 +31,7 @@ def every_array(apis: Iterable[Offered]) -> list[Any]:
 
 
 def smallest_arrays(apis: Iterable[Offered]) -> list[Any]:
-    """Of each API the array that has most entries for its bytes."""
+    """The array of each API that has most entries for its bytes."""
     return [
         pytest.param(api.key, api.versions[-1], _smallest(api), id=f"{api.name}-v{api.versions[-1]}")
         for api in apis
@@ -40,7 +40,7 @@ def smallest_arrays(apis: Iterable[Offered]) -> list[Any]:
 
 
 def four_megabytes(api_key: int, version: int, path: Path) -> bytes:
-    """Of one entry, again and again."""
+    """A request with one entry, again and again."""
     return request_of(api_key, version, path, FOUR_MB // entry_bytes(api_key, version, path))
 
 
@@ -60,7 +60,7 @@ def _smallest(api: Offered) -> Path:
 
 
 def exchange(port: int, content: bytes) -> bytes:
-    """What a client gets, in a thread of its own: one answer, or nothing where the connection is closed."""
+    """Send bytes, in a thread of its own; returns one answer, or nothing where the connection is closed."""
     with socket.create_connection(("127.0.0.1", port), timeout=60) as connection:
         try:
             connection.sendall(with_length(content))

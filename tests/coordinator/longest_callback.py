@@ -25,7 +25,7 @@ class Longest:
 
 @contextmanager
 def longest_callback() -> Iterator[Longest]:
-    """Of all callbacks of this thread's loop while the block lasts.
+    """Measure the longest callback of this thread's loop while the block lasts.
 
     Garbage is collected as in the real process: what was there before is not looked through. Nor is what runs here
     traced: under coverage's tracer it takes three times as long.

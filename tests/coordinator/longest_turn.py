@@ -20,7 +20,7 @@ class LongestTurn:
 
 @contextmanager
 def longest_turn() -> Iterator[LongestTurn]:
-    """Of all turns of this thread's loop while the block lasts, what waits for sockets left out: it takes no time."""
+    """Measure the longest turn of this thread's loop while the block lasts, without waiting for sockets."""
     longest = LongestTurn()
     loops: Any = asyncio.BaseEventLoop
     usual, thread = loops._run_once, threading.get_ident()

@@ -122,7 +122,7 @@ def plain_environment() -> dict[str, str]:
 
 
 def said_on_a_terminal(*options: str, environment: Mapping[str, str]) -> str:
-    """What the demo prints on a terminal; for short runs, whose output the terminal's buffer holds."""
+    """The demo's output on a terminal; for short runs, whose output fits the terminal's buffer."""
     ours, its = pty.openpty()
     try:
         command = [sys.executable, "-m", "demo", *options]

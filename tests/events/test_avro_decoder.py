@@ -101,7 +101,7 @@ def test_defaults_that_are_empty_lists_and_bytes_are_of_the_class_types() -> Non
 )
 @pytest.mark.parametrize("last", [False, True], ids=["inside", "last"])
 def test_a_field_that_the_class_does_not_have_is_read_past(extra: Any, value: Any, last: bool) -> None:
-    """What a field was that is gone by now does not matter, in the event or deep inside it."""
+    """A field that is gone by now does not matter, in the event or deep inside it."""
     writer = newest(MemberJoined)
     field = {"name": "gone", "type": extra}
     event = full_event(MemberJoined)
@@ -121,7 +121,7 @@ def test_a_field_that_the_class_does_not_have_is_read_past(extra: Any, value: An
 
 
 def test_a_field_may_become_optional() -> None:
-    """What was always written is still there in a reader for which it may be missing."""
+    """A field that was always written is still read where it may be missing now."""
     writer = newest(GroupAdvanced)
     field = field_of(writer, "why", "client_id")
     field["type"] = "string"

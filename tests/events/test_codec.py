@@ -45,7 +45,7 @@ def new_registry() -> Registry:
 @FEW
 @given(data=st.data())
 def test_an_event_survives_the_round_trip(event_type: type[AnyRecordedEvent], data: st.DataObject) -> None:
-    """What is decoded equals what was encoded, and its first ten bytes tell its type."""
+    """The decoded event equals the encoded one, and its first ten bytes tell its type."""
     event = data.draw(events_of(event_type))
     value = encode(event)
     assert decode(value) == event

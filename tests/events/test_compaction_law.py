@@ -48,7 +48,7 @@ def project(records: Sequence[StoredRecord]) -> dict[GroupId, Group]:
 
 
 def compacted(records: Sequence[StoredRecord], before: int, drops: Callable[[bytes], bool]) -> list[StoredRecord]:
-    """What is left of the records if `drops` is asked about each that may go."""
+    """The records left by compaction if `drops` decides about each that may go."""
     last = {record.key: index for index, record in enumerate(records)}
     kept: list[StoredRecord] = []
     kept_keys: set[bytes] = set()

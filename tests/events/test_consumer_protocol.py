@@ -25,7 +25,7 @@ PARTITIONS = st.dictionaries(TOPICS, st.lists(st.integers(0, 2**31 - 1), unique=
 
 @given(st.frozensets(TOPICS))
 def test_a_subscription_has_its_topics(topics: frozenset[str]) -> None:
-    """What is encoded is read, here and by aiokafka, and what aiokafka writes is read here."""
+    """Our encoding is decoded here and by aiokafka, and aiokafka's is decoded here."""
     assert subscribed_topics(encode_subscription(topics)) == topics
     assert set(ConsumerProtocolMemberMetadata.decode(encode_subscription(topics)).subscription) == topics
     assert subscribed_topics(ConsumerProtocolMemberMetadata(0, list(topics), b"user").encode()) == topics
@@ -33,7 +33,7 @@ def test_a_subscription_has_its_topics(topics: frozenset[str]) -> None:
 
 @given(PARTITIONS)
 def test_an_assignment_has_its_partitions_sorted(partitions: dict[str, list[int]]) -> None:
-    """What is encoded is read, here and by aiokafka, and what aiokafka writes is read here."""
+    """Our encoding is decoded here and by aiokafka, and aiokafka's is decoded here."""
     pairs = tuple(sorted((topic, number) for topic, numbers in partitions.items() for number in numbers))
     encoded = encode_assignment(partitions)
     assert assigned_partitions(encoded) == pairs

@@ -84,7 +84,7 @@ def test_an_old_fence_record_says_that_the_log_is_too_new() -> None:
 
 
 def test_a_key_that_cannot_be_read_is_named() -> None:
-    """By partition and offset: not even the group is known."""
+    """The error has partition and offset: not even the group is known."""
     with pytest.raises(UndecodableKey) as raised:
         loaded([StoredRecord(3, 17, 0, b"no key", b"x")])
     assert (raised.value.partition, raised.value.offset) == (3, 17)

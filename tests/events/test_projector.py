@@ -62,7 +62,7 @@ def history(group_id: str = "orders") -> Harness:
 
 
 def test_records_add_up_to_their_groups() -> None:
-    """Of one partition, each for itself."""
+    """They are of one partition, each for itself."""
     one, other = history("one"), history("other")
     projector = projected(*one.records, *other.records)
     assert projector.groups == {"one": one.group, "other": other.group}
@@ -72,7 +72,7 @@ def test_records_add_up_to_their_groups() -> None:
 
 
 def test_deleted_group_is_not_there() -> None:
-    """By its last event, by its tombstone, or by both."""
+    """It was deleted by its last event, by its tombstone, or by both."""
     h = history()
     h.leave_instance("a")
     h.sleep(60_000)
@@ -90,7 +90,7 @@ def test_deleted_group_is_not_there() -> None:
 
 
 def test_events_that_were_decoded_already_are_taken_too() -> None:
-    """What a reader that needs the events for itself does."""
+    """A reader that needs the events for itself decodes them."""
     h = history()
     projector = Projector()
     for event in h.events:
@@ -146,7 +146,7 @@ def test_members_of_a_group_that_was_compacted_away_make_no_group() -> None:
 
 
 def test_last_event_of_the_partition_is_kept() -> None:
-    """Who owned it, since when; the highest incarnation survives the deletion of its group."""
+    """It has the owner, and since when; the highest incarnation survives the deletion of its group."""
     ready = CoordinatorReady(
         partition=3,
         owner_epoch=7,

@@ -57,7 +57,7 @@ class _Partition:
         self.leader, self.leader_epoch = leader, 0
         self.batches: list[tuple[int, int, bytes]] = []
         self.producers: dict[int, tuple[int, int, int, int]] = {}
-        """By producer id: epoch, the sequence of the last batch, that of the next one, the last one's base offset."""
+        """Epoch, sequence of the last batch, of the next one, and the last one's base offset, by producer id."""
 
     @property
     def end(self) -> int:
@@ -173,7 +173,7 @@ class FakeCluster:
         self.alive.add(node)
 
     def drop_packets(self, node: int) -> None:
-        """Of the connections there are: a router has forgotten them, and tells nobody. New ones are well."""
+        """Drop the packets of open connections, as a router that has forgotten them. New connections are well."""
         self.brokers[node].silent.update(self.brokers[node].connections)
 
     def fail_over(self, node: int) -> None:

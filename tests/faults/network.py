@@ -14,7 +14,7 @@ _SIZE_BYTES = 4
 
 
 class Listener(Protocol):
-    """Who answers at an address."""
+    """The server at an address."""
 
     def accepted(self, connection: "Connection") -> None:
         """A client has connected. Raises OSError when nobody listens."""

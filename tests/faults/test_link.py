@@ -305,7 +305,7 @@ async def test_an_append_that_was_cut_short_is_the_writers_last() -> None:
 
 @story
 async def test_batches_follow_each_other_without_a_gap() -> None:
-    """Of any number of records; a broker refuses what does not, and so it does a writer that was overtaken."""
+    """They have any number of records; a broker refuses a gap, and so it does a writer that was overtaken."""
     async with linked() as (cluster, link):
         writer = await claim(link, writer_config(0))
         for number in range(1, 5):

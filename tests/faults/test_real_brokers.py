@@ -69,7 +69,7 @@ async def serving(cluster: Cluster) -> AsyncIterator[ProcessOnKafka]:
 
 
 async def joined(process: ProcessOnKafka, group_id: GroupId) -> JoinGroupOutcome:
-    """What a member is told that asks again as long as the log is away."""
+    """The outcome for a member that retries as long as the log is away."""
     async with asyncio.timeout(WITHIN_S):
         while True:
             outcome = await process.join("a", group_id=group_id)
@@ -79,7 +79,7 @@ async def joined(process: ProcessOnKafka, group_id: GroupId) -> JoinGroupOutcome
 
 
 async def commits_are_there(process: ProcessOnKafka, groups: list[GroupId]) -> None:
-    """What was committed before a fault is known after it."""
+    """Check that offsets committed before a fault are known after it."""
     for group_id in groups:
         assert process.offsets.committed(group_id)["orders", 0].offset == 7
 

@@ -49,7 +49,7 @@ class Frame(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Frames:
-    """Of these APIs. The same seed gives the same frames."""
+    """The generator of frames of these APIs. The same seed gives the same frames."""
 
     def __init__(self, apis: Iterable[Offered], seed: int) -> None:
         self._versions = [(api.name, api.key, version) for api in apis for version in api.versions]

@@ -26,7 +26,7 @@ from tests.simulation.process import SimulatedProcess
 
 
 class Wire(asyncio.Transport):
-    """What a connection writes, and whether it has closed. It is told of its end with the next turn of the loop."""
+    """The transport of a connection. The connection is told of its end with the next turn of the loop."""
 
     def __init__(self, protocol: asyncio.Protocol) -> None:
         super().__init__({"peername": ("127.0.0.1", 40_000)})

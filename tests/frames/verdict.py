@@ -1,4 +1,4 @@
-"""What must hold whatever was sent: each connection is answered or closed, nothing is left of it, the process lives."""
+"""The verdict on any frame: its connection is answered or closed, nothing is left of it, the process lives."""
 
 import asyncio
 import gc
@@ -11,14 +11,14 @@ from tests.coordinator.longest_callback import Longest
 from tests.frames.generator import Frame
 
 HELD_S_MAX = 0.15
-"""By one callback of the loop, in processor time."""
+"""The longest callback of the loop, in processor time."""
 
 
 GONE_WITHIN_S = 30.0
 
 
 class BadOutcome(AssertionError):
-    """What must not be; the text has the frame."""
+    """A forbidden outcome; the text has the frame."""
 
 
 class Verdict:
@@ -30,7 +30,7 @@ class Verdict:
         asyncio.get_running_loop().set_exception_handler(lambda _, context: self.unhandled.append(repr(context)))
 
     def judge(self, frame: Frame, *, answered: bool, fault: Fault | None, closed: bool) -> None:
-        """Of one connection, before the client goes. Raises BadOutcome."""
+        """Judge one connection, before the client goes. Raises BadOutcome."""
         outcome = "answered" if answered else (fault.value if fault else "closed" if closed else "nothing")
         self.outcomes[outcome] += 1
         if fault is Fault.FAILED_REQUEST or self.unhandled:

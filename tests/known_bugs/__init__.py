@@ -1,4 +1,4 @@
-"""What went wrong in other coordinators: one test for each case that was collected, named after its number.
+"""Bugs of other coordinators: one test for each case that was collected, named after its number.
 
     S1 to S20    static membership
     R1 to R17    the state machine of rebalances, and what clients make of it

@@ -40,7 +40,7 @@ OTHER = GroupId("other")
 
 
 def projected(records: Sequence[StoredRecord]) -> Projector:
-    """What an owner makes of the records."""
+    """Project the records, as an owner does."""
     loading = Loading()
     loading.read(records)
     for _ in loading.fold():
@@ -111,7 +111,7 @@ def batch_at(offset: int, *records: Record) -> tuple[int, bytes]:
 
 
 def emptied(batch: tuple[int, bytes]) -> tuple[int, bytes]:
-    """What compaction leaves of a producer's last batch when all of its records are superseded: a header."""
+    """Empty a batch as compaction does with a producer's last one whose records are all superseded: a header stays."""
     end, content = batch
     checked = content[21:57] + struct.pack(">i", 0)  # from the attributes up to the number of records
     head = content[:8] + struct.pack(">i", 9 + len(checked)) + content[12:17]

@@ -1,4 +1,4 @@
-"""Who leaves that should not, and who speaks a protocol that is not spoken here; with real clients too. S17, S20."""
+"""Members that leave wrongly, and clients with a protocol that is not offered; with real clients too. S17, S20."""
 
 from collections.abc import Iterator
 from contextlib import ExitStack, closing

@@ -1,4 +1,4 @@
-"""What went wrong in proxies on the wire: versions, addresses, order, acknowledgements (P1 to P9, P14, P16, P19).
+"""Bugs of proxies on the wire: versions, addresses, order, acknowledgements (P1 to P9, P14, P16, P19).
 
 Each stands between a scripted broker and a client of frames, in process; the listeners and connections are real.
 """
@@ -54,7 +54,7 @@ def heartbeat(correlation_id: int = 7, group_id: str = "orders") -> bytes:
 
 
 async def offered_to(client: Client, version: int = 3) -> dict[int, tuple[int, int]]:
-    """What ApiVersions offers, by API key."""
+    """The versions in ApiVersions, by API key."""
     told = read_response(API_VERSIONS, version, await client.ask(api_versions(version)))
     assert told.error_code is ErrorCode.none
     return {each.api_key: (each.min_version, each.max_version) for each in told.api_keys}
@@ -202,7 +202,7 @@ async def test_p7_the_newest_forms_that_carry_addresses_are_understood() -> None
 
 
 async def test_p8_an_answer_of_ours_does_not_overtake_one_of_the_brokers() -> None:
-    """What a proxy answered itself left before answers that brokers still owed: answers must leave in the order of the
+    """A proxy's own answers left before answers that brokers still owed: answers must leave in the order of the
     requests, and a request must not be decided before those in front of it have taken effect.
     """
     async with scripted_broker() as broker, relaying({1: broker}) as relay:

@@ -1,4 +1,4 @@
-"""What went wrong in proxies in operation: ports, restarts, stopping, settings, idle and full ones (P10 to P13, P15,
+"""Bugs of proxies in operation: ports, restarts, stopping, settings, idle and full ones (P10 to P13, P15,
 P17, P18).
 
 Each stands between scripted brokers and clients of frames, in process; the listeners and connections are real.

@@ -22,7 +22,7 @@ ASK_AGAIN = {
     ErrorCode.not_coordinator,
     ErrorCode.rebalance_in_progress,
 }
-"""What every client answers with a retry; none of them makes it forget its member id."""
+"""The errors after which every client retries; none makes it forget its member id."""
 
 
 async def heartbeat(process: SimulatedProcess, joined: JoinGroupOutcome, instance: str) -> ErrorCode:

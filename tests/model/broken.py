@@ -340,4 +340,4 @@ BROKEN: dict[str, tuple[int, Rules]] = {
     "keeps who did not rejoin": (16, _after(keeps_who_did_not_rejoin)),
     "does not look who is there": (17, _after(does_not_look_who_is_there)),
 }
-"""By what is wrong: the number of the invariant that does not hold, and the rules."""
+"""Broken rules by their fault: the number of the invariant that does not hold, and the rules."""

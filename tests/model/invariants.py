@@ -1,4 +1,4 @@
-"""What holds in every state and of every step, numbered. A violation is reported by its number.
+"""The invariants of every state and every step, numbered. A violation is reported by its number.
 
   1. Hard state is as `events/state.py` numbers it: at most one member for each instance id, above all.
   2. A member id, once fenced (replaced), is never a member again and never gets a success again.
@@ -53,12 +53,12 @@ class Violation(Exception):
 
 @lru_cache(maxsize=10_000)
 def assignment_by(leader: str, member: str, generation_id: int) -> bytes:
-    """What this leader gives this member in this generation, and nobody else; both named by what survives a restart."""
+    """The unique assignment of a member by this leader in this generation; both named by what survives a restart."""
     return encode_assignment({"orders": [zlib.crc32(f"{leader}>{member}@{generation_id}".encode()) >> 1]})
 
 
 def check_state(group: Group | None, soft: SoftState, fenced: frozenset[MemberId], *, exact: bool = True) -> None:
-    """What holds of a state by itself; 1 was looked at with the step that led to it.
+    """Check the invariants of a state by itself; 1 was checked with the step that led to it.
 
     `exact`: nobody stands in for another, so everybody has the assignment that was made for it.
     """
@@ -78,7 +78,7 @@ def check_state(group: Group | None, soft: SoftState, fenced: frozenset[MemberId
 
 
 def check_step(command: AnyCommand, group: Group | None, soft: SoftState, decision: Decision, now_ms: int) -> None:
-    """What holds of a step: of the state before, the command, and the state it leads to."""
+    """Check the invariants of a step: of the state before, the command, and the state it leads to."""
     after, events = decision.group, decision.events
     number = 3
     try:
@@ -116,7 +116,7 @@ def check_step(command: AnyCommand, group: Group | None, soft: SoftState, decisi
 def check_answer(
     command: AnyRequest, outcome: Outcome, decision: Decision, fenced: frozenset[MemberId], as_member: MemberId
 ) -> None:
-    """What holds of an answer; `as_member`: who asked."""
+    """Check the invariants of an answer; `as_member`: the sender."""
     number = 2
     try:
         assert as_member not in fenced or not promises.is_success(outcome), f"{as_member} was fenced: {outcome}"

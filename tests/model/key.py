@@ -72,7 +72,7 @@ OTHERS = {kind: _others(kind) for kind in KNOWN}
 
 
 def key_of(state: State) -> bytes:
-    """What tells the state from others. Raises AssertionError for a field that says something and is not known here."""
+    """The bytes that identify a state. Raises AssertionError for a field with a value that is not known here."""
     group, soft = state.group, state.soft
     if group is None:
         statics = sorted(_instance_without_member(state, instance) for instance in INSTANCES)
@@ -212,7 +212,7 @@ def _relative(state: State, deadline_ms: float | None) -> int:
 
 
 def _instance_without_member(state: State, instance: str) -> bytes:
-    """What the processes of an instance know, in no order; those that were never started are no instance's."""
+    """The knowledge of an instance's processes, in no order; those that were never started are no instance's."""
     return b"".join(sorted(_knowledge(state, p) for p in state.processes if p.instance == instance)) + b"|"
 
 

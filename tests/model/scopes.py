@@ -24,7 +24,7 @@ Way = tuple[tuple[str, int], ...]
 """Steps by name, and who takes them."""
 
 S1_A, S2_B, D = 0, 3, 6
-"""Who starts as what, as `steps.starts` numbers it."""
+"""The ways to start a process, as `steps.starts` numbers them."""
 
 FORMED: Way = (("passes", 0), ("passes", 0))
 STATIC_LEADS: Way = (("starts", S1_A), ("starts", S2_B), ("starts", D), ("joins", 3), *FORMED)
@@ -40,7 +40,7 @@ LATE: Way = (("joins", 0), ("joins", 1), ("waits", 0), ("heartbeats", 3))
 
 
 class Setting(msgspec.Struct, frozen=True, kw_only=True):
-    """What an administrator asks for. `value` None: as it is by default."""
+    """A config that an administrator sets. `value` None: the default."""
 
     name: str
     value: str | None

@@ -67,7 +67,7 @@ class New(msgspec.Struct, frozen=True):
 
 
 class Expansion(msgspec.Struct, frozen=True, kw_only=True):
-    """What lies one step on from some states."""
+    """The states one step on from some states."""
 
     new: list[New]
     transitions: int

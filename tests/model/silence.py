@@ -1,4 +1,4 @@
-"""What holds when everybody falls silent, and when the log is read as bytes: looked at in new states, not on steps.
+"""The invariants of silence, and of the log read as bytes: checked in new states, not on steps.
 
 Silence: from a state with parked requests only time passes; each must be answered within the longest rebalance
 timeout (invariant 5), and the time that an arrival may be held before. Bytes: the way to a state is gone once more,
@@ -66,7 +66,7 @@ def check_silence(world: World, state: State, *, to_the_end: bool = False) -> No
 
 
 def _waiting(soft: SoftState) -> list[MemberId]:
-    """Whose request is parked."""
+    """The members whose requests are parked."""
     if not (soft.parked_joins or soft.parked_syncs or soft.held_joins):
         return []
     return sorted(

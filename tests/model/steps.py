@@ -1,4 +1,4 @@
-"""What can happen next: the list of steps. A step is one line in `STEPS`, and a function on the world and a state.
+"""The steps that can happen next. A step is one line in `STEPS`, and a function on the world and a state.
 
 `take(world, state, who)` gives the states the step leads to: none if it makes no sense now, two if somebody may hear
 the answer or not. `who` numbers whoever the step is about: a process, an instance, a deadline among those due. A

@@ -57,7 +57,7 @@ Resume = Callable[[Group, int, GroupSettings], SoftState]
 
 
 class Rules(msgspec.Struct, frozen=True, kw_only=True):
-    """What is checked."""
+    """The rules that are checked."""
 
     decide: Decide = rules.decide
     resume: Resume = restore_soft_state
@@ -260,7 +260,7 @@ def touched(decision: Decision, now_ms: int) -> Decision:
 
 
 def _learn(process: Process, command: AnyRequest, outcome: Outcome) -> Process:
-    """What a client makes of an answer: 79, 25 and success change what it knows (CB10, CB11), nothing else does."""
+    """Learn from an answer as clients do: 79, 25 and success change their knowledge (CB10, CB11), nothing else does."""
     match outcome:
         case JoinGroupOutcome(error=ErrorCode.none):
             return msgspec.structs.replace(
@@ -295,7 +295,7 @@ def _assignments(group: Group | None, process: Process) -> tuple[tuple[MemberId,
 
 
 def _member_of(command: AnyRequest) -> MemberId:
-    """Whom a request speaks for; of a join without a member id: who it will be."""
+    """The member of a request; for a join without a member id the one that it will be."""
     match command:
         case JoinGroup():
             return command.member_id or command.proposed_member_id

@@ -96,7 +96,7 @@ class MemberEvents:
         }
 
     def why(self, cause: Cause, member: Member | None = None, *, reason: str | None = None) -> Why:
-        """Of a request."""
+        """The `Why` of a request."""
         return Why(
             cause=cause,
             member_id=member.member_id if member else None,

@@ -46,7 +46,7 @@ def registration(group_id: str = GROUP_ID) -> Harness:
 
 
 def registration_late(group_id: str = GROUP_ID) -> Harness:
-    """Of three registered instances one comes in time."""
+    """One of three registered instances joins in time."""
     h, (a, b) = two(group_id=group_id)
     h.alter((REGISTERED, SET, "c,d,e"), (REGISTRATION_TIMEOUT, SET, "15000"))
     c = h.static("c")

@@ -14,7 +14,7 @@ PARTITIONS = 12
 
 
 def history_of(harness: Harness, *given: GroupSettings) -> History:
-    """What the harness has recorded, with the coordinators that came between, and the settings of each."""
+    """The history that the harness has recorded, with its coordinators and the settings of each."""
     by_epoch = given or (harness.settings,)
     reads: list[Told] = [_elected(by_epoch[0])]
     epoch = 0

@@ -152,7 +152,7 @@ def test_a_log_of_a_newer_version_is_one_line(tmp_path: Path) -> None:
     "command", [["groups"], ["history", "orders"], ["why", "orders"], ["state", "orders", "--at", "12"]]
 )
 def test_properties_of_a_cluster_that_cannot_be_used_are_named(url: str, command: list[str]) -> None:
-    """By the name of the property; the value may be a secret."""
+    """The error has the name of the property; the value may be a secret."""
     result = run(*command, "--kafka-config", "sasl.pasword=hunter2", log=url)
     assert_fails(result, 2, "--kafka-config: there is no property 'sasl.pasword'; did you mean sasl.password?")
     assert "hunter2" not in result.stderr

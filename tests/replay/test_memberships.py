@@ -41,7 +41,7 @@ def test_each_story_can_be_decided_again(play: Callable[[], Harness]) -> None:
     ids=lambda play: play.__name__,
 )
 def test_the_history_has_a_sentence_for_each_event(play: Callable[[], Harness]) -> None:
-    """Who was registered, retired, promoted, called; which setting changed from what to what."""
+    """Registered, retired, promoted and called members; each changed config with both values."""
     assert_golden(f"history-{play.__name__}.txt", printed(story(history_of(play())), width=120))
 
 
@@ -76,7 +76,7 @@ def test_arrivals_that_waited_are_no_causes_but_what_was_spared() -> None:
 
 
 def test_who_came_in_time_and_who_did_not() -> None:
-    """By name."""
+    """They are named."""
     planned = told(memberships.registration_late()).trigger.planned
     assert planned is not None
     assert (names(planned.came), planned.did_not_come) == (["c"], ("d", "e"))

@@ -162,7 +162,7 @@ def test_ids_that_were_handed_out_and_never_used() -> None:
 
 
 def test_a_rebalance_in_flight_goes_on_after_a_takeover() -> None:
-    """What was parked is lost, and comes again."""
+    """Parked requests are lost, and sent again."""
     h = Harness()
     a, b = h.stable_group(h.static("a"), h.static("b"))
     leader, follower = (a, b) if a.is_leader else (b, a)
@@ -190,7 +190,7 @@ def test_an_initial_delay_that_ended_without_a_trace() -> None:
 
 
 def test_a_registration_that_was_complete_while_one_had_been_sent_back() -> None:
-    """Who asks again within ten seconds has arrived; the log does not tell of it until it is a member."""
+    """A join sent again within ten seconds has arrived; the log does not tell of it until it is a member's."""
     h = Harness()
     a, b = h.stable_group(h.static("a", session_timeout_ms=60_000), h.static("b", session_timeout_ms=60_000))
     h.alter(("members.registered", ConfigOperation.SET, "c,d"))
@@ -204,7 +204,7 @@ def test_a_registration_that_was_complete_while_one_had_been_sent_back() -> None
 
 
 def test_requests_of_one_moment_are_told_apart() -> None:
-    """What goes back in the order in which one is carried out belongs to the next one."""
+    """An event that goes back in the order of one request belongs to the next one."""
     h = Harness()
     a, b = h.stable_group(h.static("a"), h.static("b"))
     h.alter(("members.rebalance", ConfigOperation.SET, "static"))

@@ -136,7 +136,7 @@ async def test_a_repair_counts_for_its_partition_alone() -> None:
 
 
 async def test_a_group_that_begins_after_a_repair_knows_nothing_of_it() -> None:
-    """What was broken cannot have been its own."""
+    """The broken record cannot have been its own."""
     night = orders()
     before = [StoredRecord(night.partition, n, 0, BROKEN_KEY.key, value) for n, value in enumerate((b"lost", None))]
     moved = [msgspec.structs.replace(each, offset=each.offset + len(before)) for each in stored(night)]

@@ -68,7 +68,7 @@ def test_a_restart_of_a_static_member_moves_nothing() -> None:
 
 
 def test_an_assignment_that_cannot_be_decoded_is_named() -> None:
-    """What moved is told for the others."""
+    """The moves of the others are told."""
     script = a_night()
     script.start(script.rejoined(script.of("billing-1"), Cause.LEADER_REJOINED))
     script.complete(script.rejoined(script.of("billing-3")))
@@ -170,7 +170,7 @@ def test_a_lost_end_leaves_the_outcome_unknown() -> None:
 
 
 def test_a_broken_record_hides_itself_alone() -> None:
-    """What came before and after it is told, and the missing number is not reported twice."""
+    """Events before and after it are told, and the missing number is not reported twice."""
     script = a_night()
     reads = script.reads
     index = next(i for i, read in enumerate(reads) if isinstance(read, Happened) and read.event.seq == 20)

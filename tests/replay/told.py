@@ -1,4 +1,4 @@
-"""What the tool tells of a harness that was played, for tests to ask about."""
+"""The tool's output for a harness that was played, for tests."""
 
 import io
 from collections.abc import Iterable

@@ -47,7 +47,7 @@ class ForeignClient:
         self._reader.start()
 
     def next_event(self, *, within_s: float) -> dict[str, Any] | None:
-        """What it told next; None when it told nothing in time. Raises `ClientEnded`."""
+        """Return its next event; None when there is none in time. Raises `ClientEnded`."""
         if self._put_by:
             return self._put_by.pop(0)
         return self._heard(within_s)

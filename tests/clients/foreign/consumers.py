@@ -11,7 +11,7 @@ from tests.clients.foreign.programs import FRANZ_GO, KAFKAJS, Program
 
 
 class ForeignError(Exception):
-    """What its library cannot go on for."""
+    """An error with which its library cannot go on."""
 
 
 class ForeignConsumer(RunningConsumer):
@@ -25,7 +25,7 @@ class ForeignConsumer(RunningConsumer):
         """The errors after which it went on."""
         self.member_id: str | None = None
         self.generation_id: int | None = None
-        """Of its last assignment; kafkajs does not tell."""
+        """The generation of its last assignment; kafkajs does not tell."""
         self._client: ForeignClient | None = None
 
     def _run(self) -> None:

@@ -41,7 +41,7 @@ class Program(msgspec.Struct, frozen=True, kw_only=True):
     """For people."""
     folder: str
     tools: tuple[str, ...]
-    """What must be installed."""
+    """The programs that must be installed."""
     build: tuple[str, ...]
     """Run in a copy of the folder."""
     environment: Mapping[str, str]

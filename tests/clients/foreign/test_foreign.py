@@ -76,7 +76,7 @@ class TestForeignConsumers:
 
 
 class TestStaticMembers:
-    """Of those that have them."""
+    """The libraries that have them."""
 
     def test_franz_go_comes_back_as_itself(
         self, kafka_broker: Broker, foreign_library: type[ForeignConsumer], topic: str

@@ -38,7 +38,7 @@ class Member:
         self.is_in = False
         """Whether it has its assignment, and knows of no rebalance."""
         self.member_ids: list[str] = []
-        """Of all members, as the leader is told them."""
+        """The ids of all members, as the leader is told them."""
         self.group_id = group_id
         self._me: dict[str, Any] = {"group_id": group_id, "member_id": "", "group_instance_id": instance}
 
@@ -125,7 +125,7 @@ class Member:
 
 
 async def commit_error(pending: Pending) -> int:
-    """What became of the one partition."""
+    """The error of the one partition."""
     answer = await pending.get()
     (topic,) = answer["topics"]
     (partition,) = topic["partitions"]

@@ -102,7 +102,7 @@ def assert_is_owned(bootstrap: str, group_id: str) -> None:
 
 
 async def _described_by_all(bootstrap: str, group_id: str) -> list[Fields]:
-    """By those brokers that coordinate it."""
+    """The group as the brokers that coordinate it describe it."""
     told: list[Fields] = []
     for address in bootstrap.split(","):
         try:

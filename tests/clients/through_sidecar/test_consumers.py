@@ -66,7 +66,7 @@ def goes_on_where_it_was(group: Crew, cluster: Cluster, *, is_static: bool) -> N
 def test_consumers_restart(
     sidecar: MusterProcess, kafka_cluster: Cluster, library: type[RunningConsumer], topic: str
 ) -> None:
-    """Of the libraries for Python: a static restart causes no rebalance."""
+    """The libraries for Python: a static restart causes no rebalance."""
     with crew(sidecar, library, topic) as group:
         goes_on_where_it_was(group, kafka_cluster, is_static=True)
 
@@ -74,20 +74,20 @@ def test_consumers_restart(
 def test_consumers_in_other_languages_restart(
     sidecar: MusterProcess, kafka_cluster: Cluster, foreign_library: type[RunningConsumer], topic: str
 ) -> None:
-    """Of the libraries for other languages, one of which has no static members."""
+    """The libraries for other languages, one of which has no static members."""
     with crew(sidecar, foreign_library, topic) as group:
         goes_on_where_it_was(group, kafka_cluster, is_static=foreign_library not in NO_STATIC_MEMBERS)
 
 
 def java_arguments(sidecar: MusterProcess, topic: str, group_id: str, instance: str) -> tuple[str, ...]:
-    """Of a VerifiableConsumer with the assignor that all libraries have."""
+    """The arguments of a VerifiableConsumer with the assignor that all libraries have."""
     server = ("--bootstrap-server", sidecar.bootstrap, "--topic", topic, "--group-id", group_id)
     assignor = ("--assignment-strategy", "org.apache.kafka.clients.consumer.RangeAssignor")
     return (*server, *assignor, "--group-instance-id", instance, "--reset-policy", "earliest")
 
 
 def assigned(line: ToolLine) -> frozenset[int]:
-    """What the line says was assigned."""
+    """The partitions assigned by the line."""
     if line.event.get("name") != "partitions_assigned":
         return frozenset()
     return frozenset(each["partition"] for each in line.event["partitions"])

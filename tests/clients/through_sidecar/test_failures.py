@@ -138,7 +138,7 @@ class Front:
         return {group_id: coordinator for coordinator, group_id in found.items()}
 
     def goes_on(self) -> None:
-        """What was committed is there, what is produced now is consumed and committed, and no group has noticed."""
+        """Committed offsets are there, new records are consumed and committed, and no group has noticed."""
         offset = next(self._rounds)
         if offset > 1:
             self.has_offsets(offset - 1)

@@ -1,4 +1,4 @@
-"""What the shadow's generation is for, and what its joining does not cost: on a broker of its own, behind a proxy.
+"""The shadow's generation as a fence, and the cost of its joins: on a broker of its own, behind a proxy.
 
 The broker advertises the proxy's address, so all that the sidecar says to the broker goes through the proxy.
 """

@@ -27,13 +27,13 @@ LARGE_BYTES_MAX: Final = 21_000_000
 
 
 def properties(acks: str, codec: str) -> dict[str, str | int | bool]:
-    """Of a producer that puts its records into few batches."""
+    """The properties of a producer that puts its records into few batches."""
     ensured = {"enable.idempotence": True} if acks == "idempotent" else {"acks": acks}
     return {**ensured, "compression.type": codec, "linger.ms": 5}
 
 
 def produced(bootstrap: str, topic: str, acks: str, codec: str) -> list[bytes]:
-    """What one of them has produced; compressible, and different from all others'."""
+    """Produce with one of them; returns the records, compressible and different from all others'."""
     producer = confluent_kafka.Producer({"bootstrap.servers": bootstrap, **properties(acks, codec)})
     sent = [f"{acks} {codec} {number} ".encode() * 40 for number in range(RECORDS)]
     for value in sent:
@@ -56,7 +56,7 @@ def test_records_arrive_whole_and_in_order(sidecar: MusterProcess, kafka_cluster
 
 
 def test_large_messages(sidecar: MusterProcess) -> None:
-    """Of 20 MB, there and back; what the broker finds too large is refused, and the connection goes on."""
+    """Messages of 20 MB, there and back; one too large for the broker is refused, and the connection goes on."""
     topic = f"large-{uuid4().hex[:8]}"
     admin = AdminClient({"bootstrap.servers": sidecar.bootstrap})
     wide = NewTopic(topic, 1, config={"max.message.bytes": str(LARGE_BYTES_MAX)})

@@ -22,7 +22,7 @@ NOT_AN_OWNER: Final = f"muster-{EVENTS}-events"
 
 
 def test_nobody_writes_the_event_topic(sidecar: MusterProcess, kafka_cluster: Cluster) -> None:
-    """By its name, as librdkafka does it; records for other topics arrive."""
+    """Producing to it by its name, as librdkafka does, is refused; records for other topics arrive."""
     told: list[confluent_kafka.KafkaError | None] = []
     producer = confluent_kafka.Producer({"bootstrap.servers": sidecar.bootstrap, "linger.ms": 0})
     producer.produce(EVENTS, FORGED, partition=0, on_delivery=lambda error, _: told.append(error))

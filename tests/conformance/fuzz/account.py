@@ -1,4 +1,4 @@
-"""What is written down of a run: the transcript, the names of ids, and how often what was answered.
+"""The record of a run: the transcript, the names of ids, and the counts of answers.
 
 What belongs here: names and lines. What it must not know: connections, time, which answers are right.
 """

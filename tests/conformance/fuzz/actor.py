@@ -21,7 +21,7 @@ LONG_MS: Final = 600_000
 
 BRIEF_MS: Final = 500
 REBALANCE_MS: Final = 2_500
-"""Of those who are not patient. So much longer than a brief session that it is clear which ends first."""
+"""The rebalance timeout of impatient members: longer than a brief session, so that it is clear which ends first."""
 
 NAMED_BY_NOBODY: Final = "nobody"
 PROTOCOLS: Final = ("range", "roundrobin", "sticky")
@@ -31,7 +31,7 @@ _JOINS_AGAIN: Final = (22, 27)
 
 
 class Request(msgspec.Struct, frozen=True, kw_only=True):
-    """What is sent. `asked` is what the transcript shows of it."""
+    """A request. `asked`: its form in the transcript."""
 
     who: str
     api: str
@@ -187,7 +187,7 @@ class Actor:
         return self.request("SyncGroup", body, "assignments", version=step.version)
 
     def assignments(self, step: SyncGroup) -> list[Fields]:
-        """What it would assign to whom."""
+        """The assignment that it would make."""
         ids = [each["member_id"] for each in self.members]
         if step.assigns == "none":
             return []

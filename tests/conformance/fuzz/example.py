@@ -1,4 +1,4 @@
-"""What a run on Kafka has come to after each request: the example that a run through a sidecar waits for.
+"""The state of a run on Kafka after each request: the example that a run through a sidecar waits for.
 
 What belongs here: what is compared, and for how long it is waited for. What it must not know: how it is looked at.
 

@@ -1,4 +1,4 @@
-"""Who leads a group: known, or free.
+"""The leader of a group: known, or free.
 
 What belongs here: when Kafka's choice of the leader is free. What it must not know: how the choice is hidden.
 

@@ -48,7 +48,7 @@ VERSIONS: Final[Mapping[type, Sequence[int]]] = {
     ListGroups: range(6),
     DeleteGroups: range(3),
 }
-"""What both servers offer; a test compares it with Muster's own list."""
+"""The versions that both servers offer; a test compares them with Muster's own list."""
 
 
 def pick(rng: Random, weights: Mapping[T, int]) -> T:

@@ -27,7 +27,7 @@ from tests.conformance.stage import NO_SUCH_ID
 from tests.conformance.wire import CONDITION_WITHIN_S, Connection, Fields, decoded
 
 CLIENT_ID: Final = "client"
-"""Of all: the client id of a static member that restarted is the old one on Kafka (QK12)."""
+"""The client id of all members: that of a static member that restarted is the old one on Kafka (QK12)."""
 
 PARKED: Final = ("JoinGroup", "SyncGroup")
 ALONE: Final = ("Heartbeat", "OffsetCommit", "OffsetFetch", "OffsetDelete", "DescribeGroups", "ListGroups")

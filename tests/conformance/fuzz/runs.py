@@ -126,7 +126,7 @@ class Runs:
 
 
 def run(pair: Pair, play: Callable[[Runs], Awaitable[T]], *, in_front: bool = False) -> T:
-    """What is played on the pair, on a loop of its own."""
+    """Play on the pair, on a loop of its own."""
 
     async def playing() -> T:
         return await play(Runs(pair, in_front=in_front))

@@ -1,4 +1,4 @@
-"""What is played: five members of one group, and steps that each of two servers can be asked to take.
+"""Schedules: five members of one group, and steps that each of two servers can be asked to take.
 
 What belongs here: the steps as data, and their form in a file. What it must not know: servers, answers.
 
@@ -29,7 +29,7 @@ class Step(msgspec.Struct, frozen=True, kw_only=True, tag_field="do", omit_defau
 
 
 class Behave(Step, frozen=True, kw_only=True, tag=True):
-    """What a client would do next: join, sync, or heartbeat."""
+    """Send a client's next request: join, sync, or heartbeat."""
 
 
 class Gather(Step, frozen=True, kw_only=True, tag=True):
@@ -107,7 +107,7 @@ class LeaveGroup(Step, frozen=True, kw_only=True, tag=True):
 
 
 class Offset(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
-    """What is committed for a partition; `metadata` is how many characters, None: null."""
+    """An offset to commit; `metadata` is its number of characters, None: null."""
 
     topic: str
     partition: int
@@ -124,7 +124,7 @@ class OffsetCommit(Identified, frozen=True, kw_only=True, tag=True):
 
 
 class OffsetFetch(Step, frozen=True, kw_only=True, tag=True):
-    """Of all partitions when none is named; `others`: of a group that is not there, too (from v8 on)."""
+    """Fetch all partitions when none is named; `others`: of an unknown group, too (from v8 on)."""
 
     partitions: tuple[Partition, ...] = ()
     require_stable: bool = False
@@ -145,7 +145,7 @@ class DescribeGroups(Step, frozen=True, kw_only=True, tag=True):
 
 
 class ListGroups(Step, frozen=True, kw_only=True, tag=True):
-    """By state and type, in versions that know them."""
+    """List groups by state and type, in versions that know them."""
 
     states: tuple[str, ...] = ()
     types: tuple[str, ...] = ()

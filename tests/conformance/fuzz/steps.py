@@ -66,11 +66,11 @@ class Play:
         await self.player.pass_time()
 
     def actor(self, step: AnyStep) -> Actor:
-        """Whose turn it is."""
+        """The actor of a step."""
         return self.player.actors[step.who]
 
     def posed(self, step: Identified) -> Actor:
-        """Who it is said to be."""
+        """The actor as whom a step poses."""
         return self.player.actors[step.who if step.pose is None else step.pose]
 
     # ---- joining ---------------------------------------------------------------------------------------
@@ -123,7 +123,7 @@ class Play:
     # ---- behaving --------------------------------------------------------------------------------------
 
     async def behave(self, actor: Actor) -> None:
-        """What a client would do next. A member is told of a rebalance here as by its next heartbeat."""
+        """Send a client's next request. A member is told of a rebalance here as by its next heartbeat."""
         player = self.player
         parked = player.is_parked(actor)
         if not parked and (actor.must_join or player.view.state == PREPARING):

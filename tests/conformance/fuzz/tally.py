@@ -1,4 +1,4 @@
-"""What schedules were answered, by API and error code: whether they do more than ask for strangers.
+"""The tally of answers to schedules, by API and error code: whether they do more than ask for strangers.
 
 What belongs here: the table, and what there has to be enough of. What it must not know: schedules.
 """

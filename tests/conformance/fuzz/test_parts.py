@@ -41,7 +41,7 @@ def test_a_seed_always_gives_the_same_schedule() -> None:
 
 
 def test_a_schedule_goes_through_a_file(tmp_path: Path) -> None:
-    """What is written is what is read, for every kind of step."""
+    """The schedule that is read is the one that was written, for every kind of step."""
     schedules = [generate(seed, steps=60) for seed in range(20)]
     kinds = {type(step) for schedule in schedules for step in schedule.steps}
     assert kinds == _leaves(Step)
@@ -84,7 +84,7 @@ def _leaves(kind: type[Step]) -> set[type[Step]]:
 
 
 async def test_what_does_not_matter_is_left_out() -> None:
-    """Of sixty steps the two that make it fail remain, and what is odd about them but does not matter goes."""
+    """The two of sixty steps that make it fail remain, without their oddities that do not matter."""
     culprits = (Gather(whos=(0, 1, 2)), DeleteGroups(version=1, others=True))
     schedule = generate(3, steps=60)
     steps = [step for step in schedule.steps if not isinstance(step, DeleteGroups)]
@@ -118,7 +118,7 @@ async def test_what_comes_after_the_difference_goes_first() -> None:
 
 
 def _view(*members: str, state: str = STABLE) -> View:
-    """Of members by id; one with a hyphen is a process of the static member before it."""
+    """A view of members by id; one with a hyphen is a process of the static member before it."""
     return View(state=state, members={each: each.partition("-")[0] if "-" in each else None for each in members})
 
 
@@ -178,7 +178,7 @@ def _brief_join() -> Request:
 
 
 def test_a_brief_session_burns_until_its_member_is_gone() -> None:
-    """Of a patient group nothing else ends by itself."""
+    """Nothing else of a patient group ends by itself."""
     fuse = Fuse(patient=True)
     fuse.looked(_view("a", "b", state=COMPLETING))
     assert fuse.longest_ms(_view("a", "b", state=COMPLETING)) == 0
@@ -207,7 +207,7 @@ def test_who_is_not_patient_burns_until_all_have_synced() -> None:
 
 
 def test_a_run_that_took_too_long_is_given_up() -> None:
-    """What was asked beside a timer that may have ended tells nothing."""
+    """A request beside a timer that may have ended tells nothing."""
     fuse = Fuse(patient=True)
     preparing = _view("a", state=PREPARING)
     fuse.looked(preparing)

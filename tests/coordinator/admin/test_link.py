@@ -134,7 +134,7 @@ async def test_who_hangs_beside_an_address_that_is_nobodys_is_not_to_be_started(
 
 
 async def test_who_does_not_let_us_in_is_named() -> None:
-    """By its address, and no coordinator is waited for."""
+    """The error has the server's address, and no coordinator is waited for."""
     user = {"sasl.mechanism": "SCRAM-SHA-256", "sasl.username": "muster", "sasl.password": "secret"}
     security = kafka_security({"security.protocol": "SASL_PLAINTEXT", **user}, "here")
     async with (

@@ -156,7 +156,7 @@ def test_where_nothing_can_be_repaired_it_is_said_what_helps() -> None:
 
 
 def test_who_may_be_serving_the_partition_is_named() -> None:
-    """Who was ready and has not stopped may; who has stopped, or never got ready, does not."""
+    """An owner that was ready and has not stopped may; one that has stopped, or never got ready, does not."""
 
     async def story() -> None:
         storage = MemoryStorage(partitions=1)

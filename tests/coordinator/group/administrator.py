@@ -1,4 +1,4 @@
-"""What administrators, and nobody in particular, ask of a harness: requests that need no client."""
+"""Requests of administrators to a harness, and others that need no client."""
 
 from collections.abc import Callable
 from typing import Any
@@ -75,7 +75,7 @@ class Administrator:
         return self.ask(LeaveGroup(group_id=self.group_id, caller=caller, members=members))
 
     def leave_instance(self, *instances: str, reason: str | None = None) -> Call[LeaveGroupOutcome]:
-        """What an administrator sends (KIP-345)."""
+        """Remove static members, as an administrator (KIP-345)."""
         return self.leave(
             *(
                 LeavingMember(member_id=UNKNOWN_MEMBER_ID, group_instance_id=GroupInstanceId(instance), reason=reason)
@@ -93,7 +93,7 @@ class Administrator:
         return self.ask(DeleteGroup(group_id=self.group_id, caller=self.caller(DELETE, 2)))
 
     def release(self) -> Call[ReleaseGroupOutcome]:
-        """What `muster release` asks for."""
+        """Release the group, as `muster release`."""
         return self.ask(ReleaseGroup(group_id=self.group_id, caller=self.caller(NO_API, 0)))
 
     def delete_offsets(self, *partitions: tuple[str, int]) -> Call[DeleteOffsetsOutcome]:
@@ -115,7 +115,7 @@ class Administrator:
     def alter(
         self, *changes: tuple[str, ConfigOperation, str | None], validate_only: bool = False
     ) -> Call[AlterGroupConfigOutcome]:
-        """What an administrator changes of the group's settings."""
+        """Change the group's configs, as an administrator."""
         named = tuple(ConfigChange(name=name, operation=operation, value=value) for name, operation, value in changes)
         caller = self.caller(ALTER_CONFIGS, 1)
         command = AlterGroupConfig(group_id=self.group_id, caller=caller, changes=named, validate_only=validate_only)

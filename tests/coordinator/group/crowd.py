@@ -121,7 +121,7 @@ class Crowd:
         return MemberId(name)
 
     def rejoin_all(self) -> None:
-        """Who has not joined the join phase that is running does."""
+        """Join with every member that the running join phase waits for."""
         for member_id in [each for each in self.group.members if each not in self.soft.parked_joins]:
             self.send(self.join(member_id, self.group.members[member_id].group_instance_id))
 

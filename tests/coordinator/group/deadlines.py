@@ -33,7 +33,7 @@ def next_deadline_ms(soft: SoftState) -> float:
 
 
 def all_due(group_id: GroupId, soft: SoftState, now_ms: int) -> list[AnyDeadline]:
-    """What the rules find due, which is all there is; from then on they look when something may be due, not now."""
+    """The deadlines that the rules find due, checked to be all; afterwards they look no more until one may be due."""
     found = due(group_id, soft, now_ms)
     come = sorted(int(deadline_ms) for deadline_ms in deadlines(soft) if deadline_ms <= now_ms)
     assert [command.due_ms for command in found] == come, "a deadline was overlooked"

@@ -53,7 +53,7 @@ DELAY_MS = 3_000
 
 
 def story(events: Iterable[AnyEvent]) -> list[tuple[type[AnyEvent], Cause]]:
-    """What happened and why, in short."""
+    """The types and causes of events."""
     return [(type(event), event.why.cause) for event in events]
 
 
@@ -104,7 +104,7 @@ class Harness(Administrator):
         return MemberId(f"{prefix}-{self._member_ids}")
 
     def member_of(self, instance: str | None) -> MemberId:
-        """Who has the instance id."""
+        """The member that has the instance id."""
         assert instance is not None
         return self.live.instances[GroupInstanceId(instance)]
 

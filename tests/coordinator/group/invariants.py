@@ -1,4 +1,4 @@
-"""What holds after every command, whatever came before: of hard state, of soft state, and of each transition.
+"""The invariants after every command: of hard state, of soft state, and of each transition.
 
 Hard state: the numbers are those of `events/state.py`. Soft state: lettered here. Transitions: S1, S4, S5 of the
 catalogue, and what `events/events.py` promises. The harness calls `check` with everything it has.
@@ -112,7 +112,7 @@ def check_soft(group: Group | None, soft: SoftState) -> None:
 
 
 def _check_plans(group: Group, soft: SoftState) -> None:
-    """What is waited for has an end, and nothing else has."""
+    """Check that everything awaited has a deadline, and nothing else has."""
     state, members = group.state, group.members
     settled = state in (GroupState.STABLE, GroupState.COMPLETING_REBALANCE)
     assert not soft.held_joins or settled, "o: arrivals are held beside an assignment alone"

@@ -1,4 +1,4 @@
-"""What is promised to those who ask: that each answer is true, and that nobody is blamed too early.
+"""The promises to clients: that each answer is true, and that nobody is blamed too early.
 
 Shared by the harness, where Hypothesis searches at random, and by `tests/model`, where everything is tried. All of
 it looks at values before and after one command; what holds of a state by itself stands in `invariants.py`.
@@ -142,7 +142,7 @@ def _check_left(outcome: LeaveGroupOutcome, group: Group | None, soft: SoftState
 
 
 def check_one_leader(outcomes: Iterable[Outcome]) -> None:
-    """Of the joins that one command answers at most one is the leader's, and all tell the same story."""
+    """Check that at most one of the joins that a command answers is the leader's, and that all agree."""
     joins = [o for o in outcomes if isinstance(o, JoinGroupOutcome) and o.error is ErrorCode.none]
     if len(joins) > 1:
         assert len({(o.generation_id, o.leader_id, o.protocol_type, o.protocol_name) for o in joins}) == 1
@@ -151,7 +151,7 @@ def check_one_leader(outcomes: Iterable[Outcome]) -> None:
 
 
 def check_heard(command: AnyRequest, outcome: Outcome, soft: SoftState) -> None:
-    """Whose heartbeat is accepted has its full time from then, or more; `soft`: after its session was touched."""
+    """Check that an accepted heartbeat gives the full session from then, or more; `soft`: after the refresh."""
     if isinstance(command, Heartbeat) and is_success(outcome):
         session = soft.sessions[command.member_id]
         full_ms = command.caller.arrived_ms + session.timeout_ms
@@ -219,7 +219,7 @@ def check_assignments_fall(before: Group, after: Group) -> None:
 
 
 def entity(group: Group, member_id: MemberId | None) -> str | None:
-    """Who a member is through its restarts: its instance id, or the member id of a dynamic one."""
+    """The identity of a member through its restarts: its instance id, or the member id of a dynamic one."""
     member = group.members.get(member_id) if member_id is not None else None
     return (member.group_instance_id or member.member_id) if member is not None else None
 

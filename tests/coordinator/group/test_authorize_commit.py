@@ -1,4 +1,4 @@
-"""Who may commit offsets that are kept elsewhere: as for OffsetCommit (section OC), and TxnOffsetCommit (TO)."""
+"""Authorizing commits of offsets that are kept elsewhere: as for OffsetCommit (section OC), TxnOffsetCommit (TO)."""
 
 from collections.abc import Callable
 from typing import Any

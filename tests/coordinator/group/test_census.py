@@ -1,4 +1,4 @@
-"""Who comes first in a group is the same as if everybody was looked at, however its members have come and gone."""
+"""The first member of a group is the same as in a search of all, however its members have come and gone."""
 
 import msgspec
 from hypothesis import given

@@ -1,4 +1,4 @@
-"""What a decision costs follows what it changes, not how many members the group has.
+"""The cost of a decision follows its changes, not the number of members of the group.
 
 Counted is work, not time: each instruction that Python executes, each entry of a dictionary that is copied, and each
 entry of a table that is walked over. So much work is done for a member in a group of 5,000 as in one of 100, or half
@@ -44,7 +44,7 @@ WALKS = {function.__code__ for function in (Table.__iter__, Table.keys, Table.va
 
 
 class Work:
-    """What was done while it was counted."""
+    """The work that was counted."""
 
     def __init__(self) -> None:
         self.executed = 0

@@ -1,4 +1,4 @@
-"""What has a deadline is found when it is due, however it was moved, and not before all are looked at again."""
+"""An entry is found when its deadline is due, however it was moved, and not before all are looked at again."""
 
 from collections.abc import Callable
 
@@ -80,7 +80,7 @@ TestDeadlines = Deadlines.TestCase
 
 
 def test_without_entries_nothing_is_due_ever() -> None:
-    """Of each kind."""
+    """So it is with each kind."""
     kinds: tuple[Callable[[], Sessions | HeldJoins | MemberSyncDeadlines], ...] = (
         Sessions,
         HeldJoins,

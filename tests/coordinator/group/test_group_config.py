@@ -175,7 +175,7 @@ def test_rebalance_of_an_empty_group_is_refused() -> None:
 
 
 def test_the_listing_shows_each_member_with_its_session() -> None:
-    """Who, where, what for, since when, and how long until it expires."""
+    """The listing has ids, host, standing, since when, and how long until the session expires."""
     h = Harness()
     a, _b = h.stable_group(h.static("a", session_timeout_ms=30_000), h.dynamic())
     h.sleep(1_000)
@@ -187,7 +187,7 @@ def test_the_listing_shows_each_member_with_its_session() -> None:
 
 
 def test_who_joins_for_the_first_time_has_no_session_yet() -> None:
-    """What runs is the time that its join is waited for (K3), whatever its session is to be."""
+    """The time for which its join is waited for runs (K3), whatever its session is to be."""
     h = Harness()
     h.stable_group(h.dynamic())
     newcomer = h.static("b", session_timeout_ms=6_000)

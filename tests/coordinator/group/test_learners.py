@@ -59,7 +59,7 @@ def test_a_learner_is_promoted_by_hand() -> None:
 
 
 def test_nobody_becomes_a_learner_by_hand() -> None:
-    """Who has partitions keeps them; who is not there cannot be promoted."""
+    """A member with partitions keeps them; an unknown one cannot be promoted."""
     h = Harness()
     with_learners(h)
     assert h.alter((LEARNERS, ConfigOperation.APPEND, "a")).error is ErrorCode.invalid_config
@@ -127,7 +127,7 @@ def test_learning_begins_anew_after_a_takeover() -> None:
 
 
 def test_a_learner_promoted_by_hand_and_by_switching_learning_off_is_promoted_once() -> None:
-    """What follows is due to the setting: there was nobody left to promote."""
+    """The rebalance is due to the config: there was nobody left to promote."""
     h = Harness()
     with_learners(h, "b")
     call = h.alter((LEARNER_TIMEOUT, ConfigOperation.DELETE, None), (LEARNERS, ConfigOperation.SUBTRACT, "b"))

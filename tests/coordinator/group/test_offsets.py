@@ -1,4 +1,4 @@
-"""Who may commit and delete offsets (sections OC, OD), and the known bug S9."""
+"""Committing and deleting offsets: permitted or refused (sections OC, OD), and the known bug S9."""
 
 import msgspec
 import pytest

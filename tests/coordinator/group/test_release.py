@@ -32,7 +32,7 @@ GONE: list[Step] = [STARTED, (GroupEmptied, Cause.ALL_JOINED)]
 GONE_FROM_A_JOIN_PHASE: list[Step] = [(GroupEmptied, Cause.GROUP_RELEASED)]
 
 OUT = JoinGroupOutcome(error=ErrorCode.unknown_member_id, member_id=MemberId(""))
-"""What a parked join is answered: without its id, so that the client asks for a new one."""
+"""The answer to a parked join: without its id, so that the client asks for a new one."""
 
 
 def of(client: Client, *, parked: bool = False) -> ReleasedMember:
@@ -221,7 +221,7 @@ def test_a_coordinator_that_is_none_is_refused() -> None:
 
 
 def test_a_group_that_was_released_does_not_expire() -> None:
-    """What was set for it is an operator's."""
+    """Its config was set by an operator."""
     h = Harness(offsets_are_upstream=True)
     h.stable_group(h.static("a"))
     h.alter((COORDINATOR, SET, "upstream"))

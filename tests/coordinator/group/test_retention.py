@@ -1,4 +1,4 @@
-"""What expires, and from when on it ages (section EX, and the quirk QK6)."""
+"""The expiry of offsets and groups, and the beginning of retention (section EX, and the quirk QK6)."""
 
 from collections.abc import Callable
 

@@ -42,7 +42,7 @@ def with_standbys(h: Harness, *standbys: Client, active: str = "ab") -> tuple[Cl
 
 
 def take_over(standby: Client) -> None:
-    """What a client does when it is told to rejoin."""
+    """Rejoin and sync, as a client does when it is told to rejoin."""
     assert standby.heartbeat().error is ErrorCode.rebalance_in_progress
     assert standby.join().error is ErrorCode.none
     assert standby.sync().error is ErrorCode.none
@@ -140,7 +140,7 @@ def test_the_subscription_of_a_standby_is_read_once_however_many_are_lost(monkey
 
 
 def test_two_lost_and_one_standby_is_a_rebalance() -> None:
-    """What nobody can take over has to be shared."""
+    """Partitions that nobody can take over have to be shared."""
     h = Harness()
     with_standbys(h, h.static("s"), active="abc")
     h.leave_instance("b", "c")

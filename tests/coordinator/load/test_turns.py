@@ -132,7 +132,7 @@ def clients(port: int) -> list[socket.socket]:
 
 
 async def test_many_connections_with_a_few_small_requests_each_hold_nobody_up() -> None:
-    """What each of them sends is within its share, and all of it is there at once."""
+    """Each of them sends no more than its share, and all of it is there at once."""
     async with serving() as muster:
         sockets = await asyncio.to_thread(clients, muster.server.port)
         with longest_turn() as longest:

@@ -101,7 +101,7 @@ def test_many_small_pieces_are_joined_once() -> None:
 
 @pytest.mark.parametrize("behind", [b"", b"more"])
 def test_a_frame_that_came_in_many_chunks_is_gathered_once(behind: bytes) -> None:
-    """What stands behind it, too, is a reason to copy it: a client that pipelines pays for that."""
+    """Bytes behind it, too, are a reason to copy it: a client that pipelines pays for that."""
     chunks, chunk = 160, bytes(65_536)
     frame_bytes = chunks * len(chunk)
     subject = Incoming()

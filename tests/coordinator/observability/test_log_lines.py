@@ -60,7 +60,7 @@ def pipe() -> Iterator[Pipe]:
 
 
 def test_who_writes_a_line_does_not_wait_for_its_reader(pipe: Pipe) -> None:
-    """What finds the queue full is counted, and told of once there is room; all else is written in order."""
+    """A line that finds the queue full is counted, and reported once there is room; others are written in order."""
     lines = LogLines(pipe.writing, queued_bytes_max=10 * len(LINE))
     for _ in range(25):
         lines.write(LINE)
@@ -124,7 +124,7 @@ async def served(port: int, process: asyncio.subprocess.Process) -> None:
 
 
 def test_a_crash_loses_no_line() -> None:
-    """What was logged before it, its traceback, and the exit code."""
+    """Lines before it, its traceback, and the exit code are there."""
     program = (
         "from muster.coordinator.observability.log_lines import write_lines_beside\n"
         "from muster.coordinator.observability.logs import configure_logs\n"

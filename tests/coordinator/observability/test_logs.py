@@ -16,7 +16,7 @@ FLOOD = 339
 
 
 class Log:
-    """What is left of lines that are written at certain times."""
+    """The lines that are left of those written at certain times."""
 
     def __init__(self) -> None:
         self.now_s = 100.0

@@ -25,7 +25,7 @@ OTHERS_TURNS = 3
 OVERWRITTEN = 20_000
 OF_NOBODY = 200_000
 HELD_S_MAX = 0.1
-"""Of processor time."""
+"""The limit in processor time."""
 ORDERS, PAYMENTS = GroupId("orders"), GroupId("payments")
 PARTITION = 0
 
@@ -82,7 +82,7 @@ class OffsetStoreContract:
         await store.close()
 
     async def test_many_offsets_hold_nobody_up(self, reopen: Callable[[], OffsetStore]) -> None:
-        """Of all groups of a partition, which may have waited for one write."""
+        """They are of all groups of a partition, which may have waited for one write."""
         store = reopen()
         await claimed(store)
         changes = [OffsetsChange(group_id=GroupId(f"g{n}"), committed=(commit("t", 0, n),)) for n in range(COMMITS)]

@@ -1,4 +1,4 @@
-"""What operators are told of durable events, and of refused joins: the counters, and the lines."""
+"""Counters and log lines of durable events, and of refused joins."""
 
 import asyncio
 

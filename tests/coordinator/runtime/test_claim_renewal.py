@@ -21,7 +21,7 @@ PARTITION = partition_for(GROUP, len(MemoryStorage().records))
 
 
 def epochs_elected(storage: MemoryStorage) -> list[int]:
-    """Of the group's partition, in order."""
+    """The epochs of the group's partition, in order."""
     events = (decode(record.value) for record in storage.records[PARTITION] if record.value is not None)
     return [event.owner_epoch for event in events if isinstance(event, CoordinatorElected)]
 
@@ -108,7 +108,7 @@ def test_a_process_that_stops_while_it_renews_loses_nothing_that_was_under_way()
 
 
 def test_nothing_is_decided_on_what_was_before_somebody_else_served() -> None:
-    """Who wrote between the last append and the new claim is known before the new claim is used."""
+    """A writer between the last append and the new claim is known before the new claim is used."""
 
     async def story() -> None:
         storage = MemoryStorage()

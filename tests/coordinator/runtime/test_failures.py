@@ -1,4 +1,4 @@
-"""What goes wrong inside one process harms as few as it can, and never goes by unheard; in virtual time."""
+"""Failures inside one process harm as few groups as possible, and never go by unnoticed; in virtual time."""
 
 import asyncio
 from collections.abc import Sequence

@@ -38,7 +38,7 @@ class Watcher:
         self.told.append((group_id, generation_id, is_wanted))
 
     def news(self) -> Told:
-        """What was told since the last time."""
+        """The calls since the last time."""
         news, self.told = self.told, []
         return news
 

@@ -1,4 +1,4 @@
-"""What one group has to do is done in slices, with others in between; and nothing is kept of what was asked twice."""
+"""The work of one group is done in slices, with others in between; a repeated request keeps nothing of the first."""
 
 import asyncio
 import gc

@@ -1,4 +1,4 @@
-"""What is asked while something is being stored waits for it, so that nobody sees what may never have happened.
+"""Requests wait for an append under way, so that nobody sees what may never have happened.
 
 Kafka answers some of these at once, from what is not durable yet (rules CC3, CC4, DG5, OF5, SG10, SG12 of its
 coordinator): here a group has one change under way at a time, and everything behind it is decided after it.

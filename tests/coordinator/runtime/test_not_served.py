@@ -1,4 +1,4 @@
-"""What is answered while a group cannot be served: a partition that is still being read, a process that ends."""
+"""The answers while a group cannot be served: its partition is still being read, or its process ends."""
 
 from collections.abc import Awaitable, Callable
 
@@ -41,7 +41,7 @@ ASKS: dict[str, Callable[[SimulatedProcess], Awaitable[Outcome]]] = {
 
 
 async def answers(process: SimulatedProcess) -> dict[str, Outcome]:
-    """What each API of a group is answered."""
+    """The outcome of each API of a group."""
     return {name: await ask(process) for name, ask in ASKS.items()}
 
 

@@ -14,7 +14,7 @@ from tests.coordinator.longest_callback import longest_callback
 MANY = 200_000
 PARTITIONS = 8
 HELD_S_MAX = 0.1
-"""Of processor time."""
+"""The limit in processor time."""
 
 
 async def test_many_groups_with_offsets_hold_nobody_up() -> None:

@@ -222,7 +222,7 @@ async def is_called_quarantined(process: SimulatedProcess) -> bool:
 
 
 def test_what_cannot_be_asked_is_refused() -> None:
-    """Of a quarantined group everything else but its repair, and of a healthy one the repair."""
+    """A quarantined group is refused everything else but its repair, and a healthy one the repair."""
 
     async def story() -> None:
         process, _, _ = await quarantined(EntityKind.GROUP_CONFIG, cut_short)

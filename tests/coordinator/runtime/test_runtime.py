@@ -64,7 +64,7 @@ async def test_a_reply_leaves_only_when_its_events_are_durable() -> None:
 
 @story
 async def test_other_groups_are_served_while_an_append_of_one_is_under_way() -> None:
-    """What needs no append is answered at once, whatever another group waits for."""
+    """A request that needs no append is answered at once, whatever another group waits for."""
     process = await SimulatedProcess(MemoryStorage()).start()
     told = await process.stable_group("a")
     release = process.log.hold_acknowledgements()
@@ -143,7 +143,7 @@ async def test_a_lost_acknowledgement_loses_and_doubles_nothing() -> None:
 
 @story
 async def test_an_append_that_failed_has_no_effect() -> None:
-    """What could not be stored did not happen: the group is as before once the log is back."""
+    """Events that could not be stored did not happen: the group is as before once the log is back."""
     storage = MemoryStorage()
     process = await SimulatedProcess(storage).start()
     told = await process.stable_group("a")

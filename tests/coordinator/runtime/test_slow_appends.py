@@ -1,4 +1,4 @@
-"""What is told of appends that are not answered: of which partitions, since when, and in which log; in virtual time."""
+"""Log lines of appends without an answer: their partitions, since when, and the log; in virtual time."""
 
 import asyncio
 from itertools import count

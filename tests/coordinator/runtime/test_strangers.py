@@ -185,7 +185,7 @@ class InTens(MemoryEventLog):
 
 @pytest.mark.parametrize("limit", ["RECORDS_MAX", "KEYS_MAX"])
 def test_so_much_is_read_and_written_again_at_a_time(limit: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is left comes with the next minute, and is not forgotten."""
+    """The rest comes with the next minute, and is not forgotten."""
     monkeypatch.setattr(strangers, limit, 20)
 
     @story

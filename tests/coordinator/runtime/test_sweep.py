@@ -269,7 +269,7 @@ def test_a_sweep_of_many_groups_gives_way_to_others(offsets: int) -> None:
 
 @story
 async def test_a_sweep_that_is_closed_in_its_midst_ends_there() -> None:
-    """What is left is not looked at."""
+    """The other groups are not looked at."""
     seen: list[GroupId] = []
 
     def look_at(group_id: GroupId) -> int:

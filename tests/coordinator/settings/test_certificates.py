@@ -29,7 +29,7 @@ def logged() -> Iterator[list[dict[str, object]]]:
 
 
 def serial_shown(serving: ssl.SSLContext, client: ssl.SSLContext) -> tuple[str | None, str | None]:
-    """Of the certificates that the server and the client show, in memory."""
+    """The serial numbers of the certificates that the server and the client show, in memory."""
     to_server, to_client = ssl.MemoryBIO(), ssl.MemoryBIO()
     client_end = client.wrap_bio(to_client, to_server, server_hostname="localhost")
     server_end = serving.wrap_bio(to_server, to_client, server_side=True)
@@ -43,7 +43,7 @@ def serial_shown(serving: ssl.SSLContext, client: ssl.SSLContext) -> tuple[str |
 
 
 def both_ends(authority: Authority, server: Issued, client: Issued) -> tuple[FilesContext, FilesContext]:
-    """Of a listener that demands certificates, and of a connection to brokers that shows one."""
+    """The contexts of a listener that demands certificates, and of a connection to brokers that shows one."""
     serving = client_context(("a", server.certificate), ("b", server.key), ("c", authority.certificate))
     upstream = {
         "security.protocol": "SSL",

@@ -1,4 +1,4 @@
-"""What is offered is what is answered: each version that ApiVersions names, asked over a socket."""
+"""Each version that ApiVersions offers is answered, over a socket."""
 
 import asyncio
 from dataclasses import MISSING, fields, is_dataclass

@@ -25,7 +25,7 @@ def stuck(subject: Running) -> int:
 
 
 async def test_who_does_not_read_its_answers_is_cut_off() -> None:
-    """Who reads in time gets all of them, and others do not notice."""
+    """A client that reads in time gets all of them, and others do not notice."""
     async with running(unread_answers_max_ms=10_000) as subject:
         unread = await owed(subject)
         subject.now_ms += 5_000

@@ -30,7 +30,7 @@ def arrays_of(entity: Any, around: Path = ()) -> Iterator[Path]:
 
 
 def item_of(field: Any) -> Any:
-    """What an array has in it; None for what is no array."""
+    """The class of an array's entries; None for other fields."""
     for candidate in (field.type, *get_args(field.type)):
         if get_origin(candidate) is tuple:
             return get_args(candidate)[0]

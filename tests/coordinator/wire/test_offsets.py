@@ -88,7 +88,7 @@ def test_a_commit_becomes_a_command_with_the_partitions_that_exist(version: int)
 
 @pytest.mark.parametrize("version", versions("OffsetCommit"))
 def test_a_groups_error_stands_on_each_partition_that_exists(version: int) -> None:
-    """What does not exist was sorted out before, and keeps its own error (G4, OC13)."""
+    """Unknown partitions were sorted out before, and keep their own error (G4, OC13)."""
     groups = groups_answering(CommitOffsetsOutcome(error=ErrorCode.illegal_generation))
     body = commit({"name": "orders", "topic_id": ORDERS.topic_id, "partitions": [partition(0), partition(7)]})
     response = Exchange(new_service(groups), "OffsetCommit", version, **body).response
@@ -198,7 +198,7 @@ def test_topics_nobody_declared(version: int) -> None:
 
 @pytest.mark.parametrize("version", versions("OffsetFetch", 2))
 def test_null_asks_for_all_that_is_committed(version: int) -> None:
-    """By id, a topic that is no longer declared cannot be told."""
+    """A topic that is no longer declared has no id to be told by."""
     group = fetch(groups_with_offsets(), version, "orders", None)
     assert found(group) == [(0, 41, "m", NONE)] + ([] if version >= 10 else [(5, 7, "", NONE)])
 

@@ -1,4 +1,4 @@
-"""Who has mistaken the port is told what he speaks; read as lengths it makes no sense to anybody."""
+"""TLS and HTTP are named where a client speaks them to this port; as lengths they would make no sense."""
 
 import pytest
 

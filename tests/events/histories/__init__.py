@@ -31,7 +31,7 @@ class Line(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Projection(msgspec.Struct, frozen=True, kw_only=True):
-    """What a projector knows at the end. The partition's event by its type's name and its fields."""
+    """The state of a projector at the end. The partition's event by its type's name and its fields."""
 
     groups: dict[GroupId, Group]
     incarnation_max: int

@@ -57,7 +57,7 @@ def heartbeat_question() -> Exchange[HeartbeatResponse]:
 
 
 def with_error(answer: bytes) -> bytes:
-    """Of Heartbeat v4: correlation id, tagged fields, throttle time, error, tagged fields."""
+    """Heartbeat v4: correlation id, tagged fields, throttle time, error, tagged fields."""
     return answer[:9] + struct.pack(">h", UNKNOWN_ERROR) + answer[11:]
 
 
@@ -77,7 +77,7 @@ async def test_tagged_fields_that_nobody_knows_are_stepped_over() -> None:
 
 
 def lying_brokers(answer: bytes) -> bytes:
-    """Of Metadata v10: two thousand million brokers."""
+    """Metadata v10 that claims two thousand million brokers."""
     return answer[:9] + b"\xff\xff\xff\xff\x07" + answer[10:]
 
 

@@ -31,7 +31,7 @@ def unexplained(address: BrokerAddress, error: Exception) -> LinkError:
 
 
 async def test_an_address_at_which_somebody_waits_is_not_forgotten() -> None:
-    """What is opened there has to be found when all is closed."""
+    """A connection that is opened there has to be found when all are closed."""
     with socket.create_server(("127.0.0.1", 0)) as silent:
         place = BrokerAddress("127.0.0.1", silent.getsockname()[1])
         connections = Connections(NOT_SECURED, connect_timeout_ms=100, explain=unexplained)
@@ -49,7 +49,7 @@ async def test_an_address_at_which_somebody_waits_is_not_forgotten() -> None:
 @pytest.mark.parametrize("ended_by", ["us", "the broker"])
 @story
 async def test_a_connection_counts_as_lost_when_the_broker_ends_it(ended_by: str) -> None:
-    """What we hang up ourselves says nothing of the cluster."""
+    """A connection that we close ourselves says nothing of the cluster."""
     broker, lost = SimulatedBroker(1), list[None]()
     connections = Connections(
         NOT_SECURED, connect_timeout_ms=1_000, explain=unexplained, lost=lambda: lost.append(None)
@@ -87,7 +87,7 @@ async def test_a_connection_that_never_came_to_use_is_no_lost_one() -> None:
 
 
 async def test_a_connection_from_before_the_cluster_was_known_is_checked_when_it_is() -> None:
-    """Of several addresses one may lead to another cluster, and be spoken to first. It is asked once."""
+    """One of several addresses may lead to another cluster, and be connected to first. It is asked once."""
     async with fake_broker() as broker:
         connections = Connections(NOT_SECURED, connect_timeout_ms=10_000, explain=unexplained)
         (place,) = read_servers(broker.address)

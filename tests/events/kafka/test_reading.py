@@ -1,4 +1,4 @@
-"""What is read of messages that hold what nobody knew: tagged fields, errors; and how much there may be of it."""
+"""Reading messages with unknown tagged fields and errors, and the limits on them."""
 
 from datetime import timedelta
 from io import BytesIO

@@ -1,4 +1,4 @@
-"""What tests of event logs share. The contract is no test module by its name; its assertions are explained too."""
+"""Fixtures of event logs' tests. The contract is no test module by its name; its assertions are explained too."""
 
 from pathlib import Path
 

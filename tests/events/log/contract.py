@@ -1,4 +1,4 @@
-"""What every event log does, whatever keeps its events: one suite, inherited by each implementation's tests.
+"""The contract suite of event logs, inherited by the tests of each implementation.
 
     class TestMemoryEventLog(EventLogContract):
         @pytest.fixture

@@ -150,7 +150,7 @@ class ReadingContract:
         assert_whole(stored)
 
     async def test_reopening_gives_the_same(self, open_log: OpenLog, storage: LogStorage) -> None:
-        """What was stored is there for the next process, offsets and times included."""
+        """Stored records are there for the next process, offsets and times included."""
         first = storage.make_log()
         await first.open()
         writer = await first.claim(0)

@@ -39,7 +39,7 @@ class BrokerProxy:
         self.address = f"{HOST}:{own_port}"
         names = (_NAME_LENGTH.pack(len(host)) + host.encode(), bytes((len(host) + 1,)) + host.encode())
         self._renamed = [(name + _SIZE.pack(int(port)), name + _SIZE.pack(own_port)) for name in names]
-        """What names the broker, and what is put in its place: in the older versions of answers, and in the newer."""
+        """The bytes that name the broker, and their replacement: in the older versions of answers, and in the newer."""
         self._relays: set[asyncio.Task[None]] = set()
         self._writers: set[asyncio.StreamWriter] = set()
         self._server: asyncio.Server | None = None

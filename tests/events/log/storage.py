@@ -1,4 +1,4 @@
-"""What an implementation brings to the contract suite: the place that its events are kept in.
+"""The storage that an implementation brings to the contract suite.
 
 A `LogStorage` outlives the logs that are opened on it. Two logs of one storage stand for two processes.
 """
@@ -13,7 +13,7 @@ BATCH_BYTES_MAX = 64 * MIB
 
 
 class LogFaults(Protocol):
-    """What can be done to an opened log of this storage, from outside."""
+    """The faults that can be made in an opened log of this storage."""
 
     def lose_next_acknowledgement(self, log: EventLog) -> None:
         """The log's next append is stored, and its writer is not told so: it raises LogUnavailable."""

@@ -113,7 +113,7 @@ def test_large_batches_are_compressed() -> None:
 
 
 def newest(fetched: bytes) -> Stamp | None:
-    """Who wrote last, as it is found from the end backwards."""
+    """The last writer's stamp, found from the end backwards."""
     found = Newest()
     found.look_back([written for written, _ in writers_of(fetched, end=100) if written is not None])
     return found.stamp

@@ -1,4 +1,4 @@
-"""Whose records a topic holds that exists already."""
+"""Finding out whose records an existing topic has."""
 
 from collections.abc import AsyncIterator
 from typing import Any
@@ -90,7 +90,7 @@ async def test_records_that_no_owner_has_written_are_somebody_elses(batch: bytes
     ids=["mark", "origin", "epoch base", "key", "compressed by the broker"],
 )
 async def test_one_record_of_an_owner_is_enough(batch: bytes) -> None:
-    """By its headers, or by its key if it was written before there were any."""
+    """It is known by its headers, or by its key if it was written before there were any."""
     assert await found(unmarked(b"user-17"), b"", batch) is Contents.OURS
 
 

@@ -1,4 +1,4 @@
-"""Whose the records in fetched bytes are: owners' and strangers', before owners marked theirs and since."""
+"""Telling owners' records from strangers' in fetched bytes, before owners marked theirs and since."""
 
 import tracemalloc
 
@@ -147,7 +147,7 @@ def test_a_deep_batch_comes_in_pieces() -> None:
 
 
 def test_a_batch_whose_beginning_is_an_owners_is_named_when_the_rest_cannot_be_read() -> None:
-    """What cannot be read is an owner's too then."""
+    """The unreadable rest is an owner's, too."""
     batch = foreign.batch([Record(b"a", b"")] * (CHUNK_RECORDS_MAX + 2), headers=[(MARK, b"3")])
     damaged = foreign.with_records(batch, batch[61:-4] + b"\xff" * 4, 0)
     pieces = decode_batches(damaged, 4, start=0, end=2**40, marks=Marks(since=0))

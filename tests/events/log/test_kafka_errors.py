@@ -1,4 +1,4 @@
-"""What a broker's refusal is told as."""
+"""The errors for a broker's refusals."""
 
 import pytest
 from kio.schema.errors import ErrorCode

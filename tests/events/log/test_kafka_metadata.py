@@ -1,4 +1,4 @@
-"""What is made of a cluster's answers, and what is asked: a table of answers, without a connection or a clock."""
+"""The state of followed topics by Metadata's responses, and the requests: a table, without connection or clock."""
 
 from datetime import timedelta
 from typing import Any

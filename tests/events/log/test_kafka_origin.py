@@ -1,4 +1,4 @@
-"""Of which cluster an event topic says it is, and who is turned away by that before anything is written."""
+"""The origin that an event topic notes, and the refusals it leads to before anything is written."""
 
 from typing import Any
 

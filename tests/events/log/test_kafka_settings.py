@@ -22,7 +22,7 @@ def promised(
     replication: int = 3,
     is_ours: bool = True,
 ) -> Guarantees:
-    """What a topic made by the plan promises, but for the `topic` configs given."""
+    """The guarantees of a topic made by the plan, with these `topic` configs instead."""
     configs = {"min.insync.replicas": "2", **plan.configs(), **(topic or {})}
     facts = TopicFacts(partitions=8, replication=replication)
     return guarantees(plan, facts, configs, brokers or [BROKER], bootstrap="kafka:9092", is_ours=is_ours, who="us")

@@ -14,7 +14,7 @@ from muster.events.log.kafka.client.versions import READING, WRITING, check_vers
 METADATA = 3
 """Spoken with kio's messages, in v4 and v10."""
 KAFKA_4 = {0: (0, 13), 1: (4, 18), 2: (1, 11), 3: (0, 13), 10: (0, 6), 19: (2, 7), 22: (0, 6), 32: (1, 4)}
-"""What Kafka 4.3 offers of what is needed."""
+"""The versions that Kafka 4.3 offers of the needed APIs."""
 KAFKA_0_10 = {0: (0, 2), 1: (0, 3), 2: (0, 1), 3: (0, 2), 10: (0, 0)}
 
 

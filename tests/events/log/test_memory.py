@@ -87,7 +87,7 @@ async def test_transitions_are_refused_by_the_limit_asked_for(log: MemoryEventLo
 
 
 async def test_withheld_acknowledgements_come_when_they_are_released(log: MemoryEventLog) -> None:
-    """What is stored can be seen before its writer is told so."""
+    """Stored records can be read before their writer is told so."""
     writer = await log.claim(0)
     release = log.hold_acknowledgements()
     appending = asyncio.create_task(writer.append([transition("held")]))

@@ -54,7 +54,7 @@ async def old_broker() -> AsyncIterator[OldBroker]:
 
 @pytest.mark.parametrize("read_only", [False, True])
 async def test_a_broker_that_is_too_old_is_refused(read_only: bool) -> None:
-    """By the API and the version that it lacks, at once, and without a request that it would not understand."""
+    """The error names the API and the missing version, at once, and without a request that it would not understand."""
     async with old_broker() as broker:
         log = KafkaEventLog([f"127.0.0.1:{broker.port}"], "events", read_only=read_only)
         with pytest.raises(

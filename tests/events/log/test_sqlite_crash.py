@@ -34,7 +34,7 @@ def append_until_killed(path: Path, name: str, appends: int) -> int:
 
 
 async def records_in(path: Path, *, read_only: bool) -> list[Record]:
-    """What the file holds, with its offsets checked, and each transition found to be whole."""
+    """The records of the file, with offsets checked, and each transition found to be whole."""
     log = SqliteEventLog(path, read_only=read_only)
     await log.open()
     stored = await read_all(log)

@@ -1,4 +1,4 @@
-"""Who may open a log in a SQLite file: what stands at its path, the lock of the one who writes, those who only read."""
+"""Opening a log in a SQLite file: the file at its path, the writer's lock, readers."""
 
 import asyncio
 import os
@@ -57,7 +57,7 @@ async def mismatch_of(log: SqliteEventLog) -> str:
 
 
 class TestOpening:
-    """What stands at the path decides; the messages are one line for the operator."""
+    """The file at the path decides; the messages are one line for the operator."""
 
     async def test_each_commit_is_on_the_disk_when_it_returns(self, log: SqliteEventLog) -> None:
         """FULL, in a write-ahead log: what is acknowledged survives a power cut."""
@@ -297,7 +297,7 @@ asyncio.run(main())
 """
 
     async def read_as_a_stranger(self, path: Path) -> str:
-        """What a process that may write neither the file nor its folder finds: the number of records, or the error."""
+        """Read as a process that may write neither the file nor its folder: the number of records, or the error."""
         modes = {file: file.stat().st_mode for file in (path.parent, *path.parent.iterdir())}
         for file in modes:
             file.chmod(0o555 if file.is_dir() else 0o444)

@@ -71,7 +71,7 @@ async def test_behind_the_window_the_last_value_of_each_key_stays(log: SqliteEve
 
 
 async def test_a_tombstone_goes_with_what_it_removed(log: SqliteEventLog, clock: Clock) -> None:
-    """Of a key whose deletion is behind the window nothing stays; deleted and made anew it stays."""
+    """Nothing stays of a key whose deletion is behind the window; one deleted and made anew stays."""
     writer = await log.claim(0)
     await writer.append([(record("a", "1"), record("b", "1"), record("a", None), record("b", None))])
     await writer.append([(record("b", "2"), record("never", None), record("z"))])
@@ -124,7 +124,7 @@ async def test_partitions_are_trimmed_each_for_itself(log: SqliteEventLog, clock
 async def test_a_call_does_a_bounded_part_and_the_next_goes_on(
     log: SqliteEventLog, clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What has been looked at is not looked at again, also after reopening."""
+    """Records that were passed are not read again, also after reopening."""
     monkeypatch.setattr(sqlite_trim, "CHUNK_RECORDS", 3)
     monkeypatch.setattr(sqlite_trim, "CALL_RECORDS", 6)
     writer = await log.claim(0)
@@ -209,7 +209,7 @@ async def test_any_history_is_compacted_legally(
 
 
 def compacted(front: list[StoredRecord]) -> list[StoredRecord]:
-    """What is to be left of it, by the definition: the last record of each key that is no tombstone."""
+    """The expected rest, by the definition: the last record of each key that is no tombstone."""
     last_of_key = {one.key: one for one in front}
     kept = [one for one in last_of_key.values() if one.value is not None]
     return sorted(kept, key=lambda one: one.offset)

@@ -1,4 +1,4 @@
-"""What a log in a file does when its disk does not answer, when it is damaged, and when its path names another file."""
+"""A log in a file whose disk does not answer, that is damaged, or whose path names another file."""
 
 import asyncio
 import errno
@@ -151,7 +151,7 @@ class TestADiskThatDoesNotAnswer:
         await until(lambda: told(file) is None)
 
     async def test_closing_waits_no_longer_than_a_while(self, file: SqliteFile, disk: HangingDisk) -> None:
-        """Who still waits is told; the lock stays until the process ends: the disk may yet do what it was told."""
+        """Waiting calls fail; the lock stays until the process ends: the disk may yet write."""
         writes = [asyncio.create_task(file.write(disk.hang)), asyncio.create_task(file.write(partial(insert, 1)))]
         await asyncio.sleep(0)
 
@@ -351,7 +351,7 @@ class TestAPathThatNamesAnotherFile:
         await self.assert_given_up(log, path, "is another file now")
 
     async def test_a_link_that_leads_elsewhere(self, tmp_path: Path) -> None:
-        """What the path says now is what the next process would open."""
+        """The next process would open the file that the path names now."""
         link = tmp_path / "link" / "muster.db"
         lead(link, tmp_path / "muster.db")
         log = SqliteEventLog(link)

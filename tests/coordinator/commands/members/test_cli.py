@@ -48,12 +48,12 @@ class Group:
         return msgspec.json.decode(result.stdout)
 
     def standings(self) -> dict[str, str]:
-        """Of each instance, or member id."""
+        """The standing of each instance, or member id."""
         members = self.told("list")["members"]
         return {each["group_instance_id"] or each["member_id"]: each["standing"] for each in members}
 
     def settings(self) -> dict[str, str]:
-        """What is set for this group."""
+        """The configs set for this group."""
         return {each["name"]: each["value"] for each in self.told("config")["settings"] if each["is_set"]}
 
 
@@ -76,7 +76,7 @@ def group(muster: MusterProcess) -> Group:
 
 
 def test_members_are_listed_for_eyes(muster: MusterProcess) -> None:
-    """Who they are, where, how they stand to the group, how much of their session is left, since when."""
+    """The table has their ids, hosts, standing, the rest of their session, and since when."""
     group = Group(muster, "web-1", None)
     assert group.run("add", "web-9").exit_code == 0
     result = group.run("list")
@@ -161,7 +161,7 @@ def test_members_retire_and_are_kept(group: Group) -> None:
 
 
 def test_members_are_removed_each_for_itself(muster: MusterProcess) -> None:
-    """By instance id, or by member id; whoever is not there harms nobody."""
+    """They are named by instance id, or by member id; an unknown one does not keep the others."""
     group = Group(muster, "web-1", "web-2", None)
     result = group.run("remove", "web-1", "web-7", group.member_ids[2], "--reason", "disk full")
     assert result.exit_code == 1

@@ -1,4 +1,4 @@
-"""Who is asked before something is done that cannot be undone."""
+"""Confirmation of commands that cannot be undone."""
 
 import io
 

@@ -25,7 +25,7 @@ GROUPS = ("orders", "payments", "healthy")
 
 @pytest.fixture(scope="module")
 def muster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[MusterProcess]:
-    """Of its three groups two have a record of their own that cannot be read, the newest of theirs."""
+    """A process with three groups; the newest record of two of them cannot be read."""
     path = tmp_path_factory.mktemp("log") / "muster.db"
     url = asyncio.run(written.sqlite_log(path, *(written.script(name).created() for name in GROUPS)))
     with closing(sqlite3.connect(path, isolation_level=None)) as connection:
@@ -87,7 +87,7 @@ def test_on_a_terminal_it_asks(muster: MusterProcess) -> None:
     ],
 )
 def test_there_is_nothing_to_repair(muster: MusterProcess, group: str, said: str) -> None:
-    """Of a group that is well, or not there: one line, exit code 1."""
+    """The group is well, or does not exist: one line, exit code 1."""
     result = run(muster, group, "--yes")
     assert (result.exit_code, result.stdout) == (1, "")
     assert result.stderr == f"muster groups repair: {said}\n"

@@ -1,4 +1,4 @@
-"""What is read of a topic that has gaps, and what another client reads of it, on a real broker."""
+"""Reading a topic that has gaps, and reading it with another client, on a real broker."""
 
 import asyncio
 from typing import Any
@@ -30,7 +30,7 @@ class TestCompaction:
     async def test_reading_begins_where_the_log_begins(
         self, log: ProxiedKafkaEventLog, admin: AIOKafkaAdminClient, topic: str, *, deleted: int, left: list[int]
     ) -> None:
-        """What an operator has deleted is a gap like any other; also a log emptied so can be claimed, and goes on."""
+        """Records that an operator deleted are a gap like any other; a log emptied so can be claimed, and goes on."""
         await (await log.claim(0)).append([transition("a", records=5)])
         await set_configs(admin, topic, {"cleanup.policy": "delete"})
         await admin.delete_records({TopicPartition(topic, 0): RecordsToDelete(before_offset=deleted)})
@@ -69,7 +69,7 @@ class TestCompaction:
 
 
 async def test_another_client_reads_the_same(log: ProxiedKafkaEventLog, kafka_broker: Broker, topic: str) -> None:
-    """What we write is plain Kafka: compressed and small batches, tombstones, empty values, times."""
+    """Our batches are plain Kafka: compressed and small ones, tombstones, empty values, times."""
     writer = await log.claim(1)
     large = tuple(Record(b"%d" % n, b"value" * 100) for n in range(100))
     await writer.append([transition("a"), (Record(b"gone", None), Record(b"empty", b""))])

@@ -37,7 +37,7 @@ class TestTopic:
     async def test_a_topic_that_is_made_anew_is_another_log(
         self, open_log: OpenKafkaLog, admin: AIOKafkaAdminClient, topic: str
     ) -> None:
-        """Of the same name, on the same cluster."""
+        """The topic has the same name, on the same cluster."""
         log = await open_log()
         await log.close()
         await admin.delete_topics([topic])

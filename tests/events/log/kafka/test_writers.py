@@ -202,7 +202,7 @@ class TestLostAnswers:
     async def test_a_log_shorter_than_it_was_is_no_complete_reading(
         self, log: ProxiedKafkaEventLog, kafka_broker: Broker, topic: str
     ) -> None:
-        """What ends before the known end has lost records, and is not taken for the whole."""
+        """A log that ends before the known end has lost records, and is not taken for the whole."""
         await (await log.claim(0)).append([transition("a")])
         async with followed(kafka_broker, topic) as link:
             reading = read(link, topic, 0, start=0, end=5, limit_ms=300)
