@@ -4,6 +4,7 @@ Order of validation (J6): session timeout, size of the metadata; unknown group; 
 member id: that of a new, a pending (KIP-394) or a known member.
 """
 
+from itertools import islice
 from typing import Final
 
 import msgspec
@@ -34,6 +35,9 @@ from muster.events.causes import Cause
 from muster.events.events import MemberRejoined
 from muster.events.ids import UNKNOWN_MEMBER_ID, MemberId
 from muster.events.state import INACTIVE_ROLES, GroupState, Member, MemberRole
+
+PENDING_MEMBERS_MAX: Final = 20_000
+"""In one group. A client that means to join is back at once; one whose id was forgotten is told 25, and asks anew."""
 
 METADATA_TOO_LARGE: Final = ErrorCode.unknown_server_error
 """The only use of this error before the group is looked up."""
@@ -173,16 +177,25 @@ def _join_without_member_id(turn: Turn, command: JoinGroup) -> None:
     if instance is not None and instance in turn.group.instances:
         replace_static_member(turn, command)
     elif command.requires_known_member_id:
-        # KIP-394: hand out an id, and wait for the sender to come back with it (JE1, P1).
-        member_id = command.proposed_member_id
-        turn.soft.pending_members[member_id] = Session(
-            timeout_ms=command.session_timeout_ms,
-            deadline_ms=turn.now_ms + command.session_timeout_ms,
-            last_seen_ms=turn.now_ms,
-        )
-        turn.reply(command.caller, JoinGroupOutcome(error=ErrorCode.member_id_required, member_id=member_id))
+        _hand_out_member_id(turn, command)
     else:
         _add_member(turn, command, command.proposed_member_id)
+
+
+def _hand_out_member_id(turn: Turn, command: JoinGroup) -> None:
+    """Answer with a member id, and expect the sender back with it (KIP-394, JE1, P1)."""
+    pending = turn.soft.pending_members
+    if len(pending) >= PENDING_MEMBERS_MAX:
+        # A tenth of them, since to find the oldest ones costs as much as to copy all.
+        for oldest in tuple(islice(pending, PENDING_MEMBERS_MAX // 10)):
+            del pending[oldest]
+    member_id = command.proposed_member_id
+    pending[member_id] = Session(
+        timeout_ms=command.session_timeout_ms,
+        deadline_ms=turn.now_ms + command.session_timeout_ms,
+        last_seen_ms=turn.now_ms,
+    )
+    turn.reply(command.caller, JoinGroupOutcome(error=ErrorCode.member_id_required, member_id=member_id))
 
 
 def _join_with_member_id(turn: Turn, command: JoinGroup) -> None:

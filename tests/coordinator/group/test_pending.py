@@ -1,7 +1,9 @@
 """Pending members (KIP-394, section P), and the known bug R4."""
 
+import pytest
 from kio.schema.errors import ErrorCode
 
+from muster.coordinator.group import join
 from muster.coordinator.group.outcomes import JoinGroupOutcome
 from muster.events.causes import Cause
 from muster.events.events import JoinPhaseCompleted, RebalanceStarted
@@ -31,6 +33,21 @@ def test_every_join_without_a_member_id_gets_one() -> None:
     for _ in range(2):
         h.dynamic("c").join(proposed_member_id=MemberId("again"))
     assert len(h.soft.pending_members) == 4
+
+
+def test_of_more_ids_than_a_group_keeps_the_oldest_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who comes back with one of them is told 25, and asks anew; who was told last is expected back."""
+    monkeypatch.setattr(join, "PENDING_MEMBERS_MAX", 20)
+    h = Harness()
+    (a,) = h.stable_group(h.static("a"))
+    clients = [h.dynamic(f"c{n}") for n in range(21)]
+    for client in clients:
+        client.join()
+    assert h.soft.pending_members.keys() == {client.member_id for client in clients[2:]}
+    assert clients[1].join().error is ErrorCode.unknown_member_id
+    assert clients[-1].join().parked
+    assert a.join().parked
+    assert h.state is GroupState.PREPARING_REBALANCE
 
 
 def test_pending_id_with_an_instance_id_is_an_error() -> None:

@@ -118,6 +118,20 @@ def test_a_client_without_an_id_proposes_a_bare_dash() -> None:
     assert (command.proposed_member_id, command.caller.client_id) == (f"-{UUID_TEXT}", "")
 
 
+@pytest.mark.parametrize(("instance_id", "begins_with"), [(None, "c" * 255), ("ä" * 16_000, "ä" * 8_000)])
+def test_a_member_id_begins_with_no_more_than_the_beginning_of_a_long_name(
+    instance_id: str | None, begins_with: str
+) -> None:
+    """An id that was handed out is kept for as long as a session, and its member has to be able to send it."""
+    groups = answering(JOINED)
+    Exchange(new_service(groups), "JoinGroup", 5, **JOIN, client_id="c" * 32_767, group_instance_id=instance_id)
+    (command,) = groups.commands
+    assert isinstance(command, JoinGroup)
+    assert command.proposed_member_id == f"{begins_with}-{UUID_TEXT}"
+    assert (command.caller.client_id, command.group_instance_id) == ("c" * 32_767, instance_id)
+    assert len(command.proposed_member_id.encode()) <= 32_767
+
+
 @pytest.mark.parametrize(("sent", "kept"), [("r" * 40_000, "r" * 255), ("", None), (None, None), ("scaled", "scaled")])
 def test_reasons_are_cut_at_255_characters(sent: str | None, kept: str | None) -> None:
     """A reason longer than a string of the old form broke Kafka (R8)."""
