@@ -20,7 +20,7 @@ class BareNames:
 
 sys.meta_path.insert(0, BareNames)
 
-pytest_plugins = ("tests.brokers.fixtures", "tests.quick")
+pytest_plugins = ("tests.brokers.fixtures", "tests.selection")
 
 settings.register_profile("quick", deadline=None, max_examples=10, suppress_health_check=list(HealthCheck))
 settings.register_profile("ci", deadline=None, max_examples=50, suppress_health_check=[HealthCheck.too_slow])

@@ -43,7 +43,9 @@ SCOPES_AT_RUN_TIME: Final = ("compile", "runtime")
 WITHOUT_A_WORD: Final = ("-Xlog:disable", "-Xlog:all=error:stderr")
 # `pytest --quick` sets it.
 NO_BROKERS_VARIABLE: Final = "MUSTER_TEST_NO_BROKERS"
-NO_BROKERS: Final = "no broker and no client runs in a quick run: the test is to be marked, or named in tests/quick.py"
+NO_BROKERS: Final = (
+    "no broker and no client runs in a quick run: the test is to be marked, or named in tests/selection.py"
+)
 REQUEST_TIMEOUT_S: Final = 30
 DOWNLOADS_AT_ONCE: Final = 8
 

@@ -1,15 +1,15 @@
-"""A quick run: it leaves out what it says, and starts no broker."""
+"""Which tests run, and in which order: the names are right, and a quick run starts no broker."""
 
 import pytest
 
 from tests.brokers import NoBroker, running_broker
 from tests.brokers.jars import NO_BROKERS_VARIABLE, JarsMissing, resolved_libs
-from tests.quick import LEFT_OUT, ROOT
+from tests.selection import LEFT_OUT, LONGEST, ROOT
 
 
-def test_what_a_quick_run_leaves_out_is_there() -> None:
-    """A name that leads nowhere would leave out nothing."""
-    assert [path for path in LEFT_OUT if not (ROOT / path).exists()] == []
+def test_what_is_named_is_there() -> None:
+    """A name that leads nowhere would leave out nothing, or put nothing first."""
+    assert [path for path in (*LEFT_OUT, *LONGEST) if not (ROOT / path).exists()] == []
 
 
 def test_a_test_that_starts_a_broker_fails_in_a_quick_run(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,7 +1,10 @@
-"""`--quick`: what one runs after each edit, as a pytest plugin. No broker, no client of others, no process that serves.
+"""Which tests run, and in which order, as a pytest plugin.
 
-What belongs here: which tests are left out, in one place. A test that asks for Java or a container all the same fails,
-in a quick run alone.
+`--quick` is what one runs after each edit: no broker, no client of others, no process that serves. What it leaves out
+stands here, in one place. A test that asks for Java or a container all the same fails, in a quick run alone.
+
+The longest files come first: each is one worker's, and all would wait for one that is begun last. `make test` has
+xdist keep this order (`--no-loadscope-reorder`; by itself it begins with the files that have most tests).
 """
 
 import os
@@ -38,6 +41,30 @@ LEFT_OUT: Final = (
     "tests/test_serve.py",
     "tests/test_wheel.py",
 )
+# By how long they took on two cores, in one run.
+LONGEST: Final = (
+    "tests/model/test_model.py",
+    "tests/conformance/fuzz/test_fuzz.py",
+    "tests/replay/fleet/test_fleet.py",
+    "tests/test_wheel.py",
+    "tests/conformance/fuzz/test_fuzz_through_sidecar.py",
+    "tests/brokers/test_brokers.py",
+    "tests/conformance/test_conformance.py",
+    "tests/demo/test_demo.py",
+    "tests/clients/through_sidecar/test_failures.py",
+    "tests/test_serve.py",
+    "tests/faults/test_real_brokers.py",
+    "tests/coordinator/sidecar/test_moving_owners.py",
+    "tests/test_readme.py",
+    "tests/clients/test_upgrades.py",
+    "tests/coordinator/sidecar/test_hostile_requests.py",
+    "tests/frames/test_frames.py",
+    "tests/conformance/test_through_sidecar.py",
+    "tests/coordinator/sidecar/test_moving.py",
+    "tests/coordinator/sidecar/test_security_sasl.py",
+    "tests/coordinator/sidecar/test_admin_tools.py",
+    "tests/coordinator/upstream/test_takeovers.py",
+)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -58,3 +85,9 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
     if config.getoption("--quick") and collection_path.is_relative_to(ROOT):
         return collection_path.relative_to(ROOT).as_posix() in LEFT_OUT or None
     return None
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Sort by file; within a file, and among all other files, the order stays."""
+    ranks = {ROOT / path: rank for rank, path in enumerate(LONGEST)}
+    items.sort(key=lambda item: ranks.get(item.path, len(ranks)))
