@@ -4,7 +4,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 UV := $(BIN)/python -m uv
 
-.PHONY: help demo test quick lint unit coverage rules fuzz frames model conformance-long bench clean
+.PHONY: help demo test quick lint unit coverage rules mutants fuzz frames model conformance-long bench clean
 
 help: ## Show what can be made
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 26
@@ -49,6 +49,9 @@ coverage: $(VENV)/.all ## All tests, and the lines and branches that they run: 9
 
 rules: $(VENV)/.all ## Every rule of Kafka's coordinator, and the tests that show it
 	@$(BIN)/python -m tests.conformance.rules
+
+mutants: $(VENV)/.all ## 300 small mistakes in rules, runtime, events and upstream: do the tests notice?
+	@$(BIN)/python -m tests.mutants
 
 fuzz: $(VENV)/.all ## 500 random schedules on a real Kafka and on Muster: every answer is the same
 	$(BIN)/python -m tests.conformance.fuzz --seeds 500

@@ -33,6 +33,7 @@ LEFT_OUT: Final = (
     "tests/frames",
     "tests/known_bugs",
     "tests/model",
+    "tests/mutants",
     "tests/replay/fleet",
     "tests/simulation",
     "tests/test_commands.py",

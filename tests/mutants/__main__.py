@@ -1,0 +1,108 @@
+"""`python -m tests.mutants`: tries a sample of mutants, prints those that no test notices, and the share by area."""
+
+import random
+import sys
+import tempfile
+from collections import Counter
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from itertools import islice
+from pathlib import Path
+from queue import SimpleQueue
+from typing import Annotated, Final
+
+import typer
+
+from tests.mutants.areas import AREAS, Area
+from tests.mutants.making import MutableFile, Mutant
+from tests.mutants.trial import Trial, Verdict
+
+ROOT: Final = Path(__file__).parents[2]
+EQUIVALENT: Final = Path(__file__).with_name("equivalent.txt")
+Tried = tuple[Area, Mutant, Verdict]
+
+
+def main(
+    areas: Annotated[list[str] | None, typer.Argument(help="Some of them; all unless named.")] = None,
+    count: Annotated[int, typer.Option(help="How many mutants, in all.")] = 300,
+    seed: Annotated[int, typer.Option(help="Another seed, another sample.")] = 11,
+    jobs: Annotated[int, typer.Option(help="How many are tried side by side.")] = 2,
+    limit_s: Annotated[float, typer.Option(help="What takes longer is noticed: it hangs.")] = 300,
+) -> None:
+    """Try a sample; exit code 1 when an area is under its goal, 2 when its tests fail as they are."""
+    chosen = [area for area in AREAS if not areas or area.name in areas]
+    todo = sample(chosen, count=count, seed=seed)
+    print(f"{len(todo)} mutants, seed {seed}", flush=True)
+    with tempfile.TemporaryDirectory(prefix="muster-mutants-") as scratch, ThreadPoolExecutor(jobs) as pool:
+        trials: SimpleQueue[Trial] = SimpleQueue()
+        for number in range(jobs):
+            directory = Path(scratch) / str(number)
+            directory.mkdir()
+            trials.put(Trial(ROOT, directory, limit_s=limit_s))
+        _refuse_what_fails(trials, chosen)
+        tried = list(pool.map(lambda each: _tried(trials, *each), todo))
+    sys.exit(0 if _report(chosen, tried) else 1)
+
+
+def sample(areas: Sequence[Area], *, count: int, seed: int) -> list[tuple[Area, Mutant]]:
+    """The same for the same code: `count` mutants, divided by the weights, without those that change nothing."""
+    chance = random.Random(seed)
+    equivalent = equivalent_mutants()
+    taken: list[tuple[Area, Mutant]] = []
+    whole = sum(area.weight for area in areas)
+    for area in areas:
+        paths = sorted(file.relative_to(ROOT) for folder in area.code for file in (ROOT / folder).rglob("*.py"))
+        files = [MutableFile(ROOT, path) for path in paths]
+        places = [(file, number) for file in files for number in range(len(file))]
+        chance.shuffle(places)
+        mutants = (file.mutant(number) for file, number in places)
+        wanted = (mutant for mutant in mutants if mutant is not None and mutant.name not in equivalent)
+        taken += ((area, mutant) for mutant in islice(wanted, round(count * area.weight / whole)))
+    return taken
+
+
+def equivalent_mutants() -> dict[str, str]:
+    """The name and the reason of each: a name is a line, and below it, set in, is the reason."""
+    named: dict[str, str] = {}
+    lines = EQUIVALENT.read_text(encoding="utf-8").splitlines()
+    for line, reason in zip(lines[::2], lines[1::2], strict=True):
+        assert reason.startswith("    "), reason
+        named[line] = reason.strip()
+    return named
+
+
+def _refuse_what_fails(trials: SimpleQueue[Trial], areas: Sequence[Area]) -> None:
+    trial = trials.get()
+    for area in areas:
+        if not trial.passes(area):
+            print(f"the tests of {area.name} do not pass as they are")
+            sys.exit(2)
+    trials.put(trial)
+
+
+def _tried(trials: SimpleQueue[Trial], area: Area, mutant: Mutant) -> Tried:
+    trial = trials.get()
+    try:
+        verdict = trial.of(mutant, area)
+    finally:
+        trials.put(trial)
+    if verdict is not Verdict.NOTICED:
+        print(f"\n{verdict}: {mutant.path}:{mutant.line}\n{mutant.diff}", flush=True)
+    return area, mutant, verdict
+
+
+def _report(areas: Sequence[Area], tried: Sequence[Tried]) -> bool:
+    """Print the share of each area; whether all have reached their goals."""
+    reached = True
+    print()
+    for area in areas:
+        verdicts = Counter(verdict for each, _, verdict in tried if each is area)
+        noticed = verdicts.total() - verdicts[Verdict.UNNOTICED]
+        share = noticed / max(1, verdicts.total())
+        reached = reached and share >= area.goal
+        print(f"{area.name:10} {noticed:4} of {verdicts.total():4} noticed ({share:.0%}, goal {area.goal:.0%})")
+    return reached
+
+
+if __name__ == "__main__":
+    typer.run(main)

@@ -1,0 +1,49 @@
+"""What mutants are made, that a sample is the same each time, and that equivalent ones are still there to be named."""
+
+from pathlib import Path
+
+from tests.mutants.__main__ import ROOT, equivalent_mutants
+from tests.mutants.areas import AREAS
+from tests.mutants.making import MutableFile
+
+CODE = """\
+N: Final = 50
+
+
+def given(n: int | None = None) -> int:
+    assert n != 7
+    if n:
+        told(n)
+    return n if n is not None else N - 1
+"""
+
+
+def test_a_file_has_a_mutant_for_each_small_mistake(tmp_path: Path) -> None:
+    """Annotations and assertions are left alone."""
+    (tmp_path / "code.py").write_text(CODE, encoding="utf-8")
+    file = MutableFile(tmp_path, Path("code.py"))
+    made = [file.mutant(number) for number in range(len(file))]
+    assert sorted(mutant.name for mutant in made if mutant is not None) == [
+        "code.py: -N: Final = 50 +N: Final = 50000",
+        "code.py: -if n: +if not n:",
+        "code.py: -return n if n is not None else N - 1 +return n if (n is not None) and False else N - 1",
+        "code.py: -return n if n is not None else N - 1 +return n if (n is not None) or True else N - 1",
+        "code.py: -return n if n is not None else N - 1 +return n if n is None else N - 1",
+        "code.py: -return n if n is not None else N - 1 +return n if n is not None else N + 1",
+        "code.py: -return n if n is not None else N - 1 +return n if n is not None else N - 2",
+        "code.py: -told(n) +pass",
+    ]  # fmt: skip
+
+
+def test_code_and_tests_of_each_area_are_there() -> None:
+    """A folder that was moved would take its mutants with it."""
+    assert [path for area in AREAS for path in (*area.code, *area.tests) if not (ROOT / path).is_dir()] == []
+
+
+def test_each_equivalent_mutant_has_its_lines_and_a_reason() -> None:
+    """A line that is gone needs no excuse."""
+    for name, reason in equivalent_mutants().items():
+        path, _, change = name.partition(": -")
+        lines = {line.strip() for line in (ROOT / path).read_text(encoding="utf-8").splitlines()}
+        assert change.partition(" +")[0] in lines, name
+        assert reason
