@@ -111,7 +111,7 @@ def _role_text(event: MemberRoleChanged) -> str:
         case Cause.LEARNERS_PROMOTED | Cause.GROUP_CONFIGURED:
             return f"the learner {plainly(ref(event.member))} was promoted{asked_by(event.why)}"
         case Cause.LEARNER_TIMEOUT_ELAPSED:
-            return f"the learner {plainly(ref(event.member))} was promoted: it had learnt for as long as was set"
+            return f"the learner {plainly(ref(event.member))} was promoted: the learner timeout elapsed"
         case _:
             return f"{member} {_ROLES[event.member.role]} from the next generation on"
 

@@ -76,7 +76,7 @@ _ALL = (
         default="",
         field="target_group_size",
         minimum=1,
-        documentation="So many members are active; the others stand by, without partitions, until one is lost.",
+        documentation="The number of active members; the others are standbys, without partitions, until one is lost.",
     ),
     GroupConfigDef(
         name=EXPANSION_DELAY,
@@ -101,13 +101,13 @@ _ALL = (
         name=LEARNERS,
         type=ConfigType.LIST,
         default="",
-        documentation="The learners there are. Subtract an instance id or member id to promote it at once.",
+        documentation="The learners. Subtract an instance id or member id to promote it at once.",
     ),
     GroupConfigDef(
         name=REGISTERED,
         type=ConfigType.LIST,
         default="",
-        documentation="Instance ids that are to come (KIP-469): when the last one is there, one rebalance. Subtract "
+        documentation="Instance ids that will join (KIP-469): once the last one has, one rebalance. Subtract "
         "one to withdraw it.",
     ),
     GroupConfigDef(
@@ -117,13 +117,13 @@ _ALL = (
         field="registration_timeout_ms",
         minimum=1,
         maximum=DAY_MS,
-        documentation="How long registered instances are waited for; then one rebalance with those that came.",
+        documentation="How long the group waits for registered instances; then one rebalance with those that joined.",
     ),
     GroupConfigDef(
         name=RETIRED,
         type=ConfigType.LIST,
         default="",
-        documentation="Members that are to go, by instance id or member id: when the last one is gone, one rebalance. "
+        documentation="Members that will leave, by instance id or member id: once the last one has, one rebalance. "
         "Subtract one to keep it.",
     ),
     GroupConfigDef(
@@ -133,7 +133,7 @@ _ALL = (
         field="retirement_timeout_ms",
         minimum=1,
         maximum=DAY_MS,
-        documentation="How long retired members are waited for; then they are removed, in one rebalance.",
+        documentation="How long the group waits for retired members to leave; then they are removed, in one rebalance.",
     ),
     GroupConfigDef(
         name=REBALANCE,

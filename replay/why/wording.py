@@ -185,7 +185,7 @@ def headline(rebalance: Rebalance) -> str:
 
 _ENDINGS = {
     Outcome.STABLE: "",
-    Outcome.EMPTIED: "the group is empty since",
+    Outcome.EMPTIED: "the group has been empty since",
     Outcome.SUPERSEDED: "superseded by the next one before it had an assignment",
     Outcome.RUNNING: "still running",
     Outcome.UNKNOWN: "how it ended is not in the log",

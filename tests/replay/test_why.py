@@ -177,7 +177,7 @@ def test_the_release_of_a_group_names_all_its_members_and_who_asked() -> None:
     h.release()
     (*_, answer) = why(history_of(h)).answers
     asked = "the group was released to the upstream cluster, asked for by client admin at 10.0.0.9, User:admin"
-    assert answer.headline == f"Generation 1 -> 2: {asked} (the group is empty since)"
+    assert answer.headline == f"Generation 1 -> 2: {asked} (the group has been empty since)"
     assert [member.client_id for member in answer.rebalance.trigger.who] == ["b", "app-a"]
     removals = [event_text(event) for event in h.events if isinstance(event, MemberRemoved)]
     assert removals[1] == f"static member 'a' (10.0.0.1, client app-a) was removed: {asked}"
