@@ -1,8 +1,8 @@
-"""One client's connection without its socket: bytes in, one request at a time out, answers in, bytes out.
+"""A client's connection without its socket: bytes in, one request at a time out, answers in, bytes out.
 
-What belongs here: frames, the order of answers, how much may wait; for both modes (sidecar/relay/conversation.py adds
-what goes to a broker). What it must not know: sockets, time, what a request means (but for the key of a heartbeat,
-which may be answered by the fast path before anybody looks at it).
+What belongs here: frames, the order of answers, the limit of waiting bytes; for both modes: the broker's side is in
+sidecar/relay/conversation.py. What it must not know: sockets, time, the meaning of requests (but for the key of a
+heartbeat, which the fast path may answer before it is decoded).
 
 A request is taken with `next_request`, answered with `answer`, and until it is answered there is no next one: so
 answers leave in the order of requests, and requests of one connection are decided in that order, as in Kafka (CC5,
@@ -24,10 +24,10 @@ from muster.coordinator.wire.messages import HEADER_START_BYTES
 from muster.coordinator.wire.other_protocols import oversized_frame
 
 Fast = Callable[[int, bytes, int], bytes | None]
-"""A heartbeat's version, what follows its correlation id, and when it arrived: what follows the answer's, or None."""
+"""Takes a heartbeat's version, its bytes behind the correlation id, and its arrival; returns those of the answer."""
 
 AT_ONCE = 64
-"""Requests that are answered by the fast path, or relayed, before others have their turns."""
+"""The limit of requests that the fast path answers, or that are relayed, before others have their turns."""
 
 LENGTH = Struct(">i")
 REQUEST_START = Struct(">ihh4s")
@@ -36,12 +36,12 @@ _CORRELATION_ID_BYTES = 4
 
 
 def put_answer(out: list[bytes], correlation_id: bytes, *payload: bytes) -> None:
-    """Add an answer to what is to be sent; `payload` is what follows the correlation id, in chunks."""
+    """Add an answer to the output; `payload`: its chunks behind the correlation id."""
     out += (LENGTH.pack(sum(map(len, payload)) + _CORRELATION_ID_BYTES), correlation_id, *payload)
 
 
 def check_length(length: int, bytes_max: int) -> None:
-    """Raises ProtocolError for the length of a request that is none."""
+    """Check the length of a request. Raises ProtocolError."""
     if HEADER_START_BYTES <= length <= bytes_max:
         return
     if length < 0:
@@ -54,7 +54,7 @@ def check_length(length: int, bytes_max: int) -> None:
 
 
 def check_bound(api_key: int, api_version: int, length: int, bytes_max: int) -> None:
-    """Raises ProtocolError for a request that is longer than one of its API may be."""
+    """Check the length of a request against the limit of its API. Raises ProtocolError."""
     if length > bytes_max:
         raise ProtocolError(
             Fault.OVERSIZED_FRAME,
@@ -93,12 +93,12 @@ class Connection:
 
     @property
     def waiting_bytes(self) -> int:
-        """How much has arrived and was neither taken nor passed on."""
+        """The bytes that have arrived and were neither taken nor passed on."""
         return self._incoming.waiting_bytes
 
     @property
     def held_bytes(self) -> int:
-        """How much is in memory: of the request that is being handled, and what has arrived behind it."""
+        """The bytes in memory: the request that is being handled, and those that have arrived behind it."""
         return self._taken_bytes + self._incoming.waiting_bytes
 
     @property
@@ -114,7 +114,7 @@ class Connection:
         return went_on
 
     def receive(self, data: bytes) -> None:
-        """Bytes from the client, cut anywhere."""
+        """Receive bytes from the client, cut anywhere."""
         self._incoming.add(data)
 
     def receive_known(self, data: bytes, now_ms: int) -> bool:
@@ -136,7 +136,7 @@ class Connection:
         return False
 
     def next_request(self, now_ms: int) -> bytes | None:
-        """The next frame that has to be handled here, without its length; None when there is none yet.
+        """Take the next frame that has to be handled here, without its length; None when there is none yet.
 
         Heartbeats that the fast path knows are answered on the way, `AT_ONCE` of them if there are more
         (`is_interrupted`). Raises ProtocolError; nothing may follow then.
@@ -155,27 +155,27 @@ class Connection:
         return self._take(length, correlation_id)
 
     def answer(self, *payload: bytes) -> None:
-        """The answer to the request that was taken: what follows the correlation id, in chunks."""
+        """Answer the request that was taken, with chunks of bytes behind the correlation id."""
         assert self._taken is not None
         put_answer(self.for_client, self._taken, *payload)
         self._taken, self._taken_bytes = None, 0
 
     def forget(self) -> None:
-        """Keep no bytes: the client is gone, even if somebody has its request yet."""
+        """Drop all bytes: the client is gone, even if its request is still being handled."""
         self._incoming, self._taken_bytes = Incoming(), 0
         self.for_client.clear()
 
     # ---- frames --------------------------------------------------------------------------------------
 
     def _answer_heartbeats(self, now_ms: int) -> int:
-        """Answer the heartbeats that come next and that the fast path knows; how many there were, at most `AT_ONCE`."""
+        """Answer the next heartbeats that the fast path knows, at most `AT_ONCE`; returns their number."""
         answered = self._answer_in_place(AT_ONCE, now_ms)
         if self._incoming.is_split and self._joins_next():
             answered += self._answer_in_place(AT_ONCE - answered, now_ms)
         return answered
 
     def _answer_in_place(self, at_most: int, now_ms: int) -> int:
-        """The same for those that came in one piece."""
+        """Answer those that came in one piece."""
         data, begins_at = self._incoming.in_place
         answered, at = self._answer_known(data, begins_at, at_most, now_ms)
         if answered:
@@ -184,9 +184,7 @@ class Connection:
         return answered
 
     def _answer_known(self, data: bytes, at: int, at_most: int, now_ms: int) -> tuple[int, int]:
-        """Answer heartbeats where they lie, from `at` on; how many there were, and where they end. They are most of
-        what members send.
-        """
+        """Answer heartbeats in place, from `at` on; returns their number and end. They are most requests."""
         size, out, fast, answered = len(data), self.for_client, self._fast, 0
         while size - at >= REQUEST_START.size and answered < at_most:
             length, api_key, api_version, correlation_id = REQUEST_START.unpack_from(data, at)
@@ -210,8 +208,8 @@ class Connection:
         return api_key == heartbeat.KEY and self._incoming.join(LENGTH.size + length)
 
     def _next_start(self) -> tuple[int, int, int, bytes] | None:
-        """As `REQUEST_START` says, of the frame that comes next; None when that has not come. Raises ProtocolError for
-        a bad length, as soon as its four bytes are there: more may never come.
+        """Return the `REQUEST_START` of the next frame; None when that has not come. Raises ProtocolError for a bad
+        length as soon as its four bytes are there: more may never come.
         """
         start = self._incoming.look(REQUEST_START.size)
         if len(start) < LENGTH.size:
@@ -221,7 +219,7 @@ class Connection:
         return REQUEST_START.unpack(start) if len(start) == REQUEST_START.size else None
 
     def _take(self, length: int, correlation_id: bytes) -> bytes | None:
-        """The frame that comes next, if it is there: what follows its length, which is known to be good."""
+        """Take the next frame behind its length, which is known to be good, if it has come."""
         if not self._incoming.has(LENGTH.size + length):
             return None
         self._incoming.take(LENGTH.size)

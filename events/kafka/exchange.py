@@ -1,14 +1,14 @@
-"""A request of kio's through a connection of aiokafka's, and every answer of a broker read here.
+"""Sending kio's requests through aiokafka's connections, and reading every answer of a broker.
 
 aiokafka keeps a connection (security, correlation ids, ApiVersions), kio has the messages, in versions that aiokafka
 lacks. `Exchange` is what stands between the two: it is to aiokafka a request and its header at once.
 
-aiokafka reads an answer while it reads from the socket, at once, and whatever it cannot read ends the connection as if
-the broker had hung up. So every request is sent as an `Undecoded` one: aiokafka hands out the bytes of its answer,
-which are read in slices by whoever asked, and what cannot be read is told as that.
+aiokafka decodes an answer at once, while it reads from the socket, and one that it cannot decode ends the connection as
+if the broker had closed it. So every request is sent as an `Undecoded` one: aiokafka hands out the bytes of its answer,
+which the caller reads in slices, and an unreadable one is an error of its own.
 
-What belongs here: the face that aiokafka asks for, and the reading. What it must not know: connections, and what is
-asked.
+What belongs here: the interface that aiokafka expects, and the reading. What it must not know: connections, and the
+purpose of requests.
 """
 
 import asyncio
@@ -30,20 +30,20 @@ R = TypeVar("R")
 
 _CORRELATION_ID: Final = struct.Struct(">i")
 _ENTRIES_AT_ONCE: Final = 500
-"""Of an answer, that are read before others have their turns: some 5 ms of work at most."""
+"""The entries of an answer that are read before others have their turns: some 5 ms of work at most."""
 _UNREADABLE: Final = (SerialError, ValueError, struct.error)
 
 
 class NotOffered(Exception):
-    """The other end does not know the request, which the text names."""
+    """The broker does not offer the request that the text names."""
 
 
 class Unreadable(Exception):
-    """An answer has come that makes no sense; the text names the API and its version."""
+    """An answer cannot be read; the text names the API and its version."""
 
 
 class _Encoded(msgspec.Struct, frozen=True):
-    """Bytes that aiokafka asks for as if it had to make them."""
+    """Encoded bytes, with the interface of aiokafka's encoders."""
 
     content: bytes
 
@@ -52,7 +52,7 @@ class _Encoded(msgspec.Struct, frozen=True):
 
 
 class Exchange(Generic[R]):
-    """A request of kio's, and the class of its response, with the face of a request of aiokafka's."""
+    """A request of kio's and the class of its response, with the interface of aiokafka's requests."""
 
     def __init__(self, request: Any, response: type[R]) -> None:  # noqa: ANN401 -- any of kio's requests
         self._request = request
@@ -62,7 +62,7 @@ class Exchange(Generic[R]):
         self.name = f"{type(request).__name__.removesuffix('Request')} v{self.API_VERSION}"
 
     def prepare(self, versions: dict[int, tuple[int, int]]) -> "Exchange[R]":
-        """Called by the connection with what the other end offers."""
+        """Choose the version; called by the connection with the versions that the broker offers."""
         first, last = versions.get(self.API_KEY, (0, -1))
         if not first <= self.API_VERSION <= last:
             raise NotOffered(self.name)
@@ -81,7 +81,7 @@ class Exchange(Generic[R]):
         return _encoded(self._request)
 
     def read(self, frame: bytes) -> Steps[R]:
-        """The answer; durations are ints, in ms. Raises what is in `_UNREADABLE`."""
+        """Read the answer; durations are ints, in ms. Raises the errors in `_UNREADABLE`."""
         at = _CORRELATION_ID.size
         if self._response.__header_schema__.__flexible__:
             at += tagged_fields_size(frame, at)
@@ -96,7 +96,7 @@ class _Header(NamedTuple):
 
 
 class Undecoded:
-    """Any request, with the face of aiokafka's, whose answer is handed out as the bytes it has; see the module."""
+    """Any request, with the interface of aiokafka's, whose answer is handed out as bytes; see the module."""
 
     def __init__(self, request: Any) -> None:  # noqa: ANN401 -- one of aiokafka's requests, an Exchange, or what prepares one
         self._request = request
@@ -125,7 +125,7 @@ class Undecoded:
         return frame.getvalue()
 
     async def answer(self, answering: Awaitable[bytes]) -> Any:  # noqa: ANN401 -- the response that belongs to it
-        """What the broker has answered. Raises Unreadable, and what `answering` raises of the connection."""
+        """Wait for the broker's answer, and read it. Raises Unreadable, and the connection's errors."""
         try:
             return await _in_slices(self._read(await answering))
         except (*_UNREADABLE, CorrelationIdError) as error:

@@ -1,4 +1,4 @@
-"""Kafka's primitive types as bytes: what has a fixed size, numbers of variable length, and tagged fields (KIP-482)."""
+"""Kafka's primitive types as bytes: fixed sizes, varints, and tagged fields (KIP-482)."""
 
 from collections.abc import Mapping
 from struct import Struct
@@ -26,10 +26,10 @@ FIXED: Final[Mapping[str, Struct]] = {
     "float64": Struct(">d"),
     "uuid": Struct(">16s"),
 }
-"""The types that have always the same size, by Kafka's names, as kio has them."""
+"""The types of fixed size, by Kafka's names, as kio has them."""
 
 TAGGED_FIELDS_MAX: Final = 100
-"""In one struct; Kafka's own have five at most."""
+"""The limit of tagged fields in one struct; Kafka's own have five at most."""
 NO_TAGGED_FIELDS: Final = b"\x00"
 
 _VARINT_BITS_MAX: Final = 28
@@ -67,7 +67,7 @@ def varint_at(data: bytes, at: int) -> tuple[int, int]:
 
 
 def tagged_fields_size(buffer: bytes, offset: int) -> int:
-    """How many bytes the tagged fields take. None of those that are stepped over says anything that is used here.
+    """Return the size of the tagged fields, all of which are skipped: none is used here.
 
     Raises kio's BufferUnderflow.
     """

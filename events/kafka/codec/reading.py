@@ -1,17 +1,15 @@
-"""Readers that trust no length they are told, and step over what they do not know: of requests, and of answers.
+"""Readers of requests and answers that trust no length in a message, and skip unknown tagged fields.
 
-kio's own reader takes the length of an array at its word and asks for that much memory at once; for a length that
-only a broken or hostile client would send, that ends the whole process. It also refuses tagged fields that it does not
-know, which have to be stepped over (KIP-482). So a struct that has arrays is read field by field here, and kio reads
-the fields. One that has none kio reads whole, in a fifth of the time; where it comes upon what it does not know, that
-struct is read again, field by field.
+kio's own reader trusts the length of an array and allocates that much memory at once; for a length that only a broken
+or hostile client would send, that ends the whole process. It also refuses unknown tagged fields, which have to be
+skipped (KIP-482). So a struct that has arrays is read field by field here, and kio reads the fields. A struct without
+arrays kio reads whole, in a fifth of the time; where that fails at something unknown, it is read again, field by field.
 
-Each array's length is held against the bytes that are left, as Kafka's own readers do. Durations are read as the ms
-they are, since a timedelta cannot hold every int64; an error that kio does not know yet as UNKNOWN_SERVER_ERROR, which
-is what clients make of one that they do not know.
+Each array's length is compared with the bytes that are left, as Kafka's own readers do. Durations are read as ms, since
+a timedelta cannot hold every int64; an unknown error code is read as UNKNOWN_SERVER_ERROR, as clients do.
 
-Whoever sends a message can make it of as many entries as its bytes can hold, so they are counted while it is read,
-before the first of an array is; and a message that may have many is read in steps (see events/steps.py).
+A sender can make a message of as many entries as its bytes can hold, so they are counted while it is read, before the
+first of an array is; and a message that may have many is read in steps (see events/steps.py).
 
 A reader is called with the buffer and an offset, and gives the value and how many bytes it took, as in kio. It raises
 kio's DecodeError or ValueError.
@@ -33,13 +31,13 @@ Read = Callable[[bytes, int], tuple[Any, int]]
 ReadInSteps = Callable[[bytes, int, Allowance], Steps[tuple[Any, int]]]
 
 STRING_BYTES_MAX = 65_535
-"""Of any string. The compact form could say more; Kafka's readers take half of it, which here has to do for an instance
-id alone, behind which a member's id has a UUID."""
+"""The limit of any string. The compact form allows more; Kafka's readers take half of it, which here has to do for an
+instance id alone, behind which a member's id has a UUID."""
 
 _COMPACT_STRING_SIZE_MAX = STRING_BYTES_MAX + 3  # with its length, a varint
 
 _STEP_BYTES = 1_048_576
-"""Of entries that are read in one step, but for one that has more."""
+"""The bytes of entries that are read in one step, unless one entry has more."""
 
 _Reader = AtOnce[Read] | InSteps[ReadInSteps]
 
@@ -90,7 +88,7 @@ _OF_ANY_LENGTH: dict[tuple[str, bool, bool], Read] = {  # by kind, flexible, nul
 
 @cache
 def reader_in_steps(entity: Entity) -> ReadInSteps:
-    """A reader of this kio class that counts entries; it raises TooManyEntries, too."""
+    """Make a reader of this kio class that counts entries; it raises TooManyEntries, too."""
     reader = made_of(entity, _Readers())
     if isinstance(reader, InSteps):
         return reader.call
@@ -161,7 +159,7 @@ class _Readers:
 
 
 def _kios_or(read_otherwise: Read, read_as_kio: Read, of_bytes: tuple[str, ...]) -> Read:
-    """`of_bytes`: the fields that may be as long as they like; strings have a bound, which kio does not know."""
+    """Read with kio, or else where kio fails or a string may be too long; `of_bytes`: fields without that limit."""
 
     def read(buffer: bytes, offset: int) -> tuple[Any, int]:
         try:

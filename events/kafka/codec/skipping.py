@@ -1,9 +1,9 @@
-"""How far each field of a message reaches, by kio's schemas, in bytes that nobody decodes.
+"""Finding the end of each field of a message, by kio's schemas, without decoding it.
 
-What belongs here: sizes. What it must not know: what is done with the fields (splicing.py). What skips something is
-called with the bytes and an offset, and gives the offset behind it: at once, or in steps (events/steps.py) where there
-are arrays of things that have to be looked at one by one. Bytes that end too early raise IndexError, struct.error or
-SerialError, or give an offset behind their end.
+What belongs here: sizes. What it must not know: the use of the fields (splicing.py). A skipper is called with the bytes
+and an offset, and returns the offset behind the field: at once, or in steps (events/steps.py) for arrays whose items
+have to be skipped one by one. Bytes that end too early raise IndexError, struct.error or SerialError, or give an offset
+behind their end.
 """
 
 from collections.abc import Callable, Sequence
@@ -18,24 +18,24 @@ Skip = AtOnce[SkipAtOnce] | InSteps[SkipInSteps]
 
 
 def skip_field(field: Field) -> Skip:
-    """For a field that has no tag."""
+    """Make the skipper of an untagged field."""
     return made_of_field(field, _Skips())
 
 
 def skip_fields(fields: Sequence[Field]) -> Skip:
-    """For neighbours, one behind the other."""
+    """Make the skipper of neighbours, one behind the other."""
     return _in_turn([skip_field(field) for field in fields])
 
 
 def skipped(skip: Skip, data: bytes, at: int) -> Steps[int]:
-    """In whichever way."""
+    """Skip at once, or in steps."""
     if isinstance(skip, InSteps):
         return (yield from skip.call(data, at))
     return skip.call(data, at)
 
 
 class _Skips:
-    """Makes what skips (see walk.py)."""
+    """Makes skippers (see walk.py)."""
 
     def plain(self, field: Field) -> Skip:
         form = FIXED.get(field.kafka_type)
@@ -61,7 +61,7 @@ class _Skips:
 
 
 class _Fixed:
-    """Skips what has always the same size; neighbours are taken together."""
+    """Skips fields of fixed size; neighbours are taken together."""
 
     def __init__(self, size: int) -> None:
         self.size = size
@@ -129,7 +129,7 @@ def _items(skip_item: SkipInSteps, *, flexible: bool) -> SkipInSteps:
 
 
 def count_at(data: bytes, at: int, *, flexible: bool) -> tuple[int, int]:
-    """How many items, none for null, and where the first is."""
+    """Return the number of items, 0 for null, and the offset of the first."""
     if flexible:
         length, at = varint_at(data, at)
         return max(0, length - 1), at
@@ -150,5 +150,5 @@ def _skip_bytes(data: bytes, at: int) -> int:
 
 
 def skip_tagged(data: bytes, at: int) -> int:
-    """The tagged fields at the end of a struct."""
+    """Skip the tagged fields at the end of a struct."""
     return at + tagged_fields_size(data, at) if data[at] else at + 1

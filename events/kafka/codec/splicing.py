@@ -1,10 +1,10 @@
-"""Bytes of a message cut at its fields, by kio's schemas, so that some can be replaced and all others stay as they are.
+"""Cutting a message at its fields, by kio's schemas, so that some can be replaced and all others stay as they are.
 
-What belongs here: which fields are replaced, and putting together what there is then; how far a field reaches is told
-by skipping.py. What it must not know: what the fields mean. Nothing is decoded, so whatever a newer broker puts into a
-version that is known (error codes, tagged fields, KIP-482) is passed on with the rest, and what comes behind the fields
-that are asked for is not looked at. Bytes that end too early raise IndexError, struct.error or SerialError. Arrays are
-gone through in steps (events/steps.py): an answer may have as many entries as a client has asked for.
+What belongs here: replacing fields, and joining the pieces; skipping.py finds the ends of fields. What it must not
+know: the meaning of fields. Nothing is decoded, so additions of newer brokers to a known version (error codes, tagged
+fields, KIP-482) are passed on with the rest, and bytes behind the requested fields are not read. Bytes that end too
+early raise IndexError, struct.error or SerialError. Arrays are gone through in steps (events/steps.py): an answer may
+have as many entries as a client has asked for.
 """
 
 from collections.abc import Callable
@@ -16,23 +16,23 @@ from muster.events.kafka.codec.walk import AtOnce, Entity, field_named, told_apa
 from muster.events.steps import Steps
 
 Splice = Callable[[bytes, int], Steps[bytes]]
-"""From bytes and an offset in them to all that is there from the offset on, changed."""
+"""Takes bytes and an offset; returns all bytes from the offset on, changed."""
 
 Pieces = dict[str, bytes]
 """The fields of a struct in their order, by kio's names, each as its bytes; behind them the tagged ones as one."""
 
 Cut = Callable[[bytes, int], Steps[tuple[Pieces, int]]]
-"""From bytes and an offset in them to what begins there, and the offset behind it."""
+"""Takes bytes and an offset; returns the struct's pieces there, and the offset behind it."""
 
 Change = Callable[[Pieces], Pieces | None]
-"""From an item to the one that is there instead, which may be the same, changed; None drops the item."""
+"""Takes an item; returns its replacement, perhaps the same item, changed; None drops the item."""
 
 _ChangeInSteps = Callable[[Pieces], Steps[Pieces | None]]
 
 
 @cache
 def cut_struct(entity: Entity, last: str | None = None) -> Cut:
-    """For a kio class: its fields up to the one that is `last`, or all of them."""
+    """Make the cut of a kio class: its fields up to `last`, or all of them."""
     skips: list[tuple[str, Skip]] = []
     for field in untagged(entity):
         skips.append((field.name, skip_field(field)))
@@ -57,7 +57,7 @@ def cut_struct(entity: Entity, last: str | None = None) -> Cut:
 
 
 def change_fields(entity: Entity, last: str, change: Change) -> Splice:
-    """For a kio class: all from the offset on, with its own fields up to `last` changed; it cannot be dropped."""
+    """Make the splice of a kio class that changes its own fields up to `last`; it cannot be dropped."""
     cut = cut_struct(entity, last)
 
     def changed(data: bytes, start: int) -> Steps[bytes]:
@@ -68,7 +68,7 @@ def change_fields(entity: Entity, last: str, change: Change) -> Splice:
 
 
 def change_items(entity: Entity, name: str, change: Change) -> Splice:
-    """For a kio class, and an array of structs in it: all from the offset on, with each of its items changed."""
+    """Make the splice of a kio class that changes each item of an array of structs in it."""
 
     def change_in_steps(pieces: Pieces) -> Steps[Pieces | None]:
         yield 1
@@ -78,7 +78,7 @@ def change_items(entity: Entity, name: str, change: Change) -> Splice:
 
 
 def change_inner_items(entity: Entity, outer: str, inner: str, change: Change) -> Splice:
-    """The same for an array in each struct of another."""
+    """Make the splice that changes each item of an array in each struct of another array."""
     changed = change_items(field_named(entity, outer).struct, inner, change)
 
     def change_inner(pieces: Pieces) -> Steps[Pieces | None]:
@@ -88,13 +88,13 @@ def change_inner_items(entity: Entity, outer: str, inner: str, change: Change) -
 
 
 def text_of(piece: bytes, *, flexible: bool) -> str:
-    """The text of a string's bytes; "" for null."""
+    """Decode a string's bytes; "" for null."""
     _, at = varint_at(piece, 0) if flexible else (0, INT16.size)
     return piece[at:].decode()
 
 
 def text_piece(text: str, *, flexible: bool) -> bytes:
-    """The bytes of a string."""
+    """Encode a string."""
     encoded = text.encode()
     return (uvarint(len(encoded) + 1) if flexible else INT16.pack(len(encoded))) + encoded
 
@@ -124,7 +124,7 @@ class _Array:
         self._change = change
 
     def write(self, data: bytes, begins: int) -> Steps[tuple[bytes, int]]:
-        """The changed array that begins there, and the offset behind the one that there was."""
+        """Return the changed array, and the offset behind the former one."""
         count, at = count_at(data, begins, flexible=self._flexible)
         kept = []
         for _ in range(count):

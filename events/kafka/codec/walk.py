@@ -79,12 +79,12 @@ class Maker(Protocol[T]):
 
 
 def made_of(entity: Entity, maker: Maker[T]) -> T:
-    """What the maker makes of a class of kio's."""
+    """Return the maker's product for a class of kio's."""
     return maker.struct(entity, [(field, made_of_field(field, maker)) for field in untagged(entity)])
 
 
 def made_of_field(field: Field, maker: Maker[T]) -> T:
-    """What it makes of one field."""
+    """Return the maker's product for one field."""
     made = maker.plain(field) if field.struct is None else made_of(field.struct, maker)
     if field.is_array:
         return maker.array(field, made)
@@ -95,12 +95,12 @@ def made_of_field(field: Field, maker: Maker[T]) -> T:
 
 @cache
 def fields_of(entity: Entity) -> tuple[Field, ...]:
-    """All fields, in their order."""
+    """Return all fields, in their order."""
     return tuple(_described(each, is_flexible=bool(entity.__flexible__)) for each in fields(entity))
 
 
 def untagged(entity: Entity) -> tuple[Field, ...]:
-    """Those that are always there."""
+    """Return the untagged fields."""
     return tuple(field for field in fields_of(entity) if field.tag is None)
 
 

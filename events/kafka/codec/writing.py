@@ -31,7 +31,7 @@ class Room(Protocol):
 
 
 class Output:
-    """What was written: whole chunks, and the one that is being written, so that nothing large is ever copied.
+    """The output of a writer: whole chunks, and the one that is being written, so that nothing large is ever copied.
 
     `answer_bytes_max` bounds all of it; `room` is what it shares with others, until it is closed; None: with nobody.
     """
@@ -62,12 +62,12 @@ class Output:
             yield WAIT
 
     def close(self) -> None:
-        """It is written, or not wanted any more."""
+        """Give the memory back: the answer is written, or no longer wanted."""
         if self._room is not None:
             self._room.give_back(self, self._size)
 
     def chunks(self) -> list[bytes]:
-        """All of it, in its order."""
+        """Return all chunks, in order."""
         if self.chunk or not self._chunks:
             self._chunks.append(bytes(self.chunk))
             self.chunk.clear()
@@ -89,11 +89,11 @@ class Unwritable(ValueError):
 
 
 class AnswerTooLarge(Unwritable):
-    """The answer is longer than any may be."""
+    """The answer is over the limit of all answers."""
 
 
 class _LongAtOnce(AtOnce[Write], frozen=True):
-    """Of a struct; `bytes_fields`: those that may be long."""
+    """The writer of a struct; `bytes_fields`: those that may be long."""
 
     bytes_fields: tuple[str, ...]
 
@@ -103,7 +103,7 @@ _Writer = AtOnce[Write] | InSteps[WriteInSteps]
 
 @cache
 def writer_in_steps(entity: Entity) -> WriteInSteps:
-    """A writer of this kio class; called with the output so far and a mapping. Raises Unwritable."""
+    """Make a writer of this kio class; called with the output so far and a mapping. It raises Unwritable."""
     writer = made_of(entity, _Writers())
     if isinstance(writer, InSteps):
         return writer.call

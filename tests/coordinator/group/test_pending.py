@@ -36,7 +36,7 @@ def test_every_join_without_a_member_id_gets_one() -> None:
 
 
 def test_of_more_ids_than_a_group_keeps_the_oldest_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Who comes back with one of them is told 25, and asks anew; who was told last is expected back."""
+    """A client that comes back with one of them gets 25, and asks anew; the id handed out last is expected back."""
     monkeypatch.setattr(join, "PENDING_MEMBERS_MAX", 20)
     h = Harness()
     (a,) = h.stable_group(h.static("a"))
