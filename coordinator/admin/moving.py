@@ -39,7 +39,7 @@ async def coordinator_of(admin: GroupAdmin, group_id: str) -> GroupCoordinator |
         return None
     move = _move(told)
     if move is not None and move.state is MoveState.MOVING:
-        return GroupCoordinator(coordinator=MOVING, text=f"on its way, {told[COORDINATOR]}")
+        return GroupCoordinator(coordinator=MOVING, text=told[COORDINATOR] or "")
     if told[COORDINATOR] == UPSTREAM:
         return GroupCoordinator(coordinator=UPSTREAM, text="coordinated by the cluster upstream: it was released")
     if json_list(told.get(MEMBERS)):
@@ -130,7 +130,7 @@ async def move_group(
         return GroupMove(to=to, state=MoveState.DONE, members=0, told=0, back=0, took_ms=0)
     told = None
     while move.state is MoveState.MOVING:
-        step = move.told, move.back
+        step = move.told, move.back, move.left
         if step != told:
             tell(move)
         told = step

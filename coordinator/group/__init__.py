@@ -15,6 +15,7 @@
     departures.py standbys.py roles.py   replacing members that are gone; active members, standbys, learners
     configs.py settings.py     the configs of one group; the settings of the rules
     alter.py membership_change.py membership_timeouts.py   IncrementalAlterConfigs of a group, and its timeouts
+    move_text.py               the progress of a release or an adoption, for people
     release.py repair.py rewriting.py    releasing a group upstream; recreating a damaged one; writing records again
     timeouts.py retention.py   timeouts that have elapsed; expired offsets and groups
     extensions.py              extending deadlines by the time that Muster itself was slow

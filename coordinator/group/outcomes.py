@@ -170,19 +170,23 @@ class MoveState(StrEnum):
 
 
 class MovingMember(msgspec.Struct, frozen=True, kw_only=True):
-    """A member that a migration waits for. `is_told`: it was told to join again, and has not yet."""
+    """A member that a migration waits for. `is_told`: it was told to join again, and has not yet. `wait_ms`: it is
+    waited for so much longer at most; None if that is not known.
+    """
 
     member_id: str
     group_instance_id: str | None
     client_id: str
     client_host: str
     is_told: bool
+    wait_ms: int | None = None
 
 
 class GroupMove(msgspec.Struct, frozen=True, kw_only=True):
     """The progress of a migration; `to` is a value of members.coordinator.
 
-    Of all `members`, `told` have been told to join again, and `back` have done so.
+    Of all `members`, `told` have been told to join again, and `back` have asked to, which is when they have let go of
+    their partitions: they join when all have. `left` have left the group instead.
     """
 
     to: str
@@ -190,6 +194,7 @@ class GroupMove(msgspec.Struct, frozen=True, kw_only=True):
     members: int
     told: int
     back: int
+    left: int = 0
     waits_for: tuple[MovingMember, ...] = ()
     took_ms: int
     reason: str | None = None

@@ -210,15 +210,17 @@ def list_command(
         muster members list orders
         muster members list orders --format json | jq -r '.members[] | [.group_instance_id, .standing] | @tsv'
     """
-    from muster.coordinator.admin.moving import list_with_coordinator
+    from muster.coordinator.admin.moving import MOVING, list_with_coordinator
 
     coordinator, members = ask(bootstrap, kafka_config, lambda admin: list_with_coordinator(admin, group))
 
+    told = None if coordinator is None else coordinator.coordinator
+
     def table(console: Console) -> None:
-        print_members(group, members, console)
+        if told != MOVING:  # its members are in neither group, and waited for
+            print_members(group, members, console)
         print_coordinator(group, coordinator, console)
 
-    told = None if coordinator is None else coordinator.coordinator
     show({"group_id": group, "coordinator": told, "members": members}, form, table)
 
 

@@ -9,6 +9,7 @@ import typer
 from muster.coordinator.commands.members.answer import REFUSED, UNUSABLE, Format, ask, complain, fail, show
 from muster.coordinator.commands.members.options import HERE, BootstrapOption, FormatOption, duration
 from muster.coordinator.group.configs import MUSTER, UPSTREAM
+from muster.coordinator.group.move_text import done, progress
 from muster.events.log.options import KafkaConfigOption
 
 if TYPE_CHECKING:
@@ -155,7 +156,7 @@ class _Moving:
 
     def _progress(self, group_id: str, move: "GroupMove") -> None:
         if move.members:
-            self._say(f"{group_id}: of {move.members} members {move.told} told, {move.back} back")
+            self._say(f"{group_id}: {progress(move)}")
 
     def _end(self, done: Sequence[Mapping[str, Any]], told: Mapping[str, Any]) -> NoReturn:
         self._show(done)
@@ -188,4 +189,5 @@ def _done(move: "GroupMove", to: str) -> str:
     if not move.members:
         return f"coordinated by {_WHERE[to]}"
     late = f" ({move.reason})" if move.reason else ""
-    return f"coordinated by {_WHERE[to]}: {move.back} of {move.members} back after {move.took_ms / 1000:.1f} s{late}"
+    follows = ", the join phase follows" if move.back else ""
+    return f"coordinated by {_WHERE[to]}: {done(move)} after {move.took_ms / 1000:.1f} s{late}{follows}"

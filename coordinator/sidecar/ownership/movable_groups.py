@@ -30,10 +30,10 @@ from muster.coordinator.group.configs import (
     coordinator,
     number,
 )
+from muster.coordinator.group.move_text import progress
 from muster.coordinator.group.outcomes import (
     AlterGroupConfigOutcome,
     DescribeGroupConfigOutcome,
-    GroupMove,
     MoveState,
     Outcome,
 )
@@ -86,7 +86,7 @@ class MovableGroups(DelegatingGroups):
             move = self._moves.report(command.group_id)
             values = outcome.values
             if move is not None and move.state is MoveState.MOVING:
-                values = {**values, COORDINATOR: progress(move)}
+                values = {**values, COORDINATOR: f"moving to {move.to}: {progress(move)}"}
             reply(msgspec.structs.replace(outcome, values=values, move=move))
 
         self._groups.submit(command, described)
@@ -159,11 +159,6 @@ class MovableGroups(DelegatingGroups):
         # Its request id is not in use: the command itself is none of the rules', and each attempt has been answered.
         self._groups.submit(msgspec.structs.replace(command, changes=(change,)), altered)
         return await decided
-
-
-def progress(move: GroupMove) -> str:
-    """For people."""
-    return f"moving to {move.to}: of {move.members} members {move.told} told, {move.back} back"
 
 
 def _text(change: ConfigChange | None) -> str:

@@ -24,6 +24,8 @@ from muster.events.ids import GroupInstanceId, MemberId
 
 ASSUMED_SESSION_MS = 45_000
 """Kafka's default of session.timeout.ms."""
+WAITING_LINE_AFTER_MS, WAITING_LINE_EVERY_MS = 5_000, 60_000
+"""When a move that waits for members is worth a line in the log."""
 
 
 class Connection(Protocol):
@@ -59,10 +61,17 @@ class FormerMember(msgspec.Struct, kw_only=True, eq=False):
     told_on: Connection | None = None
     until_ms: int | None = None
     is_back: bool = False
+    """Whether it has asked to join again, and so has let go of its partitions."""
+    has_left: bool = False
 
     @property
     def is_told(self) -> bool:
         return self.was_parked or self.told_on is not None
+
+    @property
+    def is_gone(self) -> bool:
+        """Whether it has no partitions any more, as far as it says."""
+        return self.is_back or self.has_left
 
 
 class Move:
@@ -73,6 +82,7 @@ class Move:
         self.members = {member.member_id: member for member in members}
         self.limit_ms = limit_ms
         self._started_ms = now_ms
+        self._waiting_line_ms = now_ms + WAITING_LINE_AFTER_MS
         for member in self.members.values():
             wait_ms = member.rebalance_timeout_ms if member.was_parked else member.session_timeout_ms
             member.until_ms = None if wait_ms is None else now_ms + wait_ms
@@ -88,7 +98,7 @@ class Move:
     def tell(self, sender: Sender, now_ms: int) -> None:
         """This member is told, by the answer that it gets now."""
         member = self.members.get(sender.member_id)
-        if member is None or member.is_back:
+        if member is None or member.is_gone:
             return
         if not member.is_told and member.rebalance_timeout_ms is not None:
             member.until_ms = now_ms + member.rebalance_timeout_ms
@@ -97,7 +107,7 @@ class Move:
     def leave(self, member_id: MemberId) -> None:
         """This member is gone, and does not come back."""
         if member_id in self.members:
-            self.members[member_id].is_back = True
+            self.members[member_id].has_left = True
 
     def predecessor(self, group_instance_id: GroupInstanceId | None) -> FormerMember | None:
         """The member whose instance id this is; its process has ended, if another one joins under that name."""
@@ -113,7 +123,7 @@ class Move:
     def _found(self, sender: Sender) -> FormerMember | None:
         if sender.group_instance_id is not None:
             return self.predecessor(sender.group_instance_id)
-        away = [each for each in self.members.values() if not each.is_back and each.group_instance_id is None]
+        away = [each for each in self.members.values() if not each.is_gone and each.group_instance_id is None]
         known = (each for each in away if each.told_on is sender.connection)
         # Who else has this client id, at this address, may well be a process that was never a member: those alone
         # whose connection cannot be known are looked for so.
@@ -130,7 +140,7 @@ class Move:
         """Whom it has to wait for. Notes which connections are gone."""
         waiting = []
         for member in self.members.values():
-            if member.is_back:
+            if member.is_gone:
                 continue
             if member.told_on is not None and not member.told_on.is_open():
                 self._connection_lost(member, now_ms)
@@ -152,6 +162,7 @@ class Move:
             members=len(members),
             told=sum(each.is_told or each.is_back for each in members),
             back=sum(each.is_back for each in members),
+            left=sum(each.has_left and not each.is_back for each in members),
             waits_for=tuple(
                 MovingMember(
                     member_id=each.member_id,
@@ -159,6 +170,7 @@ class Move:
                     client_id=each.client_id,
                     client_host=each.client_host,
                     is_told=each.is_told,
+                    wait_ms=self._wait_ms(each, now_ms),
                 )
                 for each in self.waits_for(now_ms)
             ),
@@ -166,12 +178,13 @@ class Move:
             reason=reason,
         )
 
+    def _wait_ms(self, member: FormerMember, now_ms: int) -> int | None:
+        ends_ms = [each for each in (member.until_ms, self.limit_ms) if each is not None]
+        return max(0, min(ends_ms) - now_ms) if ends_ms else None
 
-def names(members: Iterable[FormerMember | MovingMember]) -> str:
-    """Some of them, for people."""
-    listed = [f"{each.group_instance_id or each.client_id} at {each.client_host.removeprefix('/')}" for each in members]
-    shown = ", ".join(listed[:_SHOWN])
-    return f"{shown} and {len(listed) - _SHOWN} more" if len(listed) > _SHOWN else shown
-
-
-_SHOWN = 5
+    def is_waiting_line_due(self, now_ms: int) -> bool:
+        """Whether the log should say now who is waited for."""
+        if now_ms < self._waiting_line_ms or not self.waits_for(now_ms):
+            return False
+        self._waiting_line_ms = now_ms + WAITING_LINE_EVERY_MS
+        return True

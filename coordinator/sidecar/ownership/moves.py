@@ -26,8 +26,10 @@ from kio.schema.errors import ErrorCode
 from tenacity import AsyncRetrying, RetryCallState, retry_if_exception_type, retry_if_result, wait_fixed
 
 from muster.coordinator.group.configs import COORDINATOR, MUSTER, UPSTREAM
+from muster.coordinator.group.move_text import names
 from muster.coordinator.group.outcomes import GroupMove, MoveState, ReleasedMember
-from muster.coordinator.sidecar.ownership.move import FormerMember, Move, Sender, names
+from muster.coordinator.sidecar.ownership.move import FormerMember, Move, Sender
+from muster.coordinator.sidecar.ownership.move_log import log_begin, log_end, log_waiting
 from muster.coordinator.sidecar.ownership.recent_members import RecentMembers
 from muster.coordinator.sidecar.relay.intercept import ClientRequest
 from muster.coordinator.tasks import on_failure
@@ -184,11 +186,12 @@ class Moves:
             for each in members
         ]
         move = self._moves[group_id] = Move(UPSTREAM, formers, now_ms=now_ms)
-        log.info("group moves to upstream", group_id=group_id, members=len(formers))
+        log_begin(group_id, move)
         self._run(self._release(group_id, move), f"release-{group_id}")
 
     async def _release(self, group_id: GroupId, move: Move) -> None:
-        while move.waits_for(self._monotonic_ms()):  # noqa: ASYNC110 -- what it waits for is time, too
+        while move.waits_for(now_ms := self._monotonic_ms()):
+            log_waiting(group_id, move, now_ms)
             await asyncio.sleep(LOOK_EVERY_S)
         await self._until_gone(group_id)
         self._end(group_id, move, MoveState.DONE)
@@ -237,7 +240,7 @@ class Moves:
             return "it is moving already"
         move = Move(MUSTER, map(_former, members), now_ms=now_ms, limit_ms=now_ms + timeout_ms)
         self._moves[group_id] = move
-        log.info("group moves to muster", group_id=group_id, members=len(members))
+        log_begin(group_id, move)
         self._run(self._adopt(group_id, move, take), f"adopt-{group_id}")
         return None
 
@@ -251,6 +254,7 @@ class Moves:
                     left = _note(move, await upstream_members(self._link, group_id, self._shadows.name))
             if not left and not move.waits_for(now_ms):
                 break
+            log_waiting(group_id, move, now_ms)
             await asyncio.sleep(LOOK_EVERY_S)
         late = move.waits_for(now_ms)
         if left:
@@ -284,12 +288,8 @@ class Moves:
     def _end(self, group_id: GroupId, move: Move, state: MoveState, reason: str | None = None) -> None:
         if self._moves.get(group_id) is move:
             del self._moves[group_id]
-        report = move.report(state, self._monotonic_ms(), reason)
-        self._reports[group_id] = report
-        done = state is MoveState.DONE
-        tell = log.info if done else log.warning
-        event = "group moved" if done else "group not moved"
-        tell(event, group_id=group_id, to=move.to, members=report.members, took_ms=report.took_ms, reason=reason)
+        report = self._reports[group_id] = move.report(state, self._monotonic_ms(), reason)
+        log_end(group_id, report)
 
     def _run(self, steps: Awaitable[None], name: str) -> None:
         task = asyncio.ensure_future(steps)

@@ -3,10 +3,13 @@
 from typing import Any
 
 import pytest
+import structlog
 
 from muster.coordinator.group.configs import MUSTER, UPSTREAM
+from muster.coordinator.group.move_text import done, names, progress
 from muster.coordinator.group.outcomes import MoveState
-from muster.coordinator.sidecar.ownership.move import ASSUMED_SESSION_MS, FormerMember, Move, Sender, names
+from muster.coordinator.sidecar.ownership.move import ASSUMED_SESSION_MS, FormerMember, Move, Sender
+from muster.coordinator.sidecar.ownership.move_log import log_waiting
 from muster.coordinator.sidecar.ownership.recent_members import RECENT_WINDOW_MS, RecentMembers
 from muster.events.ids import GroupId, GroupInstanceId, MemberId
 
@@ -149,6 +152,38 @@ def test_the_report_counts_who_was_told_and_who_is_back() -> None:
     assert [(each.member_id, each.is_told) for each in report.waits_for] == [("b", True), ("c", False)]
     assert names(report.waits_for) == "web-1 at 10.0.0.1, client at 10.0.0.1"
     assert names([former(str(number)) for number in range(7)]).endswith("and 2 more")
+
+
+def test_a_report_says_who_has_left_and_names_who_holds_it_up() -> None:
+    """Who has left was not told, and is not back; who is silent may be waited for as long as its session."""
+    move, socket = released(former("a"), former("b", instance="web-1"), former("c")), Socket()
+    assert progress(released(former("a")).report(MoveState.MOVING, 0)) == (
+        "its only member has not let go yet; waits for client at 10.0.0.1, not heard of yet, for 45 s at most"
+    )
+    move.leave(MemberId("a"))
+    move.tell(sender(socket, "a"), 1_000)
+    report = move.report(MoveState.MOVING, 10_000)
+    assert (report.told, report.back, report.left) == (0, 0, 1)
+    move.tell(sender(socket, "b"), 10_000)
+    assert progress(move.report(MoveState.MOVING, 11_000)) == (
+        "of its 3 members 1 has left; waits for web-1 at 10.0.0.1 to let go, for 299 s at most; "
+        "for client at 10.0.0.1, not heard of yet, for 34 s at most"
+    )
+    move.come_back(sender(socket, instance="web-1"))
+    assert done(move.report(MoveState.DONE, SESSION_MS)) == (
+        "of its 3 members 1 has let go, 1 has left, 1 has not let go in time"
+    )
+
+
+def test_a_move_that_takes_long_has_a_line_in_the_log_with_who_is_waited_for() -> None:
+    """After 5 s, and then once a minute, as long as somebody is."""
+    move = released(former("a"))
+    with structlog.testing.capture_logs() as lines:
+        for now_ms in (0, 4_999, 5_000, 5_250, 44_999, SESSION_MS + 60_000):
+            log_waiting(GroupId("orders"), move, now_ms)
+    (line,) = lines
+    assert (line["event"], line["group_id"]) == ("a group that moves waits for members", "orders")
+    assert "client at 10.0.0.1, not heard of yet, for 40 s at most" in line["progress"]
 
 
 def test_who_was_heard_lately_is_recent() -> None:

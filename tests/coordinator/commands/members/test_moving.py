@@ -4,6 +4,8 @@ import pytest
 from typer.testing import CliRunner
 
 from muster import cli as command
+from muster.coordinator.admin.moving import MOVING, GroupCoordinator
+from muster.coordinator.commands.members import cli as members_cli
 from tests.coordinator.formed import form_group
 from tests.muster_process import running_muster
 
@@ -25,3 +27,12 @@ def test_each_command_teaches_by_an_example(verb: str) -> None:
     """In its help."""
     printed = CliRunner().invoke(command.app, [verb, "--help"], env={"COLUMNS": "160", "TERM": "dumb"}).stdout
     assert f"muster {verb} orders --dry-run" in printed
+
+
+def test_a_group_that_moves_is_not_listed_as_one_without_members(monkeypatch: pytest.MonkeyPatch) -> None:
+    """They are in neither group; the line says who has let go, and who is waited for."""
+    text = "moving to upstream: of its 2 members 1 has left; waits for web-1 at 10.0.0.1 to let go"
+    moving = GroupCoordinator(coordinator=MOVING, text=text)
+    monkeypatch.setattr(members_cli, "ask", lambda *_: (moving, ()))
+    printed = CliRunner().invoke(command.app, ["members", "list", "orders"], env={"COLUMNS": "160", "TERM": "dumb"})
+    assert printed.stdout.splitlines() == [f"Group orders is {text}."]

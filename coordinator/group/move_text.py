@@ -1,0 +1,60 @@
+"""The progress of a move in words: what members have done, who is waited for, and for how long at most."""
+
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:  # the commands import this file for their help, too
+    from muster.coordinator.group.outcomes import GroupMove, MovingMember
+
+_SHOWN = 5
+
+
+class Named(Protocol):
+    """A member that has names for people."""
+
+    @property
+    def group_instance_id(self) -> str | None: ...
+    @property
+    def client_id(self) -> str: ...
+    @property
+    def client_host(self) -> str: ...
+
+
+def names(members: Iterable[Named]) -> str:
+    """List some of them, for people."""
+    listed = [f"{each.group_instance_id or each.client_id} at {each.client_host.removeprefix('/')}" for each in members]
+    shown = ", ".join(listed[:_SHOWN])
+    return f"{shown} and {len(listed) - _SHOWN} more" if len(listed) > _SHOWN else shown
+
+
+def progress(move: "GroupMove") -> str:
+    """Say what the members have done, and who is waited for."""
+    waits = waiting(move)
+    return f"{done(move)}; {waits}" if waits else done(move)
+
+
+def done(move: "GroupMove") -> str:
+    """Say what the members have done so far, or did until the end."""
+    late = move.members - move.back - move.left - len(move.waits_for)
+    counts = [(move.back, "let go"), (move.left, "left"), (late, "not let go in time")]
+    if move.members == 1:
+        return f"its only member has {next((what for count, what in counts if count), 'not let go yet')}"
+    said = [f"{count} {'has' if count == 1 else 'have'} {what}" for count, what in counts if count]
+    return f"of its {move.members} members {', '.join(said) or 'none has let go yet'}"
+
+
+def waiting(move: "GroupMove") -> str:
+    """Say who is waited for, and for how long at most; empty if nobody is."""
+    working = [each for each in move.waits_for if each.is_told]
+    silent = [each for each in move.waits_for if not each.is_told]
+    parts = [
+        f"for {names(members)}{what}{_at_most(members)}"
+        for members, what in ((working, " to let go"), (silent, ", not heard of yet"))
+        if members
+    ]
+    return f"waits {'; '.join(parts)}" if parts else ""
+
+
+def _at_most(members: Sequence["MovingMember"]) -> str:
+    known = [each.wait_ms for each in members if each.wait_ms is not None]
+    return f", for {max(known) / 1000:.0f} s at most" if len(known) == len(members) else ""
