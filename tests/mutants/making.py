@@ -2,7 +2,7 @@
 
 import ast
 import difflib
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any, Final
 
@@ -64,18 +64,16 @@ OPERATORS: Final[tuple[tuple[Any, Callable[[Any], Iterable[cst.CSTNode]]], ...]]
 LEFT_ALONE: Final = (cst.Annotation, cst.Decorator, cst.Assert, cst.Import, cst.ImportFrom, cst.TypeAlias)
 
 
-class _Visitor(cst.CSTVisitor):
-    def __init__(self) -> None:
-        super().__init__()
-        self.found: list[tuple[cst.CSTNode, cst.CSTNode]] = []
-
-    def on_visit(self, node: cst.CSTNode) -> bool:
-        if isinstance(node, LEFT_ALONE):
-            return False
-        for kind, operator in OPERATORS:
-            if isinstance(node, kind):
-                self.found += ((node, mutated) for mutated in operator(node))
-        return True
+def _places(node: cst.CSTNode) -> Iterator[tuple[cst.CSTNode, cst.CSTNode]]:
+    """The nodes that are changed, each with what comes in its place."""
+    if isinstance(node, LEFT_ALONE):
+        return
+    for kind, operator in OPERATORS:
+        if isinstance(node, kind):
+            for mutated in operator(node):
+                yield node, mutated
+    for child in node.children:
+        yield from _places(child)
 
 
 class MutableFile:
@@ -85,9 +83,7 @@ class MutableFile:
         self._path = path
         self._text = (root / path).read_text(encoding="utf-8")
         self._module = cst.parse_module(self._text)
-        visitor = _Visitor()
-        self._module.visit(visitor)
-        self._found = visitor.found
+        self._found = list(_places(self._module))
 
     def __len__(self) -> int:
         return len(self._found)
