@@ -7,6 +7,7 @@ import asyncio
 import socket
 import ssl
 from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from functools import partial
 from typing import Generic, Protocol, TypeVar
 
@@ -17,6 +18,7 @@ from muster.coordinator.load.room import Room
 from muster.coordinator.load.turns import Turns
 from muster.coordinator.net.limits import ConnectionLimits
 from muster.coordinator.net.memory import Memory
+from muster.coordinator.net.tls_listener import Handshake, TlsListener
 from muster.coordinator.observability.metrics import RefusedConnection, ServerMetrics
 from muster.coordinator.service import Cancel
 
@@ -88,9 +90,10 @@ class Listening(Generic[C]):
         self._monotonic_ms = monotonic_ms
         self._call_later = call_later
         self._connections: set[C] = set()
+        self._handshakes: set[Handshake] = set()
         self._leaving: dict[C, int] = {}
         """The connections that a sweep closed, or found closing, and when (monotonic ms)."""
-        self._listeners: list[asyncio.Server] = []
+        self._listeners: list[asyncio.Server | TlsListener] = []
         self._cancel_sweep: Cancel | None = None
         self._is_stopping = False
         self._all_closed = asyncio.Event()
@@ -105,21 +108,33 @@ class Listening(Generic[C]):
     ) -> int:
         """Bind and accept; returns the port, which for 0 is any that was free. Raises OSError."""
         loop = asyncio.get_running_loop()
-        listener = await loop.create_server(
-            new_connection, host, port, backlog=BACKLOG, reuse_address=True, ssl=context
-        )
-        bound: int = listener.sockets[0].getsockname()[1]
-        self._listens(listener)
-        return bound
+        if context is None:
+            server = await loop.create_server(new_connection, host, port, backlog=BACKLOG, reuse_address=True)
+            own_port: int = server.sockets[0].getsockname()[1]
+            self._listens(server)
+        else:
+            sockets = await _bind(host, port)
+            own_port = sockets[0].getsockname()[1]
+            for bound in sockets:
+                self._listens(self._tls_listener(bound, new_connection, context))
+        return own_port
 
     async def accept_at(
         self, bound: socket.socket, new_connection: Callable[[], asyncio.Protocol], *, context: ssl.SSLContext | None
     ) -> None:
         """Accept at a listening socket, which is closed with the others."""
-        loop = asyncio.get_running_loop()
-        self._listens(await loop.create_server(new_connection, sock=bound, backlog=BACKLOG, ssl=context))
+        if context is None:
+            loop = asyncio.get_running_loop()
+            self._listens(await loop.create_server(new_connection, sock=bound, backlog=BACKLOG))
+        else:
+            self._listens(self._tls_listener(bound, new_connection, context))
 
-    def _listens(self, listener: asyncio.Server) -> None:
+    def _tls_listener(
+        self, bound: socket.socket, new_connection: Callable[[], asyncio.Protocol], context: ssl.SSLContext
+    ) -> TlsListener:
+        return TlsListener(bound, new_connection, context, admit=self._handshake_begun, ended=self._handshake_ended)
+
+    def _listens(self, listener: asyncio.Server | TlsListener) -> None:
         if self._is_stopping:
             listener.close()
             return
@@ -137,12 +152,15 @@ class Listening(Generic[C]):
         self._is_stopping = True
         for listener in self._listeners:
             listener.close()
+        self._listeners.clear()
         if self._cancel_sweep is not None:
             self._cancel_sweep()
 
     async def close(self, *, within_s: float) -> None:
-        """Flush and close all connections; abort those that have not read in time."""
+        """Flush and close all connections; abort handshakes, and connections that have not read in time."""
         self.stop_listening()
+        for handshake in list(self._handshakes):
+            handshake.abort()
         for connection in self.connections:
             connection.close()
         if not await self.wait_until_closed(within_s):
@@ -153,19 +171,44 @@ class Listening(Generic[C]):
 
     def made(self, connection: C) -> bool:
         """Count a new connection; returns whether it may stay."""
-        if self._is_stopping:
-            return False
-        if len(self._connections) >= self._connections_max:
-            self._metrics.connections_refused[RefusedConnection.ALL] += 1
-            self._tell_all_taken(connection.client_host)
-            return False
-        if not self._addresses.acquire(connection.client_host):
-            self._metrics.connections_refused[RefusedConnection.ADDRESS] += 1
+        if not self._admit(connection.client_host):
             return False
         self._connections.add(connection)
         self._metrics.connections_accepted += 1
-        self._metrics.connections = len(self._connections)
+        self._update_count()
         return True
+
+    def _handshake_begun(self, handshake: Handshake) -> bool:
+        """Count a TLS handshake as a connection; returns whether it may stay."""
+        if not self._admit(handshake.client_host):
+            return False
+        self._handshakes.add(handshake)
+        self._update_count()
+        return True
+
+    def _handshake_ended(self, handshake: Handshake) -> None:
+        """Give its place back, if it has one; the connection that follows at once takes it."""
+        if handshake in self._handshakes:
+            self._handshakes.discard(handshake)
+            self._addresses.release(handshake.client_host)
+            self._update_count()
+
+    def _admit(self, client_host: str) -> bool:
+        if self._is_stopping:
+            return False
+        if self._metrics.connections >= self._connections_max:
+            self._metrics.connections_refused[RefusedConnection.ALL] += 1
+            self._tell_all_taken(client_host)
+            return False
+        if not self._addresses.acquire(client_host):
+            self._metrics.connections_refused[RefusedConnection.ADDRESS] += 1
+            return False
+        return True
+
+    def _update_count(self) -> None:
+        self._metrics.connections = len(self._connections) + len(self._handshakes)
+        if self._metrics.connections < self._connections_max - self._connections_max // 10:
+            self._is_full_told = False
 
     def _tell_all_taken(self, refused: str) -> None:
         """Log the clients with most connections; once, until a tenth is free again, as a quota does."""
@@ -200,9 +243,7 @@ class Listening(Generic[C]):
         self._addresses.release(connection.client_host)
         self._forget_principal(connection)
         self._leaving.pop(connection, None)
-        if len(self._connections) < self._connections_max - self._connections_max // 10:
-            self._is_full_told = False
-        self._metrics.connections = len(self._connections)
+        self._update_count()
         if not self._connections:
             self._all_closed.set()
 
@@ -243,3 +284,15 @@ class Listening(Generic[C]):
 
 def _tell_full(kind: str, setting: str, whose: str) -> None:
     log.warning("connections refused over a limit", limit=setting, **{kind: whose})
+
+
+async def _bind(host: str, port: int) -> list[socket.socket]:
+    """Listening sockets at each address of the host. Raises OSError."""
+    found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+    with ExitStack() as unless_all:
+        bound = [
+            unless_all.enter_context(socket.create_server(address[:2], family=family, backlog=BACKLOG))
+            for family, address in dict.fromkeys((family, address) for family, _, _, _, address in found)
+        ]
+        unless_all.pop_all()
+    return bound

@@ -27,8 +27,7 @@ OF_CLIENTS = frozenset(
 """The events that a client can cause as often as it likes."""
 
 MISTAKES = frozenset({"connection closed", "TLS with a client failed"})
-"""Those among them that a misconfigured client causes at each try: one line a minute for each address and kind, or for
-each reason where no address is known."""
+"""Those among them that a misconfigured client causes at each try: one line a minute for each address and kind."""
 
 LINES_EACH_SECOND = 10
 """The lines of each kind of these in a second; the next line has the number of those left out (`others_since`)."""
@@ -68,7 +67,7 @@ class Few:
             return line
         suppressed = 0
         if library is None and event in MISTAKES:
-            due = self._mistakes.due((event, line.get("fault"), line.get("peer") or line.get("reason")))
+            due = self._mistakes.due((event, line.get("fault") or line.get("reason"), line.get("peer")))
             if due is None:
                 raise structlog.DropEvent
             suppressed = due

@@ -3,24 +3,11 @@
 What belongs here: checks of the server's certificate. Files that cannot be read, do not belong together, have expired
 or are not valid yet: one line each, before anything is bound. Whether clients would accept the certificate is tried
 with OpenSSL itself, in a handshake in memory with a client that trusts it: only its dates and purpose can fail.
-
-A failed handshake with a client is logged by the context, since event loops do not report it.
 """
 
 import ssl
 
-import structlog
-
 from muster.events.kafka.tls_files import BadTlsFile, FilesContext, NamedFile, present, trust
-
-log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
-
-_MEANINGS = {
-    "WRONG_VERSION_NUMBER": "it does not speak TLS",
-    "HTTP_REQUEST": "it speaks HTTP",
-    "PEER_DID_NOT_RETURN_A_CERTIFICATE": "it shows no certificate, which --tls-client-ca demands",
-}
-"""Explanations of OpenSSL's reasons that say little."""
 
 
 class BadTls(Exception):
@@ -35,27 +22,9 @@ def client_context(certificate: NamedFile, key: NamedFile, client_ca: NamedFile 
         if client_ca is not None:
             trust(context, *client_ca)
             context.verify_mode = ssl.CERT_REQUIRED
-        context.sslobject_class = _LoggingSSLObject
     except BadTlsFile as bad:
         raise BadTls(str(bad)) from bad
     return context
-
-
-class _LoggingSSLObject(ssl.SSLObject):
-    """The TLS state of one client; it logs a handshake that fails."""
-
-    def do_handshake(self) -> None:
-        try:
-            super().do_handshake()
-        except (ssl.SSLWantReadError, ssl.SSLWantWriteError):
-            raise
-        except ssl.SSLCertVerificationError as error:
-            log.warning("TLS with a client failed", reason=f"its certificate: {error.verify_message}")
-            raise
-        except ssl.SSLError as error:
-            reason = error.reason or str(error)
-            log.warning("TLS with a client failed", reason=_MEANINGS.get(reason, reason.lower().replace("_", " ")))
-            raise
 
 
 def _serving(certificate: NamedFile, key: NamedFile) -> ssl.SSLContext:

@@ -1,0 +1,264 @@
+"""TLS handshakes of clients: they count as connections, end in time, and lose no byte; on both event loops."""
+
+import asyncio
+import ssl
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager, suppress
+from typing import Any, cast
+
+import pytest
+import uvloop
+from structlog.testing import capture_logs
+
+from muster.coordinator.load.room import HELD_BYTES_MAX, Room
+from muster.coordinator.load.turns import Turns
+from muster.coordinator.net import tls_listener
+from muster.coordinator.net.limits import ConnectionLimits
+from muster.coordinator.net.listening import Listening
+from muster.coordinator.observability.metrics import RefusedConnection, ServerMetrics
+from muster.coordinator.settings.sidecar_tls import client_context
+from tests.brokers.certificates import Authority
+from tests.waiting import until
+
+WITHIN_S = 20
+
+
+class Echo(asyncio.Protocol):
+    """A connection that gives back what it receives."""
+
+    seen_ms = 0
+    is_parked = False
+    unread_since_ms = None
+    is_closing = False
+    client_host = "/127.0.0.1"
+
+    def __init__(self, listening: "Listening[Echo]") -> None:
+        self._listening = listening
+        self._transport: asyncio.Transport | None = None
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        if self._listening.made(self):
+            self._transport = cast("asyncio.Transport", transport)
+        else:
+            transport.close()
+
+    def data_received(self, data: bytes) -> None:
+        assert self._transport is not None
+        self._transport.write(data)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        if self._transport is not None:
+            self._listening.lost(self)
+
+    def close(self) -> None:
+        assert self._transport is not None
+        self._transport.close()
+
+    abort = close
+
+
+class Serving:
+    """A listener for TLS. `trusting`: the context of a client that trusts it."""
+
+    def __init__(self, authority: Authority, limits: dict[str, Any]) -> None:
+        issued = authority.issue("server")
+        self._context = client_context(("--tls-certificate", issued.certificate), ("--tls-key", issued.key), None)
+        self.trusting = ssl.create_default_context(cafile=authority.certificate)
+        self.metrics = ServerMetrics({})
+        self.listening = Listening[Echo](
+            limits=ConnectionLimits(**limits),
+            metrics=self.metrics,
+            monotonic_ms=lambda: 0,
+            call_later=lambda _delay_ms, _callback: lambda: None,
+            room=Room(HELD_BYTES_MAX),
+            turns=Turns(),
+        )
+        self.port = 0
+
+    async def start(self) -> None:
+        self.port = await self.listening.listen("127.0.0.1", 0, lambda: Echo(self.listening), context=self._context)
+
+    async def connect_plain(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        """A client that has not begun its handshake."""
+        return await asyncio.open_connection("127.0.0.1", self.port)
+
+    async def echoed(self, sent: bytes = b"ping") -> bytes:
+        """What a client that speaks TLS gets back. Raises OSError."""
+        async with asyncio.timeout(WITHIN_S):
+            reader, writer = await asyncio.open_connection("127.0.0.1", self.port, ssl=self.trusting)
+            writer.write(sent)
+            answer = await reader.readexactly(len(sent))
+            writer.close()
+        return answer
+
+    async def echoed_with_finished(self, sent: bytes) -> bytes:
+        """As `echoed`, with the bytes in one write with the last message of the handshake."""
+        incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
+        tls = self.trusting.wrap_bio(incoming, outgoing, server_hostname="localhost")
+        reader, writer = await self.connect_plain()
+
+        async def more() -> None:
+            writer.write(outgoing.read())
+            incoming.write(await reader.read(65_536))
+
+        async with asyncio.timeout(WITHIN_S):
+            while True:
+                try:
+                    tls.do_handshake()
+                    break
+                except ssl.SSLWantReadError:
+                    await more()
+            tls.write(sent)
+            answer = b""
+            while len(answer) < len(sent):
+                try:
+                    answer += tls.read(65_536)
+                except ssl.SSLWantReadError:
+                    await more()
+        writer.close()
+        return answer
+
+
+@pytest.fixture(scope="module")
+def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
+    return Authority(tmp_path_factory.mktemp("authority"))
+
+
+LOOPS = [asyncio.new_event_loop, uvloop.new_event_loop]
+
+
+@asynccontextmanager
+async def serving(authority: Authority, **limits: Any) -> AsyncIterator[Serving]:
+    subject = Serving(authority, limits)
+    await subject.start()
+    try:
+        yield subject
+    finally:
+        await subject.listening.close(within_s=1)
+
+
+@pytest.fixture(params=LOOPS, ids=["asyncio", "uvloop"])
+def run(request: pytest.FixtureRequest) -> Callable[[Awaitable[None]], None]:
+    def on_that_loop(story: Any) -> None:
+        with asyncio.Runner(loop_factory=request.param) as runner:
+            runner.run(story)
+
+    return on_that_loop
+
+
+def test_handshakes_that_have_not_ended_count_as_connections(authority: Authority, run: Any) -> None:
+    """So a limit is met, and the log says who has them; a place that is given back can be had."""
+
+    async def story() -> None:
+        async with serving(authority, connections_max=2) as subject:
+            clients = [await subject.connect_plain() for _ in range(2)]
+            await until(lambda: subject.metrics.connections == 2)
+            with capture_logs() as lines, pytest.raises((ConnectionError, ssl.SSLError)):
+                await subject.echoed()
+            assert [(line["limit"], line["most_of_address"]) for line in lines] == [
+                ("--connections-max", "/127.0.0.1: 2")
+            ]
+            assert subject.metrics.connections_refused == {RefusedConnection.ALL: 1}
+            clients[0][1].close()
+            await until(lambda: subject.metrics.connections == 1)
+            assert await subject.echoed() == b"ping"
+
+    run(story())
+
+
+def test_handshakes_count_for_their_address(authority: Authority, run: Any) -> None:
+    """Once, before they end and after."""
+
+    async def story() -> None:
+        async with serving(authority, max_connections_per_ip=2) as subject:
+            _first, second = [await subject.connect_plain() for _ in range(2)]
+            await until(lambda: subject.metrics.connections == 2)
+            with pytest.raises((ConnectionError, ssl.SSLError)):
+                await subject.echoed()
+            assert subject.metrics.connections_refused == {RefusedConnection.ADDRESS: 1}
+            second[1].close()
+            await until(lambda: subject.metrics.connections == 1)
+            for _ in range(3):
+                assert await subject.echoed() == b"ping"
+                await until(lambda: subject.metrics.connections == 1)
+
+    run(story())
+
+
+def test_a_handshake_that_takes_too_long_is_ended(
+    authority: Authority, run: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The client is cut off, its place is free, and a line says whose it was."""
+    monkeypatch.setattr(tls_listener, "HANDSHAKE_TIMEOUT_S", 0.1)
+
+    async def story() -> None:
+        async with serving(authority, connections_max=1) as subject:
+            with capture_logs() as lines:
+                reader, _writer = await subject.connect_plain()
+                async with asyncio.timeout(WITHIN_S):
+                    assert await reader.read() == b""
+                await until(lambda: subject.metrics.connections == 0)
+            (line,) = lines
+            assert (line["event"], line["peer"]) == ("TLS with a client failed", "/127.0.0.1")
+            assert line["reason"] == "it has not finished the handshake within 0.1 s"
+
+    run(story())
+
+
+def test_who_hangs_up_within_the_handshake_is_forgotten_without_a_line(authority: Authority, run: Any) -> None:
+    """As the check of a load balancer does."""
+
+    async def story() -> None:
+        async with serving(authority) as subject:
+            with capture_logs() as lines:
+                _reader, writer = await subject.connect_plain()
+                await until(lambda: subject.metrics.connections == 1)
+                writer.close()
+                await until(lambda: subject.metrics.connections == 0)
+            assert not lines
+
+    run(story())
+
+
+def test_who_does_not_speak_tls_is_named(authority: Authority, run: Any) -> None:
+    """With its address, and the place is given back."""
+
+    async def story() -> None:
+        async with serving(authority) as subject:
+            with capture_logs() as lines:
+                reader, writer = await subject.connect_plain()
+                writer.write(b"GET / HTTP/1.1\r\n\r\n")
+                async with asyncio.timeout(WITHIN_S):
+                    await reader.read()
+                await until(lambda: bool(lines) and subject.metrics.connections == 0)
+            assert [(line["peer"], line["reason"]) for line in lines] == [("/127.0.0.1", "it speaks HTTP")]
+
+    run(story())
+
+
+def test_bytes_that_come_with_the_end_of_the_handshake_are_not_lost(authority: Authority, run: Any) -> None:
+    """Before the connection is made, in the same segment as TLS's last message, and much behind it."""
+
+    async def story() -> None:
+        async with serving(authority) as subject:
+            for sent in (b"x", b"y" * 300_000):
+                assert await subject.echoed_with_finished(sent) == sent
+            assert subject.metrics.connections_accepted == 2
+
+    run(story())
+
+
+def test_handshakes_are_ended_with_the_process(authority: Authority, run: Any) -> None:
+    """Nobody waits for them."""
+
+    async def story() -> None:
+        async with serving(authority) as subject:
+            reader, _writer = await subject.connect_plain()
+            await until(lambda: subject.metrics.connections == 1)
+            await subject.listening.close(within_s=1)
+            async with asyncio.timeout(WITHIN_S):
+                with suppress(ConnectionResetError):
+                    assert await reader.read() == b""
+            await until(lambda: subject.metrics.connections == 0)
+
+    run(story())
