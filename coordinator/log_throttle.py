@@ -7,11 +7,13 @@ from collections.abc import Callable, Hashable
 from typing import Final
 
 import msgspec
-from cachetools import FIFOCache
+from cachetools import FIFOCache, TTLCache
 
 LINE_INTERVAL_MS: Final = 60_000
 KEYS_MAX: Final = 1_000
 """The limit of keys; beyond it the oldest is forgotten, and begins anew."""
+NAMES_MAX: Final = 10
+SILENT_FOR_MS: Final = 2 * LINE_INTERVAL_MS
 
 
 class Ended(msgspec.Struct, frozen=True, kw_only=True):
@@ -55,3 +57,26 @@ class LogThrottle:
         if ongoing is None:
             return None
         return Ended(seconds=(self._monotonic_ms() - ongoing.since_ms) // 1000, times=ongoing.times)
+
+
+class NamesThrottle:
+    """A throttle for names that may be many, or made up: no name hides another, and all of them are few lines.
+
+    `NAMES_MAX` of a kind have lines of their own, until they have been silent for a while; the others share one.
+    """
+
+    def __init__(self, monotonic_ms: Callable[[], int]) -> None:
+        self._monotonic_ms = monotonic_ms
+        self._throttle = LogThrottle(monotonic_ms)
+        self._named: FIFOCache[Hashable, TTLCache[Hashable, None]] = FIFOCache(KEYS_MAX)
+
+    def due(self, kind: Hashable, name: Hashable) -> int | None:
+        """Return as `LogThrottle.due` does, for this name or for all that share a line."""
+        named = self._named.get(kind)
+        if named is None:
+            named = self._named[kind] = TTLCache(NAMES_MAX, SILENT_FOR_MS, timer=self._monotonic_ms)
+        named.expire()
+        has_line = name in named or len(named) < NAMES_MAX
+        if has_line:
+            named[name] = None
+        return self._throttle.due((kind, (name,) if has_line else None))

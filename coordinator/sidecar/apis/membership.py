@@ -4,16 +4,16 @@ The handlers of `wire/` do the work, as they do standalone. What comes before is
 whether the broker lets this client READ it (G1).
 """
 
-import logging
 from collections.abc import Callable
 
 import msgspec
 import structlog
+from cachetools import TTLCache
 from kio.schema.errors import ErrorCode
 
 from muster.coordinator.group.commands import AnyRequest, JoinGroup
 from muster.coordinator.group.error_replies import error_replies
-from muster.coordinator.log_throttle import LogThrottle
+from muster.coordinator.log_throttle import SILENT_FOR_MS, LogThrottle, NamesThrottle
 from muster.coordinator.not_served import loading_reply
 from muster.coordinator.service import Cancel, Groups, ReplyTo, Service
 from muster.coordinator.sidecar.ownership.moves import Moves
@@ -28,6 +28,9 @@ from muster.events.ids import GroupId
 
 log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
 
+GROUPS_COUNTED_MAX = 10_000
+"""Of the groups that are left to another Muster, or that ours may not READ, in the log."""
+
 
 class MembershipApi:
     """`service` is what the handlers use when the client may; `would_refuse` what the rules would make of a join."""
@@ -40,6 +43,11 @@ class MembershipApi:
         self._moves = moves
         self._would_refuse = would_refuse
         self._throttle = LogThrottle(service.monotonic_ms)
+        self._trouble = NamesThrottle(service.monotonic_ms)
+        self._troubled: dict[type[KeptUpstream], TTLCache[GroupId, None]] = {
+            kind: TTLCache(GROUPS_COUNTED_MAX, SILENT_FOR_MS, timer=service.monotonic_ms)
+            for kind in (ForeignShadow, NotPermitted)
+        }
 
     def apis(self) -> tuple[SidecarApi, ...]:
         """The registrations."""
@@ -91,11 +99,17 @@ class MembershipApi:
         self._handle(api, request, refusal)
 
     def _tell_left(self, event: str, group_id: GroupId, theirs: KeptUpstream) -> None:
+        troubled = self._troubled.get(type(theirs))
+        if troubled is not None:  # which is seldom one group's alone
+            troubled[group_id] = None
+            suppressed = self._trouble.due(type(theirs), group_id)
+            if suppressed is not None:
+                groups = len(troubled)
+                log.warning(event, group_id=group_id, reason=theirs.reason, groups=groups, others_since=suppressed)
+            return
         suppressed = self._throttle.due((group_id, theirs.reason))
         if suppressed is not None:
-            is_trouble = isinstance(theirs, ForeignShadow | NotPermitted)
-            level = logging.WARNING if is_trouble else logging.INFO
-            log.log(level, event, group_id=group_id, reason=theirs.reason, others_since=suppressed)
+            log.info(event, group_id=group_id, reason=theirs.reason, others_since=suppressed)
 
     def _would_fail(self, api: Api, request: ClientRequest) -> bool:
         context = request.context

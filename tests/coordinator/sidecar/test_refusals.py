@@ -2,8 +2,8 @@
 
 import structlog
 
-from muster.coordinator.log_throttle import LINE_INTERVAL_MS
-from muster.coordinator.sidecar.relay.refusals import NAME_CHARACTERS_MAX, NAMES_MAX, SILENT_FOR_MS, Refusal, RefusalLog
+from muster.coordinator.log_throttle import LINE_INTERVAL_MS, NAMES_MAX, SILENT_FOR_MS
+from muster.coordinator.sidecar.relay.refusals import NAME_CHARACTERS_MAX, Refusal, RefusalLog
 
 PEER = "/10.0.0.7"
 

@@ -9,6 +9,7 @@ from kio.schema.errors import ErrorCode
 
 from muster.coordinator.group.commands import AnyRequest, JoinGroup, LeaveGroup
 from muster.coordinator.group.outcomes import HeartbeatOutcome, JoinGroupOutcome, LeaveGroupOutcome, Outcome
+from muster.coordinator.log_throttle import NAMES_MAX
 from muster.coordinator.sidecar.relay import broker_side
 from muster.coordinator.upstream.group_probe import ForeignShadow, KeptUpstream, NotPermitted
 from muster.coordinator.wire.api import Fault
@@ -274,6 +275,28 @@ async def test_a_group_that_is_left_to_others_is_told_of_once_a_minute(
             (event, level, 0),
             (event, level, 2),
         ]
+
+
+async def test_a_thousand_groups_that_are_left_to_another_muster_are_few_lines_with_their_number(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Some groups have lines of their own, as what is to be done names the group."""
+
+    async def take(_self: Held, group_id: GroupId) -> KeptUpstream:
+        return ForeignShadow(f"remove its shadow from {group_id}", is_unnamed=False)
+
+    monkeypatch.setattr(Held, "take", take)
+    async with scripted_broker() as broker, relaying({1: broker}) as relay:
+        client = await relay.connect(1)
+        with structlog.testing.capture_logs() as told:
+            for after_ms in (0, 60_000):
+                relay.now_ms += after_ms
+                for number in range(100):
+                    group_id = f"theirs-{number}"
+                    await client.ask(with_length(frame("JoinGroup", 3, **JOIN | {"group_id": group_id})))
+    assert all(line["reason"].endswith(line["group_id"]) for line in told)
+    assert len(told) == 2 * (NAMES_MAX + 1)
+    assert {line["groups"] for line in told[-NAMES_MAX - 1 :]} == {100}
 
 
 # ---- who talks nonsense --------------------------------------------------------------------------------

@@ -33,9 +33,13 @@ class MovedLeader(msgspec.Struct, frozen=True, kw_only=True):
     was_at: BrokerAddress | None
 
 
+_NOT_BEFORE: Final = (
+    "each in front of a cluster (--upstream) not before its former shadow has left it there: within 30 minutes, or at"
+    " once with the `muster members remove` that the log then tells"
+)
 MADE_ANEW = (
-    "Restore the first one, or delete the new one and start again (it is made with the right settings; groups begin"
-    " anew), or give another --log"
+    "Restore the first one, or delete the new one and start again (it is made with the right settings), or give another"
+    f" --log: groups begin anew there, {_NOT_BEFORE}"
 )
 _OR_ELSEWHERE = "If the brokers' addresses lead to another cluster now, correct them"
 
@@ -127,7 +131,7 @@ class FollowedTopics(ClusterView):
         elif now_s - known.missing_since_s >= MISSING_FOR_S:
             self.refusals[name] = LogMismatch(
                 f"topic {name}{_with_id(known.topic_id)} is gone: it was deleted while it was in use. Restore it, or"
-                f" start with another --log: the groups that it kept begin anew there. {_OR_ELSEWHERE}"
+                f" start with another --log: groups begin anew there, {_NOT_BEFORE}. {_OR_ELSEWHERE}"
             )
 
 
