@@ -17,6 +17,7 @@ FOLDERS = (
     "coordinator/offsets",
     "coordinator/runtime",
     "coordinator/settings",
+    "coordinator/sidecar",
     "coordinator/standalone",
     "coordinator/upstream",
     "coordinator/wire",

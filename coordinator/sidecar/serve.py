@@ -1,12 +1,12 @@
-"""How a sidecar is put together, started and stopped.
+"""Assembles, starts and stops a sidecar.
 
-First the cluster is found, for as long as it takes: /readyz says what is amiss. Then the listeners are bound, so that a
-port that is taken harms nobody. Then the event log is opened, which is waited for as well, and claimed. From the
-listening on, requests of groups are answered as Kafka answers while it loads, until the log is read, and whenever it is
-away again; everything else is relayed, and so are the groups that have other members upstream.
+First the cluster is found, for as long as it takes: /readyz says why it is not yet. Then the listeners are bound, so
+that a port that is taken stops the start before anything is claimed. Then the event log is opened, which is waited for
+as well, and claimed. As soon as it listens, group requests are answered as by a coordinator that loads, until the log
+is loaded, and again whenever it is away; everything else is relayed, and so are groups with members upstream.
 
-To stop: no more is taken, the groups are given up, which answers what is parked, and what brokers still owe is waited
-for. The shadows stay: whoever takes the groups over finds them.
+To stop: accept nothing more, give up the groups, which answers parked requests, and wait for the brokers' answers. The
+shadows stay: the next owner of the groups finds them.
 """
 
 from collections.abc import Awaitable, Callable, Mapping
@@ -72,12 +72,12 @@ WAITING_BYTES_MAX = 1_048_576
 
 
 async def start(settings: Settings, stack: AsyncExitStack, *, lost: Callable[[Exception], None]) -> None:
-    """Start all parts; the stack stops them the other way round. Raises CannotServe, LogError, EventsError."""
+    """Start all parts; the stack stops them in reverse. Raises CannotServe, LogError, EventsError."""
     await _Sidecar(settings, stack, lost).start()
 
 
 class _Sidecar:
-    """The parts, as they come into being."""
+    """The parts of one sidecar, while they are put together."""
 
     def __init__(self, settings: Settings, stack: AsyncExitStack, lost: Callable[[Exception], None]) -> None:
         self.settings = settings
@@ -123,7 +123,7 @@ class _Sidecar:
         moves = self._moves(runtime, shadows)
         in_flight = InFlightCommits()
         service = self._service(runtime, shadows, moves, in_flight, waiting_quota)
-        router = GroupRouter(shadows, moves, may_own=settings.may_own, is_read=runtime.has_read)
+        router = GroupRouter(shadows, moves, may_own=settings.may_own, is_loaded=runtime.has_read)
         listening = self._listening(service)
         stack.push_async_callback(_stop_listening, listening)
         handled = handled_apis(
@@ -152,28 +152,28 @@ class _Sidecar:
         log.info("serving", listen=listen, upstream=settings.upstream, log=settings.log)
 
     async def _find_upstream(self) -> None:
-        """Wait for the cluster. Raises CannotServe if waiting makes no sense."""
+        """Wait for the cluster. Raises CannotServe if waiting cannot help."""
         try:
             await self._until_answered(self.link.open)
         except UpstreamRefused as error:
             raise CannotServe(f"{self._upstream}: {error}") from error
 
     async def _reserved(self, event_log: EventLog) -> ReservedNames:
-        """What no client may touch, if the log is in the cluster behind."""
+        """Return the names refused to clients: the log's, if it may be in the upstream cluster."""
         reserved = ReservedNames(event_log.location if isinstance(event_log, KafkaEventLog) else None)
         if reserved.topics:
-            self.link.on_topic_ids(reserved.topics, reserved.have_ids)
+            self.link.on_topic_ids(reserved.topics, reserved.update_ids)
             await self._until_answered(self.link.refresh)
         return reserved
 
     async def _settle(self, reserved: ReservedNames, event_log: EventLog) -> None:
-        """Whether the log is in the cluster behind is told by ids, not by addresses."""
+        """Settle whether the log is in the upstream cluster, by cluster ids, not addresses."""
         if isinstance(event_log, KafkaEventLog):
             reserved.settle(is_here=(event_log.cluster_id or "") == self.link.cluster_id)
             await self._until_answered(self.link.refresh)  # the topic may have been made just now
 
     async def _until_answered(self, ask: Callable[[], Awaitable[None]]) -> None:
-        """Ask the cluster until somebody answers."""
+        """Retry `ask` until a broker answers."""
         upstream = self.settings.upstream
         throttle = LogThrottle(self.clock.monotonic_ms)
 
@@ -231,7 +231,7 @@ class _Sidecar:
     async def _listen(
         self, listening: Listening[ClientSide], service: Service, handled: Mapping[int, SidecarApi]
     ) -> int:
-        """Bind all addresses; returns the port of the one to begin with. Raises CannotServe."""
+        """Bind all addresses; returns the bootstrap port. Raises CannotServe."""
         settings, listen = self.settings, self._listen_at
         self.metrics.offer(handled)
 
@@ -283,7 +283,7 @@ class _Sidecar:
         return Address(self.settings.listen)
 
     def _release(self, service: Service, group_id: GroupId, reason: str) -> None:
-        """Somebody else is in the group upstream: it is theirs, and its members have to join there."""
+        """Release a group that was lost to upstream: its members have to join there."""
 
         def released(outcome: Outcome) -> None:
             assert isinstance(outcome, ReleaseGroupOutcome)
@@ -303,7 +303,7 @@ class _Sidecar:
 
 
 async def _remove_stray_shadows(shadows: Shadows, is_ours: Callable[[GroupId], bool]) -> None:
-    """Have those shadows leave that a former process has left in groups of ours that nobody is in any more."""
+    """Remove shadows that a former process has left in groups that have no members any more."""
     try:
         await shadows.remove_stray_shadows(is_ours)
     except ShadowUnavailable as error:
@@ -311,7 +311,7 @@ async def _remove_stray_shadows(shadows: Shadows, is_ours: Callable[[GroupId], b
 
 
 def _drain(listening: Listening[ClientSide]) -> None:
-    """Take no more; what was taken is answered, parked requests when the groups are given up."""
+    """Accept nothing more; requests in flight are answered, parked ones when the groups are given up."""
     listening.stop_listening()
     for connection in listening.connections:
         connection.drain()

@@ -1,10 +1,10 @@
-"""SaslHandshake and SaslAuthenticate (keys 17 and 36): relayed as they are, and looked at on their way.
+"""SaslHandshake and SaslAuthenticate (keys 17 and 36): relayed as they are, and read for the client's principal.
 
-Authentication is between the client and the broker. What is taken from it is the client's name, for the history, once
-the broker has accepted it (sasl.py); and that the client may be somebody else from then on: what was permitted to its
-connection before is asked for again. Whom the broker does not let in is told of in the log.
+The client authenticates with the broker. Read on the way are the principal, for the event history, once the broker has
+accepted it (sasl.py); and that the principal may have changed: cached authorizations are dropped. A client that the
+broker refuses is logged.
 
-SaslHandshake is offered from v1 on: after v0 come tokens without a header, that nobody can tell from requests.
+SaslHandshake is offered from v1 on: after v0 come tokens without a header, which cannot be told from requests.
 """
 
 from functools import partial
@@ -22,8 +22,8 @@ from muster.coordinator.sidecar.relay.refusals import Refusal
 from muster.coordinator.wire.api import RequestContext
 from muster.events.steps import Steps
 
-MECHANISM_TOLD: Final = 40
-"""Characters: no mechanism has a longer name, and a client may send any."""
+MECHANISM_CHARS_MAX: Final = 40
+"""Characters of a mechanism's name that are logged: none is longer, but a client may send any."""
 
 
 def apis(metrics: RelayMetrics) -> tuple[SidecarApi, ...]:
@@ -38,11 +38,11 @@ def apis(metrics: RelayMetrics) -> tuple[SidecarApi, ...]:
 def _begin(metrics: RelayMetrics, request: ClientRequest) -> None:
     client, mechanism = request.client, request.body.mechanism
     client.sasl.begin(mechanism)
-    client.relay(rewrite=partial(_begun, metrics, client, request.context.client_id, mechanism[:MECHANISM_TOLD]))
+    client.relay(rewrite=partial(_begun, metrics, client, request.context.client_id, mechanism[:MECHANISM_CHARS_MAX]))
 
 
 def _begun(metrics: RelayMetrics, client: ClientSide, client_id: str, mechanism: str, payload: bytes) -> Steps[bytes]:
-    """The answer, unchanged. Raises ProtocolError when it is none."""
+    """Read the broker's answer and return it unchanged. Raises ProtocolError if it cannot be read."""
     answer: Any = yield from read_answer_in_steps(load_response_schema(SASL_HANDSHAKE, 1), payload)
     if answer.error_code is not ErrorCode.none:
         metrics.authentications_refused += 1
@@ -60,7 +60,7 @@ def _authenticate(metrics: RelayMetrics, request: ClientRequest) -> None:
 
 
 def _look(metrics: RelayMetrics, client: ClientSide, context: RequestContext, payload: bytes) -> Steps[bytes]:
-    """The answer, unchanged. Raises ProtocolError when it is none."""
+    """Read the broker's answer and return it unchanged. Raises ProtocolError if it cannot be read."""
     answer: Any = yield from read_answer_in_steps(load_response_schema(SASL_AUTHENTICATE, context.api_version), payload)
     if answer.error_code is ErrorCode.none:
         client.authenticated(client.sasl.accepted(answer.auth_bytes))

@@ -1,15 +1,15 @@
-"""ConsumerGroupHeartbeat (key 68) of a client that comes with the newer protocol (KIP-848) to a group that is ours.
+"""ConsumerGroupHeartbeat (key 68) of a client of the newer protocol (KIP-848) in a group that Muster coordinates.
 
-While members of the classic protocol are in the group here, its shadow is in it upstream, so the broker says that it is
-no consumer group: GROUP_ID_NOT_FOUND, of which clients die. What is true is that it cannot be joined *yet*:
+While classic members are in the group here, its shadow is in it upstream, so the broker answers GROUP_ID_NOT_FOUND (not
+a consumer group), which is fatal to clients. In truth the group cannot be joined *yet*:
 
-    member epoch   the client is told               and
-    0, it joins    COORDINATOR_NOT_AVAILABLE        asks again; held for a second, since clients ask at once otherwise
-    above 0        UNKNOWN_MEMBER_ID                lets go of its partitions, and joins
-    below 0        what the broker says             has left
+    member epoch   the client is answered           and
+    0, it joins    COORDINATOR_NOT_AVAILABLE        retries; delayed for a second, since clients retry at once otherwise
+    above 0        UNKNOWN_MEMBER_ID                gives up its partitions, and joins
+    below 0        as by the broker                 has left
 
-When the last classic member has left, the shadow leaves too, and the next heartbeat, relayed as all are, takes the
-group. Nothing else of the protocol is touched.
+When the last classic member has left, the shadow leaves too, and the next heartbeat, relayed like all, takes the group.
+Nothing else of the protocol is changed.
 """
 
 from collections.abc import Callable
@@ -42,19 +42,21 @@ _REASON = (
 def api(is_shadowed: Callable[[GroupId], bool], metrics: RelayMetrics) -> SidecarApi:
     """The registration. `is_shadowed`: whether upstream a shadow of ours is in the group, or on its way in or out."""
 
-    def told(group_id: GroupId, change: Rewrite, payload: bytes) -> Steps[bytes]:
+    def change_if_shadowed(group_id: GroupId, change: Rewrite, payload: bytes) -> Steps[bytes]:
         changed = (yield from change(payload)) if is_shadowed(group_id) else payload
         metrics.newcomers_put_off += changed != payload
         return changed
 
     def look(api_version: int, _rewrite: object) -> Inspect:
-        return lambda frame: _plan(frame, api_version, told)
+        return lambda frame: _plan(frame, api_version, change_if_shadowed)
 
     return SidecarApi(key=CONSUMER_GROUP_HEARTBEAT, name="ConsumerGroupHeartbeat", versions=range(2), inspect=look)
 
 
-def _plan(frame: bytes, api_version: int, told: Callable[[GroupId, Rewrite, bytes], Steps[bytes]]) -> RequestPlan:
-    """By the group and the member epoch; what the broker says decides."""
+def _plan(
+    frame: bytes, api_version: int, change_if_shadowed: Callable[[GroupId, Rewrite, bytes], Steps[bytes]]
+) -> RequestPlan:
+    """Plan the request by its group and member epoch; the broker's answer decides."""
     encoded, at = read_string(frame, body_at(frame, flexible=True), flexible=True)
     _, at = read_string(frame, at, flexible=True)  # the member id
     (member_epoch,) = _INT32.unpack_from(frame, at)
@@ -63,7 +65,7 @@ def _plan(frame: bytes, api_version: int, told: Callable[[GroupId, Rewrite, byte
     group_id = GroupId(encoded.decode(errors="replace"))
     error = ErrorCode.coordinator_not_available if member_epoch == 0 else ErrorCode.unknown_member_id
     change = _put_off(api_version, error)
-    return RequestPlan(rewrite=partial(told, group_id, change), delays_changed=member_epoch == 0)
+    return RequestPlan(rewrite=partial(change_if_shadowed, group_id, change), delays_changed=member_epoch == 0)
 
 
 @cache

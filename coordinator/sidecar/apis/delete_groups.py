@@ -1,10 +1,9 @@
-"""DeleteGroups (key 42), for groups of ours and others in one request.
+"""DeleteGroups (key 42), of Muster's groups and others in one request.
 
-A group with members of ours is refused by the rules. An Empty one is deleted here first, with an event, and then
-upstream, with its offsets: were it the other way round, a member that joins between the two would find its offsets gone
-and its group still there. Its shadow is out by then. All that is not ours, or not known here, the broker deletes or
-refuses. A group in which somebody is upstream is theirs, or one that is of another type there, whatever is known of it
-here: that is not lost.
+The rules refuse a group with members here. An Empty one is deleted here first, with an event, and then upstream, with
+its offsets: in the other order a member that joins between the two would find its offsets gone and its group still
+there. Its shadow is withdrawn for that. Groups that are not ours, or not known here, the broker deletes or refuses. So
+it does with a group that has members upstream or is of another type there, whatever the log here has of it.
 """
 
 import asyncio
@@ -83,36 +82,38 @@ class DeleteGroupsApi:
         request.answer({"results": Each(lambda each: {"group_id": each, "error_code": here[each]}, group_ids)})
 
     async def _delete_here(self, request: ClientRequest, group_ids: Sequence[GroupId]) -> Errors:
-        """NONE for a group that was deleted, 69 for one that the broker is to decide about."""
+        """Delete the groups here: NONE for each that was deleted, 69 for one that the broker is to decide about."""
         errors = {}
         deciding = {}
         pace = request.pace()
         described = await describe_upstream(request.client, group_ids)
-        newer = await self._of_newer_types(request, described)
-        for group_id, told in described.items():
+        newer = await self._non_classic(request, described)
+        for group_id, description in described.items():
             await pace.worked()
-            errors[group_id] = refusal(told, DELETE)
+            errors[group_id] = refusal(description, DELETE)
             if errors[group_id] is not ErrorCode.none:
                 continue
             if group_id in newer and newer[group_id] is not ErrorCode.none:
                 errors[group_id] = newer[group_id]
                 continue
-            if has_other_members(told, self._shadows.name) or group_id in newer:
+            if has_other_members(description, self._shadows.name) or group_id in newer:
                 errors[group_id] = ErrorCode.group_id_not_found
                 continue
             command = DeleteGroup(caller=request.context.caller(self._service), group_id=group_id)
             deciding[group_id] = ask_rules(self._service, command)
         for group_id, outcome in deciding.items():
-            told_here = await outcome
-            assert isinstance(told_here, DeleteGroupOutcome)
-            errors[group_id] = told_here.error
+            decided = await outcome
+            assert isinstance(decided, DeleteGroupOutcome)
+            errors[group_id] = decided.error
         return errors
 
-    async def _of_newer_types(self, request: ClientRequest, described: Mapping[GroupId, DescribedGroup]) -> Errors:
+    async def _non_classic(self, request: ClientRequest, described: Mapping[GroupId, DescribedGroup]) -> Errors:
         asked = [
             group_id
-            for group_id, told in described.items()
-            if is_unknown(told) and refusal(told, DELETE) is ErrorCode.none and not self._shadows.owns(group_id)
+            for group_id, description in described.items()
+            if is_unknown(description)
+            and refusal(description, DELETE) is ErrorCode.none
+            and not self._shadows.owns(group_id)
         ]
         return dict(await non_classic_groups(request.client, asked))
 
@@ -148,4 +149,4 @@ class DeleteGroupsApi:
 
 _GOES_ON = frozenset({ErrorCode.none, ErrorCode.group_id_not_found})
 _PAUSES_S = (0.0, *(0.1,) * 50)
-"""A group that was formed and left within upstream's initial rebalance delay, 3 s as a rule, is not Empty before."""
+"""Retries: a group that was formed and left within upstream's initial rebalance delay (3 s) is not Empty before."""

@@ -1,10 +1,10 @@
-"""DescribeGroups (key 15), for groups of ours and others in one request.
+"""DescribeGroups (key 15), of Muster's groups and others in one request.
 
-The broker is asked about all of them, so it says who may describe what (G9), and tells the operations (G10). Then
-those it has nobody in are told by the rules, if they know them, unless they are of another type upstream: the broker
-calls these Dead, but lists them, so it is asked for its list if the rules know one that is Dead there. What the broker
-hides is asked for: from v6 on it tells no operations of a group that it does not know. A group that is named many times
-is described once.
+The broker is asked about all groups, so it authorizes the client (G9) and returns the operations (G10). Groups that
+have no members upstream are then described by the rules, if they know them. Groups of a newer type are Dead to this
+API, so when the rules know a group that is Dead upstream, ListGroups tells whether it is of another type. From v6 on
+brokers hide the operations of a group that they do not know; these are asked for separately. A group that is named
+twice is described once.
 """
 
 import asyncio
@@ -35,8 +35,8 @@ from muster.coordinator.wire.api import Fields
 from muster.coordinator.wire.authorized_operations import AUTHORIZED_OPERATIONS_OMITTED
 from muster.events.ids import GroupId
 
-_TOLD_BY_BROKER = frozenset({ErrorCode.none, ErrorCode.group_id_not_found})
-"""What the broker says when it is up to the group; all else comes before that."""
+_UP_TO_THE_GROUP = frozenset({ErrorCode.none, ErrorCode.group_id_not_found})
+"""Errors with which the broker leaves the answer to the group's coordinator; others are final."""
 
 
 class DescribeGroupsApi:
@@ -63,26 +63,26 @@ class DescribeGroupsApi:
             return
         is_repeated = len(group_ids) < len(request.body.groups)
         answer = await ask_broker(request, replace(request.body, groups=group_ids) if is_repeated else None)
-        told = {each.group_id: each for each in answer.groups}
+        described = {each.group_id: each for each in answer.groups}
         asked = {}
-        for group_id, described in told.items():
-            asked[group_id] = self._asked(request, described)
+        for group_id, description in described.items():
+            asked[group_id] = self._asked(request, description)
             await pace.worked()
         known = {group_id: await outcome for group_id, outcome in asked.items() if outcome is not None}
-        newer = await self._of_newer_types(request, told, known)
+        newer = await self._non_classic(request, described, known)
         groups = []
         for group_id in group_ids:
             if group_id in newer:
-                error = newer[group_id] or told[group_id].error_code
-                groups.append(as_fields(replace(told[group_id], error_code=error)))
-            elif group_id in told:
-                groups.append(await self._merged(request, told[group_id], known.get(group_id)))
+                error = newer[group_id] or described[group_id].error_code
+                groups.append(as_fields(replace(described[group_id], error_code=error)))
+            elif group_id in described:
+                groups.append(await self._merged(request, described[group_id], known.get(group_id)))
             await pace.worked()
         request.answer({**as_fields(replace(answer, groups=())), "groups": groups})
 
     def _asked(self, request: ClientRequest, told: Any) -> asyncio.Future[Outcome] | None:  # noqa: ANN401 -- of any version
-        """What the rules know of a group that may be ours; None when it is not."""
-        if told.error_code not in _TOLD_BY_BROKER or has_other_members(told, self._shadows.name):
+        """Ask the rules about a group that may be ours; None if it cannot be."""
+        if told.error_code not in _UP_TO_THE_GROUP or has_other_members(told, self._shadows.name):
             return None
         if not self._router.may_be_ours(told.group_id):
             return None
@@ -90,10 +90,10 @@ class DescribeGroupsApi:
             self._service, DescribeGroup(caller=request.context.caller(self._service), group_id=told.group_id)
         )
 
-    async def _of_newer_types(
+    async def _non_classic(
         self, request: ClientRequest, told: Mapping[GroupId, Any], known: Mapping[GroupId, Outcome]
     ) -> Mapping[GroupId, ErrorCode]:
-        """Those of the known groups that are something else upstream, or may be: then with an error."""
+        """Find the known groups that are of another type upstream, or may be: these with an error."""
         asked = [
             group_id
             for group_id, outcome in known.items()

@@ -1,15 +1,15 @@
-"""DescribeConfigs and IncrementalAlterConfigs (keys 32 and 44) of groups: Kafka's settings upstream, ours here.
+"""DescribeConfigs and IncrementalAlterConfigs (keys 32 and 44) of groups: Kafka's configs upstream, Muster's here.
 
-A group is one resource with the settings of both. To describe it the broker is asked as the client asked, and what it
-lets the client see has ours added: it passes over names that it does not know. A change is split by name. The broker
-is asked first whether all of its part could be made, so it says who may (ALTER_CONFIGS), and refuses what is wrong with
-the resource. What is ours is made then, unless the resource has settings of both: there ours are tried, the broker's
-made, and ours made at last, so that all of a resource are made or none, as long as nobody comes between.
+A group is one resource with the configs of both. To describe it, the broker is asked what the client asked, and
+Muster's configs are added to what it lets the client see; it skips names that it does not know. To alter it, the
+configs are split by name. The broker validates its part first, so it authorizes the client (ALTER_CONFIGS) and refuses
+a bad resource. Then Muster's part is altered. If a resource has configs of both, Muster's are validated, the broker's
+altered, and Muster's altered last: all of a resource or nothing, unless somebody else alters it meanwhile.
 
-Beyond what the broker asks for (ALTER_CONFIGS, DESCRIBE_CONFIGS), ours need READ on the group, as whoever takes part in
-it does: they decide who takes part. Who its members are is told to whom may DESCRIBE it. Both is asked of the broker.
+Muster's configs decide who takes part in the group, so beside ALTER_CONFIGS or DESCRIBE_CONFIGS they need READ on it;
+`members`, which lists them, needs DESCRIBE. Both are asked of the broker.
 
-What names nothing of ours is relayed as it came.
+A request without Muster's configs is relayed as it came.
 """
 
 from collections.abc import Iterable
@@ -70,26 +70,26 @@ class GroupConfigsApi:
             return
         answer = await ask_broker(request)
         results = []
-        for told in answer.results:  # of a resource that is named many times all is told once, its members may be many
-            results.append(await self._with_ours(request, ours.pop(key_of(told), None), told))
+        for result in answer.results:  # a resource named twice is described once: its members may be many
+            results.append(await self._with_ours(request, ours.pop(key_of(result), None), result))
             await pace.worked()
         request.answer({**as_fields(replace(answer, results=())), "results": results})
 
-    async def _with_ours(self, request: ClientRequest, resource: Body | None, told: Body) -> Fields:
-        if resource is None or told.error_code is not ErrorCode.none:
-            return as_fields(told)
+    async def _with_ours(self, request: ClientRequest, resource: Body | None, result: Body) -> Fields:
+        if resource is None or result.error_code is not ErrorCode.none:
+            return as_fields(result)
         if not {MEMBERS, MOVE}.isdisjoint(resource.configuration_keys or ()):
             refused = await request.client.authorizations.refusal_at_any_broker(resource.resource_name, DESCRIBE)
             if refused is not ErrorCode.none:
                 message = f"{MEMBERS} and {MOVE} tell who is in the group, for which DESCRIBE on it is needed"
-                return {**as_fields(told), "error_code": refused, "error_message": message, "configs": []}
+                return {**as_fields(result), "error_code": refused, "error_message": message, "configs": []}
         caller = request.context.caller(self._service)
         outcome = await ask_rules(self._service, DescribeGroupConfig(caller=caller, group_id=resource.resource_name))
         assert isinstance(outcome, DescribeGroupConfigOutcome)
         ours = describe_configs.encode_group(resource, outcome, request.body, request.context.api_version)
         if ours["error_code"]:
             return ours
-        fields = as_fields(told)
+        fields = as_fields(result)
         return {**fields, "configs": [*fields["configs"], *ours["configs"]]}
 
     # ---- altering ------------------------------------------------------------------------------------
@@ -152,7 +152,7 @@ class GroupConfigsApi:
 
 
 class _Part(msgspec.Struct, frozen=True):
-    """A resource with settings of ours: them alone, and what is left for the broker, perhaps none."""
+    """A resource with configs of Muster's: those alone, and the broker's alone, perhaps none."""
 
     ours: Any
     theirs: Any
@@ -173,18 +173,18 @@ class _Part(msgspec.Struct, frozen=True):
 
 
 def is_ours(name: str) -> bool:
-    """Whether a setting is decided about here: those that there are, and all that are named like them."""
+    """Whether a config is Muster's: a known one, or one named like them."""
     return name in GROUP_CONFIGS or name == MEMBERS or name.startswith(f"{MEMBERS}.")
 
 
 def _sets_coordinator(resource: Body) -> bool:
-    """Whether it asks for a move, which is refused in words of ours for groups that this sidecar is not for."""
+    """Whether it sets members.coordinator, which is refused here for groups that this sidecar is not for."""
     is_group = resource.resource_type == ResourceType.GROUP
     return is_group and any(change.name == COORDINATOR for change in resource.configs)
 
 
 def key_of(resource: Body) -> Key:
-    """Of a resource, or of the answer to it."""
+    """Return the key of a resource, or of its result."""
     return int(resource.resource_type), resource.resource_name
 
 
@@ -194,7 +194,7 @@ def _names_ours(names: Iterable[str] | None) -> bool:
 
 async def _results(answer: Body, pace: Pace) -> dict[Key, Fields]:
     results = {}
-    for told in answer.responses:
-        results[key_of(told)] = as_fields(told)
+    for result in answer.responses:
+        results[key_of(result)] = as_fields(result)
         await pace.worked()
     return results

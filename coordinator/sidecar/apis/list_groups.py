@@ -1,12 +1,12 @@
-"""ListGroups (key 16): what the broker lists, with the groups of ours as they are known here.
+"""ListGroups (key 16): the broker's list, with Muster's groups as they are known here.
 
-A state upstream is the shadow's, so the broker is asked for all states, and the filter comes afterwards. So does that
-of types, or a group that is of another type there would be taken for one that no broker lists. Ours are of the classic
-type there too: where only others are asked for, the request is relayed.
+The state that upstream lists is the shadow's, so the broker is asked for all states, and filtered here. So are types: a
+group that is of another type upstream must not be taken for one that no broker lists. Muster's groups are classic: if
+only other types are asked for, the request is relayed.
 
-A group that no broker lists is added: an Empty one that has settings alone, or one whose shadow is on its way. Only the
-broker that coordinates it, and lets the client DESCRIBE it, adds it: so it is there once in the whole cluster. Both is
-asked with DescribeGroups on the client's connection: another broker answers NOT_COORDINATOR.
+A group that no broker lists is added: an Empty one that has only configs, or one whose shadow is joining. It is added
+by the one broker that coordinates it, if the client may DESCRIBE it, so that the whole cluster lists it once. Both are
+asked with DescribeGroups on the client's connection: other brokers answer NOT_COORDINATOR.
 """
 
 from collections.abc import Mapping
@@ -66,9 +66,9 @@ class ListGroupsApi:
                 ours[group.group_id] = group
             await pace.worked()
         groups, listed = [], set()
-        for told in answer.groups:
-            listed.add(told.group_id)
-            groups.append(self._line(told, ours))
+        for group in answer.groups:
+            listed.add(group.group_id)
+            groups.append(self._line(group, ours))
             await pace.worked()
         groups += [_line_of(each) for each in await self._added(request, ours, listed)]
         if states:
@@ -91,14 +91,18 @@ class ListGroupsApi:
     async def _added(
         self, request: ClientRequest, ours: Mapping[GroupId, ListedGroup], listed: set[GroupId]
     ) -> list[ListedGroup]:
-        """The groups of ours that are missing in this broker's list, and in those of all others."""
+        """Find the groups of ours that no broker lists, if this broker coordinates them."""
         missing = [each for each in ours if each not in listed and not self._shadows.is_in(each)]
         described = await describe_upstream(request.client, missing)
-        return [ours[group_id] for group_id, told in described.items() if refusal(told, DESCRIBE) is ErrorCode.none]
+        return [
+            ours[group_id]
+            for group_id, description in described.items()
+            if refusal(description, DESCRIBE) is ErrorCode.none
+        ]
 
 
 def _types(body: Body) -> set[str]:
-    """What the groups are to be of; none below v5."""
+    """Return the types asked for; none below v5."""
     return {each.lower() for each in getattr(body, "types_filter", ())}
 
 

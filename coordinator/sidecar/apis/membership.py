@@ -1,7 +1,7 @@
-"""JoinGroup, SyncGroup, Heartbeat, LeaveGroup (keys 11, 14, 12, 13) of groups that are ours; others' are relayed.
+"""JoinGroup, SyncGroup, Heartbeat, LeaveGroup (keys 11, 14, 12, 13): handled if the group is Muster's, else relayed.
 
-The handlers of `wire/` do the work, as they do standalone. What comes before is the sidecar's: whose group it is, and
-whether the broker lets this client READ it (G1).
+The handlers are those of `wire/`, as standalone. Before them a sidecar routes the group, and asks the broker whether
+the client has READ on it (G1).
 """
 
 from collections.abc import Callable
@@ -29,11 +29,11 @@ from muster.events.ids import GroupId
 log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
 
 GROUPS_COUNTED_MAX = 10_000
-"""Of the groups that are left to another Muster, or that ours may not READ, in the log."""
+"""Limit of groups counted in log lines: left to another Muster, or without READ for ours."""
 
 
 class MembershipApi:
-    """`service` is what the handlers use when the client may; `would_refuse` what the rules would make of a join."""
+    """`service` is what the handlers use if the client is authorized; `would_refuse` asks the rules about a join."""
 
     def __init__(
         self, service: Service, router: GroupRouter, moves: Moves, would_refuse: Callable[[JoinGroup], bool]
@@ -71,7 +71,7 @@ class MembershipApi:
         return handle
 
     async def _ask_first(self, api: Api, request: ClientRequest, route: GroupRoute) -> None:
-        """The broker decides who may, before anything happens to the group."""
+        """Ask the broker for the client's authorization before anything happens to the group."""
         group_id = request.body.group_id
         refusal = (await request.client.authorizations.of(group_id)).refusal(READ)
         if refusal is ErrorCode.none and route is GroupRoute.MOVING:
@@ -90,15 +90,15 @@ class MembershipApi:
                 if isinstance(theirs, ForeignShadow) and api is join_group.API:
                     # As the broker refuses it. Relayed, it could leave a member id upstream that is never used, for
                     # which that Muster's shadow would have to wait (P4, P7).
-                    self._tell_left("group left to another Muster", group_id, theirs)
+                    self._log_left("group left to another Muster", group_id, theirs)
                     refusal = ErrorCode.inconsistent_group_protocol
                 elif theirs is not None:
-                    self._tell_left("group left to upstream", group_id, theirs)
+                    self._log_left("group left to upstream", group_id, theirs)
                     request.relay()
                     return
         self._handle(api, request, refusal)
 
-    def _tell_left(self, event: str, group_id: GroupId, theirs: KeptUpstream) -> None:
+    def _log_left(self, event: str, group_id: GroupId, theirs: KeptUpstream) -> None:
         troubled = self._troubled.get(type(theirs))
         if troubled is not None:  # which is seldom one group's alone
             troubled[group_id] = None
@@ -123,14 +123,14 @@ class MembershipApi:
 
         def answer(fields: Fields) -> None:
             if fields.get("error_code") is ErrorCode.unknown_member_id:
-                self._moves.told(request)  # it waited for its turn while the group was released
+                self._moves.note_unknown_member(request)  # it waited for its turn while the group was released
             request.answer(fields)
 
         return api.handle(request.body, request.context, service, answer)
 
 
 class RefusingGroups(Groups):
-    """Groups that nobody may touch: each command is answered with the error, in its own form."""
+    """Groups that answer each command with an error, in the command's own form."""
 
     def __init__(self, error: ErrorCode) -> None:
         self._error = error

@@ -1,7 +1,7 @@
-"""What the admin APIs share, of which a request names ours and others at once: both are asked, the answers merged.
+"""Shared parts of the admin APIs: the broker and the rules are both asked, and their answers merged.
 
-The broker is asked on the client's own connection, with the request as it came or less of it, in the same version: so
-it authorizes the client, and what it says of others' groups is passed on as it is. The rules are asked for ours.
+The broker is asked on the client's own connection, in the same version, with the whole request or a part of it: so it
+authorizes the client, and its answers about other groups are passed on unchanged.
 """
 
 import asyncio
@@ -39,15 +39,15 @@ from muster.events.state import GroupState
 from muster.events.steps import Each
 
 BROKER_TIMEOUT_S = 5.0
-"""For how long a broker, or a client that has to read first, keeps a group's shadow out."""
+"""Limit for which a broker, or a client that has to read first, may keep a group's shadow out."""
 
 
 _ASKED_AT_ONCE = 1_000
-"""Groups in one question: the broker's answer to it has some 100 bytes for each."""
+"""Groups of one DescribeGroups: the broker's answer has some 100 bytes for each."""
 
 
 def ask_rules(service: Service, command: AnyRequest) -> asyncio.Future[Outcome]:
-    """What the rules say to the command, which is submitted at once."""
+    """Submit the command to the rules; the future has their outcome."""
     future: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
 
     def reply(outcome: Outcome) -> None:
@@ -59,7 +59,7 @@ def ask_rules(service: Service, command: AnyRequest) -> asyncio.Future[Outcome]:
 
 
 async def any_may_be_ours(router: GroupRouter, group_ids: Iterable[GroupId], pace: Pace) -> bool:
-    """Whether one of the groups is, or could be, ours; else the request is the broker's."""
+    """Whether one of the groups is, or may become, Muster's; if not, the request is relayed."""
     for group_id in group_ids:
         if router.may_be_ours(group_id):
             return True
@@ -68,7 +68,7 @@ async def any_may_be_ours(router: GroupRouter, group_ids: Iterable[GroupId], pac
 
 
 async def ask_broker(request: ClientRequest, body: Body | None = None) -> Any:  # noqa: ANN401 -- kio's response of the version
-    """The broker's answer to the request as it came, or to `body` in its place. Raises ProtocolError."""
+    """Ask the broker the request as it came, or `body` in its place. Raises ProtocolError."""
     context, slices = request.context, request.client.slices
     if body is None:
         rest = request.frame[HEADER_START_BYTES:]
@@ -81,7 +81,7 @@ async def ask_broker(request: ClientRequest, body: Body | None = None) -> Any:  
 
 
 async def describe_upstream(client: BrokerLink, group_ids: Sequence[GroupId]) -> dict[GroupId, DescribedGroup]:
-    """What the broker knows of these groups, and lets the client do with them; asks nothing about none.
+    """Describe these groups upstream, with the operations allowed to the client; sends nothing for no groups.
 
     A group that is not there is Dead, without an error. Raises ProtocolError.
     """
@@ -95,7 +95,7 @@ async def describe_upstream(client: BrokerLink, group_ids: Sequence[GroupId]) ->
 
 
 async def non_classic_groups(client: BrokerLink, group_ids: Collection[GroupId]) -> Mapping[GroupId, ErrorCode]:
-    """Of groups that DescribeGroups calls Dead: those that are of another type upstream, each with an error.
+    """Find those groups, Dead to DescribeGroups, that are of another type upstream; each with an error.
 
     That is NONE, or the same for all of them when the broker does not tell. ListGroups does, which knows all types.
     Raises ProtocolError.
@@ -115,7 +115,7 @@ def is_unknown(described: Any) -> bool:  # noqa: ANN401 -- kio's DescribedGroup 
 
 
 def refusal(described: DescribedGroup, operation: int) -> ErrorCode:
-    """NONE if the client may; else what the broker says, or would say."""
+    """Return NONE if the operation is allowed; else the broker's error, or GROUP_AUTHORIZATION_FAILED."""
     if described.error_code is not ErrorCode.none:
         return described.error_code
     allowed = described.authorized_operations & operation
@@ -123,12 +123,12 @@ def refusal(described: DescribedGroup, operation: int) -> ErrorCode:
 
 
 def has_other_members(described: Any, name: ShadowName) -> bool:  # noqa: ANN401 -- kio's DescribedGroup of any version
-    """Whether somebody is in the group upstream who is not our shadow, of this name: then it is theirs."""
+    """Whether the group has members upstream other than our shadow, of this name."""
     return bool(described.members) and not has_shadow(described, name)
 
 
 def without_shadow(described: Any, name: ShadowName) -> Any:  # noqa: ANN401 -- as above
-    """The group as the broker would tell it without our shadow, of which nobody needs to know, also if it has left."""
+    """Return the description without our shadow, also just after it has left."""
     is_left = described.protocol_type == PROTOCOL_TYPE and not described.members
     if not is_left and not has_shadow(described, name):
         return described
@@ -136,7 +136,7 @@ def without_shadow(described: Any, name: ShadowName) -> Any:  # noqa: ANN401 -- 
 
 
 def as_fields(entity: Any) -> Fields:  # noqa: ANN401 -- any of kio's entities
-    """One of kio's entities as the fields that our own writer takes; those of what is in its arrays are made then."""
+    """Turn one of kio's entities into the fields that our writer takes; array items are converted when written."""
     return {name: _as_field(getattr(entity, name)) for name in _names(cast("Hashable", type(entity)))}
 
 

@@ -1,12 +1,12 @@
-"""OffsetCommit and TxnOffsetCommit (keys 8 and 28): judged by the group's rules, then committed by the client itself.
+"""OffsetCommit and TxnOffsetCommit (keys 8 and 28): checked by the group's rules, then committed upstream.
 
-The offsets stay upstream. Member, instance and generation are checked here, where they are known; then the same
-request goes to the broker on the client's own connection, under the identity of the group's shadow, so that the broker
-authorizes the client, checks topics and sizes, and refuses what another generation has overtaken on the way.
+The offsets stay upstream. Member, instance and generation are checked here, where they are known; then the request goes
+to the broker on the client's own connection, under the shadow's identity. So the broker authorizes the client, checks
+topics and sizes, and refuses a commit that a newer generation has overtaken.
 
-A TxnOffsetCommit that names no member (below v3) is relayed as it is: it is always taken (TO4). A simple consumer's
-commit is the rules' to judge: while somebody has a member id and has not joined, the group is Empty and takes it (OC8),
-which the broker would not, since there is a shadow already.
+A TxnOffsetCommit without a member (below v3) is relayed as it is: it is always accepted (TO4). The commit of a simple
+consumer is checked by the rules: while a pending member is all that there is, the group is Empty and accepts it (OC8);
+the broker would not, as the shadow is there already.
 """
 
 from collections.abc import Callable
@@ -43,7 +43,7 @@ from muster.events.steps import Each, collected
 _KNOWS_UNKNOWN_GROUPS_FROM = 9
 _NO_GENERATION = -1
 _ASKED_AT_ONCE = 1_000
-"""Topics in one question."""
+"""Topics of one Metadata request."""
 
 
 class OffsetCommitApi:
@@ -102,14 +102,14 @@ class OffsetCommitApi:
             self._judge(request, command, refusal)
 
     async def _is_theirs(self, group_id: GroupId) -> bool:
-        """Of a group that is not read: whether others are in it upstream, so that it cannot be ours."""
+        """Whether upstream has members in a group whose partition is not loaded yet."""
         try:
             return await self._router.take(group_id, would_fail=lambda: True) is not None
         except ShadowUnavailable:
             return False  # who asks is told that it is being loaded
 
     async def _relay_when_left(self, request: ClientRequest) -> None:
-        """Nobody is in the group any more, and its shadow is just leaving, for which the broker would refuse this."""
+        """Relay once the shadow is out: it is leaving, and while it is there the broker refuses the commit."""
         try:
             async with self._shadows.withdrawn(request.body.group_id):
                 request.relay()
@@ -132,7 +132,7 @@ class OffsetCommitApi:
             assert isinstance(outcome, AuthorizeCommitOutcome)
             if outcome.error is not ErrorCode.none:
                 if outcome.error is ErrorCode.unknown_member_id:
-                    self._moves.told(request)  # it waited for its turn while the group was released
+                    self._moves.note_unknown_member(request)  # it waited for its turn while the group was released
                 request.work(_refuse_what_exists(request, outcome.error))
             elif outcome.generation_id == _NO_GENERATION:
                 request.relay()
@@ -142,7 +142,7 @@ class OffsetCommitApi:
         self._service.groups.submit(command, reply)
 
     def _relay(self, request: ClientRequest, command: AuthorizeCommit, generation_id: int) -> bool:
-        """Give the commit to the broker under the shadow's name; False while it has none for this generation."""
+        """Relay the commit under the shadow's identity; False if it has none for this generation."""
         group_id = command.group_id
         identity = (
             None if self._in_flight.is_paused(group_id) else self._shadows.commit_identity(group_id, generation_id)
@@ -189,9 +189,7 @@ def _command(request: ClientRequest, service: Service) -> AuthorizeCommit:
 
 
 async def _refuse_what_exists(request: ClientRequest, error: ErrorCode) -> None:
-    """The group's error, for what it would have been asked about: the broker sorts out first what does not exist, and
-    what this client may not read (G4, G6).
-    """
+    """Answer with the group's error; but first, as in the broker, what does not exist or may not be read (G4, G6)."""
     slices = request.client.slices
     keys = tuple(dict.fromkeys(await slices.result(collected(map(_key, request.body.topics)))))
     told: dict[Any, MetadataResponseTopic] = {}
@@ -230,12 +228,12 @@ def _asked(key: Any) -> MetadataRequestTopic:  # noqa: ANN401 -- as above
 
 
 def _refused(body: Body, error: ErrorCode) -> Fields:
-    """The error for each partition."""
+    """Answer each partition with the error."""
     return _answers(body, lambda _topic, _partition: error)
 
 
 def _answers(body: Body, error_of: Callable[[Body, int], ErrorCode]) -> Fields:
-    """In the form of both APIs."""
+    """Build the answer, in the form of both APIs."""
 
     def partition(topic: Body, asked: Body) -> Fields:
         return {"partition_index": asked.partition_index, "error_code": error_of(topic, asked.partition_index)}

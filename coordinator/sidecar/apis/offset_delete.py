@@ -1,12 +1,12 @@
-"""OffsetDelete (key 47). The offsets are upstream, and so is the deletion; whether they may be deleted is known here.
+"""OffsetDelete (key 47): the rules say what may be deleted; the broker, which has the offsets, deletes.
 
-The broker deletes no offset of a group that has a member, unless it knows the member's subscription. So for a group of
-ours the rules are asked which topics are subscribed (86), the shadow steps out, the broker deletes the rest on the
-client's own connection, and the shadow comes back. Commits wait meanwhile, so the broker is not waited for long: what
-it deletes later is none of what is subscribed either. A group without members is the broker's.
+The broker deletes no offsets of a group with members, unless it knows their subscriptions. So for a group of ours the
+rules refuse subscribed topics (86), the shadow is withdrawn, the broker deletes the rest on the client's own
+connection, and the shadow joins again. Commits are paused meanwhile, so the broker's answer has a short limit; what it
+deletes after that is not subscribed either. For a group without members the request is relayed.
 
-Order of checks as in Kafka (G8): the group, then READ of each topic (29), whether it exists (3), then 86. The broker is
-not asked to delete what is subscribed, so the first two are learnt from Metadata.
+Checks are in Kafka's order (G8): the group, READ on each topic (29), its existence (3), then 86. The broker is not
+asked to delete subscribed topics; Metadata answers the two checks for them.
 """
 
 import asyncio
@@ -35,7 +35,7 @@ from muster.coordinator.wire.authorized_operations import DELETE, READ
 from muster.events.steps import Each, Steps, collected
 
 Errors = Mapping[tuple[str, int], ErrorCode]
-"""By topic and partition."""
+"""Errors by topic and partition."""
 
 
 class OffsetDeleteApi:
@@ -79,7 +79,7 @@ class OffsetDeleteApi:
             request.answer(_refused(ErrorCode.coordinator_not_available))
 
     async def _delete_of_ours(self, request: ClientRequest) -> Fields:
-        """Raises ShadowUnavailable, TimeoutError, ProtocolError."""
+        """Delete offsets of a group of ours. Raises ShadowUnavailable, TimeoutError, ProtocolError."""
         body = request.body
         refusal = (await request.client.authorizations.of(body.group_id)).refusal(DELETE)
         if refusal is not ErrorCode.none:
@@ -112,7 +112,7 @@ class OffsetDeleteApi:
 
 
 def _without(body: Body, refused: Errors) -> Steps[Any]:
-    """The request without those partitions, and without topics of which nothing is left."""
+    """Return the request without these partitions, and without topics that have none left."""
     left = []
     for topic in body.topics:
         name = topic.name
@@ -125,7 +125,7 @@ def _without(body: Body, refused: Errors) -> Steps[Any]:
 
 
 async def _seen_by_broker(client: BrokerLink, refused: Errors) -> dict[tuple[str, int], ErrorCode]:
-    """The errors of partitions that were refused: what the broker would have said of the topic comes first."""
+    """Return the errors of refused partitions; the broker's error for the topic comes first."""
     names = sorted({topic for topic, _ in refused})
     if not names:
         return {}

@@ -1,12 +1,12 @@
-"""APIs by which clients could write what is Muster's own (reserved_names.py), refused where they name it.
+"""Producer APIs (Produce, transactions), refused where they name a topic or id of Muster's own (reserved_names.py).
 
     Produce (0)                                                  INVALID_TOPIC_EXCEPTION, or the end of the connection
     InitProducerId, AddPartitionsToTxn, AddOffsetsToTxn (22, 24, 25), EndTxn (26)
                                                                  TRANSACTIONAL_ID_AUTHORIZATION_FAILED
 
-Everybody else's are relayed as they come: the transactional id is the first field of these requests, so no more than
-that is looked at. AddPartitionsToTxn is offered up to v3, as clients use it; from v4 on brokers speak it among
-themselves, for many producers at once. TxnOffsetCommit (28) is handled anyway (offset_commit.py).
+All others are relayed as they come: the transactional id is the first field, and no more is read. AddPartitionsToTxn is
+offered up to v3, which clients use; v4 is for brokers, and names many producers. TxnOffsetCommit (28) is handled anyway
+(offset_commit.py).
 """
 
 from collections.abc import Callable
@@ -24,7 +24,7 @@ from muster.coordinator.wire.api import Body, Fields
 from muster.events.steps import Each
 
 REFUSED_BYTES_MAX = 65_536
-"""Of a request under a transactional id of Muster's own, which nobody has any business to send."""
+"""Limit of a request under a transactional id of Muster's own, which no client should send."""
 
 _NO_PRODUCER = {"producer_id": -1, "producer_epoch": -1}
 _REFUSAL = {"error_code": ErrorCode.transactional_id_authorization_failed}
@@ -69,7 +69,7 @@ def _transactional(
 
 
 def _refuse_records(request: ClientRequest) -> None:
-    """Each partition, of the one topic."""
+    """Refuse each partition of the one topic."""
     request.answer(
         {
             "responses": [

@@ -1,9 +1,9 @@
-"""How many entries a relayed request may have that would harm others: beyond, the broker gets none of it.
+"""Limits the entries of relayed requests that would harm others: of a larger one the broker gets nothing.
 
-An answer that is rewritten (rewriting.py) is held in memory, and each of its entries takes time of ours: two million
-keys in the 4 MB of one FindCoordinator were 48 MB and 9 s. Two million groups in one OffsetFetch keep a broker, and all
-whose requests it has, for more than 30 s (benchmarks/README.md). So these have the bounds of wire/bounds.py, as where
-they are answered here. What else is relayed is the broker's to judge.
+An answer that is rewritten (rewriting.py) is buffered, and each entry takes time: two million keys in the 4 MB of one
+FindCoordinator were 48 MB and 9 s. Two million groups in one OffsetFetch keep a broker busy for more than 30 s
+(benchmarks/README.md). These have the bounds of wire/bounds.py, as where they are answered here. All other relayed
+requests are left to the broker's limits.
 """
 
 from collections.abc import Mapping
@@ -26,11 +26,11 @@ _BEFORE_ENTRIES: Final[Mapping[int, tuple[range, int]]] = {
     OFFSET_FETCH: (range(8, 11), 0),
     FIND_COORDINATOR: (range(4, 7), 1),
 }
-"""By API key the versions whose first array is counted, and the bytes of the body before it."""
+"""Keyed by API key: the versions whose first array is counted, and the bytes of the body before it."""
 
 
 def entry_check(api_key: int, api_version: int, plan: RequestPlan) -> Inspect | None:
-    """Lets the plan be followed if there are not too many entries; None where there is but one, or none counts."""
+    """Return a check of the entry count that then follows `plan`; None for APIs without a limit here."""
     versions, skipped = _BEFORE_ENTRIES.get(api_key, (range(0), 0))
     if api_version not in versions:
         return None

@@ -1,4 +1,4 @@
-"""Requests of our own on a client's connection, and kio's messages as the bytes that a conversation takes."""
+"""Requests of Muster's own on a client's connection, and kio's messages as bytes."""
 
 import asyncio
 from collections.abc import Callable, Hashable
@@ -21,27 +21,27 @@ from muster.events.steps import Allowance, Steps
 R = TypeVar("R")
 
 CLIENT_ID = "muster"
-"""What the broker's quotas and request logs see beside the client's principal."""
+"""The client id of these requests, for the broker's quotas and request logs."""
 
 
 class BrokerLink(Protocol):
-    """A connection on which something can be asked (see `ClientSide.ask`)."""
+    """A connection on which requests can be sent to the broker (see `ClientSide.ask`)."""
 
     @property
     def slices(self) -> Slices:
-        """Whose turn it is, where an answer is long."""
+        """The slices in which long answers are read."""
 
     def ask(self, api_key: int, api_version: int, rest: bytes) -> asyncio.Future[bytes]: ...
 
 
 class PendingRequests:
-    """What one client's broker was asked, and has not answered: as much as a request asks at a time."""
+    """Requests of ours that one client's broker has not answered."""
 
     def __init__(self) -> None:
         self._open: set[asyncio.Future[bytes]] = set()
 
     def add(self) -> tuple[asyncio.Future[bytes], Callable[[bytes], None]]:
-        """One more: the answer to come, and who is to be told it; too late he is not heard."""
+        """Add a request; returns the future of its answer, and the callback that sets it."""
         future: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
         self._open.add(future)
         future.add_done_callback(self._open.discard)
@@ -53,19 +53,19 @@ class PendingRequests:
         return future, told
 
     def cancel(self) -> None:
-        """Nobody answers any more."""
+        """Cancel all: no answer will come."""
         for future in tuple(self._open):
             future.cancel()
 
 
 async def ask(client: BrokerLink, request: Any, response: type[R]) -> R:  # noqa: ANN401 -- any of kio's requests
-    """The broker's answer to a kio request, asked on the client's connection. Raises ProtocolError."""
+    """Send a kio request on the client's connection and return the answer. Raises ProtocolError."""
     payload = await client.ask(request.__api_key__, request.__version__, request_bytes(request, CLIENT_ID))
     return await client.slices.result(read_answer_in_steps(response, payload))
 
 
 def request_bytes(request: Any, client_id: str | None) -> bytes:  # noqa: ANN401 -- any of kio's requests
-    """All that follows the correlation id."""
+    """Return the request's bytes behind the correlation id."""
     header = request.__header_schema__(
         request_api_key=request.__api_key__,
         request_api_version=request.__version__,
@@ -79,7 +79,7 @@ def request_bytes(request: Any, client_id: str | None) -> bytes:  # noqa: ANN401
 
 
 def request_bytes_in_steps(request: Any, values: Fields, client_id: str | None) -> Steps[bytes]:  # noqa: ANN401 -- as above
-    """The same for a request that may be long; `values` are its fields, without durations."""
+    """Like `request_bytes`, for a request that may be long; `values` are its fields, without durations."""
     header = request.__header_schema__(
         request_api_key=request.__api_key__,
         request_api_version=request.__version__,
@@ -94,8 +94,9 @@ def request_bytes_in_steps(request: Any, values: Fields, client_id: str | None) 
 
 
 def read_answer_in_steps(response: type[R], payload: bytes) -> Steps[R]:
-    """What follows the correlation id, as kio knows it, but durations in ms; tagged fields that a newer broker adds are
-    stepped over. Raises ProtocolError.
+    """Read an answer's bytes behind the correlation id into kio's class; durations stay in ms.
+
+    Tagged fields that a newer broker adds are skipped. Raises ProtocolError.
     """
     kind: Any = response
     try:

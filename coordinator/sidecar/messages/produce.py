@@ -1,13 +1,13 @@
-"""Produce (key 0) on its way through: whether it will be answered, and whether it is for topics that are Muster's own.
+"""Reads a Produce (key 0) as it passes: whether it will be answered, and whether it names a topic of Muster's own.
 
-v3 adds the transactional id, which stands before the acks; v9 is flexible; from v13 on topics are told by their ids.
+v3 adds the transactional id, before the acks; v9 is flexible; from v13 on topics are named by their ids.
 
     transactional id, acks, timeout, topics:    name or id, partitions:    index, records
 
-A request is streamed and never whole in memory, so its topics are read as they pass: the walk follows the lengths, and
-the records are skipped, never looked at. It reads each byte before the broker gets it. A topic of Muster's own that is
-alone in its request is refused partition by partition, since the request has not begun to pass by then; among others it
-ends the connection, with the end of the request not sent: a broker acts on no half request.
+The request is streamed and never buffered whole: the scanner reads topics as they pass and skips records by their
+length. It reads each byte before the broker gets it. If a topic of Muster's own is the only one, its partitions are
+refused with an answer, since nothing has been relayed by then. Among others it ends the connection before the end of
+the request is sent: a broker does not act on half a request.
 
 What belongs here: the request, as bytes. What it must not know: sockets, and whose topics those are.
 """
@@ -33,9 +33,9 @@ Step = Callable[[bytes, int], int]
 PRODUCE = 0
 
 ENTRIES_MAX: Final = 100_000
-"""Topics, partitions and tagged fields of one request: more than a broker leads."""
+"""Limit of topics, partitions and tagged fields of one request: more than a broker leads."""
 REFUSED_BYTES_MAX: Final = 2_097_152
-"""Of a request that is refused with an answer, for which it is whole in memory: twice what producers send."""
+"""Limit of a request that is refused with an answer, and so buffered whole: twice what producers send."""
 
 _INT16, _INT32 = Struct(">h"), Struct(">i")
 _FLEXIBLE_FROM = 9
@@ -51,8 +51,9 @@ NOT_FOR_CLIENTS: Final = "it belongs to Muster's own event log, which nobody els
 
 
 def plan_produce(frame: bytes, api_version: int, rewrite: Rewrite | None, reserved: ReservedNames) -> RequestPlan:
-    """What is done with a Produce, by its first bytes, without the length. Raises ProtocolError, and IndexError or
-    struct.error when more of it has to come.
+    """Plan a Produce by its first bytes, without the length.
+
+    Raises ProtocolError, and IndexError or struct.error if more bytes are needed.
     """
     flexible = api_version >= _FLEXIBLE_FROM
     at = body_at(frame, flexible=flexible)
@@ -78,9 +79,9 @@ def plan_produce(frame: bytes, api_version: int, rewrite: Rewrite | None, reserv
 
 
 class ProduceScanner:
-    """The topics of a Produce, which begin `skip` bytes behind its beginning, read as it passes.
+    """Reads the topics of a Produce as it passes; they begin `skip` bytes behind its beginning.
 
-    It is always in one step, which needs some more bytes than have come, or has some to skip first.
+    It is always in one step, which waits for more bytes, or has some to skip first.
     """
 
     def __init__(self, api_version: int, topics: int, reserved: ReservedNames, *, skip: int) -> None:
@@ -98,7 +99,7 @@ class ProduceScanner:
         self._expect(topics)
 
     def feed(self, data: bytes) -> None:
-        """The next bytes of the request. Raises ProtocolError; then the broker must not get them."""
+        """Read the next bytes of the request. Raises ProtocolError; then the broker must not get them."""
         if self._skip >= len(data):  # records, as good as always
             self._skip -= len(data)
             return
@@ -135,7 +136,7 @@ class ProduceScanner:
         return at
 
     def _partition(self, data: bytes, at: int) -> int:
-        """As many as are there, the last perhaps not whole."""
+        """Read as many partitions as have come; the last may be incomplete."""
         begins = at
         while self._partitions and at < len(data):
             try:
@@ -182,7 +183,7 @@ class ProduceScanner:
 
 
 def _count(data: bytes, at: int, *, flexible: bool) -> tuple[int, int]:
-    """Of an array that may not be null, and where its first item is."""
+    """Read the length of a non-null array; returns it with the offset of the first item."""
     if flexible:
         length, at = read_varint(data, at)
         length -= 1
@@ -194,7 +195,7 @@ def _count(data: bytes, at: int, *, flexible: bool) -> tuple[int, int]:
 
 
 def _topic_key(data: bytes, at: int, api_version: int) -> tuple[bytes, int]:
-    """The name or the id, none for a name that no topic has, and the offset behind it."""
+    """Read a topic's name or id; returns it, empty if no topic can have it, with the offset behind it."""
     if api_version >= _IDS_FROM:
         length = _ID_BYTES
     elif api_version >= _FLEXIBLE_FROM:

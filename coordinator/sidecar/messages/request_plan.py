@@ -1,6 +1,6 @@
-"""What is done with a request of a client's, as its API, its version and its beginning tell.
+"""The plan for a client's request: handle it here or relay it, by its API, version and first bytes.
 
-What belongs here: what a conversation is told to do. What it must not know: who says so, and for which request.
+What belongs here: what a conversation is told to do. What it must not know: which request has which plan.
 """
 
 from collections.abc import Callable
@@ -11,23 +11,27 @@ from muster.coordinator.group.settings import INT32_MAX
 from muster.events.steps import Steps
 
 Rewrite = Callable[[bytes], Steps[bytes]]
-"""From what follows the correlation id of an answer to what the client gets instead. Raises ProtocolError."""
+"""Changes an answer, from its bytes behind the correlation id. Raises ProtocolError."""
 
 Inspect = Callable[[bytes], "RequestPlan"]
-"""What is done with a request by what it begins with, given its first bytes without its length. Raises ProtocolError,
-and IndexError or struct.error when more of it has to come."""
+"""Plans a request by its first bytes, without its length.
+
+Raises ProtocolError, and IndexError or struct.error if more bytes are needed.
+"""
 
 CheckStream = Callable[[bytes], None]
-"""Looks at a relayed request, from its length on, before the broker gets it: at the next bytes. Raises ProtocolError
-if the broker must not get them."""
+"""Checks the next bytes of a relayed request, its length included, before the broker gets them.
+
+Raises ProtocolError if the broker must not get them.
+"""
 
 
 class RequestPlan(msgspec.Struct, frozen=True):
-    """What is done with a request: handled here, or relayed, and its answer perhaps rewritten.
+    """Whether a request is handled here or relayed, and how its answer is rewritten.
 
-    `look`: what the request begins with decides, and all else here counts for nothing. `handled_bytes_max`: of one that
-    is handled here, whatever others may have. `is_answered`: by the broker, if it is relayed. `delays_changed`: an
-    answer that `rewrite` has changed is held for a moment, and so are those behind it.
+    `inspect`: the first bytes decide, and all else here does not count. `handled_bytes_max`: this API's own limit of a
+    request that is handled here. `is_answered`: the broker answers it, if it is relayed. `delays_changed`: an answer
+    that `rewrite` has changed is delayed, and so are those behind it. `check_stream`: checks its bytes as they pass.
     """
 
     is_handled: bool = False
@@ -42,4 +46,4 @@ class RequestPlan(msgspec.Struct, frozen=True):
 RELAY = RequestPlan()
 
 PlanOf = Callable[[int, int], RequestPlan]
-"""By API key and version. Raises ProtocolError for what can be neither relayed nor handled."""
+"""Plans a request by API key and version. Raises ProtocolError if it can be neither relayed nor handled."""

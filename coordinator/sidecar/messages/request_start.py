@@ -1,9 +1,8 @@
-"""The beginning of a request that is relayed, read while the end of it may still be on its way.
+"""Reads the first fields of a request whose rest may still be on its way.
 
-What belongs here: fields as Kafka's own readers take them, of bytes that nobody has checked. What it must not know:
-what the fields mean. What could be read in two ways (a number of more than 31 bits, of which Kafka would drop some) is
-refused, so that nobody can have it understood otherwise here than by the broker. Bytes that end too early raise
-IndexError or struct.error.
+What belongs here: fields, read as Kafka's own readers do, of unchecked bytes. What it must not know: what the fields
+mean. A number of more than 31 bits, of which Kafka would drop some, is refused: no request may be read here otherwise
+than by the broker. Bytes that end too early raise IndexError or struct.error.
 """
 
 import struct
@@ -20,7 +19,7 @@ _VARINT_BITS = 28  # of the first four bytes
 
 
 def body_at(frame: bytes, *, flexible: bool) -> int:
-    """Where the body begins in a frame without its length: behind the client id, and the header's tagged fields."""
+    """Return the offset of the body in a frame without its length: behind the request header."""
     length: int = _INT16.unpack_from(frame, HEADER_START_BYTES)[0]
     at = HEADER_START_BYTES + _INT16.size
     if length > 0:
@@ -34,7 +33,7 @@ def body_at(frame: bytes, *, flexible: bool) -> int:
 
 
 def api_and_client_of(beginning: bytes) -> tuple[str, str]:
-    """For people, of a request with its length: Kafka's name of the API, and the client id as far as it has come."""
+    """Return, for people, the API's name and the client id, of a request with its length; it may be incomplete."""
     key: int = _INT16.unpack_from(beginning, 4)[0]
     name = "".join(part.capitalize() for part in api_key_map.get(key, "").split("_")) or f"API key {key}"
     try:
@@ -45,14 +44,14 @@ def api_and_client_of(beginning: bytes) -> tuple[str, str]:
 
 
 def tagged_field_end(data: bytes, at: int) -> int:
-    """Where the tagged field ends that begins there."""
+    """Return the offset behind the tagged field at `at`."""
     _, at = read_varint(data, at)
     size, at = read_varint(data, at)
     return at + size
 
 
 def read_string(data: bytes, at: int, *, flexible: bool) -> tuple[bytes, int]:
-    """The bytes of a string, none for null, and the offset behind them."""
+    """Read a string's bytes, empty for null; returns them with the offset behind."""
     if flexible:
         length, at = read_varint(data, at)
         length -= 1
@@ -67,7 +66,7 @@ def read_string(data: bytes, at: int, *, flexible: bool) -> tuple[bytes, int]:
 
 
 def read_varint(data: bytes, at: int) -> tuple[int, int]:
-    """An unsigned varint, perhaps longer than it had to be, and the offset behind it. Raises ProtocolError."""
+    """Read an unsigned varint, not necessarily the shortest form, and the offset behind it. Raises ProtocolError."""
     byte = data[at]
     if byte < 0x80:
         return byte, at + 1
@@ -85,5 +84,5 @@ def read_varint(data: bytes, at: int) -> tuple[int, int]:
 
 
 def malformed(what: str) -> ProtocolError:
-    """The error of a request that makes no sense."""
+    """Make the error for a malformed request."""
     return ProtocolError(Fault.MALFORMED_REQUEST, what)

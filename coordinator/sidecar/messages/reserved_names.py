@@ -1,9 +1,9 @@
-"""What is Muster's alone in the cluster behind it: the topics of its event log, and its owners' transactional ids.
+"""The names reserved for Muster in the upstream cluster: its event log's topics, and its owners' transactional ids.
 
-A client that could write there could have a group's history say anything, or depose an owner with one request. Where
-every principal may write everywhere the brokers do not know who Muster is, so the sidecar refuses it to whoever comes
-through it. Where the log is in another cluster, or in a file, nothing is reserved. Which cluster it is in is known when
-it is open; until then what has these names is kept from clients.
+A client that could use them could forge a group's history, or depose an owner with one request. Brokers without ACLs do
+not know which principal is Muster, so the sidecar refuses these names to all its clients. Nothing is reserved if the
+log is in another cluster, or in a file. Which cluster that is becomes known when the log is open; until then the names
+are refused.
 """
 
 from uuid import UUID
@@ -18,7 +18,7 @@ log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
 
 
 class ReservedNames:
-    """See the module. `event_topic`: None when nothing is reserved."""
+    """See the module. `event_topic`: None if nothing is reserved."""
 
     def __init__(self, event_topic: str | None) -> None:
         self.topics: tuple[str, ...] = () if event_topic is None else topics_of(event_topic)
@@ -29,13 +29,13 @@ class ReservedNames:
         self._lacks_id_for: ErrorCode | None = None
 
     def settle(self, *, is_here: bool) -> None:
-        """The log is open, and known to be in this cluster, or not to be."""
+        """Settle, once the log is open, whether it is in this cluster."""
         self._is_here = is_here
         if not is_here:
             self.topics, self._keys, self._is_owner_id = (), {}, owner_ids_of(())
 
-    def have_ids(self, ids: TopicIds) -> None:
-        """The ids of the topics, as the cluster tells them now: they may be made anew."""
+    def update_ids(self, ids: TopicIds) -> None:
+        """Update the topics' ids from Metadata: a topic may have been made anew."""
         found = {name: topic_id for name, topic_id in ids.items() if isinstance(topic_id, UUID) and name in self.topics}
         self._keys = {name.encode(): name for name in self.topics} | {
             topic_id.bytes: name for name, topic_id in found.items()
@@ -47,11 +47,11 @@ class ReservedNames:
         error = ids.get(event_topic)
         lacks_id_for = error if isinstance(error, ErrorCode) else None
         if lacks_id_for is not self._lacks_id_for:
-            self._tell_lacking(event_topic, lacks_id_for)
+            self._log_missing_id(event_topic, lacks_id_for)
         self._lacks_id_for = lacks_id_for
 
-    def _tell_lacking(self, event_topic: str, error: ErrorCode | None) -> None:
-        """Brokers that know no ids know no Produce by id, and one may not know yet what was made just now."""
+    def _log_missing_id(self, event_topic: str, error: ErrorCode | None) -> None:
+        """Log why the event topic has no id; not for brokers without ids, nor for a topic that is only being made."""
         if error is ErrorCode.topic_authorization_failed:
             log.warning(
                 "clients that name topics by id (Produce v13) are not kept from the event topic: its id is not told",
@@ -66,13 +66,13 @@ class ReservedNames:
             )
 
     def is_topic(self, key: bytes) -> bool:
-        """Whether this is the name of such a topic, or its id."""
+        """Whether this is the name or the id of a reserved topic."""
         return key in self._keys
 
     def name_of(self, key: bytes) -> str:
-        """The topic's name, of a key that is one."""
+        """Return the name of a reserved topic, by its name or id."""
         return self._keys[key]
 
     def is_transactional_id(self, encoded: bytes) -> bool:
-        """Whether an owner claims a partition under this one."""
+        """Whether an owner uses this transactional id."""
         return self._is_owner_id(encoded)

@@ -1,14 +1,14 @@
-"""Answers that are changed on their way to the client: those that carry addresses of brokers, and the versions offered.
+"""Rewrites answers that carry broker addresses, and the offered versions.
 
     Metadata, FindCoordinator, DescribeCluster     the brokers, by node id
     Produce v10+, ShareFetch, ShareAcknowledge     the new leaders' node endpoints (KIP-951)
-    ApiVersions                                    less, where something must be decoded here
+    ApiVersions                                    fewer versions, where something must be decoded here
 
-Metadata and DescribeCluster tell which cluster answers. If it is another one, as where a broker's address was given to
-somebody else, the connection ends before the client hears of that one's brokers.
+Metadata and DescribeCluster carry the cluster id. If it is another cluster's, as when a broker's address was given to
+another broker, the connection ends before the client gets its addresses.
 
-Fetch is offered up to v15: from v16 on its answers carry addresses, and they are too large to be decoded for that. An
-address is found by its node id; the client finds the same broker behind it. Everything else of an answer stays.
+Fetch is offered up to v15: from v16 on its answers carry addresses, and are too large to be decoded for that. A broker
+is replaced by its listener here, found by node id. All other bytes of an answer are copied.
 """
 
 import struct
@@ -39,7 +39,7 @@ from muster.events.kafka.codec.walk import untagged
 from muster.events.steps import Steps
 
 AddressOf = Callable[[int, str, int], tuple[str, int] | None]
-"""Of a broker: from its node id and its own host and port to the host and port of its listener here, if it has one."""
+"""Returns the host and port of a broker's listener here, if it has one, by its node id and its own host and port."""
 
 FETCH, METADATA, FIND_COORDINATOR = 1, 3, 10
 DESCRIBE_CLUSTER, SHARE_FETCH, SHARE_ACKNOWLEDGE = 60, 78, 79
@@ -68,15 +68,13 @@ _DECODED: Mapping[int, range] = {
 _NOT_ABOVE: Mapping[int, int] = {FETCH: 15}
 
 _ANSWERS_KEPT, _ANSWER_KEPT_BYTES_MAX = 16, 4_096
-"""Of ApiVersions, for each version: brokers say the same again and again, and few say different things."""
+"""Limits of the cache of ApiVersions answers, per version: brokers repeat the same few."""
 
 _UNSUPPORTED_VERSION = INT16.pack(ErrorCode.unsupported_version)
 
 
 class AnswerRewriter:
-    """`handled` are the versions of what is handled here, by API key: more is not offered of them. `cluster_id`: of the
-    cluster behind; "" where it is not known.
-    """
+    """`handled`: versions offered of APIs that are handled here, by key. `cluster_id`: upstream's; "" if unknown."""
 
     def __init__(self, address_of: AddressOf, handled: Mapping[int, range], cluster_id: str = "") -> None:
         self._address_of = address_of
@@ -88,11 +86,11 @@ class AnswerRewriter:
         }
 
     def versions(self, api_key: int) -> range | None:
-        """What is offered of an API at most; None: whatever the broker does."""
+        """Return the versions of an API that may be offered; None if it is up to the broker."""
         return self._offered.get(api_key)
 
     def of(self, api_key: int, api_version: int) -> Rewrite | None:
-        """How an answer is rewritten; None when it goes on as it is."""
+        """Return the Rewrite of an API's answers; None if they are not changed."""
         if api_key == api_versions.KEY:
             return self._offers_less(api_version)
         if api_key not in _DECODED or api_version < _FIRST_WITH_ENDPOINTS.get(api_key, 0):
@@ -106,7 +104,7 @@ class AnswerRewriter:
         return rewrite_of(response, self._of_this_cluster(response, changed) if api_key in _TELL_CLUSTER else changed)
 
     def _of_this_cluster(self, response: Any, changed: Splice) -> Splice:  # noqa: ANN401 -- any of kio's
-        """Changed, if the answer is from the cluster behind us."""
+        """Return `changed`, after a check that the answer is of the upstream cluster."""
         if not self._cluster_id or not any(field.name == "cluster_id" for field in untagged(response)):
             return changed  # Metadata below v2 does not tell
         cut, flexible = cut_struct(response, "cluster_id"), bool(response.__flexible__)
@@ -123,7 +121,7 @@ class AnswerRewriter:
         return checked
 
     def _moves(self, node_id: str, *, flexible: bool) -> Change:
-        """The same broker at its listener here. One without a listener is left out, as if it were down."""
+        """Return a Change to the broker's listener here. A broker without one is left out, as if it were down."""
 
         def move(pieces: Pieces) -> Pieces | None:
             node, port = INT32.unpack(pieces[node_id])[0], INT32.unpack(pieces["port"])[0]
@@ -138,7 +136,7 @@ class AnswerRewriter:
         return move
 
     def _offers_less(self, api_version: int) -> Rewrite:
-        """P1. A broker that does not know the version answers in the form of v0 (P3)."""
+        """Return the Rewrite of ApiVersions (P1). A broker that lacks the version answers in the form of v0 (P3)."""
         in_its_form, in_form_of_v0 = (
             rewrite_of(response, change_items(response, "api_keys", self._offer))
             for response in (load_response_schema(api_versions.KEY, version) for version in (api_version, 0))
@@ -148,7 +146,7 @@ class AnswerRewriter:
         )
 
     def _offer(self, pieces: Pieces) -> Pieces | None:
-        """An API with the versions that can be had here, if there are any."""
+        """Limit an API to the versions that can be handled here; None if there are none."""
         api_key, first, last = (INT16.unpack(pieces[name])[0] for name in ("api_key", "min_version", "max_version"))
         ours = self._offered.get(api_key)
         if ours is None:
@@ -160,23 +158,23 @@ class AnswerRewriter:
 
 
 def _kept(rewrite: Rewrite) -> Rewrite:
-    """The same bytes in, the same bytes out: for what depends on nothing else."""
+    """Cache the results of a Rewrite that depends on nothing but the bytes."""
     kept: FIFOCache[bytes, bytes] = FIFOCache(_ANSWERS_KEPT)
 
     def rewrite_or_recall(payload: bytes) -> Steps[bytes]:
         try:
             return kept[payload]
         except KeyError:
-            told = yield from rewrite(payload)
+            rewritten = yield from rewrite(payload)
         if len(payload) <= _ANSWER_KEPT_BYTES_MAX:
-            kept[payload] = told
-        return told
+            kept[payload] = rewritten
+        return rewritten
 
     return rewrite_or_recall
 
 
 def _found_none(pieces: Pieces, *, flexible: bool) -> Pieces:
-    """FindCoordinator, of a broker that cannot be reached: the client asks again."""
+    """Return a FindCoordinator result for an unreachable broker: the client retries."""
     return pieces | {
         "error_code": INT16.pack(ErrorCode.coordinator_not_available),
         "node_id": INT32.pack(-1),
@@ -186,7 +184,7 @@ def _found_none(pieces: Pieces, *, flexible: bool) -> Pieces:
 
 
 def rewrite_of(response: Any, changed: Splice) -> Rewrite:  # noqa: ANN401 -- any of kio's
-    """Of an answer whose body is changed; `changed` is told where that begins. What is broken is the broker's fault."""
+    """Make a Rewrite that changes the body; `changed` gets its offset. A malformed answer is the broker's fault."""
     flexible = bool(response.__header_schema__.__flexible__)
 
     def rewrite(payload: bytes) -> Steps[bytes]:

@@ -1,11 +1,11 @@
-"""A commit under another name: generation, member id and instance id of a request replaced, all else left as it is.
+"""Rewrites a commit to the shadow's identity: generation, member id and instance id; all else is copied.
 
-What the broker says to it of the member is said of the shadow (22, 25, 82), and nothing of the client, whose membership
-was found good here: it would rejoin, leave or die of that. It is told to try again instead (14), which is judged anew;
-if its generation is over here, too, it learns it then.
+Errors about the member (22, 25, 82) in the broker's answer are about the shadow. The client's own membership was valid
+here, and it would rejoin, leave or stop for them. So it is answered 14, and its retry is checked anew; if its
+generation is over here too, it learns it then.
 
 OffsetCommit: v7 adds the group instance id, v8 is flexible. TxnOffsetCommit: from v3 on it names a member, and is
-flexible. The topics, which may be many, are not looked at.
+flexible. The topics, which may be many, are not read.
 """
 
 from collections.abc import Callable
@@ -37,7 +37,7 @@ _TRY_AGAIN = INT16.pack(ErrorCode.coordinator_load_in_progress)
 
 
 def with_identity(frame: bytes, identity: CommitIdentity) -> bytes:
-    """The frame of a commit, without its length, with the identity in it; it was read before, so that it is whole."""
+    """Return the commit's frame, without its length, with this identity. The frame must have been read before."""
     return _naming(*_KEY_VERSION.unpack_from(frame))(frame, identity)
 
 
@@ -63,16 +63,16 @@ def _naming(api_key: int, api_version: int) -> Callable[[bytes, CommitIdentity],
 
 
 def hide_shadow_errors(api_key: int, api_version: int, doubted: Callable[[], None]) -> Rewrite:
-    """For the answer to such a commit. `doubted` is called when the broker has not known the shadow by its identity."""
-    changed = _without_shadow(api_key, api_version)
+    """Return a Rewrite that replaces errors about the shadow. `doubted` is called if there was one."""
+    replace = _without_shadow(api_key, api_version)
 
     def rewrite(payload: bytes) -> Steps[bytes]:
         if not any(code in payload for code in _ABOUT_SHADOW):  # as good as always
             return payload
-        told = yield from changed(payload)
-        if told != payload:
+        rewritten = yield from replace(payload)
+        if rewritten != payload:
             doubted()
-        return told
+        return rewritten
 
     return rewrite
 

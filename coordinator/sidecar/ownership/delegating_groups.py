@@ -1,6 +1,6 @@
-"""Groups in front of other groups: what a layer does not answer itself, and what it does beside the requests.
+"""Base of layers in front of the runtime's groups: delegates every command, and runs background tasks.
 
-What belongs here: handing on, and tasks that end with the layer. What it must not know: what a layer is for.
+What belongs here: delegation, and tasks that end with the layer. What it must not know: what a layer is for.
 """
 
 import asyncio
@@ -16,7 +16,7 @@ from muster.events.ids import GroupId
 
 
 class DelegatingGroups(Groups):
-    """Hands everything on. `give_up` is told of a bug of ours in what goes on beside the requests."""
+    """Delegates everything. `give_up` is called with a bug of ours in a background task."""
 
     def __init__(self, groups: Groups, *, give_up: Callable[[Exception], None]) -> None:
         self._groups = groups
@@ -36,13 +36,13 @@ class DelegatingGroups(Groups):
         return self._groups.committed_offsets(group_id)
 
     async def close(self) -> None:
-        """Whoever still waits is not answered."""
+        """Cancel the background tasks; requests that wait for them are not answered."""
         for task in self._beside:
             task.cancel()
         await asyncio.gather(*self._beside, return_exceptions=True)
 
     def _go_on(self, steps: Coroutine[Any, Any, None], name: str) -> asyncio.Task[None]:
-        """Have this done beside the requests, until it ends or the layer does."""
+        """Run a background task, until it ends or the layer is closed."""
         task = asyncio.get_running_loop().create_task(steps, name=name)
         self._beside.add(task)
         task.add_done_callback(self._beside.discard)

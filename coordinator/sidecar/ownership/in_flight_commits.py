@@ -1,7 +1,7 @@
-"""Commits that were given to a broker under a shadow's name, and are not answered yet.
+"""Commits that were relayed under a shadow's identity and are not answered yet.
 
-A shadow that steps out for a moment takes its name along: the broker would refuse what comes a moment too late, and the
-member would take that as its own removal. So commits of that group are held back first, and those under way waited for.
+When a shadow is withdrawn, the broker refuses commits under its identity, and a member would take that for its own
+removal. So the group's commits are paused first, and those in flight waited for.
 """
 
 import asyncio
@@ -13,15 +13,15 @@ from weakref import WeakSet
 from muster.events.ids import GroupId
 
 COMMIT_TIMEOUT_S = 5.0
-"""A broker that takes longer to answer a commit has more trouble than one that is refused."""
+"""How long `paused` waits for answers: a broker that is slower has worse trouble than a refused commit."""
 
 
 RESUME_TIMEOUT_S = 20.0
-"""As long as a shadow is waited for."""
+"""As long as a shadow's `wait_bumped`."""
 
 
 class InFlightCommits:
-    """See the module. A commit is over when it was answered, or when the connection that it was sent on is lost."""
+    """See the module. A commit is over when it is answered, or when its connection is lost."""
 
     def __init__(self, *, resume_timeout_s: float = RESUME_TIMEOUT_S) -> None:
         self._resume_timeout_s = resume_timeout_s
@@ -34,14 +34,15 @@ class InFlightCommits:
         return group_id in self._paused
 
     async def wait_resumed(self, group_id: GroupId) -> None:
-        """Return when the group's commits need not wait any more. Raises TimeoutError."""
+        """Wait until the group's commits are not paused. Raises TimeoutError."""
         async with asyncio.timeout(self._resume_timeout_s):
             while self.is_paused(group_id):
                 await self._resumed.wait()
 
     def track(self, group_id: GroupId, broker_lost: asyncio.Future[None]) -> Callable[[bytes], bytes]:
-        """A commit is given to the broker, whose connection is lost when `broker_lost` is done: that the client is gone
-        says nothing of what it has sent. Returns a Rewrite of the commit's answer that takes note of it.
+        """Track a commit until its answer, or until `broker_lost` is done.
+
+        A client that is gone leaves its commit in flight. Returns a Rewrite for the answer, which it does not change.
         """
         commit = _Commit(group_id, broker_lost)
         self._commits.add(commit)
@@ -49,8 +50,9 @@ class InFlightCommits:
 
     @contextlib.asynccontextmanager
     async def paused(self, group_id: GroupId) -> AsyncIterator[None]:
-        """No commit of the group is under way while the block runs, but what a broker has not answered in
-        `COMMIT_TIMEOUT_S`.
+        """Pause the group's commits during the block.
+
+        It begins when those in flight are answered, after `COMMIT_TIMEOUT_S` at the latest.
         """
         self._paused[group_id] += 1
         try:
@@ -74,7 +76,7 @@ class _Commit:
         broker_lost.add_done_callback(self._over)
 
     def answered(self, payload: bytes) -> bytes:
-        """The answer is not changed."""
+        """Note the answer, and return it unchanged."""
         self._broker_lost.remove_done_callback(self._over)
         self._over()
         return payload

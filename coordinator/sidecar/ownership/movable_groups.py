@@ -1,8 +1,8 @@
-"""The setting `members.coordinator`, with which an administrator has a group move, and is told how far it is.
+"""The group config `members.coordinator`: an administrator moves a group with it, and reads its progress there.
 
-It is set as all settings are (IncrementalAlterConfigs on the GROUP resource). `upstream` is the rules' to carry out,
-and kept; the move follows from it. `muster` begins a move, for which upstream is asked, and undoes the other one when
-it is done. It stands alone in its request, but for `members.coordinator.timeout.ms`, which is never kept.
+It is set like any config (IncrementalAlterConfigs on the GROUP resource). `upstream` is carried out and stored by the
+rules; the release follows. `muster` begins an adoption, for which upstream is asked, and deletes the stored value when
+that is done. It stands alone in its request, but for `members.coordinator.timeout.ms`, which is never stored.
 """
 
 import asyncio
@@ -54,7 +54,7 @@ _TIMEOUT = GroupConfigDef(
 
 
 class MovableGroups(DelegatingGroups):
-    """See the module. `may_own`: whether the group is one that this sidecar is for (`--groups`)."""
+    """See the module. `may_own`: whether this sidecar is for the group (`--groups`)."""
 
     def __init__(
         self,
@@ -70,7 +70,7 @@ class MovableGroups(DelegatingGroups):
         self._in_flight = in_flight
         self._may_own = may_own
         self._starting: set[GroupId] = set()
-        """Somebody has asked for a move that has not begun yet: until then requests are answered as ever."""
+        """Groups whose move was requested and has not begun; their members' requests are answered as ever."""
 
     def submit(self, command: AnyRequest, reply: ReplyTo) -> None:
         if isinstance(command, AlterGroupConfig) and any(change.name == COORDINATOR for change in command.changes):
@@ -114,7 +114,7 @@ class MovableGroups(DelegatingGroups):
             self._run(self._adopt(command, timeout_ms, reply), command)
 
     async def _release(self, command: AlterGroupConfig, reply: ReplyTo) -> None:
-        """Commits that are under way upstream get there before the shadow leaves, under whose name they go."""
+        """Release the group once its in-flight commits are answered: they have the identity of a shadow that leaves."""
         if command.validate_only:
             self._groups.submit(command, lambda outcome: reply(_said(outcome)))
             return
@@ -148,7 +148,7 @@ class MovableGroups(DelegatingGroups):
         reply(AlterGroupConfigOutcome(error=ErrorCode.none) if refusal is None else _refused(refusal))
 
     async def _clear_coordinator(self, command: AlterGroupConfig) -> ErrorCode:
-        """The group may be joined here again, if there is no error."""
+        """Delete `members.coordinator`, so that the group can be joined here again; returns the error."""
         decided: asyncio.Future[ErrorCode] = asyncio.get_running_loop().create_future()
 
         def altered(outcome: Outcome) -> None:
@@ -166,7 +166,7 @@ def _text(change: ConfigChange | None) -> str:
 
 
 def _said(outcome: Outcome) -> AlterGroupConfigOutcome:
-    """A release's, with what an unknown group means."""
+    """Return a release's outcome; an unknown group has its own message."""
     assert isinstance(outcome, AlterGroupConfigOutcome)
     if outcome.error is not ErrorCode.group_id_not_found:
         return outcome

@@ -1,16 +1,15 @@
-"""One group's move to or from the cluster upstream: who is to be told, who was, and who has come back.
+"""One group's move to or from upstream: which members were told, which are back, which are waited for.
 
-What belongs here: what a move waits for. What it must not know: how anybody is told, and what time it is.
+What belongs here: what a move waits for. What it must not know: how members are told, and what time it is.
 
-A member is *told* when it was answered that it is none any more. It may go on with what it has fetched until it has let
-go of its partitions, and only then it asks to join again. So nobody may join before all have asked for it: that is what
-a rebalance does, and why no partition has two owners. As in a rebalance nobody is waited for longer than it is alive,
-or allowed to work:
+A member is *told* when it is answered that it is a member no more. It may work on what it has fetched until it revokes
+its partitions, and only then joins again: it is *back*. So nobody may join before all are back, as in a rebalance, or a
+partition could have two owners. And as in a rebalance a member is waited for only as long as it may live or work:
 
-    not told    its session timeout: a member that lives is heard of within it
+    not told    its session timeout: a live member sends a request within it
     told        its rebalance timeout; once its connection is gone, its session timeout
 
-A member that comes from upstream has timeouts that are not known here: the move as a whole has a limit.
+The timeouts of a member that comes from upstream are not known here: the move as a whole has a limit.
 """
 
 from collections.abc import Iterable
@@ -29,13 +28,13 @@ WAITING_LINE_AFTER_MS, WAITING_LINE_EVERY_MS = 5_000, 60_000
 
 
 class Connection(Protocol):
-    """Of a client."""
+    """A client's connection."""
 
     def is_open(self) -> bool: ...
 
 
 class Sender(msgspec.Struct, frozen=True, kw_only=True):
-    """Who sends a request."""
+    """The member, or member to be, that sends a request."""
 
     connection: Connection
     client_id: str
@@ -45,10 +44,10 @@ class Sender(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class FormerMember(msgspec.Struct, kw_only=True, eq=False):
-    """A member that has to join again on the other side. Timeouts are None when they are not known.
+    """A member that has to join again on the other side. Timeouts are None if not known.
 
-    `was_parked`: it was told by the answer to a request that waited, on a connection that is not known. `until_ms`: it
-    is not waited for any longer.
+    `was_parked`: it was told by the answer to its parked request, on a connection that is not known. `until_ms`: how
+    long it is waited for.
     """
 
     member_id: MemberId
@@ -75,7 +74,7 @@ class FormerMember(msgspec.Struct, kw_only=True, eq=False):
 
 
 class Move:
-    """See the module. `to` is a value of members.coordinator; `limit_ms`: when a move from upstream is over."""
+    """See the module. `to` is a value of members.coordinator; `limit_ms`: when a move from upstream times out."""
 
     def __init__(self, to: str, members: Iterable[FormerMember], *, now_ms: int, limit_ms: int | None = None) -> None:
         self.to = to
@@ -92,11 +91,11 @@ class Move:
         return self.to == UPSTREAM
 
     def add(self, member: FormerMember) -> None:
-        """One that came to upstream after the move began."""
+        """Add a member that joined upstream after the move began."""
         self.members.setdefault(member.member_id, member)
 
-    def tell(self, sender: Sender, now_ms: int) -> None:
-        """This member is told, by the answer that it gets now."""
+    def mark_told(self, sender: Sender, now_ms: int) -> None:
+        """Mark the member told, by the answer that it gets now."""
         member = self.members.get(sender.member_id)
         if member is None or member.is_gone:
             return
@@ -104,18 +103,18 @@ class Move:
             member.until_ms = now_ms + member.rebalance_timeout_ms
         member.told_on = sender.connection
 
-    def leave(self, member_id: MemberId) -> None:
-        """This member is gone, and does not come back."""
+    def mark_left(self, member_id: MemberId) -> None:
+        """Wait no longer for a member that has left."""
         if member_id in self.members:
             self.members[member_id].has_left = True
 
     def predecessor(self, group_instance_id: GroupInstanceId | None) -> FormerMember | None:
-        """The member whose instance id this is; its process has ended, if another one joins under that name."""
+        """Return the member with this instance id; if another process joins with it, the former one has ended."""
         named = (each for each in self.members.values() if each.group_instance_id == group_instance_id)
         return next(named, None) if group_instance_id is not None else None
 
-    def come_back(self, sender: Sender) -> None:
-        """Somebody without a member id asks to join: perhaps one of those who were told."""
+    def mark_back(self, sender: Sender) -> None:
+        """Mark the told member back that this JoinGroup without member id comes from, if there is one."""
         member = self._found(sender)
         if member is not None:
             member.is_back = True
@@ -137,7 +136,7 @@ class Move:
         return next(known, None) or next(alike, None)
 
     def waits_for(self, now_ms: int) -> list[FormerMember]:
-        """Whom it has to wait for. Notes which connections are gone."""
+        """Return the members that are still waited for; notes connections that are gone."""
         waiting = []
         for member in self.members.values():
             if member.is_gone:
@@ -154,7 +153,7 @@ class Move:
         member.until_ms = ends_ms if member.until_ms is None else min(member.until_ms, ends_ms)
 
     def report(self, state: MoveState, now_ms: int, reason: str | None = None) -> GroupMove:
-        """How far it is."""
+        """Report the move's progress."""
         members = self.members.values()
         return GroupMove(
             to=self.to,

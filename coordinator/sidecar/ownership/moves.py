@@ -1,18 +1,17 @@
-"""Live groups that move to or from the cluster upstream. See `move.py` for what a move waits for.
+"""Moves of live groups to and from upstream. See `move.py` for what a move waits for.
 
-    release    ours -> upstream. The rules have taken all members out, in one step with the setting
-               `members.coordinator`, from which on nobody joins here. The shadow leaves; each member's next request is
+    release    Muster -> upstream. The rules have removed all members, in one step with the config
+               `members.coordinator`, and nobody joins here any more. The shadow leaves; each member's next request is
                answered 25.
-    adopt      upstream -> ours. Each member's next request that comes here takes it out upstream, and is answered 25.
-               What it commits until then is relayed, as ever.
+    adopt      upstream -> Muster. Each member's next request that comes here removes it upstream, and is answered 25.
+               Its commits are relayed until then.
 
-Meanwhile who was told, or is new, is answered COORDINATOR_LOAD_IN_PROGRESS when it joins, after which every client asks
-again. Then a released group's joins are relayed, and an adopted group is Empty upstream, so that the next one takes it,
-as always.
+Meanwhile a JoinGroup of told or new members is answered COORDINATOR_LOAD_IN_PROGRESS, after which every client retries.
+Then a released group's joins are relayed; an adopted group is vacant upstream, so the next join takes it.
 
-A release cannot be undone half-way, and needs no limit: nobody is waited for beyond his own timeouts. An adoption can
-be given up: who was taken out joins upstream again. A restart of this process ends a move. A released group stays
-released; what a former process has left of its shadow is taken away before anybody is let through to join it.
+A release cannot be undone half-way, and needs no limit: each member is waited for within its own timeouts. An adoption
+can be given up: removed members join upstream again. A restart of this process ends a move. A released group stays
+released; a shadow that a former process has left in it is removed before any join is relayed.
 """
 
 import asyncio
@@ -46,14 +45,14 @@ LOOK_EVERY_S = 0.25
 LIST_EVERY_MS = 1_000
 TRY_AGAIN_S = 1.0
 TAKEN_WITHIN_MS = 30_000
-"""How long it is tried to have an adopted group joined here again."""
+"""How long the deletion of `members.coordinator` is retried after an adoption."""
 REPORTS_KEPT = 1_000
 _TAKEN = frozenset({ErrorCode.none, ErrorCode.group_id_not_found})
 _GONE_UPSTREAM = frozenset({ErrorCode.none, ErrorCode.unknown_member_id, ErrorCode.group_id_not_found})
 
 
 class LeavingShadows(Protocol):
-    """Our members in the groups upstream, that leave (see upstream/shadows.py)."""
+    """The shadows of groups that are released (see upstream/shadows.py)."""
 
     @property
     def name(self) -> ShadowName: ...
@@ -68,7 +67,7 @@ class LeavingShadows(Protocol):
 
 
 class Moves:
-    """See the module. `is_released`: whether `members.coordinator` says that a group is upstream's."""
+    """See the module. `is_released`: whether `members.coordinator` gives the group to upstream."""
 
     def __init__(
         self,
@@ -89,14 +88,14 @@ class Moves:
         self._reports: FIFOCache[GroupId, GroupMove] = FIFOCache(REPORTS_KEPT)
         self._tasks: set[asyncio.Task[None]] = set()
         self._may_be_shadowed = True
-        """Nobody has looked yet whether a former process has left shadows in released groups."""
+        """A former process may have left shadows in released groups: upstream has not been asked yet."""
 
     def begin(self) -> None:
-        """The groups have been read: look for what a former process has left upstream."""
+        """Remove shadows that a former process has left in released groups; call it when the groups are loaded."""
         self._run(self._remove_stray_shadows(), "stray-shadows")
 
     async def close(self) -> None:
-        """What is under way ends; nothing of it is lost but the waiting."""
+        """Stop all tasks. A move that was under way is over."""
         tasks = list(self._tasks)
         for task in tasks:
             task.cancel()
@@ -107,14 +106,14 @@ class Moves:
         return group_id in self._moves or (self._may_be_shadowed and self.is_released(group_id))
 
     def report(self, group_id: GroupId) -> GroupMove | None:
-        """How far the group's move is, or how its last one went."""
+        """Return the progress of the group's move, or the result of its last one."""
         move = self._moves.get(group_id)
         return self._reports.get(group_id) if move is None else move.report(MoveState.MOVING, self._monotonic_ms())
 
     # ---- requests ------------------------------------------------------------------------------------
 
     async def answer(self, request: ClientRequest) -> ErrorCode | None:
-        """With which error a membership request of a moving group is answered; None: it is relayed."""
+        """Return the error for a membership request of a moving group; None: relay it."""
         group_id, key = request.body.group_id, request.context.api_key
         move = self._moves.get(group_id)
         if move is None:
@@ -127,40 +126,40 @@ class Moves:
         return await self._tell(group_id, move, sender)
 
     def answer_commit(self, request: ClientRequest) -> ErrorCode | None:
-        """With which error a commit in a moving group is answered; None: it is relayed."""
+        """Return the error for a commit in a moving group; None: relay it."""
         move = self._moves.get(request.body.group_id)
         if move is None or not move.is_release:
             return None
-        move.tell(_sender(request), self._monotonic_ms())
+        move.mark_told(_sender(request), self._monotonic_ms())
         return ErrorCode.unknown_member_id
 
-    def told(self, request: ClientRequest) -> None:
-        """The rules have answered this request that there is no such member."""
+    def note_unknown_member(self, request: ClientRequest) -> None:
+        """Mark the sender told: the rules have answered it UNKNOWN_MEMBER_ID."""
         move = self._moves.get(request.body.group_id)
         if move is not None:
-            move.tell(_sender(request), self._monotonic_ms())
+            move.mark_told(_sender(request), self._monotonic_ms())
 
     async def _tell(self, group_id: GroupId, move: Move, sender: Sender) -> ErrorCode:
         if not move.is_release and sender.member_id:  # librdkafka heartbeats once more without one
-            error = await self._take_out(group_id, sender)
+            error = await self._remove(group_id, sender)
             if error is not ErrorCode.none:
                 return error
             move.add(_former(sender))
-        move.tell(sender, self._monotonic_ms())
+        move.mark_told(sender, self._monotonic_ms())
         return ErrorCode.unknown_member_id
 
     async def _come_back(self, group_id: GroupId, move: Move, sender: Sender) -> ErrorCode:
         before = move.predecessor(sender.group_instance_id)
         if not move.is_release and before is not None and not before.is_told:
             # Its process was started anew; nothing else would ever be heard of it.
-            error = await self._take_out(group_id, before)
+            error = await self._remove(group_id, before)
             if error is not ErrorCode.none:
                 return error
-        move.come_back(sender)
+        move.mark_back(sender)
         return ErrorCode.coordinator_load_in_progress
 
-    async def _take_out(self, group_id: GroupId, member: Sender | FormerMember) -> ErrorCode:
-        """Out of the group upstream; NONE also for one that is out already."""
+    async def _remove(self, group_id: GroupId, member: Sender | FormerMember) -> ErrorCode:
+        """Remove the member upstream; NONE also if it was not there."""
         try:
             error = await remove_member(self._link, group_id, member.member_id, member.group_instance_id)
         except LinkError as failed:
@@ -171,7 +170,7 @@ class Moves:
     # ---- release -------------------------------------------------------------------------------------
 
     def release(self, group_id: GroupId, members: Iterable[ReleasedMember]) -> None:
-        """The rules have taken these out of the group, which is upstream's from now on."""
+        """Begin the move to upstream: the rules have removed these members."""
         now_ms = self._monotonic_ms()
         formers = [
             FormerMember(
@@ -215,7 +214,7 @@ class Moves:
     async def adopt(
         self, group_id: GroupId, *, timeout_ms: int, only_try: bool, take: Callable[[], Awaitable[ErrorCode]]
     ) -> str | None:
-        """Begin to move the group here; None, or why that cannot be. `take`: try to have the rules let it be joined."""
+        """Begin to adopt the group; returns why if it cannot be. `take` deletes members.coordinator."""
         if self._shadows.owns(group_id) and not self.is_moving(group_id):
             return None
         if self.is_moving(group_id):
@@ -251,7 +250,7 @@ class Moves:
             if not move.waits_for(now_ms) or now_ms - listed_ms >= LIST_EVERY_MS:
                 listed_ms = now_ms
                 with contextlib.suppress(LinkError, NotAdoptable):  # asked again, until the limit
-                    left = _note(move, await upstream_members(self._link, group_id, self._shadows.name))
+                    left = _reconcile(move, await upstream_members(self._link, group_id, self._shadows.name))
             if not left and not move.waits_for(now_ms):
                 break
             log_waiting(group_id, move, now_ms)
@@ -268,7 +267,7 @@ class Moves:
         self._end(group_id, move, MoveState.DONE, reason)
 
     async def _take(self, take: Callable[[], Awaitable[ErrorCode]]) -> ErrorCode:
-        """Whether or not it is known to be released: nothing is known while its partition cannot be served."""
+        """Call `take` until it succeeds: it fails while the group's partition is not served."""
         until_ms = self._monotonic_ms() + TAKEN_WITHIN_MS
         attempts = AsyncRetrying(
             retry=retry_if_result(lambda error: error not in _TAKEN),
@@ -300,7 +299,7 @@ class Moves:
 
 
 def _while_unavailable(event: str, **about: str) -> AsyncRetrying:
-    """Attempts that go on until upstream lets them; `event` is told of each that it did not."""
+    """Return retries while upstream is unavailable; each failed attempt logs `event`."""
 
     def report(state: RetryCallState) -> None:
         error = state.outcome.exception() if state.outcome else None
@@ -311,22 +310,22 @@ def _while_unavailable(event: str, **about: str) -> AsyncRetrying:
     )
 
 
-def _note(move: Move, members: Iterable[UpstreamMember]) -> list[MemberId]:
-    """Whom upstream has. Who is not there and was not told is gone; who has come is to be told."""
+def _reconcile(move: Move, members: Iterable[UpstreamMember]) -> list[MemberId]:
+    """Reconcile with upstream's member list: untold members that are not listed are gone, new ones are added."""
     there = {each.member_id: each for each in members}
     for member_id, former in move.members.items():
         if member_id not in there and not former.is_told:
-            move.leave(member_id)
+            move.mark_left(member_id)
     for each in there.values():
         move.add(_former(each))
     return list(there)
 
 
 def _leave(move: Move, request: ClientRequest) -> ErrorCode | None:
-    """Who leaves does not come back; upstream takes it out itself, if it is there."""
+    """Note a LeaveGroup; while a group is adopted, upstream handles it."""
     body = request.body
     for each in getattr(body, "members", None) or (body,):
-        move.leave(each.member_id)
+        move.mark_left(each.member_id)
     return ErrorCode.unknown_member_id if move.is_release else None
 
 

@@ -1,7 +1,7 @@
-"""Whose group it is: ours, or the cluster's.
+"""Decides where a group's requests go: handled here, or relayed to upstream.
 
-A group is ours from the JoinGroup that took it on, while somebody is in it, or on the way into it. Upstream is asked
-first: while the group has members there, of any type, all its requests are relayed whole. So applications move behind
+A group is Muster's from the JoinGroup that took it for as long as it has members, or a member is joining. Upstream is
+asked first: while the group has members there, of any type, all its requests are relayed. So applications move behind
 the sidecar one process at a time, and no partition ever has two owners.
 """
 
@@ -18,13 +18,13 @@ class GroupRoute(Enum):
     LOCAL = auto()
     UPSTREAM = auto()
     UNDECIDED = auto()
-    """It may become ours: `take` it, or relay."""
+    """The group may become Muster's: `take` it, or relay."""
     MOVING = auto()
-    """Between the two: nobody joins (see moves.py)."""
+    """The group is being moved: nobody can join (see moves.py)."""
 
 
 class ShadowedGroups(Protocol):
-    """Our members in the groups upstream (see upstream/shadows.py)."""
+    """Muster's shadows upstream (see upstream/shadows.py)."""
 
     def owns(self, group_id: GroupId) -> bool: ...
 
@@ -34,7 +34,7 @@ class ShadowedGroups(Protocol):
 
 
 class MovingGroups(Protocol):
-    """What administrators have groups do (see moves.py)."""
+    """Groups that administrators have moved (see moves.py)."""
 
     def is_moving(self, group_id: GroupId) -> bool: ...
 
@@ -42,9 +42,9 @@ class MovingGroups(Protocol):
 
 
 class GroupRouter:
-    """`may_own`: whether a group is one of those that this sidecar is for (`--groups`).
+    """`may_own`: whether this sidecar is for the group (`--groups`).
 
-    `is_read`: whether the group's partition has been read from the log.
+    `is_loaded`: whether the group's partition has been read from the log.
     """
 
     def __init__(
@@ -53,38 +53,38 @@ class GroupRouter:
         moves: MovingGroups,
         *,
         may_own: Callable[[GroupId], bool],
-        is_read: Callable[[GroupId], bool],
+        is_loaded: Callable[[GroupId], bool],
     ) -> None:
         self._shadows = shadows
         self._moves = moves
         self._may_own = may_own
-        self._is_read = is_read
+        self._is_loaded = is_loaded
 
     def route_of(self, group_id: GroupId, *, joins: bool = False) -> GroupRoute:
-        """`joins`: the request is one that may take the group."""
+        """Return the group's route. `joins`: the request may take the group (JoinGroup)."""
         if self._moves.is_moving(group_id):
             return GroupRoute.MOVING
         if self._shadows.owns(group_id):
             return GroupRoute.LOCAL
         if not group_id or not self._may_own(group_id):
             return GroupRoute.UPSTREAM
-        if not self._is_read(group_id):
+        if not self._is_loaded(group_id):
             return GroupRoute.UNDECIDED  # unless it is theirs, who asks is told that it is being loaded
         return GroupRoute.UNDECIDED if joins and not self._moves.is_released(group_id) else GroupRoute.UPSTREAM
 
     def may_be_ours(self, group_id: GroupId) -> bool:
-        """Whether the group is, or could be, ours: something may be known of it here."""
+        """Whether the group is, or may become, Muster's, so that something may be known of it here."""
         return self._shadows.owns(group_id) or (bool(group_id) and self._may_own(group_id))
 
     async def take(self, group_id: GroupId, *, would_fail: Callable[[], bool]) -> KeptUpstream | None:
-        """Make the group ours if nobody is in it upstream; else why not. Raises ShadowUnavailable.
+        """Take the group if it is vacant upstream; if not, return why. Raises ShadowUnavailable.
 
         `would_fail`: nothing would come of the join, so that no trace of it is to be left upstream. The shadow of an
         earlier version is nobody's as long as the log, which says whether the group was ours, is not read.
         """
         if not would_fail():
             return await self._shadows.take(group_id)
-        was_read = self._is_read(group_id)
+        was_read = self._is_loaded(group_id)
         theirs = await self._shadows.probe(group_id)
         is_unnamed = isinstance(theirs, ForeignShadow) and theirs.is_unnamed
         return None if is_unnamed and not was_read else theirs

@@ -1,9 +1,8 @@
-"""The groups as the handlers of a sidecar know them: the runtime's, with what upstream has to know first.
+"""Answers no SyncGroup before the group's shadow is bumped upstream for its generation.
 
-No SyncGroup of a generation is answered before the shadow's generation was raised upstream for it. A commit of the
-generation before cannot land there from then on, so nobody who begins to work finds an older one's commit on his own.
-Within a generation somebody may take another's place, too: a static member that restarts, a standby that is called. So
-a join that is answered in a generation that is raised already has it raised once more, before that member's sync.
+From then on no commit of the generation before can land upstream, so a member that begins to work finds no older commit
+after its own. Within a generation a member may replace another: a static member that restarts, a standby that is
+called. So a JoinGroup that is answered in a generation already bumped has it bumped again, before that member's sync.
 """
 
 from collections.abc import Callable

@@ -1,6 +1,6 @@
-"""Answers of a broker on their way to one client, as far as they take time: long to be rewritten, or held for a while.
+"""Schedules a broker's answers to one client that take time: long rewrites in slices, delayed answers by a timer.
 
-What belongs here: the loop's turns, and a timer. What it must not know: sockets, and what is in an answer (answers.py).
+What belongs here: slices, and a timer. What it must not know: sockets, and what is in an answer (answers.py).
 """
 
 import asyncio
@@ -13,9 +13,7 @@ from muster.coordinator.wire.api import ProtocolError
 
 
 class AnswerScheduler:
-    """`went_on` is called when something was done, `rewritten` when a long answer is; `failed` when what the broker
-    says makes no sense, or with a bug of ours.
-    """
+    """`went_on` is called after a step, `rewritten` after a long rewrite, `failed` with a bad answer or our bug."""
 
     def __init__(
         self,
@@ -37,7 +35,7 @@ class AnswerScheduler:
         self._cancel_rewriting: Cancel | None = None
 
     def go_on(self, step: Callable[[], None]) -> None:
-        """Do a step. What is left of rewriting is done in slices; what is delayed is let go after a while."""
+        """Run a step; continue a rewrite in slices, and set the timer for a delayed answer."""
         try:
             step()
             steps = self._answers.take_rewriting()
@@ -55,7 +53,7 @@ class AnswerScheduler:
         self.go_on(self._answers.let_go)
 
     def stop(self) -> None:
-        """Nobody wants an answer any more."""
+        """Cancel what is scheduled."""
         if self._delay is not None:
             self._delay.cancel()
         if self._cancel_rewriting is not None:

@@ -1,14 +1,14 @@
-"""What a broker answers one client: each answer held against the request that is due.
+"""The broker's answers to one client, each matched with the request that is due.
 
-What belongs here: frames of the broker, and the order in which it owes them. What it must not know: sockets, time, and
-what the client sends meanwhile (conversation.py, which tells what is expected).
+What belongs here: the broker's frames, in the order of requests. What it must not know: sockets, time, and what the
+client sends meanwhile (conversation.py, which calls `expect`).
 
-    relayed as it comes      however long it is, it is never whole in memory
-    rewritten                whole; a long one in steps that somebody else takes
-    rewritten and delayed    held until it is let go, if rewriting has changed it
-    our own                  whole, to whoever asked
+    relayed                  as it comes, never whole in memory
+    rewritten                whole; a long one in steps, which the caller takes
+    rewritten and delayed    kept until `let_go`, if rewriting has changed it
+    our own                  whole, to the callback of the request
 
-While one is being rewritten or delayed what comes behind it waits, so answers leave in their order.
+While an answer is being rewritten or is delayed, those behind it wait, so answers leave in order.
 """
 
 import re
@@ -30,21 +30,23 @@ _TLS_ALERT = re.compile(rb"\x15\x03[\x00-\x04]\x00\x02[\x01\x02].", re.DOTALL)
 
 
 class Expected(msgspec.Struct, frozen=True):
-    """An answer that the broker owes. `own`: it is to a question of ours, and goes nowhere else. `is_for_anybody`: the
-    broker gives it to who has not authenticated, too.
+    """An answer that the broker owes.
+
+    `own`: the callback of a request of ours, which alone gets it. `needs_no_authentication`: the broker gives it to
+    clients that have not authenticated, too.
     """
 
     correlation_id: bytes
     rewrite: Rewrite | None = None
     delays_changed: bool = False
-    is_for_anybody: bool = False
+    needs_no_authentication: bool = False
     own: Callable[[bytes], None] | None = None
 
 
 class Answers:
     """See the module. `for_client` is where answers go (see net/frames.py).
 
-    `is_served`: the broker has answered something that it answers to nobody who has not authenticated.
+    `is_served`: the broker has given an answer that needs authentication.
     """
 
     def __init__(self, limits: RelayLimits, for_client: list[bytes]) -> None:
@@ -64,22 +66,22 @@ class Answers:
 
     @property
     def expected(self) -> int:
-        """How many answers the broker owes, of which nothing has come."""
+        """How many answers the broker owes that have not begun."""
         return len(self._expected)
 
     @property
     def is_one_begun(self) -> bool:
-        """Whether one has begun, and is not all in `for_client`."""
+        """Whether an answer has begun, and is not all in `for_client`."""
         return self._passing > 0 or self.is_rewriting or self._delayed is not None
 
     @property
     def are_all_given(self) -> bool:
-        """Whether none is expected, and none has begun."""
+        """Whether no answer is expected, and none has begun."""
         return not (self._expected or self._passing or self.is_rewriting or self._delayed is not None)
 
     @property
     def is_one_to_be_read(self) -> bool:
-        """Whether something is to be learnt from one that is expected."""
+        """Whether an expected answer is to be read here."""
         return any(each.rewrite is not None for each in self._expected)
 
     @property
@@ -90,25 +92,25 @@ class Answers:
 
     @property
     def is_delaying(self) -> bool:
-        """Whether an answer is held, until `let_go`."""
+        """Whether an answer is delayed, until `let_go`."""
         return self._delayed is not None
 
     @property
     def has_many_waiting(self) -> bool:
-        """Whether so much waits behind one that is held that no more should be read from the broker."""
+        """Whether so much waits behind a delayed answer that no more should be read from the broker."""
         return self._delayed is not None and self._incoming.waiting_bytes >= self._waiting_bytes_max
 
     def expect(self, expected: Expected) -> None:
-        """One more, behind those that are expected already."""
+        """Expect another answer, behind those expected already."""
         self._expected.append(expected)
 
     def end(self) -> None:
-        """Delay nothing any more. Raises ProtocolError as `receive` does."""
+        """Delay no more answers. Raises ProtocolError as `receive` does."""
         self._is_ending = True
         self.let_go()
 
     def forget(self) -> None:
-        """Keep no bytes."""
+        """Drop all bytes."""
         self._incoming = Incoming()
         self._delayed, self._rewriting, self._rewriting_bytes = None, None, 0
 
@@ -152,19 +154,19 @@ class Answers:
                 self._rewrite(expected, payload, expected.rewrite(payload))
 
     def let_go(self) -> None:
-        """Send the answer that is held, if there is one, and what came behind it. Raises as `receive` does."""
+        """Send the delayed answer, if there is one, and what came behind it. Raises as `receive` does."""
         if self._delayed is not None:
             delayed, self._delayed = self._delayed, None
             put_answer(self.for_client, *delayed)
             self.receive(b"")
 
     def take_rewriting(self) -> Steps[None] | None:
-        """What is left of rewriting an answer, to be taken once; None when there is none. Raises ProtocolError."""
+        """Return the rest of a rewrite, once; None if there is none. Raises ProtocolError."""
         steps, self._rewriting = self._rewriting, None
         return steps
 
     def _rewrite(self, expected: Expected, payload: bytes, steps: Steps[bytes]) -> None:
-        """As good as all answers are short, and rewritten at once."""
+        """Rewrite an answer: at once if it is short, as almost all are."""
         entries = 0
         try:
             while entries < ENTRIES_AT_ONCE:
@@ -197,10 +199,10 @@ class Answers:
                 Fault.BROKER_ANSWER,
                 f"the broker answered {correlation_id.hex()}, next is {expected.correlation_id.hex()}",
             )
-        self.is_served = self.is_served or not expected.is_for_anybody
+        self.is_served = self.is_served or not expected.needs_no_authentication
         return expected
 
     def _check_no_alert(self) -> None:
-        """What looks like a very long answer may be the end of a misunderstanding (P6)."""
+        """Raise ProtocolError if the bytes are a TLS alert, which looks like a very long answer (P6)."""
         if _TLS_ALERT.match(self._incoming.look(_ANSWER_START.size)):
             raise ProtocolError(Fault.BROKER_ANSWER, "the broker speaks TLS, and was spoken to in plain text")

@@ -1,9 +1,8 @@
-"""What the broker lets a client do with a group, asked on the client's own connection and kept for a while.
+"""The operations that the broker allows a client on a group, asked on the client's connection and cached.
 
-The broker alone knows who the client is and which ACLs there are. DescribeGroups v5 tells the operations that are
-allowed (KIP-430), also for a group that does not exist; v6 hides them then. Who may not even describe the group is
-answered 30, and may do nothing with it. A verdict belongs to one connection: another one that repeats a member's bytes
-is asked about anew.
+Only the broker knows the client's principal and the ACLs. DescribeGroups v5 returns the allowed operations (KIP-430),
+also of a group that does not exist; v6 hides them then. A client without DESCRIBE on the group is answered 30, and is
+allowed nothing on it. The cache is one connection's: a connection that repeats another's bytes is asked about anew.
 """
 
 from collections.abc import Callable
@@ -24,25 +23,25 @@ from muster.coordinator.wire.authorized_operations import DESCRIBE
 from muster.events.ids import GroupId
 
 GROUPS_MAX = 4_096
-"""Groups remembered for one connection; the one asked about first makes room."""
+"""Limit of groups per connection; the first one asked about makes room."""
 
 
 class GroupAuthorization(msgspec.Struct, frozen=True, kw_only=True):
-    """`operations` are Kafka's bits. `error` stands for all when the broker could not tell."""
+    """`operations` are Kafka's bits. `error`, if set, is the broker's error instead."""
 
     operations: int
     error: ErrorCode
     until_ms: int
 
     def refusal(self, operation: int) -> ErrorCode:
-        """NONE if the operation is allowed."""
+        """Return NONE if the operation is allowed, else the error."""
         if self.error is not ErrorCode.none:
             return self.error
         return ErrorCode.none if self.operations & operation else ErrorCode.group_authorization_failed
 
 
 class AuthorizationCache:
-    """Those of one connection. `keep_ms`: how long one is good; 0 asks each time."""
+    """The authorizations of one connection. `keep_ms`: how long one is cached; 0 asks each time."""
 
     def __init__(
         self, client: BrokerLink, *, metrics: RelayMetrics, monotonic_ms: Callable[[], int], keep_ms: int
@@ -54,21 +53,21 @@ class AuthorizationCache:
         self._cached: FIFOCache[GroupId, GroupAuthorization] = FIFOCache(GROUPS_MAX)
 
     def known(self, group_id: GroupId, now_ms: int) -> GroupAuthorization | None:
-        """The authorization, if there is one that is still good."""
+        """Return the cached authorization if it has not expired."""
         authorization = self._cached.get(group_id)
         return authorization if authorization is not None and now_ms < authorization.until_ms else None
 
     def last(self, group_id: GroupId) -> GroupAuthorization | None:
-        """The verdict of last time, also if it is good no more."""
+        """Return the last authorization, even if it has expired."""
         return self._cached.get(group_id)
 
     async def of(self, group_id: GroupId) -> GroupAuthorization:
-        """The authorization, asked for if need be. Raises ProtocolError."""
+        """Return the authorization, cached or asked for. Raises ProtocolError."""
         known = self.known(group_id, self._monotonic_ms())
         return known or (await self.ask((group_id,)))[group_id]
 
     async def refusal_at_any_broker(self, group_id: GroupId, operation: int) -> ErrorCode:
-        """NONE if the operation (READ or DESCRIBE) is allowed; also where another broker coordinates the group.
+        """Return NONE if the operation (READ or DESCRIBE) is allowed, even if another broker coordinates the group.
 
         There a broker says no more than who may not describe it, and to a heartbeat who may not read: both are asked
         before whose the group is. Raises ProtocolError.
@@ -84,7 +83,7 @@ class AuthorizationCache:
         return answer.error_code if denied else ErrorCode.none
 
     async def ask(self, group_ids: tuple[GroupId, ...]) -> dict[GroupId, GroupAuthorization]:
-        """Fresh authorizations. Raises ProtocolError."""
+        """Ask the broker anew. Raises ProtocolError."""
         request = DescribeGroupsRequest(
             groups=tuple(KioGroupId(group_id) for group_id in group_ids), include_authorized_operations=True
         )
@@ -106,5 +105,5 @@ class AuthorizationCache:
         return authorizations
 
     def forget(self) -> None:
-        """Ask anew about all: the client may be somebody else from here on."""
+        """Forget all: the client may have another principal from here on."""
         self._cached.clear()

@@ -1,4 +1,4 @@
-"""The way to the broker behind a listener, and the socket that was opened for one client."""
+"""The broker's socket of one client, and the endpoint by which that broker is reached."""
 
 import asyncio
 import ssl
@@ -20,31 +20,31 @@ log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
 
 CONNECT_TIMEOUT_S = 10.0
 LINGER_S = 10.0
-"""For how long there is still work, or a broker that does not read, for a client that is gone."""
+"""How long requests of a client that is gone are still worked on, or sent to a broker that does not read."""
 
 
 class BrokerEndpoint(msgspec.Struct, frozen=True, kw_only=True):
-    """How the broker behind a listener is reached. `context` is None where it is not encrypted."""
+    """How a listener's broker is reached. `context` is None for plaintext."""
 
     node_id: int | None
-    """None behind the address that clients begin with: any broker."""
+    """None for the bootstrap listener: any broker."""
     addresses: Callable[[], Sequence[tuple[str, int]]]
-    """Where the broker is now, or several to be tried in turn; none while that is not known."""
+    """The broker's address, or several to be tried in turn; empty while not known."""
     context: ssl.SSLContext | None
     throttle: LogThrottle
-    """Of all listeners together."""
+    """Shared by all listeners."""
     refusals: RefusalLog
-    """Of all listeners together."""
+    """Shared by all listeners."""
     on_unreachable: Callable[[], None]
-    """Told each time that a client's connection found no broker there."""
+    """Called when a client's connection could reach no broker."""
 
     @property
     def broker(self) -> str:
-        """For people."""
+        """The broker's name in log lines."""
         return "one of --upstream" if self.node_id is None else f"node id {self.node_id}"
 
     def log_closed(self, peer: str, cause: str) -> None:
-        """It has closed a client's connection."""
+        """Log that the broker closed a client's connection."""
         suppressed = self.throttle.due(("closed", self.node_id, peer, cause))
         if suppressed is not None:
             log.info(
@@ -52,18 +52,18 @@ class BrokerEndpoint(msgspec.Struct, frozen=True, kw_only=True):
             )
 
     def log_unauthenticated(self, peer: str, request: bytes) -> None:
-        """It has closed the connection of a client that did not say who it is. `request`: the beginning of its own."""
+        """Log that the broker closed on a client that sent a request unauthenticated. `request`: its first bytes."""
         api, client_id = api_and_client_of(request)
         reason = f"it sent {api} without authenticating, and the broker hung up"
         self.refusals.write(Refusal.NONE_SENT, peer, user=None, client_id=client_id, reason=reason)
 
 
 class BrokerEvents(Protocol):
-    """The client's side, which is told what happens on the broker's."""
+    """Callbacks for events of a client's broker connection."""
 
     @property
     def wants_broker(self) -> bool:
-        """Whether there is still somebody for whom one was to be reached."""
+        """Whether the client is still there to be connected."""
 
     def on_broker_connected(self) -> None: ...
 
@@ -72,23 +72,23 @@ class BrokerEvents(Protocol):
     def on_answer_bytes(self, data: bytes) -> None: ...
 
     def on_broker_lost(self, error: Exception | None) -> None:
-        """It has closed; whom we let go tells nothing any more."""
+        """The broker's connection is lost; not called after `close` or `abort`."""
 
     def on_broker_writable(self) -> None:
-        """It takes more again, or no more (`BrokerSide.is_writable`)."""
+        """`BrokerSide.is_writable` has changed."""
 
 
 class BrokerSide(asyncio.Protocol):
-    """The broker's socket of one client: opened once, when it is needed, and let go once.
+    """The broker's socket of one client: connected once, when first needed, and closed once.
 
-    `is_lost` is done when its socket is closed, whoever has done that; `reads`: whether it takes more.
+    `lost` is done when the socket is closed, by whichever side; `is_writable`: whether the broker takes more bytes.
     """
 
     def __init__(self, endpoint: BrokerEndpoint, client: BrokerEvents, relayed: RelayMetrics) -> None:
         self.lost: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self.is_writable = True
         self.transport: asyncio.Transport | None = None
-        """None until it was reached, and when it is gone or was let go."""
+        """None before it is connected, and after it is lost or closed."""
         self._endpoint = endpoint
         self._client = client
         self._relayed = relayed
@@ -97,18 +97,18 @@ class BrokerSide(asyncio.Protocol):
 
     @property
     def has_begun(self) -> bool:
-        """Whether it was reached for."""
+        """Whether `connect` was called."""
         return self._connecting is not None
 
     @property
     def unsent_bytes(self) -> int:
-        """How much waits until it reads again."""
+        """Bytes that wait until the broker reads again."""
         return 0 if self.is_writable else unsent_bytes(self.transport)
 
     # ---- reaching it, and letting it go ----------------------------------------------------------------
 
     def connect(self, failed: Callable[[Exception], None]) -> None:
-        """Begin to. `failed` is told of a bug of ours."""
+        """Begin to connect. `failed` is called with a bug of ours."""
         self._connecting = asyncio.get_running_loop().create_task(self._connect(), name="connect-upstream")
         self._connecting.add_done_callback(on_failure(failed))
 
@@ -123,7 +123,7 @@ class BrokerSide(asyncio.Protocol):
             self._client.on_broker_connected()
 
     async def _connected(self) -> asyncio.Transport | None:
-        """A connection to the broker, for this client alone; None, and a line in the log, when it cannot be had."""
+        """Open a connection for this client alone; None, after a log line, if that fails."""
         for host, port in self._endpoint.addresses():
             address = f"{host}:{port}"
             try:
@@ -148,12 +148,12 @@ class BrokerSide(asyncio.Protocol):
         return None
 
     def cancel_connect(self) -> None:
-        """Reach for it no more."""
+        """Cancel `connect`."""
         if self._connecting is not None:
             self._connecting.cancel()
 
     def close(self) -> None:
-        """Close it when it has read what is on its way to it, or does not for a while."""
+        """Close once its unsent bytes are sent, after LINGER_S at the latest."""
         transport = self._parted()
         if transport is not None:
             transport.close()

@@ -1,12 +1,12 @@
-"""A client's socket and the one of its broker: each client connection has one upstream of its own.
+"""A client's socket; each client connection has a broker connection of its own.
 
-So who the client is, is known to the broker alone: SASL passes through, and what it may do is asked there. No more than
-a first piece is read from a client before its broker is reached, and nothing is connected to for a client that says
-nothing (a port scan, a load balancer's check). When the broker is gone the client's side is closed; when the client is
-gone what it has sent is still worked off, as Kafka does, and its answers dropped (CC6).
+So only the broker knows who the client is: SASL is relayed, and the client's authorizations are asked for there. No
+more than a first piece is read from a client before its broker is connected, and a client that sends nothing (a port
+scan, a load balancer's check) has no broker connection. When the broker is lost the client is closed; when the client
+is gone its requests are still carried out, as in Kafka, and their answers dropped (CC6).
 
-What belongs here: what a broker behind a client's socket adds to it (net/client_socket.py). What a request means is
-`handle`'s.
+What belongs here: what a broker connection adds to a client's socket (net/client_socket.py). What it must not know:
+what a request means, which is `handle`'s.
 """
 
 import asyncio
@@ -87,7 +87,7 @@ class ClientSide(ClientSocket):
 
     @property
     def is_parked(self) -> bool:
-        """Whether the client waits for an answer, which does not count as idle (P17); unless a side does not read."""
+        """Whether the client waits for an answer, which is not idle (P17); False while either side does not read."""
         return self._conversation.is_owed and self._client_reads and self._broker.is_writable
 
     def close(self) -> None:
@@ -128,7 +128,7 @@ class ClientSide(ClientSocket):
             self._end()
 
     def _end(self) -> None:
-        """The client is gone, and nothing is to be done for it any more."""
+        """Drop everything of a client that is gone."""
         self._share.end()
         self._conversation.forget()
         self._answering.stop()
@@ -151,7 +151,7 @@ class ClientSide(ClientSocket):
 
     @property
     def broker_lost(self) -> "asyncio.Future[None]":
-        """Done when the broker has closed, or we have."""
+        """Done when the broker's connection is closed, by whichever side."""
         return self._broker.lost
 
     @property
@@ -193,7 +193,7 @@ class ClientSide(ClientSocket):
         self.close()
 
     def on_broker_lost(self, error: Exception | None) -> None:
-        """What it said is still sent."""
+        """Send the client what came before, then close."""
         self._questions.cancel()
         if self._transport is None:
             self._end()
@@ -207,7 +207,7 @@ class ClientSide(ClientSocket):
     def _tell_closed(self, cause: str) -> None:
         if self.sasl.is_refused:  # by the broker, which the log has: that it hangs up then is no fault of its own
             return
-        sent = self._conversation.sent_as_stranger
+        sent = self._conversation.unauthenticated_request
         if sent is None or self.sasl.has_begun or self._conversation.answers.is_served:
             self.endpoint.log_closed(self.peer.client_host, cause)
         else:
@@ -226,22 +226,22 @@ class ClientSide(ClientSocket):
     # ---- what a request does -------------------------------------------------------------------------
 
     def is_open(self) -> bool:
-        """Whether the broker is there; it is let go when the client has to go, or nothing is left to do for it."""
+        """Whether the broker is connected; it is closed once nothing is left to do for the client."""
         return self._broker.transport is not None
 
     def relay(self, frame: bytes | None = None, rewrite: Rewrite | None = None) -> None:
-        """Give the request that is being handled to the broker: as it came, or another frame instead."""
+        """Relay the request that is being handled, as it came or as another frame."""
         if self.is_open():
             self._cancel = None
             self._conversation.relay(frame, rewrite)
             self._go_on()
 
     def authenticated(self, principal: str | None) -> None:
-        """The broker goes on with the client, perhaps as somebody else: nothing counts that was permitted before."""
+        """The broker has authenticated the client, perhaps as another principal: cached authorizations are dropped."""
         self.authorizations.forget()
         self.heartbeats.clear()
         if principal is not None:
-            self._conversation.trust()
+            self._conversation.authenticated()
             self._is_let_in = True
             self.peer = Peer(client_host=self.peer.client_host, principal=principal)
             if principal != UNKNOWN_PRINCIPAL:
@@ -250,8 +250,9 @@ class ClientSide(ClientSocket):
                     self.close()  # which clients take for a broker that is gone, and come again later
 
     def ask(self, api_key: int, api_version: int, rest: bytes) -> asyncio.Future[bytes]:
-        """Ask the broker something on the client's own connection; `rest` and the answer are what follows the
-        correlation id. The future is cancelled when the broker is gone, which ends the request that asks.
+        """Send a request of ours on the client's own connection; `rest` and the answer begin behind the correlation id.
+
+        The future is cancelled when the broker is lost, which ends the request that asks.
         """
         future, told = self._questions.add()
         if self.is_open():

@@ -1,18 +1,18 @@
-"""What goes back and forth between one client and its broker, without their sockets.
+"""The frames between one client and its broker, without their sockets.
 
 What belongs here: what a relay adds to a client's connection (net/frames.py): what is done with each frame, and how
 much may wait. What it must not know: sockets, time, what a request means: its `RequestPlan` says what is done with it.
 The broker's answers are in answers.py.
 
     bytes of the client -> relayed frames flow to the broker as they come, never whole in memory
-                        -> a request that is handled here is *taken* by `next_request`, whole, once all that was
-                           relayed before it is answered; nothing after it is looked at until it is answered
-                           (`answer`) or goes to the broker after all (`relay`)
-    bytes of the broker -> each answer is held against the request that is due: streamed, rewritten, or our own
+                        -> a request to be handled here is returned by `next_request`, whole, once all that was
+                           relayed before it is answered; nothing behind it is read until it is answered (`answer`)
+                           or relayed after all (`relay`)
+    bytes of the broker -> each answer is matched with the request that is due: streamed, rewritten, or our own
 
 So answers leave in the order of requests, and a commit reaches the broker before the LeaveGroup behind it is decided,
-as if Kafka alone were there: it handles one request of a connection at a time (CC5). Clients pipeline among relayed
-requests as before. Our own questions (`ask`) go on the same connection, under the client's identity.
+as in Kafka, which handles one request of a connection at a time (CC5). Relayed requests are pipelined. Our own requests
+(`ask`) go on the same connection, under the client's principal.
 """
 
 import struct
@@ -26,13 +26,13 @@ from muster.coordinator.wire.api import Fault, ProtocolError
 from muster.coordinator.wire.messages import HEADER_START_BYTES
 
 IN_FLIGHT_MAX = 1_000
-"""Relayed requests that may wait for their answers; then no more is read until one has come."""
+"""Limit of relayed requests that wait for answers; at it no more is read."""
 
 BEGINNING_BYTES_MAX = 128 * 1024
-"""What is looked for stands within so many bytes, or the request makes no sense: three strings come before it."""
+"""Limit within which the fields to be read must stand: only three strings come before them."""
 
 _USUAL_BEGINNING_BYTES = 256
-_ANSWERED_TO_STRANGERS = frozenset({17, 18, 36})  # SaslHandshake, ApiVersions, SaslAuthenticate
+_NEED_NO_AUTHENTICATION = frozenset({17, 18, 36})  # SaslHandshake, ApiVersions, SaslAuthenticate
 
 
 class Conversation(Connection):
@@ -49,9 +49,9 @@ class Conversation(Connection):
         self._new_id = new_id
         self._plan_of = plan_of
         self._handled_bytes_max = limits.first_bytes_max
-        self.sent_as_stranger: bytes | None = None
-        """The beginning of the last request for which the client would have had to authenticate; None where it has."""
-        self._is_stranger = limits.authenticates
+        self.unauthenticated_request: bytes | None = None
+        """First bytes of the last request that needed authentication, of an unauthenticated client; else None."""
+        self._is_unauthenticated = limits.authenticates
         self._passing_request = 0  # bytes of a relayed request that are still to come
         self._is_answer_to_passing_due = False
         self._check_stream: CheckStream | None = None
@@ -60,43 +60,43 @@ class Conversation(Connection):
 
     @property
     def is_owed(self) -> bool:
-        """Whether the client waits for an answer, and has sent all of the request."""
+        """Whether the client has sent a whole request and waits for its answer."""
         half_sent = 1 if self._passing_request and self._is_answer_to_passing_due else 0
         return self._taken is not None or self.answers.expected > half_sent or self.answers.is_one_begun
 
     @property
     def is_under_way(self) -> bool:
-        """Whether something has begun that is not at its end, be it a request of which a part is relayed."""
+        """Whether a request has begun and is not over, even one that is half relayed."""
         return self.is_owed or self._passing_request > 0
 
     @property
     def is_of_interest(self) -> bool:
-        """Whether something is to be done here yet even if nobody reads answers, or learnt from one of the broker's."""
+        """Whether requests are left to be handled, or answers to be read, even if nobody reads what is sent."""
         return self.is_handling or self.waiting_bytes > 0 or self.answers.is_one_to_be_read
 
     @property
     def held_bytes(self) -> int:
-        """The same, with the answers that are not passed on as they come."""
+        """Includes answers that are buffered here."""
         return super().held_bytes + self.answers.held_bytes
 
     def end(self) -> None:
-        """Begin nothing any more; what has begun goes on to its end. Raises ProtocolError as `Answers.receive` does."""
+        """Begin no more requests; those begun go on. Raises ProtocolError as `Answers.receive` does."""
         self._is_ending = True
         self.answers.end()
 
     def forget(self) -> None:
-        """Keep no bytes: both sides are gone, even if somebody has the request yet."""
+        """Drop all bytes: both sides are gone."""
         super().forget()
         self._frame = b""
         self.answers.forget()
 
-    def trust(self) -> None:
-        """The client has authenticated: its requests may be as long as any."""
+    def authenticated(self) -> None:
+        """Lift the limits for clients that have not authenticated."""
         self._handled_bytes_max = self._frame_bytes_max
-        self._is_stranger, self.sent_as_stranger = False, None
+        self._is_unauthenticated, self.unauthenticated_request = False, None
 
     def next_request(self, now_ms: int) -> bytes | None:
-        """The next frame that is to be handled here, without its length; None when there is none (yet).
+        """Return the next frame to be handled here, without its length; None if there is none yet.
 
         What is to be relayed is in `for_broker` then, and heartbeats that the fast path knows are answered: `AT_ONCE`
         of them, if there are more (`is_interrupted`). Raises ProtocolError; nothing may follow then.
@@ -131,40 +131,41 @@ class Conversation(Connection):
         return None
 
     def _planned(self, api_key: int, api_version: int) -> RequestPlan:
-        if self._is_stranger and api_key not in _ANSWERED_TO_STRANGERS:
-            self.sent_as_stranger = self._incoming.look(_USUAL_BEGINNING_BYTES)
+        if self._is_unauthenticated and api_key not in _NEED_NO_AUTHENTICATION:
+            self.unauthenticated_request = self._incoming.look(_USUAL_BEGINNING_BYTES)
         return self._plan_of(api_key, api_version)
 
     def _may_begin(self, done: int) -> bool:
-        """Whether another request may begin after so many in this turn."""
+        """Whether another request may begin, after `done` ones in this turn."""
         self.is_interrupted = done >= AT_ONCE and self.waiting_bytes > 0
         return not (self.is_interrupted or self._is_ending or self.answers.expected >= IN_FLIGHT_MAX)
 
     def receive_known(self, data: bytes, now_ms: int) -> bool:
-        """The same; what is relayed stands before them, too."""
+        """Like the base's, unless a relayed request stands before them."""
         if self._passing_request or self._is_ending or not self.answers.are_all_given:
             self.receive(data)
             return False
         return super().receive_known(data, now_ms)
 
     def answer(self, *payload: bytes) -> None:
-        """The answer to the request that was taken: what follows the correlation id, in chunks."""
+        """Answer the request that is handled here: chunks behind the correlation id."""
         super().answer(*payload)
         self._frame = b""
 
     def relay(self, frame: bytes | None = None, rewrite: Rewrite | None = None) -> None:
-        """The request that was taken goes to the broker: as it came, or `frame` (without its length) instead."""
+        """Relay the request that was to be handled here: as it came, or `frame` (without its length) instead."""
         assert self._taken is not None
         relayed = self._frame if frame is None else frame
         self.for_broker += (LENGTH.pack(len(relayed)), relayed)
         api_key = int.from_bytes(self._frame[:2], "big")
-        self.answers.expect(Expected(self._taken, rewrite, is_for_anybody=api_key in _ANSWERED_TO_STRANGERS))
+        self.answers.expect(Expected(self._taken, rewrite, needs_no_authentication=api_key in _NEED_NO_AUTHENTICATION))
         self._taken, self._taken_bytes, self._frame = None, 0, b""
 
     def ask(self, api_key: int, api_version: int, rest: bytes, told: Callable[[bytes], None]) -> None:
-        """A question of our own, while a request is handled: nothing else of the client's is under way then, so it
-        never comes between the steps of an authentication (P19). `rest` follows the correlation id; `told` gets what
-        follows it in the answer.
+        """Send a request of ours while one of the client's is handled: nothing else of the client's is in flight then.
+
+        So it never comes between the steps of an authentication (P19). `rest` begins behind the correlation id, and so
+        does what `told` gets.
         """
         assert self._taken is not None
         correlation_id = self._new_id()
@@ -177,17 +178,17 @@ class Conversation(Connection):
     # ---- frames --------------------------------------------------------------------------------------
 
     def _relay_from_here(self, length: int, api_key: int, correlation_id: bytes, plan: RequestPlan) -> None:
-        """Begin to pass a request on."""
+        """Begin to relay a request."""
         self._is_answer_to_passing_due = plan.is_answered
         if plan.is_answered:
-            is_for_anybody = api_key in _ANSWERED_TO_STRANGERS
-            self.answers.expect(Expected(correlation_id, plan.rewrite, plan.delays_changed, is_for_anybody))
+            needs_no_authentication = api_key in _NEED_NO_AUTHENTICATION
+            self.answers.expect(Expected(correlation_id, plan.rewrite, plan.delays_changed, needs_no_authentication))
         self._passing_request = LENGTH.size + length
         self._check_stream = plan.check_stream
         self._has_begun = True
 
     def _pass_on(self) -> bool:
-        """What has come of the request that is being relayed; whether that was its end."""
+        """Relay the bytes that have come of a request; returns whether that was its end."""
         begins = len(self.for_broker)
         self._passing_request -= self._incoming.pass_on(self._passing_request, self.for_broker)
         if self._check_stream is not None:
@@ -200,7 +201,7 @@ class Conversation(Connection):
         return not self._passing_request
 
     def _looked(self, look: Inspect, length: int, api_key: int, api_version: int) -> RequestPlan | None:
-        """The plan for the request that comes next, by its beginning; None when that has not come yet."""
+        """Plan the next request by its first bytes; None if too few have come."""
         for size in (_USUAL_BEGINNING_BYTES, BEGINNING_BYTES_MAX):
             beginning = self._incoming.look(LENGTH.size + min(size, length))
             try:

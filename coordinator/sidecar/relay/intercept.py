@@ -1,7 +1,7 @@
-"""By API key: relayed, relayed with its answer rewritten, or handled here; and a request that is handled here.
+"""The table by API key: a request is relayed, relayed with its answer rewritten, or handled here.
 
-What belongs here: the table, and what a handler is given. What it must not know: what a handler does. APIs that are
-not in the table are relayed as they are, also those that nobody knew when this was written.
+What belongs here: the table, and what a handler is given. What it must not know: what a handler does. APIs that are not
+in the table are relayed as they are, also those of later versions of Kafka.
 """
 
 import asyncio
@@ -33,7 +33,7 @@ _PLANS_KEPT = 1_000
 
 
 class ClientRequest(msgspec.Struct, frozen=True, kw_only=True):
-    """A request that was taken. It is answered, or relayed, once."""
+    """A request that is handled here. It is answered, or relayed, once."""
 
     client: ClientSide
     frame: bytes
@@ -43,19 +43,19 @@ class ClientRequest(msgspec.Struct, frozen=True, kw_only=True):
     note: RequestWork
 
     def answer(self, fields: Fields) -> None:
-        """The fields of the response, by kio's names."""
+        """Answer with these fields of the response, by kio's names."""
         self.in_flight.write(fields)
 
     def pace(self) -> Pace:
-        """For what goes through many entries (see slices.py)."""
+        """Return a pace for loops over many entries (see slices.py)."""
         return self.client.slices.pace()
 
     def relay(self) -> None:
-        """The group is not ours: the request goes to the broker as it came."""
+        """Relay the request as it came."""
         self.client.relay()
 
     def work(self, steps: Coroutine[Any, Any, None]) -> Cancel:
-        """Work on it beside the loop. What the broker or the client did wrong closes the connection."""
+        """Run the handler's coroutine in a task. A ProtocolError, of either side's making, closes the connection."""
         task = asyncio.get_running_loop().create_task(
             steps_working_on(self.note, steps), name=f"request-{self.context.api_key}"
         )
@@ -74,7 +74,7 @@ class ClientRequest(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SidecarApi(Offered, frozen=True, kw_only=True):
-    """An API that is handled here. `versions` is what can be decoded; brokers may offer less.
+    """An API that is handled here. `versions`: those that can be decoded; brokers may offer fewer.
 
     `look`: some of its requests are, as what they begin with decides; by the version, and how the answers to those
     that are relayed are rewritten. Without `handle` none is, and only looked at.
@@ -100,10 +100,10 @@ class Interceptor:
         self._metrics = metrics
         self._service = service
         self.plan_of: PlanOf = lru_cache(maxsize=_PLANS_KEPT)(self._make_plan)
-        """There are as many as a client likes to think of."""
+        """Bounded: a client may send any API key and version."""
 
     def _make_plan(self, api_key: int, api_version: int) -> RequestPlan:
-        """What is done with a request (see conversation.py). Raises ProtocolError."""
+        """Plan a request (see conversation.py). Raises ProtocolError."""
         api = self._handled.get(api_key)
         if api is not None:
             _check(api.name, api.versions, api_version)
@@ -121,7 +121,7 @@ class Interceptor:
         return plan if look is None else RequestPlan(inspect=look)
 
     def handle(self, client: ClientSide, frame: bytes) -> Cancel | None:
-        """Work on a request that was taken. Raises ProtocolError."""
+        """Handle a request. Raises ProtocolError."""
         api_key, api_version = _KEY_VERSION.unpack_from(frame)
         if api_key == api_versions.KEY:
             client.answered([message(api_key, 0).write(api_versions.unsupported_version())])
@@ -149,7 +149,7 @@ class Interceptor:
 
 
 class _ConsentedTicket(msgspec.Struct, frozen=True):
-    """A heartbeat's ticket that dies with the broker's consent: then the request is handled in full."""
+    """A heartbeat's ticket that expires with the client's authorization; then the request is handled in full."""
 
     ticket: HeartbeatTicket
     until_ms: int

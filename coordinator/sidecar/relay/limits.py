@@ -1,8 +1,8 @@
-"""How much of what a client sends is kept in memory, and how long what its broker says is good.
+"""Limits of the bytes of a client's requests that are kept in memory, and of the authorization cache.
 
-A request that is handled here is whole in memory before anything is decided, also one of a client that nobody has let
-in yet. So what never has to be long is not taken longer, and where clients have to authenticate, nothing is before they
-have, as in Kafka (sasl.server.max.receive.size). What is relayed is never whole here: it is the broker's to judge.
+A request that is handled here is buffered whole before anything is decided, even of a client that has not
+authenticated. So each API has a limit of its own, and until clients have authenticated, where they have to, the limit
+is Kafka's sasl.server.max.receive.size. A relayed request is never buffered whole: the broker has its own limit.
 """
 
 import msgspec
@@ -25,14 +25,14 @@ class RelayLimits(msgspec.Struct, frozen=True, kw_only=True):
     authorization_cache_ms: int
     delay_ms: int = 1_000
     authenticates: bool
-    """Whether the broker wants clients to authenticate with SASL."""
+    """Whether the broker requires SASL authentication."""
 
     @property
     def first_bytes_max(self) -> int:
-        """Of a request that is handled here, before the client has authenticated if it has to."""
+        """Limit of a request that is handled here, before the client has authenticated if it has to."""
         return min(MESSAGE_BYTES_MAX, self.frame_bytes_max) if self.authenticates else self.frame_bytes_max
 
 
 def handled_bytes_max(api_key: int) -> int:
-    """Of a request of this API that is handled here, whatever others may have."""
+    """Return this API's own limit of a request that is handled here."""
     return bound_of(api_key).bytes_max

@@ -1,8 +1,8 @@
-"""The addresses of the sidecar: one to begin with, and one for each broker, at a port that follows from its node id.
+"""The sidecar's listeners: one to bootstrap from, and one per broker, at a port that follows from its node id.
 
-Behind each listener is always the broker of that node id, wherever it is now; behind the address to begin with, any
-broker. A broker that is first heard of in an answer gets its listener then, before the answer is sent: its port is
-bound at once. One that cannot have its port is not told to clients, since somebody else may be found there.
+Behind each listener is the broker with that node id, at whatever address; behind the bootstrap listener, any broker. A
+broker that first appears in an answer gets its listener, its port bound, before the answer is sent. A broker whose port
+cannot be bound is left out of answers, since another process may listen there.
 """
 
 import asyncio
@@ -32,11 +32,11 @@ log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
 
 
 class CannotListen(Exception):
-    """An address cannot be had; the message names it, and the way out."""
+    """An address cannot be bound; the message names it, and what to change."""
 
 
 class Listeners:
-    """See the module. `advertised_host` is what clients are told; `on_unreachable` is told which broker was not."""
+    """See the module. Clients get `advertised_host`. `on_unreachable` is called with the node id of such a broker."""
 
     def __init__(
         self,
@@ -76,7 +76,7 @@ class Listeners:
         self._refusals = RefusalLog(service.monotonic_ms)
 
     async def start(self, port: int) -> int:
-        """The address to begin with; returns its port. Raises OSError."""
+        """Listen at the bootstrap address; returns its port. Raises OSError."""
         found = await asyncio.get_running_loop().getaddrinfo(
             self._host, None, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
         )
@@ -84,7 +84,7 @@ class Listeners:
         return await self._listening.listen(self._host, port, self._connections_to(None), context=self._client_context)
 
     async def open_for(self, brokers: Mapping[int, tuple[str, int]], ports: BrokerPorts) -> None:
-        """Have a listener for each of these brokers, and others at these ports. Raises CannotListen, NoPort."""
+        """Listen for each of these brokers, and later ones, at these ports. Raises CannotListen, NoPort."""
         self._ports = ports
         self._live = tuple(brokers.values())
         for node_id, place in brokers.items():
@@ -99,13 +99,13 @@ class Listeners:
         await asyncio.gather(*self._begun)
 
     def follow(self, brokers: Mapping[int, tuple[str, int]]) -> None:
-        """Which brokers there are now, and where."""
+        """Update the brokers and their addresses."""
         self._live = tuple(brokers.values())
         for node_id, (host, port) in brokers.items():
             self.address_of(node_id, host, port)
 
     def address_of(self, node_id: int, host: str, port: int) -> tuple[str, int] | None:
-        """Where clients find this broker, which is itself at `host` and `port`; None: nowhere, as the log tells."""
+        """Return the listener's address of the broker at `host` and `port`; None, with a log line, if it has none."""
         self._brokers[node_id] = (host, port)
         try:
             own_port = self._listen_for(node_id)
@@ -117,7 +117,7 @@ class Listeners:
         return self._advertised_host, own_port
 
     def _listen_for(self, node_id: int) -> int:
-        """The port of a broker's listener, which is bound if it was not. Raises NoPort, OSError."""
+        """Return the port of a broker's listener, binding it first if need be. Raises NoPort, OSError."""
         own_port = self._bound.get(node_id)
         if own_port is None:
             own_port = self._ports.port_of(node_id)
@@ -136,7 +136,7 @@ class Listeners:
         return own_port
 
     def _began(self, node_id: int, done: "asyncio.Task[None]") -> None:
-        """A listener that cannot accept is not told to anybody; it is tried again with the next answer."""
+        """Forget a listener that failed to accept; it is bound again with the next answer."""
         error = None if done.cancelled() else done.exception()
         if error is not None:
             self._bound.pop(node_id, None)

@@ -1,4 +1,4 @@
-"""What the relay counts, for Prometheus: plain integers, given their form when somebody asks."""
+"""The relay's Prometheus counters."""
 
 from collections.abc import Iterable
 

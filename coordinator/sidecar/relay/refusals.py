@@ -14,11 +14,11 @@ from muster.coordinator.log_throttle import NamesThrottle
 log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
 
 NAME_CHARACTERS_MAX = 100
-"""Of a name that is printed; a client may claim one of half a megabyte."""
+"""Characters of a name that are logged; a client may claim one of half a megabyte."""
 
 
 class Refusal(StrEnum):
-    """What a broker refuses a client for."""
+    """The reason for which a broker refuses a client."""
 
     MECHANISM = "mechanism"
     CREDENTIALS = "credentials"

@@ -1,21 +1,20 @@
-"""Who a client says to be, read from the SASL messages that pass through: for the history, and for the quotas.
+"""The principal claimed in relayed SASL messages: for the event history, and for quotas.
 
-The broker decides whom it lets in, and what he may do: what is read here is never asked about that, and nobody is
-called by a name before the broker has accepted it. Connections, and joins that wait, are counted by that name. A
-message is looked at once; of passwords, proofs and tokens nothing is kept, nor ever logged. Pure: no
-sockets, no requests.
+The broker authenticates and authorizes: nothing here decides on either, and no client has a name before the broker has
+accepted it. Connections and parked joins are counted by that name. A message is read once; nothing of passwords, proofs
+and tokens is kept or logged. Pure: no sockets, no requests.
 
     mechanism        the name is in                                      the last answer
-    PLAIN            authcid (RFC 4616)                                  says nothing
-    SCRAM-SHA-*      the client's first message, escaped (RFC 5802)      the server's signature
-    OAUTHBEARER      authzid (RFC 7628), or the token's claim `sub`      says nothing (else the token was refused)
+    PLAIN            authcid (RFC 4616)                                  is empty
+    SCRAM-SHA-*      the client's first message, escaped (RFC 5802)      has the server's signature
+    OAUTHBEARER      authzid (RFC 7628), or the token's claim `sub`      is empty (else the token was refused)
     any other        is not known                                        is not known
 
-Where the last answer is not known, what proves the end is that the broker answers something else: until a client has
-authenticated it answers nothing but ApiVersions and the steps themselves.
+Where the last answer is not known, the end of the exchange shows when the broker answers another request: to a client
+that has not authenticated it answers only ApiVersions and the exchange itself.
 
-So Kafka names principals, unless its broker has a principal builder of its own. Of other mechanisms, and of delegation
-tokens, whose owner only the broker knows, the name is not known.
+This is how Kafka names principals, unless the broker has a principal builder of its own. The name is not known for
+other mechanisms, nor for delegation tokens, whose owner only the broker knows.
 """
 
 import base64
@@ -26,11 +25,11 @@ from typing import Final
 from muster.coordinator.principals import UNKNOWN_PRINCIPAL
 
 MESSAGE_BYTES_MAX: Final = 524_288
-"""Kafka's default of sasl.server.max.receive.size. What is longer is not looked at."""
+"""Kafka's default of sasl.server.max.receive.size. Longer messages are not read."""
 
 
 class SaslExchange:
-    """What a connection has said of who it is, until the broker has judged it."""
+    """The SASL exchange of one connection, until the broker has accepted or refused it."""
 
     def __init__(self) -> None:
         self._mechanism = ""
@@ -41,23 +40,23 @@ class SaslExchange:
 
     @property
     def has_begun(self) -> bool:
-        """Whether the client has asked for any mechanism."""
+        """Whether the client has sent a SaslHandshake."""
         return bool(self._mechanism)
 
     def begin(self, mechanism: str) -> None:
-        """SaslHandshake: an exchange begins, the first one or a later one (KIP-368)."""
+        """Begin an exchange (SaslHandshake), the first one or a reauthentication (KIP-368)."""
         self._mechanism = mechanism.upper()
         self._name, self.is_refused = None, False
         self._is_unproven = self._mechanism not in _NAMES
 
     def received(self, message: bytes) -> None:
-        """SaslAuthenticate: what the client sends."""
+        """Read a client's token (SaslAuthenticate)."""
         read = _NAMES.get(self._mechanism)
         if read is not None and self._name is None and len(message) <= MESSAGE_BYTES_MAX:
             self._name = read(message)
 
     def accepted(self, answer: bytes) -> str | None:
-        """The principal, when the broker's answer, which has no error, ends the exchange; None: it goes on."""
+        """Return the principal if this answer, without error, ends the exchange; None if it goes on."""
         if self._mechanism not in _NAMES:
             return None
         is_last = answer.startswith(b"v=") if self._mechanism.startswith("SCRAM-") else not answer
@@ -67,14 +66,15 @@ class SaslExchange:
         return f"User:{name}" if name else UNKNOWN_PRINCIPAL
 
     def refused(self) -> str | None:
-        """Note that the broker did not believe it; return who the client claimed to be, None if that is not known."""
+        """Note that the broker refused the client; return the name it claimed, None if not known."""
         name, self._name = self._name, None
         self.is_refused = True
         return name
 
     def proved(self) -> str | None:
-        """The principal, when this is the proof that an exchange has ended: the broker has answered something that it
-        answers nobody who has not authenticated. None: it proves nothing that was not known.
+        """Return the principal if the answer proves that an exchange has ended; None if it proves nothing new.
+
+        Brokers answer such a request only after authentication.
         """
         is_proof, self._is_unproven = self._is_unproven, False
         return UNKNOWN_PRINCIPAL if is_proof else None

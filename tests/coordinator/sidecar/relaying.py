@@ -127,7 +127,7 @@ class Relay:
         """How often the cluster was to be looked at, since a broker was not reached."""
         self.port = 0
         self.base_port = 0
-        self.router = GroupRouter(Held(), self.moves, may_own=lambda _: True, is_read=lambda _: True)
+        self.router = GroupRouter(Held(), self.moves, may_own=lambda _: True, is_loaded=lambda _: True)
         self.listeners = self._listeners(more(self))
 
     def _listeners(self, more: Iterable[SidecarApi]) -> Listeners:

@@ -204,8 +204,8 @@ async def test_a_group_with_settings_alone_is_listed(front: Front) -> None:
 def test_commits_wait_while_offsets_are_deleted(front: Front) -> None:
     """A member commits on and on while an administrator deletes offsets of its group: some wait, none is refused.
 
-    It does so on several connections, so that a commit is under way whenever the shadow is about to step out; and the
-    administrator asks twice in a row, so that it finds the shadow on its way back in.
+    It does so on several connections, so that a commit is in flight whenever the shadow is about to be withdrawn; and
+    the administrator asks twice in a row, so that it finds the shadow joining again.
     """
     group_id = new_name("busy")
     durations: list[float] = []

@@ -58,9 +58,9 @@ def waiting(move: Move, now_ms: int) -> list[str]:
 def test_a_member_is_waited_for_until_it_asks_to_join_again() -> None:
     """That it was told is not enough: it may still work on what it fetched."""
     move, socket = released(former("a"), former("b")), Socket()
-    move.tell(sender(socket, "a"), 1_000)
+    move.mark_told(sender(socket, "a"), 1_000)
     assert waiting(move, 1_000) == ["a", "b"]
-    move.come_back(sender(socket))
+    move.mark_back(sender(socket))
     assert waiting(move, 1_000) == ["b"]
 
 
@@ -74,8 +74,8 @@ def test_who_is_never_heard_of_is_waited_for_as_long_as_its_session() -> None:
 def test_who_was_told_may_work_as_long_as_in_any_rebalance() -> None:
     """max.poll.interval.ms, from when it was told first."""
     move, socket = released(former("a")), Socket()
-    move.tell(sender(socket, "a"), 40_000)
-    move.tell(sender(socket, "a"), 90_000)
+    move.mark_told(sender(socket, "a"), 40_000)
+    move.mark_told(sender(socket, "a"), 90_000)
     assert waiting(move, 40_000 + REBALANCE_MS - 1) == ["a"]
     assert waiting(move, 40_000 + REBALANCE_MS) == []
 
@@ -83,7 +83,7 @@ def test_who_was_told_may_work_as_long_as_in_any_rebalance() -> None:
 def test_whose_connection_is_gone_is_waited_for_as_long_as_its_session() -> None:
     """Its process may have ended, or it works on and comes over another connection."""
     move, socket = released(former("a")), Socket()
-    move.tell(sender(socket, "a"), 1_000)
+    move.mark_told(sender(socket, "a"), 1_000)
     socket.open = False
     assert waiting(move, 2_000) == ["a"]
     assert waiting(move, 2_000 + SESSION_MS - 1) == ["a"]
@@ -93,19 +93,19 @@ def test_whose_connection_is_gone_is_waited_for_as_long_as_its_session() -> None
 def test_a_stranger_is_nobody_who_comes_back() -> None:
     """A process more, started in the middle of a move, on the same host and with the same client id."""
     move, socket = released(former("a")), Socket()
-    move.tell(sender(socket, "a"), 0)
-    move.come_back(sender(Socket()))
-    move.come_back(sender(Socket(), instance="new"))
-    move.tell(sender(Socket(), "nobody"), 0)
+    move.mark_told(sender(socket, "a"), 0)
+    move.mark_back(sender(Socket()))
+    move.mark_back(sender(Socket(), instance="new"))
+    move.mark_told(sender(Socket(), "nobody"), 0)
     assert waiting(move, 0) == ["a"]
 
 
 def test_whoever_was_parked_comes_back_on_a_connection_that_nobody_knows() -> None:
     """Its join was answered when the group was released: so its client id and host have to do."""
     move = released(former("a", was_parked=True), former("b", was_parked=True))
-    move.come_back(sender(Socket(), host="/10.0.0.2"))
+    move.mark_back(sender(Socket(), host="/10.0.0.2"))
     assert waiting(move, 0) == ["a", "b"]
-    move.come_back(sender(Socket()))
+    move.mark_back(sender(Socket()))
     assert waiting(move, 0) == ["b"]
     assert waiting(move, REBALANCE_MS) == []
 
@@ -115,17 +115,17 @@ def test_a_static_member_is_known_by_its_name(was_told: bool) -> None:
     """Also its next process, on whatever connection."""
     move = released(former("a", instance="web-1"), former("b", instance="web-2"))
     if was_told:
-        move.tell(sender(Socket(), "a", instance="web-1"), 0)
-    move.come_back(sender(Socket(), instance="web-1"))
+        move.mark_told(sender(Socket(), "a", instance="web-1"), 0)
+    move.mark_back(sender(Socket(), instance="web-1"))
     assert waiting(move, 0) == ["b"]
 
 
 def test_who_leaves_is_not_waited_for() -> None:
     """And who was never there changes nothing."""
     move = released(former("a"))
-    move.leave(MemberId("nobody"))
+    move.mark_left(MemberId("nobody"))
     assert waiting(move, 0) == ["a"]
-    move.leave(MemberId("a"))
+    move.mark_left(MemberId("a"))
     assert waiting(move, 0) == []
 
 
@@ -134,7 +134,7 @@ def test_a_member_from_upstream_is_waited_for_without_a_limit_of_its_own() -> No
     unknown: dict[str, Any] = {"session_timeout_ms": None, "rebalance_timeout_ms": None}
     move, socket = Move(MUSTER, [former("a", **unknown)], now_ms=0, limit_ms=60_000), Socket()
     assert waiting(move, 10**9) == ["a"]
-    move.tell(sender(socket, "a"), 0)
+    move.mark_told(sender(socket, "a"), 0)
     assert waiting(move, 10**9) == ["a"]
     socket.open = False
     assert waiting(move, 10**9) == ["a"]
@@ -144,9 +144,9 @@ def test_a_member_from_upstream_is_waited_for_without_a_limit_of_its_own() -> No
 def test_the_report_counts_who_was_told_and_who_is_back() -> None:
     """For people and programs."""
     move, socket = released(former("a"), former("b", instance="web-1"), former("c")), Socket()
-    move.tell(sender(socket, "a"), 0)
-    move.come_back(sender(socket))
-    move.tell(sender(Socket(), "b"), 0)
+    move.mark_told(sender(socket, "a"), 0)
+    move.mark_back(sender(socket))
+    move.mark_told(sender(Socket(), "b"), 0)
     report = move.report(MoveState.MOVING, 500)
     assert (report.to, report.members, report.told, report.back, report.took_ms) == (UPSTREAM, 3, 2, 1, 500)
     assert [(each.member_id, each.is_told) for each in report.waits_for] == [("b", True), ("c", False)]
@@ -155,21 +155,21 @@ def test_the_report_counts_who_was_told_and_who_is_back() -> None:
 
 
 def test_a_report_says_who_has_left_and_names_who_holds_it_up() -> None:
-    """Who has left was not told, and is not back; who is silent may be waited for as long as its session."""
+    """A member that has left was not told, and is not back; a silent one is waited for as long as its session."""
     move, socket = released(former("a"), former("b", instance="web-1"), former("c")), Socket()
     assert progress(released(former("a")).report(MoveState.MOVING, 0)) == (
         "its only member has not let go yet; waits for client at 10.0.0.1, not heard of yet, for 45 s at most"
     )
-    move.leave(MemberId("a"))
-    move.tell(sender(socket, "a"), 1_000)
+    move.mark_left(MemberId("a"))
+    move.mark_told(sender(socket, "a"), 1_000)
     report = move.report(MoveState.MOVING, 10_000)
     assert (report.told, report.back, report.left) == (0, 0, 1)
-    move.tell(sender(socket, "b"), 10_000)
+    move.mark_told(sender(socket, "b"), 10_000)
     assert progress(move.report(MoveState.MOVING, 11_000)) == (
         "of its 3 members 1 has left; waits for web-1 at 10.0.0.1 to let go, for 299 s at most; "
         "for client at 10.0.0.1, not heard of yet, for 34 s at most"
     )
-    move.come_back(sender(socket, instance="web-1"))
+    move.mark_back(sender(socket, instance="web-1"))
     assert done(move.report(MoveState.DONE, SESSION_MS)) == (
         "of its 3 members 1 has let go, 1 has left, 1 has not let go in time"
     )

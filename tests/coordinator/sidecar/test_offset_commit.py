@@ -46,12 +46,12 @@ class SteadyShadows:
     name = ShadowName.of("log")
 
     def __init__(self) -> None:
-        self.is_held = True
+        self.is_owned = True
         self.steps: list[str] = []
         self.doubted: list[GroupId] = []
 
     def owns(self, _group_id: GroupId) -> bool:
-        return self.is_held
+        return self.is_owned
 
     def is_leaving(self, _group_id: GroupId) -> bool:
         return False
@@ -185,12 +185,12 @@ async def test_a_commit_for_a_topic_id_of_zeros_is_refused() -> None:
 async def test_before_the_log_is_read_a_commit_goes_to_the_broker_if_others_have_the_group() -> None:
     """The log may be away for long, and such a group is none of ours; of any other its owner has to be asked."""
     loading = AuthorizeCommitOutcome(error=ErrorCode.coordinator_load_in_progress)
-    async with staged(router(Upstream(), is_read=False)) as (_, broker, relay, client):
+    async with staged(router(Upstream(), is_loaded=False)) as (_, broker, relay, client):
         relay.groups.outcome = lambda _: loading
         answering(broker, ErrorCode.none)
         assert committed(await client.ask(commit(0))) == [ErrorCode.none]
         assert not relay.groups.commands
-    async with staged(router(Upstream(nobody=True), is_read=False)) as (_, broker, relay, client):
+    async with staged(router(Upstream(nobody=True), is_loaded=False)) as (_, broker, relay, client):
         relay.groups.outcome = lambda _: loading
         held = Holding(broker, METADATA)
         client.send(commit(0))
@@ -251,7 +251,7 @@ async def test_a_broker_that_deletes_no_offsets_does_not_keep_the_shadow_out() -
 async def test_a_broker_that_deletes_no_groups_does_not_keep_their_shadows_out() -> None:
     """Nobody could join meanwhile."""
     async with staged() as (stage, broker, _, client):
-        stage.shadows.is_held = False
+        stage.shadows.is_owned = False
         Holding(broker, DELETE_GROUPS)
         body = filled(load_request_schema(DELETE_GROUPS, 2), {"groups_names": (GROUP,)})
         told = read_response(DELETE_GROUPS, 2, await client.ask(asking(body)))

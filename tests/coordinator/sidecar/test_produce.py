@@ -28,7 +28,7 @@ OTHERS: Final = Topic(name="orders", topic_id=UUID(int=7), records=(b"r" * 70,))
 def reserved() -> ReservedNames:
     """As in front of a cluster that holds the log."""
     subject = ReservedNames(EVENTS)
-    subject.have_ids({EVENTS: EVENTS_ID})
+    subject.update_ids({EVENTS: EVENTS_ID})
     return subject
 
 
@@ -130,7 +130,7 @@ def test_each_topic_of_the_log(name: str) -> None:
 
 def test_a_topic_that_was_made_anew_has_another_id() -> None:
     subject = reserved()
-    subject.have_ids({EVENTS: UUID(int=99), "orders": UUID(int=98)})
+    subject.update_ids({EVENTS: UUID(int=99), "orders": UUID(int=98)})
     alone = [produced(13, [Topic(name="", topic_id=UUID(int=each), records=(b"x",))]) for each in (99, 98)]
     assert [plan_produce(frame, 13, None, subject).is_handled for frame in alone] == [True, False]
 
@@ -142,7 +142,7 @@ def test_why_the_topic_has_no_id_is_told_once_with_what_is_to_blame() -> None:
     gone, denied = ErrorCode.unknown_topic_or_partition, ErrorCode.topic_authorization_failed
     with capture_logs() as lines:
         for told in (gone, EVENTS_ID, gone, gone, EVENTS_ID, denied, denied, ErrorCode.none):
-            subject.have_ids({EVENTS: told})
+            subject.update_ids({EVENTS: told})
     assert [(line["log_level"], line["event"].partition(":")[0]) for line in lines] == [
         ("error", "the event topic is gone from the cluster"),
         ("warning", "clients that name topics by id (Produce v13) are not kept from the event topic"),

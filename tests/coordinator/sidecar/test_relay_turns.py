@@ -24,10 +24,10 @@ LEFT = LeaveGroupOutcome(error=ErrorCode.none)
 class HeldTurns(Turns):
     """Nobody has a turn while it is held."""
 
-    is_held = False
+    is_paused = False
 
     def _turn(self) -> None:
-        if self.is_held:
+        if self.is_paused:
             asyncio.get_running_loop().call_soon(self._turn)
         else:
             super()._turn()
@@ -87,7 +87,7 @@ async def test_who_waits_for_its_turn_is_not_forgotten_at_the_end(goes: str) -> 
         greedy, leaver = await crowded.client("greedy"), await crowded.client("leaver")
         connection = _connection(relay, leaver)
         crowded.leavers.clear()
-        crowded.turns.is_held = True
+        crowded.turns.is_paused = True
         greedy.send(leave("greedy") * REQUESTS_AT_ONCE)
         await until(lambda: crowded.leavers)
         leaver.send(leave("leaver") * (2 * IN_A_SLICE))
@@ -97,7 +97,7 @@ async def test_who_waits_for_its_turn_is_not_forgotten_at_the_end(goes: str) -> 
             await until(lambda: connection not in relay.listening.connections)
         else:
             connection.drain()
-        crowded.turns.is_held = False
+        crowded.turns.is_paused = False
         await until(lambda: broker.open_connections == 1)
         assert crowded.leavers.count("leaver") == (2 * IN_A_SLICE if goes == "hangs up" else 0)
 
@@ -109,14 +109,14 @@ async def test_a_round_of_many_takes_few_requests_of_each_though_there_is_time()
         crowded = Crowded(relay, decision_s=0)
         greedy = await crowded.client("greedy")
         clients = [await crowded.client("other") for _ in range(others)]
-        crowded.turns.is_held = True
+        crowded.turns.is_paused = True
         greedy.send(leave("greedy") * (4 * REQUESTS_AT_ONCE))
         await until(lambda: crowded.turns.is_waiting(_connection(relay, greedy)))
         for client in clients:
             client.send(leave("other"))
         await until(lambda: all(crowded.turns.is_waiting(_connection(relay, each)) for each in clients))
         crowded.leavers.clear()
-        crowded.turns.is_held = False
+        crowded.turns.is_paused = False
         await until(lambda: crowded.leavers.count("other") == others)
         assert crowded.leavers.index("other") <= REQUESTS_IN_ROUND // (1 + others)
 
@@ -127,12 +127,12 @@ async def test_who_was_answered_goes_on_behind_who_waits() -> None:
         greedy, parked = await crowded.client("greedy"), await crowded.client("usual")
         parked.send(leave("parked") + leave("after the answer"))
         await until(lambda: relay.groups.parked)
-        crowded.turns.is_held = True
+        crowded.turns.is_paused = True
         greedy.send(leave("greedy") * REQUESTS_AT_ONCE)
         await until(lambda: crowded.turns.is_waiting(_connection(relay, greedy)))
         crowded.leavers.clear()
         relay.groups.release(LEFT)
-        crowded.turns.is_held = False
+        crowded.turns.is_paused = False
         for _ in range(2):
             await parked.answer()
         assert crowded.leavers.index("after the answer") >= IN_A_SLICE
@@ -149,12 +149,12 @@ async def test_heartbeats_that_are_known_wait_for_their_turn_too() -> None:
         for _ in range(2):
             await member.ask(heartbeat)
         assert relay.metrics.fast_heartbeats == 1
-        crowded.turns.is_held = True
+        crowded.turns.is_paused = True
         crowded.turns.wait(_connection(relay, greedy))
         member.send(heartbeat)
         await until(lambda: crowded.turns.is_waiting(_connection(relay, member)))
         assert relay.metrics.fast_heartbeats == 1
-        crowded.turns.is_held = False
+        crowded.turns.is_paused = False
         await member.answer()
         assert relay.metrics.fast_heartbeats == 2
 
@@ -165,7 +165,7 @@ async def test_who_waits_for_its_turn_is_not_read_for_without_end() -> None:
         crowded = Crowded(relay)
         greedy, leaver = await crowded.client("greedy"), await crowded.client("leaver")
         connection = _connection(relay, leaver)
-        crowded.turns.is_held = True
+        crowded.turns.is_paused = True
         greedy.send(leave("greedy") * REQUESTS_AT_ONCE)
         await until(lambda: not crowded.turns.begin(connection))
         before = relay.metrics.bytes_received

@@ -39,7 +39,7 @@ DENIED: Final = ErrorCode.transactional_id_authorization_failed
 async def listening(*, event_topic: str | None = EVENTS) -> AsyncIterator[tuple[ScriptedBroker, Relay, Client]]:
     """In front of the cluster that has the log."""
     reserved = ReservedNames(None) if event_topic is None else ReservedNames(event_topic)
-    reserved.have_ids({EVENTS: EVENTS_ID})
+    reserved.update_ids({EVENTS: EVENTS_ID})
 
     def handled(relay: Relay) -> Iterable[SidecarApi]:
         return (*produce_and_txn.apis(reserved), *Stage(reserved).apis(relay))

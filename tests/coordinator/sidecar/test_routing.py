@@ -46,20 +46,20 @@ class NothingMoves:
         return False
 
 
-def router(upstream: Upstream, *, is_read: bool) -> GroupRouter:
-    return GroupRouter(upstream, NothingMoves(), may_own=lambda _: True, is_read=lambda _: is_read)
+def router(upstream: Upstream, *, is_loaded: bool) -> GroupRouter:
+    return GroupRouter(upstream, NothingMoves(), may_own=lambda _: True, is_loaded=lambda _: is_loaded)
 
 
 @pytest.mark.parametrize("joins", [True, False])
 def test_before_the_log_is_read_upstream_is_asked_about_every_group_that_is_not_known_to_be_ours(joins: bool) -> None:
     """A member of a group that is upstream's would else be told here that all is well, and be missed there."""
-    unread = router(Upstream(), is_read=False)
+    unread = router(Upstream(), is_loaded=False)
     assert unread.route_of(OTHER, joins=joins) is GroupRoute.UNDECIDED
     assert unread.route_of(OURS, joins=joins) is GroupRoute.LOCAL
 
 
 def test_once_it_is_read_only_a_join_takes_a_group() -> None:
-    read = router(Upstream(), is_read=True)
+    read = router(Upstream(), is_loaded=True)
     assert read.route_of(OTHER, joins=True) is GroupRoute.UNDECIDED
     assert read.route_of(OTHER) is GroupRoute.UPSTREAM
 
@@ -67,21 +67,21 @@ def test_once_it_is_read_only_a_join_takes_a_group() -> None:
 async def test_a_join_in_vain_takes_nothing() -> None:
     """Upstream is looked at, and no shadow joins there."""
     upstream = Upstream()
-    asking = router(upstream, is_read=True)
+    asking = router(upstream, is_loaded=True)
     assert await asking.take(OTHER, would_fail=lambda: True) == KeptUpstream("somebody is in it")
     assert await asking.take(OTHER, would_fail=lambda: False) is None
     assert upstream.asked == ["look", "take"]
 
 
 @pytest.mark.parametrize(
-    ("is_unnamed", "is_read", "is_told"), [(True, False, False), (True, True, True), (False, False, True)]
+    ("is_unnamed", "is_loaded", "is_told"), [(True, False, False), (True, True, True), (False, False, True)]
 )
 async def test_before_the_log_is_read_the_shadow_of_an_earlier_version_is_nobodys(
-    is_unnamed: bool, is_read: bool, is_told: bool
+    is_unnamed: bool, is_loaded: bool, is_told: bool
 ) -> None:
     """It may be our own, of before an upgrade: a join is told that the group is being loaded, not that it is lost."""
     found = ForeignShadow("another Muster coordinates it", is_unnamed=is_unnamed)
-    asking = router(Upstream(found), is_read=is_read)
+    asking = router(Upstream(found), is_loaded=is_loaded)
     assert await asking.take(OTHER, would_fail=lambda: True) == (found if is_told else None)
 
 
