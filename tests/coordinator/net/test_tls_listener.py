@@ -83,7 +83,7 @@ class Serving:
         return await asyncio.open_connection("127.0.0.1", self.port)
 
     async def echoed(self, sent: bytes = b"ping") -> bytes:
-        """What a client that speaks TLS gets back. Raises OSError."""
+        """The bytes that a TLS client gets back for those it sends. Raises OSError."""
         async with asyncio.timeout(WITHIN_S):
             reader, writer = await asyncio.open_connection("127.0.0.1", self.port, ssl=self.trusting)
             writer.write(sent)

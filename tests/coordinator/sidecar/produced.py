@@ -56,7 +56,7 @@ def produced(
 
 
 class _Writer:
-    """Of one version."""
+    """Writes fields as one version has them."""
 
     def __init__(self, version: int, padding: int) -> None:
         self.flexible = version >= FLEXIBLE_FROM

@@ -175,7 +175,7 @@ class Relay:
         await self.listeners.open_for(brokers, BrokerPorts(base=base_port))
 
     def port_of(self, node_id: int | None) -> int:
-        """Of the listener of a broker, or of the one to begin with."""
+        """The port of a broker's listener, or of the bootstrap listener."""
         return self.port if node_id is None else self.base_port + node_id
 
     async def connect(self, node_id: int | None = None) -> "Client":
@@ -222,7 +222,7 @@ class Client:
         return data
 
     def stop_reading(self) -> None:
-        """What is sent stays with the sender, as far as the machine does not keep it."""
+        """Have what is sent stay with the sender, as far as the machine does not keep it."""
         cast("asyncio.Transport", self.writer.transport).pause_reading()
 
     def read_again(self) -> None:

@@ -29,7 +29,7 @@ _TIMEOUT: Final = {"timeout": ms(5_000), "transaction_timeout": ms(60_000)}
 
 
 class Stage(msgspec.Struct, frozen=True, kw_only=True):
-    """What is asked about: a group with a member, and a transactional id with its producer."""
+    """The subjects of the questions: a group with a member, and a transactional id with its producer."""
 
     member: Member
     transactional_id: str

@@ -41,7 +41,7 @@ class Row(msgspec.Struct, frozen=True):
         return "-".join(filter(None, (self.api, self.about, self.resource, self.operation)))
 
     def others(self) -> Iterator["Row"]:
-        """What the same request needs beside this."""
+        """Further rights that the same request needs."""
         return (row for row in ROWS if row.request == self.request and row != self)
 
     @property

@@ -81,7 +81,7 @@ class Asked:
         return body
 
     def answer(self, payload: bytes) -> None:
-        """What follows the correlation id."""
+        """The bytes behind the correlation id."""
         self.connection.send(framed(self.correlation_id, payload))
 
     def tell(self, answer: Any) -> None:
@@ -119,7 +119,7 @@ class ScriptedBroker:
         self.port = 0
 
     def usual(self, asked: Asked) -> None:
-        """What is answered without a script."""
+        """The answer without a script."""
         if asked.api_key == API_VERSIONS:
             asked.tell(offering(asked.api_version, self.offered))
         elif asked.api_key == DESCRIBE_GROUPS:
@@ -234,7 +234,7 @@ def response_bytes(answer: Any) -> bytes:
 
 
 def read_response(api_key: int, api_version: int, payload: bytes) -> Any:
-    """What follows the correlation id, read by kio to the last byte."""
+    """Read what follows the correlation id, with kio, to the last byte."""
     kind: Any = load_response_schema(api_key, api_version)
     at = tagged_fields_size(payload, 0) if kind.__header_schema__.__flexible__ else 0
     answer, size = entity_reader(kind)(payload, at)

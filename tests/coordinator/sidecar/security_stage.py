@@ -1,4 +1,4 @@
-"""Who takes part where a broker asks who is there: a sidecar in a process of its own, and users on raw connections.
+"""The parties where a broker authenticates: a sidecar in a process of its own, and users on raw connections.
 
 What belongs here: how they are started and let in. What it must not know: what is expected of the answers.
 """
@@ -46,7 +46,7 @@ def shared_broker(settings: Mapping[str, str] | None = None) -> Iterator[Secured
 def upstream_options(
     broker: SecuredBroker, listener: str = LISTENER, *, bootstrap: str | None = None, **changed: str
 ) -> list[str]:
-    """What a sidecar is told of the cluster; `changed` are properties, with `_` for the dots, "" to leave one out."""
+    """Properties of the cluster for a sidecar; `changed` has `_` for the dots, and "" to leave one out."""
     properties = client_properties(
         PROTOCOLS[listener], authority=broker.authority, user="muster", mechanism=MECHANISM
     ) | {name.replace("_", "."): value for name, value in changed.items()}
@@ -110,7 +110,7 @@ async def password(connection: Connection, user: str, secret: str | None = None)
 
 
 class Member:
-    """Who is in a group. `frame` of a heartbeat can be sent again, by others too."""
+    """A member of a group. `frame` of a heartbeat can be sent again, by others too."""
 
     def __init__(self, connection: Connection, group_id: str, joined: Fields) -> None:
         self.connection = connection

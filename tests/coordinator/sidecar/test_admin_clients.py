@@ -48,7 +48,7 @@ def front(kafka_broker: Broker) -> Iterator[Front]:
 
 @pytest.fixture(scope="module")
 def groups(front: Front) -> Iterator[dict[str, str]]:
-    """By what they are: `ours` and `theirs` live on, `left` was ours, its member has gone."""
+    """Groups by their kind: `ours` and `theirs` live on, `left` was ours, its member has gone."""
     names = {kind: new_name(kind) for kind in ("ours", "theirs", "left")}
     consumers: list[RunningConsumer] = [
         Confluent(front.muster.bootstrap, names["ours"], front.topic, instance="web-1").start(),
@@ -155,7 +155,7 @@ def test_settings_are_altered_and_described_by_confluent(groups: dict[str, str],
 
 
 async def test_members_are_administered_through_the_sidecar(front: Front, groups: dict[str, str]) -> None:
-    """What `muster members` does: listing, registering, withdrawing, settings, removing."""
+    """All that `muster members` does: listing, registering, withdrawing, settings, removing."""
     async with GroupAdmin(front.muster.bootstrap) as members:
         (added,) = await members.add_members_to_group(groups["ours"], ["web-2"])
         assert added.done, added

@@ -1,4 +1,4 @@
-"""What administrators ask of each broker of a cluster: every group is known to one of them."""
+"""Administrators' requests to each broker of a cluster: every group is known to one of them."""
 
 from collections.abc import Iterator
 from contextlib import AsyncExitStack
@@ -15,7 +15,7 @@ pytestmark = pytest.mark.broker
 
 NOT_COORDINATOR: Final = 16
 GROUPS: Final = 4
-"""Of each kind, so that they have more than one coordinator."""
+"""Groups of each kind: enough to have more than one coordinator."""
 
 
 @pytest.fixture(scope="module")

@@ -77,7 +77,7 @@ def test_what_tools_say_of_our_groups_at_the_brokers(front: Front, living: dict[
 
 
 def tool(front: Front, which: JavaTool, *arguments: str, fails: bool = False) -> str:
-    """What the tool prints, on both streams if it fails."""
+    """Run the tool; returns its output, of both streams if it fails."""
     done = run_tool(which, "--bootstrap-server", front.muster.bootstrap, *arguments)
     assert bool(done.returncode) == fails, done.stderr
     return done.stdout + done.stderr if fails else done.stdout

@@ -69,7 +69,7 @@ def streams(topic: str, member: dict[str, Any]) -> tuple[Any, type[Any]]:
 
 
 class Somebody:
-    """Who is in a group upstream, directly. `heartbeat` says of which type."""
+    """A direct member of a group upstream. `heartbeat` says of which type."""
 
     def __init__(self, link: UpstreamLink, topic: str) -> None:
         self._link = link
@@ -121,7 +121,7 @@ async def deleted(connection: Connection, group_id: str) -> int:
 
 
 async def described(connection: Connection, group_id: str, version: int) -> Fields:
-    """What DescribeGroups says."""
+    """Describe the group."""
     answer = await connection.ask("DescribeGroups", version, groups=[group_id], include_authorized_operations=True)
     (group,) = answer["groups"]
     return dict(group)
@@ -134,7 +134,7 @@ async def listed(connection: Connection, group_id: str, *types: str) -> list[Fie
 
 
 async def setting(connection: Connection, group_id: str) -> str | None:
-    """What is set of ours, so what is known here of the group."""
+    """Set a config of ours, so that something is known here of the group."""
     asked = {"resource_type": GROUP, "resource_name": group_id, "configuration_keys": [CONFIG]}
     answer = await connection.ask(
         "DescribeConfigs", 4, resources=[asked], include_synonyms=False, include_documentation=False
@@ -145,7 +145,7 @@ async def setting(connection: Connection, group_id: str) -> str | None:
 
 
 async def assert_told_alike(through: Connection, direct: Connection, group_id: str, type_name: str) -> None:
-    """By the sidecar as by the broker."""
+    """The sidecar refuses it as the broker does."""
     for version in (4, 5, 6):
         assert await described(through, group_id, version) == await described(direct, group_id, version)
     for types in ((), ("classic",), ("classic", type_name)):

@@ -1,8 +1,4 @@
-"""What administrators ask, in every version, of groups of ours and others in one request.
-
-Each question is asked twice: of Kafka alone, about groups that are all its own, and through the sidecar, where some of
-them are ours. But for the names the answers are equal.
-"""
+"""Administrators' requests, in every version, about groups of ours and others at once."""
 
 import asyncio
 from collections.abc import Iterator, Sequence
@@ -170,7 +166,7 @@ def by_partition(answer: Fields) -> Fields:
 
 
 async def test_offsets_are_deleted_as_kafka_deletes_them(front: Front) -> None:
-    """Of a live group all but those of subscribed topics; its shadow is back afterwards, and commits go on."""
+    """A live group loses all offsets but those of subscribed topics; then its shadow is back, and commits go on."""
     scene, other = Scene(front), front.topic
     answers: dict[str, Any] = {}
     async with talking(front.broker.bootstrap) as direct, talking(front.muster.bootstrap) as through:

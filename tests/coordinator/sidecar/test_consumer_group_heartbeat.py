@@ -97,7 +97,7 @@ async def test_what_the_client_is_told(
 
 
 async def test_only_who_joins_is_held_and_nobody_on_another_connection() -> None:
-    """Who was a member lets go at once, and so does everybody whose answer is the broker's own."""
+    """A former member lets go at once, and so does everybody whose answer is the broker's own."""
     async with listening(delay_ms=FOR_EVER_MS) as (broker, relay, client):
         client.send(beat(0))
         other = await relay.connect(1)
@@ -108,7 +108,7 @@ async def test_only_who_joins_is_held_and_nobody_on_another_connection() -> None
 
 
 async def test_answers_stay_in_order_behind_one_that_is_held() -> None:
-    """What was asked before it is answered before it."""
+    """Requests sent before it are answered before it."""
     async with listening(delay_ms=FOR_EVER_MS) as (broker, relay, client):
         client.send(request(FETCH, 12, 1), beat(0, number=2), request(FETCH, 12, 3))
         assert (await client.answer())[0] == 1

@@ -49,7 +49,7 @@ TXN_OFFSET_COMMIT = Offered(key=28, name="TxnOffsetCommit", versions=range(6))
 
 @contextmanager
 def broker_in_a_thread() -> Iterator[Any]:
-    """What listens where a broker would."""
+    """Listens where a broker would."""
     ready, at = threading.Event(), SimpleNamespace(port=0)
     stops: list[Any] = []
 

@@ -50,12 +50,12 @@ def begun(api_key: int, api_version: int, size: int) -> bytes:
 
 
 def join_of(size: int) -> bytes:
-    """Of some more bytes than these."""
+    """A request of some more bytes than these."""
     return with_length(frame("JoinGroup", 3, **JOIN | {"protocols": [{"name": "range", "metadata": bytes(size)}]}))
 
 
 def lets_in(broker: ScriptedBroker, *answers: bytes, error: ErrorCode = ErrorCode.none) -> None:
-    """What the broker says to each SaslAuthenticate, and whether it lets in who sends them."""
+    """The broker's answer to each SaslAuthenticate, and whether it authenticates the client."""
     left = list(answers)
 
     def script(asked: Asked) -> None:
@@ -122,7 +122,7 @@ async def test_what_never_has_to_be_long_is_not_taken_longer(api_key: int, api_v
 
 
 async def test_nothing_long_is_taken_before_the_client_has_authenticated() -> None:
-    """Of what is relayed no more is kept than anywhere: that is the broker's to judge."""
+    """A relayed request is buffered no more than any: its size is the broker's to judge."""
     async with listening(authenticates=True) as (_, relay, client):
         assert await client.ask(request(NOBODYS, 0, 1, bytes(2 * MESSAGE_BYTES_MAX))) == b""
         assert await is_refused(relay, client, begun(SYNC_GROUP, 5, MESSAGE_BYTES_MAX + 1))

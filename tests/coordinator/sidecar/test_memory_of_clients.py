@@ -1,4 +1,4 @@
-"""What clients of a sidecar hold, before and after they have authenticated, and for how long they may take."""
+"""The memory that clients of a sidecar use, before and after they authenticate, and how long they may take."""
 
 import pytest
 

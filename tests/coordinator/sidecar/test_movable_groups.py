@@ -103,7 +103,7 @@ class Scene:
         return AlterGroupConfigOutcome(error=ErrorCode.none, released=members)
 
     def steer(self, to: str, *, validate_only: bool = False) -> list[Outcome]:
-        """What an administrator is answered, once it is."""
+        """The answer to an administrator, once there is one."""
         self._requests += 1
         caller = Caller(
             request_id=self._requests,
@@ -182,7 +182,7 @@ async def test_what_came_of_nothing_can_be_asked_for_again() -> None:
 
 
 async def test_a_group_that_was_released_meanwhile_moves_no_more() -> None:
-    """What counts is what the rules keep when they are asked, not when the administrator asked."""
+    """The rules' state counts when they are asked, not when the administrator asked."""
     async with staged() as scene:
         answered = scene.in_flight.track(GROUP, asyncio.get_running_loop().create_future())
         told = scene.steer(UPSTREAM)

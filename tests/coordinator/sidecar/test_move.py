@@ -1,4 +1,4 @@
-"""Whom a move waits for, and for how long."""
+"""Moves: which members one waits for, and for how long."""
 
 from typing import Any
 

@@ -41,7 +41,7 @@ MEANWHILE = (
     kafka.errors.CommitFailedError,
     kafka.errors.RebalanceInProgressError,
 )
-"""What a commit raises while the group rebalances; confluent-kafka has one exception for everything."""
+"""Exceptions of a commit while the group rebalances; confluent-kafka has one for everything."""
 MEANWHILE_CODES = (
     confluent_kafka.KafkaError.REBALANCE_IN_PROGRESS,
     confluent_kafka.KafkaError.ILLEGAL_GENERATION,
@@ -52,7 +52,7 @@ PAGE = (Path(__file__).parents[3] / "docs" / "moving-groups.md").read_text(encod
 
 
 class NewerConsumer(Confluent):
-    """Of the newer protocol (KIP-848), in which the broker assigns."""
+    """A consumer of the newer protocol (KIP-848), in which the broker assigns."""
 
     def _open(self) -> None:
         self._consumer = confluent_kafka.Consumer(
@@ -134,7 +134,7 @@ class Group:
         return done.exit_code, done.output
 
     def coordinated(self) -> str:
-        """By whom, in the last line of `muster members config`."""
+        """The coordinator, in the last line of `muster members config`."""
         done = CliRunner().invoke(
             command.app, ["members", "config", self.group_id, "--bootstrap", self.front.muster.bootstrap], env=WIDE
         )
@@ -162,7 +162,7 @@ def group(front: Front) -> Iterator[Group]:
 
 
 def test_a_group_is_released_and_adopted_by_command(front: Front, group: Group) -> None:
-    """What the members will see is said before; with --dry-run nothing else is done."""
+    """The consequences for members are said before; with --dry-run nothing else is done."""
     group.add(front.muster.bootstrap)
     group.until_shared(SHADOW)
     assert group.coordinated() == "coordinated by this Muster."
@@ -347,7 +347,7 @@ async def _joined(
 
 
 def test_an_adoption_is_given_up_when_somebody_does_not_come(front: Front, group: Group) -> None:
-    """Who was told is upstream again; who did not come is named."""
+    """Members that were told are upstream again; those that did not come are named."""
     group.add(front.muster.bootstrap)
     group.until_shared(SHADOW)
     assert group.run("release")[0] == 0

@@ -147,7 +147,7 @@ def answering(broker: ScriptedBroker, *errors: ErrorCode) -> None:
 
 
 def at_work(api_key: int) -> "list[asyncio.Task[Any]]":
-    """What works on requests of this API."""
+    """The handler of this API."""
     return [task for task in asyncio.all_tasks() if task.get_name() == f"request-{api_key}"]
 
 

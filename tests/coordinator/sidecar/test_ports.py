@@ -6,7 +6,7 @@ from muster.coordinator.settings.broker_ports import BrokerPorts, NoPort
 
 
 def test_a_port_follows_from_the_node_id() -> None:
-    """Of no other broker, and not of when it was seen (known bugs P11, P15)."""
+    """A port depends on no other broker, and not on when its broker was seen (known bugs P11, P15)."""
     ports = BrokerPorts(base=9093)
     assert [ports.port_of(node_id) for node_id in (0, 3, 1000)] == [9093, 9096, 10_093]
 

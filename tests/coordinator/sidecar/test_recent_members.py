@@ -1,4 +1,4 @@
-"""Who is heard of as a member of a group that is the cluster's: whom the broker has taken for one."""
+"""Recent members of upstream's groups: those whom the broker has answered as members."""
 
 from typing import Any
 
@@ -17,7 +17,7 @@ VERSIONS = [("Heartbeat", 0), ("Heartbeat", 3), ("Heartbeat", 4), ("SyncGroup", 
 
 
 def request(name: str, version: int, member_id: str, **body: Any) -> bytes:
-    """Of somebody who says that he is this member."""
+    """A request of a client that claims to be this member."""
     fields = {"group_id": GROUP, "generation_id": 1, "group_instance_id": None, "member_id": member_id, **body}
     if name == "SyncGroup":
         fields |= {"protocol_type": "consumer", "protocol_name": "range", "assignments": []}

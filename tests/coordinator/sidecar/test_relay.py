@@ -179,7 +179,7 @@ async def test_nobody_waits_long_for_a_client_that_is_gone(monkeypatch: pytest.M
 
 
 async def test_a_broker_that_goes_takes_its_clients_connection_along() -> None:
-    """What it said is still sent; the answer to a join that was parked meanwhile is dropped."""
+    """Its answers are still sent; the answer to a join that was parked meanwhile is dropped."""
     async with scripted_broker() as broker, relaying({1: broker}) as relay:
         parked, reading = await relay.connect(1), await relay.connect(1)
         parked.send(join())
@@ -385,7 +385,7 @@ async def test_a_bug_of_ours_is_one_clients_alone(waits: bool) -> None:
 
 
 async def test_for_a_client_that_does_not_read_nothing_piles_up() -> None:
-    """Of an answer of any size; it gets all of it when it reads, and others do not notice."""
+    """The answer has any size; the client gets all of it when it reads, and others do not notice."""
     async with scripted_broker() as broker, relaying({1: broker}) as relay:
         held = Holding(broker, FETCH)
         client = await relay.connect(1)
@@ -406,7 +406,7 @@ async def test_for_a_client_that_does_not_read_nothing_piles_up() -> None:
 
 
 async def test_for_a_broker_that_does_not_read_nothing_piles_up() -> None:
-    """Of a request of any size, or many; it gets all of them when it reads, and other connections do not notice."""
+    """One request of any size, or many: the broker gets all when it reads, and other connections do not notice."""
     many = 2 * MORE_THAN_SOCKETS_TAKE // 1_000_000
     async with scripted_broker() as broker, relaying({1: broker}) as relay:
         broker.reads = False
@@ -421,7 +421,7 @@ async def test_for_a_broker_that_does_not_read_nothing_piles_up() -> None:
 
 
 async def test_nothing_piles_up_either_where_no_answers_are_owed() -> None:
-    """Of a producer with acks=0, whose requests are whole each time that the broker takes no more."""
+    """The producer has acks=0, and its requests are whole each time that the broker takes no more."""
     async with scripted_broker() as broker, relaying({1: broker}) as relay:
         Holding(broker, PRODUCE)
         broker.reads = False

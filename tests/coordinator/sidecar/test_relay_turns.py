@@ -81,7 +81,7 @@ async def test_who_asks_much_waits_behind_who_comes_meanwhile() -> None:
 
 @pytest.mark.parametrize("goes", ["hangs up", "is told to go"])
 async def test_who_waits_for_its_turn_is_not_forgotten_at_the_end(goes: str) -> None:
-    """What a client has asked before it hung up is done; of one that is to go nothing more is begun."""
+    """Requests that a client sent before it hung up are handled; for a closing one nothing more is begun."""
     async with scripted_broker() as broker, relaying({1: broker}) as relay:
         crowded = Crowded(relay)
         greedy, leaver = await crowded.client("greedy"), await crowded.client("leaver")

@@ -1,4 +1,4 @@
-"""What is Muster's own is refused through the relay: on scripted brokers, which see what has got there."""
+"""Reserved names are refused through the relay: scripted brokers see what gets there."""
 
 from collections.abc import AsyncIterator, Iterable, Mapping
 from contextlib import asynccontextmanager
@@ -49,7 +49,7 @@ async def listening(*, event_topic: str | None = EVENTS) -> AsyncIterator[tuple[
 
 
 def asks(key: int, version: int, fields: Mapping[str, Any]) -> bytes:
-    """By kio's names, of which a version may lack some."""
+    """Fields by kio's names, of which a version may lack some."""
     return asking(filled(load_request_schema(key, version), fields))
 
 
@@ -91,7 +91,7 @@ async def test_who_wants_no_answer_is_told_by_the_end_of_the_connection(version:
 
 
 async def test_a_stream_is_cut_where_the_topic_is_found() -> None:
-    """Of the large request before it the broker may have got the records, and never the end."""
+    """The broker may have got the records of the large request before it, and never the end."""
     async with listening() as (broker, _, client):
         large = Topic(name="large", topic_id=None, records=(b"x" * 900_000,))
         client.send(with_length(produced(9, [large, OURS])))

@@ -56,7 +56,7 @@ def rewriting(api_key: int, version: int) -> Callable[[bytes], bytes]:
 
 
 def moved(entry: Any) -> Any:
-    """What is expected of an entry with an address; None when it is left out."""
+    """The expected entry with an address; None if it is left out."""
     node_id = entry.broker_id if hasattr(entry, "broker_id") else entry.node_id
     if node_id < 0:
         return entry
@@ -103,7 +103,7 @@ def test_what_a_newer_broker_adds_stays(api_key: int, version: int) -> None:
 
 
 def test_an_unknown_error_code_stays() -> None:
-    """Of which kio's own reader would know nothing."""
+    """Errors that kio's own reader does not know."""
     answer = response(FIND_COORDINATOR, 2, error_code=ErrorCode.none, node_id=1, host="h", port=5, error_message=None)
     payload = bytearray(response_bytes(answer))
     payload[4:6] = (9_999).to_bytes(2, "big")

@@ -1,4 +1,4 @@
-"""Whose group it is: what is asked upstream, and when."""
+"""Routes of groups: what is asked upstream, and when."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Whose name the SASL messages of a client say."""
+"""Names in the SASL messages of clients."""
 
 import base64
 import json

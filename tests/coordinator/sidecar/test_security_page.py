@@ -97,12 +97,12 @@ def allowed(broker: SecuredBroker, *acls: Acl) -> Iterator[None]:
 
 @pytest.fixture
 def topic() -> str:
-    """Of the events; it is not there yet."""
+    """The topic of the events; it is not there yet."""
     return f"events-{uuid4().hex[:8]}"
 
 
 def options(broker: SecuredBroker, topic: str) -> dict[str, Any]:
-    """Of a sidecar that keeps its events there."""
+    """Settings of a sidecar that keeps its events there."""
     return {"log": f"kafka://{broker.address(LISTENER)}/{topic}"}
 
 
@@ -116,9 +116,7 @@ async def used(muster: MusterProcess) -> str:
 
 
 def complaints(muster: MusterProcess) -> list[str]:
-    """What was logged above the level of information, but for how busy the machine is, how few files it opens, and that
-    the process before was killed.
-    """
+    """Log lines above info, but for those about the machine: busy, few files, the process before was killed."""
     levels = ('"level": "warning"', '"level": "error"')
     busy = (
         "the event loop ",

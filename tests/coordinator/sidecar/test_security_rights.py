@@ -1,4 +1,4 @@
-"""Who may do what with a group of ours: what the broker says to the same user directly, right by right and mixed."""
+"""Rights on a group of ours: the same answers as the broker's to the same user directly, right by right and mixed."""
 
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
@@ -39,7 +39,7 @@ Question = tuple[str, int, dict[str, Any]]
 
 
 def questions_of_nobody(group_id: str) -> dict[str, Question]:
-    """Of somebody who is no member: refused for that, when he may ask at all."""
+    """Requests of a stranger to the group: refused for that, when he may ask at all."""
     alteration = {"name": CONFIG, "config_operation": 0, "value": "50000"}
     resource = {"resource_type": GROUP, "resource_name": group_id}
     asked: list[Question] = [
@@ -103,7 +103,7 @@ def muster(broker: SecuredBroker) -> Iterator[MusterProcess]:
 
 
 async def errors(address: str, user: str, group_id: str) -> dict[str, list[int]]:
-    """What a user is told, on a connection for each question: none may depend on another."""
+    """Ask as a user, on a connection for each question: none may depend on another."""
     told = {}
     for title, (name, version, body) in questions_of_nobody(group_id).items():
         async with speaking(address, user) as connection:
@@ -186,7 +186,7 @@ def acl(row: Row, run: str) -> Acl:
 
 @asynccontextmanager
 async def on_stage(address: str, name: str) -> AsyncIterator[Stage]:
-    """What bob asks about at this address, set up by others."""
+    """Bob's questions at this address, set up by others."""
     async with speaking(address, SUPER_USER) as admin, speaking(address, "alice") as alice:
         named = {"topics": [{"topic_id": None, "name": OWN_TOPIC}], "allow_auto_topic_creation": False}
         own = await admin.ask("Metadata", 12, **named, include_topic_authorized_operations=False)

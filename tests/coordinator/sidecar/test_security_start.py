@@ -50,7 +50,7 @@ def test_wrong_credentials_end_it(broker: SecuredBroker, changed: dict[str, str]
 
 
 async def test_a_broker_that_is_too_old_ends_it() -> None:
-    """What is needed, and from which Kafka on."""
+    """The request that is needed, and from which Kafka on."""
     async with fake_broker({3: 12, 10: 4, 11: 5}) as fake:
         address = fake.address
         line = await asyncio.to_thread(refused_start, "--upstream", address, *own_ports(), *IN_MEMORY)
@@ -117,7 +117,7 @@ async def test_a_cluster_that_comes_later_is_waited_for(broker: SecuredBroker, t
 
 
 def readiness(muster: MusterProcess) -> tuple[int, str]:
-    """What /readyz answers; (0, "") before it is there."""
+    """The answer of /readyz; (0, "") before it is there."""
     if muster.output.find('"event": "metrics"') < 0:
         return 0, ""
     try:

@@ -54,7 +54,7 @@ def ours(tmp_path_factory: pytest.TempPathFactory) -> Authority:
 
 @pytest.fixture(scope="module")
 def theirs(tmp_path_factory: pytest.TempPathFactory) -> Authority:
-    """Whose certificates clients show to the sidecar."""
+    """The authority of clients' certificates for the sidecar."""
     return Authority(tmp_path_factory.mktemp("theirs"), name="The clients' authority")
 
 
@@ -113,7 +113,7 @@ def test_certificates_on_both_sides(muster: MusterProcess, ours: Authority, thei
 def test_no_client_has_the_rights_of_muster(
     muster: MusterProcess, broker: SecuredBroker, ours: Authority, theirs: Authority
 ) -> None:
-    """What Muster's own principal alone may do, nobody may through the sidecar."""
+    """Rights of Muster's own principal are nobody's through the sidecar."""
     only_musters = f"muster-only-{uuid4().hex[:8]}"
     admin = broker.admin()
     admin.create_topics([NewTopic(only_musters, 1)])[only_musters].result(30)
@@ -130,7 +130,7 @@ def test_no_client_has_the_rights_of_muster(
 def test_a_renewed_certificate_is_shown_without_a_restart(
     muster: MusterProcess, ours: Authority, theirs: Authority
 ) -> None:
-    """Of the listeners, to who connects from then on."""
+    """The listeners show it, to clients that connect from then on."""
     host, _, port = muster.bootstrap.partition(":")
     context = trusting(ours, theirs.issue("app"))
 

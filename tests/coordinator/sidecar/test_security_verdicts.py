@@ -1,4 +1,4 @@
-"""What the broker permits is asked on each connection, is good for a while, and is nobody else's."""
+"""Authorizations are asked on each connection, cached for a while, and shared with no other."""
 
 import asyncio
 from collections.abc import AsyncIterator, Iterator

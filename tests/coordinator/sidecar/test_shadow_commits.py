@@ -123,7 +123,7 @@ def answer(api_key: int, version: int, errors: list[ErrorCode]) -> bytes:
 
 
 def errors_of(api_key: int, version: int, payload: bytes) -> list[list[ErrorCode]]:
-    """Of each topic."""
+    """The errors of each topic's partitions."""
     topics = read_response(api_key, version, payload).topics
     return [[partition.error_code for partition in topic.partitions] for topic in topics]
 
@@ -150,7 +150,7 @@ def test_any_other_answer_is_passed_on_as_it_is(api_key: int, version: int) -> N
 
 
 def test_tagged_fields_of_an_answer_stay() -> None:
-    """Of the header, and of the body."""
+    """Those of the header, and those of the body."""
     tagged = b"\x01\x05\x02hi"
     before, after = (
         tagged + answer(OFFSET_COMMIT, 9, [error])[1:-1] + tagged

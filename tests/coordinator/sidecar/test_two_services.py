@@ -175,7 +175,7 @@ async def test_who_comes_at_once_is_refused_and_told_by_whom(kafka_broker: Broke
 async def test_a_restart_knows_its_own_shadow_again(
     kafka_broker: Broker, sidecars: list[MusterProcess], clients: list[Client]
 ) -> None:
-    """By the identity that stands in its log; meanwhile nobody else can have the group."""
+    """It knows its shadow by the identity in its log; meanwhile nobody else can have the group."""
     owner, other = clients
     assert await owner.take_part() == 0
     before = await shadows(kafka_broker, owner)
