@@ -7,7 +7,7 @@ from uuid import uuid4
 import pytest
 from typer.testing import CliRunner, Result
 
-from muster.coordinator.admin import LIMIT_MS
+from muster.coordinator.admin.requests import LIMIT_MS
 from muster.coordinator.commands.members import cli as members_cli
 from muster.replay import cli as replay_cli
 from tests.brokers.secured import SecuredBroker, client_properties, password_of, secured_broker

@@ -7,8 +7,8 @@
 
 Beside it are `moving.py` (`muster adopt`, `muster release`) and `repairing.py` (`muster groups repair`).
 
-What belongs here: each function's request, and the meaning of its response. What it must not know: addresses and
-connections (`link.py`), how anything is shown.
+What belongs here: what each function asks for, and the meaning of the response. What it must not know: the requests'
+fields (`requests.py`), addresses and connections (`link.py`), how anything is shown.
 
 Everything but removals is one IncrementalAlterConfigs on the GROUP resource, so any AdminClient can do the same; the
 configs are in `group/configs.py`. It changes all or nothing. When it is refused, it is sent again for each member alone
@@ -20,41 +20,21 @@ and Refused when a request is refused for the group as a whole.
 """
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
-from types import TracebackType
-from typing import Self
+from collections.abc import Mapping, Sequence
 
 import msgspec
-from kio.schema.describe_configs.v4.request import DescribeConfigsRequest, DescribeConfigsResource
-from kio.schema.describe_configs.v4.response import DescribeConfigsResponse, DescribeConfigsResult
-from kio.schema.describe_groups.v6.request import DescribeGroupsRequest
-from kio.schema.describe_groups.v6.response import DescribedGroup, DescribeGroupsResponse
 from kio.schema.errors import ErrorCode
-from kio.schema.incremental_alter_configs.v1.request import (
-    AlterableConfig,
-    AlterConfigsResource,
-    IncrementalAlterConfigsRequest,
-)
-from kio.schema.incremental_alter_configs.v1.response import IncrementalAlterConfigsResponse
 from kio.schema.leave_group.v5.request import LeaveGroupRequest, MemberIdentity
 from kio.schema.leave_group.v5.response import LeaveGroupResponse
 from kio.schema.types import GroupId
-from kio.static.primitive import i8
 
-from muster.coordinator.admin.link import (
-    AdminError,
-    CoordinatorLink,
-    InvalidArgument,
-    NotCoordinatedHere,
-    Refused,
-    error_text,
-)
+from muster.coordinator.admin.link import InvalidArgument, error_text
+from muster.coordinator.admin.requests import GroupRequests, raise_if_refused
 from muster.coordinator.group.commands import ConfigChange, ConfigOperation
 from muster.coordinator.group.configs import (
     EXPANSION_DELAY,
     LEARNER_TIMEOUT,
     LEARNERS,
-    MEMBERS,
     REBALANCE,
     REGISTERED,
     REGISTRATION_TIMEOUT,
@@ -62,14 +42,8 @@ from muster.coordinator.group.configs import (
     RETIREMENT_TIMEOUT,
     TARGET_GROUP_SIZE,
 )
-from muster.coordinator.group.outcomes import AlterGroupConfigOutcome, ListedMember
 from muster.events.kafka.exchange import Exchange
-from muster.events.kafka.security import NOT_SECURED, KafkaSecurity
 
-LIMIT_MS = 30_000
-"""How long requests are retried while the coordinator is loading, or moves."""
-
-_GROUP = i8(32)
 _DYNAMIC_GROUP_CONFIG = 8
 _SET, _DELETE, _APPEND, _SUBTRACT = ConfigOperation
 _OF_THE_GROUP = frozenset(
@@ -108,20 +82,8 @@ class ConfigEntry(msgspec.Struct, frozen=True, kw_only=True):
     documentation: str
 
 
-class GroupAdmin:
-    """Finds groups' coordinators and sends them requests. Use it as an asynchronous context, in one event loop."""
-
-    def __init__(self, bootstrap: str, *, limit_ms: int = LIMIT_MS, security: KafkaSecurity = NOT_SECURED) -> None:
-        """`bootstrap`: HOST:PORT of a coordinator or broker, or several with commas. Raises InvalidArgument."""
-        self._link = CoordinatorLink(bootstrap, limit_ms=limit_ms, security=security)
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self, _kind: type[BaseException] | None, _error: BaseException | None, _trace: TracebackType | None
-    ) -> None:
-        await self._link.close()
+class GroupAdmin(GroupRequests):
+    """What an administrator may want of a group. Use it as an asynchronous context, in one event loop."""
 
     # ---- members -----------------------------------------------------------------------------------
 
@@ -177,26 +139,11 @@ class GroupAdmin:
         )
         exchange = Exchange(LeaveGroupRequest(group_id=GroupId(group_id), members=members), LeaveGroupResponse)
         response = await self._link.ask(group_id, exchange, lambda told: (told.error_code, None), changes=True)
-        _raise_if_refused(group_id, response.error_code, None)
+        raise_if_refused(group_id, response.error_code, None)
         errors = {(each.member_id, each.group_instance_id): each.error_code for each in response.members}
         if set(errors.values()) == {ErrorCode.unknown_member_id}:
             await self.describe_group(group_id)  # raises Refused for one that does not exist
         return tuple(_removal(name, errors["", name], errors[name, None]) for name in names)
-
-    async def list_members(self, group_id: str) -> tuple[ListedMember, ...]:
-        """List all members and expected instances. Raises Refused for a group that is unknown, or not Muster's."""
-        members = await self._told_members(group_id)
-        if not members and (described := await self.describe_group(group_id)).members:
-            members = await self._told_members(group_id)  # the first may have come meanwhile
-            if not members:
-                raise NotCoordinatedHere(group_id, described.protocol_type)
-        return members
-
-    async def _told_members(self, group_id: str) -> tuple[ListedMember, ...]:
-        entries = (await self._describe(group_id, (MEMBERS,))).configs
-        if not entries:
-            raise AdminError(f"the coordinator of group {group_id} does not tell its members: it is not Muster")
-        return msgspec.json.decode(entries[0].value or "[]", type=tuple[ListedMember, ...])
 
     # ---- configs -----------------------------------------------------------------------------------
 
@@ -227,7 +174,7 @@ class GroupAdmin:
             for name, value in settings.items()
         ]
         outcome = await self._alter(group_id, changes, validate_only=validate_only)
-        _raise_if_refused(group_id, outcome.error, outcome.message)
+        raise_if_refused(group_id, outcome.error, outcome.message)
 
     async def describe_group_config(self, group_id: str, names: Sequence[str] = ()) -> tuple[ConfigEntry, ...]:
         """Describe all configs of a group, or these. A group that does not exist has the defaults, as in Kafka."""
@@ -240,8 +187,6 @@ class GroupAdmin:
             )
             for each in (await self._describe(group_id, tuple(names) or None)).configs
         )
-
-    # ---- requests ----------------------------------------------------------------------------------
 
     async def _alter_members(
         self, group_id: str, names: Sequence[str], setting: str, operation: ConfigOperation, *others: ConfigChange
@@ -257,7 +202,7 @@ class GroupAdmin:
 
         whole = await self._alter(group_id, changes(*names))
         if whole.error in _OF_THE_GROUP:
-            _raise_if_refused(group_id, whole.error, whole.message)
+            raise_if_refused(group_id, whole.error, whole.message)
         done = whole.error is ErrorCode.none
         verdicts = [whole] * len(names)
         if not done and len(names) > 1:
@@ -268,57 +213,6 @@ class GroupAdmin:
             MemberResult(member=name, done=done, error=verdict.error, message=verdict.message)
             for name, verdict in zip(names, verdicts, strict=True)
         )
-
-    async def _alter(
-        self, group_id: str, changes: Iterable[ConfigChange], *, validate_only: bool = False
-    ) -> AlterGroupConfigOutcome:
-        configs = tuple(
-            AlterableConfig(name=each.name, config_operation=i8(each.operation), value=each.value) for each in changes
-        )
-        request = IncrementalAlterConfigsRequest(
-            resources=(AlterConfigsResource(resource_type=_GROUP, resource_name=group_id, configs=configs),),
-            validate_only=validate_only,
-        )
-
-        def error_of(response: IncrementalAlterConfigsResponse) -> tuple[ErrorCode, str | None]:
-            (told,) = response.responses
-            return told.error_code, told.error_message
-
-        exchange = Exchange(request, IncrementalAlterConfigsResponse)
-        error, message = error_of(await self._link.ask(group_id, exchange, error_of, changes=not validate_only))
-        return AlterGroupConfigOutcome(error=error, message=message)
-
-    async def _describe(self, group_id: str, names: tuple[str, ...] | None) -> DescribeConfigsResult:
-        """Return the description of these configs. Raises Refused."""
-        resource = DescribeConfigsResource(resource_type=_GROUP, resource_name=group_id, configuration_keys=names)
-        exchange = Exchange(
-            DescribeConfigsRequest(resources=(resource,), include_documentation=True), DescribeConfigsResponse
-        )
-
-        def error_of(response: DescribeConfigsResponse) -> tuple[ErrorCode, str | None]:
-            (told,) = response.results
-            return told.error_code, told.error_message
-
-        response = await self._link.ask(group_id, exchange, error_of, changes=False)
-        _raise_if_refused(group_id, *error_of(response))
-        return response.results[0]
-
-    async def list_groups(self) -> frozenset[str]:
-        """List the ids of the classic groups of all brokers, or of Muster."""
-        return await self._link.list_groups()
-
-    async def describe_group(self, group_id: str) -> DescribedGroup:
-        """Describe a group, wherever its members are. Raises Refused for a group that does not exist."""
-        request = DescribeGroupsRequest(groups=(GroupId(group_id),), include_authorized_operations=False)
-
-        def error_of(response: DescribeGroupsResponse) -> tuple[ErrorCode, str | None]:
-            (told,) = response.groups
-            return told.error_code, told.error_message
-
-        exchange = Exchange(request, DescribeGroupsResponse)
-        response = await self._link.ask(group_id, exchange, error_of, changes=False)
-        _raise_if_refused(group_id, *error_of(response))
-        return response.groups[0]
 
 
 def _check_names(names: Sequence[str]) -> None:
@@ -350,8 +244,3 @@ def _removal(name: str, by_instance: ErrorCode, by_member: ErrorCode) -> MemberR
         error=ErrorCode.none if done else error,
         message="the group has no such member" if unknown and not done else None,
     )
-
-
-def _raise_if_refused(group_id: str, error: ErrorCode, message: str | None) -> None:
-    if error is not ErrorCode.none:
-        raise Refused(group_id, error, message)

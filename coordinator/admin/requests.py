@@ -1,0 +1,122 @@
+"""The requests that `GroupAdmin` is made of: what each asks of a group's coordinator, and a response's error raised.
+
+What belongs here: requests and their responses. What it must not know: what they are good for.
+"""
+
+from collections.abc import Iterable
+from types import TracebackType
+from typing import Self
+
+import msgspec
+from kio.schema.describe_configs.v4.request import DescribeConfigsRequest, DescribeConfigsResource
+from kio.schema.describe_configs.v4.response import DescribeConfigsResponse, DescribeConfigsResult
+from kio.schema.describe_groups.v6.request import DescribeGroupsRequest
+from kio.schema.describe_groups.v6.response import DescribedGroup, DescribeGroupsResponse
+from kio.schema.errors import ErrorCode
+from kio.schema.incremental_alter_configs.v1.request import (
+    AlterableConfig,
+    AlterConfigsResource,
+    IncrementalAlterConfigsRequest,
+)
+from kio.schema.incremental_alter_configs.v1.response import IncrementalAlterConfigsResponse
+from kio.schema.types import GroupId
+from kio.static.primitive import i8
+
+from muster.coordinator.admin.link import AdminError, CoordinatorLink, NotCoordinatedHere, Refused
+from muster.coordinator.group.commands import ConfigChange
+from muster.coordinator.group.configs import MEMBERS
+from muster.coordinator.group.outcomes import AlterGroupConfigOutcome, ListedMember
+from muster.events.kafka.exchange import Exchange
+from muster.events.kafka.security import NOT_SECURED, KafkaSecurity
+
+LIMIT_MS = 30_000
+"""How long requests are retried while the coordinator is loading, or moves."""
+
+_GROUP = i8(32)
+
+
+class GroupRequests:
+    """Finds groups' coordinators and sends them requests. Use it as an asynchronous context, in one event loop."""
+
+    def __init__(self, bootstrap: str, *, limit_ms: int = LIMIT_MS, security: KafkaSecurity = NOT_SECURED) -> None:
+        """`bootstrap`: HOST:PORT of a coordinator or broker, or several with commas. Raises InvalidArgument."""
+        self._link = CoordinatorLink(bootstrap, limit_ms=limit_ms, security=security)
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, _kind: type[BaseException] | None, _error: BaseException | None, _trace: TracebackType | None
+    ) -> None:
+        await self._link.close()
+
+    async def _alter(
+        self, group_id: str, changes: Iterable[ConfigChange], *, validate_only: bool = False
+    ) -> AlterGroupConfigOutcome:
+        configs = tuple(
+            AlterableConfig(name=each.name, config_operation=i8(each.operation), value=each.value) for each in changes
+        )
+        request = IncrementalAlterConfigsRequest(
+            resources=(AlterConfigsResource(resource_type=_GROUP, resource_name=group_id, configs=configs),),
+            validate_only=validate_only,
+        )
+
+        def error_of(response: IncrementalAlterConfigsResponse) -> tuple[ErrorCode, str | None]:
+            (told,) = response.responses
+            return told.error_code, told.error_message
+
+        exchange = Exchange(request, IncrementalAlterConfigsResponse)
+        error, message = error_of(await self._link.ask(group_id, exchange, error_of, changes=not validate_only))
+        return AlterGroupConfigOutcome(error=error, message=message)
+
+    async def _describe(self, group_id: str, names: tuple[str, ...] | None) -> DescribeConfigsResult:
+        """Return the description of these configs. Raises Refused."""
+        resource = DescribeConfigsResource(resource_type=_GROUP, resource_name=group_id, configuration_keys=names)
+        exchange = Exchange(
+            DescribeConfigsRequest(resources=(resource,), include_documentation=True), DescribeConfigsResponse
+        )
+
+        def error_of(response: DescribeConfigsResponse) -> tuple[ErrorCode, str | None]:
+            (told,) = response.results
+            return told.error_code, told.error_message
+
+        response = await self._link.ask(group_id, exchange, error_of, changes=False)
+        raise_if_refused(group_id, *error_of(response))
+        return response.results[0]
+
+    async def list_groups(self) -> frozenset[str]:
+        """List the ids of the classic groups of all brokers, or of Muster."""
+        return await self._link.list_groups()
+
+    async def describe_group(self, group_id: str) -> DescribedGroup:
+        """Describe a group, wherever its members are. Raises Refused for a group that does not exist."""
+        request = DescribeGroupsRequest(groups=(GroupId(group_id),), include_authorized_operations=False)
+
+        def error_of(response: DescribeGroupsResponse) -> tuple[ErrorCode, str | None]:
+            (told,) = response.groups
+            return told.error_code, told.error_message
+
+        exchange = Exchange(request, DescribeGroupsResponse)
+        response = await self._link.ask(group_id, exchange, error_of, changes=False)
+        raise_if_refused(group_id, *error_of(response))
+        return response.groups[0]
+
+    async def list_members(self, group_id: str) -> tuple[ListedMember, ...]:
+        """List all members and expected instances. Raises Refused for a group that is unknown, or not Muster's."""
+        members = await self._told_members(group_id)
+        if not members and (described := await self.describe_group(group_id)).members:
+            members = await self._told_members(group_id)  # the first may have come meanwhile
+            if not members:
+                raise NotCoordinatedHere(group_id, described.protocol_type)
+        return members
+
+    async def _told_members(self, group_id: str) -> tuple[ListedMember, ...]:
+        entries = (await self._describe(group_id, (MEMBERS,))).configs
+        if not entries:
+            raise AdminError(f"the coordinator of group {group_id} does not tell its members: it is not Muster")
+        return msgspec.json.decode(entries[0].value or "[]", type=tuple[ListedMember, ...])
+
+
+def raise_if_refused(group_id: str, error: ErrorCode, message: str | None) -> None:
+    if error is not ErrorCode.none:
+        raise Refused(group_id, error, message)
