@@ -84,7 +84,7 @@ def test_who_is_not_let_in_is_told_why(broker: SecuredBroker, monkeypatch: pytes
 def test_the_members_of_a_group_are_asked_for_there(broker: SecuredBroker) -> None:
     """Kafka answers here, and does not have what is asked for: the connection is what is looked at."""
     result = asked(members_cli.app, "list", "nobody", "--bootstrap", broker.address(LISTENER), *of(broker))
-    assert_fails(result, "the coordinator of group nobody does not tell its members: it is not Muster")
+    assert_fails(result, "is a Kafka broker, not Muster: name the sidecar (--bootstrap, MUSTER_BOOTSTRAP)")
 
 
 @pytest.mark.parametrize("listener", ["SSL", "SASL_PLAINTEXT", "SASL_SSL"])

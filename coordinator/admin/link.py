@@ -8,6 +8,7 @@ FindCoordinator, not by Metadata: Musters behind several addresses may all have 
       InvalidArgument           the request makes no sense; nothing was sent
       AuthenticationFailed      the credentials are refused, or the server's certificate is not trusted
       NoCoordinator             no server answers, or none coordinates the group
+      NotMuster                 a Kafka broker answers
       OutcomeUnknown            the connection was lost while a change was under way
       Refused                   the coordinator refuses the request; `error` is Kafka's
         NotCoordinatedHere      the group has its members upstream
@@ -62,6 +63,19 @@ class AuthenticationFailed(LinkRefused, AdminError):
 
 class NoCoordinator(LinkRefused, AdminError):
     """See the module."""
+
+
+class NotMuster(AdminError):
+    """A Kafka broker answers.
+
+    `perhaps_not_for`: it may also be a sidecar that is not for this group: the user may not ask.
+    """
+
+    def __init__(self, asked_at: str, *, perhaps_not_for: str | None = None) -> None:
+        perhaps = (
+            "" if perhaps_not_for is None else f", or a sidecar that is not for group {perhaps_not_for} (--groups)"
+        )
+        super().__init__(f"{asked_at} is a Kafka broker, not Muster{perhaps}: name the sidecar")
 
 
 class OutcomeUnknown(AdminError):
@@ -135,7 +149,7 @@ class CoordinatorLink:
                 f"muster groups repair {shlex.quote(group_id)} says so"
             )
             raise NoCoordinator(
-                f"no coordinator of group {group_id} within {self._limit_ms / 1000:g} s, asked at {self._asked_at()}: "
+                f"no coordinator of group {group_id} within {self._limit_ms / 1000:g} s, asked at {self.asked_at}: "
                 f"{error}{'' if isinstance(error.__cause__, TimeoutError) else way_out}"
             ) from error
 
@@ -144,7 +158,7 @@ class CoordinatorLink:
         where = Exchange(DescribeClusterRequest(include_cluster_authorized_operations=False), DescribeClusterResponse)
         asked = await first_answer(self._bootstrap, lambda address: self._ask_at(address, where), (LinkError,))
         if asked.answer is None:
-            raise NoCoordinator(f"nobody answers at {self._asked_at()} ({asked.failed[0]})") from asked.failed[0]
+            raise NoCoordinator(f"nobody answers at {self.asked_at} ({asked.failed[0]})") from asked.failed[0]
         found: set[str] = set()
         for broker in asked.answer[1].brokers:
             address = BrokerAddress(broker.host, broker.port)
@@ -221,7 +235,7 @@ class CoordinatorLink:
             return TryAgain(reasons)
         is_there = any(isinstance(error, LinkRefused) or _is_somebody(error.__cause__) for error in failed)
         return NoCoordinator(
-            f"nobody answers at {self._asked_at()} who could say who coordinates group {group_id} ({reasons})"
+            f"nobody answers at {self.asked_at} who could say who coordinates group {group_id} ({reasons})"
             f"{'' if is_there else ': start it (muster serve), or name its address'}"
         )
 
@@ -254,7 +268,14 @@ class CoordinatorLink:
             return AuthenticationFailed(f"no connection to {address} with these credentials and certificates: {why}")
         return TryAgain(hung_up_at_once if hung_up(error) else said(error))
 
-    def _asked_at(self) -> str:
+    @property
+    def user(self) -> str:
+        """The principal that asks, for people."""
+        return self._security.who
+
+    @property
+    def asked_at(self) -> str:
+        """The addresses that were given."""
         return ",".join(map(str, self._bootstrap))
 
 

@@ -22,6 +22,8 @@ from muster.coordinator.group.outcomes import GroupMove, ListedMember, MoveState
 LOOK_EVERY_S = 0.2
 MOVING = "moving"
 SHADOW_PROTOCOL_TYPE = "muster"  # coordinator/upstream/shadow.py
+NOBODYS_GROUP = "muster-release-all"
+"""A group that need not be there: what a user may not do with it, it may not do with groups at large."""
 
 
 class GroupCoordinator(msgspec.Struct, frozen=True, kw_only=True):
@@ -31,12 +33,20 @@ class GroupCoordinator(msgspec.Struct, frozen=True, kw_only=True):
     text: str
 
 
-async def coordinator_of(admin: GroupAdmin, group_id: str) -> GroupCoordinator | None:
-    """Return a group's coordinator; None if the server is no Muster. Raises AdminError, Refused for unknown groups."""
+class GroupsHere(msgspec.Struct, frozen=True, kw_only=True):
+    """The groups that have members at a Muster. Without `sees_all` there may be some that `user` may not describe."""
+
+    group_ids: list[str]
+    sees_all: bool
+    user: str
+
+
+async def coordinator_of(admin: GroupAdmin, group_id: str) -> GroupCoordinator:
+    """Return a group's coordinator. Raises NotMuster, AdminError, and Refused for unknown groups."""
     names = (COORDINATOR, MOVE, MEMBERS)
     told = {each.name: each.value for each in await admin.describe_group_config(group_id, names)}
     if COORDINATOR not in told:
-        return None
+        await admin.check_is_muster(group_id)
     move = _move(told)
     if move is not None and move.state is MoveState.MOVING:
         return GroupCoordinator(coordinator=MOVING, text=told[COORDINATOR] or "")
@@ -52,12 +62,10 @@ async def coordinator_of(admin: GroupAdmin, group_id: str) -> GroupCoordinator |
     return GroupCoordinator(coordinator=UPSTREAM, text=f"coordinated by {whom}")
 
 
-async def list_with_coordinator(
-    admin: GroupAdmin, group_id: str
-) -> tuple[GroupCoordinator | None, tuple[ListedMember, ...]]:
+async def list_with_coordinator(admin: GroupAdmin, group_id: str) -> tuple[GroupCoordinator, tuple[ListedMember, ...]]:
     """`GroupAdmin.list_members`, with the coordinator. A group that moves has no members. Raises AdminError."""
     coordinator = await coordinator_of(admin, group_id)
-    if coordinator is not None and coordinator.coordinator == MOVING:
+    if coordinator.coordinator == MOVING:
         return coordinator, ()
     return coordinator, await admin.list_members(group_id)
 
@@ -67,15 +75,40 @@ async def describe_with_coordinator(
 ) -> tuple[GroupCoordinator | None, tuple[ConfigEntry, ...]]:
     """`GroupAdmin.describe_group_config`, with the coordinator, if the group exists and may be described."""
     settings = await admin.describe_group_config(group_id)
+    if all(each.name != COORDINATOR for each in settings):
+        await admin.check_is_muster(group_id)
     try:
         return await coordinator_of(admin, group_id), settings
     except Refused:
         return None, settings
 
 
-async def groups_of_muster(admin: GroupAdmin) -> list[str]:
-    """List the groups that have members at this Muster, by name. Raises AdminError."""
-    return [group_id for group_id in sorted(await admin.list_groups()) if await _members_here(admin, group_id)]
+async def groups_of_muster(admin: GroupAdmin) -> GroupsHere:
+    """List the groups that have members at this Muster, by name. Raises NotMuster and AdminError."""
+    listed = sorted(await admin.list_groups())
+    here = [group_id for group_id in listed if await _members_here(admin, group_id)]
+    sees_all = await _sees_any(admin)
+    if not here and sees_all:
+        await _check_is_muster(admin, listed[0] if listed else NOBODYS_GROUP)
+    return GroupsHere(group_ids=here, sees_all=sees_all, user=admin.user)
+
+
+async def _sees_any(admin: GroupAdmin) -> bool:
+    """Whether the user may describe any group; a list leaves out, without a word, those that it may not describe."""
+    try:
+        await admin.describe_group(NOBODYS_GROUP)
+    except Refused as refused:
+        return refused.error is not ErrorCode.group_authorization_failed
+    return True
+
+
+async def _check_is_muster(admin: GroupAdmin, group_id: str) -> None:
+    """Raise NotMuster if a Kafka broker answers; a sidecar that is not for the group is Muster, too."""
+    try:
+        await admin.check_is_muster(group_id)
+    except Refused as refused:
+        if refused.error is not ErrorCode.invalid_request:
+            raise
 
 
 async def _members_here(admin: GroupAdmin, group_id: str) -> int:

@@ -15,6 +15,7 @@ async def damage_of(admin: GroupAdmin, group_id: str) -> GroupDamage | None:
     for setting in await admin.describe_group_config(group_id, (REPAIR,)):
         if setting.name == REPAIR:
             return msgspec.json.decode(setting.value or "", type=GroupDamage)
+    await admin.check_is_muster(group_id)
     await admin.describe_group(group_id)
     return None
 

@@ -22,9 +22,9 @@ from kio.schema.incremental_alter_configs.v1.response import IncrementalAlterCon
 from kio.schema.types import GroupId
 from kio.static.primitive import i8
 
-from muster.coordinator.admin.link import AdminError, CoordinatorLink, NotCoordinatedHere, Refused
-from muster.coordinator.group.commands import ConfigChange
-from muster.coordinator.group.configs import MEMBERS
+from muster.coordinator.admin.link import CoordinatorLink, NotCoordinatedHere, NotMuster, Refused
+from muster.coordinator.group.commands import ConfigChange, ConfigOperation
+from muster.coordinator.group.configs import COORDINATOR, GROUP_CONFIGS, MEMBERS, MUSTER
 from muster.coordinator.group.outcomes import AlterGroupConfigOutcome, ListedMember
 from muster.events.kafka.exchange import Exchange
 from muster.events.kafka.security import NOT_SECURED, KafkaSecurity
@@ -42,6 +42,11 @@ class GroupRequests:
         """`bootstrap`: HOST:PORT of a coordinator or broker, or several with commas. Raises InvalidArgument."""
         self._link = CoordinatorLink(bootstrap, limit_ms=limit_ms, security=security)
 
+    @property
+    def user(self) -> str:
+        """The principal that asks, for people."""
+        return self._link.user
+
     async def __aenter__(self) -> Self:
         return self
 
@@ -51,6 +56,23 @@ class GroupRequests:
         await self._link.close()
 
     async def _alter(
+        self, group_id: str, changes: Iterable[ConfigChange], *, validate_only: bool = False
+    ) -> AlterGroupConfigOutcome:
+        """Alter configs. Raises NotMuster and NotCoordinatedHere where that is why it is refused, and AdminError."""
+        changes = list(changes)
+        outcome = await self._try_alter(group_id, changes, validate_only=validate_only)
+        only_deletes = all(each.operation is ConfigOperation.DELETE and each.name in GROUP_CONFIGS for each in changes)
+        try:
+            if outcome.error is ErrorCode.invalid_config or (outcome.error is ErrorCode.none and only_deletes):
+                await self.check_is_muster(group_id)
+            elif outcome.error is ErrorCode.group_id_not_found:
+                await self.list_members(group_id)
+        except Refused as refused:  # without the right to ask, or of a group that is nowhere, the outcome says it best
+            if isinstance(refused, NotCoordinatedHere) or refused.error is ErrorCode.invalid_request:
+                raise
+        return outcome
+
+    async def _try_alter(
         self, group_id: str, changes: Iterable[ConfigChange], *, validate_only: bool = False
     ) -> AlterGroupConfigOutcome:
         configs = tuple(
@@ -113,8 +135,28 @@ class GroupRequests:
     async def _told_members(self, group_id: str) -> tuple[ListedMember, ...]:
         entries = (await self._describe(group_id, (MEMBERS,))).configs
         if not entries:
-            raise AdminError(f"the coordinator of group {group_id} does not tell its members: it is not Muster")
+            await self.check_is_muster(group_id)
         return msgspec.json.decode(entries[0].value or "[]", type=tuple[ListedMember, ...])
+
+    # ---- whose the group is --------------------------------------------------------------------------
+
+    async def check_is_muster(self, group_id: str) -> None:
+        """Raise NotMuster if a Kafka broker answers, and Refused for a group that a sidecar is not for (`--groups`)."""
+        if (await self._describe(group_id, (COORDINATOR,))).configs:
+            return
+        try:
+            is_broker = await self._is_broker(group_id)
+        except Refused:
+            raise NotMuster(self._link.asked_at, perhaps_not_for=group_id) from None
+        if is_broker:
+            raise NotMuster(self._link.asked_at)
+        raise Refused(group_id, ErrorCode.invalid_request, "this Muster is not for groups of that name (--groups)")
+
+    async def _is_broker(self, group_id: str) -> bool:
+        """Whether a config of Muster's is unknown there: a sidecar answers about this one for every group."""
+        change = ConfigChange(name=COORDINATOR, operation=ConfigOperation.SET, value=MUSTER)
+        outcome = await self._try_alter(group_id, [change], validate_only=True)
+        return outcome.error is ErrorCode.invalid_config
 
 
 def raise_if_refused(group_id: str, error: ErrorCode, message: str | None) -> None:

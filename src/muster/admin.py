@@ -14,6 +14,7 @@ from muster.coordinator.admin.link import (
     InvalidArgument,
     NoCoordinator,
     NotCoordinatedHere,
+    NotMuster,
     OutcomeUnknown,
     Refused,
 )
@@ -31,6 +32,7 @@ __all__ = [
     "MemberResult",
     "NoCoordinator",
     "NotCoordinatedHere",
+    "NotMuster",
     "OutcomeUnknown",
     "Refused",
     "Standing",

@@ -51,7 +51,13 @@ def ask(
     The client is imported here, so that other commands start as fast as without it.
     """
     from muster.coordinator.admin import GroupAdmin  # noqa: PLC0415
-    from muster.coordinator.admin.link import AdminError, AuthenticationFailed, NoCoordinator, Refused  # noqa: PLC0415
+    from muster.coordinator.admin.link import (  # noqa: PLC0415
+        AdminError,
+        AuthenticationFailed,
+        NoCoordinator,
+        NotMuster,
+        Refused,
+    )
 
     async def ask(security: KafkaSecurity) -> T:
         async with GroupAdmin(bootstrap, security=security) as admin:
@@ -69,6 +75,8 @@ def ask(
             UNUSABLE,
             command,
         )
+    except NotMuster as error:
+        fail(f"{error} (--bootstrap, MUSTER_BOOTSTRAP)", UNUSABLE, command)
     except AuthenticationFailed as error:
         fail(f"{error} (--kafka-config)", UNUSABLE, command)
     except AdminError as error:

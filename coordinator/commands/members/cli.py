@@ -144,7 +144,9 @@ def promote(
         muster members promote orders web-9 web-10
         muster members promote orders --all
     """
-    if bool(names) == everybody:
+    if names and everybody:
+        fail("--all is all learners: name none beside it", UNUSABLE)
+    if not names and not everybody:
         fail("name the learners to promote, or give --all", UNUSABLE)
     if everybody:
         ask(bootstrap, kafka_config, lambda admin: admin.promote_all_learners(group))
@@ -214,7 +216,7 @@ def list_command(
 
     coordinator, members = ask(bootstrap, kafka_config, lambda admin: list_with_coordinator(admin, group))
 
-    told = None if coordinator is None else coordinator.coordinator
+    told = coordinator.coordinator
 
     def table(console: Console) -> None:
         if told != MOVING:  # its members are in neither group, and waited for

@@ -88,7 +88,9 @@ def release(
         muster release orders payments
         muster release --all
     """
-    if bool(groups) == everything:
+    if groups and everything:
+        fail("--all is all groups: name none beside it", UNUSABLE, "muster release")
+    if not groups and not everything:
         fail("name the groups to release, or give --all", UNUSABLE, "muster release")
     if everything:
         groups = _groups_of_muster(bootstrap, kafka_config)
@@ -99,10 +101,15 @@ def _groups_of_muster(bootstrap: str, kafka_config: Sequence[str] | None) -> lis
     """Return the groups for `release --all`."""
     from muster.coordinator.admin.moving import groups_of_muster  # noqa: PLC0415 -- as in `ask`
 
-    groups = ask(bootstrap, kafka_config, groups_of_muster, command="muster release")
-    if not groups:
+    here = ask(bootstrap, kafka_config, groups_of_muster, command="muster release")
+    if not here.sees_all:
+        lacks = f"{here.user} lacks the ACL Allow DESCRIBE on GROUP *"
+        if not here.group_ids:
+            fail(f"no group was found, but {lacks}, and may not see them all", REFUSED, "muster release")
+        complain(f"{lacks}: there may be groups beside these", "muster release")
+    elif not here.group_ids:
         complain("no group has members at this sidecar: there is nothing to release", "muster release")
-    return groups
+    return here.group_ids
 
 
 class _Moving:

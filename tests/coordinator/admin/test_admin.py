@@ -68,6 +68,17 @@ def done(*members: str) -> tuple[MemberResult, ...]:
     return tuple(MemberResult(member=each, done=True, error=ErrorCode.none, message=None) for each in members)
 
 
+def altering(told: AlterGroupConfigOutcome) -> Outcomes:
+    """Answers each change with this outcome, in a group that is not there."""
+
+    def outcome(command: AnyRequest) -> Outcome:
+        if isinstance(command, DescribeGroupConfig):
+            return DescribeGroupConfigOutcome(values={})
+        return UNKNOWN_GROUP if isinstance(command, DescribeGroup) else told
+
+    return outcome
+
+
 @pytest.mark.parametrize(
     ("call", "changes"),
     [
@@ -122,10 +133,10 @@ async def test_settings_are_one_batch(
 ) -> None:
     """A refusal of it is raised, with Kafka's error and the coordinator's words."""
     refused = AlterGroupConfigOutcome(error=ErrorCode.invalid_config, message="target.group.size=0: too small")
-    async with administered(lambda _command: DONE) as (admin, server):
+    async with administered(altering(DONE)) as (admin, server):
         await call(admin)
         assert altered(server) == [(tuple(changes), False)]
-        server.groups.outcome = lambda _command: refused
+        server.groups.outcome = altering(refused)
         with pytest.raises(Refused, match=r"group orders: INVALID_CONFIG: target\.group\.size=0: too small") as raised:
             await call(admin)
     assert raised.value.error is ErrorCode.invalid_config
@@ -177,7 +188,7 @@ async def test_a_single_member_is_asked_about_once() -> None:
 
 async def test_a_group_that_does_not_exist_is_no_members_fault() -> None:
     unknown = AlterGroupConfigOutcome(error=ErrorCode.group_id_not_found, message="there is no group 'orders'")
-    async with administered(lambda _command: unknown) as (admin, server):
+    async with administered(altering(unknown)) as (admin, server):
         with pytest.raises(Refused, match="group orders: GROUP_ID_NOT_FOUND: there is no group 'orders'"):
             await admin.add_members_to_group("orders", ["a", "b"])
         assert len(altered(server)) == 1
