@@ -34,6 +34,7 @@ from muster.coordinator.runtime.group_context import (
 )
 from muster.coordinator.runtime.log_outage import LogOutage
 from muster.coordinator.runtime.owner import Owner
+from muster.coordinator.runtime.retention_clock import RetentionClock
 from muster.coordinator.runtime.runtime import Runtime
 from muster.coordinator.runtime.waiting_limit import WaitingQuota
 from muster.coordinator.service import Cancel, Groups, Service
@@ -135,6 +136,7 @@ def new_owner(
         settings=settings.group_settings(),
         effective_settings=settings.effective_group_settings(),
         clock=clock,
+        retention_clock=RetentionClock(clock),
         log_url=settings.log,
         bootstrap=settings.advertise or (settings.listen if Address(settings.listen).port else "ADDRESS"),
         on_generation=on_generation,

@@ -241,9 +241,13 @@ class CommittedAt(typing.Protocol):
 
 
 class ExpireOffsets(Command, frozen=True, kw_only=True):
-    """Expire the group's offsets, and the group without any (EX1). `offsets`: all of them, by (topic, partition)."""
+    """Expire the group's offsets, and the group without any (EX1).
+
+    `offsets`: all of them, by (topic, partition). `wall_ms`: the time by which they expire (wall clock).
+    """
 
     offsets: Mapping[tuple[str, int], CommittedAt]
+    wall_ms: int
 
 
 AnyRequest = (

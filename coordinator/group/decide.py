@@ -298,8 +298,8 @@ def _decide_expiry(
 ) -> Decision:
     if group is None:
         return Decision(group=None, soft=soft)
-    expired = expired_offsets(group, soft, command.offsets, moment.wall_ms, settings)
-    none_left = len(expired) == len(command.offsets) and not may_have_offsets_upstream(group, moment.wall_ms, settings)
+    expired = expired_offsets(group, soft, command.offsets, command.wall_ms, settings)
+    none_left = len(expired) == len(command.offsets) and not may_have_offsets_upstream(group, command.wall_ms, settings)
     if none_left and not is_kept_without_offsets(group, soft):
         turn = Turn(group.copy(), soft.copy(), moment, settings)
         expire_group(turn)

@@ -12,6 +12,7 @@ owner.py               This process as the owner of partitions: its logs, its se
 ownership.py           Takes a partition over: claim it, write the fence record, read up to it, serve.
 partition.py           One owned partition: its groups, requests to them, their deadlines, the sweep.
 quarantine.py          Groups with a record that cannot be read: how they are answered, and their repair.
+retention_clock.py     The wall clock as retention goes by it: a jump ahead is not believed for a day.
 runtime.py             All partitions of the process: taken over, looked up by group, given up.
 slow_appends.py        Reports appends that have not been answered for long.
 sweep.py               The sweep of a partition for expired offsets and groups (EX1, TM4).

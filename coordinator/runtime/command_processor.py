@@ -44,6 +44,7 @@ from muster.coordinator.observability.metrics import OFFSETS_EXPIRED
 from muster.coordinator.runtime.announce import RefusedJoins, announce
 from muster.coordinator.runtime.group_context import Batch, CheckDeadlines, GroupContext
 from muster.coordinator.runtime.outbox import OnLost, Outbox, WriteUnit
+from muster.coordinator.runtime.retention_clock import RetentionClock
 from muster.coordinator.runtime.waiting import WaitingRequests
 from muster.events.avro.codec import records_of
 from muster.events.ids import GroupId
@@ -78,6 +79,7 @@ class CommandProcessor:
         settings: GroupSettings,
         clock: Clock,
         incarnation_max: int,
+        retention_clock: RetentionClock,
         committed: Callable[[GroupId], Mapping[tuple[str, int], CommittedAt]],
         waiting: WaitingRequests,
         slices: Slices,
@@ -91,6 +93,7 @@ class CommandProcessor:
         self._settings = settings
         self._clock = clock
         self._incarnation_max = incarnation_max
+        self._retention_clock = retention_clock
         self._committed = committed
         self._waiting = waiting
         self._slices = slices
@@ -152,7 +155,8 @@ class CommandProcessor:
         elif batch is None and context.expiry_due:
             # Nothing of the group is under way, so these are all its offsets.
             context.expiry_due = False
-            self._decide(context, ExpireOffsets(group_id=context.group_id, offsets=self._committed(context.group_id)))
+            offsets, wall_ms = self._committed(context.group_id), self._retention_clock.wall_ms()
+            self._decide(context, ExpireOffsets(group_id=context.group_id, offsets=offsets, wall_ms=wall_ms))
         elif context.queue and (batch is None or _has_room(context, batch)):
             self._take_next(context)
         elif batch is not None and batch.events:

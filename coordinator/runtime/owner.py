@@ -19,6 +19,7 @@ from muster.coordinator.runtime.group_context import (
     ignore_generations,
     silence_is_their_own,
 )
+from muster.coordinator.runtime.retention_clock import RetentionClock
 from muster.coordinator.service import ignore_request_id
 from muster.coordinator.strangers import StrangersSeen
 from muster.events.log.base import EventLog
@@ -36,6 +37,7 @@ class Owner(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     effective_settings: Mapping[str, str]
     """The settings by Kafka's names, for the fence record."""
     clock: Clock
+    retention_clock: RetentionClock
     log_url: str = "URL"
     """The value of --log, for commands that a log line advises, as is `bootstrap`, the address for clients."""
     bootstrap: str = "ADDRESS"

@@ -90,6 +90,7 @@ class Partition:
             settings=owner.settings,
             clock=owner.clock,
             incarnation_max=incarnation_max,
+            retention_clock=owner.retention_clock,
             committed=owner.offsets.committed,
             waiting=self._waiting,
             slices=owner.slices,

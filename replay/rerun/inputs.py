@@ -82,7 +82,7 @@ def derive(situation: Situation) -> AnyCommand | None:
     if isinstance(event, GroupDeleted):
         if event.why.cause is Cause.GROUP_EXPIRED:
             situation.soft.pending_members.clear()
-            return ExpireOffsets(group_id=situation.group_id, offsets={})
+            return ExpireOffsets(group_id=situation.group_id, offsets={}, wall_ms=event.why.decided_ms)
         return DeleteGroup(group_id=situation.group_id, caller=caller(event.why))
     if isinstance(event, JoinRefused):
         return _refused_join(situation)

@@ -21,6 +21,7 @@ from muster.coordinator.group.settings import GroupSettings
 from muster.coordinator.observability.metrics import ServerMetrics
 from muster.coordinator.offsets.memory import MemoryOffsetStore
 from muster.coordinator.runtime.owner import Owner
+from muster.coordinator.runtime.retention_clock import RetentionClock
 from muster.coordinator.runtime.runtime import Runtime
 from muster.coordinator.service import Cancel, Service
 from muster.coordinator.standalone.server import Server, ServerSettings
@@ -52,6 +53,7 @@ class Serving:
             settings=settings,
             effective_settings={},
             clock=clock,
+            retention_clock=RetentionClock(clock),
         )
         self.runtime = Runtime(owner, give_up=self.lost.append)
         self.metrics = ServerMetrics(APIS)

@@ -11,6 +11,7 @@ from muster.coordinator.offsets.base import OffsetStore
 from muster.coordinator.offsets.topic import TopicOffsetStore
 from muster.coordinator.offsets.upstream import UpstreamOffsetStore
 from muster.coordinator.runtime.owner import Owner
+from muster.coordinator.runtime.retention_clock import RetentionClock
 from muster.coordinator.runtime.runtime import Runtime
 from muster.events.ids import GroupId
 from muster.events.log.kafka.client.link import Timeouts
@@ -58,6 +59,7 @@ class ProcessOnKafka(SimulatedProcess):
             settings=GroupSettings(initial_rebalance_delay_ms=0),
             effective_settings={},
             clock=self.clock,
+            retention_clock=RetentionClock(self.clock),
         )
         self.runtime = Runtime(owner, give_up=self.lost.append)
         self._groups = self.runtime

@@ -66,7 +66,7 @@ def test_the_expiry_of_a_group_is_derived() -> None:
     h = Harness()
     h.dynamic("a").join()
     h.sleep(120_000)
-    h.send(ExpireOffsets(group_id=h.group_id, offsets={}))
+    h.send(ExpireOffsets(group_id=h.group_id, offsets={}, wall_ms=h.wall_ms))
     assert h.group is None
     assert_same(h)
 

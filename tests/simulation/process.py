@@ -39,6 +39,7 @@ from muster.coordinator.runtime.group_context import (
     silence_is_their_own,
 )
 from muster.coordinator.runtime.owner import Owner
+from muster.coordinator.runtime.retention_clock import RetentionClock
 from muster.coordinator.runtime.runtime import Runtime
 from muster.coordinator.service import Groups, ignore_request_id
 from muster.events.ids import GroupId, GroupInstanceId, MemberId
@@ -88,6 +89,7 @@ class SimulatedProcess:
             settings=settings,
             effective_settings={"group.max.size": str(settings.max_size)},
             clock=self.clock,
+            retention_clock=RetentionClock(self.clock),
             on_generation=on_generation,
             ask_about_silence=ask_about_silence,
             superseded=superseded,

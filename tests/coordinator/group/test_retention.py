@@ -37,7 +37,7 @@ def harness() -> Harness:
 
 def sweep(h: Harness, offsets: dict[tuple[str, int], At] | None = None) -> Decision:
     """The sweep comes to the group, which has these offsets."""
-    return h.send(ExpireOffsets(group_id=h.group_id, offsets=offsets or {}))
+    return h.send(ExpireOffsets(group_id=h.group_id, offsets=offsets or {}, wall_ms=h.wall_ms))
 
 
 def deleted(h: Harness, *partitions: tuple[str, int]) -> OffsetsChange:
@@ -304,4 +304,7 @@ def test_a_sweep_finds_no_group() -> None:
 
 def test_a_sweep_that_fails_is_answered_to_nobody() -> None:
     """Nobody asked."""
-    assert error_replies(ExpireOffsets(group_id=Harness().group_id, offsets={}), ErrorCode.not_coordinator) == ()
+    assert (
+        error_replies(ExpireOffsets(group_id=Harness().group_id, offsets={}, wall_ms=0), ErrorCode.not_coordinator)
+        == ()
+    )

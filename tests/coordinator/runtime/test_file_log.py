@@ -18,6 +18,7 @@ from muster.coordinator.group.outcomes import CommitOffsetsOutcome, Outcome
 from muster.coordinator.group.settings import GroupSettings
 from muster.coordinator.offsets.memory import MemoryOffsetStore
 from muster.coordinator.runtime.owner import Owner
+from muster.coordinator.runtime.retention_clock import RetentionClock
 from muster.coordinator.runtime.runtime import Runtime
 from muster.coordinator.settings import file_watch
 from muster.coordinator.settings.file_watch import watch_file
@@ -47,6 +48,7 @@ class Served:
             settings=GroupSettings(),
             effective_settings={},
             clock=self._clock,
+            retention_clock=RetentionClock(self._clock),
         )
         self.runtime = Runtime(owner, give_up=self.lost.append)
 

@@ -1,0 +1,101 @@
+"""The clock of retention, when the machine's clock is put ahead or back, and what the sweep does then."""
+
+import asyncio
+
+from structlog.testing import capture_logs
+
+from muster.coordinator.group.settings import GroupSettings
+from muster.coordinator.runtime.retention_clock import BELIEVED_AFTER_MS, JUMP_MS, RetentionClock
+from muster.events.log.memory import MemoryStorage
+from muster.events.state import GroupState
+from tests.simulation.process import SimulatedProcess
+from tests.simulation.virtual_time import VirtualClock, simulate
+
+DAY_MS = 24 * 3_600_000
+
+
+class Clocks:
+    """Both clocks, moved by hand."""
+
+    def __init__(self) -> None:
+        self.now_ms, self.lead_ms = 5_000, 1_700_000_000_000
+
+    def monotonic_ms(self) -> int:
+        return self.now_ms
+
+    def wall_ms(self) -> int:
+        return self.now_ms + self.lead_ms
+
+
+class JumpingClock(VirtualClock):
+    """The clocks of a simulated process, whose wall clock can be put ahead."""
+
+    ahead_ms = 0
+
+    def wall_ms(self) -> int:
+        return super().wall_ms() + self.ahead_ms
+
+
+def test_a_clock_that_runs_as_usual_is_followed() -> None:
+    """Also where it is set right by a little, again and again, and without a line."""
+    clocks = Clocks()
+    subject = RetentionClock(clocks)
+    with capture_logs() as lines:
+        for step_ms in (0, JUMP_MS, JUMP_MS, -3 * JUMP_MS, -DAY_MS):
+            clocks.now_ms += 600_000
+            clocks.lead_ms += step_ms
+            assert subject.wall_ms() == clocks.wall_ms()
+    assert not lines
+
+
+def test_a_clock_that_jumps_ahead_and_back_is_never_believed() -> None:
+    """The time goes on by the monotonic clock, and a line says so at each end."""
+    clocks = Clocks()
+    subject = RetentionClock(clocks)
+    former_ms = clocks.lead_ms
+    with capture_logs() as lines:
+        clocks.lead_ms += 8 * DAY_MS
+        for _ in range(3):
+            clocks.now_ms += 600_000
+            assert subject.wall_ms() == clocks.now_ms + former_ms
+        clocks.lead_ms = former_ms
+        assert subject.wall_ms() == clocks.wall_ms()
+    assert [line["log_level"] for line in lines] == ["warning", "info"]
+    assert lines[0]["ahead_s"] == 8 * DAY_MS // 1000
+
+
+def test_a_clock_that_stays_ahead_is_believed_after_a_day() -> None:
+    """So that something expires again; the next jump counts from there."""
+    clocks = Clocks()
+    subject = RetentionClock(clocks)
+    clocks.lead_ms += 8 * DAY_MS
+    subject.wall_ms()
+    clocks.now_ms += BELIEVED_AFTER_MS - 1
+    assert subject.wall_ms() < clocks.wall_ms()
+    clocks.now_ms += 1
+    with capture_logs() as lines:
+        assert subject.wall_ms() == clocks.wall_ms()
+    assert [line["ahead_s"] for line in lines] == [8 * DAY_MS // 1000]
+    clocks.lead_ms += DAY_MS
+    assert subject.wall_ms() == clocks.wall_ms() - DAY_MS
+
+
+def test_a_clock_that_is_ahead_for_a_sweep_deletes_no_offset() -> None:
+    """What was acknowledged is there when it is put back, and expires at its time."""
+
+    async def story() -> None:
+        clock = JumpingClock()
+        settings = GroupSettings(offsets_retention_minutes=60, offsets_retention_check_interval_ms=10_000)
+        process = await SimulatedProcess(MemoryStorage(partitions=1), settings=settings, clock=clock).start()
+        await process.commit(5)
+        await asyncio.sleep(1)
+        clock.ahead_ms = 8 * DAY_MS
+        await asyncio.sleep(30)
+        clock.ahead_ms = 0
+        assert (await process.describe()).state is GroupState.EMPTY
+        assert [stored.offset for stored in process.offsets.committed(process.group_id).values()] == [5]
+        await asyncio.sleep(3_600)
+        assert (await process.describe()).state is GroupState.DEAD
+        await process.runtime.stop()
+
+    simulate(story())
