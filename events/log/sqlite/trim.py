@@ -11,6 +11,9 @@ keeps up to one record more per key than compaction must, on purpose: what is le
 at the beginning of the window, so that the state can be shown for every moment inside the window. And an append
 needs no index by key, which would cost it a third more: what trimming needs to know it finds in the front itself.
 
+A record from the future says nothing about its age: the clock was ahead when it was appended. It has passed out of the
+window when a record behind it has, which is looked for among the next `CALL_RECORDS`.
+
 The last record of a partition stays whatever it is, since offsets are counted on from it. The file does not shrink:
 the pages that become free are used by the next appends.
 """
@@ -38,6 +41,13 @@ _FRONT = (
     " AND offset < (SELECT max(offset) FROM records WHERE partition = ?1)"
     " ORDER BY offset LIMIT ?3"
 )
+_PASSED = (
+    "WITH ahead AS (SELECT offset, timestamp_ms FROM records WHERE partition = ?1 AND offset >= ?2"
+    " AND offset < (SELECT max(offset) FROM records WHERE partition = ?1) ORDER BY offset LIMIT ?3),"
+    " inside AS (SELECT min(offset) AS offset FROM ahead WHERE timestamp_ms BETWEEN ?4 AND ?5)"
+    " SELECT max(ahead.offset) FROM ahead, inside"
+    " WHERE timestamp_ms < ?4 AND (inside.offset IS NULL OR ahead.offset < inside.offset)"
+)
 _KEPT = "SELECT offset FROM kept WHERE partition = ? AND key = ?"
 _KEEP = "INSERT INTO kept VALUES (?, ?, ?) ON CONFLICT (partition, key) DO UPDATE SET offset = excluded.offset"
 _FORGET = "DELETE FROM kept WHERE partition = ? AND key = ?"
@@ -62,18 +72,22 @@ async def trim(file: SqliteFile, meta: Meta, now_ms: int) -> Trimmed:
         while more:
             if looked_at >= CALL_RECORDS:
                 return Trimmed(looked_at=looked_at, deleted=deleted, more=True)
-            step = await file.write(partial(_trim_chunk, partition, before_ms))
+            step = await file.write(partial(_trim_chunk, partition, before_ms, now_ms))
             looked_at += step.looked_at
             deleted += step.deleted
             more = step.more
     return Trimmed(looked_at=looked_at, deleted=deleted, more=False)
 
 
-def _trim_chunk(partition: int, before_ms: int, connection: sqlite3.Connection) -> Trimmed:
+def _trim_chunk(partition: int, before_ms: int, now_ms: int, connection: sqlite3.Connection) -> Trimmed:
     row = connection.execute(_POSITION, (partition,)).fetchone()
     position = 0 if row is None else row[0]
     front = connection.execute(_FRONT, (partition, position, CHUNK_RECORDS)).fetchall()
-    passed = list(takewhile(lambda record: record[1] < before_ms, front))
+    if any(timestamp_ms > now_ms for _, timestamp_ms, _, _ in front):
+        found = connection.execute(_PASSED, (partition, position, CALL_RECORDS, before_ms, now_ms)).fetchone()[0]
+        passed = [record for record in front if found is not None and record[0] <= found]
+    else:
+        passed = list(takewhile(lambda record: record[1] < before_ms, front))
     if not passed:
         return Trimmed(looked_at=0, deleted=0, more=False)
     dead: list[int] = []

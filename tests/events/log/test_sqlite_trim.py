@@ -97,6 +97,35 @@ async def test_what_the_window_begins_with_stays(log: SqliteEventLog, clock: Clo
     assert await shown(log) == [(3, "a", "3"), (5, "z", "value")]
 
 
+@pytest.mark.parametrize("ahead", [1, 2 * sqlite_trim.CHUNK_RECORDS])
+async def test_records_that_were_appended_while_the_clock_was_ahead_stop_no_trimming(
+    log: SqliteEventLog, clock: Clock, ahead: int
+) -> None:
+    """They have passed out of the window with the first record behind them, and not before."""
+    writer = await log.claim(0)
+    await writer.append([(record("a", "1"),)])
+    clock.now_ms += 1_000 * WINDOW_MS
+    await writer.append([tuple(record("a", "2") for _ in range(ahead))])
+    clock.now_ms -= 999 * WINDOW_MS
+    await writer.append([(record("a", "3"), record("z"))])
+
+    await log.trim(clock.now_ms + WINDOW_MS)
+    assert len(await shown(log)) == 1 + ahead + 2
+
+    await log.trim(clock.now_ms + WINDOW_MS + 1)
+    assert await shown(log) == [(1 + ahead, "a", "3"), (2 + ahead, "z", "value")]
+
+
+async def test_a_clock_that_is_put_back_trims_nothing(log: SqliteEventLog, clock: Clock) -> None:
+    """All records are from the future then, and none of them is known to be old."""
+    writer = await log.claim(0)
+    await writer.append([(record("a", "1"), record("a", "2"), record("z"))])
+
+    await log.trim(clock.now_ms - 10 * WINDOW_MS)
+
+    assert len(await shown(log)) == 3
+
+
 async def test_the_last_record_of_a_partition_stays(log: SqliteEventLog, clock: Clock) -> None:
     """Even a tombstone: the next offset is counted on from it, and no offset is used twice."""
     writer = await log.claim(0)
