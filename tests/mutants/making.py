@@ -72,7 +72,8 @@ def _places(node: cst.CSTNode) -> Iterator[tuple[cst.CSTNode, cst.CSTNode]]:
         if isinstance(node, kind):
             for mutated in operator(node):
                 yield node, mutated
-    for child in node.children:
+    # What else a class is given (frozen, kw_only) is for mypy to notice.
+    for child in (node.body,) if isinstance(node, cst.ClassDef) else node.children:
         yield from _places(child)
 
 

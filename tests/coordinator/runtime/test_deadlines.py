@@ -3,19 +3,23 @@
 import asyncio
 from collections.abc import Callable
 
+import pytest
+
 from muster.coordinator.runtime.deadlines import Deadlines
 from muster.events.ids import GroupId
 from tests.waiting import until
 
 
 class Clock:
-    """Stands still."""
+    """Stands still, unless it is moved."""
+
+    now_ms = 1_000
 
     def monotonic_ms(self) -> int:
-        return 1_000
+        return self.now_ms
 
     def wall_ms(self) -> int:
-        return 1_000
+        return self.now_ms
 
 
 def subject(due: list[GroupId], waiting: list[Callable[[], None]]) -> Deadlines:
@@ -48,3 +52,16 @@ async def test_nothing_is_due_any_more_once_it_is_closed() -> None:
     deadlines.schedule(GroupId("late"), 900)
     waiting[0]()
     assert due == []
+
+
+@pytest.mark.parametrize(("late_ms", "pauses"), [(1_000, []), (1_001, [1_001])])
+async def test_more_than_a_second_late_is_the_machines_doing(late_ms: int, pauses: list[int]) -> None:
+    """Nobody is expired then, or blamed."""
+    clock, due, waiting, paused = Clock(), list[GroupId](), list[Callable[[], None]](), list[int]()
+    deadlines = Deadlines(clock, due=due.append, paused=paused.append, when_caught_up=waiting.append)
+    deadlines.begin()
+    deadlines.schedule(GroupId("g"), clock.now_ms)
+    clock.now_ms += late_ms
+    await until(lambda: bool(waiting or paused))
+    assert (paused, due, bool(waiting)) == (pauses, [], not pauses)
+    deadlines.close()

@@ -7,7 +7,7 @@ from muster.coordinator.load.slices import Slices
 from muster.coordinator.runtime.orphans import find_orphans
 from muster.events.ids import GroupId
 from muster.events.partitioner import partition_for
-from muster.events.projector import Projector
+from muster.events.projector import Projector, Quarantined
 from muster.replay.event_texts import event_text
 from tests.coordinator.longest_callback import longest_callback
 
@@ -25,6 +25,14 @@ async def test_many_groups_with_offsets_hold_nobody_up() -> None:
         orphans = await find_orphans(groups, projector, 3, PARTITIONS, Slices())
     assert longest.seconds < HELD_S_MAX, longest
     assert orphans == {each for each in groups if partition_for(each, PARTITIONS) == 3}
+
+
+async def test_a_quarantined_group_is_no_orphan() -> None:
+    """Its offsets stay, also where nothing of it can be read: they are what a repair keeps."""
+    torn, gone = GroupId("torn"), GroupId("gone")
+    projector = Projector()
+    projector.quarantined[torn] = Quarantined(group_id=torn, partition=0, offset=7, reason="no Avro")
+    assert await find_orphans([torn, gone], projector, 0, 1, Slices()) == {gone}
 
 
 def test_the_replay_tool_says_what_the_group_was_made_for() -> None:
