@@ -193,7 +193,7 @@ def keep_trimmed(
 
 def keep_certificates(stack: AsyncExitStack, *, lost: Callable[[Exception], None]) -> None:
     """Read renewed certificates again, until the stack is left."""
-    looking = asyncio.create_task(Certificates(contexts_of_files).keep_looking(), name="certificates")
+    looking = asyncio.create_task(Certificates(contexts_of_files).keep_checking(), name="certificates")
     looking.add_done_callback(on_failure(lost))
     stack.callback(looking.cancel)
 

@@ -132,7 +132,7 @@ def test_an_error_in_muster_itself_is_told_with_its_traceback(form: str) -> None
         "from muster import cli\n"
         "from muster.coordinator.settings import certificates\n"
         "def look(_): raise KeyError('a bug of ours')\n"
-        "certificates.Certificates.look, certificates.LOOKS_EVERY_S = look, 0\n"
+        "certificates.Certificates.look, certificates.CHECK_INTERVAL_S = look, 0\n"
         "cli.main()\n"
     )
     options = ["serve", "--listen", f"{HOST}:0", "--log", "memory:", "--log-format", form]

@@ -83,7 +83,7 @@ class ConfigEntry(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class GroupAdmin(GroupRequests):
-    """What an administrator may want of a group. Use it as an asynchronous context, in one event loop."""
+    """All requests of administrators to groups' coordinators. Use it as an asynchronous context, in one event loop."""
 
     # ---- members -----------------------------------------------------------------------------------
 

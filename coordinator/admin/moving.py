@@ -19,7 +19,7 @@ from muster.coordinator.admin.link import AdminError, Refused
 from muster.coordinator.group.configs import COORDINATOR, COORDINATOR_TIMEOUT, MEMBERS, MOVE, MUSTER, UPSTREAM
 from muster.coordinator.group.outcomes import GroupMove, ListedMember, MoveState
 
-LOOK_EVERY_S = 0.2
+POLL_INTERVAL_S = 0.2
 MOVING = "moving"
 SHADOW_PROTOCOL_TYPE = "muster"  # coordinator/upstream/shadow.py
 NOBODYS_GROUP = "muster-release-all"
@@ -167,7 +167,7 @@ async def move_group(
         if step != told:
             tell(move)
         told = step
-        await asyncio.sleep(LOOK_EVERY_S)
+        await asyncio.sleep(POLL_INTERVAL_S)
         again = await described_move(admin, group_id)
         if again is None:
             raise AdminError(f"group {group_id}: the move has ended with the process that made it; ask again")

@@ -125,14 +125,14 @@ class GroupRequests:
 
     async def list_members(self, group_id: str) -> tuple[ListedMember, ...]:
         """List all members and expected instances. Raises Refused for a group that is unknown, or not Muster's."""
-        members = await self._told_members(group_id)
+        members = await self._described_members(group_id)
         if not members and (described := await self.describe_group(group_id)).members:
-            members = await self._told_members(group_id)  # the first may have come meanwhile
+            members = await self._described_members(group_id)  # the first may have come meanwhile
             if not members:
                 raise NotCoordinatedHere(group_id, described.protocol_type)
         return members
 
-    async def _told_members(self, group_id: str) -> tuple[ListedMember, ...]:
+    async def _described_members(self, group_id: str) -> tuple[ListedMember, ...]:
         entries = (await self._describe(group_id, (MEMBERS,))).configs
         if not entries:
             await self.check_is_muster(group_id)

@@ -77,10 +77,10 @@ class Listening(Generic[C]):
         self._idle_ms = limits.connections_max_idle_ms
         self._unread_ms = limits.unread_answers_max_ms
         self._addresses = Quota[str](
-            limits.max_connections_per_ip, partial(_tell_full, "address", "--max-connections-per-ip")
+            limits.max_connections_per_ip, partial(_log_full, "address", "--max-connections-per-ip")
         )
         self._principals = Quota[str](
-            limits.connections_per_principal, partial(_tell_full, "principal", "--connections-per-principal")
+            limits.connections_per_principal, partial(_log_full, "principal", "--connections-per-principal")
         )
         self._principal_of: dict[C, str] = {}
         self._is_full_told = False
@@ -198,7 +198,7 @@ class Listening(Generic[C]):
             return False
         if self._metrics.connections >= self._connections_max:
             self._metrics.connections_refused[RefusedConnection.ALL] += 1
-            self._tell_all_taken(client_host)
+            self._log_all_taken(client_host)
             return False
         if not self._addresses.acquire(client_host):
             self._metrics.connections_refused[RefusedConnection.ADDRESS] += 1
@@ -210,7 +210,7 @@ class Listening(Generic[C]):
         if self._metrics.connections < self._connections_max - self._connections_max // 10:
             self._is_full_told = False
 
-    def _tell_all_taken(self, refused: str) -> None:
+    def _log_all_taken(self, refused: str) -> None:
         """Log the clients with most connections; once, until a tenth is free again, as a quota does."""
         if self._is_full_told:
             return
@@ -282,7 +282,7 @@ class Listening(Generic[C]):
         self._cancel_sweep = self._call_later(max(1, min(self._idle_ms, self._unread_ms) // 10), self._sweep)
 
 
-def _tell_full(kind: str, setting: str, whose: str) -> None:
+def _log_full(kind: str, setting: str, whose: str) -> None:
     log.warning("connections refused over a limit", limit=setting, **{kind: whose})
 
 

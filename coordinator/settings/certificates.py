@@ -18,10 +18,10 @@ from muster.events.log.sqlite.disk_thread import DiskThread
 
 log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
 
-LOOKS_EVERY_S: Final = 5.0
-LOOKS_AGAIN_S: Final = 0.5
+CHECK_INTERVAL_S: Final = 5.0
+RETRY_INTERVAL_S: Final = 0.5
 """The interval while something cannot be read: a key and its certificate are written one after the other."""
-SILENT_AFTER_S: Final = 60.0
+SLOW_CHECK_S: Final = 60.0
 """A check that takes longer is logged, once."""
 
 
@@ -50,16 +50,16 @@ class Certificates:
 
     async def _changed(self, context: FilesContext) -> dict[Path, bytes] | None:
         looking = self._thread.submit(context.changed)
-        done, _ = await asyncio.wait({looking}, timeout=SILENT_AFTER_S)
+        done, _ = await asyncio.wait({looking}, timeout=SLOW_CHECK_S)
         if not done:
             log.warning("the disk of certificates does not answer, those from before are in use", files=context.files)
         return await looking
 
-    async def keep_looking(self) -> None:
+    async def keep_checking(self) -> None:
         """Check at intervals until cancelled."""
         try:
             while True:
-                await asyncio.sleep(LOOKS_AGAIN_S if self._complaints else LOOKS_EVERY_S)
+                await asyncio.sleep(RETRY_INTERVAL_S if self._complaints else CHECK_INTERVAL_S)
                 await self.look()
         finally:
             self._thread.end()

@@ -14,8 +14,8 @@ from muster.events.log.sqlite.file import SqliteFile
 
 log = structlog.get_logger(__name__)
 
-LOOK_EVERY_S = 1.0
-SAY_AGAIN_AFTER_S = 60.0
+CHECK_INTERVAL_S = 1.0
+LOG_INTERVAL_S = 60.0
 
 
 def watch_file(file: SqliteFile, *, lost: Callable[[Exception], None]) -> "asyncio.Task[None]":
@@ -29,12 +29,12 @@ async def _watch(file: SqliteFile) -> None:
     loop = asyncio.get_running_loop()
     since_s = said_s = None
     while True:
-        await asyncio.sleep(LOOK_EVERY_S)
+        await asyncio.sleep(CHECK_INTERVAL_S)
         trouble, now_s = file.trouble, loop.time()
         if trouble is None and since_s is not None:
             log.info("the disk answers again", file=str(file.path), after_s=round(now_s - since_s))
             since_s = said_s = None
-        elif trouble is not None and (said_s is None or now_s - said_s >= SAY_AGAIN_AFTER_S):
+        elif trouble is not None and (said_s is None or now_s - said_s >= LOG_INTERVAL_S):
             since_s, said_s = since_s or now_s, now_s
             log.warning("the disk does not answer, waiting for it", file=str(file.path), reason=trouble)
         await file.check_in_place()

@@ -73,7 +73,7 @@ def encode_group(resource: Body, outcome: DescribeGroupConfigOutcome, body: Body
     """Encode the result for one group."""
     included = Included(synonyms=body.include_synonyms, documentation=getattr(body, "include_documentation", False))
     if outcome.damage is not None and REPAIR in (resource.configuration_keys or ()):
-        told = _told_by_name(REPAIR, outcome.damage, _REPAIR_DOCUMENTATION, included)
+        told = _entry_by_name(REPAIR, outcome.damage, _REPAIR_DOCUMENTATION, included)
         return encode(resource, ErrorCode.none, entries=(told,))
     entries = () if outcome.error else _entries(outcome, resource.configuration_keys, included)
     if api_version < 4 and any(len((each["value"] or "").encode()) > _LEGACY_MAX for each in entries):
@@ -110,9 +110,9 @@ def _entries(
     names = GROUP_CONFIGS if not keys else [name for name in GROUP_CONFIGS if name in keys]
     entries = [_entry(GROUP_CONFIGS[name], outcome.values.get(name), included) for name in names]
     if keys and MEMBERS in keys:
-        entries.append(_told_by_name(MEMBERS, outcome.members, _MEMBERS_DOCUMENTATION, included))
+        entries.append(_entry_by_name(MEMBERS, outcome.members, _MEMBERS_DOCUMENTATION, included))
     if keys and MOVE in keys and outcome.move is not None:
-        entries.append(_told_by_name(MOVE, outcome.move, _MOVE_DOCUMENTATION, included))
+        entries.append(_entry_by_name(MOVE, outcome.move, _MOVE_DOCUMENTATION, included))
     return tuple(entries)
 
 
@@ -136,7 +136,7 @@ def _entry(definition: GroupConfigDef, value: str | None, included: Included) ->
     }
 
 
-def _told_by_name(name: str, value: object, documentation: str, included: Included) -> Fields:
+def _entry_by_name(name: str, value: object, documentation: str, included: Included) -> Fields:
     return {
         "name": name,
         "value": msgspec.json.encode(value).decode(),

@@ -13,7 +13,7 @@ from aiokafka.conn import AIOKafkaConnection, create_conn
 from aiokafka.errors import KafkaConnectionError
 
 from muster.events.kafka.failures import NOT_OPENED
-from muster.events.kafka.unencrypted import tell_unencrypted
+from muster.events.kafka.unencrypted import warn_unencrypted
 
 _OF_THE_SOCKET = (OSError, EOFError, type(None))
 """The causes of a closed connection, other than an answer that cannot be read."""
@@ -25,7 +25,7 @@ class LibraryFailed(RuntimeError):
 
 async def connect(host: str, port: int, **arguments: Any) -> AIOKafkaConnection:  # noqa: ANN401 -- aiokafka's own
     """Open and authenticate a connection of aiokafka's. Raises the errors in NOT_OPENED, LibraryFailed among them."""
-    tell_unencrypted(host, port, arguments)
+    warn_unencrypted(host, port, arguments)
     try:
         return await create_conn(host, port, **arguments)
     except NOT_OPENED as error:

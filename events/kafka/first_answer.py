@@ -11,7 +11,7 @@ P = TypeVar("P")
 R = TypeVar("R")
 E = TypeVar("E", bound=Exception)
 
-ASK_ANOTHER_AFTER_S: Final = 0.5
+HEDGE_DELAY_S: Final = 0.5
 """The delay before the next broker is asked."""
 
 
@@ -40,7 +40,7 @@ async def first_answer(
                 asked[asyncio.create_task(ask(place), name=f"ask-{place}")] = place
             elif not asked:
                 return Round(None, failed, [])
-            within_s = None if place is None else ASK_ANOTHER_AFTER_S
+            within_s = None if place is None else HEDGE_DELAY_S
             done, _ = await asyncio.wait(asked, timeout=within_s, return_when=asyncio.FIRST_COMPLETED)
             ended = [(asked.pop(task), task) for task in done]
             failed += [_failure(task, failures) for _, task in ended if task.exception() is not None]

@@ -26,7 +26,7 @@ from muster.events.kafka.security import KafkaSecurity
 
 QUESTIONS: Final = "questions"
 """The lane of requests that any broker can answer."""
-METADATA_AGAIN_AFTER_MS: Final = 1_000
+METADATA_RETRY_MS: Final = 1_000
 """The pause before Metadata is sent again while no broker answers."""
 METADATA_BACKOFF_S: Final = 0.1
 
@@ -131,7 +131,7 @@ class ClusterLink:
                 await self._look_again()
                 again_after_ms = self._metadata_max_age_ms
             except LinkError:  # whoever needs the brokers hears of it by an attempt of its own
-                again_after_ms = METADATA_AGAIN_AFTER_MS
+                again_after_ms = METADATA_RETRY_MS
             await asyncio.sleep(METADATA_BACKOFF_S)  # whoever asks meanwhile is answered by the next round
 
     # ---- asking ----------------------------------------------------------------------------------------

@@ -23,7 +23,7 @@ logging.getLogger("aiokafka.conn").addFilter(_is_not_its_own)
 _told: set[str] = set()
 
 
-def tell_unencrypted(host: str, port: int, arguments: Mapping[str, Any]) -> None:
+def warn_unencrypted(host: str, port: int, arguments: Mapping[str, Any]) -> None:
     """Warn once if a connection with these arguments of aiokafka's sends a password unencrypted."""
     if (arguments.get("security_protocol"), arguments.get("sasl_mechanism")) != ("SASL_PLAINTEXT", "PLAIN") or _told:
         return

@@ -43,7 +43,7 @@ from muster.events.log.sqlite.open import (
 
 T = TypeVar("T")
 
-ANSWERS_WITHIN_S = 30.0
+CALL_TIMEOUT_S = 30.0
 """The timeout of a write or a read, like that of an append to a Kafka log."""
 
 SLOW_APPEND_S = 5.0
@@ -95,7 +95,7 @@ class SqliteFile:
         *,
         read_only: bool = False,
         exclusive: bool = True,
-        answers_within_s: float = ANSWERS_WITHIN_S,
+        answers_within_s: float = CALL_TIMEOUT_S,
         slow_after_s: float = SLOW_APPEND_S,
         closes_within_s: float = CLOSES_WITHIN_S,
     ) -> None:
@@ -188,7 +188,7 @@ class SqliteFile:
         for thread in (self._writer, self._reader, self._looker):
             thread.end()
         if not is_closed:
-            self._tell_overdue()
+            self._fail_overdue()
         elif self._lock is not None:
             self._lock.release()
         if self._overdue is not None:
@@ -236,14 +236,14 @@ class SqliteFile:
         self._in_flight = group
         self._committing = self._writer.submit(partial(_commit, self._path, group, connection))
         self._committing.add_done_callback(partial(self._committed, group, connection))
-        self._overdue = asyncio.get_running_loop().call_later(self._answers_within_s, self._tell_overdue)
+        self._overdue = asyncio.get_running_loop().call_later(self._answers_within_s, self._fail_overdue)
 
-    def _tell_overdue(self) -> None:
+    def _fail_overdue(self) -> None:
         """Fail the writes that wait for a disk that does not answer, and later ones after the same timeout."""
         for write in [*self._in_flight, *self._waiting]:
             write.tell(self._unanswered())
         self._waiting.clear()
-        self._overdue = asyncio.get_running_loop().call_later(self._answers_within_s, self._tell_overdue)
+        self._overdue = asyncio.get_running_loop().call_later(self._answers_within_s, self._fail_overdue)
 
     def _unanswered(self) -> LogUnavailable:
         trouble = self.trouble or f"the disk of {self._path} has not answered for {self._answers_within_s:.0f} s"

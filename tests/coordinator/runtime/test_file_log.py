@@ -108,7 +108,7 @@ async def served(path: Path) -> AsyncIterator[Served]:
 
 async def test_a_disk_that_hangs_is_waited_for(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
     """Clients are told that groups are loading, /readyz and the log why; when it answers again, all goes on."""
-    monkeypatch.setattr(file_watch, "LOOK_EVERY_S", 0.02)
+    monkeypatch.setattr(file_watch, "CHECK_INTERVAL_S", 0.02)
     assert (await served.commit("before")).error is ErrorCode.none
     mended = threading.Event()
     with structlog.testing.capture_logs() as told:

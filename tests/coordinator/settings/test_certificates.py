@@ -125,8 +125,8 @@ async def test_what_could_not_be_read_is_looked_at_again_soon(
     authority: Authority, logged: list[dict[str, object]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A key and its certificate that are written one after the other: not with the next usual look."""
-    monkeypatch.setattr(module, "LOOKS_EVERY_S", 3_600)
-    monkeypatch.setattr(module, "LOOKS_AGAIN_S", 0.001)
+    monkeypatch.setattr(module, "CHECK_INTERVAL_S", 3_600)
+    monkeypatch.setattr(module, "RETRY_INTERVAL_S", 0.001)
     server = authority.issue("server")
     serving, connecting = both_ends(authority, server, authority.issue("client"))
     certificates = Certificates(lambda: (serving, connecting))
@@ -136,7 +136,7 @@ async def test_what_could_not_be_read_is_looked_at_again_soon(
     new = server.certificate.read_bytes()
     server.certificate.write_bytes(old)
     await certificates.look()
-    looking = asyncio.create_task(certificates.keep_looking())
+    looking = asyncio.create_task(certificates.keep_checking())
     server.certificate.write_bytes(new)
     async with asyncio.timeout(30):
         while logged[-1]["event"] != "certificates were read again":  # noqa: ASYNC110 -- a log has no event
@@ -150,7 +150,7 @@ async def test_a_disk_that_hangs_holds_nobody_up_and_is_said(
     authority: Authority, logged: list[dict[str, object]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Whoever opens a pipe waits until somebody writes to it; meanwhile the loop turns, and nobody looks again."""
-    monkeypatch.setattr(module, "SILENT_AFTER_S", 0.01)
+    monkeypatch.setattr(module, "SLOW_CHECK_S", 0.01)
     server = authority.issue("server")
     serving, connecting = both_ends(authority, server, authority.issue("client"))
     before, certificate = serial_shown(serving, connecting), server.certificate.read_bytes()

@@ -9,7 +9,7 @@ import pytest
 
 from muster.events.kafka import unencrypted
 from muster.events.kafka.connect import connect
-from muster.events.kafka.unencrypted import tell_unencrypted
+from muster.events.kafka.unencrypted import warn_unencrypted
 
 PLAIN = {"security_protocol": "SASL_PLAINTEXT", "sasl_mechanism": "PLAIN"}
 
@@ -21,7 +21,7 @@ def nothing_was_told(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_it_is_told_once_with_the_address_and_the_setting(caplog: pytest.LogCaptureFixture) -> None:
     for port in (9092, 9093):
-        tell_unencrypted("kafka-1", port, PLAIN)
+        warn_unencrypted("kafka-1", port, PLAIN)
     assert caplog.messages == [
         "the password goes unencrypted to kafka-1:9092 (security.protocol=SASL_PLAINTEXT; SASL_SSL encrypts it)"
     ]
@@ -39,7 +39,7 @@ def test_it_is_told_once_with_the_address_and_the_setting(caplog: pytest.LogCapt
 def test_where_none_is_sent_or_it_is_encrypted_nothing_is_told(
     caplog: pytest.LogCaptureFixture, other: dict[str, str]
 ) -> None:
-    tell_unencrypted("kafka-1", 9092, PLAIN | other)
+    warn_unencrypted("kafka-1", 9092, PLAIN | other)
     assert not caplog.messages
 
 
