@@ -43,7 +43,7 @@ from muster.coordinator.settings.settings import Settings
 from muster.coordinator.standalone.server import Server, ServerSettings
 from muster.coordinator.topics import BadTopic
 from muster.coordinator.wire.registry import APIS
-from muster.events.log.base import LogDamaged, LogError
+from muster.events.log.base import Deposed, LogDamaged, LogError
 from muster.events.records import EventsError
 
 log = structlog.get_logger(__name__)
@@ -81,9 +81,15 @@ async def run(settings: Settings) -> None:
         if _is_bug(loss):
             log.error("stopping after an error in Muster itself", exc_info=loss)
         else:
-            log.info("stopping", reason=str(loss) if loss else "asked to")
+            log.info("stopping", reason=_reason(loss))
     if loss is not None:
         raise LogLost(_message(loss, settings)) from loss
+
+
+def _reason(loss: Exception | None) -> str:
+    if isinstance(loss, Deposed):  # who it was is being read, and said beside
+        return "another process has taken the event log over"
+    return str(loss) if loss else "asked to"
 
 
 def _is_bug(loss: Exception | None) -> bool:

@@ -18,6 +18,7 @@ from muster.coordinator.runtime.orphans import find_orphans, finish_deletions, r
 from muster.coordinator.runtime.outbox import OnLost, Outbox, partition_record_refused
 from muster.coordinator.runtime.owner import Owner
 from muster.coordinator.runtime.partition import Partition
+from muster.coordinator.runtime.successor import report_successor
 from muster.coordinator.strangers import StrangersWatch, gap_between
 from muster.coordinator.tasks import on_failure
 from muster.events.avro.codec import records_of
@@ -26,7 +27,7 @@ from muster.events.events import CoordinatorElected, CoordinatorReady, Coordinat
 from muster.events.ids import GroupId
 from muster.events.keys import EntityKind, RecordKey, decode_key
 from muster.events.loading import Loading
-from muster.events.log.base import AppendRefused, EventLog, LogUnavailable, LogWriter
+from muster.events.log.base import AppendRefused, Deposed, EventLog, LogUnavailable, LogWriter
 from muster.events.log.succession import check_nobody_else_wrote
 from muster.events.projector import Projector
 from muster.events.records import FORMAT_LEVEL, Transition, UndecodableKey
@@ -101,6 +102,10 @@ class OwnedPartition:
         await self._strangers.close()
         await self._end_renewal()
         await self._outbox.close()
+
+    async def report_successor(self, deposed: Deposed) -> None:
+        """Find out who has taken the partition over, and say so in the error and in the log."""
+        await report_successor(self._owner.event_log, self._writer, deposed)
 
     async def _end_renewal(self) -> None:
         if self._renewing is not None:

@@ -64,6 +64,8 @@ class Runtime:
         self._unreadable: dict[int, str] = {}
         """The reason for each partition that is not served, since an owner's record in it cannot be read."""
         self._outage = LogOutage(owner.event_log.location, owner.clock.monotonic_ms)
+        self._naming: asyncio.Task[None] | None = None
+        """Finds out who has deposed this process, for the log and for people."""
         self._lost_now: dict[int, str] = {}
         """The partitions that were lost, and why, until the next log line."""
         self._stopping = False
@@ -128,6 +130,8 @@ class Runtime:
                 stopping.cancel()
             if late:
                 log.warning("stopped before everything was said in the event log", partitions=len(late))
+        if self._naming is not None:
+            await asyncio.wait([self._naming])  # it has a timeout of its own
 
     def figures(self) -> GroupFigures:
         """The figures for the metrics. Thread-safe: each collection is copied before it is iterated."""
@@ -222,6 +226,11 @@ class Runtime:
                 asyncio.get_running_loop().call_later(LOST_REPORT_DELAY_S, self._log_lost)
             self._lost_now[number] = str(error)
             self._retake_later(number, ownership)
+        elif isinstance(error, Deposed):
+            if self._naming is None:  # the others are lost to the same one
+                self._naming = asyncio.create_task(ownership.report_successor(error), name="name-successor")
+                self._naming.add_done_callback(on_failure(self._give_up))
+                self._give_up(error)
         else:
             log.error("partition lost", partition=number, error=str(error))
             self._give_up(error)
@@ -298,6 +307,8 @@ async def _stop(number: int, ownership: OwnedPartition) -> tuple[int, str] | Non
     """Stop the partition; returns its number and the error if CoordinatorStopped could not be written."""
     try:
         await ownership.stop()
+    except Deposed:
+        return None  # its last word is another one's
     except LogError as error:
         return number, str(error)
     return None

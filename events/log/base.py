@@ -18,6 +18,7 @@ it is the `AppendRefused` in the append's verdicts.
 """
 
 from collections.abc import AsyncIterator, Sequence
+from datetime import UTC, datetime
 from typing import Protocol
 
 import msgspec
@@ -59,6 +60,16 @@ class Deposed(LogError):
         )
         self.partition = partition
         self.epoch = epoch
+
+    def name_successor(self, owner: str, elected_ms: int) -> None:
+        """Say who it was (`host:pid`), by that one's own record, and when by its clock (wall, in ms)."""
+        at = datetime.fromtimestamp(elected_ms / 1000, UTC)
+        said = (
+            f"{owner} took the event log over from this process at {at:%H:%M:%S} UTC (partition {self.partition}, whose"
+            f" epoch was {self.epoch}). One event log has one muster serve: give this one another --log, or point its"
+            " clients at that one"
+        )
+        self.args = (said,)
 
 
 class AppendRefused(msgspec.Struct, frozen=True, kw_only=True):

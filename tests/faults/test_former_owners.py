@@ -4,23 +4,34 @@ from structlog.testing import capture_logs
 
 from muster.events.log.base import Deposed
 from tests.faults.cluster import FakeCluster
-from tests.faults.process import ProcessOnKafka, story
+from tests.faults.process import ProcessOnKafka, groups_in, story
 
 TOLD = "the event log was taken over from one who had not said goodbye: if it still runs, it is deposed"
 
 
 @story
 async def test_an_owner_that_has_not_said_goodbye_is_named_once_by_its_successor() -> None:
-    """For all partitions together; it is deposed, and finds out by its next append. Who has said it is not named."""
+    """For all partitions together; it is deposed, finds out by its next append, and says once by whom.
+
+    Who has said goodbye is not named.
+    """
     cluster = FakeCluster()
     first = await ProcessOnKafka(cluster.bootstrap, name="vm:1").start()
     with capture_logs() as lines:
         second = await ProcessOnKafka(cluster.bootstrap, name="vm:2").start()
     told = [(line["log_level"], line["owner"], line["log"]) for line in lines if line["event"] == TOLD]
     assert told == [("warning", "vm:1", "events")]
-    await first.join("a")
-    assert isinstance(first.lost[0], Deposed)
-    await first.stop()
+    with capture_logs() as lines:
+        for number in range(3):
+            group_id = next(groups_in(number, 3))
+            first.group_id = group_id
+            await first.join("a")
+        assert isinstance(first.lost[0], Deposed)
+        await first.stop()
+    said = str(first.lost[0])
+    assert said.startswith("vm:2 took the event log over from this process at ")
+    assert "give this one another --log, or point its clients at that one" in said
+    assert [(line["event"], line["error"]) for line in lines] == [("partition lost", said)]
     await second.stop()
     with capture_logs() as lines:
         third = await ProcessOnKafka(cluster.bootstrap, name="vm:3").start()

@@ -1,0 +1,44 @@
+"""The process that has taken a partition over from this one, as its fence record names it.
+
+What belongs here: finding that record, which stands behind our last append. What it must not know: what is done then.
+"""
+
+import asyncio
+
+import structlog
+
+from muster.events.avro.codec import decode
+from muster.events.events import CoordinatorElected
+from muster.events.log.base import Deposed, EventLog, LogError, LogWriter
+from muster.events.records import EventsError
+
+log = structlog.get_logger(__name__)
+
+READ_TIMEOUT_S = 5.0
+
+
+async def report_successor(event_log: EventLog, writer: LogWriter, deposed: Deposed) -> None:
+    """Name the successor in the error, if it can be found soon, and write the log line about it."""
+    try:
+        async with asyncio.timeout(READ_TIMEOUT_S):
+            elected = await _first_elected(event_log, writer)
+    except (TimeoutError, LogError, EventsError) as error:
+        log.warning("the log does not tell who has taken it over", log=event_log.location, error=str(error))
+    else:
+        if elected is not None:
+            deposed.name_successor(elected.owner, elected.elected_ms)
+    log.error("partition lost", partition=deposed.partition, error=str(deposed))
+
+
+async def _first_elected(event_log: EventLog, writer: LogWriter) -> CoordinatorElected | None:
+    """Return the fence record behind the writer's last append; None if that position is not known, or nothing there."""
+    if writer.next_offset is None:
+        return None
+    async for chunk in event_log.read(writer.partition, start=writer.next_offset):
+        for record in chunk:
+            if record.stranger or record.value is None:
+                continue
+            event = decode(record.value)
+            if isinstance(event, CoordinatorElected) and event.owner_epoch > writer.epoch:
+                return event
+    return None
