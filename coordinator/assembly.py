@@ -45,6 +45,7 @@ from muster.coordinator.settings.settings import Settings
 from muster.coordinator.tasks import on_failure
 from muster.events.kafka.tls_files import contexts_of_files
 from muster.events.log.base import EventLog, LogUnavailable
+from muster.events.log.kafka.log import KafkaEventLog
 from muster.events.log.sqlite.log import SqliteEventLog
 from muster.events.log.url import InvalidLogUrl, open_log
 
@@ -108,8 +109,15 @@ async def keep_open(
         stack.callback(watch_file(event_log.file, lost=lost).cancel)  # opening may have to wait for the disk, too
     await readiness.retry_until_available(event_log.open, settings.log, lambda: event_log.trouble)
     stack.push_async_callback(event_log.close)
+    log_created(event_log)
     for warning in event_log.warnings:
         log.warning("the event log is open, and has a flaw", reason=warning)
+
+
+def log_created(event_log: EventLog | None) -> None:
+    """Write which topics were made for a log in somebody's cluster."""
+    if isinstance(event_log, KafkaEventLog) and event_log.created:
+        log.info("topics made in the cluster", topics=event_log.created, log=event_log.location)
 
 
 def new_waiting_quota(settings: Settings, metrics: ServerMetrics) -> WaitingQuota:

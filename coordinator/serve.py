@@ -20,6 +20,7 @@ from muster.coordinator.assembly import (
     keep_certificates,
     keep_open,
     keep_trimmed,
+    log_created,
     new_log,
     new_owner,
     new_service,
@@ -145,6 +146,7 @@ async def _start(settings: Settings, stack: AsyncExitStack, *, lost: Callable[[E
     await keep_open(event_log, settings, stack, readiness, lost=lost)
     await readiness.retry_until_available(offsets.open, settings.log, lambda: event_log.trouble)
     stack.push_async_callback(offsets.close)
+    log_created(offsets.own_log)
     readiness.reason = lambda: runtime.not_ready
     await take_over(runtime, stack)
     stack.callback(server.stop_listening)

@@ -20,13 +20,16 @@ OF_CLIENTS = frozenset(
         "connection closed: it does not read its answers",
         "connection closed: the broker's answer cannot be used",
         "connection lost",
+        "records refused: a topic that is declared holds no data",
         "connections closed: what connections hold is over three quarters of --queued-max-request-bytes",
         "TLS with a client failed",
     }
 )
 """The events that a client can cause as often as it likes."""
 
-MISTAKES = frozenset({"connection closed", "TLS with a client failed"})
+MISTAKES = frozenset(
+    {"connection closed", "TLS with a client failed", "records refused: a topic that is declared holds no data"}
+)
 """Those among them that a misconfigured client causes at each try: one line a minute for each address and kind."""
 
 LINES_EACH_SECOND = 10

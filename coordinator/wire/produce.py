@@ -6,9 +6,11 @@ A declared topic holds no data, so every partition is answered POLICY_VIOLATION,
 is offered all the same because librdkafka asks for it: without Produce v3 it takes a server for one older than 0.11,
 whose Fetch it then refuses to use, and its consumers look for another one in an endless loop at full speed.
 
-A producer that wants no answer (`acks=0`) is told by the end of its connection, as in Kafka.
+The log names each address once a minute. A producer that wants no answer (`acks=0`) is told by the end of its
+connection, as in Kafka.
 """
 
+import structlog
 from kio.schema.errors import ErrorCode
 
 from muster.coordinator.cluster import Cluster
@@ -19,9 +21,18 @@ from muster.events.steps import Each
 _REFUSED = "topics declared with --topic hold no data: they are there to be subscribed to"
 
 
-def handle(body: Body, _context: RequestContext, service: Service, answer: Answer) -> None:
+log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
+
+
+def handle(body: Body, context: RequestContext, service: Service, answer: Answer) -> None:
     if body.acks == 0:
         raise ProtocolError(Fault.REFUSED_PRODUCE, f"records were produced without asking for an answer: {_REFUSED}")
+    log.warning(
+        "records refused: a topic that is declared holds no data",
+        peer=context.client_host,
+        client_id=context.client_id,
+        way_out="produce to the brokers; a sidecar (--upstream) relays what is produced",
+    )
     answer({"responses": Each(lambda topic: _topic(topic, service.cluster), body.topic_data)})
 
 

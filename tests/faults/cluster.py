@@ -135,6 +135,8 @@ class FakeCluster:
         """Topics, whether they exist or not."""
         self.cluster_id = "fake"
         self.coordinator = 1
+        self.produce_error: ErrorCode | None = None
+        """What each Produce is answered, if it is set; nothing is stored then."""
         self.asked: Counter[int] = Counter()
         self.fetched: Counter[str] = Counter()
         """Records that were sent out by Fetch, by topic."""
@@ -288,7 +290,9 @@ class FakeCluster:
         ((topic, ((number, batch),)),) = request.topics
         error, partition = self._led(node, topic, number)
         base = -1
-        if partition is not None:
+        if self.produce_error is not None:
+            error = self.produce_error
+        elif partition is not None:
             error, base = partition.append(batch)
         return produce.ProduceResponse_v7([(topic, [(number, error.value, base, -1, 0)])], 0)
 

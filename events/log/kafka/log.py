@@ -67,6 +67,8 @@ class KafkaEventLog:
         """The cluster whose owners' records are read."""
         self._known_marks: dict[int, Marks] = {}
         self._is_new = False
+        self.created: list[str] = []
+        """The topics that were missing, and made at the opening."""
         self._history_is_gone = False
         """Whether a log of this name existed before, and its topic had to be recreated."""
 
@@ -226,6 +228,7 @@ class KafkaEventLog:
             partitions=plan.partitions,
             replication=plan.replication,
             limit_ms=self._limit_ms,
+            created=self.created,
         )
         self._is_new = contents is Contents.NOTHING
         self._guarantees = await check_topic(
@@ -236,7 +239,13 @@ class KafkaEventLog:
         await check_origin(link, plan.name, facts.partitions, self._origin, limit_ms=self._limit_ms)
         self._home = facts.cluster_id
         await ensure_topic(
-            link, probe, _PROBE_CONFIGS, partitions=1, replication=plan.replication, limit_ms=self._limit_ms
+            link,
+            probe,
+            _PROBE_CONFIGS,
+            partitions=1,
+            replication=plan.replication,
+            limit_ms=self._limit_ms,
+            created=self.created,
         )
         await self._follow(plan.name, probe)
         await self._prove_fencing(self._writer_config(probe, 0))

@@ -262,6 +262,11 @@ class KafkaWriter:
                 raise Deposed(self.partition, self.epoch)
             case ErrorCode.message_too_large | ErrorCode.record_list_too_large if not again:
                 return None
+            case ErrorCode.invalid_topic_exception:  # which a broker says of its own internal topics alone
+                raise LogMismatch(
+                    f"{self._named()}: nobody may write there through a sidecar of Muster, and the server refuses it:"
+                    f" {self._link.asked_at} is a sidecar of Muster, not a broker. Name the brokers behind it"
+                )
             case error:
                 # OUT_OF_ORDER_SEQUENCE_NUMBER too: the partition does not end with what we appended last.
                 raise refused("the broker refuses the batch", error, "WRITE", self._config.topic, who=self._link.who)

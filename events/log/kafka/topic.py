@@ -54,9 +54,19 @@ async def topic_facts(link: KafkaLink, name: str, *, limit_ms: int) -> TopicFact
 
 
 async def ensure_topic(
-    link: KafkaLink, name: str, configs: Configs, *, partitions: int | None, replication: int | None, limit_ms: int
+    link: KafkaLink,
+    name: str,
+    configs: Configs,
+    *,
+    partitions: int | None,
+    replication: int | None,
+    limit_ms: int,
+    created: list[str],
 ) -> TopicFacts:
-    """Describe the topic, created if missing, perhaps by several processes. Raises LogMismatch, LogUnavailable."""
+    """Describe the topic, created if missing, perhaps by several processes; `created` gets its name if it was by this.
+
+    Raises LogMismatch, LogUnavailable.
+    """
     facts = await topic_facts(link, name, limit_ms=limit_ms)
     if facts is not None:
         return facts
@@ -72,6 +82,8 @@ async def ensure_topic(
         if error not in {ErrorCode.none, ErrorCode.topic_already_exists}:
             said = named(error, "CREATE", name, who=link.who)
             raise LogMismatch(f"topic {name} cannot be created: {said}: {message}")
+        if error is ErrorCode.none:
+            created.append(name)
 
     async def known() -> TopicFacts:
         made = await topic_facts(link, name, limit_ms=limit_ms)

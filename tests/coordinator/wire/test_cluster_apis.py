@@ -6,6 +6,7 @@ from uuid import UUID
 
 import pytest
 from kio.schema.errors import ErrorCode
+from structlog.testing import capture_logs
 
 from muster.coordinator.wire.api import Fault, ProtocolError
 from muster.coordinator.wire.authorized_operations import (
@@ -340,7 +341,11 @@ def produce(version: int, *, acks: int = -1) -> Exchange:
 
 @pytest.mark.parametrize("version", versions("Produce"))
 def test_a_producer_is_refused_for_good(version: int) -> None:
-    (topic,) = produce(version).response.responses
+    """And named in the log, where its operator may look."""
+    with capture_logs() as lines:
+        (topic,) = produce(version).response.responses
+    assert [line["event"] for line in lines] == ["records refused: a topic that is declared holds no data"]
+    assert lines[0]["peer"].startswith("/")
     there, missing = topic.partition_responses
     assert there.error_code is ErrorCode.policy_violation
     assert missing.error_code is ErrorCode.unknown_topic_or_partition
