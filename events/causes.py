@@ -130,8 +130,12 @@ TEXTS = {
     Cause.NEW_STATIC_MEMBER: "{member} joined as a new static member",
     Cause.METADATA_CHANGED: "{member} rejoined with another subscription or other protocols",
     Cause.LEADER_REJOINED: "the leader {member} rejoined, which asks for a new assignment",
-    Cause.STATIC_REPLACEMENT_CHANGED_PROTOCOL: "{member} restarted with other protocols, so another one is selected",
-    Cause.STATIC_REPLACEMENT_DURING_SYNC: "{member} restarted while the leader was computing the assignment",
+    Cause.STATIC_REPLACEMENT_CHANGED_PROTOCOL: (
+        "{member} came back under a new member id with other protocols, so another one is selected"
+    ),
+    Cause.STATIC_REPLACEMENT_DURING_SYNC: (
+        "{member} came back under a new member id while the leader was computing the assignment"
+    ),
     Cause.SESSION_EXPIRED: "{member} was not heard from within its session timeout",
     Cause.SYNC_TIMED_OUT: "{member} joined but did not ask for its assignment in time",
     Cause.MEMBER_LEFT: "{member} left the group",
@@ -152,14 +156,14 @@ TEXTS = {
     Cause.REBALANCE_REQUESTED: "an administrator asked for a rebalance",
     Cause.GROUP_RELEASED: "the group was released to the upstream cluster",
     Cause.REJOINED: "{member} rejoined",
-    Cause.STATIC_REPLACEMENT_DURING_JOIN: "{member} restarted during the join phase",
+    Cause.STATIC_REPLACEMENT_DURING_JOIN: "{member} came back under a new member id during the join phase",
     Cause.NOT_REJOINED: "{member} did not rejoin in time and was dropped",
     Cause.FIRST_JOIN_TIMED_OUT: "{member} waited five minutes for its first join and was dropped",
     Cause.ALL_JOINED: "all expected members had joined",
     Cause.JOIN_PHASE_TIMED_OUT: "the rebalance timeout was up",
     Cause.INITIAL_DELAY_ELAPSED: "the initial rebalance delay was over",
     Cause.ASSIGNMENT_RECEIVED: "the leader {member} sent the assignment",
-    Cause.STATIC_RESTART_ABSORBED: "{member} restarted and kept its partitions",
+    Cause.STATIC_RESTART_ABSORBED: "{member} came back under a new member id and kept its partitions",
     Cause.LEARNER_ADMITTED: "{member} came as a learner, and moved nothing",
     Cause.STANDBY_ADMITTED: "{member} came as a standby, and moved nothing",
     Cause.STANDBY_CALLED: "the standby {member} was given a lost member's partitions; nobody else was disturbed",

@@ -202,6 +202,8 @@ class CoordinatorReady(PartitionEvent, frozen=True, kw_only=True):
 
 
 class CoordinatorPaused(PartitionEvent, frozen=True, kw_only=True):
+    """The process or its machine stood still, for `late_ms` at least: so late was the timer of the next deadline."""
+
     paused_ms: int
     late_ms: int
     sessions: int

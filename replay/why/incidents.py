@@ -31,12 +31,16 @@ from muster.replay.why.wording import cause_text, count_of, error_name, host, pl
 
 
 def restart(event: AnyMemberEvent, group: Group) -> Incident:
-    """A static member came back under a new member id, and kept what it had."""
+    """A static member came back under a new member id, and kept what it had.
+
+    Its process may be another one, or the same, whose client has joined anew: the log does not tell.
+    """
     kept = partitions_of(group, event.member)
     partitions = plural(count_of(kept), "partition") if kept is not None else "assignment"
-    text = f"{who(ref(event.member))} restarted and kept its {partitions}"
+    text = f"{who(ref(event.member))} came back under a new member id and kept its {partitions}"
     if event.member.is_inactive:
-        text = f"{who(ref(event.member))} restarted; it is a {event.member.role.lower()}, without partitions"
+        came = f"{who(ref(event.member))} came back under a new member id"
+        text = f"{came}; it is a {event.member.role.lower()}, without partitions"
     if isinstance(event, StaticMemberReplaced) and event.replaced_client_host != event.member.client_host:
         text += f"; it ran at {host(event.replaced_client_host)} before"
     return Incident(
@@ -202,7 +206,7 @@ def _pause(event: CoordinatorPaused) -> Incident:
         kind=IncidentKind.COORDINATOR_PAUSE,
         at=instant(event.paused_ms),
         text=(
-            f"the coordinator {event.owner} stood still for {duration(event.late_ms)}; nobody was blamed, "
+            f"the coordinator {event.owner} stood still for at least {duration(event.late_ms)}; nobody was blamed, "
             f"all sessions were re-armed in full"
         ),
     )

@@ -105,7 +105,7 @@ def test_held_members_come_change_and_go_without_a_rebalance() -> None:
     ]
     assert len(incidents(h, IncidentKind.INACTIVE_MEMBER_WENT)) == 1
     (restart,) = incidents(h, IncidentKind.STATIC_RESTART)
-    assert restart.text.endswith("restarted; it is a standby, without partitions")
+    assert restart.text.endswith("came back under a new member id; it is a standby, without partitions")
     a.join()
     b.join()
     h.static("d").join()
