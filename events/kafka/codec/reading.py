@@ -17,11 +17,13 @@ kio's DecodeError or ValueError.
 
 from collections.abc import Callable, Sequence
 from functools import cache
+from math import inf
 from typing import Any
 
 from kio.schema.errors import ErrorCode
 from kio.serial import entity_reader, readers
 from kio.serial.errors import BufferUnderflow, UnexpectedNull
+from kio.static.constants import EntityType
 
 from muster.events.kafka.codec.primitives import tagged_fields_size
 from muster.events.kafka.codec.walk import AtOnce, Entity, Field, InSteps, fields_of, made_of, told_apart
@@ -30,9 +32,9 @@ from muster.events.steps import ENTRIES_PER_STEP, Allowance, Steps
 Read = Callable[[bytes, int], tuple[Any, int]]
 ReadInSteps = Callable[[bytes, int, Allowance], Steps[tuple[Any, int]]]
 
-STRING_BYTES_MAX = 65_535
-"""The limit of any string. The compact form allows more; Kafka's readers take half of it, which here has to do for an
-instance id alone, behind which a member's id has a UUID."""
+STRING_BYTES_MAX = 32_767
+"""The limit of any string in a request, as in Kafka's readers; the compact form allows more. A group that a broker
+cannot be asked about, since it ends the connection, is none here either. Answers may have longer ones, as `members`."""
 
 _COMPACT_STRING_SIZE_MAX = STRING_BYTES_MAX + 3  # with its length, a varint
 
@@ -77,8 +79,8 @@ _PRIMITIVES: dict[str, Read] = {
 _OF_ANY_LENGTH: dict[tuple[str, bool, bool], Read] = {  # by kind, flexible, nullable
     ("string", False, False): readers.read_legacy_string,
     ("string", False, True): readers.read_nullable_legacy_string,
-    ("string", True, False): _bounded(readers.read_compact_string),
-    ("string", True, True): _bounded(readers.read_compact_string_nullable),
+    ("string", True, False): readers.read_compact_string,
+    ("string", True, True): readers.read_compact_string_nullable,
     ("bytes", False, False): readers.read_legacy_bytes,
     ("bytes", True, False): readers.read_compact_string_as_bytes,
     ("records", False, True): readers.read_nullable_legacy_bytes,
@@ -89,7 +91,7 @@ _OF_ANY_LENGTH: dict[tuple[str, bool, bool], Read] = {  # by kind, flexible, nul
 @cache
 def reader_in_steps(entity: Entity) -> ReadInSteps:
     """Make a reader of this kio class that counts entries; it raises TooManyEntries, too."""
-    reader = made_of(entity, _Readers())
+    reader = made_of(entity, _Readers(has_bound=entity.__type__ is EntityType.request))
     if isinstance(reader, InSteps):
         return reader.call
     read_at_once = reader.call
@@ -102,11 +104,15 @@ def reader_in_steps(entity: Entity) -> ReadInSteps:
 
 
 class _Readers:
-    """Makes readers (see walk.py)."""
+    """Makes readers (see walk.py). `has_bound`: strings are at most STRING_BYTES_MAX long."""
+
+    def __init__(self, *, has_bound: bool) -> None:
+        self._has_bound = has_bound
 
     def plain(self, field: Field) -> _Reader:
         kind, is_nullable = field.kafka_type, field.is_nullable and not field.is_array
-        return AtOnce(_PRIMITIVES.get(kind) or _OF_ANY_LENGTH[kind, field.is_flexible, is_nullable])
+        read = _PRIMITIVES.get(kind) or _OF_ANY_LENGTH[kind, field.is_flexible, is_nullable]
+        return AtOnce(_bounded(read) if self._has_bound and kind == "string" and field.is_flexible else read)
 
     def struct(self, entity: Entity, parts: Sequence[tuple[Field, _Reader]]) -> _Reader:
         flexible = bool(entity.__flexible__)
@@ -119,7 +125,8 @@ class _Readers:
             return AtOnce(read)
         if flexible or any(field.kafka_type == "error_code" for field, _ in parts):
             of_bytes = tuple(field.name for field, _ in parts if field.kafka_type in {"bytes", "records"})
-            return AtOnce(_kios_or(read, entity_reader(entity), of_bytes))
+            bytes_max = STRING_BYTES_MAX if self._has_bound else inf
+            return AtOnce(_kios_or(read, entity_reader(entity), of_bytes, bytes_max))
         return AtOnce(entity_reader(entity))
 
     def optional(self, _field: Field, struct: _Reader) -> _Reader:
@@ -158,18 +165,20 @@ class _Readers:
         return InSteps(read)
 
 
-def _kios_or(read_otherwise: Read, read_as_kio: Read, of_bytes: tuple[str, ...]) -> Read:
-    """Read with kio, or else where kio fails or a string may be too long; `of_bytes`: fields without that limit."""
+def _kios_or(read_otherwise: Read, read_as_kio: Read, of_bytes: tuple[str, ...], bytes_max: float) -> Read:
+    """Read with kio, or else where kio fails or a string may be longer than `bytes_max`; `of_bytes`: fields without
+    that limit.
+    """
 
     def read(buffer: bytes, offset: int) -> tuple[Any, int]:
         try:
             told = read_as_kio(buffer, offset)
         except (KeyError, ValueError):  # a tagged field, or an error, that kio does not know
             return read_otherwise(buffer, offset)
-        if told[1] <= STRING_BYTES_MAX:
+        if told[1] <= bytes_max:
             return told
         rest = told[1] - sum(len(getattr(told[0], name) or b"") for name in of_bytes)
-        return told if rest <= STRING_BYTES_MAX else read_otherwise(buffer, offset)
+        return told if rest <= bytes_max else read_otherwise(buffer, offset)
 
     return read
 

@@ -92,6 +92,25 @@ def test_a_struct_of_long_strings_is_read_and_one_that_is_too_long_is_not() -> N
         read(STRING_BYTES_MAX + 1)
 
 
+@pytest.mark.parametrize("text", ["m" * STRING_BYTES_MAX, "m" * 1_000_000])
+def test_an_answer_may_have_strings_of_any_length(text: str) -> None:
+    """The members of a large group are the value of one config, and an error message may name many things."""
+    configs, failure = load_response_schema(32, 4), load_response_schema(10, 6)
+    value = bytes([2]) + b"\x08members" + _compact(text) + b"\x01\x01\x00\x01\x02\x01\x00"
+    answer = bytes(4) + b"\x02" + bytes(2) + b"\x00" + b"\x20" + b"\x02g" + value + bytes(2)
+    body, size = finished(reader_in_steps(configs)(answer, 0, Allowance(2)))
+    assert (body.results[0].configs[0].value, size) == (text, len(answer))
+    answer = bytes(4) + b"\x02" + b"\x02g" + bytes(4) + b"\x02h" + bytes(4) + bytes(2) + _compact(text) + bytes(2)
+    body, size = finished(reader_in_steps(failure)(answer, 0, Allowance(1)))
+    assert (body.coordinators[0].error_message, size) == (text, len(answer))
+
+
+def _compact(text: str) -> bytes:
+    out = bytearray()
+    write_uvarint(out, len(text) + 1)
+    return bytes(out) + text.encode()
+
+
 def sync_group(assignments: int, assignment_bytes: int) -> tuple[bytes, int]:
     """SyncGroup v5 whose assignments are all as long; also how many bytes one of them takes."""
     item = bytearray(b"\x02m")
@@ -112,7 +131,7 @@ def test_long_bytes_are_read_once(monkeypatch: pytest.MonkeyPatch) -> None:
         pytest.fail("it was read field by field, too")
 
     monkeypatch.setattr(reading, "_struct_reader", lambda *_, **__: read_again)
-    read = made_of(form, reading._Readers())
+    read = made_of(form, reading._Readers(has_bound=True))
     assert isinstance(read, InSteps)
     body, _ = finished(read.call(request, 0, Allowance(1)))
     assert len(body.assignments[0].assignment) == STRING_BYTES_MAX + 1
