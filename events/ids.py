@@ -1,6 +1,6 @@
 """The names of things, as types. Strings on the wire; told apart here so that one is not taken for another."""
 
-from typing import NewType
+from typing import Final, NewType
 
 GroupId = NewType("GroupId", str)
 MemberId = NewType("MemberId", str)
@@ -8,3 +8,11 @@ GroupInstanceId = NewType("GroupInstanceId", str)
 
 UNKNOWN_MEMBER_ID = MemberId("")
 """Sent by a client that has no member id yet (UMI in the catalogue of rules)."""
+
+REMEMBERED_ID_LENGTH_MAX: Final = 512
+"""The characters of an id that a cache keeps. Caches are bounded by their entries, and clients choose the ids."""
+
+
+def is_remembered(*ids: str) -> bool:
+    """Return whether a cache may keep these ids; what is known of longer ones is worked out, or asked, each time."""
+    return all(len(each) <= REMEMBERED_ID_LENGTH_MAX for each in ids)

@@ -2,23 +2,53 @@
 
 The hash is Java's `String.hashCode`: over UTF-16 units, h = 31 * h + unit, in 32 bits. Kafka's `Utils.abs` makes the
 one number without a positive counterpart, -2**31, a 0.
+
+A client may name groups of 32,767 characters, and a loop over those would take 6 ms for each. So the units are lanes of
+one large number, 64 bits each, and its halves are added to each other until one lane is left: the upper half counts 31
+to the power of its distance from the lower one. That takes a tenth of the time.
 """
 
-import struct
-from functools import lru_cache
+from functools import cache, lru_cache
+
+from muster.events.ids import is_remembered
+
+_LANE_BYTES = 8
+_LANE_BITS = 8 * _LANE_BYTES
 
 
-@lru_cache(maxsize=65536)
 def partition_for(group_id: str, partitions: int) -> int:
     """Return the number of the group's partition."""
+    return _remembered(group_id, partitions) if is_remembered(group_id) else _partition_for(group_id, partitions)
+
+
+def _partition_for(group_id: str, partitions: int) -> int:
     hashed = java_string_hash(group_id)
     return (0 if hashed == -0x8000_0000 else abs(hashed)) % partitions
 
 
+_remembered = lru_cache(maxsize=65_536)(_partition_for)
+
+
 def java_string_hash(text: str) -> int:
     """Java's `text.hashCode()`, a signed number of 32 bits. A lone surrogate counts as itself, as in Java."""
-    encoded = text.encode("utf-16-le", "surrogatepass")
-    hashed = 0
-    for (unit,) in struct.iter_unpack("<H", encoded):
-        hashed = (31 * hashed + unit) & 0xFFFF_FFFF
-    return hashed - 0x1_0000_0000 if hashed > 0x7FFF_FFFF else hashed
+    encoded = text.encode("utf-16-be", "surrogatepass")
+    units = len(encoded) // 2
+    lanes = 1 << max(0, units - 1).bit_length()
+    laid_out = bytearray(_LANE_BYTES * lanes)
+    first = _LANE_BYTES * (lanes - units)  # zeros before it change nothing
+    laid_out[first + 6 :: _LANE_BYTES] = encoded[::2]
+    laid_out[first + 7 :: _LANE_BYTES] = encoded[1::2]
+    number = int.from_bytes(laid_out, "big")
+    while lanes > 1:
+        lanes //= 2
+        upper = number >> lanes * _LANE_BITS
+        lower = number ^ upper << lanes * _LANE_BITS
+        # No lane overflows: (2**32 - 1) * (2**32 - 1) + 2**32 - 1 < 2**64.
+        number = upper * pow(31, lanes, 1 << 32) + lower & _lowest_32_bits(lanes)
+    return number - 0x1_0000_0000 if number > 0x7FFF_FFFF else number
+
+
+@cache
+def _lowest_32_bits(lanes: int) -> int:
+    """Return the mask of each lane's lowest 32 bits."""
+    return int.from_bytes((bytes(4) + b"\xff" * 4) * lanes, "big")

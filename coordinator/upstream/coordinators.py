@@ -8,8 +8,10 @@ from typing import Final
 
 from cachetools import LRUCache
 
+from muster.events.ids import is_remembered
+
 GROUPS_KEPT: Final = 100_000
-"""Bounded, since clients may name any number of groups."""
+"""Bounded, since clients may name any number of groups, as is the length of the ids that are kept."""
 
 
 class Coordinators:
@@ -27,14 +29,16 @@ class Coordinators:
         return self._nodes.get(group_id)
 
     def learn(self, group_id: str, node_id: int) -> None:
-        self._nodes[group_id] = node_id
+        if is_remembered(group_id):
+            self._nodes[group_id] = node_id
 
     def forget(self, group_id: str) -> None:
         self._nodes.pop(group_id, None)
 
     def was_away(self, group_id: str) -> None:
         """Note that the group's coordinator did not answer, or was loading the group."""
-        self._away_ms[group_id] = self._monotonic_ms()
+        if is_remembered(group_id):
+            self._away_ms[group_id] = self._monotonic_ms()
 
     def broker_was_away(self, node_id: int) -> None:
         """Note that no connection could be opened to this broker."""

@@ -1,9 +1,13 @@
 """The partition of a group is the one that Kafka would choose (FC1)."""
 
+import struct
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from muster.events import partitioner
+from muster.events.ids import REMEMBERED_ID_LENGTH_MAX
 from muster.events.partitioner import java_string_hash, partition_for
 
 
@@ -20,6 +24,24 @@ from muster.events.partitioner import java_string_hash, partition_for
 def test_the_hash_is_javas(text: str, hashed: int) -> None:
     """String.hashCode over UTF-16 units, in 32 bits."""
     assert java_string_hash(text) == hashed
+
+
+@given(st.text(st.characters()), st.integers(1, 40))
+def test_the_hash_of_any_text_is_the_sum_of_its_units(text: str, times: int) -> None:
+    """As Java's documentation has it, unit by unit."""
+    hashed = 0
+    for (unit,) in struct.iter_unpack("<H", (text * times).encode("utf-16-le", "surrogatepass")):
+        hashed = (31 * hashed + unit) % 2**32
+    assert java_string_hash(text * times) % 2**32 == hashed
+
+
+def test_very_long_ids_are_not_kept() -> None:
+    """65,536 of them would take 2 GB."""
+    long = "g" * REMEMBERED_ID_LENGTH_MAX
+    for group_id, kept in ((long, 1), (long + "g", 0)):
+        partitioner._remembered.cache_clear()
+        partition_for(group_id, 50)
+        assert partitioner._remembered.cache_info().currsize == kept
 
 
 def test_the_smallest_number_counts_as_zero() -> None:

@@ -15,13 +15,13 @@ from kio.schema.errors import ErrorCode
 from muster.coordinator.sidecar.messages.own_requests import read_answer_in_steps
 from muster.coordinator.sidecar.relay.intercept import ClientRequest
 from muster.coordinator.wire import heartbeat, sync_group
-from muster.events.ids import GroupId, MemberId
+from muster.events.ids import GroupId, MemberId, is_remembered
 from muster.events.steps import Steps
 
 MEMBERS_MAX = 100_000
-"""Limit of members: the one unseen for longest is forgotten first."""
-IDS_BYTES_MAX = 1_024
-"""Limit of a group id and member id together; longer ones are not recorded, so their group cannot be adopted."""
+"""Limit of members: the one unseen for longest is forgotten first. One with an id that is too long to be remembered is
+not recorded, so its group cannot be adopted.
+"""
 RECENT_WINDOW_MS = 60_000
 """Clients heartbeat every few seconds, but not while a rebalance keeps their join waiting."""
 _LISTENED_TO = frozenset({heartbeat.KEY, sync_group.API.key})
@@ -53,9 +53,8 @@ class RecentMembers:
 
     def record(self, group_id: GroupId, member_id: MemberId, now_ms: int) -> None:
         """Record that the broker has answered this member as one."""
-        if len(group_id.encode()) + len(member_id.encode()) > IDS_BYTES_MAX:
-            return
-        self._seen_ms[group_id, member_id] = now_ms
+        if is_remembered(group_id, member_id):
+            self._seen_ms[group_id, member_id] = now_ms
 
     def is_recent(self, group_id: GroupId, member_id: MemberId, now_ms: int) -> bool:
         """Whether the member was seen within RECENT_WINDOW_MS."""

@@ -20,10 +20,10 @@ from kio.static.primitive import i32
 from muster.coordinator.sidecar.messages.own_requests import BrokerLink, ask
 from muster.coordinator.sidecar.relay.metrics import RelayMetrics
 from muster.coordinator.wire.authorized_operations import DESCRIBE
-from muster.events.ids import GroupId
+from muster.events.ids import GroupId, is_remembered
 
 GROUPS_MAX = 4_096
-"""Limit of groups per connection; the first one asked about makes room."""
+"""Limit of groups per connection; the first one asked about makes room. A very long id is not remembered."""
 
 
 class GroupAuthorization(msgspec.Struct, frozen=True, kw_only=True):
@@ -100,7 +100,7 @@ class AuthorizationCache:
                 until_ms=until_ms,
             )
             authorizations[group_id] = authorization
-            if authorization.error is ErrorCode.none:
+            if authorization.error is ErrorCode.none and is_remembered(group_id):
                 self._cached[group_id] = authorization
         return authorizations
 

@@ -10,7 +10,7 @@ from muster.coordinator.group.outcomes import HeartbeatOutcome, Outcome, SyncGro
 from muster.coordinator.sidecar.apis.membership import RefusingGroups
 from muster.coordinator.sidecar.ownership.routing import GroupRoute, GroupRouter
 from muster.coordinator.upstream.group_probe import ForeignShadow, KeptUpstream
-from muster.events.ids import GroupId, MemberId
+from muster.events.ids import REMEMBERED_ID_LENGTH_MAX, GroupId, MemberId
 from tests.coordinator.kio_client import frame, with_length
 from tests.coordinator.running_server import HEARTBEAT
 from tests.coordinator.sidecar.relaying import relaying
@@ -113,3 +113,13 @@ async def test_questions_about_clients_are_counted() -> None:
         for correlation_id in (1, 2):
             await client.ask(with_length(frame("Heartbeat", 3, correlation_id=correlation_id, **HEARTBEAT)))
         assert relay.relayed.authorizations_asked == 1
+
+
+async def test_what_a_client_may_do_with_a_group_of_a_very_long_id_is_asked_each_time() -> None:
+    """As many verdicts as are kept for one connection would take 130 MB."""
+    long = HEARTBEAT | {"group_id": "g" * (REMEMBERED_ID_LENGTH_MAX + 1)}
+    async with scripted_broker() as broker, relaying({1: broker}) as relay:
+        client = await relay.connect(1)
+        for correlation_id in (1, 2):
+            await client.ask(with_length(frame("Heartbeat", 3, correlation_id=correlation_id, **long)))
+        assert relay.relayed.authorizations_asked == 2
