@@ -19,11 +19,19 @@ Steps = Generator[int, None, R]
 ENTRIES_AT_ONCE = 64
 """The entries that are processed at once: some 2 ms of work at most, where an entry is a group to be described."""
 
+ID_LENGTH_PER_ENTRY = 512
+"""The characters of an id that are as much work as one more entry: its partition is a hash over all of them."""
+
 WAIT = -1
 """Yielded instead of entries by work that cannot go on before other work has given back its room."""
 
 ENTRIES_PER_STEP = 32
 """Entries between two yields: some 100 µs of work at most."""
+
+
+def entries_of(named: str) -> int:
+    """Return the number of entries that one group, or whatever else is named, counts as."""
+    return 1 + len(named) // ID_LENGTH_PER_ENTRY
 
 
 def finished(steps: Steps[R]) -> R:

@@ -9,7 +9,7 @@ from muster.coordinator.group.outcomes import DeleteGroupOutcome, Outcome
 from muster.coordinator.service import Cancel, ReplyTo, Service
 from muster.coordinator.wire.api import Answer, Api, Body, Fields, RequestContext
 from muster.coordinator.wire.gather import Gather
-from muster.events.steps import Each, Steps
+from muster.events.steps import Each, Steps, entries_of
 
 
 def handle(body: Body, context: RequestContext, service: Service, answer: Answer) -> Cancel | None:
@@ -34,7 +34,7 @@ def handle(body: Body, context: RequestContext, service: Service, answer: Answer
         for place, group_id in enumerate(group_ids):
             command = DeleteGroup(caller=context.caller(service), group_id=group_id)
             service.groups.submit(command, reply_to(place))
-            yield 1
+            yield entries_of(group_id)
 
     return context.work(submit())
 

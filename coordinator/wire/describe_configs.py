@@ -22,7 +22,7 @@ from muster.coordinator.topics import is_topic_name
 from muster.coordinator.wire.api import Answer, Api, Body, Fields, RequestContext
 from muster.coordinator.wire.gather import Gather
 from muster.coordinator.wire.resources import ResourceType, named
-from muster.events.steps import Steps
+from muster.events.steps import Steps, entries_of
 
 DEFAULT_CONFIG, DYNAMIC_GROUP_CONFIG = 5, 8
 """Kafka's codes of ConfigSource."""
@@ -64,7 +64,7 @@ def handle(body: Body, context: RequestContext, service: Service, answer: Answer
                 service.groups.submit(command, reply_to(place, resource))
             else:
                 gathered.put(place, encode(resource, *_without_group(resource, service.cluster)))
-            yield 1
+            yield entries_of(resource.resource_name)
 
     return context.work(submit())
 

@@ -18,7 +18,7 @@ from muster.coordinator.wire.authorized_operations import AUTHORIZED_OPERATIONS_
 from muster.coordinator.wire.gather import Gather
 from muster.events.ids import GroupId
 from muster.events.state import GroupState
-from muster.events.steps import Each, Steps
+from muster.events.steps import Each, Steps, entries_of
 
 
 def handle(body: Body, context: RequestContext, service: Service, answer: Answer) -> Cancel | None:
@@ -46,7 +46,7 @@ def handle(body: Body, context: RequestContext, service: Service, answer: Answer
         for place, group_id in enumerate(group_ids):
             command = DescribeGroup(caller=context.caller(service), group_id=group_id)
             service.groups.submit(command, reply_to(place))
-            yield 1
+            yield entries_of(group_id)
 
     return context.work(submit())
 

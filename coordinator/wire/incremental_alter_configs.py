@@ -16,7 +16,7 @@ from muster.coordinator.service import Cancel, ReplyTo, Service
 from muster.coordinator.wire.api import Answer, Api, Body, Fields, RequestContext
 from muster.coordinator.wire.gather import Gather
 from muster.coordinator.wire.resources import ResourceType, named
-from muster.events.steps import Steps
+from muster.events.steps import Steps, entries_of
 
 _NO_CLUSTER = (
     f"{COORDINATOR}: there is no cluster upstream that a group could be moved to or from; this Muster stands alone "
@@ -54,7 +54,7 @@ def handle(body: Body, context: RequestContext, service: Service, answer: Answer
     def submit() -> Steps[None]:
         for place, resource in enumerate(body.resources):
             take(place, resource)
-            yield 1 + len(resource.configs)
+            yield entries_of(resource.resource_name) + len(resource.configs)
 
     return context.work(submit())
 

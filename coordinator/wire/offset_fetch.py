@@ -17,7 +17,7 @@ from muster.coordinator.cluster import Cluster
 from muster.coordinator.service import Cancel, CommittedOffset, Service
 from muster.coordinator.wire.api import Answer, Api, Body, Fields, RequestContext
 from muster.events.ids import GroupId
-from muster.events.steps import Each, Steps
+from muster.events.steps import Each, Steps, entries_of
 
 Committed = Mapping[tuple[str, int], CommittedOffset]
 
@@ -48,7 +48,7 @@ def handle(body: Body, context: RequestContext, service: Service, answer: Answer
         for group_id, named in asked.items():
             topics = yield from _each_once(named, version)
             groups.append((yield from _group(group_id, topics, version, service)))
-            yield 1
+            yield entries_of(group_id)
         answer({"groups": groups})
 
     return context.work(fetch())

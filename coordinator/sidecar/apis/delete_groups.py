@@ -33,7 +33,7 @@ from muster.coordinator.upstream.shadows import Shadows, ShadowUnavailable
 from muster.coordinator.wire import delete_groups
 from muster.coordinator.wire.authorized_operations import DELETE
 from muster.events.ids import GroupId
-from muster.events.steps import Each
+from muster.events.steps import Each, entries_of
 
 Errors = dict[GroupId, ErrorCode]
 
@@ -68,7 +68,7 @@ class DeleteGroupsApi:
         for group_id in group_ids:
             if self._router.may_be_ours(group_id):
                 ours.append(group_id)
-            await pace.worked()
+            await pace.worked(entries_of(group_id))
         if not ours:
             request.relay()
             return
@@ -89,7 +89,7 @@ class DeleteGroupsApi:
         described = await describe_upstream(request.client, group_ids)
         newer = await self._non_classic(request, described)
         for group_id, description in described.items():
-            await pace.worked()
+            await pace.worked(entries_of(group_id))
             errors[group_id] = refusal(description, DELETE)
             if errors[group_id] is not ErrorCode.none:
                 continue
@@ -124,7 +124,7 @@ class DeleteGroupsApi:
         pace = request.pace()
         async with AsyncExitStack() as shadows_out:
             for group_id in group_ids:
-                await pace.worked()
+                await pace.worked(entries_of(group_id))
                 if self._shadows.owns(group_id):
                     continue  # somebody has come meanwhile: the broker finds the shadow, and refuses
                 try:

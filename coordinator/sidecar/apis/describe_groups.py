@@ -34,6 +34,7 @@ from muster.coordinator.wire import describe_groups
 from muster.coordinator.wire.api import Fields
 from muster.coordinator.wire.authorized_operations import AUTHORIZED_OPERATIONS_OMITTED
 from muster.events.ids import GroupId
+from muster.events.steps import entries_of
 
 _UP_TO_THE_GROUP = frozenset({ErrorCode.none, ErrorCode.group_id_not_found})
 """Errors with which the broker leaves the answer to the group's coordinator; others are final."""
@@ -67,7 +68,7 @@ class DescribeGroupsApi:
         asked = {}
         for group_id, description in described.items():
             asked[group_id] = self._asked(request, description)
-            await pace.worked()
+            await pace.worked(entries_of(group_id))
         known = {group_id: await outcome for group_id, outcome in asked.items() if outcome is not None}
         newer = await self._non_classic(request, described, known)
         groups = []
@@ -77,7 +78,7 @@ class DescribeGroupsApi:
                 groups.append(as_fields(replace(described[group_id], error_code=error)))
             elif group_id in described:
                 groups.append(await self._merged(request, described[group_id], known.get(group_id)))
-            await pace.worked()
+            await pace.worked(entries_of(group_id))
         request.answer({**as_fields(replace(answer, groups=())), "groups": groups})
 
     def _asked(self, request: ClientRequest, told: Any) -> asyncio.Future[Outcome] | None:  # noqa: ANN401 -- of any version

@@ -31,7 +31,7 @@ from muster.coordinator.wire import describe_configs, incremental_alter_configs
 from muster.coordinator.wire.api import Body, Fields
 from muster.coordinator.wire.authorized_operations import DESCRIBE, READ
 from muster.coordinator.wire.resources import ResourceType
-from muster.events.steps import Each
+from muster.events.steps import Each, entries_of
 
 Key = tuple[int, str]
 """A resource, by type and name."""
@@ -64,7 +64,7 @@ class GroupConfigsApi:
         for resource in request.body.resources:
             if self._may_be_ours(resource) and _names_ours(resource.configuration_keys):
                 ours.setdefault(key_of(resource), resource)
-            await pace.worked()
+            await pace.worked(entries_of(resource.resource_name))
         if not ours:
             request.relay()
             return
@@ -107,7 +107,7 @@ class GroupConfigsApi:
                 parts.append(_Part.of(resource))
             else:
                 others.append(resource)
-            await pace.worked(1 + len(resource.configs))
+            await pace.worked(entries_of(resource.resource_name) + len(resource.configs))
         if not parts:
             request.relay()
             return

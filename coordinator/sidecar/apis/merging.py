@@ -36,7 +36,7 @@ from muster.coordinator.wire.api import Body, Fields
 from muster.coordinator.wire.messages import HEADER_START_BYTES
 from muster.events.ids import GroupId
 from muster.events.state import GroupState
-from muster.events.steps import Each
+from muster.events.steps import Each, entries_of
 
 BROKER_TIMEOUT_S = 5.0
 """Limit for which a broker, or a client that has to read first, may keep a group's shadow out."""
@@ -63,7 +63,7 @@ async def any_may_be_ours(router: GroupRouter, group_ids: Iterable[GroupId], pac
     for group_id in group_ids:
         if router.may_be_ours(group_id):
             return True
-        await pace.worked()
+        await pace.worked(entries_of(group_id))
     return False
 
 

@@ -13,6 +13,7 @@ import pytest
 from muster.coordinator.cluster import new_cluster
 from muster.coordinator.topics import declare_topic
 from muster.coordinator.wire.registry import APIS
+from muster.events.kafka.codec.reading import STRING_BYTES_MAX
 from tests.conformance.wire import Connection, ms
 from tests.coordinator.hostile import (
     FOUR_MB,
@@ -24,10 +25,11 @@ from tests.coordinator.hostile import (
     four_megabytes,
     smallest_arrays,
 )
-from tests.coordinator.kio_client import with_length
+from tests.coordinator.kio_client import frame, with_length
 from tests.coordinator.longest_callback import Longest, longest_callback
 from tests.coordinator.serving import GROUP_ID, Serving, enter, serving
 from tests.coordinator.wire.smallest import Path
+from tests.coordinator.wire.test_long_ids import requests
 
 PRODUCE = 0
 WIDE = new_cluster(
@@ -55,6 +57,16 @@ async def test_as_many_entries_as_are_allowed_hold_nobody_up(api_key: int, versi
         answer, longest = await sent(muster, as_many_as_allowed(api_key, version, path))
     is_answered = api_key != PRODUCE  # whose acks are 0 here: that is refused by the end of the connection
     assert answer[:4] == (b"\x00\x00\x00\x01" if is_answered else b"")
+    assert longest.seconds < HELD_S_MAX, longest
+
+
+@pytest.mark.parametrize("name", requests([]))
+async def test_groups_with_the_longest_ids_hold_nobody_up(name: str) -> None:
+    """As many as 8 MB hold, in each request that names many groups."""
+    version, body = requests([f"{n:03}".ljust(STRING_BYTES_MAX, "g") for n in range(250)])[name]
+    async with serving() as muster:
+        answer, longest = await sent(muster, frame(name, version, **body))
+    assert answer
     assert longest.seconds < HELD_S_MAX, longest
 
 
