@@ -6,6 +6,7 @@ log cannot be read.
 
 import asyncio
 import os
+import time
 from collections.abc import AsyncIterator, Coroutine, Sequence
 from contextlib import asynccontextmanager
 from difflib import get_close_matches
@@ -28,7 +29,7 @@ from muster.replay.progress import watched
 from muster.replay.render import Result, render
 from muster.replay.render.printable import printable
 from muster.replay.sources import Take, read_histories, read_log
-from muster.replay.state import read_at, state_at
+from muster.replay.state import AtTime, read_at, state_at
 from muster.replay.story import story
 from muster.replay.times import FORMS_OF_AT, instant
 from muster.replay.why.why import generations_of
@@ -77,12 +78,13 @@ def why(source: Source, group: str, form: Format, *, generation: int | None, eve
 def state(source: Source, group: str, form: Format, *, at: str) -> None:
     """`muster replay state`."""
     history = _history(source, group)
-    moment = read_at(at, history)
+    moment = read_at(at, now_ms=time.time_ns() // 1_000_000)
     if moment is None:
         fail(f"--at {printable(at)!r} is none of these: {FORMS_OF_AT}", CANNOT_READ)
     result = state_at(history, moment)
     if result is None:
-        fail(f"{history.log} does not tell of {group} at {at}; {_extent(history)}", NOT_FOUND)
+        when = instant(moment.wall_ms) if isinstance(moment, AtTime) else at
+        fail(f"{history.log} does not tell of {group} at {when}; {_extent(history)}", NOT_FOUND)
     _print(result, form)
 
 

@@ -52,10 +52,14 @@ class RegistrationState(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class StateAt(msgspec.Struct, frozen=True, kw_only=True):
-    """`at` and `seq` are those of the last event that counts; `notes` say what is missing of the history before it."""
+    """`at` and `seq` are those of the last event that counts; `notes` say what is missing of the history before it.
+
+    `asked_for`: the moment, where it was a time.
+    """
 
     group_id: GroupId
     log: str
+    asked_for: Instant | None
     at: Instant
     seq: int
     incarnation: int
@@ -72,12 +76,11 @@ class StateAt(msgspec.Struct, frozen=True, kw_only=True):
     settings: dict[str, str]  # those that are set for this group, by name
 
 
-def read_at(text: str, history: History) -> At | None:
+def read_at(text: str, *, now_ms: int) -> At | None:
     """Parse the value of `--at`; None if it has none of the FORMS_OF_AT."""
     if text.isdecimal():
         return AtSeq(int(text))
-    last = max((happened.at_ms for happened in history.events), default=0)
-    wall_ms = read_time(text, day=instant(last))
+    wall_ms = read_time(text, now_ms=now_ms)
     return AtTime(wall_ms) if wall_ms is not None else None
 
 
@@ -98,7 +101,8 @@ def state_at(history: History, at: At) -> StateAt | None:
     if not events or (isinstance(at, AtSeq) and events[-1].event.seq != at.seq):
         return None
     group = evolve(first(events[0].event), [happened.event for happened in events[1:]])
-    return _state(history, group, events[-1], coordinator, notes)
+    asked_for = instant(at.wall_ms) if isinstance(at, AtTime) else None
+    return msgspec.structs.replace(_state(history, group, events[-1], coordinator, notes), asked_for=asked_for)
 
 
 def _is_over(item: Happened | Coordinated, at: At, history: History) -> bool:
@@ -120,6 +124,7 @@ def _state(history: History, group: Group, last: Happened, coordinator: str | No
     return StateAt(
         group_id=history.group_id,
         log=history.log,
+        asked_for=None,
         at=instant(last.at_ms),
         seq=group.seq,
         incarnation=group.incarnation,

@@ -8,11 +8,12 @@ Instant = NewType("Instant", str)
 """ISO 8601, UTC, always with three digits of milliseconds: '2026-11-21T02:14:07.250Z'. So it sorts as text."""
 
 FORMS_OF_AT = (
-    "a seq number (17), a time (2026-11-21T02:14:07Z; without zone: UTC), or a time of the last day (02:14:07)"
+    "a seq number (17), a time (2026-11-21T02:14:07Z; without zone: UTC), or a time of the last 24 hours (02:14:07)"
 )
 """The forms of a moment that `muster replay state --at` takes."""
 
 _TIME_OF_DAY = re.compile(r"\d{1,2}:\d{2}(:\d{2}(\.\d{1,3})?)?")
+DAY_MS = 86_400_000
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -35,15 +36,17 @@ def clock_of(at: Instant) -> str:
     return at[11:23]
 
 
-def read_time(text: str, *, day: Instant) -> int | None:
-    """Wall clock ms of an ISO time (no zone: UTC) or of a time of day on the given day; None if it is neither."""
-    if _TIME_OF_DAY.fullmatch(text):
-        text = f"{day_of(day)}T{text.zfill(len(text) + (text.index(':') == 1))}"
+def read_time(text: str, *, now_ms: int) -> int | None:
+    """Wall clock ms of an ISO time (no zone: UTC), or of the last such time of day until now; None if it is neither."""
+    is_of_day = _TIME_OF_DAY.fullmatch(text) is not None
+    if is_of_day:
+        text = f"{day_of(instant(now_ms))}T{text.zfill(len(text) + (text.index(':') == 1))}"
     try:
         moment = datetime.fromisoformat(text)
     except ValueError:
         return None
-    return _wall_ms(moment if moment.tzinfo else moment.replace(tzinfo=UTC))
+    wall_ms = _wall_ms(moment if moment.tzinfo else moment.replace(tzinfo=UTC))
+    return wall_ms - DAY_MS if is_of_day and wall_ms > now_ms else wall_ms
 
 
 def duration(ms: int) -> str:

@@ -152,6 +152,7 @@ def print_state(state: StateAt, console: Console) -> None:
     rows: list[tuple[str, RenderableType]] = [
         ("Group", text(state.group_id, "bold")),
         ("As of", text(f"{day_of(state.at)} {clock_of(state.at)} UTC, seq {state.seq}")),
+        *([] if state.asked_for is None else [("Asked for", moment_text(state.asked_for).append(" UTC"))]),
         ("State", state_text(state.state).append(text(f", {since}", "default"))),
         ("Generation", text(state.generation_id)),
         ("Protocol", text(protocol)),

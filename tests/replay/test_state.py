@@ -5,8 +5,8 @@ from hypothesis import strategies as st
 
 from muster.events.avro.evolve import evolve, first
 from muster.events.state import GroupState
-from muster.replay.state import AtSeq, AtTime, read_at, state_at
-from muster.replay.times import duration, instant, read_time
+from muster.replay.state import At, AtSeq, AtTime, read_at, state_at
+from muster.replay.times import DAY_MS, duration, instant, read_time
 from tests.replay.histories import BEGIN_MS, Script
 from tests.replay.stories import a_night
 
@@ -66,22 +66,43 @@ def test_at_every_number_the_state_is_what_evolve_makes(seq: int) -> None:
 
 
 def test_the_forms_of_at() -> None:
-    """A number, an ISO time with or without zone, a time of the last day."""
+    """A number, an ISO time with or without zone, a time of the last 24 hours."""
     two_hours = BEGIN_MS + 3_600_000
-    assert read_at("17", NIGHT) == AtSeq(17)
-    assert read_at("2026-11-21T03:00:00Z", NIGHT) == AtTime(two_hours)
-    assert read_at("2026-11-21 03:00", NIGHT) == AtTime(two_hours)
-    assert read_at("2026-11-21T04:00:00+01:00", NIGHT) == AtTime(two_hours)
-    assert read_at("03:00:00", NIGHT) == AtTime(two_hours)
-    assert read_at("3:00", NIGHT) == AtTime(two_hours)
+
+    def at(text: str, now_ms: int = two_hours) -> At | None:
+        return read_at(text, now_ms=now_ms)
+
+    assert at("17") == AtSeq(17)
+    assert at("2026-11-21T03:00:00Z", BEGIN_MS) == AtTime(two_hours)
+    assert at("2026-11-21 03:00") == AtTime(two_hours)
+    assert at("2026-11-21T04:00:00+01:00") == AtTime(two_hours)
+    assert at("03:00:00") == AtTime(two_hours)
+    assert at("3:00") == AtTime(two_hours)
     for nonsense in ("yesterday", "", "25:00:00", "-1", "2026-13-01"):
-        assert read_at(nonsense, NIGHT) is None
+        assert at(nonsense) is None
+
+
+def test_a_time_of_day_is_the_last_one_that_is_over() -> None:
+    """Shortly after midnight it is yesterday's: no moment is asked for that is still to come."""
+    three = BEGIN_MS + 3_600_000
+    assert read_at("03:00", now_ms=three - 1) == AtTime(three - DAY_MS)
+    assert read_at("03:00", now_ms=three + DAY_MS - 1) == AtTime(three)
+
+
+def test_the_moment_that_was_asked_for_is_told() -> None:
+    """Beside that of the last event until then."""
+    state = state_at(NIGHT, AtTime(BEGIN_MS + 3_600_000))
+    assert state is not None
+    assert (state.asked_for, state.at < "2026-11-21T03:00:00.000Z") == ("2026-11-21T03:00:00.000Z", True)
+    by_number = state_at(NIGHT, AtSeq(12))
+    assert by_number is not None
+    assert by_number.asked_for is None
 
 
 @given(st.integers(0, 4_102_444_800_000))
 def test_instants_are_read_back_exactly(wall_ms: int) -> None:
     """To the millisecond."""
-    assert read_time(instant(wall_ms), day=instant(0)) == wall_ms
+    assert read_time(instant(wall_ms), now_ms=0) == wall_ms
 
 
 def test_durations_have_the_unit_that_fits() -> None:
