@@ -79,7 +79,10 @@ def _signature() -> inspect.Signature:
         metavar="NAME=VALUE", help="A setting by Kafka's name, of those below; may be given several times."
     )
     config_file = typer.Option(
-        metavar="FILE", help="A TOML file: these options, Kafka's in a table [config], the cluster's in [upstream]."
+        metavar="FILE",
+        envvar="MUSTER_CONFIG_FILE",
+        show_envvar=False,
+        help="A TOML file: these options, Kafka's in a table [config], the cluster's in [upstream].",
     )
     return inspect.Signature(
         [

@@ -18,7 +18,7 @@ PROPERTY_FIELDS: Final = frozenset({"upstream_config", "kafka_config"})
 """The fields that are tables of Kafka's client properties."""
 
 _PREFIX: Final = "MUSTER_"
-_OF_COMMANDS: Final = "BOOTSTRAP"
+_OF_COMMANDS: Final = ("BOOTSTRAP", "CONFIG_FILE")
 _NEAR: Final = 0.85
 """The likeness of a typo, 1 at most, as difflib counts: one letter added, missing or changed, even in short names."""
 
@@ -68,7 +68,7 @@ def mistyped(environment: Iterable[str], fields: Iterable[str]) -> list[tuple[st
 
     Other unknown variables are fine: Kubernetes sets MUSTER_PORT and MUSTER_SERVICE_HOST for a service of that name.
     """
-    known = [*(field.upper() for field in fields if field not in PROPERTY_FIELDS), _OF_COMMANDS]
+    known = [*(field.upper() for field in fields if field not in PROPERTY_FIELDS), *_OF_COMMANDS]
     found = []
     for variable in environment:
         name = variable.upper().removeprefix(_PREFIX)

@@ -3,7 +3,9 @@
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
+from muster import cli
 from muster.coordinator.group.settings import GroupSettings
 from muster.coordinator.net.limits import ConnectionLimits
 from muster.coordinator.settings.kafka_settings import KAFKA_SETTINGS
@@ -141,6 +143,13 @@ def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
         load_settings({}, [], tmp_path / "none.toml")
 
 
+def test_the_file_may_be_named_in_the_environment(tmp_path: Path) -> None:
+    """As every option may; what is wrong with it is said with its name."""
+    file = tmp_path / "none.toml"
+    done = CliRunner().invoke(cli.app, ["serve"], env={"MUSTER_CONFIG_FILE": str(file)})
+    assert (done.exit_code, done.stderr) == (2, f"muster: cannot read {file}: No such file or directory\n")
+
+
 @pytest.mark.parametrize(
     ("variable", "meant"),
     [
@@ -151,6 +160,8 @@ def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
         ("MUSTER_GROUP_MAX_SIZE", None),
         ("muster_log", None),
         ("MUSTER_BOOTSTRAP", None),
+        ("MUSTER_CONFIG_FILE", None),
+        ("MUSTER_CONFIG_FILES", "MUSTER_CONFIG_FILE"),
         ("MUSTER_UPSTREAM_CONFIG_SASL_PASSWORD", None),
         ("MUSTER_TEST_BOOTSTRAP", None),
         ("MUSTER_SERVICE_HOST", None),
