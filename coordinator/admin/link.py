@@ -8,6 +8,7 @@ FindCoordinator, not by Metadata: Musters behind several addresses may all have 
       InvalidArgument           the request makes no sense; nothing was sent
       AuthenticationFailed      the credentials are refused, or the server's certificate is not trusted
       NoCoordinator             no server answers, or none coordinates the group
+        NotReady                a server answers, but does not coordinate the group now
       NotMuster                 a Kafka broker answers
       OutcomeUnknown            the connection was lost while a change was under way
       Refused                   the coordinator refuses the request; `error` is Kafka's
@@ -65,6 +66,10 @@ class NoCoordinator(LinkRefused, AdminError):
     """See the module."""
 
 
+class NotReady(NoCoordinator):
+    """See the module."""
+
+
 class NotMuster(AdminError):
     """A Kafka broker answers.
 
@@ -100,6 +105,10 @@ class NotCoordinatedHere(Refused):
             whose = "is not this Muster's: another one coordinates it; ask that one"
         AdminError.__init__(self, f"group {group_id} {whose}")
         self.error = ErrorCode.group_id_not_found
+
+
+class _NotReadyYet(TryAgain):
+    """The server that was asked answers that it does not coordinate the group, or not yet."""
 
 
 def error_text(error: ErrorCode, message: str | None) -> str:
@@ -144,13 +153,15 @@ class CoordinatorLink:
         try:
             return await attempts(self._attempt, group_id, exchange, error_of, changes=changes)
         except TryAgain as error:
-            way_out = (
-                "; it may be starting: ask again, or look at its log; or the group may be quarantined: "
-                f"muster groups repair {shlex.quote(group_id)} says so"
-            )
-            raise NoCoordinator(
+            text = (
                 f"no coordinator of group {group_id} within {self._limit_ms / 1000:g} s, asked at {self.asked_at}: "
-                f"{error}{'' if isinstance(error.__cause__, TimeoutError) else way_out}"
+                f"{error}"
+            )
+            if not isinstance(error, _NotReadyYet):
+                raise NoCoordinator(text) from error
+            raise NotReady(
+                f"{text}; it may be starting, or its event log may be unavailable: see its /readyz, or its log; or the "
+                f"group may be quarantined: muster groups repair {shlex.quote(group_id)} says so"
             ) from error
 
     async def list_groups(self) -> frozenset[str]:
@@ -158,7 +169,10 @@ class CoordinatorLink:
         where = Exchange(DescribeClusterRequest(include_cluster_authorized_operations=False), DescribeClusterResponse)
         asked = await first_answer(self._bootstrap, lambda address: self._ask_at(address, where), (LinkError,))
         if asked.answer is None:
-            raise NoCoordinator(f"nobody answers at {self.asked_at} ({asked.failed[0]})") from asked.failed[0]
+            reasons = _all(asked.failed)
+            if all(isinstance(error, LinkRefused) for error in asked.failed):
+                raise type(asked.failed[0])(reasons) from asked.failed[0]
+            raise NoCoordinator(f"nobody answers at {self.asked_at} ({reasons})") from asked.failed[0]
         found: set[str] = set()
         for broker in asked.answer[1].brokers:
             address = BrokerAddress(broker.host, broker.port)
@@ -196,7 +210,7 @@ class CoordinatorLink:
         error_code, message = error_of(response)
         if error_code in COORDINATOR_MOVED:
             self._coordinators.pop(group_id, None)
-            raise TryAgain(f"{address} says {error_text(error_code, message)}")
+            raise _NotReadyYet(f"{address} says {error_text(error_code, message)}")
         if error_code is ErrorCode.group_authorization_failed:
             raise self._denied(group_id, exchange.API_KEY, message)
         return response
@@ -219,7 +233,7 @@ class CoordinatorLink:
             self._connections.hang_up(silent, lambda _: True)
         (found,) = asked.answer[1].coordinators
         if found.error_code in COORDINATOR_MOVED:
-            raise TryAgain(error_text(found.error_code, found.error_message))
+            raise _NotReadyYet(error_text(found.error_code, found.error_message))
         if found.error_code is ErrorCode.group_authorization_failed:
             raise self._denied(group_id, FindCoordinatorRequest.__api_key__, found.error_message)
         if found.error_code is not ErrorCode.none:
@@ -228,7 +242,7 @@ class CoordinatorLink:
         return coordinator
 
     def _nobody_says(self, group_id: str, failed: Sequence[LinkError]) -> LinkError:
-        reasons = "; ".join(dict.fromkeys(map(str, failed)))
+        reasons = _all(failed)
         if all(isinstance(error, LinkRefused) for error in failed):
             return type(failed[0])(reasons)
         if self._connections.was_answered and any(isinstance(error, AnswerLost) for error in failed):
@@ -277,6 +291,11 @@ class CoordinatorLink:
     def asked_at(self) -> str:
         """The addresses that were given."""
         return ",".join(map(str, self._bootstrap))
+
+
+def _all(failed: Sequence[LinkError]) -> str:
+    """Join the texts of errors, each once."""
+    return "; ".join(dict.fromkeys(map(str, failed)))
 
 
 def _is_somebody(error: BaseException | None) -> bool:

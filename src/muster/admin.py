@@ -15,6 +15,7 @@ from muster.coordinator.admin.link import (
     NoCoordinator,
     NotCoordinatedHere,
     NotMuster,
+    NotReady,
     OutcomeUnknown,
     Refused,
 )
@@ -33,6 +34,7 @@ __all__ = [
     "NoCoordinator",
     "NotCoordinatedHere",
     "NotMuster",
+    "NotReady",
     "OutcomeUnknown",
     "Refused",
     "Standing",

@@ -56,6 +56,7 @@ def ask(
         AuthenticationFailed,
         NoCoordinator,
         NotMuster,
+        NotReady,
         Refused,
     )
 
@@ -69,6 +70,8 @@ def ask(
         fail(str(error), UNUSABLE, command)
     except Refused as error:
         fail(str(error), REFUSED, command)
+    except NotReady as error:
+        fail(str(error), UNUSABLE, command)
     except NoCoordinator as error:
         fail(
             f"{error} (--bootstrap, or MUSTER_BOOTSTRAP; --kafka-config where TLS or SASL is asked for)",

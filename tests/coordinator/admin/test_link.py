@@ -10,7 +10,14 @@ import pytest
 from kio.schema.errors import ErrorCode
 
 from muster.coordinator.admin import GroupAdmin
-from muster.coordinator.admin.link import AuthenticationFailed, InvalidArgument, NoCoordinator, OutcomeUnknown, Refused
+from muster.coordinator.admin.link import (
+    AuthenticationFailed,
+    InvalidArgument,
+    NoCoordinator,
+    NotReady,
+    OutcomeUnknown,
+    Refused,
+)
 from muster.coordinator.group.commands import AnyRequest
 from muster.coordinator.group.outcomes import (
     AlterGroupConfigOutcome,
@@ -92,9 +99,10 @@ async def test_a_coordinator_that_never_is_ready_is_given_up(server: Running) ->
     loading = AlterGroupConfigOutcome(error=ErrorCode.coordinator_load_in_progress)
     server.groups.outcome = lambda _command: loading
     async with GroupAdmin(bootstrap(server), limit_ms=300) as admin:
-        with pytest.raises(NoCoordinator) as raised:
+        with pytest.raises(NotReady) as raised:
             await admin.set_target_group_size("orders", 3)
-    for part in ("group orders", "within 0.3 s", bootstrap(server), "COORDINATOR_LOAD_IN_PROGRESS", "ask again"):
+    said = "event log may be unavailable: see its /readyz"
+    for part in ("group orders", "within 0.3 s", bootstrap(server), "COORDINATOR_LOAD_IN_PROGRESS", said):
         assert part in str(raised.value)
     assert len(server.groups.commands) > 1
 
@@ -145,6 +153,8 @@ async def test_who_does_not_let_us_in_is_named() -> None:
             AuthenticationFailed, match=rf"no connection to {impostor.address} with these .*: Server nonce"
         ):
             await admin.list_members("orders")
+        with pytest.raises(AuthenticationFailed, match=f"no connection to {impostor.address} with these"):
+            await admin.list_groups()
 
 
 async def test_who_has_answered_before_is_asked_again_for_the_coordinator(server: Running) -> None:
