@@ -93,20 +93,35 @@ def _refuse_other_names(path: Path) -> None:
 
 def _refuse_unwritable(path: Path) -> None:
     """Refuse a file that cannot be written: SQLite opens it all the same, and every write fails."""
-    if not path.exists() or os.access(path, os.W_OK):
-        return
+    if path.exists() and not os.access(path, os.W_OK):
+        raise LogMismatch(
+            f"{_not_permitted(path, 'written')}, or its file system can only be read; change that, or give another"
+            " --log"
+        )
+
+
+def _refuse_unreadable(path: Path) -> None:
+    if not os.access(path, os.R_OK):
+        raise LogMismatch(_not_permitted(path, "read"))
+
+
+def _not_permitted(path: Path, done: str) -> str:
     found = path.stat()
-    raise LogMismatch(
-        f"the event log {path} cannot be written by user {os.geteuid()}: it is user {found.st_uid}'s, with mode"
-        f" {stat.filemode(found.st_mode)}, or its file system can only be read; change that, or give another --log"
+    return (
+        f"the event log {path} cannot be {done} by user {os.geteuid()}: it is user {found.st_uid}'s, with mode"
+        f" {stat.filemode(found.st_mode)}"
     )
 
 
 def connect_for_reading(path: Path) -> sqlite3.Connection:
     """Connect to an existing file, for reading only."""
     if not path.exists():
-        raise LogMismatch(f"no event log at {path}")
+        raise LogMismatch(
+            f"no event log at {path}: name it with --log, or MUSTER_LOG (a sidecar's is, unless it was given another,"
+            " kafka://HOST:PORT/__muster_events)"
+        )
     _refuse_folder(path)
+    _refuse_unreadable(path)
     connection = _connect(path, "mode=ro")
     if _is_readable(connection):
         return connection
@@ -179,6 +194,10 @@ class FileLock:
         self._descriptor = descriptor
 
     def _failed(self, error: OSError) -> LogError:
+        if isinstance(error, FileNotFoundError):
+            return LogMismatch(
+                f"the event log {self._path} cannot be made: there is no folder {self._lock_path.parent}"
+            )
         kind = LogUnavailable if error.errno in _FULL else LogMismatch
         return kind(f"the event log {self._path} cannot be opened: {self._lock_path}: {error.strerror}")
 

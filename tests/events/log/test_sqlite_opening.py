@@ -83,7 +83,10 @@ class TestOpening:
 
     async def test_reading_makes_no_file(self, path: Path) -> None:
         """A mistyped path is told, and leaves nothing behind."""
-        assert await mismatch_of(SqliteEventLog(path, read_only=True)) == f"no event log at {path}"
+        assert await mismatch_of(SqliteEventLog(path, read_only=True)) == (
+            f"no event log at {path}: name it with --log, or MUSTER_LOG (a sidecar's is, unless it was given another,"
+            " kafka://HOST:PORT/__muster_events)"
+        )
         assert list(path.parent.iterdir()) == []
 
     async def test_a_path_that_cannot_be_a_file_is_told(self, path: Path) -> None:
@@ -91,7 +94,10 @@ class TestOpening:
         for read_only in (False, True):
             assert "is a folder" in await mismatch_of(SqliteEventLog(path.parent, read_only=read_only))
         assert not path.parent.with_name(path.parent.name + ".lock").exists()
-        assert "No such file or directory" in await mismatch_of(SqliteEventLog(path / "missing" / "muster.db"))
+        missing = path.parent / "missing"
+        assert await mismatch_of(SqliteEventLog(missing / "muster.db")) == (
+            f"the event log {missing / 'muster.db'} cannot be made: there is no folder {missing}"
+        )
 
     @pytest.mark.parametrize("read_only", [False, True])
     async def test_a_file_that_is_no_database_is_left_as_it_is(self, path: Path, read_only: bool) -> None:
@@ -218,7 +224,8 @@ class TestOpening:
         await make(path)
         os.chmod(path, 0o444)  # noqa: PTH101 -- by the test itself
         with monkeypatch.context() as unprivileged:
-            unprivileged.setattr(os, "access", lambda *_: False)  # root may write whatever the mode says
+            # Root may write whatever the mode says.
+            unprivileged.setattr(os, "access", lambda _, mode: mode == os.R_OK)
             assert await mismatch_of(SqliteEventLog(path)) == (
                 f"the event log {path} cannot be written by user {os.geteuid()}: it is user {os.getuid()}'s, with mode"
                 " -r--r--r--, or its file system can only be read; change that, or give another --log"
@@ -228,6 +235,19 @@ class TestOpening:
             assert await read_all(reading)
             await reading.close()
             await make(path.with_name("new.db"))
+
+    async def test_a_file_that_cannot_be_read_is_refused_with_whose_it_is(
+        self, path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """SQLite would say that it cannot open it, and not why."""
+        await make(path)
+        os.chmod(path, 0o200)  # noqa: PTH101 -- by the test itself
+        with monkeypatch.context() as unprivileged:
+            unprivileged.setattr(os, "access", lambda *_: False)  # root may read whatever the mode says
+            assert await mismatch_of(SqliteEventLog(path, read_only=True)) == (
+                f"the event log {path} cannot be read by user {os.geteuid()}: it is user {os.getuid()}'s, with mode"
+                " --w-------"
+            )
 
 
 class TestTheLock:
