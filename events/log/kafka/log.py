@@ -17,7 +17,14 @@ from muster.events.kafka.security import NOT_SECURED, KafkaSecurity
 from muster.events.log.base import Deposed, LogMismatch, LogMissing, LogWriter
 from muster.events.log.kafka.client.errors import retried
 from muster.events.log.kafka.client.link import KafkaLink, Timeouts
-from muster.events.log.kafka.client.settings import AUDIT_WINDOW_MS, BATCH_BYTES_MAX, Guarantees, TopicFacts, TopicPlan
+from muster.events.log.kafka.client.settings import (
+    AUDIT_WINDOW_MS,
+    BATCH_BYTES_MAX,
+    CLOCK_CONFIGS,
+    Guarantees,
+    TopicFacts,
+    TopicPlan,
+)
 from muster.events.log.kafka.client.versions import READING, WRITING, Needed, check_versions
 from muster.events.log.kafka.contents import Contents, refuse_somebody_elses
 from muster.events.log.kafka.marks import Marks, origin_of
@@ -31,7 +38,7 @@ from muster.events.records import Record, StoredRecord
 _NOT_IN_NAMES = re.compile(r"[^A-Za-z0-9._-]")
 
 DEFAULT_TIMEOUTS = Timeouts()
-_PROBE_CONFIGS = {"cleanup.policy": "delete", "retention.ms": "3600000"}
+_PROBE_CONFIGS = {"cleanup.policy": "delete", "retention.ms": "3600000", **CLOCK_CONFIGS}
 
 
 class KafkaEventLog:

@@ -30,6 +30,7 @@ import asyncio
 import contextlib
 import time
 from collections.abc import Sequence
+from datetime import UTC, datetime
 from functools import partial
 
 import msgspec
@@ -43,6 +44,7 @@ from muster.events.log.kafka.batches import UNCOMPRESSED_BYTES_MAX, Stamp, encod
 from muster.events.log.kafka.client.errors import refused, retried
 from muster.events.log.kafka.client.followed import MADE_ANEW
 from muster.events.log.kafka.client.link import KafkaLink, PartitionLane
+from muster.events.log.kafka.client.settings import CLOCK_CONFIGS, alter_command
 from muster.events.log.kafka.marks import decode_origin
 from muster.events.log.kafka.names import owner_id, owner_id_prefix
 from muster.events.log.kafka.reader import end_offset, newest_stamp
@@ -192,7 +194,7 @@ class KafkaWriter:
             transitions,
             self._stamp,
             base_sequence=self._sequence,
-            timestamp_ms=time.time_ns() // 1_000_000,
+            timestamp_ms=_now_ms(),
         )
         batch = encode() if size_bytes <= _ENCODED_AT_ONCE_BYTES else await asyncio.to_thread(encode)
         if len(batch) <= self._config.limit_bytes and (base_offset := await self._send(batch)) is not None:
@@ -267,9 +269,29 @@ class KafkaWriter:
                     f"{self._named()}: nobody may write there through a sidecar of Muster, and the server refuses it:"
                     f" {self._link.asked_at} is a sidecar of Muster, not a broker. Name the brokers behind it"
                 )
+            case ErrorCode.invalid_timestamp:
+                raise LogUnavailable(self._clock_is_off())
             case error:
                 # OUT_OF_ORDER_SEQUENCE_NUMBER too: the partition does not end with what we appended last.
                 raise refused("the broker refuses the batch", error, "WRITE", self._config.topic, who=self._link.who)
 
+    def _clock_is_off(self) -> str:
+        """Explain INVALID_TIMESTAMP; the answer does not say by how much."""
+        topic = self._config.topic
+        return (
+            f"the broker refuses the batch: INVALID_TIMESTAMP: by the clock of this machine it is {_utc(_now_ms())},"
+            f" and topic {topic} allows no such difference from the broker's (message.timestamp.after.max.ms,"
+            " message.timestamp.before.max.ms). Set the clock that is off right, or run"
+            f" `{alter_command(topic, self._link.asked_at, CLOCK_CONFIGS)}`"
+        )
+
     def _named(self) -> str:
         return f"partition {self.partition} of {self._config.topic}"
+
+
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000
+
+
+def _utc(wall_ms: int) -> str:
+    return datetime.fromtimestamp(wall_ms / 1000, UTC).isoformat(timespec="seconds")

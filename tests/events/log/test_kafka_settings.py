@@ -52,8 +52,8 @@ def test_of_an_empty_topic_both_ways_out_are_told() -> None:
         "topic events has cleanup.policy=delete, the settings say compact; and it holds no events: if it was made"
         " for them, run `kafka-configs.sh --bootstrap-server kafka:9092 --alter --entity-type topics --entity-name"
         " events --add-config cleanup.policy=compact,min.compaction.lag.ms=1000,max.message.bytes=67108864,"
-        "compression.type=producer,unclean.leader.election.enable=false`, else give --log another name (a topic that"
-        " does not exist yet is made with the right settings)"
+        "compression.type=producer,unclean.leader.election.enable=false,message.timestamp.type=LogAppendTime`, else"
+        " give --log another name (a topic that does not exist yet is made with the right settings)"
     )
 
 

@@ -26,6 +26,9 @@ _CLAIMS_PER_EXPIRATION = 4
 BROKER_CONFIGS = (*_EXPIRATIONS, "socket.request.max.bytes")
 """The configs that are read of each broker."""
 
+CLOCK_CONFIGS = {"message.timestamp.type": "LogAppendTime"}
+"""With a record's own time brokers refuse batches of an owner whose clock is an hour ahead of theirs."""
+
 Configs = Mapping[str, str]
 """Names and values as Kafka gives them. Empty for a broker whose configs we may not read."""
 
@@ -47,6 +50,7 @@ class TopicPlan(msgspec.Struct, frozen=True, kw_only=True):
             "max.message.bytes": str(self.batch_bytes_max),
             "compression.type": "producer",
             "unclean.leader.election.enable": "false",
+            **CLOCK_CONFIGS,
         }
 
 
@@ -116,7 +120,7 @@ def _replica_refusals(plan: TopicPlan, facts: TopicFacts, topic: Configs, bootst
         yield (
             f"topic {plan.name} has {facts.replication} replicas and min.insync.replicas={in_sync_min}, so nothing can"
             " ever be appended: give it more replicas, or run"
-            f" `{_alter(plan.name, bootstrap, {'min.insync.replicas': str(max(1, facts.replication - 1))})}`"
+            f" `{alter_command(plan.name, bootstrap, {'min.insync.replicas': str(max(1, facts.replication - 1))})}`"
         )
 
 
@@ -134,17 +138,18 @@ def _topic_refusals(plan: TopicPlan, topic: Configs, bootstrap: str, *, is_ours:
     }
     if is_ours:
         for setting, value in wrong.items():
-            command = _alter(plan.name, bootstrap, {setting: value})
+            command = alter_command(plan.name, bootstrap, {setting: value})
             yield f"{told[setting]}: run `{command}`, {ways_out[setting]}"
     elif wrong:
         yield (
             f"{'; '.join(told.values())}; and it holds no events: if it was made for them, run"
-            f" `{_alter(plan.name, bootstrap, wanted)}`, else give --log another name (a topic that does not exist yet"
-            " is made with the right settings)"
+            f" `{alter_command(plan.name, bootstrap, wanted)}`, else give --log another name (a topic that does not"
+            " exist yet is made with the right settings)"
         )
 
 
-def _alter(topic: str, bootstrap: str, configs: Configs) -> str:
+def alter_command(topic: str, bootstrap: str, configs: Configs) -> str:
+    """The command with which an operator sets the topic's configs."""
     return (
         f"kafka-configs.sh --bootstrap-server {bootstrap} --alter --entity-type topics --entity-name {topic}"
         f" --add-config {','.join(f'{setting}={value}' for setting, value in configs.items())}"

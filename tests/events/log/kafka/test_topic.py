@@ -33,6 +33,7 @@ class TestTopic:
         assert configs["compression.type"] == "producer"
         assert configs["min.insync.replicas"] == "1"
         assert configs["unclean.leader.election.enable"] == "false"
+        assert configs["message.timestamp.type"] == "LogAppendTime"
 
     async def test_a_topic_that_is_made_anew_is_another_log(
         self, open_log: OpenKafkaLog, admin: AIOKafkaAdminClient, topic: str
