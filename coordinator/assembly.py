@@ -189,12 +189,10 @@ async def take_over(runtime: Runtime, stack: AsyncExitStack) -> None:
     await runtime.all_owned()
 
 
-def keep_trimmed(
-    event_log: EventLog, clock: SystemClock, stack: AsyncExitStack, *, lost: Callable[[Exception], None]
-) -> None:
+def keep_trimmed(owner: Owner, stack: AsyncExitStack, *, lost: Callable[[Exception], None]) -> None:
     """Trim a log in a file to the audit window, a little at a time; brokers clean a topic."""
-    if isinstance(event_log, SqliteEventLog):
-        trimming = asyncio.create_task(_trim(event_log, clock), name="trim")
+    if isinstance(owner.event_log, SqliteEventLog):
+        trimming = asyncio.create_task(_trim(owner.event_log, owner.retention_clock), name="trim")
         trimming.add_done_callback(on_failure(lost))
         stack.callback(trimming.cancel)
 
@@ -264,7 +262,7 @@ def _no_garbage_collection() -> Iterator[None]:
         gc.enable()
 
 
-async def _trim(event_log: SqliteEventLog, clock: SystemClock) -> None:
+async def _trim(event_log: SqliteEventLog, clock: RetentionClock) -> None:
     while True:
         await asyncio.sleep(TRIM_EVERY_S)
         try:

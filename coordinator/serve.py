@@ -132,7 +132,8 @@ async def _start(settings: Settings, stack: AsyncExitStack, *, lost: Callable[[E
         open_metrics_endpoint(settings, (metrics,), readiness, stack, watch=watch)
     keep_certificates(stack, lost=lost)
     waiting_quota = new_waiting_quota(settings, metrics)
-    runtime = Runtime(new_owner(settings, event_log, offsets, clock, waiting_quota=waiting_quota), give_up=lost)
+    owner = new_owner(settings, event_log, offsets, clock, waiting_quota=waiting_quota)
+    runtime = Runtime(owner, give_up=lost)
     service = new_service(
         WaitingLimit(runtime, waiting_quota, runtime.is_member), cluster, clock, runtime, waiting_quota
     )
@@ -150,7 +151,7 @@ async def _start(settings: Settings, stack: AsyncExitStack, *, lost: Callable[[E
     readiness.reason = lambda: runtime.not_ready
     await take_over(runtime, stack)
     stack.callback(server.stop_listening)
-    keep_trimmed(event_log, clock, stack, lost=lost)
+    keep_trimmed(owner, stack, lost=lost)
     log.info("serving", listen=listen, log=settings.log)
 
 

@@ -1,4 +1,4 @@
-"""The wall clock as the retention of offsets goes by it: a clock that jumps ahead is not believed for a day.
+"""The wall clock as retention goes by it, of offsets and of history: one that jumps ahead is not believed for a day.
 
 What expires is deleted for good, and a clock may be put ahead by mistake for a while. So the retention's time runs with
 the monotonic clock, and follows the wall clock: back at once, ahead by up to a minute between two readings, further
@@ -31,23 +31,24 @@ class RetentionClock:
         self._ahead_since_ms: int | None = None
 
     def wall_ms(self) -> int:
-        """The time by which offsets expire."""
+        """The time by which offsets expire, and by which the audit window of a file ends."""
         now_ms = self._clock.monotonic_ms()
         lead_ms = self._clock.wall_ms() - now_ms
         ahead_ms = lead_ms - self._lead_ms
         if ahead_ms <= JUMP_MS:
             if self._ahead_since_ms is not None:
-                log.info("the clock was put back: offsets expire by it again")
+                log.info("the clock was put back: offsets and history expire by it again")
             self._ahead_since_ms, self._lead_ms = None, lead_ms
         elif self._ahead_since_ms is None:
             self._ahead_since_ms = now_ms
             log.warning(
-                "the clock has jumped ahead, or the machine was suspended: offsets expire by the former time for a day",
+                "the clock has jumped ahead, or the machine was suspended: nothing expires by it for a day",
                 ahead_s=ahead_ms // 1000,
             )
         elif now_ms - self._ahead_since_ms >= BELIEVED_AFTER_MS:
             log.warning(
-                "the clock has stayed ahead for a day: offsets expire by it from now on", ahead_s=ahead_ms // 1000
+                "the clock has stayed ahead for a day: offsets and history expire by it from now on",
+                ahead_s=ahead_ms // 1000,
             )
             self._ahead_since_ms, self._lead_ms = None, lead_ms
         return now_ms + self._lead_ms

@@ -148,7 +148,7 @@ class _Sidecar:
             shadows, lambda group_id: runtime.has_group(group_id) and not moves.is_released(group_id)
         )
         stack.callback(_drain, listening)
-        keep_trimmed(event_log, self.clock, stack, lost=self.lost)
+        keep_trimmed(owner, stack, lost=self.lost)
         log.info("serving", listen=listen, upstream=settings.upstream, log=settings.log)
 
     async def _find_upstream(self) -> None:

@@ -1,17 +1,28 @@
-"""The clock of retention, when the machine's clock is put ahead or back, and what the sweep does then."""
+"""The clock of retention, when the machine's clock is put ahead or back, and what sweeps and trimming do then."""
 
 import asyncio
+from contextlib import AsyncExitStack
+from pathlib import Path
+from types import SimpleNamespace
+from typing import cast
 
+import pytest
 from structlog.testing import capture_logs
 
+from muster.coordinator import assembly
 from muster.coordinator.group.settings import GroupSettings
+from muster.coordinator.runtime.owner import Owner
 from muster.coordinator.runtime.retention_clock import BELIEVED_AFTER_MS, JUMP_MS, RetentionClock
 from muster.events.log.memory import MemoryStorage
+from muster.events.log.sqlite.log import SqliteEventLog
 from muster.events.state import GroupState
+from tests.events.log.transitions import read_all, record
 from tests.simulation.process import SimulatedProcess
 from tests.simulation.virtual_time import VirtualClock, simulate
+from tests.waiting import until
 
 DAY_MS = 24 * 3_600_000
+WINDOW_MS = DAY_MS // 2
 
 
 class Clocks:
@@ -99,3 +110,37 @@ def test_a_clock_that_is_ahead_for_a_sweep_deletes_no_offset() -> None:
         await process.runtime.stop()
 
     simulate(story())
+
+
+async def test_a_file_is_not_trimmed_by_a_clock_that_has_jumped_ahead(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its history stays for the whole audit window, and no longer."""
+    monkeypatch.setattr(assembly, "TRIM_EVERY_S", 0.001)
+    clocks = Clocks()
+    event_log = SqliteEventLog(tmp_path / "muster.db", partitions=1, audit_window_ms=WINDOW_MS, wall_ms=clocks.wall_ms)
+    await event_log.open()
+    await (await event_log.claim(0)).append([(record("a", "1"), record("a", "2"), record("z"))])
+    retention_clock, trims = RetentionClock(clocks), 0
+    trim = event_log.trim
+
+    async def counted(now_ms: int) -> object:
+        nonlocal trims
+        trimmed = await trim(now_ms)
+        trims += 1
+        return trimmed
+
+    monkeypatch.setattr(event_log, "trim", counted)
+    clocks.lead_ms += 8 * DAY_MS
+    async with AsyncExitStack() as stack:
+        stack.push_async_callback(event_log.close)
+        owner = cast("Owner", SimpleNamespace(event_log=event_log, retention_clock=retention_clock))
+        assembly.keep_trimmed(owner, stack, lost=lambda error: None)
+        await until(lambda: trims >= 2)
+        assert len(await read_all(event_log, 0)) == 3
+        clocks.now_ms += WINDOW_MS + 1
+
+        async def is_trimmed() -> bool:
+            return [stored.value for stored in await read_all(event_log, 0)] == [b"2", b"value"]
+
+        await until(is_trimmed)
