@@ -136,7 +136,7 @@ class FakeCluster:
         self.cluster_id = "fake"
         self.coordinator = 1
         self.produce_error: ErrorCode | None = None
-        """What each Produce is answered, if it is set; nothing is stored then."""
+        """The error that answers each Produce, which stores nothing then; None: as a broker does."""
         self.asked: Counter[int] = Counter()
         self.fetched: Counter[str] = Counter()
         """Records that were sent out by Fetch, by topic."""
