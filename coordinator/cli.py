@@ -12,6 +12,7 @@ from muster.coordinator.settings.kafka_settings import KAFKA_SETTINGS, KafkaSett
 from muster.coordinator.settings.options import GENERAL, PANELS, help_of, shown_of
 from muster.coordinator.settings.setting_sources import flag
 from muster.coordinator.settings.settings import Settings
+from muster.events.kafka.security import PROPERTIES
 
 EXIT_LOST = 1
 EXIT_UNUSABLE = 2
@@ -20,6 +21,8 @@ CONFIG_HELP = "\n\n".join(
     [
         "Settings that --config takes:",
         *(f"- `{name}`: {help_of(Settings.model_fields[field])}" for name, field in KAFKA_SETTINGS.items()),
+        "Properties that --upstream-config and --kafka-config take:",  # a column of the options would cut them
+        *(f"- `{name}`" for name in PROPERTIES),
     ]
 )
 """The text below the options; each paragraph is a line to typer."""

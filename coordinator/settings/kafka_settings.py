@@ -32,7 +32,8 @@ class KafkaSettings(BaseSettings):
     offsets_retention_minutes: int = option(
         10_080,
         "How long committed offsets are kept after the group is empty, or after the commit where nobody subscribes the "
-        "topic or the group never had members.",
+        "topic or the group never had members. With --upstream the brokers keep offsets, by a setting of their own: "
+        "there it is how long an empty group is kept here.",
         ge=1,
         le=INT32_MAX,
     )

@@ -20,7 +20,6 @@ from muster.coordinator.settings.options import SIDECAR, TLS, option
 from muster.coordinator.settings.setting_sources import Sources
 from muster.coordinator.upstream.security import ClientsCertificate, UpstreamSecurity
 from muster.events.kafka.addresses import PORT_MAX
-from muster.events.kafka.security import PROPERTIES
 
 EVENT_TOPIC = "__muster_events"
 """The event topic of a sidecar in the cluster upstream, unless `--log` names another log."""
@@ -67,8 +66,8 @@ class SidecarSettings(BaseSettings):
     )
     upstream_config: Properties = option(
         dict,
-        f"Kafka's client properties for it: {', '.join(PROPERTIES)}. Secrets are better in the environment "
-        "(MUSTER_UPSTREAM_CONFIG_SASL_PASSWORD) or the file ([upstream]).",
+        "Kafka's client properties for it, of those below. Secrets are better in the environment "
+        "(MUSTER_UPSTREAM_CONFIG_ before SASL_PASSWORD) or the file ([upstream]).",
         metavar="NAME=VALUE",
         panel=SIDECAR,
         repr=False,

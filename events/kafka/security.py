@@ -45,7 +45,7 @@ KAFKA_CONFIG = "--kafka-config"
 KAFKA_CONFIG_VARIABLES = "MUSTER_KAFKA_CONFIG_"
 KAFKA_CONFIG_HELP = (
     f"How to reach the Kafka cluster, by the names of Kafka's client properties: {', '.join(PROPERTIES)}; may be given "
-    f"several times. Secrets are better in the environment ({KAFKA_CONFIG_VARIABLES}SASL_PASSWORD)."
+    f"several times. Secrets are better in the environment ({KAFKA_CONFIG_VARIABLES} before SASL_PASSWORD)."
 )
 """The option of each command that may have to reach a secured cluster."""
 

@@ -150,6 +150,14 @@ def test_the_file_may_be_named_in_the_environment(tmp_path: Path) -> None:
     assert (done.exit_code, done.stderr) == (2, f"muster: cannot read {file}: No such file or directory\n")
 
 
+def test_no_name_is_cut_in_the_help_of_a_narrow_terminal() -> None:
+    """A column of options would cut the long ones, with an ellipsis: they stand below."""
+    printed = CliRunner().invoke(cli.app, ["serve", "--help"], env={"COLUMNS": "80", "TERM": "dumb"}).stdout
+    assert "\u2026" not in printed
+    for name in ("ssl.endpoint.identification.algorithm", "MUSTER_UPSTREAM_CONFIG_", "group.max.size"):
+        assert name in printed
+
+
 @pytest.mark.parametrize(
     ("variable", "meant"),
     [
