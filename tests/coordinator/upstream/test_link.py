@@ -228,8 +228,9 @@ async def test_a_lost_answer_is_not_asked_for_twice(kafka_broker: Broker) -> Non
         with pytest.raises(AnswerLost):
             await link.ask_coordinator("g", heartbeat("g"), HeartbeatResponse, error_of=error_of)
         assert proxy.requests.count(HEARTBEAT) == 1
+        looked_for = proxy.requests.count(FIND_COORDINATOR)  # more than once if the broker was slow
         await link.ask_coordinator("g", heartbeat("g"), HeartbeatResponse, error_of=error_of)
-        assert proxy.requests.count(FIND_COORDINATOR) == 2
+        assert proxy.requests.count(FIND_COORDINATOR) > looked_for
     await proxy.stop()
 
 

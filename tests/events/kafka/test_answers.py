@@ -8,10 +8,13 @@ from typing import Any
 
 import pytest
 from aiokafka.protocol.admin import ApiVersionRequest
+from kio.schema.describe_groups.v5.request import DescribeGroupsRequest
+from kio.schema.describe_groups.v5.response import DescribeGroupsResponse
 from kio.schema.errors import ErrorCode
 from kio.schema.heartbeat.v4.response import HeartbeatResponse
 from kio.schema.list_groups.v4.request import ListGroupsRequest
 from kio.schema.list_groups.v4.response import ListGroupsResponse
+from kio.schema.types import GroupId
 
 from muster.coordinator.upstream.link import UpstreamLink
 from muster.events.kafka.addresses import BrokerAddress, read_servers
@@ -23,7 +26,7 @@ from muster.events.kafka.security import NOT_SECURED
 from tests.coordinator.upstream.fake_broker import FakeBroker, fake_broker
 from tests.coordinator.upstream.test_link import heartbeat
 
-METADATA, HEARTBEAT, API_VERSIONS = 3, 12, 18
+METADATA, HEARTBEAT, DESCRIBE_GROUPS, API_VERSIONS = 3, 12, 15, 18
 UNKNOWN_ERROR = 9_999
 TAGGED_FIELD = b"\x01\x7d\x02hi"
 """One that nobody knows, as the last thing in a struct."""
@@ -74,6 +77,14 @@ async def test_tagged_fields_that_nobody_knows_are_stepped_over() -> None:
         broker.changed_answers[HEARTBEAT] = lambda answer: answer[:4] + TAGGED_FIELD + answer[5:-1] + TAGGED_FIELD
         assert (await ask(heartbeat_question())).error_code is ErrorCode.none
         assert broker.connections == 1
+
+
+async def test_an_answer_about_fewer_groups_than_were_asked_about_is_none() -> None:
+    request = DescribeGroupsRequest(groups=(GroupId("g"),), include_authorized_operations=False)
+    async with asking() as (broker, ask, _):
+        broker.changed_answers[DESCRIBE_GROUPS] = lambda answer: answer[:9] + b"\x01\x00"
+        with pytest.raises(AnswerLost, match="DescribeGroups v5 cannot be read: it has 0 groups, and 1 were"):
+            await ask(Exchange(request, DescribeGroupsResponse))
 
 
 def lying_brokers(answer: bytes) -> bytes:
