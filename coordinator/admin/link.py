@@ -19,7 +19,7 @@ until a limit ends. A change whose answer was lost is never sent twice: it may h
 """
 
 import shlex
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TypeVar
 
 from kio.schema.describe_cluster.v1.request import DescribeClusterRequest
@@ -96,12 +96,14 @@ class Refused(AdminError):
 
 
 class NotCoordinatedHere(Refused):
-    """The group has its members upstream, where Muster does not list them."""
+    """The group has its members upstream, where Muster does not list them. `is_newer`: the group is not classic."""
 
-    def __init__(self, group_id: str, protocol_type: str) -> None:
+    def __init__(self, group_id: str, protocol_type: str, *, is_newer: bool = False) -> None:
         way_out = f"ask the brokers, or take it over with muster adopt {shlex.quote(group_id)}"
         whose = f"is not Muster's: it has its members upstream (type {protocol_type}); {way_out}"
-        if protocol_type == "muster":  # of a shadow (coordinator/upstream/shadow.py)
+        if is_newer:
+            whose = f"is no classic group, but upstream's, of the newer type {protocol_type}: ask the brokers"
+        elif protocol_type == "muster":  # of a shadow (coordinator/upstream/shadow.py)
             whose = "is not this Muster's: another one coordinates it; ask that one"
         AdminError.__init__(self, f"group {group_id} {whose}")
         self.error = ErrorCode.group_id_not_found
@@ -164,8 +166,11 @@ class CoordinatorLink:
                 f"group may be quarantined: muster groups repair {shlex.quote(group_id)} says so"
             ) from error
 
-    async def list_groups(self) -> frozenset[str]:
-        """List the ids of all classic groups: each broker lists its own. Raises NoCoordinator, AuthenticationFailed."""
+    async def list_groups(self, types: tuple[str, ...] = ()) -> Mapping[str, str]:
+        """List all groups, or those of these types: ids and types. Each broker lists its own.
+
+        Raises NoCoordinator and AuthenticationFailed.
+        """
         where = Exchange(DescribeClusterRequest(include_cluster_authorized_operations=False), DescribeClusterResponse)
         asked = await first_answer(self._bootstrap, lambda address: self._ask_at(address, where), (LinkError,))
         if asked.answer is None:
@@ -173,18 +178,18 @@ class CoordinatorLink:
             if all(isinstance(error, LinkRefused) for error in asked.failed):
                 raise type(asked.failed[0])(reasons) from asked.failed[0]
             raise NoCoordinator(f"nobody answers at {self.asked_at} ({reasons})") from asked.failed[0]
-        found: set[str] = set()
+        found: dict[str, str] = {}
         for broker in asked.answer[1].brokers:
             address = BrokerAddress(broker.host, broker.port)
-            exchange = Exchange(ListGroupsRequest(types_filter=("classic",)), ListGroupsResponse)
+            exchange = Exchange(ListGroupsRequest(types_filter=types), ListGroupsResponse)
             try:
                 listed = await self._ask_at(address, exchange)
             except TryAgain as error:
                 raise NoCoordinator(f"{address} cannot be asked for its groups: {error}") from error
             if listed.error_code is not ErrorCode.none:
                 raise NoCoordinator(f"{address} does not list its groups: {error_text(listed.error_code, None)}")
-            found |= {group.group_id for group in listed.groups}
-        return frozenset(found)
+            found |= {group.group_id: group.group_type for group in listed.groups}
+        return found
 
     async def _attempt(self, group_id: str, exchange: Exchange[R], error_of: ErrorOf[R], *, changes: bool) -> R:
         address = self._coordinators.get(group_id) or await self._find(group_id)

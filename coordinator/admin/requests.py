@@ -4,6 +4,7 @@ What belongs here: requests and their responses. What it must not know: what the
 """
 
 from collections.abc import Iterable
+from contextlib import suppress
 from types import TracebackType
 from typing import Self
 
@@ -22,7 +23,7 @@ from kio.schema.incremental_alter_configs.v1.response import IncrementalAlterCon
 from kio.schema.types import GroupId
 from kio.static.primitive import i8
 
-from muster.coordinator.admin.link import CoordinatorLink, NotCoordinatedHere, NotMuster, Refused
+from muster.coordinator.admin.link import CoordinatorLink, NoCoordinator, NotCoordinatedHere, NotMuster, Refused
 from muster.coordinator.group.commands import ConfigChange, ConfigOperation
 from muster.coordinator.group.configs import COORDINATOR, GROUP_CONFIGS, MEMBERS, MUSTER
 from muster.coordinator.group.outcomes import AlterGroupConfigOutcome, ListedMember
@@ -108,7 +109,7 @@ class GroupRequests:
 
     async def list_groups(self) -> frozenset[str]:
         """List the ids of the classic groups of all brokers, or of Muster."""
-        return await self._link.list_groups()
+        return frozenset(await self._link.list_groups(("classic",)))
 
     async def describe_group(self, group_id: str) -> DescribedGroup:
         """Describe a group, wherever its members are. Raises Refused for a group that does not exist."""
@@ -120,8 +121,17 @@ class GroupRequests:
 
         exchange = Exchange(request, DescribeGroupsResponse)
         response = await self._link.ask(group_id, exchange, error_of, changes=False)
+        if error_of(response)[0] is ErrorCode.group_id_not_found:
+            await self._check_is_classic(group_id)
         raise_if_refused(group_id, *error_of(response))
         return response.groups[0]
+
+    async def _check_is_classic(self, group_id: str) -> None:
+        """Raise NotCoordinatedHere for a group of a newer type, which DescribeGroups does not find."""
+        with suppress(NoCoordinator):  # then what was asked first is told
+            group_type = (await self._link.list_groups()).get(group_id, "")
+            if group_type.lower() not in ("", "classic"):
+                raise NotCoordinatedHere(group_id, group_type, is_newer=True)
 
     async def list_members(self, group_id: str) -> tuple[ListedMember, ...]:
         """List all members and expected instances. Raises Refused for a group that is unknown, or not Muster's."""

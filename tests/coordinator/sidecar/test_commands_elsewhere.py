@@ -21,7 +21,9 @@ from tests.coordinator.sidecar.security_stage import (
     sidecar,
     speaking,
 )
+from tests.coordinator.sidecar.test_moving import NewerConsumer
 from tests.muster_process import running_muster
+from tests.waiting import until_so
 
 pytestmark = pytest.mark.broker
 
@@ -81,6 +83,21 @@ def test_a_group_whose_members_are_upstream_is_not_called_unknown(
     assert (done.exit_code, done.stdout) == (1, "")
     assert f"group {upstreams} is not Muster's: it has its members upstream (type consumer)" in done.stderr
     assert f"muster adopt {upstreams}" in done.stderr
+
+
+@pytest.mark.clients
+def test_a_group_of_a_newer_type_is_not_called_unknown(front: Front) -> None:
+    """DescribeGroups does not find it, and it cannot be adopted."""
+    consumer = NewerConsumer(front.broker.bootstrap, new_name("newer"), front.topic).start()
+    try:
+        until_so(lambda: bool(consumer.assigned), lambda: consumer.error)
+        for arguments in [*CHANGES, ["members", "list", "GROUP"], ["groups", "repair", "GROUP"]]:
+            done = run(arguments, front.muster.bootstrap, consumer.group_id)
+            assert (done.exit_code, done.stdout) == (1, ""), arguments
+            said = f"{consumer.group_id} is no classic group, but upstream's, of the newer type consumer"
+            assert said in done.stderr, arguments
+    finally:
+        consumer.end()
 
 
 def test_a_sidecar_that_is_for_other_groups_says_so(front: Front, upstreams: str) -> None:
