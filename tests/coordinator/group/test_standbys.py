@@ -343,3 +343,17 @@ def test_a_group_of_another_type_knows_no_standbys() -> None:
         assert call.error is ErrorCode.inconsistent_group_protocol
         assert "consumer" in (call.outcome.message or "")
         assert h.static("b", **given).join().parked
+
+
+def test_a_leader_that_has_to_stand_by_leads_no_longer() -> None:
+    """It led since the older one was away. The leader's own assignment would have nothing for it (invariant 9)."""
+    h = Harness()
+    a, b = (h.static(name, session_timeout_ms=300_000) for name in "ab")
+    h.stable_group(a, b)
+    b.join(protocols=protocols("range", metadata=subscription("orders", "more")))
+    h.sleep(b.rebalance_timeout_ms)
+    assert h.live.leader_id == b.member_id
+    h.set(target_group_size="1")
+    h.rejoin_all(a, b)
+    assert h.live.leader_id == a.member_id
+    assert (role(h, a), role(h, b)) == (MemberRole.ACTIVE, MemberRole.STANDBY)

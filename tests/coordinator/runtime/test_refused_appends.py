@@ -9,7 +9,7 @@ from muster.coordinator.group.outcomes import JoinGroupOutcome
 from muster.events.ids import UNKNOWN_MEMBER_ID
 from muster.events.log.memory import MemoryStorage
 from muster.events.state import GroupState
-from tests.simulation.process import SimulatedProcess
+from tests.simulation.process import GROUP, SimulatedProcess
 from tests.simulation.virtual_time import simulate
 
 LIMIT_BYTES = 10_000
@@ -91,6 +91,20 @@ def test_each_of_two_restarts_is_answered_though_the_first_is_not_stored_yet() -
         assert {first.generation_id, second.generation_id} == {told["a"].generation_id}
         assert (await process.heartbeat(first)).error is ErrorCode.unknown_member_id
         assert (await process.heartbeat(second)).error is ErrorCode.none
+        await process.runtime.stop()
+
+    simulate(story())
+
+
+def test_offsets_of_a_group_that_cannot_be_stored_are_not_stored_either() -> None:
+    """The commit that would make the group is refused as a whole: no offset is durable for a group that is not."""
+
+    async def story() -> None:
+        process = await SimulatedProcess(MemoryStorage()).start()
+        process.log.refuse_in_next_append()
+        assert (await process.commit(7)).error is not ErrorCode.none
+        assert not process.offsets.committed(GROUP)
+        assert (await process.describe()).state is GroupState.DEAD
         await process.runtime.stop()
 
     simulate(story())
