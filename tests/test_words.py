@@ -47,6 +47,7 @@ FOLDERS = (
     "tests/frames",
     "tests/known_bugs",
     "tests/model",
+    "tests/mutants",
     "tests/replay",
     "tests/simulation",
 )

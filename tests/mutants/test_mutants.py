@@ -1,4 +1,4 @@
-"""What mutants are made, that a sample is the same each time, and that equivalent ones are still there to be named."""
+"""Which mutants are made; that a sample is the same each time, and that equivalent ones are still there to be named."""
 
 from pathlib import Path
 

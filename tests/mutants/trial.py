@@ -28,7 +28,7 @@ NO_TESTS = 5
 
 
 class Verdict(StrEnum):
-    """What became of a mutant."""
+    """The fate of a mutant."""
 
     NOTICED = "noticed"
     TOO_LONG = "too long"

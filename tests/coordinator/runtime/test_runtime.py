@@ -368,3 +368,20 @@ async def test_a_partition_that_is_lost_while_the_process_stops_is_not_claimed_a
     await stopping
     await asyncio.sleep(60)
     assert storage.epochs == [1] * len(storage.epochs)
+
+
+@story
+async def test_a_group_that_is_over_a_lowered_group_max_size_rebalances_at_the_takeover() -> None:
+    """Its members learn it by their heartbeats; without it they would stay until something else happens."""
+    storage = MemoryStorage()
+    first = await SimulatedProcess(storage).start()
+    told = await first.stable_group("a", "b", "c")
+    await first.runtime.stop()
+    second = await SimulatedProcess(storage, settings=GroupSettings(max_size=2)).start()
+    await until(lambda: is_rebalancing(second))
+    assert (await second.heartbeat(told["a"])).error is ErrorCode.rebalance_in_progress
+    await second.runtime.stop()
+
+
+async def is_rebalancing(process: SimulatedProcess) -> bool:
+    return (await process.describe()).state is GroupState.PREPARING_REBALANCE

@@ -165,6 +165,16 @@ async def test_what_a_client_asked_before_it_went_is_done() -> None:
         assert broker.keys_asked() == [DESCRIBE_GROUPS, NOBODYS]
 
 
+async def test_a_passing_error_of_the_broker_is_no_verdict() -> None:
+    """The client is told of it, and the next request is asked about anew: what the broker says then counts."""
+    errors = iter((ErrorCode.coordinator_not_available, ErrorCode.not_coordinator, ErrorCode.none))
+    async with scripted_broker() as broker, relaying({1: broker}) as relay:
+        broker.script = lambda asked: asked.tell(allowing(asked, 1 << 3, next(errors)))
+        client = await relay.connect(1)
+        answers = [await client.ask(heartbeat()) for _ in range(3)]
+        assert [int.from_bytes(answer[-2:], "big") for answer in answers] == [15, 16, 0]
+
+
 async def test_nobody_waits_long_for_a_client_that_is_gone(monkeypatch: pytest.MonkeyPatch) -> None:
     """Its join stays parked, as in Kafka; its broker's connection does not."""
     monkeypatch.setattr(broker_side, "LINGER_S", 0.05)

@@ -1,0 +1,38 @@
+"""What a repair keeps of a group, and what it makes where nothing can be read."""
+
+import pytest
+
+from muster.coordinator.group.commands import AlterGroupConfig, ConfigChange, ConfigOperation
+from muster.coordinator.group.configs import ANEW, REGISTERED, REPAIR
+from muster.coordinator.group.repair import describe_damage, repair_group
+from muster.coordinator.group.settings import GroupSettings
+from muster.coordinator.group.turn import Moment
+from muster.events.damage import Damage
+from muster.events.ids import GroupId
+from muster.events.state import NOT_CONFIGURED, GroupState
+from tests.coordinator.group.harness import Harness
+
+MOMENT = Moment(now_ms=0, wall_ms=0, owner_epoch=2, incarnation=9)
+
+
+@pytest.mark.parametrize("is_readable", [True, False])
+def test_a_repair_keeps_the_settings_and_registrations_that_can_be_read(is_readable: bool) -> None:
+    """And the generation goes on. Where nothing can be read, the group is a new one."""
+    h = Harness()
+    h.stable_group(h.static("a"))
+    h.set(members_registration_timeout_ms="60000")
+    h.alter((REGISTERED, ConfigOperation.SET, "c"))
+    group = h.live if is_readable else None
+    damage = Damage(group_id=GroupId(h.group_id), partition=0, group=group, broken=(), keys=())
+    command = AlterGroupConfig(
+        caller=h.dynamic().caller(44, 1),
+        group_id=damage.group_id,
+        changes=(ConfigChange(name=REPAIR, operation=ConfigOperation.SET, value=ANEW),),
+        validate_only=False,
+    )
+    repaired, _ = repair_group(damage, command, MOMENT, GroupSettings())
+    assert (repaired.state, repaired.incarnation, dict(repaired.members)) == (GroupState.EMPTY, 9, {})
+    assert list(repaired.registrations) == (["c"] if is_readable else [])
+    assert repaired.config == (h.live.config if is_readable else NOT_CONFIGURED)
+    assert repaired.generation_id == (h.live.generation_id + 1 if is_readable else 0)
+    assert describe_damage(damage).registered == (("c",) if is_readable else ())
