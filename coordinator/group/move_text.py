@@ -39,6 +39,8 @@ def done(move: "GroupMove") -> str:
     counts = [(move.back, "let go"), (move.left, "left"), (late, "not let go in time")]
     if move.members == 1:
         return f"its only member has {next((what for count, what in counts if count), 'not let go yet')}"
+    if same := [what for count, what in counts if count == move.members and count]:
+        return f"all its {move.members} members have {same[0]}"
     said = [f"{count} {'has' if count == 1 else 'have'} {what}" for count, what in counts if count]
     return f"of its {move.members} members {', '.join(said) or 'none has let go yet'}"
 

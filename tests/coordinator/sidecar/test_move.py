@@ -175,6 +175,14 @@ def test_a_report_says_who_has_left_and_names_who_holds_it_up() -> None:
     )
 
 
+def test_a_report_of_members_that_have_all_done_the_same_says_so() -> None:
+    """Without counting them one by one."""
+    move = released(former("a"), former("b"))
+    for name in "ab":
+        move.mark_left(MemberId(name))
+    assert done(move.report(MoveState.DONE, 0)) == "all its 2 members have left"
+
+
 def test_a_move_that_takes_long_has_a_line_in_the_log_with_who_is_waited_for() -> None:
     """After 5 s, and then once a minute, as long as somebody is."""
     move = released(former("a"))
