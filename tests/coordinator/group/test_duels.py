@@ -3,8 +3,10 @@
 from collections.abc import Callable
 from typing import Any
 
+import pytest
 from kio.schema.errors import ErrorCode
 
+from muster.coordinator.group import duels
 from muster.events.causes import Cause
 from muster.events.events import MemberFenced
 from muster.events.ids import UNKNOWN_MEMBER_ID
@@ -115,3 +117,15 @@ def test_a_fenced_join_that_is_sent_again_does_not_take_the_instance_id_back() -
     h.leave_instance("a")
     assert first.join(**again).error is ErrorCode.unknown_member_id
     assert proposed not in h.live.members
+
+
+def test_of_more_replaced_ids_than_a_group_keeps_the_oldest_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Instances that restart under ever new names would fill the memory."""
+    monkeypatch.setattr(duels, "REPLACED_MEMBERS_MAX", 2)
+    h = Harness()
+    clients = [h.static(name) for name in "abc"]
+    h.stable_group(*clients)
+    replaced = [client.member_id for client in clients]
+    for client in clients:
+        client.restarted().join()
+    assert list(h.soft.replaced_members) == replaced[1:]

@@ -3,6 +3,9 @@
 import asyncio
 import gc
 
+import pytest
+
+from muster.coordinator.sidecar.ownership import in_flight_commits
 from muster.coordinator.sidecar.ownership.in_flight_commits import InFlightCommits
 from muster.events.ids import GroupId
 from tests.coordinator.kio_client import frame, with_length
@@ -61,6 +64,33 @@ async def test_commits_wait_until_the_last_block_ends() -> None:
         await block
     await waiting
     assert not commits.is_paused(ORDERS)
+
+
+async def test_a_commit_waits_no_longer_than_its_limit() -> None:
+    """Nobody may wait for ever for a block that does not end."""
+    commits, entered, leave = InFlightCommits(resume_timeout_s=0.01), asyncio.Event(), asyncio.Event()
+    holding = asyncio.create_task(_holding(commits, entered, leave))
+    await entered.wait()
+    async with asyncio.timeout(20) as limit:
+        with pytest.raises(TimeoutError):
+            await commits.wait_resumed(ORDERS)
+    assert not limit.expired()
+    leave.set()
+    await holding
+
+
+async def test_a_block_waits_no_longer_than_its_limit_for_commits(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A broker may answer one never."""
+    monkeypatch.setattr(in_flight_commits, "COMMIT_TIMEOUT_S", 0.01)
+    commits, entered, leave = InFlightCommits(), asyncio.Event(), asyncio.Event()
+    broker_lost = connection()
+    unanswered = commits.track(ORDERS, broker_lost)
+    holding = asyncio.create_task(_holding(commits, entered, leave))
+    async with asyncio.timeout(20):
+        await entered.wait()
+    assert unanswered(b"late") == b"late"
+    leave.set()
+    await holding
 
 
 async def test_a_commit_is_over_when_the_brokers_connection_is_lost() -> None:

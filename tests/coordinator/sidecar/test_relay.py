@@ -10,7 +10,7 @@ from kio.schema.errors import ErrorCode
 from muster.coordinator.group.commands import AnyRequest, JoinGroup, LeaveGroup
 from muster.coordinator.group.outcomes import HeartbeatOutcome, JoinGroupOutcome, LeaveGroupOutcome, Outcome
 from muster.coordinator.log_throttle import NAMES_MAX
-from muster.coordinator.sidecar.relay import broker_side
+from muster.coordinator.sidecar.relay import authorization, broker_side
 from muster.coordinator.upstream.group_probe import ForeignShadow, KeptUpstream, NotPermitted
 from muster.coordinator.wire.api import Fault
 from muster.events.ids import GroupId, MemberId
@@ -173,6 +173,17 @@ async def test_a_passing_error_of_the_broker_is_no_verdict() -> None:
         client = await relay.connect(1)
         answers = [await client.ask(heartbeat()) for _ in range(3)]
         assert [int.from_bytes(answer[-2:], "big") for answer in answers] == [15, 16, 0]
+
+
+async def test_a_connection_keeps_the_authorizations_of_so_many_groups(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first one that was asked about is asked about anew."""
+    monkeypatch.setattr(authorization, "GROUPS_MAX", 2)
+    async with scripted_broker() as broker, relaying({1: broker}) as relay:
+        client = await relay.connect(1)
+        for group_id in ("a", "b", "b", "c", "c", "a"):
+            body = {**HEARTBEAT, "group_id": group_id}
+            await client.ask(with_length(frame("Heartbeat", 3, correlation_id=1, **body)))
+        assert broker.keys_asked() == [DESCRIBE_GROUPS] * 4
 
 
 async def test_nobody_waits_long_for_a_client_that_is_gone(monkeypatch: pytest.MonkeyPatch) -> None:
