@@ -38,7 +38,7 @@ _ENTRIES: Final[Mapping[int, tuple[str, str]]] = {
     77: ("group_ids", "groups"),
     89: ("group_ids", "groups"),
 }
-"""By API key: the field whose entries are asked about, and the one with an entry for each in the answer."""
+"""The field whose entries are asked about, and the one with an entry for each in the answer, by API key."""
 _UNREADABLE: Final = (SerialError, ValueError, struct.error)
 
 

@@ -1,4 +1,4 @@
-"""What a repair keeps of a group, and what it makes where nothing can be read."""
+"""A repair keeps of a group what can be read; where nothing can, it makes an empty one."""
 
 import pytest
 

@@ -92,7 +92,7 @@ def test_a_clock_that_stays_ahead_is_believed_after_a_day() -> None:
 
 
 def test_a_clock_that_is_ahead_for_a_sweep_deletes_no_offset() -> None:
-    """What was acknowledged is there when it is put back, and expires at its time."""
+    """Acknowledged offsets are there when the clock is put back, and expire at their time."""
 
     async def story() -> None:
         clock = JumpingClock()

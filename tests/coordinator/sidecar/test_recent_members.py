@@ -64,7 +64,7 @@ async def test_whom_the_broker_refuses_is_no_member() -> None:
 
 
 def test_ids_of_any_length_are_not_kept() -> None:
-    """What is kept for each member is little."""
+    """Little is kept for each member."""
     recent, long = RecentMembers(lambda: 0), "m" * REMEMBERED_ID_LENGTH_MAX
     for group_id, member_id, is_kept in (("g", long + "m", False), (long + "m", "m", False), (long, long, True)):
         recent.record(GroupId(group_id), MemberId(member_id), 0)

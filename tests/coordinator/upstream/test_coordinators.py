@@ -1,4 +1,4 @@
-"""What is remembered of groups' coordinators, whatever clients call their groups."""
+"""The memory of groups' coordinators is bounded, whatever clients call their groups."""
 
 from muster.coordinator.upstream.coordinators import Coordinators
 from muster.events.ids import REMEMBERED_ID_LENGTH_MAX
