@@ -59,9 +59,13 @@ class working_on:  # noqa: N801 -- used like a function, and a class since it co
         CURRENT_WORK.note = self._before
 
 
-@coroutine
-def steps_working_on(note: RequestWork | OtherWork, steps: Coroutine[Any, Any, R]) -> Generator[Any, Any, R]:
+async def steps_working_on(note: RequestWork | OtherWork, steps: Coroutine[Any, Any, R]) -> R:
     """Await `steps`, with its work noted while it runs, and not while it waits."""
+    return await _driven(note, steps)  # a task takes no generator from Python 3.12 on
+
+
+@coroutine
+def _driven(note: RequestWork | OtherWork, steps: Coroutine[Any, Any, R]) -> Generator[Any, Any, R]:
     resume: Callable[[], Any] = lambda: steps.send(None)  # noqa: E731 -- it changes
     while True:
         with working_on(note):

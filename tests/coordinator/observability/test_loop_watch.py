@@ -1,12 +1,12 @@
 """The watchdog of the event loop: what counts as held, what /healthz says meanwhile, and what the log names."""
 
 import asyncio
+import inspect
 import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from http.client import HTTPConnection
-from typing import Any
 
 import pytest
 import structlog
@@ -152,7 +152,9 @@ async def test_steps_are_noted_while_they_run_and_not_while_they_wait() -> None:
             seen.append(CURRENT_WORK.note)
         return "done"
 
-    task = asyncio.create_task(awaited(steps_working_on(note, steps())))
+    noted = steps_working_on(note, steps())
+    assert inspect.iscoroutine(noted)  # or Python 3.12 makes no task of it
+    task = asyncio.create_task(noted)
     await asyncio.sleep(0)
     assert CURRENT_WORK.note is None
     turn.set()
@@ -171,7 +173,7 @@ async def test_steps_that_are_cancelled_or_fail_leave_no_note() -> None:
             ended.append("cancelled")
             raise
 
-    task = asyncio.create_task(awaited(steps_working_on(OtherWork(work="steps"), steps())))
+    task = asyncio.create_task(steps_working_on(OtherWork(work="steps"), steps()))
     await asyncio.sleep(0)
     task.cancel()
     await asyncio.wait([task])
@@ -183,10 +185,6 @@ async def test_steps_that_are_cancelled_or_fail_leave_no_note() -> None:
     with pytest.raises(ValueError, match="no good"):
         await steps_working_on(OtherWork(work="fails"), fails())
     assert CURRENT_WORK.note is None
-
-
-async def awaited(steps: Any) -> Any:
-    return await steps
 
 
 # ---- a loop that is really held ------------------------------------------------------------------
