@@ -7,6 +7,7 @@ from muster.coordinator.group.settings import INT32_MAX, NEW_MEMBER_JOIN_TIMEOUT
 from muster.events.avro.codec import decode
 from muster.events.causes import Cause
 from muster.events.events import AnyRecordedEvent, JoinPhaseCompleted, MemberJoined, MemberRemoved, RebalanceStarted
+from muster.events.kafka.codec.reading import STRING_BYTES_MAX
 from muster.events.log.memory import MemoryStorage
 from muster.events.state import GroupState
 from tests.conformance.wire import Fields
@@ -187,14 +188,14 @@ def test_r7_a_join_phase_whose_members_are_all_gone_ends(comes_back: bool) -> No
 
 
 async def test_r8_a_reason_of_any_length_is_cut_and_kept() -> None:
-    """A reason of more than 32 KiB could not be written into Kafka's own request and broke it: it must be cut at
-    255 characters, in joins and leaves, and stand in the log as it was given.
+    """A reason of 32 KiB could not be written into Kafka's own request and broke it: one as long as a string may be
+    must be cut at 255 characters, in joins and leaves, and stand in the log as it was given.
     """
     storage = MemoryStorage(partitions=1)
     async with serving(storage=storage) as muster:
         connection = await muster.connect("app")
-        told = await enter(connection, 9, instance="a", reason="j" * 40_000)
-        left: Fields = {"member_id": told["member_id"], "group_instance_id": "a", "reason": "l" * 40_000}
+        told = await enter(connection, 9, instance="a", reason="j" * STRING_BYTES_MAX)
+        left: Fields = {"member_id": told["member_id"], "group_instance_id": "a", "reason": "l" * STRING_BYTES_MAX}
         answer = await connection.ask("LeaveGroup", 5, group_id="orders", members=[left])
         assert [member["error_code"] for member in answer["members"]] == [0]
     events = stored_events(storage)
