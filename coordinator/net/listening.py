@@ -113,7 +113,7 @@ class Listening(Generic[C]):
             own_port: int = server.sockets[0].getsockname()[1]
             self._listens(server)
         else:
-            sockets = await _bind(host, port)
+            sockets = bind(await addresses_of(host), port)
             own_port = sockets[0].getsockname()[1]
             for bound in sockets:
                 self._listens(self._tls_listener(bound, new_connection, context))
@@ -286,13 +286,21 @@ def _log_full(kind: str, setting: str, whose: str) -> None:
     log.warning("connections refused over a limit", limit=setting, **{kind: whose})
 
 
-async def _bind(host: str, port: int) -> list[socket.socket]:
-    """Listening sockets at each address of the host. Raises OSError."""
-    found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+Address = tuple[socket.AddressFamily, str]
+
+
+async def addresses_of(host: str) -> list[Address]:
+    """Where to listen for a host's name; "" is all of this machine's. Raises OSError."""
+    found = await asyncio.get_running_loop().getaddrinfo(host, None, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+    return list(dict.fromkeys((family, str(address[0])) for family, _, _, _, address in found))
+
+
+def bind(addresses: Sequence[Address], port: int) -> list[socket.socket]:
+    """Listening sockets at each of the addresses, or at none. Raises OSError."""
     with ExitStack() as unless_all:
         bound = [
-            unless_all.enter_context(socket.create_server(address[:2], family=family, backlog=BACKLOG))
-            for family, address in dict.fromkeys((family, address) for family, _, _, _, address in found)
+            unless_all.enter_context(socket.create_server((address, port), family=family, backlog=BACKLOG))
+            for family, address in addresses
         ]
         unless_all.pop_all()
     return bound

@@ -10,13 +10,12 @@ import itertools
 import socket
 import ssl
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack
 from functools import partial
 
 import structlog
 
 from muster.coordinator.log_throttle import LogThrottle
-from muster.coordinator.net.listening import BACKLOG, Listening
+from muster.coordinator.net.listening import Address, Listening, addresses_of, bind
 from muster.coordinator.observability.metrics import ServerMetrics
 from muster.coordinator.service import Service
 from muster.coordinator.settings.addresses import why_not_bound
@@ -67,7 +66,7 @@ class Listeners:
         self._on_unreachable = on_unreachable
         self._brokers: dict[int, tuple[str, int]] = {}
         self._live: tuple[tuple[str, int], ...] = ()
-        self._addresses: list[tuple[socket.AddressFamily, str]] = []
+        self._addresses: list[Address] = []
         self._bound: dict[int, int] = {}
         self._complaints: dict[int, str] = {}
         self._begun: set[asyncio.Task[None]] = set()
@@ -77,10 +76,7 @@ class Listeners:
 
     async def start(self, port: int) -> int:
         """Listen at the bootstrap address; returns its port. Raises OSError."""
-        found = await asyncio.get_running_loop().getaddrinfo(
-            self._host, None, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
-        )
-        self._addresses = list(dict.fromkeys((family, str(address[0])) for family, _, _, _, address in found))
+        self._addresses = await addresses_of(self._host)
         return await self._listening.listen(self._host, port, self._connections_to(None), context=self._client_context)
 
     async def open_for(self, brokers: Mapping[int, tuple[str, int]], ports: BrokerPorts) -> None:
@@ -121,13 +117,7 @@ class Listeners:
         own_port = self._bound.get(node_id)
         if own_port is None:
             own_port = self._ports.port_of(node_id)
-            with ExitStack() as unless_all:
-                bound = [
-                    unless_all.enter_context(socket.create_server((address, own_port), family=family, backlog=BACKLOG))
-                    for family, address in self._addresses
-                ]
-                unless_all.pop_all()
-            for each in bound:
+            for each in bind(self._addresses, own_port):
                 accepts = asyncio.get_running_loop().create_task(self._accept(each, node_id))
                 self._begun.add(accepts)
                 accepts.add_done_callback(self._begun.discard)
