@@ -66,6 +66,20 @@ async def ask(client: BrokerLink, request: Any, response: type[R]) -> R:  # noqa
 
 def request_bytes(request: Any, client_id: str | None) -> bytes:  # noqa: ANN401 -- any of kio's requests
     """Return the request's bytes behind the correlation id."""
+    out = _header(request, client_id)
+    _writer(cast("Hashable", type(request)))(out, request)
+    return out.getvalue()[HEADER_START_BYTES:]
+
+
+def request_bytes_in_steps(request: Any, values: Fields, client_id: str | None) -> Steps[bytes]:  # noqa: ANN401 -- as above
+    """Like `request_bytes`, for a request that may be long; `values` are its fields, without durations."""
+    start = _header(request, client_id).getvalue()[HEADER_START_BYTES:]
+    output = Output(start, answer_bytes_max=INT32_MAX)
+    yield from writer_in_steps(cast("Hashable", type(request)))(output, values)
+    return b"".join(output.chunks())
+
+
+def _header(request: Any, client_id: str | None) -> BytesIO:  # noqa: ANN401 -- any of kio's requests
     header = request.__header_schema__(
         request_api_key=request.__api_key__,
         request_api_version=request.__version__,
@@ -74,23 +88,7 @@ def request_bytes(request: Any, client_id: str | None) -> bytes:  # noqa: ANN401
     )
     out = BytesIO()
     _writer(cast("Hashable", type(header)))(out, header)
-    _writer(cast("Hashable", type(request)))(out, request)
-    return out.getvalue()[HEADER_START_BYTES:]
-
-
-def request_bytes_in_steps(request: Any, values: Fields, client_id: str | None) -> Steps[bytes]:  # noqa: ANN401 -- as above
-    """Like `request_bytes`, for a request that may be long; `values` are its fields, without durations."""
-    header = request.__header_schema__(
-        request_api_key=request.__api_key__,
-        request_api_version=request.__version__,
-        correlation_id=0,
-        client_id=client_id,
-    )
-    start = BytesIO()
-    _writer(cast("Hashable", type(header)))(start, header)
-    output = Output(start.getvalue()[HEADER_START_BYTES:], answer_bytes_max=INT32_MAX)
-    yield from writer_in_steps(cast("Hashable", type(request)))(output, values)
-    return b"".join(output.chunks())
+    return out
 
 
 def read_answer_in_steps(response: type[R], payload: bytes) -> Steps[R]:
