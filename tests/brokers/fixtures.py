@@ -35,6 +35,15 @@ def kafka_broker(request: pytest.FixtureRequest) -> Iterator[Broker]:
         yield broker
 
 
+@pytest.fixture(scope="module")
+def own_kafka_broker(request: pytest.FixtureRequest) -> Iterator[Broker]:
+    """A real broker of this file's own, for tests that look at all of a broker's topics or groups."""
+    used = _used_unless_opted_out(request)
+    with running_broker() as broker:
+        used.append(broker.how)
+        yield broker
+
+
 @pytest.fixture(scope="session")
 def kafka_cluster(request: pytest.FixtureRequest) -> Iterator[Cluster]:
     """A real cluster of three brokers, 1 to 3, shared as `kafka_broker` is, by tests that end none of its nodes.

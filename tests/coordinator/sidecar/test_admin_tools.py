@@ -26,8 +26,9 @@ PAGE = (Path(__file__).parents[3] / "docs" / "sidecar.md").read_text(encoding="u
 
 
 @pytest.fixture(scope="module")
-def front(kafka_broker: Broker) -> Iterator[Front]:
-    with front_of(kafka_broker) as front:
+def front(own_kafka_broker: Broker) -> Iterator[Front]:
+    """`--all-groups` reads the assignments of every group that any test has left at the broker."""
+    with front_of(own_kafka_broker) as front:
         yield front
 
 
