@@ -19,8 +19,8 @@ until a limit ends. A change whose answer was lost is never sent twice: it may h
 """
 
 import shlex
-from collections.abc import Callable, Mapping, Sequence
-from typing import TypeVar
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar
 
 from kio.schema.describe_cluster.v1.request import DescribeClusterRequest
 from kio.schema.describe_cluster.v1.response import DescribeClusterResponse
@@ -31,12 +31,13 @@ from kio.schema.list_groups.v5.request import ListGroupsRequest
 from kio.schema.list_groups.v5.response import ListGroupsResponse
 from tenacity import AsyncRetrying, retry_if_exception_type, stop_after_delay, wait_random_exponential
 
+from muster.coordinator.upstream.shadow import PROTOCOL_TYPE as SHADOW_PROTOCOL_TYPE
 from muster.events.kafka.addresses import BrokerAddress, read_servers
 from muster.events.kafka.connections import Connections
 from muster.events.kafka.errors import COORDINATOR_MOVED, AnswerLost, LinkError, LinkRefused, TryAgain
 from muster.events.kafka.exchange import Exchange, NotOffered, Unreadable
 from muster.events.kafka.failures import hung_up, is_refusal, said, where_trust_is_set
-from muster.events.kafka.first_answer import first_answer
+from muster.events.kafka.first_answer import Round, first_answer
 from muster.events.kafka.security import NOT_SECURED, KafkaSecurity
 
 R = TypeVar("R")
@@ -103,7 +104,7 @@ class NotCoordinatedHere(Refused):
         whose = f"is not Muster's: it has its members upstream (type {protocol_type}); {way_out}"
         if is_newer:
             whose = f"is no classic group, but upstream's, of the newer type {protocol_type}: ask the brokers"
-        elif protocol_type == "muster":  # of a shadow (coordinator/upstream/shadow.py)
+        elif protocol_type == SHADOW_PROTOCOL_TYPE:
             whose = "is not this Muster's: another one coordinates it; ask that one"
         AdminError.__init__(self, f"group {group_id} {whose}")
         self.error = ErrorCode.group_id_not_found
@@ -174,10 +175,9 @@ class CoordinatorLink:
         where = Exchange(DescribeClusterRequest(include_cluster_authorized_operations=False), DescribeClusterResponse)
         asked = await first_answer(self._bootstrap, lambda address: self._ask_at(address, where), (LinkError,))
         if asked.answer is None:
-            reasons = _all(asked.failed)
-            if all(isinstance(error, LinkRefused) for error in asked.failed):
-                raise type(asked.failed[0])(reasons) from asked.failed[0]
-            raise NoCoordinator(f"nobody answers at {self.asked_at} ({reasons})") from asked.failed[0]
+            if asked.all_failed_as(LinkRefused):
+                raise type(asked.failed[0])(asked.reasons) from asked.failed[0]
+            raise NoCoordinator(f"nobody answers at {self.asked_at} ({asked.reasons})") from asked.failed[0]
         found: dict[str, str] = {}
         for broker in asked.answer[1].brokers:
             address = BrokerAddress(broker.host, broker.port)
@@ -233,7 +233,7 @@ class CoordinatorLink:
         exchange = Exchange(FindCoordinatorRequest(coordinator_keys=(group_id,)), FindCoordinatorResponse)
         asked = await first_answer(self._bootstrap, lambda address: self._ask_at(address, exchange), (LinkError,))
         if asked.answer is None:
-            raise self._nobody_says(group_id, asked.failed) from asked.failed[0].__cause__
+            raise self._nobody_says(group_id, asked) from asked.failed[0].__cause__
         for silent in asked.silent:
             self._connections.hang_up(silent, lambda _: True)
         (found,) = asked.answer[1].coordinators
@@ -246,15 +246,14 @@ class CoordinatorLink:
         coordinator = self._coordinators[group_id] = BrokerAddress(found.host, found.port)
         return coordinator
 
-    def _nobody_says(self, group_id: str, failed: Sequence[LinkError]) -> LinkError:
-        reasons = _all(failed)
-        if all(isinstance(error, LinkRefused) for error in failed):
-            return type(failed[0])(reasons)
-        if self._connections.was_answered and any(isinstance(error, AnswerLost) for error in failed):
-            return TryAgain(reasons)
-        is_there = any(isinstance(error, LinkRefused) or _is_somebody(error.__cause__) for error in failed)
+    def _nobody_says(self, group_id: str, asked: Round[BrokerAddress, Any, LinkError]) -> LinkError:
+        if asked.all_failed_as(LinkRefused):
+            return type(asked.failed[0])(asked.reasons)
+        if self._connections.was_answered and any(isinstance(error, AnswerLost) for error in asked.failed):
+            return TryAgain(asked.reasons)
+        is_there = any(isinstance(error, LinkRefused) or _is_somebody(error.__cause__) for error in asked.failed)
         return NoCoordinator(
-            f"nobody answers at {self.asked_at} who could say who coordinates group {group_id} ({reasons})"
+            f"nobody answers at {self.asked_at} who could say who coordinates group {group_id} ({asked.reasons})"
             f"{'' if is_there else ': start it (muster serve), or name its address'}"
         )
 
@@ -296,11 +295,6 @@ class CoordinatorLink:
     def asked_at(self) -> str:
         """The addresses that were given."""
         return ",".join(map(str, self._bootstrap))
-
-
-def _all(failed: Sequence[LinkError]) -> str:
-    """Join the texts of errors, each once."""
-    return "; ".join(dict.fromkeys(map(str, failed)))
 
 
 def _is_somebody(error: BaseException | None) -> bool:

@@ -18,10 +18,10 @@ from muster.coordinator.admin import ConfigEntry, GroupAdmin
 from muster.coordinator.admin.link import AdminError, Refused
 from muster.coordinator.group.configs import COORDINATOR, COORDINATOR_TIMEOUT, MEMBERS, MOVE, MUSTER, UPSTREAM
 from muster.coordinator.group.outcomes import GroupMove, ListedMember, MoveState
+from muster.coordinator.upstream.shadow import PROTOCOL_TYPE as SHADOW_PROTOCOL_TYPE
 
 POLL_INTERVAL_S = 0.2
 MOVING = "moving"
-SHADOW_PROTOCOL_TYPE = "muster"  # coordinator/upstream/shadow.py
 NOBODYS_GROUP = "muster-release-all"
 """A group that need not be there: what a user may not do with it, it may not do with groups at large."""
 

@@ -14,7 +14,7 @@ from typing import Final
 from zlib import crc32
 
 from muster.coordinator.tasks import on_failure
-from muster.coordinator.upstream.group_probe import KeptUpstream, groups_with_shadow, probe_group
+from muster.coordinator.upstream.group_probe import KeptUpstream, Vacant, groups_with_shadow, probe_group
 from muster.coordinator.upstream.link import UpstreamLink
 from muster.coordinator.upstream.shadow import (
     NAME_NOT_KNOWN_YET,
@@ -116,11 +116,14 @@ class Shadows:
 
     async def probe(self, group_id: GroupId) -> KeptUpstream | None:
         """Ask upstream whether the group is vacant; if not, return why. Raises ShadowUnavailable."""
+        verdict = await self._probe(group_id)
+        return verdict if isinstance(verdict, KeptUpstream) else None
+
+    async def _probe(self, group_id: GroupId) -> Vacant | KeptUpstream:
         try:
-            verdict = await probe_group(self._link, group_id, self.name)
+            return await probe_group(self._link, group_id, self.name)
         except LinkError as error:
             raise ShadowUnavailable(f"upstream does not tell whose group {group_id} is: {error}") from error
-        return verdict if isinstance(verdict, KeptUpstream) else None
 
     def is_leaving(self, group_id: GroupId) -> bool:
         """Whether our shadow is on its way out."""
@@ -154,10 +157,7 @@ class Shadows:
 
     async def _take(self, group_id: GroupId) -> KeptUpstream | None:
         if group_id not in self._handles:
-            try:
-                verdict = await probe_group(self._link, group_id, self.name)
-            except LinkError as error:
-                raise ShadowUnavailable(f"upstream does not tell whose group {group_id} is: {error}") from error
+            verdict = await self._probe(group_id)
             if isinstance(verdict, KeptUpstream):
                 return verdict
             self._refused.discard(group_id)

@@ -172,9 +172,8 @@ class ClusterLink:
 
         asked = await first_answer(among, ask, (LinkError,))
         if asked.answer is None:
-            reasons = "; ".join(dict.fromkeys(map(str, asked.failed)))
             may_recover = any(isinstance(error, TryAgain) for error in asked.failed)
-            raise (TryAgain if may_recover else type(asked.failed[0]))(reasons)
+            raise (TryAgain if may_recover else type(asked.failed[0]))(asked.reasons)
         address, answer = asked.answer
         for silent in asked.silent:
             self._connections.hang_up(silent, lambda lane: lane == QUESTIONS)

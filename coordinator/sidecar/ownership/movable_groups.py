@@ -38,7 +38,7 @@ from muster.coordinator.group.outcomes import (
     Outcome,
 )
 from muster.coordinator.service import Groups, ReplyTo
-from muster.coordinator.sidecar.ownership.delegating_groups import DelegatingGroups
+from muster.coordinator.sidecar.ownership.groups_layer import GroupsLayer
 from muster.coordinator.sidecar.ownership.in_flight_commits import InFlightCommits
 from muster.coordinator.sidecar.ownership.moves import Moves
 from muster.events.ids import GroupId
@@ -53,7 +53,7 @@ _TIMEOUT = GroupConfigDef(
 )
 
 
-class MovableGroups(DelegatingGroups):
+class MovableGroups(GroupsLayer):
     """See the module. `may_own`: whether this sidecar is for the group (`--groups`)."""
 
     def __init__(
