@@ -1,4 +1,4 @@
-"""What a running broker is to those who use it, how it may fail to come up, and the settings every way gives it.
+"""A running broker, as its users see it; how it may fail to start, and the settings that every way gives it.
 
 NoBroker            no way works; the message lists each way with its reason
 BrokerFailed        one way does not work here; the next one is tried
@@ -81,11 +81,11 @@ class Broker(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Node(msgspec.Struct, frozen=True, kw_only=True):
-    """Who a broker is in its cluster, and the ports it listens on."""
+    """A broker's node id in its cluster, and the ports it listens on."""
 
     node_id: int = 1
     ports: Mapping[str, int]
-    """By the listener's name; `PLAINTEXT` is always there."""
+    """Ports by the listener's name; `PLAINTEXT` is always there."""
     controller_port: int
 
     @property

@@ -41,7 +41,7 @@ LOG4J_CONFIGURATION: Final = Path(__file__).with_name("log4j2.properties")
 
 
 class Security(msgspec.Struct, frozen=True, kw_only=True):
-    """What a broker is given beside settings of its own, so that it asks who is there. The default asks nobody."""
+    """The settings, beside a broker's own, by which it authenticates clients. The default asks nobody."""
 
     protocols: Mapping[str, str] = msgspec.field(default_factory=lambda: PLAIN)
     """The security protocol of each listener for clients and other brokers; `PLAINTEXT` must be among them."""
@@ -74,7 +74,7 @@ class PreparedBroker(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def log(self) -> Path:
-        """What it says, over all starts."""
+        """The broker's log, over all starts."""
         return self.directory / "broker.log"
 
     @property

@@ -177,7 +177,7 @@ async def test_an_owners_transactional_id_is_its_own(key: int, version: int) -> 
 async def test_every_other_one_is_the_brokers_to_judge(key: int, version: int) -> None:
     """Also those that only look like it, and none at all: an idempotent producer has none.
 
-    A TxnOffsetCommit that names no member, as here, is relayed as it came; of others test_under_shadow.py tells.
+    A TxnOffsetCommit that names no member, as here, is relayed as it came; test_shadow_commits.py has the others.
     """
     names = ["orders", "muster-orders-0", f"muster-{EVENTS}-", f"muster-{EVENTS}-00", f"muster-{EVENTS}-1x"]
     async with listening() as (broker, _, client):
