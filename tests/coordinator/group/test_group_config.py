@@ -138,7 +138,7 @@ def test_defaults_are_values_that_may_be_set() -> None:
 
 
 def test_limits_are_values_that_may_be_set() -> None:
-    """What is refused names them."""
+    """A refusal names them."""
     for definition in GROUP_CONFIGS.values():
         if definition.type is ConfigType.INT:
             for limit in (definition.minimum, definition.maximum):

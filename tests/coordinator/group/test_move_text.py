@@ -49,7 +49,7 @@ A, B = member("a"), member("b")
     ],
 )
 def test_what_the_members_have_done_is_counted(moving: GroupMove, told: str) -> None:
-    """What all of them have done is not."""
+    """A sentence about all of them has no counts."""
     assert done(moving) == told
 
 
