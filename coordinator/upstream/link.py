@@ -300,7 +300,7 @@ class UpstreamLink(ClusterLink):
                 what = f"who coordinates group {each.key}: {each.error_code.name.upper()}"
                 retriable = each.error_code.retriable
                 found[str(each.key)] = TryAgain(what) if retriable else UpstreamRefused(what, each.error_code)
-        return {group_id: TryAgain(f"who coordinates group {group_id} is not told") for group_id in unknown} | found
+        return found
 
     def broker_not_reached(self, node_id: int | None) -> None:
         """Note that a client's connection to this broker could not be opened; None: to no bootstrap broker."""

@@ -1,6 +1,7 @@
 """Connections to a Kafka cluster, for the event log, for the shadows upstream and for administrators.
 
 addresses.py       Parsing HOST:PORT.
+asked_entries.py   Checking that a response is about what was asked about.
 codec/             Kafka's messages as bytes, by kio's schemas: read, written, cut; also for our own clients.
 connect.py         Opening a connection to a broker: the one call of aiokafka's in which a fault of its own is no
                    bug of ours.

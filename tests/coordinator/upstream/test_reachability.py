@@ -221,6 +221,30 @@ async def test_a_coordinator_that_has_moved_is_found_and_was_not_away() -> None:
 
 
 @story
+async def test_a_broker_that_answers_about_other_groups_is_asked_again() -> None:
+    """As one that does not answer: nothing is believed of such an answer, and the process lives."""
+    broker = SimulatedBroker(1)
+    async with linked(broker) as link:
+        bugs: list[Exception] = []
+        reachability = Reachability(link, give_up=bugs.append, monotonic_ms=VirtualClock().monotonic_ms)
+        told = Told(reachability)
+        for api_key in (FIND_COORDINATOR, DESCRIBE_GROUPS):
+            broker.changed_answers[api_key] = lambda answer: answer.replace(b"gg", b"xx")
+        with capture_logs() as lines:
+            told.ask("gg")
+            await asyncio.sleep(30)
+            assert (told.of, bugs, link.known_coordinator("xx")) == ({}, [], None)
+            assert "FindCoordinator v4 cannot be read: of its coordinators 1 ('gg') is missing" in lines[-1]["reason"]
+            del broker.changed_answers[FIND_COORDINATOR]
+            await asyncio.sleep(30)
+            assert (told.of, bugs) == ({}, [])
+            broker.changed_answers.clear()
+            await until(lambda: told.of)
+        assert told.of["gg"][0] == round(1000 * told.of["gg"][1])
+        await reachability.close()
+
+
+@story
 async def test_who_asks_of_a_group_again_is_told_alone() -> None:
     """A partition that was taken over anew has other members to expire than it had before."""
     broker = SimulatedBroker(1)
