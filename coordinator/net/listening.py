@@ -196,7 +196,7 @@ class Listening(Generic[C]):
     def _admit(self, client_host: str) -> bool:
         if self._is_stopping:
             return False
-        if self._metrics.connections >= self._connections_max:
+        if self._open >= self._connections_max:
             self._metrics.connections_refused[RefusedConnection.ALL] += 1
             self._log_all_taken(client_host)
             return False
@@ -205,9 +205,13 @@ class Listening(Generic[C]):
             return False
         return True
 
+    @property
+    def _open(self) -> int:
+        return len(self._connections) + len(self._handshakes)
+
     def _update_count(self) -> None:
-        self._metrics.connections = len(self._connections) + len(self._handshakes)
-        if self._metrics.connections < self._connections_max - self._connections_max // 10:
+        self._metrics.connections = self._open
+        if self._open < self._connections_max - self._connections_max // 10:
             self._is_full_told = False
 
     def _log_all_taken(self, refused: str) -> None:

@@ -1,6 +1,8 @@
 """TLS handshakes of clients: they count as connections, end in time, and lose no byte; on both event loops."""
 
 import asyncio
+import errno
+import socket
 import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
@@ -62,7 +64,7 @@ class Serving:
 
     def __init__(self, authority: Authority, limits: dict[str, Any]) -> None:
         issued = authority.issue("server")
-        self._context = client_context(("--tls-certificate", issued.certificate), ("--tls-key", issued.key), None)
+        self.server_context = client_context(("--tls-certificate", issued.certificate), ("--tls-key", issued.key), None)
         self.trusting = ssl.create_default_context(cafile=authority.certificate)
         self.metrics = ServerMetrics({})
         self.listening = Listening[Echo](
@@ -76,7 +78,9 @@ class Serving:
         self.port = 0
 
     async def start(self) -> None:
-        self.port = await self.listening.listen("127.0.0.1", 0, lambda: Echo(self.listening), context=self._context)
+        self.port = await self.listening.listen(
+            "127.0.0.1", 0, lambda: Echo(self.listening), context=self.server_context
+        )
 
     async def connect_plain(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
         """A client that has not begun its handshake."""
@@ -248,8 +252,9 @@ def test_bytes_that_come_with_the_end_of_the_handshake_are_not_lost(authority: A
     run(story())
 
 
-def test_handshakes_are_ended_with_the_process(authority: Authority, run: Any) -> None:
-    """Nobody waits for them."""
+def test_handshakes_are_ended_with_the_process(authority: Authority, run: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody waits for their time to end."""
+    monkeypatch.setattr(tls_listener, "HANDSHAKE_TIMEOUT_S", 3_600.0)
 
     async def story() -> None:
         async with serving(authority) as subject:
@@ -260,5 +265,79 @@ def test_handshakes_are_ended_with_the_process(authority: Authority, run: Any) -
                 with suppress(ConnectionResetError):
                     assert await reader.read() == b""
             await until(lambda: subject.metrics.connections == 0)
+
+    run(story())
+
+
+class FullSocket(socket.socket):
+    """A listening socket of a process that has no file free until `is_full` is changed. `attempts`: to accept."""
+
+    is_full = True
+    attempts = 0
+
+    def accept(self) -> tuple[socket.socket, Any]:
+        self.attempts += 1
+        if self.is_full:
+            raise OSError(errno.EMFILE, "Too many open files")
+        return super().accept()
+
+
+@asynccontextmanager
+async def serving_at_full_socket(authority: Authority) -> AsyncIterator[tuple[Serving, FullSocket]]:
+    """A listener whose first attempt to accept a client has failed."""
+    subject = Serving(authority, {})
+    bound = FullSocket(fileno=socket.create_server(("127.0.0.1", 0)).detach())
+    subject.port = bound.getsockname()[1]
+    await subject.listening.accept_at(bound, lambda: Echo(subject.listening), context=subject.server_context)
+    with capture_logs() as lines:
+        _reader, writer = await subject.connect_plain()
+        await until(lambda: bound.attempts > 0)
+    assert [line["event"] for line in lines] == ["no connection can be accepted"]
+    yield subject, bound
+    writer.close()
+    await subject.listening.close(within_s=1)
+
+
+def test_after_an_accept_that_failed_there_is_a_pause(
+    authority: Authority, run: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The socket stays readable, and each turn of the loop would fail again, with a line."""
+    monkeypatch.setattr(tls_listener, "RETRY_ACCEPT_S", 3_600.0)
+
+    async def story() -> None:
+        async with serving_at_full_socket(authority) as (_subject, bound):
+            for _ in range(100):
+                await asyncio.sleep(0)
+            assert bound.attempts == 1
+
+    run(story())
+
+
+def test_after_the_pause_clients_are_accepted_again(
+    authority: Authority, run: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tls_listener, "RETRY_ACCEPT_S", 0.05)
+
+    async def story() -> None:
+        async with serving_at_full_socket(authority) as (subject, bound):
+            bound.is_full = False
+            assert await subject.echoed() == b"ping"
+
+    run(story())
+
+
+def test_a_listener_that_is_closed_during_the_pause_stays_closed(
+    authority: Authority, run: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing is looked for at a socket that is no more."""
+    monkeypatch.setattr(tls_listener, "RETRY_ACCEPT_S", 0.05)
+
+    async def story() -> None:
+        failures: list[dict[str, Any]] = []
+        asyncio.get_running_loop().set_exception_handler(lambda _loop, failure: failures.append(failure))
+        async with serving_at_full_socket(authority) as (subject, _bound):
+            subject.listening.stop_listening()
+            await asyncio.sleep(2 * tls_listener.RETRY_ACCEPT_S)
+        assert failures == []
 
     run(story())
