@@ -13,6 +13,7 @@ FindCoordinator, not by Metadata: Musters behind several addresses may all have 
       OutcomeUnknown            the connection was lost while a change was under way
       Refused                   the coordinator refuses the request; `error` is Kafka's
         NotCoordinatedHere      the group has its members upstream
+        NotForGroup             a sidecar that is not for the group (`--groups`)
 
 COORDINATOR_LOAD_IN_PROGRESS, COORDINATOR_NOT_AVAILABLE and NOT_COORDINATOR change nothing, so the same is asked again
 until a limit ends. A change whose answer was lost is never sent twice: it may have been made.
@@ -31,6 +32,7 @@ from kio.schema.list_groups.v5.request import ListGroupsRequest
 from kio.schema.list_groups.v5.response import ListGroupsResponse
 from tenacity import AsyncRetrying, retry_if_exception_type, stop_after_delay, wait_random_exponential
 
+from muster.coordinator.group.configs import NOT_FOR_GROUP
 from muster.coordinator.upstream.shadow import PROTOCOL_TYPE as SHADOW_PROTOCOL_TYPE
 from muster.events.kafka.addresses import BrokerAddress, read_servers
 from muster.events.kafka.connections import Connections
@@ -108,6 +110,13 @@ class NotCoordinatedHere(Refused):
             whose = "is not this Muster's: another one coordinates it; ask that one"
         AdminError.__init__(self, f"group {group_id} {whose}")
         self.error = ErrorCode.group_id_not_found
+
+
+class NotForGroup(Refused):
+    """See the module; it is found out here, no server says it with an error of its own."""
+
+    def __init__(self, group_id: str) -> None:
+        super().__init__(group_id, ErrorCode.invalid_request, NOT_FOR_GROUP)
 
 
 class _NotReadyYet(TryAgain):
@@ -224,10 +233,10 @@ class CoordinatorLink:
         """Make the error for a missing right, with the principal and the operation; brokers do not name them."""
         who = self._security.who
         if message and "authorization failed" not in message.lower():
-            said = f"{message}; it was asked as {who}"
+            text = f"{message}; it was asked as {who}"
         else:
-            said = f"{who} lacks the ACL Allow {_RIGHTS[api_key]} on GROUP {group_id}"
-        return Refused(group_id, ErrorCode.group_authorization_failed, said)
+            text = f"{who} lacks the ACL Allow {_RIGHTS[api_key]} on GROUP {group_id}"
+        return Refused(group_id, ErrorCode.group_authorization_failed, text)
 
     async def _find(self, group_id: str) -> BrokerAddress:
         exchange = Exchange(FindCoordinatorRequest(coordinator_keys=(group_id,)), FindCoordinatorResponse)

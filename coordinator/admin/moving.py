@@ -10,12 +10,13 @@ the config `members.move`, so any AdminClient can do the same. See docs/moving-g
 
 import asyncio
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 
 import msgspec
 from kio.schema.errors import ErrorCode
 
 from muster.coordinator.admin import ConfigEntry, GroupAdmin
-from muster.coordinator.admin.link import AdminError, Refused
+from muster.coordinator.admin.link import AdminError, NotForGroup, Refused
 from muster.coordinator.group.configs import COORDINATOR, COORDINATOR_TIMEOUT, MEMBERS, MOVE, MUSTER, UPSTREAM
 from muster.coordinator.group.outcomes import GroupMove, ListedMember, MoveState
 from muster.coordinator.upstream.shadow import PROTOCOL_TYPE as SHADOW_PROTOCOL_TYPE
@@ -104,11 +105,8 @@ async def _sees_any(admin: GroupAdmin) -> bool:
 
 async def _check_is_muster(admin: GroupAdmin, group_id: str) -> None:
     """Raise NotMuster if a Kafka broker answers; a sidecar that is not for the group is Muster, too."""
-    try:
+    with suppress(NotForGroup):
         await admin.check_is_muster(group_id)
-    except Refused as refused:
-        if refused.error is not ErrorCode.invalid_request:
-            raise
 
 
 async def _members_here(admin: GroupAdmin, group_id: str) -> int:

@@ -46,6 +46,8 @@ MEMBERS = "members"
 
 MUSTER, UPSTREAM = "muster", "upstream"
 """The values of COORDINATOR; only UPSTREAM is ever stored."""
+NOT_FOR_GROUP = "this Muster is not for groups of that name (--groups)"
+"""The message of a sidecar that may not own the group."""
 
 
 @unique

@@ -23,6 +23,7 @@ from muster.coordinator.group.configs import (
     COORDINATOR,
     COORDINATOR_TIMEOUT,
     DAY_MS,
+    NOT_FOR_GROUP,
     UPSTREAM,
     BadConfig,
     ConfigType,
@@ -105,7 +106,7 @@ class MovableGroups(GroupsLayer):
             reply(AlterGroupConfigOutcome(error=ErrorCode.invalid_config, message=str(bad)))
             return
         if not self._may_own(command.group_id):
-            reply(_refused("this Muster is not for groups of that name (--groups)"))
+            reply(_refused(NOT_FOR_GROUP))
         elif self._moves.is_moving(command.group_id) or command.group_id in self._starting:
             reply(_refused("it is moving already"))
         elif wanted == UPSTREAM:
