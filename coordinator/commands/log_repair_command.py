@@ -3,7 +3,6 @@
 import asyncio
 import os
 import socket
-import time
 from collections.abc import Coroutine, Sequence
 from contextlib import AsyncExitStack
 from typing import TypeVar
@@ -18,6 +17,7 @@ from muster.events.kafka.security import BadSecurity, KafkaSecurity, security_gi
 from muster.events.log.base import EventLog, LogError, LogMissing
 from muster.events.log.kafka.names import OFFSETS_SUFFIX
 from muster.events.log.url import open_log
+from muster.events.log.wall_clock import wall_clock_ms
 from muster.events.records import BrokenBatch, EventsError
 
 T = TypeVar("T")
@@ -88,7 +88,7 @@ async def _bury(
             await _opened(offsets, stack)
         for each in found:
             who = f"{socket.gethostname()}:{os.getpid()} ({COMMAND})"
-            await bury(log, each, who=who, wall_ms=time.time_ns() // 1_000_000, offsets=offsets)
+            await bury(log, each, who=who, wall_ms=wall_clock_ms(), offsets=offsets)
 
 
 async def _opened(log: EventLog, stack: AsyncExitStack) -> None:

@@ -101,21 +101,19 @@ class _Sidecar:
         reserved = await self._reserved(event_log)
         shadows = Shadows(
             self.link,
-            lost=lambda group_id, reason: self._release(service, group_id, reason),
+            lost=lambda group_id, reason: self._release(service, group_id, reason),  # it is there before any group is
             give_up=self.lost,
         )
         stack.push_async_callback(shadows.close)
         waiting_quota = new_waiting_quota(settings, self.metrics)
         offsets = UpstreamOffsetStore()
-        reachability = Reachability(self.link, give_up=self.lost, monotonic_ms=self.clock.monotonic_ms)
-        stack.push_async_callback(reachability.close)
         owner = new_owner(
             settings,
             event_log,
             offsets,
             self.clock,
             on_generation=shadows.update_generation,
-            ask_about_silence=reachability.ask_about_silence,
+            ask_about_silence=self._reachability().ask_about_silence,
             waiting_quota=waiting_quota,
         )
         runtime = Runtime(owner, give_up=self.lost)
@@ -194,6 +192,11 @@ class _Sidecar:
         await attempts(ask)
         if past := throttle.end(upstream):
             log.info("upstream reached", upstream=upstream, seconds=past.seconds, failures=past.times)
+
+    def _reachability(self) -> Reachability:
+        reachability = Reachability(self.link, give_up=self.lost, monotonic_ms=self.clock.monotonic_ms)
+        self.stack.push_async_callback(reachability.close)
+        return reachability
 
     def _moves(self, runtime: Runtime, shadows: Shadows) -> Moves:
         moves = Moves(

@@ -8,7 +8,7 @@ cluster, in some milliseconds, on the scratch topic `<topic>_fencing_probe`.
 
 import re
 import uuid
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AsyncExitStack
 
 import msgspec
@@ -21,6 +21,7 @@ from muster.events.log.kafka.client.settings import (
     AUDIT_WINDOW_MS,
     BATCH_BYTES_MAX,
     CLOCK_CONFIGS,
+    Configs,
     Guarantees,
     TopicFacts,
     TopicPlan,
@@ -32,7 +33,8 @@ from muster.events.log.kafka.names import PROBE_SUFFIX
 from muster.events.log.kafka.origin import check_origin, notes_of
 from muster.events.log.kafka.producer import WriterConfig, claim, last_owner
 from muster.events.log.kafka.reader import end_offset, newest_stamp, read
-from muster.events.log.kafka.topic import check_topic, ensure_topic, topic_facts
+from muster.events.log.kafka.topic import check_topic, create_topic, created_topic_facts, topic_facts
+from muster.events.log.wall_clock import wall_clock_ms
 from muster.events.records import Record, StoredRecord
 
 _NOT_IN_NAMES = re.compile(r"[^A-Za-z0-9._-]")
@@ -56,6 +58,7 @@ class KafkaEventLog:
         timeouts: Timeouts = DEFAULT_TIMEOUTS,
         security: KafkaSecurity = NOT_SECURED,
         read_only: bool = False,
+        wall_ms: Callable[[], int] = wall_clock_ms,
     ) -> None:
         self._plan = TopicPlan(
             name=topic,
@@ -66,6 +69,7 @@ class KafkaEventLog:
         )
         self._limit_ms = timeouts.delivery_timeout_ms
         self._read_only = read_only
+        self._wall_ms = wall_ms
         self._link = KafkaLink(bootstrap_servers, security, timeouts)
         self._facts = TopicFacts(partitions=0, replication=0)
         self._guarantees: Guarantees | None = None
@@ -228,15 +232,7 @@ class KafkaEventLog:
         found = await topic_facts(link, plan.name, limit_ms=self._limit_ms)
         contents = Contents.NOTHING if found is None else await self._look_into(found)
         self._history_is_gone = found is None and await self._is_lost()
-        facts = await ensure_topic(
-            link,
-            plan.name,
-            plan.configs(),
-            partitions=plan.partitions,
-            replication=plan.replication,
-            limit_ms=self._limit_ms,
-            created=self.created,
-        )
+        facts = found or await self._created(plan.name, plan.configs(), partitions=plan.partitions)
         self._is_new = contents is Contents.NOTHING
         self._guarantees = await check_topic(
             link, plan, facts, is_ours=contents is Contents.OURS, limit_ms=self._limit_ms
@@ -245,19 +241,21 @@ class KafkaEventLog:
         self._origin = origin_of(facts.cluster_id)
         await check_origin(link, plan.name, facts.partitions, self._origin, limit_ms=self._limit_ms)
         self._home = facts.cluster_id
-        await ensure_topic(
-            link,
-            probe,
-            _PROBE_CONFIGS,
-            partitions=1,
-            replication=plan.replication,
-            limit_ms=self._limit_ms,
-            created=self.created,
-        )
+        if await topic_facts(link, probe, limit_ms=self._limit_ms) is None:
+            await self._created(probe, _PROBE_CONFIGS, partitions=1)
         await self._follow(plan.name, probe)
         await self._prove_fencing(self._writer_config(probe, 0))
         await self._follow(plan.name)
         return facts
+
+    async def _created(self, name: str, configs: Configs, *, partitions: int | None) -> TopicFacts:
+        """Create the topic, unless another process does so at the same time, and describe it."""
+        link, limit_ms = self._link, self._limit_ms
+        if await create_topic(
+            link, name, configs, partitions=partitions, replication=self._plan.replication, limit_ms=limit_ms
+        ):
+            self.created.append(name)
+        return await created_topic_facts(link, name, limit_ms=limit_ms)
 
     async def _prove_fencing(self, config: WriterConfig) -> None:
         # A transactional.id of its own, or two processes that start at the same time would depose each other.
@@ -288,6 +286,7 @@ class KafkaEventLog:
             origin=self._origin.encode(),
             partitions=self._facts.partitions if is_the_logs else None,
             is_new=is_the_logs and self._is_new,
+            wall_ms=self._wall_ms,
         )
 
 
