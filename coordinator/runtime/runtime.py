@@ -64,7 +64,7 @@ class Runtime:
         self._unreadable: dict[int, str] = {}
         """The reason for each partition that is not served, since an owner's record in it cannot be read."""
         self._outage = LogOutage(owner.event_log.location, owner.clock.monotonic_ms)
-        self._naming: asyncio.Task[None] | None = None
+        self._finding_successor: asyncio.Task[None] | None = None
         """Finds out who has deposed this process, for the log and for people."""
         self._lost_now: dict[int, str] = {}
         """The partitions that were lost, and why, until the next log line."""
@@ -130,8 +130,8 @@ class Runtime:
                 stopping.cancel()
             if late:
                 log.warning("stopped before everything was said in the event log", partitions=len(late))
-        if self._naming is not None:
-            await asyncio.wait([self._naming])  # it has a timeout of its own
+        if self._finding_successor is not None:
+            await asyncio.wait([self._finding_successor])  # it has a timeout of its own
 
     def figures(self) -> GroupFigures:
         """The figures for the metrics. Thread-safe: each collection is copied before it is iterated."""
@@ -227,9 +227,9 @@ class Runtime:
             self._lost_now[number] = str(error)
             self._retake_later(number, ownership)
         elif isinstance(error, Deposed):
-            if self._naming is None:  # the others are lost to the same one
-                self._naming = asyncio.create_task(ownership.report_successor(error), name="name-successor")
-                self._naming.add_done_callback(on_failure(self._give_up))
+            if self._finding_successor is None:  # the others are lost to the same one
+                self._finding_successor = asyncio.create_task(ownership.report_successor(error), name="name-successor")
+                self._finding_successor.add_done_callback(on_failure(self._give_up))
                 self._give_up(error)
         else:
             log.error("partition lost", partition=number, error=str(error))

@@ -72,7 +72,12 @@ Answer = tuple[ErrorCode, Any]
 
 
 class ShadowHandle:
-    """One group's shadow, its tasks, and those who wait for a change of it. Only the driver changes its state."""
+    """One group's shadow, its tasks, and those who wait for a change of it.
+
+    The driver writes what has come of its requests (`is_retake`, `is_join_sent`, `last_error`) and clears
+    `is_heartbeat_due`, which `Shadows` sets, as all the other fields. Both replace `shadow` by one that is made of the
+    present one, without an await between: the driver after answers, `Shadows` when something else is wanted of it.
+    """
 
     def __init__(self, group_id: GroupId, shadow: Shadow, *, is_retake: bool = False) -> None:
         self.group_id = group_id

@@ -1,13 +1,15 @@
 """The runtime on a memory log, in virtual time: nothing leaves before it is durable, nothing durable is lost."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 
 from kio.schema.errors import ErrorCode
+from structlog.testing import capture_logs
 
 from muster.coordinator.group.outcomes import JoinGroupOutcome
 from muster.coordinator.group.settings import GroupSettings
-from muster.events.avro.codec import decode
+from muster.coordinator.runtime.successor import READ_TIMEOUT_S
+from muster.events.avro.codec import decode, records_of
 from muster.events.events import (
     CoordinatorElected,
     CoordinatorPaused,
@@ -119,6 +121,55 @@ async def test_the_old_process_is_deposed_by_the_new_one() -> None:
     assert left.error is ErrorCode.not_coordinator
     assert isinstance(first.lost[0], Deposed)
     assert (await second.heartbeat(told["a"])).error is ErrorCode.none
+    await second.runtime.stop()
+
+
+@story
+async def test_the_successor_is_named_by_its_own_record_however_slow_the_log_is() -> None:
+    """The process ends when that has been read; a stranger that calls itself the owner is not believed."""
+    storage = MemoryStorage()
+    first = await SimulatedProcess(storage).start()
+    told = await first.stable_group("a")
+    number = partition_for(first.group_id, len(storage.records))
+    elected = CoordinatorElected(
+        partition=number,
+        owner_epoch=99,
+        owner="stranger:1",
+        elected_ms=0,
+        version="test",
+        format_level=1,
+        settings={},
+    )
+    (claimed,) = records_of([elected])
+    storage.records[number].append(
+        StoredRecord(number, storage.end_offset(number), 0, claimed.key, claimed.value, stranger=True)
+    )
+    second = await SimulatedProcess(storage).start()
+    read = first.log.read
+
+    async def slowly(
+        partition: int, *, start: int = 0, end: int | None = None
+    ) -> AsyncIterator[Sequence[StoredRecord]]:
+        await asyncio.sleep(READ_TIMEOUT_S - 1)
+        async for chunk in read(partition, start=start, end=end):
+            yield chunk
+
+    first.log.read = slowly  # type: ignore[method-assign]
+    await first.leave(told["a"].member_id)
+    await first.runtime.stop()
+    assert str(first.lost[0]).startswith("simulated:1 took the event log over from this process at ")
+    await second.runtime.stop()
+
+
+@story
+async def test_who_was_deposed_does_not_complain_that_it_cannot_say_goodbye() -> None:
+    """The last word in the log is its successor's."""
+    storage = MemoryStorage()
+    first = await SimulatedProcess(storage).start()
+    second = await SimulatedProcess(storage).start()
+    with capture_logs() as lines:
+        await first.runtime.stop()
+    assert lines == []
     await second.runtime.stop()
 
 
