@@ -266,7 +266,7 @@ async def _trim(event_log: SqliteEventLog, clock: RetentionClock) -> None:
     while True:
         await asyncio.sleep(TRIM_EVERY_S)
         try:
-            while (trimmed := await event_log.trim(clock.wall_ms())).more:
+            while (trimmed := await event_log.trim(clock.observe())).more:
                 log.debug("trimmed", looked_at=trimmed.looked_at, deleted=trimmed.deleted)
                 await asyncio.sleep(TRIM_PAUSE_S)
         except LogUnavailable as error:

@@ -155,7 +155,7 @@ class CommandProcessor:
         elif batch is None and context.expiry_due:
             # Nothing of the group is under way, so these are all its offsets.
             context.expiry_due = False
-            offsets, wall_ms = self._committed(context.group_id), self._retention_clock.wall_ms()
+            offsets, wall_ms = self._committed(context.group_id), self._retention_clock.observe()
             self._decide(context, ExpireOffsets(group_id=context.group_id, offsets=offsets, wall_ms=wall_ms))
         elif context.queue and (batch is None or _has_room(context, batch)):
             self._take_next(context)

@@ -22,7 +22,7 @@ BELIEVED_AFTER_MS = 24 * 3_600_000
 
 
 class RetentionClock:
-    """See the module. It compares the clocks at each reading, so it is to be read at every sweep."""
+    """See the module. It is to be observed at every sweep."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -30,8 +30,8 @@ class RetentionClock:
         """The believed difference between the clocks."""
         self._ahead_since_ms: int | None = None
 
-    def wall_ms(self) -> int:
-        """The time by which offsets expire, and by which the audit window of a file ends."""
+    def observe(self) -> int:
+        """Compare the clocks; return the time by which offsets expire, and by which the audit window of a file ends."""
         now_ms = self._clock.monotonic_ms()
         lead_ms = self._clock.wall_ms() - now_ms
         ahead_ms = lead_ms - self._lead_ms

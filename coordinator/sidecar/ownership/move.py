@@ -136,16 +136,18 @@ class Move:
         return next(known, None) or next(alike, None)
 
     def waits_for(self, now_ms: int) -> list[FormerMember]:
-        """Return the members that are still waited for; notes connections that are gone."""
-        waiting = []
+        """Return the members that are still waited for."""
+        return [
+            each
+            for each in self.members.values()
+            if not each.is_gone and (each.until_ms is None or now_ms < each.until_ms)
+        ]
+
+    def note_connections(self, now_ms: int) -> None:
+        """Wait less for members whose connections are gone; to be called again and again while the move goes on."""
         for member in self.members.values():
-            if member.is_gone:
-                continue
-            if member.told_on is not None and not member.told_on.is_open():
+            if not member.is_gone and member.told_on is not None and not member.told_on.is_open():
                 self._connection_lost(member, now_ms)
-            if member.until_ms is None or now_ms < member.until_ms:
-                waiting.append(member)
-        return waiting
 
     def _connection_lost(self, member: FormerMember, now_ms: int) -> None:
         session_ms = member.session_timeout_ms or ASSUMED_SESSION_MS
@@ -181,8 +183,8 @@ class Move:
         ends_ms = [each for each in (member.until_ms, self.limit_ms) if each is not None]
         return max(0, min(ends_ms) - now_ms) if ends_ms else None
 
-    def is_waiting_line_due(self, now_ms: int) -> bool:
-        """Whether the log should say now who is waited for."""
+    def take_waiting_line(self, now_ms: int) -> bool:
+        """Return whether the log should say now who is waited for; then the next line has its time."""
         if now_ms < self._waiting_line_ms or not self.waits_for(now_ms):
             return False
         self._waiting_line_ms = now_ms + WAITING_LINE_EVERY_MS

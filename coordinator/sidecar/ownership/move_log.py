@@ -21,7 +21,7 @@ def log_begin(group_id: GroupId, move: Move) -> None:
 
 def log_waiting(group_id: GroupId, move: Move, now_ms: int) -> None:
     """Write whom the move waits for, if that line is due."""
-    if move.is_waiting_line_due(now_ms):
+    if move.take_waiting_line(now_ms):
         said = progress(move.report(MoveState.MOVING, now_ms))
         log.info("a group that moves waits for members", group_id=group_id, to=move.to, progress=said)
 

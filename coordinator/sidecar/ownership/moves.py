@@ -190,6 +190,7 @@ class Moves:
 
     async def _release(self, group_id: GroupId, move: Move) -> None:
         while move.waits_for(now_ms := self._monotonic_ms()):
+            move.note_connections(now_ms)
             log_waiting(group_id, move, now_ms)
             await asyncio.sleep(LOOK_EVERY_S)
         await self._until_gone(group_id)
@@ -247,6 +248,7 @@ class Moves:
         listed_ms, left = 0, list(move.members)
         assert move.limit_ms is not None
         while (now_ms := self._monotonic_ms()) < move.limit_ms:
+            move.note_connections(now_ms)
             if not move.waits_for(now_ms) or now_ms - listed_ms >= LIST_EVERY_MS:
                 listed_ms = now_ms
                 with contextlib.suppress(LinkError, NotAdoptable):  # asked again, until the limit
@@ -323,8 +325,7 @@ def _reconcile(move: Move, members: Iterable[UpstreamMember]) -> list[MemberId]:
 
 def _leave(move: Move, request: ClientRequest) -> ErrorCode | None:
     """Note a LeaveGroup; while a group is adopted, upstream handles it."""
-    body = request.body
-    for each in getattr(body, "members", None) or (body,):
+    for each in getattr(request.body, "members", None) or (request.body,):
         move.mark_left(each.member_id)
     return ErrorCode.unknown_member_id if move.is_release else None
 

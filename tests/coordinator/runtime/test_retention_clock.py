@@ -55,7 +55,7 @@ def test_a_clock_that_runs_as_usual_is_followed() -> None:
         for step_ms in (0, JUMP_MS, JUMP_MS, -3 * JUMP_MS, -DAY_MS):
             clocks.now_ms += 600_000
             clocks.lead_ms += step_ms
-            assert subject.wall_ms() == clocks.wall_ms()
+            assert subject.observe() == clocks.wall_ms()
     assert not lines
 
 
@@ -68,9 +68,9 @@ def test_a_clock_that_jumps_ahead_and_back_is_never_believed() -> None:
         clocks.lead_ms += 8 * DAY_MS
         for _ in range(3):
             clocks.now_ms += 600_000
-            assert subject.wall_ms() == clocks.now_ms + former_ms
+            assert subject.observe() == clocks.now_ms + former_ms
         clocks.lead_ms = former_ms
-        assert subject.wall_ms() == clocks.wall_ms()
+        assert subject.observe() == clocks.wall_ms()
     assert [line["log_level"] for line in lines] == ["warning", "info"]
     assert lines[0]["ahead_s"] == 8 * DAY_MS // 1000
 
@@ -80,15 +80,15 @@ def test_a_clock_that_stays_ahead_is_believed_after_a_day() -> None:
     clocks = Clocks()
     subject = RetentionClock(clocks)
     clocks.lead_ms += 8 * DAY_MS
-    subject.wall_ms()
+    subject.observe()
     clocks.now_ms += BELIEVED_AFTER_MS - 1
-    assert subject.wall_ms() < clocks.wall_ms()
+    assert subject.observe() < clocks.wall_ms()
     clocks.now_ms += 1
     with capture_logs() as lines:
-        assert subject.wall_ms() == clocks.wall_ms()
+        assert subject.observe() == clocks.wall_ms()
     assert [line["ahead_s"] for line in lines] == [8 * DAY_MS // 1000]
     clocks.lead_ms += DAY_MS
-    assert subject.wall_ms() == clocks.wall_ms() - DAY_MS
+    assert subject.observe() == clocks.wall_ms() - DAY_MS
 
 
 def test_a_clock_that_is_ahead_for_a_sweep_deletes_no_offset() -> None:

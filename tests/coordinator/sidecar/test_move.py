@@ -52,6 +52,7 @@ def released(*members: FormerMember) -> Move:
 
 
 def waiting(move: Move, now_ms: int) -> list[str]:
+    move.note_connections(now_ms)
     return [each.member_id for each in move.waits_for(now_ms)]
 
 
