@@ -51,7 +51,7 @@ from muster.events.log.url import InvalidLogUrl, open_log
 
 log = structlog.get_logger(__name__)
 
-TRIM_EVERY_S = 60.0
+TRIM_INTERVAL_S = 60.0
 TRIM_PAUSE_S = 0.2
 """Between two pieces of a trim: appends wait while one is worked on."""
 
@@ -264,7 +264,7 @@ def _no_garbage_collection() -> Iterator[None]:
 
 async def _trim(event_log: SqliteEventLog, clock: RetentionClock) -> None:
     while True:
-        await asyncio.sleep(TRIM_EVERY_S)
+        await asyncio.sleep(TRIM_INTERVAL_S)
         try:
             while (trimmed := await event_log.trim(clock.observe())).more:
                 log.debug("trimmed", looked_at=trimmed.looked_at, deleted=trimmed.deleted)

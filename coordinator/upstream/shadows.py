@@ -41,7 +41,7 @@ OnLost = Callable[[GroupId, str], None]
 
 SESSION_TIMEOUT_MS: Final = 1_800_000
 """Kafka's default of group.max.session.timeout.ms."""
-HEARTBEAT_EVERY_MS: Final = 180_000
+HEARTBEAT_INTERVAL_MS: Final = 180_000
 WAIT_TIMEOUT_MS: Final = 20_000
 
 
@@ -63,7 +63,7 @@ class Shadows:
         lost: OnLost,
         give_up: Callable[[Exception], None],
         session_timeout_ms: int = SESSION_TIMEOUT_MS,
-        heartbeat_every_ms: int = HEARTBEAT_EVERY_MS,
+        heartbeat_interval_ms: int = HEARTBEAT_INTERVAL_MS,
         wait_timeout_ms: int = WAIT_TIMEOUT_MS,
     ) -> None:
         self.name = name
@@ -71,7 +71,7 @@ class Shadows:
         self._lost = lost
         self._give_up = give_up
         self._driver = ShadowDriver(link, name, session_timeout_ms=session_timeout_ms)
-        self._heartbeat_every_ms = heartbeat_every_ms
+        self._heartbeat_interval_ms = heartbeat_interval_ms
         self._wait_timeout_ms = wait_timeout_ms
         self._handles: dict[GroupId, ShadowHandle] = {}
         self._taking: dict[GroupId, asyncio.Task[KeptUpstream | None]] = {}
@@ -293,7 +293,7 @@ class Shadows:
         elif handle.shadow.wanted is None and not handle.withdrawals:
             self._end(handle, "nobody is left in it")
         elif handle.shadow.should_be_in:
-            every_ms = min(self._heartbeat_every_ms, self._driver.session_timeout_ms // 5)
+            every_ms = min(self._heartbeat_interval_ms, self._driver.session_timeout_ms // 5)
             after_s = every_ms / 1000 * _fraction(handle.group_id)
             handle.timer = asyncio.get_running_loop().call_later(after_s, self._beat, handle)
         handle.notify()

@@ -36,7 +36,7 @@ CONNECTIONS_MAX_IDLE_MS: Final = 540_000
 """Kafka's clients' default: shorter than the ten minutes after which a broker closes an idle connection."""
 OPENING_MAX: Final = 16
 """The limit of connections to one broker that are being opened."""
-CLOSES_WITHIN_S: Final = 1.0
+CONNECTIONS_CLOSE_TIMEOUT_S: Final = 1.0
 RECONNECT_BACKOFF_S: Final = 0.1
 """The pause after a failed connection to an address: thousands of lanes may ask at once."""
 
@@ -108,7 +108,7 @@ class Connections:
         await asyncio.gather(*opening, return_exceptions=True)
         closing = [connection.close() for each in known.values() for connection in each.lanes.values()]
         if under_way := [closed for closed in closing if closed is not None]:
-            await asyncio.wait(under_way, timeout=CLOSES_WITHIN_S)  # what is unsent may never be read
+            await asyncio.wait(under_way, timeout=CONNECTIONS_CLOSE_TIMEOUT_S)  # what is unsent may never be read
 
     def forget_others(self, named: Collection[BrokerAddress]) -> None:
         """Drop the state of addresses that are not in use, and that the cluster no longer names."""
@@ -201,11 +201,11 @@ class Connections:
 
     async def _connected(self, address: BrokerAddress, known: _Known, lane: _Lane) -> AIOKafkaConnection:
         """Open and authenticate a connection to a broker of this cluster, if that is known."""
-        limit_ms = min(self._connect_timeout_ms, lane[1])
+        timeout_ms = min(self._connect_timeout_ms, lane[1])
         unchecked = known.unchecked.pop(lane, None)
         is_open = unchecked is not None and unchecked.connected()
         try:
-            async with asyncio.timeout(limit_ms / 1000):
+            async with asyncio.timeout(timeout_ms / 1000):
                 connection = unchecked if is_open else await self._opened(address, lane[1])
                 with ExitStack() as unless_checked:
                     unless_checked.callback(connection.close)
@@ -216,7 +216,7 @@ class Connections:
                     unless_checked.pop_all()
                 return connection
         except TimeoutError as error:
-            raise TryAgain(f"{address} did not answer within {limit_ms / 1000:g} s") from error
+            raise TryAgain(f"{address} did not answer within {timeout_ms / 1000:g} s") from error
         except Unreadable as error:
             raise TryAgain(f"{address}: {error}") from error
         except (*NOT_OPENED, NotOffered, OtherCluster) as error:

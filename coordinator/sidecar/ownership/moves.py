@@ -41,10 +41,10 @@ from muster.events.kafka.errors import LinkError
 
 log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
 
-LOOK_EVERY_S = 0.25
-LIST_EVERY_MS = 1_000
+CHECK_INTERVAL_S = 0.25
+LIST_INTERVAL_MS = 1_000
 TRY_AGAIN_S = 1.0
-TAKEN_WITHIN_MS = 30_000
+TAKE_TIMEOUT_MS = 30_000
 """How long the deletion of `members.coordinator` is retried after an adoption."""
 REPORTS_KEPT = 1_000
 _TAKEN = frozenset({ErrorCode.none, ErrorCode.group_id_not_found})
@@ -192,7 +192,7 @@ class Moves:
         while move.waits_for(now_ms := self._monotonic_ms()):
             move.note_connections(now_ms)
             log_waiting(group_id, move, now_ms)
-            await asyncio.sleep(LOOK_EVERY_S)
+            await asyncio.sleep(CHECK_INTERVAL_S)
         await self._until_gone(group_id)
         self._end(group_id, move, MoveState.DONE)
 
@@ -249,14 +249,14 @@ class Moves:
         assert move.limit_ms is not None
         while (now_ms := self._monotonic_ms()) < move.limit_ms:
             move.note_connections(now_ms)
-            if not move.waits_for(now_ms) or now_ms - listed_ms >= LIST_EVERY_MS:
+            if not move.waits_for(now_ms) or now_ms - listed_ms >= LIST_INTERVAL_MS:
                 listed_ms = now_ms
                 with contextlib.suppress(LinkError, NotAdoptable):  # asked again, until the limit
                     left = _reconcile(move, await upstream_members(self._link, group_id, self._shadows.name))
             if not left and not move.waits_for(now_ms):
                 break
             log_waiting(group_id, move, now_ms)
-            await asyncio.sleep(LOOK_EVERY_S)
+            await asyncio.sleep(CHECK_INTERVAL_S)
         late = move.waits_for(now_ms)
         if left:
             self._end(group_id, move, MoveState.GIVEN_UP, f"these did not come: {names(late)}")
@@ -270,10 +270,10 @@ class Moves:
 
     async def _take(self, take: Callable[[], Awaitable[ErrorCode]]) -> ErrorCode:
         """Call `take` until it succeeds: it fails while the group's partition is not served."""
-        until_ms = self._monotonic_ms() + TAKEN_WITHIN_MS
+        until_ms = self._monotonic_ms() + TAKE_TIMEOUT_MS
         attempts = AsyncRetrying(
             retry=retry_if_result(lambda error: error not in _TAKEN),
-            wait=wait_fixed(LOOK_EVERY_S),
+            wait=wait_fixed(CHECK_INTERVAL_S),
             stop=lambda _: self._monotonic_ms() >= until_ms,
             retry_error_callback=lambda last: last.outcome and last.outcome.result(),
         )

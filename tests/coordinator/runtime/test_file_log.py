@@ -37,7 +37,7 @@ class Served:
     def __init__(self, path: Path, *, impatient: bool = False) -> None:
         self.log = SqliteEventLog(path, partitions=1)
         if impatient:
-            self.log.file = SqliteFile(path, answers_within_s=0.5, slow_after_s=0.1, closes_within_s=0.5)
+            self.log.file = SqliteFile(path, call_timeout_s=0.5, slow_after_s=0.1, close_timeout_s=0.5)
         self.lost: list[Exception] = []
         self._clock = SystemClock()
         self._requests = 0

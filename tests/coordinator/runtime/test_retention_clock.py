@@ -116,7 +116,7 @@ async def test_a_file_is_not_trimmed_by_a_clock_that_has_jumped_ahead(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its history stays for the whole audit window, and no longer."""
-    monkeypatch.setattr(assembly, "TRIM_EVERY_S", 0.001)
+    monkeypatch.setattr(assembly, "TRIM_INTERVAL_S", 0.001)
     clocks = Clocks()
     event_log = SqliteEventLog(tmp_path / "muster.db", partitions=1, audit_window_ms=WINDOW_MS, wall_ms=clocks.wall_ms)
     await event_log.open()

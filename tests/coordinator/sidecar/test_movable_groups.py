@@ -21,7 +21,7 @@ from muster.coordinator.group.outcomes import (
 from muster.coordinator.sidecar.ownership import moves as moves_module
 from muster.coordinator.sidecar.ownership.in_flight_commits import InFlightCommits
 from muster.coordinator.sidecar.ownership.movable_groups import MovableGroups
-from muster.coordinator.sidecar.ownership.moves import TAKEN_WITHIN_MS, Moves
+from muster.coordinator.sidecar.ownership.moves import TAKE_TIMEOUT_MS, Moves
 from muster.coordinator.upstream.link import UpstreamLink
 from muster.coordinator.upstream.shadow import ShadowName
 from muster.events.ids import GroupId, MemberId
@@ -145,7 +145,7 @@ async def staged() -> AsyncIterator[Scene]:
 
 @pytest.fixture(autouse=True)
 def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(moves_module, "LOOK_EVERY_S", 0.001)
+    monkeypatch.setattr(moves_module, "CHECK_INTERVAL_S", 0.001)
 
 
 @pytest.mark.parametrize("other", [UPSTREAM, MUSTER])
@@ -234,7 +234,7 @@ async def test_an_adoption_that_cannot_be_written_is_given_up() -> None:
         scene.errors = [ErrorCode.coordinator_not_available] * 1_000_000
         assert await _answer(scene.steer(MUSTER)) == DONE
         await until(lambda: len(scene.groups.commands) >= 3)
-        scene.now_ms += TAKEN_WITHIN_MS
+        scene.now_ms += TAKE_TIMEOUT_MS
         report = await scene.ended()
         assert msgspec.structs.replace(report, took_ms=0) == GroupMove(
             to=MUSTER,

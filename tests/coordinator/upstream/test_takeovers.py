@@ -18,7 +18,7 @@ pytestmark = pytest.mark.broker
 @pytest.fixture
 async def watchful(kafka_broker: Broker) -> AsyncIterator[Process]:
     """A process whose heartbeats come quickly, so that it sees at once what was done to it."""
-    async with process(kafka_broker.bootstrap, heartbeat_every_ms=100) as started:
+    async with process(kafka_broker.bootstrap, heartbeat_interval_ms=100) as started:
         yield started
 
 
