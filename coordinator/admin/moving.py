@@ -44,16 +44,15 @@ class GroupsHere(msgspec.Struct, frozen=True, kw_only=True):
 
 async def coordinator_of(admin: GroupAdmin, group_id: str) -> GroupCoordinator:
     """Return a group's coordinator. Raises NotMuster, AdminError, and Refused for unknown groups."""
-    names = (COORDINATOR, MOVE, MEMBERS)
-    told = {each.name: each.value for each in await admin.describe_group_config(group_id, names)}
-    if COORDINATOR not in told:
+    configs = await _configs(admin, group_id, (COORDINATOR, MOVE, MEMBERS))
+    if COORDINATOR not in configs:
         await admin.check_is_muster(group_id)
-    move = _move(told)
+    move = _move(configs)
     if move is not None and move.state is MoveState.MOVING:
-        return GroupCoordinator(coordinator=MOVING, text=told[COORDINATOR] or "")
-    if told[COORDINATOR] == UPSTREAM:
+        return GroupCoordinator(coordinator=MOVING, text=configs[COORDINATOR] or "")
+    if configs[COORDINATOR] == UPSTREAM:
         return GroupCoordinator(coordinator=UPSTREAM, text="coordinated by the cluster upstream: it was released")
-    if json_list(told.get(MEMBERS)):
+    if json_list(configs.get(MEMBERS)):
         return GroupCoordinator(coordinator=MUSTER, text="coordinated by this Muster")
     described = await admin.describe_group(group_id)
     if not described.members:
@@ -110,8 +109,8 @@ async def _check_is_muster(admin: GroupAdmin, group_id: str) -> None:
 
 
 async def _members_here(admin: GroupAdmin, group_id: str) -> int:
-    (*told,) = await admin.describe_group_config(group_id, (MEMBERS,))
-    return len(json_list(told[0].value)) if told else 0
+    configs = await _configs(admin, group_id, (MEMBERS,))
+    return len(json_list(configs.get(MEMBERS)))
 
 
 def json_list(value: str | None) -> list[object]:
@@ -124,8 +123,7 @@ async def count_movers(admin: GroupAdmin, group_id: str, to: str) -> int | None:
 
     Raises AdminError.
     """
-    told = {each.name: each.value for each in await admin.describe_group_config(group_id, (MEMBERS,))}
-    here = len(json_list(told.get(MEMBERS)))
+    here = await _members_here(admin, group_id)
     if to == UPSTREAM or here:
         return here if to == UPSTREAM else 0
     try:
@@ -159,12 +157,12 @@ async def move_group(
     move = await described_move(admin, group_id)
     if move is None or move == before:  # nothing had to move
         return GroupMove(to=to, state=MoveState.DONE, members=0, told=0, back=0, took_ms=0)
-    told = None
+    last_step = None
     while move.state is MoveState.MOVING:
         step = move.told, move.back, move.left
-        if step != told:
+        if step != last_step:
             tell(move)
-        told = step
+        last_step = step
         await asyncio.sleep(POLL_INTERVAL_S)
         again = await described_move(admin, group_id)
         if again is None:
@@ -175,10 +173,13 @@ async def move_group(
 
 async def described_move(admin: GroupAdmin, group_id: str) -> GroupMove | None:
     """Describe the group's move, or its last one; None if there was none. Raises AdminError."""
-    told = {each.name: each.value for each in await admin.describe_group_config(group_id, (COORDINATOR, MOVE))}
-    return _move(told)
+    return _move(await _configs(admin, group_id, (COORDINATOR, MOVE)))
 
 
-def _move(told: Mapping[str, str | None]) -> GroupMove | None:
-    value = told.get(MOVE)
+async def _configs(admin: GroupAdmin, group_id: str, names: tuple[str, ...]) -> Mapping[str, str | None]:
+    return {each.name: each.value for each in await admin.describe_group_config(group_id, names)}
+
+
+def _move(configs: Mapping[str, str | None]) -> GroupMove | None:
+    value = configs.get(MOVE)
     return None if value is None else msgspec.json.decode(value, type=GroupMove)

@@ -203,10 +203,10 @@ class Connections:
         """Open and authenticate a connection to a broker of this cluster, if that is known."""
         timeout_ms = min(self._connect_timeout_ms, lane[1])
         unchecked = known.unchecked.pop(lane, None)
-        is_open = unchecked is not None and unchecked.connected()
+        reuses = unchecked is not None and unchecked.connected()
         try:
             async with asyncio.timeout(timeout_ms / 1000):
-                connection = unchecked if is_open else await self._opened(address, lane[1])
+                connection = unchecked if reuses else await self._opened(address, lane[1])
                 with ExitStack() as unless_checked:
                     unless_checked.callback(connection.close)
                     if self.cluster_id is None:
@@ -220,7 +220,7 @@ class Connections:
         except Unreadable as error:
             raise TryAgain(f"{address}: {error}") from error
         except (*NOT_OPENED, NotOffered, OtherCluster) as error:
-            if is_open and isinstance(error, NOT_OPENED):  # it has let us in before
+            if reuses and isinstance(error, NOT_OPENED):  # it has let us in before
                 raise TryAgain(f"{address}: {said(error)}") from error
             raise self._explain(address, error) from error
 
@@ -240,10 +240,10 @@ class Connections:
         """Check the broker's cluster id. Raises OtherCluster, Unreadable, and aiokafka's errors."""
         question = Undecoded(MetadataQuestion(()))
         answer = await question.answer(connection.send(question))
-        told = getattr(answer, "cluster_id", None) or expected
-        if told != expected:
+        found = getattr(answer, "cluster_id", None) or expected
+        if found != expected:
             raise OtherCluster(
-                f"{address} is a broker of cluster {told}, where one of {expected} was expected: correct the"
+                f"{address} is a broker of cluster {found}, where one of {expected} was expected: correct the"
                 " address, or restart if the cluster was made anew under it"
             )
 

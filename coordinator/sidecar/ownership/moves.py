@@ -245,20 +245,20 @@ class Moves:
         return None
 
     async def _adopt(self, group_id: GroupId, move: Move, take: Callable[[], Awaitable[ErrorCode]]) -> None:
-        listed_ms, left = 0, list(move.members)
+        listed_ms, still_upstream = 0, list(move.members)
         assert move.limit_ms is not None
         while (now_ms := self._monotonic_ms()) < move.limit_ms:
             move.note_connections(now_ms)
             if not move.waits_for(now_ms) or now_ms - listed_ms >= LIST_INTERVAL_MS:
                 listed_ms = now_ms
                 with contextlib.suppress(LinkError, NotAdoptable):  # asked again, until the limit
-                    left = _reconcile(move, await upstream_members(self._link, group_id, self._shadows.name))
-            if not left and not move.waits_for(now_ms):
+                    still_upstream = _reconcile(move, await upstream_members(self._link, group_id, self._shadows.name))
+            if not still_upstream and not move.waits_for(now_ms):
                 break
             log_waiting(group_id, move, now_ms)
             await asyncio.sleep(CHECK_INTERVAL_S)
         late = move.waits_for(now_ms)
-        if left:
+        if still_upstream:
             self._end(group_id, move, MoveState.GIVEN_UP, f"these did not come: {names(late)}")
             return
         error = await self._take(take)

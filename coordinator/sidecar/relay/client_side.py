@@ -254,9 +254,9 @@ class ClientSide(ClientSocket):
 
         The future is cancelled when the broker is lost, which ends the request that asks.
         """
-        future, told = self._questions.add()
+        future, answered = self._questions.add()
         if self.is_open():
-            self._conversation.ask(api_key, api_version, rest, told)
+            self._conversation.ask(api_key, api_version, rest, answered)
             if not self._is_working:
                 self._send()
         else:

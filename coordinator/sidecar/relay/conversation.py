@@ -161,11 +161,11 @@ class Conversation(Connection):
         self.answers.expect(Expected(self._taken, rewrite, needs_no_authentication=api_key in _NEED_NO_AUTHENTICATION))
         self._taken, self._taken_bytes, self._frame = None, 0, b""
 
-    def ask(self, api_key: int, api_version: int, rest: bytes, told: Callable[[bytes], None]) -> None:
+    def ask(self, api_key: int, api_version: int, rest: bytes, answered: Callable[[bytes], None]) -> None:
         """Send a request of ours while one of the client's is handled: nothing else of the client's is in flight then.
 
         So it never comes between the steps of an authentication (P19). `rest` begins behind the correlation id, and so
-        does what `told` gets.
+        does what `answered` gets.
         """
         assert self._taken is not None
         correlation_id = self._new_id()
@@ -173,7 +173,7 @@ class Conversation(Connection):
             correlation_id = self._new_id()
         frame_start = REQUEST_START.pack(HEADER_START_BYTES + len(rest), api_key, api_version, correlation_id)
         self.for_broker += (frame_start, rest)
-        self.answers.expect(Expected(correlation_id, own=told))
+        self.answers.expect(Expected(correlation_id, own=answered))
 
     # ---- frames --------------------------------------------------------------------------------------
 
