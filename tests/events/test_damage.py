@@ -7,7 +7,7 @@ from muster.events.records import StoredRecord
 from tests.events.test_projector import ELECTED, history, key, partition_record, projected, stored
 
 BROKEN = key(EntityKind.STATIC_MEMBER, "3", "x")
-"""Of a group whose name is the number of the partition."""
+"""The record of a group whose name is the number of the partition."""
 
 
 def surveyed(*records: StoredRecord) -> dict[GroupId, Damage]:
@@ -31,7 +31,7 @@ def test_what_is_broken_is_told_with_all_that_is_left_of_the_group() -> None:
 
 
 def test_only_the_last_record_of_a_key_counts() -> None:
-    """What was written again since is whole, what was deleted is gone, and so is an earlier life of the group."""
+    """Records written again since are whole, deleted ones are gone, and so is an earlier life of the group."""
     h = history("3")
     gone = stored(key(EntityKind.STATIC_MEMBER, "3", "gone"), b"broken", offset=1)
     deleted = stored(key(EntityKind.GROUP, "3"), None, offset=2)

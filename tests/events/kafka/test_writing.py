@@ -78,7 +78,7 @@ def committed(version: int, topics: int, partitions: int) -> Any:
 
 
 def as_values(entity: Any) -> Any:
-    """What our writers take: mappings, numbers and milliseconds."""
+    """Values that our writers take: mappings, numbers and milliseconds."""
     match entity:
         case ErrorCode():
             return entity.value

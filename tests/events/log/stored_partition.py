@@ -27,7 +27,7 @@ class StoredPartition(KafkaLink):
         self.fetched: list[int] = []
         """The offsets that were asked for."""
         self.fetch_errors: list[ErrorCode] = []
-        """What the next fetches are answered with, before all is well."""
+        """The answers to the next fetches, before all is well."""
         self._batches: Sequence[tuple[int, bytes]] = batches
         self._start = start
 

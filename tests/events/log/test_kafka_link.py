@@ -102,7 +102,7 @@ async def test_what_is_followed_is_looked_up() -> None:
 
 
 async def test_a_broker_of_another_cluster_is_said() -> None:
-    """What is wrong and what to do, as the connection says it: the address stands there already."""
+    """The fault and the way out, as the connection says it: the address stands there already."""
     link = KafkaLink([], NOT_SECURED, Timeouts())
     foreign = OtherCluster("h:1 is a broker of cluster b, where one of a was expected")
     assert str(link._explained(BrokerAddress("h", 1), foreign)) == str(foreign)

@@ -1,4 +1,4 @@
-"""What a log in Kafka says of itself before it is open."""
+"""A log in Kafka describes itself before it is open."""
 
 from muster.events.kafka.security import NOT_SECURED
 from muster.events.log.kafka.log import KafkaEventLog

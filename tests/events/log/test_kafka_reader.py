@@ -52,7 +52,7 @@ async def test_a_fetch_that_is_refused_for_good_is_not_tried_again() -> None:
 
 
 async def test_what_was_removed_at_the_front_is_passed_over() -> None:
-    """By somebody with another cleanup policy, or who deletes records."""
+    """Somebody did so with another cleanup policy, or who deletes records."""
     link = StoredPartition(batch(4), batch(5), end=6, start=4)
     link.fetch_errors = [ErrorCode.offset_out_of_range]
     assert await offsets_of(link) == [4, 5]

@@ -12,7 +12,7 @@ from muster.events.records import StoredRecord
 
 @dataclass
 class Writer:
-    """What is asked of a LogWriter here."""
+    """The part of a LogWriter that is used here."""
 
     next_offset: int | None
     partition: int = 0
