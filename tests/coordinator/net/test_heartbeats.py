@@ -88,6 +88,17 @@ def test_all_of_a_connection_together_take_no_more_than_is_not_counted() -> None
     assert CACHED_BYTES_MAX - frame_bytes < len(answered) * frame_bytes <= CACHED_BYTES_MAX + frame_bytes
 
 
+def test_after_clearing_there_is_room_for_as_many() -> None:
+    cache = HeartbeatCache()
+    count = CACHED_BYTES_MAX // HEARTBEAT_BYTES_MAX
+    names = [f"{number}".rjust(HEARTBEAT_BYTES_MAX // 2, "m") for number in range(count)]
+    for _ in range(3):
+        for name in names:
+            keep(cache, heartbeat(member_id=name), name)
+        assert all(cache.answer(4, heartbeat(member_id=name)[8:], 0) is not None for name in names)
+        cache.clear()
+
+
 def test_long_heartbeats_are_not_kept() -> None:
     cache = HeartbeatCache()
     content = heartbeat(member_id="m" * HEARTBEAT_BYTES_MAX)

@@ -1,6 +1,7 @@
 """Whether a group's coordinator in the cluster answers, asked before its members' sessions end; in virtual time."""
 
 import asyncio
+import struct
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from datetime import timedelta
@@ -18,6 +19,7 @@ from muster.coordinator.upstream.reachability import (
     ANSWERS_WITHIN_MS,
     BEGIN_ANEW,
     GROUPS_AT_ONCE,
+    HAS_MOVED,
     WAIT,
     Reachability,
 )
@@ -31,7 +33,7 @@ from tests.faults.process import seconds, story
 from tests.simulation.virtual_time import VirtualClock
 from tests.waiting import until
 
-FIND_COORDINATOR, DESCRIBE_GROUPS = 10, 15
+FIND_COORDINATOR, HEARTBEAT, DESCRIBE_GROUPS = 10, 12, 15
 
 
 class Told:
@@ -185,6 +187,36 @@ async def test_groups_of_a_coordinator_that_is_gone_are_asked_about_at_its_succe
         assert (lines[-1]["event"], lines[-1]["groups"]) == (BEGIN_ANEW, len(groups))
 
 
+class PartlyLed(SimulatedBroker):
+    """It does not know who coordinates one group of fifty, as when a partition of theirs has no leader."""
+
+    def _body(self, key: int, request: Any) -> dict[str, Any]:
+        body = super()._body(key, request)
+        for each in body.get("coordinators", ()):
+            if each["key"].endswith(("00", "50")):
+                each["error_code"] = ErrorCode.coordinator_not_available
+        return body
+
+
+@story
+async def test_groups_whose_coordinator_is_not_known_delay_no_others_of_a_broker_that_is_gone() -> None:
+    """However many those are: it is asked about a few at a time, with a pause only when none of them is elsewhere."""
+    brokers: list[SimulatedBroker] = [SimulatedBroker(1), PartlyLed(2)]
+    for broker in brokers:
+        broker.node_at, broker.others_at, broker.coordinator = brokers[0].address, [brokers[1].address], 2
+    async with asking(*brokers) as (link, told):
+        groups = [f"g{number:04}" for number in range(20 * GROUPS_AT_ONCE)]
+        for each in groups:
+            link._coordinators.learn(each, 1)
+        brokers[0].leave()
+        with capture_logs():
+            began_s = seconds()
+            for each in groups:
+                told.ask(each)
+            await until(lambda: len(told.of) == len(groups) * 49 // 50, within_s=60)
+        assert seconds() - began_s < 5
+
+
 @story
 async def test_a_coordinator_that_was_away_and_is_back_has_not_heard_the_members_meanwhile() -> None:
     """Seen by whoever asked it for the group, or by a client that found nobody there."""
@@ -218,6 +250,73 @@ async def test_a_coordinator_that_has_moved_is_found_and_was_not_away() -> None:
         told.ask("g")
         await until(lambda: told.of)
         assert told.of["g"][0] is None
+
+
+@story
+async def test_a_coordinator_that_says_where_it_is_not_was_not_away() -> None:
+    """As after a move; one that still reads the group was."""
+    broker = SimulatedBroker(1)
+    async with linked(broker) as link:
+        for group_id, error in (("moved", ErrorCode.not_coordinator), ("read", ErrorCode.coordinator_load_in_progress)):
+            broker.changed_answers[HEARTBEAT] = partial(_with_error, error)
+            with pytest.raises(TryAgain):
+                await link.ask_coordinator(
+                    group_id, heartbeat(group_id), HeartbeatResponse, error_of=error_of, retry_ms=0
+                )
+        assert link.coordinator_last_away_ms("moved") is None
+        assert link.coordinator_last_away_ms("read") is not None
+
+
+def _with_error(error: ErrorCode, answer: bytes) -> bytes:
+    """Heartbeat v4."""
+    return answer[:9] + struct.pack(">h", error.value) + answer[11:]
+
+
+@story
+async def test_a_coordinator_that_says_it_is_none_and_is_named_again_is_asked_once_a_second() -> None:
+    """The brokers do not agree; neither of them is asked without a pause."""
+    broker = SimulatedBroker(1)
+    async with asking(broker) as (_, told):
+        broker.group_error = ErrorCode.not_coordinator
+        with capture_logs() as lines:
+            told.ask("g")
+            await asyncio.sleep(60)
+            assert told.of == {}
+            assert broker.asked.count(DESCRIBE_GROUPS) <= 2 * 60 + 2
+            broker.group_error = ErrorCode.none
+            await until(lambda: told.of)
+        assert told.of["g"][0] == round(1000 * told.of["g"][1])
+        assert lines[0]["reason"] == HAS_MOVED
+
+
+@story
+async def test_groups_that_wait_for_another_broker_by_now_hide_no_return() -> None:
+    """While nobody answers one group waits; then its coordinator is told, and is away. Another one is heard again."""
+    brokers = cluster_of_three()
+    async with asking(*brokers) as (_, told):
+        with capture_logs() as lines:
+            _leave(*brokers)
+            told.ask("moves on")
+            await asyncio.sleep(20)
+            _come_back(*brokers[1:])
+            await asyncio.sleep(20)
+            _leave(*brokers[1:])
+            told.ask("stays")
+            await asyncio.sleep(20)
+            _come_back(*brokers)
+            await until(lambda: len(told.of) == 2)
+        assert told.of.keys() == {"moves on", "stays"}
+        assert [line["groups"] for line in lines if line["event"] == BEGIN_ANEW] == [1, 1]
+
+
+def _leave(*brokers: SimulatedBroker) -> None:
+    for broker in brokers:
+        broker.leave()
+
+
+def _come_back(*brokers: SimulatedBroker) -> None:
+    for broker in brokers:
+        broker.come_back()
 
 
 @story
