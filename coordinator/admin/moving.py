@@ -23,7 +23,7 @@ from muster.coordinator.upstream.shadow import PROTOCOL_TYPE as SHADOW_PROTOCOL_
 
 POLL_INTERVAL_S = 0.2
 MOVING = "moving"
-NOBODYS_GROUP = "muster-release-all"
+ANY_GROUP = "muster-release-all"
 """A group that need not be there: what a user may not do with it, it may not do with groups at large."""
 
 
@@ -89,14 +89,14 @@ async def groups_of_muster(admin: GroupAdmin) -> GroupsHere:
     here = [group_id for group_id in listed if await _members_here(admin, group_id)]
     sees_all = await _sees_any(admin)
     if not here and sees_all:
-        await _check_is_muster(admin, listed[0] if listed else NOBODYS_GROUP)
+        await _check_is_muster(admin, listed[0] if listed else ANY_GROUP)
     return GroupsHere(group_ids=here, sees_all=sees_all, user=admin.user)
 
 
 async def _sees_any(admin: GroupAdmin) -> bool:
     """Whether the user may describe any group; a list leaves out, without a word, those that it may not describe."""
     try:
-        await admin.describe_group(NOBODYS_GROUP)
+        await admin.describe_group(ANY_GROUP)
     except Refused as refused:
         return refused.error is not ErrorCode.group_authorization_failed
     return True

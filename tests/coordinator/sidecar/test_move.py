@@ -142,6 +142,22 @@ def test_a_member_from_upstream_is_waited_for_without_a_limit_of_its_own() -> No
     assert waiting(move, 10**9 + ASSUMED_SESSION_MS) == []
 
 
+def test_the_wait_ends_with_the_move_at_the_latest() -> None:
+    """Also for a member whose own time is longer."""
+    move = Move(MUSTER, [former("a")], now_ms=0, limit_ms=10_000)
+    assert [each.wait_ms for each in move.report(MoveState.MOVING, 1_000).waits_for] == [9_000]
+
+
+def test_a_member_that_is_back_and_leaves_is_counted_once() -> None:
+    """It let go of its partitions when it came back."""
+    move, socket = released(former("a"), former("b")), Socket()
+    move.mark_told(sender(socket, "a"), 0)
+    move.mark_back(sender(socket))
+    move.mark_left(MemberId("a"))
+    report = move.report(MoveState.MOVING, 0)
+    assert (report.members, report.back, report.left) == (2, 1, 0)
+
+
 def test_the_report_counts_who_was_told_and_who_is_back() -> None:
     """For people and programs."""
     move, socket = released(former("a"), former("b", instance="web-1"), former("c")), Socket()
