@@ -5,6 +5,7 @@ from collections.abc import Sequence
 
 import pytest
 from kio.schema.errors import ErrorCode
+from structlog.testing import capture_logs
 
 from muster.coordinator.group.commands import Heartbeat
 from muster.coordinator.group.offsets import OffsetsChange
@@ -295,5 +296,25 @@ def test_a_right_that_is_lost_and_had_before_is_waited_for() -> None:
         fresh.log.claim = refuse  # type: ignore[method-assign, assignment]
         with pytest.raises(LogDenied):
             await fresh.start()
+
+    simulate(story())
+
+
+@pytest.mark.parametrize("is_appending", [True, False])
+def test_a_log_counts_as_unavailable_since_the_append_that_was_given_up_began(*, is_appending: bool) -> None:
+    """Or from now on, if nothing was being written."""
+
+    async def story() -> None:
+        process = await SimulatedProcess(MemoryStorage(partitions=1)).start()
+        told = await process.stable_group("a")
+        if is_appending:
+            process.log.hold_acknowledgements()
+            process.leave(told["a"].member_id)
+        await asyncio.sleep(7.0)
+        with capture_logs() as lines:
+            process.runtime._lost(0, LogUnavailable("an append came to nothing"))
+        (line,) = [each for each in lines if each["event"] == "event log unavailable, trying again"]
+        assert line["seconds"] == (7 if is_appending else 0)
+        await process.runtime.stop()
 
     simulate(story())

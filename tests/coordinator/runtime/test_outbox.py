@@ -6,6 +6,7 @@ import pytest
 
 from muster.coordinator.group.commands import OffsetToCommit
 from muster.coordinator.group.offsets import OffsetsChange
+from muster.coordinator.observability.metrics import REGISTRY
 from muster.coordinator.offsets.memory import MemoryOffsetStore
 from muster.coordinator.runtime.outbox import Outbox, WriteUnit
 from muster.events.ids import GroupId
@@ -71,4 +72,19 @@ async def test_offsets_of_refused_events_are_not_stored() -> None:
     await out.drained()
     assert taken == [None]
     assert offsets.committed(GROUP)["t", 0].offset == 7
+    await out.close()
+
+
+@story
+async def test_transitions_are_counted_when_they_are_durable() -> None:
+    """A refused one is none."""
+
+    def counted() -> float:
+        return REGISTRY.get_sample_value("muster_transitions_appended_total") or 0.0
+
+    out, before = outbox(Writer(), MemoryOffsetStore()), counted()
+    for key in (b"key", b"refused", b"another"):
+        out.submit(unit([], key))
+    await out.drained()
+    assert counted() - before == 2
     await out.close()
