@@ -30,7 +30,7 @@ from muster.coordinator.runtime.group_context import (
     AskAboutSilence,
     GenerationListener,
     ignore_generations,
-    silence_is_their_own,
+    members_reachable,
 )
 from muster.coordinator.runtime.log_outage import LogOutage
 from muster.coordinator.runtime.owner import Owner
@@ -132,7 +132,7 @@ def new_owner(
     clock: SystemClock,
     *,
     on_generation: GenerationListener = ignore_generations,
-    ask_about_silence: AskAboutSilence = silence_is_their_own,
+    ask_about_silence: AskAboutSilence = members_reachable,
     waiting_quota: WaitingQuota,
 ) -> Owner:
     """Make the owner of this process's partitions."""

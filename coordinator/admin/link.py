@@ -45,7 +45,7 @@ from muster.events.kafka.security import NOT_SECURED, KafkaSecurity
 R = TypeVar("R")
 
 CLIENT_ID = "muster-admin"
-REQUEST_LIMIT_MS = 10_000
+REQUEST_TIMEOUT_MS = 10_000
 _RIGHTS = {10: "DESCRIBE", 13: "READ", 15: "DESCRIBE", 32: "DESCRIBE_CONFIGS", 44: "ALTER_CONFIGS"}
 """The operation on the group that a request needs, by API key."""
 
@@ -132,17 +132,17 @@ def error_text(error: ErrorCode, message: str | None) -> str:
 class CoordinatorLink:
     """Connections to groups' coordinators, opened when they are needed."""
 
-    def __init__(self, bootstrap: str, *, limit_ms: int, security: KafkaSecurity = NOT_SECURED) -> None:
-        """`limit_ms`: how long a request is retried. Raises InvalidArgument for an address that cannot be parsed."""
+    def __init__(self, bootstrap: str, *, timeout_ms: int, security: KafkaSecurity = NOT_SECURED) -> None:
+        """`timeout_ms`: how long a request is retried. Raises InvalidArgument for an address that cannot be parsed."""
         try:
             self._bootstrap = read_servers(bootstrap)
         except ValueError as error:
             raise InvalidArgument(str(error)) from error
         self._security = security
-        self._limit_ms = limit_ms
-        self._request_limit_ms = min(REQUEST_LIMIT_MS, limit_ms)
+        self._timeout_ms = timeout_ms
+        self._request_timeout_ms = min(REQUEST_TIMEOUT_MS, timeout_ms)
         self._connections = Connections(
-            security, connect_timeout_ms=self._request_limit_ms, explain=self._explained, client_id=CLIENT_ID
+            security, connect_timeout_ms=self._request_timeout_ms, explain=self._explained, client_id=CLIENT_ID
         )
         self._coordinators: dict[str, BrokerAddress] = {}
 
@@ -159,14 +159,14 @@ class CoordinatorLink:
         attempts = AsyncRetrying(
             retry=retry_if_exception_type(TryAgain),
             wait=wait_random_exponential(multiplier=0.05, max=1.0),
-            stop=stop_after_delay(self._limit_ms / 1000),
+            stop=stop_after_delay(self._timeout_ms / 1000),
             reraise=True,
         )
         try:
             return await attempts(self._attempt, group_id, exchange, error_of, changes=changes)
         except TryAgain as error:
             text = (
-                f"no coordinator of group {group_id} within {self._limit_ms / 1000:g} s, asked at {self.asked_at}: "
+                f"no coordinator of group {group_id} within {self._timeout_ms / 1000:g} s, asked at {self.asked_at}: "
                 f"{error}"
             )
             if not isinstance(error, _NotReadyYet):
@@ -269,13 +269,13 @@ class CoordinatorLink:
     async def _ask_at(self, address: BrokerAddress, exchange: Exchange[R]) -> R:
         """Send one request once. Raises TryAgain (AnswerLost among it), NoCoordinator, AuthenticationFailed."""
         try:
-            answer: R = await self._connections.ask(address, exchange, lane=0, timeout_ms=self._request_limit_ms)
+            answer: R = await self._connections.ask(address, exchange, lane=0, timeout_ms=self._request_timeout_ms)
         except TryAgain as error:
             if not isinstance(error.__cause__, TimeoutError):
                 raise
             raise type(error)(
-                f"{address} has not answered within {self._request_limit_ms / 1000:g} s: it may be out of reach; or if "
-                "it is a sidecar, its cluster may hang: see its /readyz"
+                f"{address} has not answered within {self._request_timeout_ms / 1000:g} s: it may be out of reach; or "
+                "if it is a sidecar, its cluster may hang: see its /readyz"
             ) from error.__cause__
         return answer
 

@@ -48,7 +48,7 @@ class GroupRequests:
 
     def __init__(self, bootstrap: str, *, limit_ms: int = LIMIT_MS, security: KafkaSecurity = NOT_SECURED) -> None:
         """`bootstrap`: HOST:PORT of a coordinator or broker, or several with commas. Raises InvalidArgument."""
-        self._link = CoordinatorLink(bootstrap, limit_ms=limit_ms, security=security)
+        self._link = CoordinatorLink(bootstrap, timeout_ms=limit_ms, security=security)
 
     @property
     def user(self) -> str:

@@ -36,7 +36,7 @@ from muster.coordinator.runtime.group_context import (
     AskAboutSilence,
     GenerationListener,
     ignore_generations,
-    silence_is_their_own,
+    members_reachable,
 )
 from muster.coordinator.runtime.owner import Owner
 from muster.coordinator.runtime.retention_clock import RetentionClock
@@ -71,7 +71,7 @@ class SimulatedProcess:
         batch_bytes_max: int | None = None,
         claim_renewal_ms: int | None = None,
         on_generation: GenerationListener = ignore_generations,
-        ask_about_silence: AskAboutSilence = silence_is_their_own,
+        ask_about_silence: AskAboutSilence = members_reachable,
         superseded: Callable[[int], None] = ignore_request_id,
         clock: VirtualClock | None = None,
     ) -> None:

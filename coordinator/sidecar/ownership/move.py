@@ -23,7 +23,7 @@ from muster.events.ids import GroupInstanceId, MemberId
 
 ASSUMED_SESSION_MS = 45_000
 """Kafka's default of session.timeout.ms."""
-WAITING_LINE_AFTER_MS, WAITING_LINE_EVERY_MS = 5_000, 60_000
+WAITING_LINE_AFTER_MS, WAITING_LINE_INTERVAL_MS = 5_000, 60_000
 """When a move that waits for members is worth a line in the log."""
 
 
@@ -74,12 +74,14 @@ class FormerMember(msgspec.Struct, kw_only=True, eq=False):
 
 
 class Move:
-    """See the module. `to` is a value of members.coordinator; `limit_ms`: when a move from upstream times out."""
+    """See the module. `to` is a value of members.coordinator; `deadline_ms`: when a move from upstream times out."""
 
-    def __init__(self, to: str, members: Iterable[FormerMember], *, now_ms: int, limit_ms: int | None = None) -> None:
+    def __init__(
+        self, to: str, members: Iterable[FormerMember], *, now_ms: int, deadline_ms: int | None = None
+    ) -> None:
         self.to = to
         self.members = {member.member_id: member for member in members}
-        self.limit_ms = limit_ms
+        self.deadline_ms = deadline_ms
         self._started_ms = now_ms
         self._waiting_line_ms = now_ms + WAITING_LINE_AFTER_MS
         for member in self.members.values():
@@ -180,12 +182,12 @@ class Move:
         )
 
     def _wait_ms(self, member: FormerMember, now_ms: int) -> int | None:
-        ends_ms = [each for each in (member.until_ms, self.limit_ms) if each is not None]
+        ends_ms = [each for each in (member.until_ms, self.deadline_ms) if each is not None]
         return max(0, min(ends_ms) - now_ms) if ends_ms else None
 
     def take_waiting_line(self, now_ms: int) -> bool:
         """Return whether the log should say now who is waited for; then the next line has its time."""
         if now_ms < self._waiting_line_ms or not self.waits_for(now_ms):
             return False
-        self._waiting_line_ms = now_ms + WAITING_LINE_EVERY_MS
+        self._waiting_line_ms = now_ms + WAITING_LINE_INTERVAL_MS
         return True

@@ -238,7 +238,7 @@ class Moves:
             return None
         if self.is_moving(group_id):
             return "it is moving already"
-        move = Move(MUSTER, map(_former, members), now_ms=now_ms, limit_ms=now_ms + timeout_ms)
+        move = Move(MUSTER, map(_former, members), now_ms=now_ms, deadline_ms=now_ms + timeout_ms)
         self._moves[group_id] = move
         log_begin(group_id, move)
         self._run(self._adopt(group_id, move, take), f"adopt-{group_id}")
@@ -246,8 +246,8 @@ class Moves:
 
     async def _adopt(self, group_id: GroupId, move: Move, take: Callable[[], Awaitable[ErrorCode]]) -> None:
         listed_ms, still_upstream = 0, list(move.members)
-        assert move.limit_ms is not None
-        while (now_ms := self._monotonic_ms()) < move.limit_ms:
+        assert move.deadline_ms is not None
+        while (now_ms := self._monotonic_ms()) < move.deadline_ms:
             move.note_connections(now_ms)
             if not move.waits_for(now_ms) or now_ms - listed_ms >= LIST_INTERVAL_MS:
                 listed_ms = now_ms

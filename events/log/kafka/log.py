@@ -67,7 +67,7 @@ class KafkaEventLog:
             audit_window_ms=audit_window_ms,
             batch_bytes_max=batch_bytes_max,
         )
-        self._limit_ms = timeouts.delivery_timeout_ms
+        self._timeout_ms = timeouts.delivery_timeout_ms
         self._read_only = read_only
         self._wall_ms = wall_ms
         self._link = KafkaLink(bootstrap_servers, security, timeouts)
@@ -147,7 +147,7 @@ class KafkaEventLog:
         return await last_owner(self._link, self._writer_config(self._plan.name, partition)) is not None
 
     async def end_offset(self, partition: int) -> int:
-        return await end_offset(self._link, self._plan.name, partition, limit_ms=self._limit_ms)
+        return await end_offset(self._link, self._plan.name, partition, timeout_ms=self._timeout_ms)
 
     async def read(
         self, partition: int, *, start: int = 0, end: int | None = None
@@ -162,7 +162,7 @@ class KafkaEventLog:
             partition,
             start=start,
             end=until,
-            limit_ms=self._limit_ms,
+            timeout_ms=self._timeout_ms,
             marks=marks,
         )
         async for chunk in chunks:
@@ -175,7 +175,7 @@ class KafkaEventLog:
             return unknown
         if partition not in self._known_marks:
             newest = await newest_stamp(
-                self._link, self._plan.name, partition, home=self._home, limit_ms=self._limit_ms
+                self._link, self._plan.name, partition, home=self._home, timeout_ms=self._timeout_ms
             )
             if newest is None or newest.marked_from is None:
                 return unknown
@@ -185,21 +185,23 @@ class KafkaEventLog:
         return msgspec.structs.replace(self._known_marks[partition])
 
     async def _follow(self, *topics: str) -> None:
-        await retried(lambda: self._link.follow(topics), limit_ms=self._limit_ms)
+        await retried(lambda: self._link.follow(topics), timeout_ms=self._timeout_ms)
 
     async def _check_versions(self, needed: Sequence[Needed]) -> None:
         link = self._link
         for node_id in link.brokers():
-            offered = await retried(lambda: link.versions(node_id), limit_ms=self._limit_ms)  # noqa: B023 -- awaited
+            offered = await retried(lambda: link.versions(node_id), timeout_ms=self._timeout_ms)  # noqa: B023 -- awaited
             check_versions(node_id, offered, needed)
 
     async def _existing_topic(self) -> TopicFacts:
         await self._check_versions(READING)
-        facts = await topic_facts(self._link, self._plan.name, limit_ms=self._limit_ms)
+        facts = await topic_facts(self._link, self._plan.name, timeout_ms=self._timeout_ms)
         if facts is None:
             raise LogMissing(f"there is no topic {self._plan.name}, and a log opened for reading makes none")
         await self._look_into(facts)
-        found = await notes_of(self._link, self._plan.name, facts.partitions, facts.cluster_id, limit_ms=self._limit_ms)
+        found = await notes_of(
+            self._link, self._plan.name, facts.partitions, facts.cluster_id, timeout_ms=self._timeout_ms
+        )
         origin = found.origin
         self._home = origin.cluster_id if origin is not None and origin.cluster_id else facts.cluster_id
         return facts
@@ -209,39 +211,41 @@ class KafkaEventLog:
         name = self._plan.name
         await self._follow(name)
         return await refuse_somebody_elses(
-            self._link, name, facts.partitions, was_opened=self._was_opened, limit_ms=self._limit_ms
+            self._link, name, facts.partitions, was_opened=self._was_opened, timeout_ms=self._timeout_ms
         )
 
     async def _was_opened(self) -> bool:
         """Whether a log of this name was opened before: then the probe's topic exists."""
         try:
-            return await topic_facts(self._link, self._plan.name + PROBE_SUFFIX, limit_ms=self._limit_ms) is not None
+            return (
+                await topic_facts(self._link, self._plan.name + PROBE_SUFFIX, timeout_ms=self._timeout_ms) is not None
+            )
         except LogMismatch:  # who only reads needs no right to know
             return False
 
     async def _is_lost(self) -> bool:
         """Whether the missing topic existed before; checked anew, as another process may create it now."""
         return (
-            await topic_facts(self._link, self._plan.name + PROBE_SUFFIX, limit_ms=self._limit_ms) is not None
-            and await topic_facts(self._link, self._plan.name, limit_ms=self._limit_ms) is None
+            await topic_facts(self._link, self._plan.name + PROBE_SUFFIX, timeout_ms=self._timeout_ms) is not None
+            and await topic_facts(self._link, self._plan.name, timeout_ms=self._timeout_ms) is None
         )
 
     async def _open_for_writing(self) -> TopicFacts:
         link, plan, probe = self._link, self._plan, self._plan.name + PROBE_SUFFIX
         await self._check_versions(WRITING)
-        found = await topic_facts(link, plan.name, limit_ms=self._limit_ms)
+        found = await topic_facts(link, plan.name, timeout_ms=self._timeout_ms)
         contents = Contents.NOTHING if found is None else await self._look_into(found)
         self._history_is_gone = found is None and await self._is_lost()
         facts = found or await self._created(plan.name, plan.configs(), partitions=plan.partitions)
         self._is_new = contents is Contents.NOTHING
         self._guarantees = await check_topic(
-            link, plan, facts, is_ours=contents is Contents.OURS, limit_ms=self._limit_ms
+            link, plan, facts, is_ours=contents is Contents.OURS, timeout_ms=self._timeout_ms
         )
         await self._follow(plan.name)
         self._origin = origin_of(facts.cluster_id)
-        await check_origin(link, plan.name, facts.partitions, self._origin, limit_ms=self._limit_ms)
+        await check_origin(link, plan.name, facts.partitions, self._origin, timeout_ms=self._timeout_ms)
         self._home = facts.cluster_id
-        if await topic_facts(link, probe, limit_ms=self._limit_ms) is None:
+        if await topic_facts(link, probe, timeout_ms=self._timeout_ms) is None:
             await self._created(probe, _PROBE_CONFIGS, partitions=1)
         await self._follow(plan.name, probe)
         await self._prove_fencing(self._writer_config(probe, 0))
@@ -250,12 +254,12 @@ class KafkaEventLog:
 
     async def _created(self, name: str, configs: Configs, *, partitions: int | None) -> TopicFacts:
         """Create the topic, unless another process does so at the same time, and describe it."""
-        link, limit_ms = self._link, self._limit_ms
+        link, timeout_ms = self._link, self._timeout_ms
         if await create_topic(
-            link, name, configs, partitions=partitions, replication=self._plan.replication, limit_ms=limit_ms
+            link, name, configs, partitions=partitions, replication=self._plan.replication, timeout_ms=timeout_ms
         ):
             self.created.append(name)
-        return await created_topic_facts(link, name, limit_ms=limit_ms)
+        return await created_topic_facts(link, name, timeout_ms=timeout_ms)
 
     async def _prove_fencing(self, config: WriterConfig) -> None:
         # A transactional.id of its own, or two processes that start at the same time would depose each other.
@@ -282,7 +286,7 @@ class KafkaEventLog:
             topic=topic,
             partition=partition,
             limit_bytes=self._guarantees.batch_bytes_max,
-            append_limit_ms=self._limit_ms,
+            delivery_timeout_ms=self._timeout_ms,
             origin=self._origin.encode(),
             partitions=self._facts.partitions if is_the_logs else None,
             is_new=is_the_logs and self._is_new,

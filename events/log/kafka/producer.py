@@ -67,7 +67,7 @@ class WriterConfig(msgspec.Struct, frozen=True, kw_only=True):
     partition: int
     limit_bytes: int
     """The limit on one batch, as it is sent."""
-    append_limit_ms: int
+    delivery_timeout_ms: int
     """The time until the outcome of one batch is known."""
     origin: bytes = b""
     """The origin that each record notes (see marks.py)."""
@@ -96,7 +96,7 @@ class WriterConfig(msgspec.Struct, frozen=True, kw_only=True):
 async def claim(link: KafkaLink, config: WriterConfig, *, transactional_id: str | None = None) -> "KafkaWriter":
     """Claim the partition: make a writer with its next epoch. Raises LogUnavailable."""
     producer_id, producer_epoch = await _next_producer_epoch(link, config, transactional_id or config.transactional_id)
-    end = await end_offset(link, config.topic, config.partition, limit_ms=config.append_limit_ms)
+    end = await end_offset(link, config.topic, config.partition, timeout_ms=config.delivery_timeout_ms)
     newest = await last_owner(link, config, end=end)
     stamp = Stamp(
         producer_id=producer_id,
@@ -114,7 +114,7 @@ async def claim(link: KafkaLink, config: WriterConfig, *, transactional_id: str 
 async def last_owner(link: KafkaLink, config: WriterConfig, *, end: int | None = None) -> Stamp | None:
     """Return the stamp of an owner's last batch, before `end` if given; None: there is none. Raises LogUnavailable."""
     newest = await newest_stamp(
-        link, config.topic, config.partition, home=config.home, limit_ms=config.append_limit_ms, end=end
+        link, config.topic, config.partition, home=config.home, timeout_ms=config.delivery_timeout_ms, end=end
     )
     return None if newest is not None and config.is_new and not newest.is_marked else newest
 
@@ -138,7 +138,7 @@ async def _next_producer_epoch(link: KafkaLink, config: WriterConfig, transactio
             raise refused("InitProducerId", error, "WRITE", prefix, who=link.who)
         return response.producer_id, response.producer_epoch
 
-    return await retried(attempt, limit_ms=config.append_limit_ms)
+    return await retried(attempt, timeout_ms=config.delivery_timeout_ms)
 
 
 class KafkaWriter:
@@ -244,7 +244,7 @@ class KafkaWriter:
             return self._outcome(code, base_offset, again=again)
 
         try:
-            return await retried(attempt, limit_ms=self._config.append_limit_ms)
+            return await retried(attempt, timeout_ms=self._config.delivery_timeout_ms)
         except LogUnavailable as error:
             raise type(error)(f"{self._named()}: {error}") from error
 

@@ -187,7 +187,7 @@ async def test_an_adoption_that_takes_long_says_whom_it_waits_for() -> None:
         told = FormerMember(
             member_id=MemberId("m"), group_instance_id=None, client_id="client", client_host="/h", was_parked=True
         )
-        move = scene.moves._moves[GROUP] = Move(MUSTER, [told], now_ms=0, limit_ms=60_000)
+        move = scene.moves._moves[GROUP] = Move(MUSTER, [told], now_ms=0, deadline_ms=60_000)
         with structlog.testing.capture_logs() as lines:
             adopting = asyncio.create_task(scene.moves._adopt(GROUP, move, _take))
             scene.now_ms += 5_000

@@ -133,7 +133,7 @@ def test_who_leaves_is_not_waited_for() -> None:
 def test_a_member_from_upstream_is_waited_for_without_a_limit_of_its_own() -> None:
     """Its timeouts are not known here; a lost connection gives it Kafka's default session."""
     unknown: dict[str, Any] = {"session_timeout_ms": None, "rebalance_timeout_ms": None}
-    move, socket = Move(MUSTER, [former("a", **unknown)], now_ms=0, limit_ms=60_000), Socket()
+    move, socket = Move(MUSTER, [former("a", **unknown)], now_ms=0, deadline_ms=60_000), Socket()
     assert waiting(move, 10**9) == ["a"]
     move.mark_told(sender(socket, "a"), 0)
     assert waiting(move, 10**9) == ["a"]
@@ -144,7 +144,7 @@ def test_a_member_from_upstream_is_waited_for_without_a_limit_of_its_own() -> No
 
 def test_the_wait_ends_with_the_move_at_the_latest() -> None:
     """Also for a member whose own time is longer."""
-    move = Move(MUSTER, [former("a")], now_ms=0, limit_ms=10_000)
+    move = Move(MUSTER, [former("a")], now_ms=0, deadline_ms=10_000)
     assert [each.wait_ms for each in move.report(MoveState.MOVING, 1_000).waits_for] == [9_000]
 
 

@@ -64,7 +64,7 @@ def unmarked(key: bytes, headers: tuple[tuple[str, bytes], ...] = (), *, codec: 
 
 
 async def found(*batches: bytes) -> Contents:
-    return await contents_of(StoredBatches(*batches), "users", len(batches), limit_ms=1_000)
+    return await contents_of(StoredBatches(*batches), "users", len(batches), timeout_ms=1_000)
 
 
 OUR_KEY = encode_key(key_of(CoordinatorStopped(partition=0, owner_epoch=1, owner="a:1", stopped_ms=1)))
@@ -121,7 +121,7 @@ async def test_offsets_are_known_by_their_keys_too() -> None:
 async def test_what_is_known_is_not_looked_up_again() -> None:
     """The newest record of the first partition settles it nearly always."""
     link = StoredBatches(unmarked(OUR_KEY), unmarked(OUR_KEY))
-    await contents_of(link, "events", 2, limit_ms=1_000)
+    await contents_of(link, "events", 2, timeout_ms=1_000)
     assert link.fetched == [0]
 
 
@@ -134,7 +134,7 @@ async def test_owners_are_looked_for_in_all_of_a_topic_only_where_a_log_was_open
 
     link = StoredBatches(unmarked(b"user-17"))
     with pytest.raises(LogMismatch, match="topic users is somebody else's"):
-        await refuse_somebody_elses(link, "users", 1, was_opened=asked, limit_ms=1_000)
+        await refuse_somebody_elses(link, "users", 1, was_opened=asked, timeout_ms=1_000)
     assert len(link.fetched) == 1 + was_opened
 
 
@@ -150,6 +150,6 @@ async def test_an_owners_record_in_the_middle_is_found_where_a_log_was_opened(ou
     link = StoredPartition(*sorted(theirs + ours), end=2_000)
     if ours_at is None:
         with pytest.raises(LogMismatch, match="topic users is somebody else's"):
-            await refuse_somebody_elses(link, "users", 1, was_opened=asked, limit_ms=1_000)
+            await refuse_somebody_elses(link, "users", 1, was_opened=asked, timeout_ms=1_000)
     else:
-        assert await refuse_somebody_elses(link, "users", 1, was_opened=asked, limit_ms=1_000) is Contents.OURS
+        assert await refuse_somebody_elses(link, "users", 1, was_opened=asked, timeout_ms=1_000) is Contents.OURS

@@ -46,7 +46,7 @@ def test_pauses_are_short_at_first_and_never_long(monkeypatch: pytest.MonkeyPatc
 
     async def main() -> None:
         with pytest.raises(LogUnavailable, match="given up after 3000 ms: not yet"):
-            await retried(attempt, limit_ms=3_000)
+            await retried(attempt, timeout_ms=3_000)
 
     simulate(main())
     pauses = [round(later - earlier, 3) for earlier, later in pairwise(tried)]

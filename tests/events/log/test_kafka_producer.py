@@ -9,7 +9,7 @@ from tests.events.log.foreign_batches import at_offset, batch
 from tests.events.log.stored_partition import StoredPartition
 
 ONE = Record(b"key", b"value")
-CONFIG = WriterConfig(topic="events", partition=0, limit_bytes=1_000, append_limit_ms=50)
+CONFIG = WriterConfig(topic="events", partition=0, limit_bytes=1_000, delivery_timeout_ms=50)
 
 
 def owners(offset: int, stamp: Stamp) -> tuple[int, bytes]:

@@ -20,7 +20,7 @@ def batch(offset: int, *, epoch: int = 3) -> tuple[int, bytes]:
 
 
 async def offsets_of(link: StoredPartition, *, start: int = 0, end: int | None = None) -> list[int]:
-    chunks = read(link, "events", 0, start=start, end=link.end if end is None else end, limit_ms=50)
+    chunks = read(link, "events", 0, start=start, end=link.end if end is None else end, timeout_ms=50)
     return [record.offset async for chunk in chunks for record in chunk]
 
 
@@ -28,7 +28,7 @@ async def test_behind_a_gap_that_compaction_left_there_is_no_more() -> None:
     """An empty answer of a leader that knows of the end says so."""
     link = StoredPartition(batch(0), batch(3), end=9)
     assert await offsets_of(link) == [0, 3]
-    stamp = await newest_stamp(link, "events", 0, home=None, limit_ms=50)
+    stamp = await newest_stamp(link, "events", 0, home=None, timeout_ms=50)
     assert stamp is not None
     assert stamp.producer_id == STAMP.producer_id
 
@@ -36,7 +36,7 @@ async def test_behind_a_gap_that_compaction_left_there_is_no_more() -> None:
 async def test_a_log_that_ends_too_early_is_not_taken_for_one_with_a_gap() -> None:
     """A new leader may not know of the end yet; if it does not learn of it, records were lost."""
     link = StoredPartition(batch(0), end=1)
-    chunks = read(link, "events", 0, start=0, end=5, limit_ms=50)
+    chunks = read(link, "events", 0, start=0, end=5, timeout_ms=50)
     assert [record.offset for record in await anext(chunks)] == [0]
     with pytest.raises(LogUnavailable, match="ends at 1, before 5"):
         await anext(chunks)
@@ -70,5 +70,5 @@ async def test_an_offset_behind_the_end_is_no_front() -> None:
 async def test_the_newest_records_are_looked_into_first() -> None:
     """They tell nearly always whose topic it is; then some before, then the oldest."""
     link = StoredPartition(batch(0), batch(999), end=1_000)
-    assert [len(each) > 0 async for each in glimpses(link, "events", 0, limit_ms=50)] == [True, True, True]
+    assert [len(each) > 0 async for each in glimpses(link, "events", 0, timeout_ms=50)] == [True, True, True]
     assert link.fetched == [999, 500, 0]

@@ -64,14 +64,14 @@ class Cluster(KafkaLink):
 
 
 async def create(link: Cluster) -> bool:
-    return await create_topic(link, "t", PLAN.configs(), partitions=2, replication=None, limit_ms=5_000)
+    return await create_topic(link, "t", PLAN.configs(), partitions=2, replication=None, timeout_ms=5_000)
 
 
 async def test_a_topic_is_looked_up_without_making_it() -> None:
     """Whatever it is like."""
     link = Cluster(is_there=True)
-    assert await topic_facts(link, "t", limit_ms=5_000) == FACTS
-    assert await topic_facts(Cluster(), "t", limit_ms=5_000) is None
+    assert await topic_facts(link, "t", timeout_ms=5_000) == FACTS
+    assert await topic_facts(Cluster(), "t", timeout_ms=5_000) is None
     assert link.created == []
 
 
@@ -82,14 +82,14 @@ async def test_a_topic_that_is_missing_is_made() -> None:
     ((name, partitions, replication, _, configs),) = link.created
     assert (name, partitions, replication) == ("t", 2, 2)
     assert dict(configs) == {"min.insync.replicas": "1", **PLAN.configs()}
-    assert await created_topic_facts(link, "t", limit_ms=5_000) == FACTS
+    assert await created_topic_facts(link, "t", timeout_ms=5_000) == FACTS
 
 
 async def test_a_topic_that_another_process_has_just_made_is_not_ours_to_tell_of() -> None:
     """It is used all the same."""
     link = Cluster(ErrorCode.topic_already_exists)
     assert not await create(link)
-    assert await created_topic_facts(link, "t", limit_ms=5_000) == FACTS
+    assert await created_topic_facts(link, "t", timeout_ms=5_000) == FACTS
 
 
 async def test_a_topic_that_may_not_be_made_is_said() -> None:
@@ -101,6 +101,6 @@ async def test_a_topic_that_may_not_be_made_is_said() -> None:
 async def test_all_configs_of_the_topic_are_read_and_those_of_each_broker_that_matter() -> None:
     """A broker has some hundreds."""
     link = Cluster(is_there=True)
-    await check_topic(link, PLAN, FACTS, is_ours=True, limit_ms=5_000)
+    await check_topic(link, PLAN, FACTS, is_ours=True, timeout_ms=5_000)
     of_brokers = list(BROKER_CONFIGS)
     assert link.asked == [(1, (2, "t", None)), (1, (4, "1", of_brokers)), (2, (4, "2", of_brokers))]
