@@ -18,7 +18,7 @@ def report(*, told: int, back: int = 0, left: int = 0, state: MoveState = MoveSt
 class OneMove(GroupAdmin):
     """A sidecar with one move, which goes a report further at each question."""
 
-    def __init__(self, *reports: GroupMove) -> None:
+    def __init__(self, *reports: GroupMove | None) -> None:
         super().__init__("127.0.0.1:1")
         self._reports = [None, *reports]
 
@@ -45,3 +45,10 @@ async def test_each_step_of_a_move_is_told_once(monkeypatch: pytest.MonkeyPatch)
     async with OneMove(steps[0], steps[0], *steps[1:], last) as admin:
         assert await move_group(admin, "orders", UPSTREAM, tell=seen.append) == last
     assert seen == steps
+
+
+async def test_a_group_that_is_there_already_has_moved_nobody() -> None:
+    """The sidecar accepts the config, and has no move to report."""
+    async with OneMove(None) as admin:
+        done = GroupMove(to=UPSTREAM, state=MoveState.DONE, members=0, told=0, back=0, took_ms=0)
+        assert await move_group(admin, "orders", UPSTREAM) == done
