@@ -88,3 +88,28 @@ def test_an_earlier_deadline_has_the_timer_and_the_later_one_has_it_after_that()
         deadlines.close()
 
     simulate(story())
+
+
+def test_a_group_that_is_forgotten_has_no_deadline() -> None:
+    """And if it is made anew, it has its own: not the former one's, which was earlier."""
+
+    async def story() -> None:
+        due, clock = list[GroupId](), VirtualClock()
+        deadlines = Deadlines(clock, due=due.append, paused=lambda _: None, when_caught_up=lambda run: run())
+        deadlines.begin()
+        now_ms = clock.monotonic_ms()
+        deadlines.schedule(GroupId("g"), now_ms + 100)
+        deadlines.forget(GroupId("g"))
+        assert not deadlines.is_scheduled(GroupId("g"))
+        await asyncio.sleep(0.2)
+        assert due == []
+        deadlines.schedule(GroupId("g"), now_ms + 300)
+        deadlines.forget(GroupId("g"))
+        deadlines.schedule(GroupId("g"), now_ms + 500)
+        await asyncio.sleep(0.2)
+        assert due == []
+        await asyncio.sleep(0.2)
+        assert due == ["g"]
+        deadlines.close()
+
+    simulate(story())

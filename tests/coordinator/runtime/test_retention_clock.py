@@ -144,3 +144,25 @@ async def test_a_file_is_not_trimmed_by_a_clock_that_has_jumped_ahead(
             return [stored.value for stored in await read_all(event_log, 0)] == [b"2", b"value"]
 
         await until(is_trimmed)
+
+
+def test_a_jump_is_told_when_it_is_seen_believed_or_undone() -> None:
+    """Once each, however often the clocks are compared; with how far the clock is ahead."""
+    clocks = Clocks()
+    subject = RetentionClock(clocks)
+
+    def told(passed_ms: int, ahead_ms: int = 0) -> list[tuple[str, str, int | None]]:
+        clocks.now_ms += passed_ms
+        clocks.lead_ms += ahead_ms
+        with capture_logs() as lines:
+            subject.observe()
+            subject.observe()
+        return [(line["log_level"], line["event"].partition(":")[0], line.get("ahead_s")) for line in lines]
+
+    jumped = ("warning", "the clock has jumped ahead, or the machine was suspended", 2 * DAY_MS // 1000)
+    assert told(1_000, 2 * DAY_MS) == [jumped]
+    assert told(1_000) == []
+    assert told(1_000, -2 * DAY_MS) == [("info", "the clock was put back", None)]
+    assert told(1_000, 2 * DAY_MS) == [jumped]
+    assert told(BELIEVED_AFTER_MS) == [("warning", "the clock has stayed ahead for a day", 2 * DAY_MS // 1000)]
+    assert told(1_000) == []
