@@ -1,7 +1,8 @@
 """Failures inside one process harm as few groups as possible, and never go by unnoticed; in virtual time."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
 
 import pytest
 from kio.schema.errors import ErrorCode
@@ -316,5 +317,33 @@ def test_a_log_counts_as_unavailable_since_the_append_that_was_given_up_began(*,
         (line,) = [each for each in lines if each["event"] == "event log unavailable, trying again"]
         assert line["seconds"] == (7 if is_appending else 0)
         await process.runtime.stop()
+
+    simulate(story())
+
+
+def test_who_goes_without_a_goodbye_says_so() -> None:
+    """In one line: which partitions and why, or how many were still waiting when there was no more time."""
+
+    async def lines_of_stopping(*, is_refused: bool) -> list[tuple[str, object, str | None]]:
+        process = await SimulatedProcess(MemoryStorage(partitions=3)).start()
+        if is_refused:
+            for ownership in process.runtime._owned.values():
+                ownership.stop = partial(stopped_in_vain, ownership.stop)  # type: ignore[method-assign]
+        else:
+            process.log.hold_acknowledgements()
+        with capture_logs() as lines:
+            await process.runtime.stop()
+        warned = [line for line in lines if line["log_level"] == "warning"]
+        return [(line["event"], line["partitions"], line.get("error")) for line in warned]
+
+    async def stopped_in_vain(stop: Callable[[], Awaitable[None]]) -> None:
+        await stop()
+        raise LogUnavailable("no broker")
+
+    async def story() -> None:
+        refused = ("could not say goodbye in the event log", [0, 1, 2], "no broker")
+        assert await lines_of_stopping(is_refused=True) == [refused]
+        late = ("stopped before everything was said in the event log", 3, None)
+        assert await lines_of_stopping(is_refused=False) == [late]
 
     simulate(story())
