@@ -277,6 +277,29 @@ async def test_after_the_machine_stood_still_nobody_is_expired() -> None:
 
 
 @story
+async def test_a_dead_member_goes_however_often_the_machine_stands_still() -> None:
+    """At each end of its session, and for long enough that the others cannot be blamed."""
+    process = await SimulatedProcess(MemoryStorage(partitions=1)).start()
+    told = await process.stable_group("a", "b")
+    loop = asyncio.get_running_loop()
+    assert isinstance(loop, VirtualTimeLoop)
+    (ownership,) = process.runtime._owned.values()
+    sessions = ownership.partition._contexts[GROUP].soft.sessions
+    stood_still_s, began_s, error = 0.0, loop.time(), ErrorCode.none
+    while error is ErrorCode.none:
+        assert loop.time() - began_s < 2 * 10 + 1 + stood_still_s, "b's session is 10 s"
+        left_s = sessions[told["b"].member_id].deadline_ms / 1000 - loop.time()
+        if left_s < 0.5:
+            loop.advance(left_s + 1.3)
+            stood_still_s += left_s + 1.3
+        await asyncio.sleep(0.25)
+        error = (await process.heartbeat(told["a"])).error
+    assert error is ErrorCode.rebalance_in_progress
+    assert stood_still_s > 1.3
+    await process.runtime.stop()
+
+
+@story
 async def test_a_ticket_holds_until_the_group_changes() -> None:
     """The fast path feeds the session; any change of the group ends it."""
     process = await SimulatedProcess(MemoryStorage()).start()
