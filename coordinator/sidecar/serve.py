@@ -57,6 +57,7 @@ from muster.coordinator.sidecar.relay.intercept import Interceptor, SidecarApi
 from muster.coordinator.sidecar.relay.limits import RelayLimits
 from muster.coordinator.sidecar.relay.listeners import CannotListen, Listeners
 from muster.coordinator.sidecar.relay.metrics import RelayMetrics
+from muster.coordinator.upstream.coordinators import Heard, HeardFrom
 from muster.coordinator.upstream.link import UpstreamLink, UpstreamRefused
 from muster.coordinator.upstream.reachability import Reachability
 from muster.coordinator.upstream.shadows import ShadowName, Shadows, ShadowUnavailable
@@ -87,6 +88,7 @@ class _Sidecar:
         self.metrics = ServerMetrics({})
         self.relayed = RelayMetrics()
         self.readiness = Readiness(self.clock)
+        self.heard = HeardFrom(Heard)
         self.link = UpstreamLink(settings.upstream or "", settings.upstream_security(), give_up=lost)
 
     async def start(self) -> None:
@@ -194,7 +196,9 @@ class _Sidecar:
             log.info("upstream reached", upstream=upstream, seconds=past.seconds, failures=past.times)
 
     def _reachability(self) -> Reachability:
-        reachability = Reachability(self.link, give_up=self.lost, monotonic_ms=self.clock.monotonic_ms)
+        reachability = Reachability(
+            self.link, give_up=self.lost, monotonic_ms=self.clock.monotonic_ms, heard=self.heard
+        )
         self.stack.push_async_callback(reachability.close)
         return reachability
 
@@ -264,6 +268,7 @@ class _Sidecar:
             client_context=settings.client_tls(),
             broker_context=settings.upstream_security().relay_context(),
             on_unreachable=self.link.broker_not_reached,
+            heard=self.heard,
         )
         metrics = Address(settings.metrics) if settings.metrics else None
         try:

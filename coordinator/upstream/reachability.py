@@ -7,7 +7,9 @@ A client's connection has a connection to the broker behind it, and what it may 
 hangs, is gone or reads its own log of the group, nothing of a member arrives, however alive it is; Kafka's next
 coordinator gives everybody a full session. So a session ends when the broker answers at once, and was not seen to be
 away since the session began. If it does not answer, it is asked again and again, and the sessions begin anew when it
-does. Each broker is asked about many groups at a time, and one that is away once a second, however many its groups are.
+does. One that answers clients meanwhile hears them; and a connection for which we have run out of ports or files
+ourselves says nothing of it. Each broker is asked about many groups at a time, and one that is away once a second,
+however many its groups are.
 """
 
 import asyncio
@@ -24,9 +26,10 @@ from kio.schema.types import GroupId as KafkaGroupId
 
 from muster.coordinator.log_throttle import LogThrottle
 from muster.coordinator.tasks import on_failure
+from muster.coordinator.upstream.coordinators import Heard, HeardFrom
 from muster.coordinator.upstream.link import BrokerNotTrusted, UpstreamLink, UpstreamRefused
 from muster.events.ids import GroupId
-from muster.events.kafka.errors import COORDINATOR_MOVED, LinkError
+from muster.events.kafka.errors import COORDINATOR_MOVED, LinkError, OwnShortage
 
 log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
 
@@ -42,7 +45,7 @@ _LANE: Final = "reachability"
 
 
 class _Answers(msgspec.Struct, frozen=True):
-    """The coordinator answers, so it hears the members; or we may not ask, which says nothing of them."""
+    """The coordinator answers, so it hears the members; or we may not ask, or cannot, which says nothing of them."""
 
 
 class _Elsewhere(msgspec.Struct, frozen=True):
@@ -83,12 +86,18 @@ _Groups = dict[GroupId, _Waiting]
 
 
 class Reachability:
-    """See the module. `give_up` is told of a bug of ours."""
+    """See the module. `give_up` is told of a bug of ours; `heard` counts what brokers send to clients."""
 
     def __init__(
-        self, link: UpstreamLink, *, give_up: Callable[[Exception], None], monotonic_ms: Callable[[], int]
+        self,
+        link: UpstreamLink,
+        *,
+        give_up: Callable[[Exception], None],
+        monotonic_ms: Callable[[], int],
+        heard: HeardFrom | None = None,
     ) -> None:
         self._link = link
+        self._heard = HeardFrom(Heard) if heard is None else heard
         self._give_up = give_up
         self._monotonic_ms = monotonic_ms
         self._throttle = LogThrottle(monotonic_ms)
@@ -198,14 +207,15 @@ class Reachability:
 
     async def _ask_broker(self, node_id: int, asked: list[GroupId], groups: _Groups) -> _Verdicts:
         """Whether the broker answers requests of each group; of one that is away it is asked who has followed it."""
+        heard_times = self._heard[node_id].times
         try:
             return await self._describe(node_id, asked)
         except TimeoutError:
             verdict: _Answers | _Away = _Away(f"broker {node_id} did not answer within {ANSWER_TIMEOUT_MS} ms")
         except LinkError as error:
             verdict = _verdict(error)
-        if isinstance(verdict, _Answers):
-            return dict.fromkeys(asked, verdict)
+        if isinstance(verdict, _Answers) or self._heard[node_id].times > heard_times:
+            return dict.fromkeys(asked, _Answers())
         for waiting in groups.values():  # who is silent to some is silent to all
             self._found_away(node_id, waiting)
         for group_id in asked:
@@ -242,4 +252,4 @@ class Reachability:
 def _verdict(error: LinkError) -> _Answers | _Away:
     """Clients are relayed by the same trust in certificates, but with rights of their own."""
     may_not_ask = isinstance(error, UpstreamRefused) and not isinstance(error, BrokerNotTrusted)
-    return _Answers() if may_not_ask else _Away(str(error))
+    return _Answers() if may_not_ask or isinstance(error, OwnShortage) else _Away(str(error))

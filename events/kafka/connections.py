@@ -25,11 +25,12 @@ from aiokafka.errors import IncompatibleBrokerVersion, KafkaConnectionError
 
 from muster.events.kafka.addresses import BrokerAddress
 from muster.events.kafka.connect import connect
-from muster.events.kafka.errors import AnswerLost, LinkError, TryAgain
+from muster.events.kafka.errors import AnswerLost, LinkError, OwnShortage, TryAgain
 from muster.events.kafka.exchange import NotOffered, Undecoded, Unreadable
 from muster.events.kafka.failures import NOT_OPENED, NOT_SENT, UNANSWERED, said
 from muster.events.kafka.metadata import MetadataQuestion
 from muster.events.kafka.security import KafkaSecurity
+from muster.events.kafka.shortage import tell_shortage
 
 CLIENT_ID: Final = "muster"
 CONNECTIONS_MAX_IDLE_MS: Final = 540_000
@@ -220,6 +221,8 @@ class Connections:
         except Unreadable as error:
             raise TryAgain(f"{address}: {error}") from error
         except (*NOT_OPENED, NotOffered, OtherCluster) as error:
+            if (ours := tell_shortage(str(address), error)) is not None:
+                raise OwnShortage(f"{address}: {ours}") from error
             if reuses and isinstance(error, NOT_OPENED):  # it has let us in before
                 raise TryAgain(f"{address}: {said(error)}") from error
             raise self._explain(address, error) from error

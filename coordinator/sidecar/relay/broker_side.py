@@ -1,7 +1,9 @@
 """The broker's socket of one client, and the endpoint by which that broker is reached."""
 
 import asyncio
+import socket
 import ssl
+import struct
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
@@ -15,12 +17,15 @@ from muster.coordinator.sidecar.messages.request_start import api_and_client_of
 from muster.coordinator.sidecar.relay.metrics import RelayMetrics
 from muster.coordinator.sidecar.relay.refusals import Refusal, RefusalLog
 from muster.coordinator.tasks import on_failure
+from muster.coordinator.upstream.coordinators import Heard
+from muster.events.kafka.shortage import tell_shortage
 
 log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
 
 CONNECT_TIMEOUT_S = 10.0
 LINGER_S = 10.0
 """How long requests of a client that is gone are still worked on, or sent to a broker that does not read."""
+_NO_LINGER = struct.pack("ii", 1, 0)
 
 
 class BrokerEndpoint(msgspec.Struct, frozen=True, kw_only=True):
@@ -36,7 +41,9 @@ class BrokerEndpoint(msgspec.Struct, frozen=True, kw_only=True):
     refusals: RefusalLog
     """Shared by all listeners."""
     on_unreachable: Callable[[], None]
-    """Called when a client's connection could reach no broker."""
+    """Called when a client's connection could reach no broker, through no shortage of ours."""
+    heard: Heard
+    """Shared by all connections to the broker."""
 
     @property
     def broker(self) -> str:
@@ -117,13 +124,14 @@ class BrokerSide(asyncio.Protocol):
         if transport is None or transport.is_closing():  # it hung up on us at once
             self._client.on_broker_unreachable()
         elif not self._client.wants_broker:
-            transport.abort()
+            _reset(transport)
         else:
             self.transport, self._flow = transport, Flow(transport)
             self._client.on_broker_connected()
 
     async def _connected(self) -> asyncio.Transport | None:
         """Open a connection for this client alone; None, after a log line, if that fails."""
+        heard_times, is_ours = self._endpoint.heard.times, False
         for host, port in self._endpoint.addresses():
             address = f"{host}:{port}"
             try:
@@ -133,6 +141,8 @@ class BrokerSide(asyncio.Protocol):
                     )
             except (OSError, TimeoutError) as error:
                 self._relayed.brokers_not_reached += 1
+                if is_ours := tell_shortage(address, error) is not None:
+                    continue
                 reason = str(error) or f"no answer within {CONNECT_TIMEOUT_S:g} s"
                 suppressed = self._endpoint.throttle.due(("not reached", address))
                 if suppressed is not None:
@@ -144,7 +154,8 @@ class BrokerSide(asyncio.Protocol):
                 if past := self._endpoint.throttle.end(("not reached", address)):
                     log.info("broker reached again", address=address, seconds=past.seconds, failures=past.times)
                 return transport
-        self._endpoint.on_unreachable()
+        if not is_ours and self._endpoint.heard.times == heard_times:  # it may take no more, and hear others
+            self._endpoint.on_unreachable()
         return None
 
     def cancel_connect(self) -> None:
@@ -152,10 +163,16 @@ class BrokerSide(asyncio.Protocol):
         if self._connecting is not None:
             self._connecting.cancel()
 
-    def close(self) -> None:
-        """Close once its unsent bytes are sent, after LINGER_S at the latest."""
+    def close(self, *, owes_nothing: bool = False) -> None:
+        """Close once its unsent bytes are sent, after LINGER_S at the latest.
+
+        A broker that owes nothing is reset instead: otherwise our side would stay in TIME-WAIT, with a local port that
+        nothing else may have for a minute, and a client that comes and goes would use up all of them.
+        """
         transport = self._parted()
-        if transport is not None:
+        if transport is not None and owes_nothing:
+            _reset(transport)
+        elif transport is not None:
             transport.close()
             if transport.get_write_buffer_size():
                 asyncio.get_running_loop().call_later(LINGER_S, transport.abort)
@@ -184,6 +201,7 @@ class BrokerSide(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         self._relayed.bytes_from_brokers += len(data)
+        self._endpoint.heard.times += 1
         self._client.on_answer_bytes(data)
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -199,3 +217,9 @@ class BrokerSide(asyncio.Protocol):
     def resume_writing(self) -> None:
         self.is_writable = True
         self._client.on_broker_writable()
+
+
+def _reset(transport: asyncio.Transport) -> None:
+    """Close at once, without TIME-WAIT."""
+    transport.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _NO_LINGER)
+    transport.abort()

@@ -221,7 +221,7 @@ class ClientSide(ClientSocket):
 
     def _close_broker(self) -> None:
         self._questions.cancel()
-        self._broker.close()
+        self._broker.close(owes_nothing=self._conversation.is_all_answered)
 
     # ---- what a request does -------------------------------------------------------------------------
 

@@ -54,6 +54,7 @@ class Conversation(Connection):
         self._is_unauthenticated = limits.authenticates
         self._passing_request = 0  # bytes of a relayed request that are still to come
         self._is_answer_to_passing_due = False
+        self._has_relayed_unanswered = False  # as by acks=0: nothing shows that the broker has read it
         self._check_stream: CheckStream | None = None
         self._frame = b""  # of the request that is handled here, which may go to the broker yet
         self._is_ending = False
@@ -63,6 +64,12 @@ class Conversation(Connection):
         """Whether the client has sent a whole request and waits for its answer."""
         half_sent = 1 if self._passing_request and self._is_answer_to_passing_due else 0
         return self._taken is not None or self.answers.expected > half_sent or self.answers.is_one_begun
+
+    @property
+    def is_all_answered(self) -> bool:
+        """Whether the broker has answered each request that it has whole; never, if it had one that has no answer."""
+        half_sent = 1 if self._passing_request and self._is_answer_to_passing_due else 0
+        return not (self._has_relayed_unanswered or self.answers.expected > half_sent or self.answers.is_one_begun)
 
     @property
     def is_under_way(self) -> bool:
@@ -180,6 +187,7 @@ class Conversation(Connection):
     def _relay_from_here(self, length: int, api_key: int, correlation_id: bytes, plan: RequestPlan) -> None:
         """Begin to relay a request."""
         self._is_answer_to_passing_due = plan.is_answered
+        self._has_relayed_unanswered |= not plan.is_answered
         if plan.is_answered:
             needs_no_authentication = api_key in _NEED_NO_AUTHENTICATION
             self.answers.expect(Expected(correlation_id, plan.rewrite, plan.delays_changed, needs_no_authentication))

@@ -26,6 +26,7 @@ from muster.coordinator.sidecar.relay.intercept import Interceptor
 from muster.coordinator.sidecar.relay.limits import RelayLimits
 from muster.coordinator.sidecar.relay.metrics import RelayMetrics
 from muster.coordinator.sidecar.relay.refusals import RefusalLog
+from muster.coordinator.upstream.coordinators import Heard, HeardFrom
 
 log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
 
@@ -51,6 +52,7 @@ class Listeners:
         client_context: ssl.SSLContext | None,
         broker_context: ssl.SSLContext | None,
         on_unreachable: Callable[[int | None], None],
+        heard: HeardFrom | None = None,
     ) -> None:
         self._host = host
         self._advertised_host = advertised_host
@@ -64,6 +66,7 @@ class Listeners:
         self._client_context = client_context
         self._broker_context = broker_context
         self._on_unreachable = on_unreachable
+        self._heard = HeardFrom(Heard) if heard is None else heard
         self._brokers: dict[int, tuple[str, int]] = {}
         self._live: tuple[tuple[str, int], ...] = ()
         self._addresses: list[Address] = []
@@ -143,6 +146,7 @@ class Listeners:
             throttle=self._throttle,
             refusals=self._refusals,
             on_unreachable=partial(self._on_unreachable, node_id),
+            heard=self._heard[node_id],
         )
 
         def new_connection() -> ClientSide:

@@ -1,6 +1,7 @@
 """The relay with real sockets: who goes, who does not read, who talks nonsense, and how it ends."""
 
 import asyncio
+import errno
 import socket
 
 import pytest
@@ -141,6 +142,32 @@ async def test_a_client_that_goes_while_the_broker_answers_takes_its_connection_
         (client.vanish if vanishes else client.close)()
         await until(lambda: len(relay.listening.connections) == 1 and broker.open_connections == 0)
         assert await other.ask(request(NOBODYS, 0, 1)) == b""
+
+
+@pytest.mark.parametrize(
+    ("sent", "is_reset"),
+    [
+        (b"\0\0", True),
+        (request(FETCH, 12, 1), True),
+        (request(FETCH, 12, 1) + request(FETCH, 12, 2)[:9], True),
+        (request(FETCH, 12, 1) + request(NOBODYS, 0, 2), False),
+        (produce(1, 0) + request(FETCH, 12, 2), False),
+    ],
+    ids=["nothing", "answered", "half a request", "unanswered", "acks=0"],
+)
+async def test_a_broker_that_owes_nothing_to_a_client_that_went_is_reset(sent: bytes, is_reset: bool) -> None:
+    """So that nobody uses up our local ports by coming and going; what it may not have read yet reaches it."""
+    async with scripted_broker() as broker, relaying({1: broker}) as relay:
+        held = Holding(broker, NOBODYS)
+        client = await relay.connect(1)
+        client.send(sent)
+        await until(lambda: broker.connections)
+        if FETCH in sent[4:6]:
+            await client.answer()
+        await until(lambda: len(sent) < 9 or is_reset or held.asked or broker.keys_asked() == [PRODUCE, FETCH])
+        client.close()
+        await until(lambda: not broker.open_connections)
+        assert isinstance(broker.connections[0].reader.exception(), ConnectionResetError) == is_reset
 
 
 async def test_what_a_client_asked_before_it_went_is_done() -> None:
@@ -521,3 +548,37 @@ async def test_a_broker_that_does_not_read_is_let_go_with_its_client(monkeypatch
         await until(lambda: not relay.listening.connections)
         await until(lambda: to_broker.get_write_buffer_size() == 0)
         assert broker.asked == []
+
+
+async def test_a_broker_is_not_to_blame_for_what_we_have_run_out_of(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def create_connection(*_: object, **__: object) -> None:
+        raise OSError(errno.EADDRNOTAVAIL, "Cannot assign requested address")
+
+    async with scripted_broker() as broker, relaying({1: broker}) as relay:
+        client = await relay.connect(1)
+        monkeypatch.setattr(asyncio.get_running_loop(), "create_connection", create_connection)
+        with structlog.testing.capture_logs() as logged:
+            client.send(request(NOBODYS, 0, 1))
+            assert await client.rest() == b""
+        assert (logged, relay.relayed.brokers_not_reached, relay.asked_to_look) == ([], 1, 0)
+
+
+async def test_a_broker_that_answers_others_meanwhile_is_not_away(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It may take no more connections; whoever has one is heard."""
+    tried = asyncio.Event()
+
+    async def create_connection(*_: object, **__: object) -> None:
+        tried.set()
+        await answered.wait()
+        raise ConnectionRefusedError
+
+    async with scripted_broker() as broker, relaying({1: broker}) as relay:
+        answered, other, client = asyncio.Event(), await relay.connect(1), await relay.connect(1)
+        assert await other.ask(request(NOBODYS, 0, 1)) == b""
+        monkeypatch.setattr(asyncio.get_running_loop(), "create_connection", create_connection)
+        client.send(request(NOBODYS, 0, 1))
+        await tried.wait()
+        assert await other.ask(request(NOBODYS, 0, 2)) == b""
+        answered.set()
+        assert await client.rest() == b""
+        assert (relay.relayed.brokers_not_reached, relay.asked_to_look) == (1, 0)

@@ -14,6 +14,7 @@ from kio.schema.heartbeat.v4.response import HeartbeatResponse
 from kio.static.primitive import i32Timedelta
 from structlog.testing import capture_logs
 
+from muster.coordinator.upstream.coordinators import Heard, HeardFrom
 from muster.coordinator.upstream.link import BrokerNotTrusted, UpstreamLink, UpstreamRefused
 from muster.coordinator.upstream.reachability import (
     ANSWER_TIMEOUT_MS,
@@ -24,7 +25,7 @@ from muster.coordinator.upstream.reachability import (
     Reachability,
 )
 from muster.events.ids import GroupId
-from muster.events.kafka.errors import TryAgain
+from muster.events.kafka.errors import LinkError, OwnShortage, TryAgain
 from tests.coordinator.upstream.simulated import SimulatedBroker
 from tests.coordinator.upstream.stage import unexpected
 from tests.coordinator.upstream.test_link import error_of, heartbeat
@@ -106,6 +107,27 @@ async def test_a_coordinator_that_reads_its_log_has_not_heard_the_members() -> N
             broker.group_error = ErrorCode.none
             await until(lambda: told.of)
         assert told.of["g"][0] == round(1000 * told.of["g"][1])
+
+
+@story
+async def test_a_coordinator_that_answers_clients_meanwhile_hears_them() -> None:
+    """It may only be slow, or take no more connections; one that has answered before may hang since."""
+    broker, heard = SimulatedBroker(1), HeardFrom(Heard)
+    async with linked(broker) as link:
+        reachability = Reachability(link, give_up=unexpected, monotonic_ms=VirtualClock().monotonic_ms, heard=heard)
+        told = Told(reachability)
+        assert await link.coordinator("g") == 1
+        heard[1].times += 1
+        broker.is_hung = True
+        with capture_logs():
+            told.ask("g")
+            await asyncio.sleep(60)
+            assert told.of == {}
+            while not told.of:
+                heard[1].times += 1
+                await asyncio.sleep(0.1)
+        assert told.of["g"][0] == round(1000 * told.of["g"][1])
+        await reachability.close()
 
 
 @story
@@ -370,10 +392,11 @@ def _note(told: list[str], who: str, _heard_since_ms: int | None) -> None:
 
 @story
 async def test_a_broker_whose_certificate_is_not_trusted_lets_no_member_through() -> None:
-    """Clients are relayed to it by the same trust. One that does not let Muster in says nothing of them."""
+    """Clients are relayed to it by the same trust. What does not let Muster in alone says nothing of them."""
     for refusal in (
         BrokerNotTrusted("the certificate of the broker at broker:1: it has expired"),
         UpstreamRefused("the broker at broker:1 does not let us in"),
+        OwnShortage("broker:1: this machine has no local port left for it"),
     ):
         link = RefusingLink(refusal)
         reachability = Reachability(cast("UpstreamLink", link), give_up=unexpected, monotonic_ms=lambda: 0)
@@ -391,8 +414,8 @@ async def test_a_broker_whose_certificate_is_not_trusted_lets_no_member_through(
 class RefusingLink:
     """A link to one broker, to which there is no way while a `refusal` says why."""
 
-    def __init__(self, refusal: UpstreamRefused) -> None:
-        self.refusal: UpstreamRefused | None = refusal
+    def __init__(self, refusal: LinkError) -> None:
+        self.refusal: LinkError | None = refusal
 
     def known_coordinator(self, _group_id: str) -> int:
         return 1
