@@ -204,13 +204,40 @@ async def test_a_passing_error_of_the_broker_is_no_verdict() -> None:
 
 async def test_a_connection_keeps_the_authorizations_of_so_many_groups(monkeypatch: pytest.MonkeyPatch) -> None:
     """The first one that was asked about is asked about anew."""
-    monkeypatch.setattr(authorization, "GROUPS_MAX", 2)
+    monkeypatch.setattr(authorization, "CACHED_BYTES_MAX", 2 * (128 + 4))
     async with scripted_broker() as broker, relaying({1: broker}) as relay:
         client = await relay.connect(1)
         for group_id in ("a", "b", "b", "c", "c", "a"):
             body = {**HEARTBEAT, "group_id": group_id}
             await client.ask(with_length(frame("Heartbeat", 3, correlation_id=1, **body)))
         assert broker.keys_asked() == [DESCRIBE_GROUPS] * 4
+
+
+async def test_an_answer_about_a_cached_group_replaces_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It takes no more room than before."""
+    monkeypatch.setattr(authorization, "CACHED_BYTES_MAX", 2 * (128 + 4))
+    async with scripted_broker() as broker, relaying({1: broker}, authorization_cache_ms=1_000) as relay:
+        client = await relay.connect(1)
+        for group_id in ("a", "b"):
+            await client.ask(
+                with_length(frame("Heartbeat", 3, correlation_id=1, **{**HEARTBEAT, "group_id": group_id}))
+            )
+        relay.now_ms += 1_000
+        for group_id in ("b", "a", "b", "a"):
+            await client.ask(
+                with_length(frame("Heartbeat", 3, correlation_id=1, **{**HEARTBEAT, "group_id": group_id}))
+            )
+        assert broker.keys_asked() == [DESCRIBE_GROUPS] * 4
+
+
+async def test_a_group_to_which_a_client_has_no_right_is_not_cached() -> None:
+    """It could name any number of them; it is refused as before."""
+    async with scripted_broker() as broker, relaying({1: broker}) as relay:
+        broker.script = lambda asked: asked.tell(allowing(asked, 0, ErrorCode.group_authorization_failed))
+        client = await relay.connect(1)
+        answers = [await client.ask(heartbeat()) for _ in range(2)]
+        assert [int.from_bytes(answer[-2:], "big") for answer in answers] == [30, 30]
+        assert broker.keys_asked() == [DESCRIBE_GROUPS] * 2
 
 
 async def test_nobody_waits_long_for_a_client_that_is_gone(monkeypatch: pytest.MonkeyPatch) -> None:
