@@ -20,6 +20,7 @@ from prometheus_client.registry import Collector
 from muster import DISTRIBUTION
 from muster.coordinator.clock import SystemClock
 from muster.coordinator.cluster import Cluster
+from muster.coordinator.group.retention import MINUTE_MS
 from muster.coordinator.load.room import room_of
 from muster.coordinator.load.slices import Slices
 from muster.coordinator.observability.loop_watch import LoopWatch
@@ -144,7 +145,7 @@ def new_owner(
         settings=settings.group_settings(),
         effective_settings=settings.effective_group_settings(),
         clock=clock,
-        retention_clock=RetentionClock(clock),
+        retention_clock=RetentionClock(clock, kept_ms=settings.offsets_retention_minutes * MINUTE_MS),
         log_url=settings.log,
         bootstrap=settings.advertise or (settings.listen if Address(settings.listen).port else "ADDRESS"),
         on_generation=on_generation,

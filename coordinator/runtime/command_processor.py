@@ -133,9 +133,11 @@ class CommandProcessor:
 
     def moment(self) -> Moment:
         """The present moment, for a decision."""
-        wall_ms = self._clock.wall_ms()
+        now_ms, wall_ms = self._clock.monotonic_ms(), self._clock.wall_ms()
+        # A clock that is behind between two sweeps would go unnoticed, with what is recorded by it.
+        self._retention_clock.compare(now_ms, wall_ms)
         return Moment(
-            now_ms=self._clock.monotonic_ms(),
+            now_ms=now_ms,
             wall_ms=wall_ms,
             owner_epoch=self.epoch,
             incarnation=max(wall_ms, self._incarnation_max + 1),

@@ -29,6 +29,7 @@ from muster.coordinator.group.outcomes import (
     Outcome,
     SyncGroupOutcome,
 )
+from muster.coordinator.group.retention import MINUTE_MS
 from muster.coordinator.group.settings import GroupSettings
 from muster.coordinator.offsets.base import OffsetStore
 from muster.coordinator.offsets.memory import MemoryOffsetStore
@@ -89,7 +90,7 @@ class SimulatedProcess:
             settings=settings,
             effective_settings={"group.max.size": str(settings.max_size)},
             clock=self.clock,
-            retention_clock=RetentionClock(self.clock),
+            retention_clock=RetentionClock(self.clock, kept_ms=settings.offsets_retention_minutes * MINUTE_MS),
             on_generation=on_generation,
             ask_about_silence=ask_about_silence,
             superseded=superseded,
