@@ -52,7 +52,7 @@ async def coordinator_of(admin: GroupAdmin, group_id: str) -> GroupCoordinator:
         return GroupCoordinator(coordinator=MOVING, text=configs[COORDINATOR] or "")
     if configs[COORDINATOR] == UPSTREAM:
         return GroupCoordinator(coordinator=UPSTREAM, text="coordinated by the cluster upstream: it was released")
-    if json_list(configs.get(MEMBERS)):
+    if _members_of(configs):
         return GroupCoordinator(coordinator=MUSTER, text="coordinated by this Muster")
     described = await admin.describe_group(group_id)
     if not described.members:
@@ -110,12 +110,13 @@ async def _check_is_muster(admin: GroupAdmin, group_id: str) -> None:
 
 async def _members_here(admin: GroupAdmin, group_id: str) -> int:
     configs = await _configs(admin, group_id, (MEMBERS,))
-    return len(json_list(configs.get(MEMBERS)))
+    return len(_members_of(configs))
 
 
-def json_list(value: str | None) -> list[object]:
-    """Decode the value of a config that is a JSON list."""
-    return msgspec.json.decode(value or "[]", type=list[object])
+def _members_of(configs: Mapping[str, str | None]) -> list[ListedMember]:
+    """Return who is in the group here; instances that are only expected are not."""
+    listed = msgspec.json.decode(configs.get(MEMBERS) or "[]", type=list[ListedMember])
+    return [each for each in listed if each.member_id]
 
 
 async def count_movers(admin: GroupAdmin, group_id: str, to: str) -> int | None:

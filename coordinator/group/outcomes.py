@@ -186,7 +186,7 @@ class GroupMove(msgspec.Struct, frozen=True, kw_only=True):
     """The progress of a move; `to` is a value of members.coordinator.
 
     Of all `members`, `told` have been told to join again, and `back` have asked to, which is when they have let go of
-    their partitions: they join when all have. `left` have left the group instead.
+    their partitions: they join when all have. `left` have left the group instead; `late` have done neither in time.
     """
 
     to: str
@@ -196,6 +196,7 @@ class GroupMove(msgspec.Struct, frozen=True, kw_only=True):
     back: int
     left: int = 0
     waits_for: tuple[MovingMember, ...] = ()
+    late: tuple[MovingMember, ...] = ()
     took_ms: int
     reason: str | None = None
 

@@ -49,6 +49,7 @@ from muster.coordinator.sidecar.messages.reserved_names import ReservedNames
 from muster.coordinator.sidecar.messages.rewriting import AnswerRewriter
 from muster.coordinator.sidecar.ownership.in_flight_commits import InFlightCommits
 from muster.coordinator.sidecar.ownership.movable_groups import MovableGroups
+from muster.coordinator.sidecar.ownership.move_log import log_lost
 from muster.coordinator.sidecar.ownership.moves import Moves
 from muster.coordinator.sidecar.ownership.routing import GroupRouter
 from muster.coordinator.sidecar.ownership.shadow_fence import ShadowFence
@@ -295,7 +296,7 @@ class _Sidecar:
 
         def released(outcome: Outcome) -> None:
             assert isinstance(outcome, ReleaseGroupOutcome)
-            log.error("group lost to upstream", group_id=group_id, reason=reason, members=len(outcome.members))
+            log_lost(group_id, reason, outcome)
 
         caller = Caller(
             request_id=service.new_request_id(),

@@ -9,7 +9,7 @@ import typer
 from muster.coordinator.commands.members.answer import REFUSED, UNUSABLE, Format, ask, complain, fail, show
 from muster.coordinator.commands.members.options import HERE, BootstrapOption, FormatOption, duration
 from muster.coordinator.group.configs import MUSTER, UPSTREAM
-from muster.coordinator.group.move_text import done, progress
+from muster.coordinator.group.move_text import done, late, progress
 from muster.events.log.options import KafkaConfigOption
 
 if TYPE_CHECKING:
@@ -197,6 +197,6 @@ def _what_they_see(members: int | None, to: str) -> str:
 def _done(move: "GroupMove", to: str) -> str:
     if not move.members:
         return f"coordinated by {_WHERE[to]}"
-    late = f" ({move.reason})" if move.reason else ""
     follows = ", the join phase follows" if move.back else ""
-    return f"coordinated by {_WHERE[to]}: {done(move)} after {move.took_ms / 1000:.1f} s{late}{follows}"
+    named = f"; {late(move)}" if move.late else ""
+    return f"coordinated by {_WHERE[to]}: {done(move)} after {move.took_ms / 1000:.1f} s{follows}{named}"

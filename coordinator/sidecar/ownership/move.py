@@ -159,6 +159,9 @@ class Move:
     def report(self, state: MoveState, now_ms: int, reason: str | None = None) -> GroupMove:
         """Report the move's progress."""
         members = self.members.values()
+        waits_for = self.waits_for(now_ms) if state is MoveState.MOVING else []
+        known = {each.member_id for each in waits_for}
+        late = [each for each in members if not each.is_gone and each.member_id not in known]
         return GroupMove(
             to=self.to,
             state=state,
@@ -166,19 +169,21 @@ class Move:
             told=sum(each.is_told or each.is_back for each in members),
             back=sum(each.is_back for each in members),
             left=sum(each.has_left and not each.is_back for each in members),
-            waits_for=tuple(
-                MovingMember(
-                    member_id=each.member_id,
-                    group_instance_id=each.group_instance_id,
-                    client_id=each.client_id,
-                    client_host=each.client_host,
-                    is_told=each.is_told,
-                    wait_ms=self._wait_ms(each, now_ms),
-                )
-                for each in self.waits_for(now_ms)
-            ),
+            waits_for=tuple(self._moving(each, self._wait_ms(each, now_ms)) for each in waits_for),
+            late=tuple(self._moving(each, None) for each in late),
             took_ms=now_ms - self._started_ms,
             reason=reason,
+        )
+
+    @staticmethod
+    def _moving(member: FormerMember, wait_ms: int | None) -> MovingMember:
+        return MovingMember(
+            member_id=member.member_id,
+            group_instance_id=member.group_instance_id,
+            client_id=member.client_id,
+            client_host=member.client_host,
+            is_told=member.is_told,
+            wait_ms=wait_ms,
         )
 
     def _wait_ms(self, member: FormerMember, now_ms: int) -> int | None:

@@ -257,16 +257,15 @@ class Moves:
                 break
             log_waiting(group_id, move, now_ms)
             await asyncio.sleep(CHECK_INTERVAL_S)
-        late = move.waits_for(now_ms)
         if still_upstream:
-            self._end(group_id, move, MoveState.GIVEN_UP, f"these did not come: {names(late)}")
+            silent = names(move.waits_for(now_ms))
+            self._end(group_id, move, MoveState.GIVEN_UP, f"these did not come: {silent}")
             return
         error = await self._take(take)
         if error is not ErrorCode.none:
             self._end(group_id, move, MoveState.GIVEN_UP, f"{COORDINATOR} was not set back: {error.name.upper()}")
             return
-        reason = f"these were told, and have not asked to join again: {names(late)}" if late else None
-        self._end(group_id, move, MoveState.DONE, reason)
+        self._end(group_id, move, MoveState.DONE)
 
     async def _take(self, take: Callable[[], Awaitable[ErrorCode]]) -> ErrorCode:
         """Call `take` until it succeeds: it fails while the group's partition is not served."""

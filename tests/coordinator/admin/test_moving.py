@@ -4,11 +4,15 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 import pytest
+from kio.schema.describe_groups.v6.response import DescribedGroup, DescribedGroupMember
+from kio.schema.errors import ErrorCode
+from kio.schema.types import GroupId
 
 from muster.coordinator.admin import ConfigEntry, GroupAdmin, moving
-from muster.coordinator.admin.moving import move_group
-from muster.coordinator.group.configs import MOVE, UPSTREAM
-from muster.coordinator.group.outcomes import GroupMove, MoveState
+from muster.coordinator.admin.moving import coordinator_of, count_movers, groups_of_muster, move_group
+from muster.coordinator.group.configs import COORDINATOR, MEMBERS, MOVE, MUSTER, UPSTREAM
+from muster.coordinator.group.outcomes import GroupMove, ListedMember, MoveState, Standing
+from muster.events.ids import GroupInstanceId, MemberId
 
 
 def report(*, told: int, back: int = 0, left: int = 0, state: MoveState = MoveState.MOVING) -> GroupMove:
@@ -52,3 +56,63 @@ async def test_a_group_that_is_there_already_has_moved_nobody() -> None:
     async with OneMove(None) as admin:
         done = GroupMove(to=UPSTREAM, state=MoveState.DONE, members=0, told=0, back=0, took_ms=0)
         assert await move_group(admin, "orders", UPSTREAM) == done
+
+
+def listed(member_id: str) -> ListedMember:
+    """A line of the list; without a member id it is an instance that is only expected."""
+    return ListedMember(
+        group_instance_id=GroupInstanceId("w-1"),
+        member_id=MemberId(member_id),
+        client_id="",
+        client_host="",
+        standing=Standing.ACTIVE if member_id else Standing.EXPECTED,
+        retiring=False,
+        is_leader=False,
+        session_left_ms=None,
+        since_ms=0,
+    )
+
+
+class OneGroup(GroupAdmin):
+    """A sidecar with one group: who is listed here, and how many members the cluster upstream describes."""
+
+    def __init__(self, *here: ListedMember, upstream: int = 0) -> None:
+        super().__init__("127.0.0.1:1")
+        self._values = {COORDINATOR: MUSTER, MEMBERS: msgspec.json.encode(here).decode()}
+        member = DescribedGroupMember(
+            member_id="m", client_id="", client_host="", member_metadata=b"", member_assignment=b""
+        )
+        self._upstream = DescribedGroup(
+            error_code=ErrorCode.none,
+            group_id=GroupId("orders"),
+            group_state="Stable",
+            protocol_type="consumer",
+            protocol_data="range",
+            members=(member,) * upstream,
+        )
+
+    async def describe_group_config(self, group_id: str, names: Sequence[str] = ()) -> tuple[ConfigEntry, ...]:
+        values = self._values.items()
+        return tuple(ConfigEntry(name=name, value=value, is_set=True, documentation="") for name, value in values)
+
+    async def describe_group(self, group_id: str) -> DescribedGroup:
+        return self._upstream
+
+    async def check_is_muster(self, group_id: str) -> None:
+        pass
+
+    async def list_groups(self) -> frozenset[str]:
+        return frozenset({"orders"})
+
+
+async def test_an_instance_that_is_only_expected_is_nobody_who_moves() -> None:
+    """Live members upstream have to join again though one is expected here, and only members leave."""
+    async with OneGroup(listed(""), upstream=2) as admin:
+        assert await count_movers(admin, "orders", MUSTER) == 2
+        assert await count_movers(admin, "orders", UPSTREAM) == 0
+        assert (await coordinator_of(admin, "orders")).coordinator == UPSTREAM
+        assert (await groups_of_muster(admin)).group_ids == []
+    async with OneGroup(listed(""), listed("a"), listed("b")) as admin:
+        assert await count_movers(admin, "orders", UPSTREAM) == 2
+        assert await count_movers(admin, "orders", MUSTER) == 0
+        assert (await groups_of_muster(admin)).group_ids == ["orders"]
