@@ -40,6 +40,7 @@ from muster.events.log.sqlite.open import (
     connected,
     look_at,
 )
+from muster.events.log.sqlite.permissions import refuse_unusable
 
 T = TypeVar("T")
 
@@ -132,6 +133,8 @@ class SqliteFile:
         path = self._path
         async with AsyncExitStack() as on_failure:
             on_failure.push_async_callback(self.close)
+            lock = self._lock is not None
+            await self._reader.submit(partial(refuse_unusable, path, writes=not self._read_only, locks=lock))
             if look is not None:
                 await self._reader.submit(partial(look_at, path, look))
             if self._lock is not None:
