@@ -18,7 +18,8 @@ from muster.coordinator.load.room import Room
 from muster.coordinator.load.turns import Turns
 from muster.coordinator.net.limits import ConnectionLimits
 from muster.coordinator.net.memory import Memory
-from muster.coordinator.net.tls_listener import Handshake, TlsListener
+from muster.coordinator.net.tls_handshake import Handshake
+from muster.coordinator.net.tls_listener import TlsListener
 from muster.coordinator.observability.metrics import RefusedConnection, ServerMetrics
 from muster.coordinator.service import Cancel
 
@@ -91,6 +92,7 @@ class Listening(Generic[C]):
         self._call_later = call_later
         self._connections: set[C] = set()
         self._handshakes: set[Handshake] = set()
+        self._handshake_turns = Turns()
         self._leaving: dict[C, int] = {}
         """The connections that a sweep closed, or found closing, and when (monotonic ms)."""
         self._listeners: list[asyncio.Server | TlsListener] = []
@@ -132,7 +134,14 @@ class Listening(Generic[C]):
     def _tls_listener(
         self, bound: socket.socket, new_connection: Callable[[], asyncio.Protocol], context: ssl.SSLContext
     ) -> TlsListener:
-        return TlsListener(bound, new_connection, context, admit=self._handshake_begun, ended=self._handshake_ended)
+        return TlsListener(
+            bound,
+            new_connection,
+            context,
+            self._handshake_turns,
+            admit=self._handshake_begun,
+            ended=self._handshake_ended,
+        )
 
     def _listens(self, listener: asyncio.Server | TlsListener) -> None:
         if self._is_stopping:

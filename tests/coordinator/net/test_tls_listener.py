@@ -4,6 +4,7 @@ import asyncio
 import errno
 import socket
 import ssl
+from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
 from typing import Any, cast
@@ -13,8 +14,9 @@ import uvloop
 from structlog.testing import capture_logs
 
 from muster.coordinator.load.room import HELD_BYTES_MAX, Room
+from muster.coordinator.load.slices import SLICE_S
 from muster.coordinator.load.turns import Turns
-from muster.coordinator.net import tls_listener
+from muster.coordinator.net import tls_handshake, tls_listener
 from muster.coordinator.net.limits import ConnectionLimits
 from muster.coordinator.net.listening import Listening
 from muster.coordinator.observability.metrics import RefusedConnection, ServerMetrics
@@ -35,6 +37,7 @@ class Echo(asyncio.Protocol):
     client_host = "/127.0.0.1"
 
     def __init__(self, listening: "Listening[Echo]") -> None:
+        self.received = b""
         self._listening = listening
         self._transport: asyncio.Transport | None = None
 
@@ -46,6 +49,7 @@ class Echo(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         assert self._transport is not None
+        self.received += data
         self._transport.write(data)
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -76,11 +80,14 @@ class Serving:
             turns=Turns(),
         )
         self.port = 0
+        self.made: list[Echo] = []
 
     async def start(self) -> None:
-        self.port = await self.listening.listen(
-            "127.0.0.1", 0, lambda: Echo(self.listening), context=self.server_context
-        )
+        self.port = await self.listening.listen("127.0.0.1", 0, self._new_connection, context=self.server_context)
+
+    def _new_connection(self) -> Echo:
+        self.made.append(Echo(self.listening))
+        return self.made[-1]
 
     async def connect_plain(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
         """A client that has not begun its handshake."""
@@ -95,8 +102,18 @@ class Serving:
             writer.close()
         return answer
 
-    async def echoed_with_finished(self, sent: bytes) -> bytes:
-        """As `echoed`, with the bytes in one write with the last message of the handshake."""
+    def hello(self) -> bytes:
+        """The first message of a client's handshake."""
+        outgoing = ssl.MemoryBIO()
+        with suppress(ssl.SSLWantReadError):
+            self.trusting.wrap_bio(ssl.MemoryBIO(), outgoing, server_hostname="localhost").do_handshake()
+        return outgoing.read()
+
+    async def echoed_with_finished(self, sent: bytes, *, ends: bool = False) -> bytes:
+        """As `echoed`, with the bytes in one write with the last message of the handshake.
+
+        `ends`: so is the end of what it sends, and it reads no answer.
+        """
         incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
         tls = self.trusting.wrap_bio(incoming, outgoing, server_hostname="localhost")
         reader, writer = await self.connect_plain()
@@ -113,6 +130,11 @@ class Serving:
                 except ssl.SSLWantReadError:
                     await more()
             tls.write(sent)
+            if ends:
+                writer.write(outgoing.read())
+                writer.write_eof()
+                await reader.read()
+                return b""
             answer = b""
             while len(answer) < len(sent):
                 try:
@@ -132,8 +154,11 @@ LOOPS = [asyncio.new_event_loop, uvloop.new_event_loop]
 
 
 @asynccontextmanager
-async def serving(authority: Authority, **limits: Any) -> AsyncIterator[Serving]:
+async def serving(authority: Authority, *, turns: Turns | None = None, **limits: Any) -> AsyncIterator[Serving]:
+    """`turns`: those of handshakes."""
     subject = Serving(authority, limits)
+    if turns is not None:
+        subject.listening._handshake_turns = turns
     await subject.start()
     try:
         yield subject
@@ -193,7 +218,7 @@ def test_a_handshake_that_takes_too_long_is_ended(
     authority: Authority, run: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The client is cut off, its place is free, and a line says whose it was."""
-    monkeypatch.setattr(tls_listener, "HANDSHAKE_TIMEOUT_S", 0.1)
+    monkeypatch.setattr(tls_handshake, "HANDSHAKE_TIMEOUT_S", 0.1)
 
     async def story() -> None:
         async with serving(authority, connections_max=1) as subject:
@@ -252,9 +277,89 @@ def test_bytes_that_come_with_the_end_of_the_handshake_are_not_lost(authority: A
     run(story())
 
 
+def test_what_comes_with_the_end_of_the_handshake_and_of_the_client_is_not_lost(authority: Authority, run: Any) -> None:
+    """As from one that wants no answer."""
+
+    async def story() -> None:
+        async with serving(authority) as subject:
+            with suppress(ConnectionError):
+                await subject.echoed_with_finished(b"last words", ends=True)
+            await until(lambda: len(subject.made) == 1 and subject.metrics.connections == 0)
+            assert subject.made[0].received == b"last words"
+
+    run(story())
+
+
+class HeldTurns(Turns):
+    """Nobody has a turn while it is held."""
+
+    is_held = True
+
+    def _turn(self) -> None:
+        if self.is_held:
+            asyncio.get_running_loop().call_soon(self._turn)
+        else:
+            super()._turn()
+
+
+def test_handshakes_that_begin_at_once_share_a_slice_of_each_turn(authority: Authority, run: Any) -> None:
+    """However many have sent what is to be worked on: each step of TLS's is a fifth of a slice here."""
+    now_s, turn, steps = 0.0, 0, Counter[int]()
+    clients = 40
+
+    class Tls(ssl.SSLObject):
+        def do_handshake(self) -> None:
+            nonlocal now_s
+            now_s += SLICE_S / 5
+            steps[turn] += 1
+            super().do_handshake()
+
+    def count_turns() -> None:
+        nonlocal turn
+        turn += 1
+        asyncio.get_running_loop().call_soon(count_turns)
+
+    async def story() -> None:
+        async with serving(authority, turns=Turns(lambda: now_s)) as subject:
+            subject.server_context.sslobject_class = Tls
+            writers = [(await subject.connect_plain())[1] for _ in range(clients)]
+            await until(lambda: steps.total() == clients)  # they know of the connection
+            steps.clear()
+            count_turns()
+            for writer in writers:
+                writer.write(subject.hello())
+            await until(lambda: steps.total() == clients)
+        assert max(steps.values()) == 5
+
+    run(story())
+
+
+def test_the_wait_for_a_turn_is_not_the_clients(
+    authority: Authority, run: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever has sent its hello is not cut off meanwhile, as one that came with it and says nothing is."""
+    monkeypatch.setattr(tls_handshake, "HANDSHAKE_TIMEOUT_S", 0.5)
+
+    async def story() -> None:
+        turns = HeldTurns()
+        async with serving(authority, turns=turns) as subject:
+            reader, writer = await subject.connect_plain()
+            writer.write(subject.hello())
+            await until(lambda: bool(turns._waiting))
+            silent, _ = await subject.connect_plain()
+            async with asyncio.timeout(WITHIN_S):
+                assert await silent.read() == b""
+            assert subject.metrics.connections == 1
+            turns.is_held = False
+            async with asyncio.timeout(WITHIN_S):
+                assert await reader.read(1) == b"\x16"  # a handshake's message
+
+    run(story())
+
+
 def test_handshakes_are_ended_with_the_process(authority: Authority, run: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """Nobody waits for their time to end."""
-    monkeypatch.setattr(tls_listener, "HANDSHAKE_TIMEOUT_S", 3_600.0)
+    monkeypatch.setattr(tls_handshake, "HANDSHAKE_TIMEOUT_S", 3_600.0)
 
     async def story() -> None:
         async with serving(authority) as subject:
