@@ -14,6 +14,7 @@ from muster.coordinator.log_throttle import LogThrottle
 from muster.coordinator.net.connection_memory import unsent_bytes
 from muster.coordinator.net.flow import Flow, send_all
 from muster.coordinator.sidecar.messages.request_start import api_and_client_of
+from muster.coordinator.sidecar.relay.connect_queue import CONNECTS_AT_ONCE, ConnectQueue
 from muster.coordinator.sidecar.relay.metrics import RelayMetrics
 from muster.coordinator.sidecar.relay.refusals import Refusal, RefusalLog
 from muster.coordinator.tasks import on_failure
@@ -23,6 +24,7 @@ from muster.events.kafka.shortage import tell_shortage
 log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
 
 CONNECT_TIMEOUT_S = 10.0
+"""The time for a connect; and for the wait until one may begin, which is over when the next one does."""
 LINGER_S = 10.0
 """How long requests of a client that is gone are still worked on, or sent to a broker that does not read."""
 _NO_LINGER = struct.pack("ii", 1, 0)
@@ -36,6 +38,7 @@ class BrokerEndpoint(msgspec.Struct, frozen=True, kw_only=True):
     addresses: Callable[[], Sequence[tuple[str, int]]]
     """The broker's address, or several to be tried in turn; empty while not known."""
     context: ssl.SSLContext | None
+    connects: ConnectQueue
     throttle: LogThrottle
     """Shared by all listeners."""
     refusals: RefusalLog
@@ -99,13 +102,13 @@ class BrokerSide(asyncio.Protocol):
         self._endpoint = endpoint
         self._client = client
         self._relayed = relayed
-        self._flow: Flow | None = None
-        self._connecting: asyncio.Task[None] | None = None
-
-    @property
-    def has_begun(self) -> bool:
+        self.is_wanted = False
         """Whether `connect` was called."""
-        return self._connecting is not None
+        self._flow: Flow | None = None
+        self._wanted_since_s = 0.0
+        self._heard_times = 0  # until it was wanted
+        self._failed: Callable[[Exception], None]
+        self._connecting: asyncio.Task[None] | None = None
 
     @property
     def unsent_bytes(self) -> int:
@@ -115,9 +118,17 @@ class BrokerSide(asyncio.Protocol):
     # ---- reaching it, and letting it go ----------------------------------------------------------------
 
     def connect(self, failed: Callable[[Exception], None]) -> None:
-        """Begin to connect. `failed` is called with a bug of ours."""
+        """Connect when it is its turn. `failed` is called with a bug of ours."""
+        self.is_wanted = True
+        self._failed = failed
+        self._wanted_since_s = asyncio.get_running_loop().time()
+        self._heard_times = self._endpoint.heard.times
+        self._endpoint.connects.wait(self)
+
+    def take_turn(self) -> None:
         self._connecting = asyncio.get_running_loop().create_task(self._connect(), name="connect-upstream")
-        self._connecting.add_done_callback(on_failure(failed))
+        self._connecting.add_done_callback(lambda _: self._endpoint.connects.leave(self))
+        self._connecting.add_done_callback(on_failure(self._failed))
 
     async def _connect(self) -> None:
         transport = await self._connected()
@@ -131,35 +142,41 @@ class BrokerSide(asyncio.Protocol):
 
     async def _connected(self) -> asyncio.Transport | None:
         """Open a connection for this client alone; None, after a log line, if that fails."""
-        heard_times, is_ours = self._endpoint.heard.times, False
+        is_ours = False
+        waited_s = asyncio.get_running_loop().time() - self._wanted_since_s
         for host, port in self._endpoint.addresses():
             address = f"{host}:{port}"
+            if waited_s >= CONNECT_TIMEOUT_S:
+                self._tell_not_reached(address, f"{CONNECTS_AT_ONCE} connects to it have taken {waited_s:.0f} s")
+                break
             try:
                 async with asyncio.timeout(CONNECT_TIMEOUT_S):
                     transport, _ = await asyncio.get_running_loop().create_connection(
                         lambda: self, host, port, ssl=self._endpoint.context
                     )
             except (OSError, TimeoutError) as error:
-                self._relayed.brokers_not_reached += 1
                 if is_ours := tell_shortage(address, error) is not None:
-                    continue
-                reason = str(error) or f"no answer within {CONNECT_TIMEOUT_S:g} s"
-                suppressed = self._endpoint.throttle.due(("not reached", address))
-                if suppressed is not None:
-                    broker = self._endpoint.broker
-                    log.warning(
-                        "broker not reached", broker=broker, address=address, error=reason, others_since=suppressed
-                    )
+                    self._relayed.brokers_not_reached += 1
+                else:
+                    self._tell_not_reached(address, str(error) or f"no answer within {CONNECT_TIMEOUT_S:g} s")
             else:
                 if past := self._endpoint.throttle.end(("not reached", address)):
                     log.info("broker reached again", address=address, seconds=past.seconds, failures=past.times)
                 return transport
-        if not is_ours and self._endpoint.heard.times == heard_times:  # it may take no more, and hear others
+        if not is_ours and self._endpoint.heard.times == self._heard_times:  # it may take no more, and hear others
             self._endpoint.on_unreachable()
         return None
 
+    def _tell_not_reached(self, address: str, error: str) -> None:
+        self._relayed.brokers_not_reached += 1
+        suppressed = self._endpoint.throttle.due(("not reached", address))
+        if suppressed is not None:
+            broker = self._endpoint.broker
+            log.warning("broker not reached", broker=broker, address=address, error=error, others_since=suppressed)
+
     def cancel_connect(self) -> None:
         """Cancel `connect`."""
+        self._endpoint.connects.leave(self)
         if self._connecting is not None:
             self._connecting.cancel()
 

@@ -1,9 +1,9 @@
 """A client's socket; each client connection has a broker connection of its own.
 
 So only the broker knows who the client is: SASL is relayed, and the client's authorizations are asked for there. No
-more than a first piece is read from a client before its broker is connected, and a client that sends nothing (a port
-scan, a load balancer's check) has no broker connection. When the broker is lost the client is closed; when the client
-is gone its requests are still carried out, as in Kafka, and their answers dropped (CC6).
+more than a first request is read from a client before its broker is connected, and a client that does not send a whole
+one (a port scan, a load balancer's check) has no broker connection. When the broker is lost the client is closed; when
+the client is gone its requests are still carried out, as in Kafka, and their answers dropped (CC6).
 
 What belongs here: what a broker connection adds to a client's socket (net/client_socket.py). What it must not know:
 what a request means, which is `handle`'s.
@@ -140,11 +140,18 @@ class ClientSide(ClientSocket):
         self._close_broker()
 
     def _receive_early(self, data: bytes) -> None:
+        """Ask for the broker as soon as there is something to be done; read no more until it is reached."""
         self._conversation.receive(data)
-        if not self._broker.has_begun:
+        if not self._broker.is_wanted:
+            try:
+                if not self._conversation.has_request():
+                    return
+            except ProtocolError as error:
+                self._refuse(error)
+                return
             self._broker.connect(self._failed)
         if self._flow is not None:
-            self._flow.turn(on=False)  # until the broker is reached
+            self._flow.turn(on=False)
             self._mind_memory()
 
     # ---- the broker ----------------------------------------------------------------------------------

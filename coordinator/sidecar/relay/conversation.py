@@ -31,6 +31,9 @@ IN_FLIGHT_MAX = 1_000
 BEGINNING_BYTES_MAX = 128 * 1024
 """Limit within which the fields to be read must stand: only three strings come before them."""
 
+FIRST_BYTES_MAX = 16_384
+"""The bytes of a client's first request that are waited for: clients begin with small ones."""
+
 _USUAL_BEGINNING_BYTES = 256
 _NEED_NO_AUTHENTICATION = frozenset({17, 18, 36})  # SaslHandshake, ApiVersions, SaslAuthenticate
 
@@ -97,6 +100,20 @@ class Conversation(Connection):
         self._frame = b""
         self.answers.forget()
 
+    def has_request(self) -> bool:
+        """Whether a whole request has come, or `FIRST_BYTES_MAX` of it.
+
+        Raises ProtocolError for what cannot be taken, however much more may come.
+        """
+        start = self._next_start()
+        if start is None:
+            return False
+        length, api_key, api_version, _ = start
+        plan = self._plan_of(api_key, api_version)
+        if plan.is_handled:
+            self._check_handled(plan, length, api_key, api_version)
+        return self._incoming.has(min(LENGTH.size + length, FIRST_BYTES_MAX))
+
     def authenticated(self) -> None:
         """Lift the limits for clients that have not authenticated."""
         self._handled_bytes_max = self._frame_bytes_max
@@ -131,7 +148,7 @@ class Conversation(Connection):
                 self._relay_from_here(length, api_key, correlation_id, plan)
                 done += 1
                 continue
-            check_bound(api_key, api_version, length, min(plan.handled_bytes_max, self._handled_bytes_max))
+            self._check_handled(plan, length, api_key, api_version)
             frame = self._take(length, correlation_id) if self.answers.are_all_given else None
             self._frame = frame or b""
             return frame
@@ -141,6 +158,9 @@ class Conversation(Connection):
         if self._is_unauthenticated and api_key not in _NEED_NO_AUTHENTICATION:
             self.unauthenticated_request = self._incoming.look(_USUAL_BEGINNING_BYTES)
         return self._plan_of(api_key, api_version)
+
+    def _check_handled(self, plan: RequestPlan, length: int, api_key: int, api_version: int) -> None:
+        check_bound(api_key, api_version, length, min(plan.handled_bytes_max, self._handled_bytes_max))
 
     def _may_begin(self, done: int) -> bool:
         """Whether another request may begin, after `done` ones in this turn."""

@@ -14,6 +14,7 @@ from functools import partial
 
 import structlog
 
+from muster.coordinator.load.turns import Turns
 from muster.coordinator.log_throttle import LogThrottle
 from muster.coordinator.net.listening import Address, Listening, addresses_of, bind
 from muster.coordinator.observability.metrics import ServerMetrics
@@ -22,6 +23,7 @@ from muster.coordinator.settings.addresses import why_not_bound
 from muster.coordinator.settings.broker_ports import BrokerPorts, NoPort
 from muster.coordinator.sidecar.relay.broker_side import BrokerEndpoint
 from muster.coordinator.sidecar.relay.client_side import ClientSide
+from muster.coordinator.sidecar.relay.connect_queue import ConnectQueue
 from muster.coordinator.sidecar.relay.intercept import Interceptor
 from muster.coordinator.sidecar.relay.limits import RelayLimits
 from muster.coordinator.sidecar.relay.metrics import RelayMetrics
@@ -74,6 +76,7 @@ class Listeners:
         self._complaints: dict[int, str] = {}
         self._begun: set[asyncio.Task[None]] = set()
         self._turns = itertools.count()
+        self._connect_turns = Turns()
         self._throttle = LogThrottle(service.monotonic_ms)
         self._refusals = RefusalLog(service.monotonic_ms)
 
@@ -143,6 +146,7 @@ class Listeners:
             node_id=node_id,
             addresses=lambda: self._where(node_id),
             context=self._broker_context,
+            connects=ConnectQueue(self._connect_turns),
             throttle=self._throttle,
             refusals=self._refusals,
             on_unreachable=partial(self._on_unreachable, node_id),
