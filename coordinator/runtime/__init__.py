@@ -16,6 +16,7 @@ retention_clock.py     The wall clock as retention goes by it: a jump ahead is b
 runtime.py             All partitions of the process: taken over, looked up by group, given up.
 slow_appends.py        Reports appends that have not been answered for long.
 successor.py           Finds out who has taken a partition over from this process.
+successor_watch.py     Looks whether this process was deposed while it appends nothing.
 sweep.py               The sweep of a partition for expired offsets and groups (EX1, TM4).
 waiting.py             Requests that are not answered yet, and where their answers go.
 waiting_limit.py       The limit of waiting joins and syncs for each principal, or group.

@@ -9,8 +9,9 @@ requires.
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Coroutine, Mapping
 from functools import partial
+from typing import Any
 
 import structlog
 from kio.schema.errors import ErrorCode
@@ -26,6 +27,7 @@ from muster.coordinator.runtime.log_outage import LogOutage
 from muster.coordinator.runtime.owner import Owner
 from muster.coordinator.runtime.ownership import OwnedPartition, take_over
 from muster.coordinator.runtime.slow_appends import SlowAppends
+from muster.coordinator.runtime.successor_watch import SuccessorWatch
 from muster.coordinator.service import CommittedOffset, ListedGroup, ReplyTo
 from muster.coordinator.tasks import on_failure
 from muster.events.ids import GroupId
@@ -59,7 +61,8 @@ class Runtime:
         self._retaking: dict[int, asyncio.Task[None]] = {}
         self._renewing: asyncio.Task[None] | None = None
         self._slow = SlowAppends(owner.event_log, lambda: self._owned)
-        self._telling: asyncio.Task[None] | None = None
+        self._successors = SuccessorWatch(owner.event_log, lambda: self._owned, self._lost)
+        self._watching: list[asyncio.Task[None]] = []
         self._read: set[int] = set()
         self._unreadable: dict[int, str] = {}
         """The reason for each partition that is not served, since an owner's record in it cannot be read."""
@@ -102,8 +105,14 @@ class Runtime:
         if self._log.claim_renewal_ms is not None:
             self._renewing = asyncio.create_task(self._renew(self._log.claim_renewal_ms), name="renew-claims")
             self._renewing.add_done_callback(on_failure(self._give_up))
-        self._telling = asyncio.create_task(self._slow.watch(), name="slow-appends")
-        self._telling.add_done_callback(on_failure(self._give_up))
+        self._watch(self._slow.watch(), "slow-appends")
+        if self._log.can_be_taken_over:
+            self._watch(self._successors.watch(), "successor-watch")
+
+    def _watch(self, watch: Coroutine[Any, Any, None], name: str) -> None:
+        watching = asyncio.create_task(watch, name=name)
+        watching.add_done_callback(on_failure(self._give_up))
+        self._watching.append(watching)
 
     async def all_owned(self) -> None:
         """Wait until every partition that is retried is owned, or given up."""
@@ -114,7 +123,7 @@ class Runtime:
         """Give all partitions up in good order; parked requests are answered NOT_COORDINATOR."""
         self._stopping = True
         owned, self._owned = self._owned, {}  # what is lost from here on is not taken over again
-        tasks = [*self._retaking.values(), *filter(None, (self._renewing, self._telling))]
+        tasks = [*self._retaking.values(), *self._watching, *filter(None, (self._renewing,))]
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)

@@ -119,6 +119,10 @@ class KafkaEventLog:
         return self._link.leader_said(self._plan.name, partition)
 
     @property
+    def can_be_taken_over(self) -> bool:
+        return True
+
+    @property
     def claim_renewal_ms(self) -> int | None:
         """None too when the brokers do not tell."""
         return self._guarantees.claim_renewal_ms if self._guarantees else None
