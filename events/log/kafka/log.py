@@ -195,7 +195,7 @@ class KafkaEventLog:
         link = self._link
         for node_id in link.brokers():
             offered = await retried(lambda: link.versions(node_id), timeout_ms=self._timeout_ms)  # noqa: B023 -- awaited
-            check_versions(node_id, offered, needed)
+            check_versions(link.broker_said(node_id), offered, needed)
 
     async def _existing_topic(self) -> TopicFacts:
         await self._check_versions(READING)
