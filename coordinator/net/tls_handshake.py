@@ -36,6 +36,7 @@ KEPT_BYTES_MAX: Final = 16_384
 _MEANINGS = {
     "WRONG_VERSION_NUMBER": "it does not speak TLS",
     "HTTP_REQUEST": "it speaks HTTP",
+    "TLSV1_ALERT_UNKNOWN_CA": "the client does not trust the certificate of --tls-certificate (its ssl.ca.location)",
     "PEER_DID_NOT_RETURN_A_CERTIFICATE": "it shows no certificate, which --tls-client-ca demands",
 }
 """Explanations of OpenSSL's reasons that say little."""
