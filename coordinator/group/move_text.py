@@ -1,5 +1,6 @@
 """The progress of a move in words: what members have done, who is waited for, and for how long at most."""
 
+import shlex
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Protocol
 
@@ -29,6 +30,11 @@ def names(members: Iterable[Named]) -> str:
     listed = [f"{each.group_instance_id or each.client_id} at {each.client_host.removeprefix('/')}" for each in members]
     shown = ", ".join(listed[:_SHOWN])
     return f"{shown} and {len(listed) - _SHOWN} more" if len(listed) > _SHOWN else shown
+
+
+def already_moving(group_id: str) -> str:
+    """Refuse another move, and name the command that tells of the one under way."""
+    return f"it is moving already: muster members list {shlex.quote(group_id)} says how far"
 
 
 def progress(move: "GroupMove") -> str:

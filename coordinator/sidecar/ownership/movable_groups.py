@@ -31,7 +31,7 @@ from muster.coordinator.group.configs import (
     coordinator,
     number,
 )
-from muster.coordinator.group.move_text import progress
+from muster.coordinator.group.move_text import already_moving, progress
 from muster.coordinator.group.outcomes import (
     AlterGroupConfigOutcome,
     DescribeGroupConfigOutcome,
@@ -108,7 +108,7 @@ class MovableGroups(GroupsLayer):
         if not self._may_own(command.group_id):
             reply(_refused(NOT_FOR_GROUP))
         elif self._moves.is_moving(command.group_id) or command.group_id in self._starting:
-            reply(_refused("it is moving already"))
+            reply(_refused(already_moving(command.group_id)))
         elif wanted == UPSTREAM:
             self._run(self._release(msgspec.structs.replace(command, changes=(change,)), reply), command)
         else:

@@ -25,7 +25,7 @@ from kio.schema.errors import ErrorCode
 from tenacity import AsyncRetrying, RetryCallState, retry_if_exception_type, retry_if_result, wait_fixed
 
 from muster.coordinator.group.configs import COORDINATOR, MUSTER, UPSTREAM
-from muster.coordinator.group.move_text import names
+from muster.coordinator.group.move_text import already_moving, names
 from muster.coordinator.group.outcomes import GroupMove, MoveState, ReleasedMember
 from muster.coordinator.sidecar.ownership.move import FormerMember, Move, Sender
 from muster.coordinator.sidecar.ownership.move_log import log_begin, log_end, log_waiting
@@ -219,7 +219,7 @@ class Moves:
         if self._shadows.owns(group_id) and not self.is_moving(group_id):
             return None
         if self.is_moving(group_id):
-            return "it is moving already"
+            return already_moving(group_id)
         try:
             members = await upstream_members(self._link, group_id, self._shadows.name)
         except NotAdoptable as error:
@@ -229,15 +229,16 @@ class Moves:
         now_ms = self._monotonic_ms()
         absent = [each for each in members if not self.recent_members.is_recent(group_id, each.member_id, now_ms)]
         if absent:
+            were = "was" if len(absent) == 1 else "were"
             return (
-                f"{len(absent)} of its {len(members)} members were not heard of here in the last minute: "
+                f"{len(absent)} of its {len(members)} members {were} not heard of here in the last minute: "
                 f"{names(map(_former, absent))}. Who is connected to the cluster directly has to be connected to this "
-                "Muster first; who has joined only now is heard of in a moment: try again"
+                "Muster first; who has joined only now is heard of in a moment; of who has gone the session there ends"
             )
         if only_try:
             return None
         if self.is_moving(group_id):
-            return "it is moving already"
+            return already_moving(group_id)
         move = Move(MUSTER, map(_former, members), now_ms=now_ms, deadline_ms=now_ms + timeout_ms)
         self._moves[group_id] = move
         log_begin(group_id, move)

@@ -32,7 +32,9 @@ from tests.coordinator.sidecar.scripted_broker import ALL_OPERATIONS, DESCRIBE_G
 from tests.waiting import until
 
 GROUP = GroupId("orders")
-MOVING = AlterGroupConfigOutcome(error=ErrorCode.invalid_request, message="it is moving already")
+MOVING = AlterGroupConfigOutcome(
+    error=ErrorCode.invalid_request, message="it is moving already: muster members list orders says how far"
+)
 DONE = AlterGroupConfigOutcome(error=ErrorCode.none)
 WAITS = "a group that moves waits for members"
 MEMBER = ReleasedMember(
