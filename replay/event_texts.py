@@ -34,7 +34,7 @@ from muster.events.events import (
 )
 from muster.events.state import GroupConfig, MemberRole
 from muster.replay.times import duration, setting
-from muster.replay.why.incidents import unserved
+from muster.replay.why.happenings import unserved
 from muster.replay.why.moves import by_topic, decode_assignment
 from muster.replay.why.planned import configured_text
 from muster.replay.why.rebalance import actor, ref
@@ -173,7 +173,7 @@ def _group_text(event: AnyGroupEvent) -> str:
 
 
 def _refusal(event: JoinRefused | MemberFenced) -> str:
-    text = "; ".join(f"{incident.text} ({incident.error})" for incident in unserved(event))
+    text = "; ".join(f"{happening.text} ({happening.error})" for happening in unserved(event))
     return f"{text}, and {event.suppressed} more that were not written" if event.suppressed else text
 
 

@@ -16,7 +16,7 @@ from muster.events.ids import GroupId
 from muster.events.records import StoredRecord
 from muster.replay.history import History, PassedOver, Prelude, Read, Told, with_gaps
 from muster.replay.sources import read_record
-from muster.replay.why.rebalance import IncidentKind
+from muster.replay.why.rebalance import HappeningKind
 from muster.replay.why.why import Answer, answers_of
 
 Row = dict[str, Any]
@@ -80,7 +80,7 @@ def row(answer: Answer) -> Row:
         "members_after": len(rebalance.members_after),
         "partitions_moved": movement.moved if movement else None,
         "partitions_stayed": movement.stayed if movement else None,
-        "avoided": sum(each.times for each in rebalance.avoided if each.kind is not IncidentKind.PLANNED),
+        "avoided": sum(each.times for each in rebalance.avoided if each.kind is not HappeningKind.PLANNED),
         "headline": answer.headline,
         "story": msgspec.json.encode(answer).decode(),
     }

@@ -12,8 +12,8 @@ from muster.replay.times import Instant, clock_of, day_of, duration, setting
 from muster.replay.why.planned import settings_text
 from muster.replay.why.rebalance import (
     Actor,
-    Incident,
-    IncidentKind,
+    Happening,
+    HappeningKind,
     JoinPhase,
     MemberRef,
     Movement,
@@ -65,7 +65,7 @@ def _rows(answer: Answer) -> Iterator[Row]:
     yield "Members", _members(rebalance)
     if rebalance.movement is not None:
         yield "Moved", _movement(rebalance.movement)
-    yield from _stacked("Meanwhile", map(_incident, rebalance.meanwhile))
+    yield from _stacked("Meanwhile", map(_happening, rebalance.meanwhile))
     yield from _unharmed("Before", "these started no rebalance:", rebalance.avoided)
     yield from _stacked("Missing", (text(note, "yellow") for note in rebalance.notes))
     yield from _unharmed("Since then", "these started no rebalance:", answer.since)
@@ -195,15 +195,15 @@ def _movement(movement: Movement) -> Text:
     return Text("\n").join(lines)
 
 
-def _unharmed(label: str, heading: str, incidents: Sequence[Incident]) -> Iterator[Row]:
-    if incidents:
-        yield from _stacked(label, [text(heading, "green"), *map(_incident, incidents)])
+def _unharmed(label: str, heading: str, happenings: Sequence[Happening]) -> Iterator[Row]:
+    if happenings:
+        yield from _stacked(label, [text(heading, "green"), *map(_happening, happenings)])
 
 
-def _incident(incident: Incident) -> Text:
-    error = f" ({incident.error})" if incident.error is not None else ""
-    counted = incident.times > 1 and incident.kind is not IncidentKind.JOINS_GATHERED
-    times = f", {plural(incident.times, 'time')}" if counted else ""
-    if counted and incident.until is not None:
-        times += f" until {clock_of(incident.until)}"
-    return _at(incident.at, f"{incident.text}{error}{times}")
+def _happening(happening: Happening) -> Text:
+    error = f" ({happening.error})" if happening.error is not None else ""
+    counted = happening.times > 1 and happening.kind is not HappeningKind.JOINS_GATHERED
+    times = f", {plural(happening.times, 'time')}" if counted else ""
+    if counted and happening.until is not None:
+        times += f" until {clock_of(happening.until)}"
+    return _at(happening.at, f"{happening.text}{error}{times}")

@@ -1,11 +1,11 @@
-"""The analysis of rebalances: incidents, phases, causes.
+"""The analysis of rebalances: happenings, phases, causes.
 
-incidents.py    What started no rebalance: restarts that were absorbed, coordinators that came and went, refusals,
+happenings.py   What started no rebalance: restarts that were absorbed, coordinators that came and went, refusals,
                 fences.
 moves.py        Who has which partitions, and what a rebalance changed about it.
 running_rebalance.py   A rebalance while its events are folded, and the finished value.
 planned.py      What administrators plan for a group's membership, in words, and what came of it.
-incident_collector.py  Incidents that start no rebalance, in order, until a rebalance begins.
+happening_collector.py  Happenings that start no rebalance, in order, until a rebalance begins.
 rebalance.py    What a rebalance is, once it is told: the values that `timeline.py` makes and `why` prints.
 standbys.py     A standby that takes the place of a lost member, from its call to the moment when it has the
                 partitions.

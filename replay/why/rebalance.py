@@ -133,8 +133,8 @@ class Movement(msgspec.Struct, frozen=True, kw_only=True):
 
 
 @unique
-class IncidentKind(StrEnum):
-    """The kinds of incidents that start no rebalance."""
+class HappeningKind(StrEnum):
+    """The kinds of happenings that start no rebalance."""
 
     STATIC_RESTART = "static-restart"
     COORDINATOR_TAKEOVER = "coordinator-takeover"
@@ -152,10 +152,10 @@ class IncidentKind(StrEnum):
     """An administrator registered, retired or configured something: an announcement, which spared nobody anything."""
 
 
-class Incident(msgspec.Struct, frozen=True, kw_only=True):
+class Happening(msgspec.Struct, frozen=True, kw_only=True):
     """Something that started no rebalance. `times` counts like ones that were not written, too."""
 
-    kind: IncidentKind
+    kind: HappeningKind
     at: Instant
     text: str
     times: int = 1
@@ -238,8 +238,8 @@ class Rebalance(msgspec.Struct, frozen=True, kw_only=True):
     members_before: tuple[MemberRef, ...]
     members_after: tuple[MemberRef, ...]
     movement: Movement | None
-    avoided: tuple[Incident, ...]  # between the rebalance before and this one
-    meanwhile: tuple[Incident, ...]  # while it ran
+    avoided: tuple[Happening, ...]  # between the rebalance before and this one
+    meanwhile: tuple[Happening, ...]  # while it ran
     first_seq: int
     last_seq: int
     notes: tuple[str, ...]  # what is missing of its history

@@ -25,8 +25,8 @@ from muster.events.ids import MemberId
 from muster.events.state import Group, GroupImage, GroupState
 from muster.replay.history import Part
 from muster.replay.times import instant
-from muster.replay.why.incident_collector import IncidentCollector, starts_nothing
-from muster.replay.why.incidents import gathered
+from muster.replay.why.happening_collector import HappeningCollector, starts_nothing
+from muster.replay.why.happenings import gathered
 from muster.replay.why.planned import planned, planned_text
 from muster.replay.why.rebalance import (
     Actor,
@@ -110,7 +110,7 @@ class RunningRebalance:
         *,
         before: Group,
         parts: Sequence[Part],
-        incidents_before: IncidentCollector,
+        happenings_before: HappeningCollector,
         notes: Sequence[str],
     ) -> None:
         self.started = started
@@ -118,13 +118,13 @@ class RunningRebalance:
         self.from_generation = started.group.generation_id
         self.members_before = members(before)
         self.first_seq = parts[0].seq if parts else started.seq
-        self.incidents_before = incidents_before
+        self.happenings_before = happenings_before
         self.notes = list(notes)
         self.folded: list[Occurrence] = []
         self.dropped: list[Occurrence] = []
         self.arrivals: dict[MemberId, Arrival] = {}
         self.gathered: list[MemberJoined] = []
-        self.incidents_within = IncidentCollector()
+        self.happenings_within = HappeningCollector()
         self.completed: JoinPhaseCompleted | None = None
         self.emptied: GroupEmptied | None = None
         self.absent: tuple[MemberRef, ...] = ()
@@ -142,7 +142,7 @@ class RunningRebalance:
         if self._is_fresh:
             self._gather(parts)
         self._is_fresh = False
-        self.incidents_within.note_within(parts, before)
+        self.happenings_within.note_within(parts, before)
         for seen in occurrences(part for part in parts if part not in self.gathered):
             if seen.cause in FOLDED:
                 self.folded.append(seen)
@@ -167,7 +167,7 @@ class RunningRebalance:
             self.started,
             self._parts,
             before=self._before.config,
-            gone=self.incidents_before.gone,
+            gone=self.happenings_before.gone,
             came=[ref(event.member) for event in self.gathered],
         )
         if told is None:
@@ -220,8 +220,8 @@ class RunningRebalance:
             members_before=self.members_before,
             members_after=members(group),
             movement=movement,
-            avoided=(*self.incidents_before.incidents, *([gathered(self.gathered)] if self.gathered else [])),
-            meanwhile=self.incidents_within.incidents,
+            avoided=(*self.happenings_before.happenings, *([gathered(self.gathered)] if self.gathered else [])),
+            meanwhile=self.happenings_within.happenings,
             first_seq=self.first_seq,
             last_seq=last_seq,
             notes=tuple(self.notes),

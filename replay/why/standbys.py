@@ -8,7 +8,7 @@ from muster.events.events import MemberAssigned, MemberRemoved
 from muster.events.state import Group
 from muster.replay.times import duration, instant
 from muster.replay.why.moves import Ownership, by_topic, decode_assignment, handed_over, movement
-from muster.replay.why.rebalance import Incident, IncidentKind, Movement, TopicPartitions, actor, ref
+from muster.replay.why.rebalance import Happening, HappeningKind, Movement, TopicPartitions, actor, ref
 from muster.replay.why.wording import cause_text, count_of, name, partitions, plainly, plural
 
 
@@ -21,9 +21,9 @@ class Call(msgspec.Struct, frozen=True, kw_only=True):
     taken: tuple[TopicPartitions, ...] | None
     movement: Movement | None
 
-    def incident(
+    def happening(
         self, *, took_over_ms: int | None = None, rebalanced: bool = False, lost_itself: bool = False
-    ) -> Incident:
+    ) -> Happening:
         """The outcome of a call: it took over, a rebalance began before, it was lost itself, or it is still called."""
         called_ms = self.event.why.decided_ms
         standby = f"the standby {plainly(ref(self.event.member))}"
@@ -36,8 +36,8 @@ class Call(msgspec.Struct, frozen=True, kw_only=True):
             text = f"{standby} was called for {self._what()}, and {'was lost itself' if lost_itself else end}"
         if self.lost is not None:
             text += f": {cause_text(self.lost.why, [actor(self.lost)])}"
-        return Incident(
-            kind=IncidentKind.STANDBY_CALLED,
+        return Happening(
+            kind=HappeningKind.STANDBY_CALLED,
             at=instant(called_ms),
             text=text,
             seq=self.event.seq,

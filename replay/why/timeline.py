@@ -10,7 +10,7 @@ A transition is the events before one on the group's own key, and that event. It
     JoinPhaseCompleted    the join phase ends, the sync phase begins
     GroupStabilized       the rebalance ends *stable*
     GroupEmptied          the rebalance ends *emptied*
-    anything else         an incident: within the rebalance that is running, else between two (`incident_collector.py`)
+    anything else         a happening: within the rebalance that is running, else between two (`happening_collector.py`)
 
 What is missing of a history (a gap, a broken record) makes the rebalance that it falls into, and what moved in the next
 one, uncertain; both say so.
@@ -32,10 +32,10 @@ from muster.events.events import (
 from muster.events.ids import GroupId
 from muster.events.state import Group, GroupState, new_group
 from muster.replay.history import Broken, Coordinated, Gap, Item, Part
-from muster.replay.why.incident_collector import IncidentCollector
-from muster.replay.why.incidents import Coordinators, unserved
+from muster.replay.why.happening_collector import HappeningCollector
+from muster.replay.why.happenings import Coordinators, unserved
 from muster.replay.why.moves import NOBODY, Ownership, movement, ownership
-from muster.replay.why.rebalance import Incident, Outcome, Rebalance
+from muster.replay.why.rebalance import Happening, Outcome, Rebalance
 from muster.replay.why.running_rebalance import RunningRebalance
 from muster.replay.why.wording import missing_text
 
@@ -57,7 +57,7 @@ class Timeline:
         self._parts: list[Part] = []  # of the transition that is being read
         self._running: RunningRebalance | None = None
         self._baseline: Ownership | None = None  # the last stable assignment; None: not known
-        self._incidents = IncidentCollector()
+        self._happenings = HappeningCollector()
         self._notes: list[str] = []
         self._coordinators = Coordinators()
         self._last_seq = 0
@@ -68,9 +68,9 @@ class Timeline:
         return self._group
 
     @property
-    def since_the_last(self) -> tuple[Incident, ...]:
-        """The incidents since the last rebalance ended."""
-        return () if self._running is not None else self._incidents.incidents
+    def since_the_last(self) -> tuple[Happening, ...]:
+        """The happenings since the last rebalance ended."""
+        return () if self._running is not None else self._happenings.happenings
 
     @property
     def notes(self) -> tuple[str, ...]:
@@ -137,7 +137,7 @@ class Timeline:
             running.emptied = event
             return self._finish(Outcome.EMPTIED, event.why.decided_ms, NOBODY)
         else:
-            running.incidents_within.add(*unserved(event))
+            running.happenings_within.add(*unserved(event))
         return None
 
     def _interrupt(self, event: RebalanceStarted) -> Rebalance | None:
@@ -151,11 +151,11 @@ class Timeline:
         return self._finish(Outcome.UNKNOWN, None)
 
     def _begin(self, event: RebalanceStarted, parts: Sequence[Part], before: Group) -> None:
-        self._baseline = self._incidents.end(event, parts, before, self._baseline)
+        self._baseline = self._happenings.end(event, parts, before, self._baseline)
         self._running = RunningRebalance(
-            event, before=before, parts=parts, incidents_before=self._incidents, notes=self._notes
+            event, before=before, parts=parts, happenings_before=self._happenings, notes=self._notes
         )
-        self._incidents, self._notes = IncidentCollector(), []
+        self._happenings, self._notes = HappeningCollector(), []
 
     def _between(self, event: AnyGroupEvent, parts: Sequence[Part], before: Group, after: Group) -> None:
         """No rebalance is running: a fresh or emptied group, and all that starts none."""
@@ -163,8 +163,8 @@ class Timeline:
             self._baseline = NOBODY
         elif isinstance(event, GroupStabilized):
             self._baseline = ownership(after)  # its beginning is not in the log
-        self._baseline = self._incidents.note(parts, before, after, self._baseline)
-        self._incidents.add(*unserved(event))
+        self._baseline = self._happenings.note(parts, before, after, self._baseline)
+        self._happenings.add(*unserved(event))
 
     def _finish(self, outcome: Outcome, end_ms: int | None, reached: Ownership | None = None) -> Rebalance | None:
         running, group = self._running, self._group
@@ -189,7 +189,7 @@ class Timeline:
         if self._group is None or event.incarnation <= self._group.incarnation:
             return None
         finished = self._finish(Outcome.UNKNOWN, None)
-        self._group, self._baseline, self._incidents = None, NOBODY, IncidentCollector()
+        self._group, self._baseline, self._happenings = None, NOBODY, HappeningCollector()
         return finished
 
     # ---- what is not an event of the group --------------------------------------------------------------------------
@@ -201,7 +201,7 @@ class Timeline:
 
     def _note_coordinator(self, item: Coordinated) -> None:
         members = len(self._group.members) if self._group is not None else 0
-        incident = self._coordinators.note(item, members=members, in_flight=self._running is not None)
-        if incident is not None:
-            incidents = self._running.incidents_within if self._running is not None else self._incidents
-            incidents.add(incident)
+        happening = self._coordinators.note(item, members=members, in_flight=self._running is not None)
+        if happening is not None:
+            happenings = self._running.happenings_within if self._running is not None else self._happenings
+            happenings.add(happening)

@@ -4,7 +4,7 @@ import msgspec
 
 from muster.events.ids import GroupId
 from muster.replay.history import History
-from muster.replay.why.rebalance import Incident, Rebalance
+from muster.replay.why.rebalance import Happening, Rebalance
 from muster.replay.why.timeline import Timeline
 from muster.replay.why.wording import headline
 
@@ -14,7 +14,7 @@ class Answer(msgspec.Struct, frozen=True, kw_only=True):
 
     headline: str
     rebalance: Rebalance
-    since: tuple[Incident, ...] = ()
+    since: tuple[Happening, ...] = ()
     notes: tuple[str, ...] = ()
 
 

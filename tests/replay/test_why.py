@@ -13,7 +13,7 @@ from muster.replay.form import Format
 from muster.replay.groups import Overview
 from muster.replay.history import Happened
 from muster.replay.render import render
-from muster.replay.why.rebalance import IncidentKind, Outcome
+from muster.replay.why.rebalance import HappeningKind, Outcome
 from muster.replay.why.why import Why, generations_of, why
 from tests.coordinator.group.client import protocols
 from tests.coordinator.group.harness import Harness
@@ -71,17 +71,17 @@ def test_the_end_of_a_group_stands_behind_its_last_rebalance(cause: Cause) -> No
     script.stabilize({"a": {"orders": [0]}})
     script.start(script.removed(script.of("a"), Cause.MEMBER_LEFT)).emptied().deleted(cause)
     (answer,) = why(script.history()).answers
-    assert [(end.kind, end.text) for end in answer.since] == [(IncidentKind.GROUP_DELETED, TEXTS[cause])]
+    assert [(end.kind, end.text) for end in answer.since] == [(HappeningKind.GROUP_DELETED, TEXTS[cause])]
 
 
 def test_what_started_no_rebalance_is_listed_in_order() -> None:
     """Between two rebalances stand restarts, takeovers and fences, with the like ones that were not written counted."""
     (answer,) = why(a_night().history(), generation=2).answers
-    assert [(incident.kind, incident.times) for incident in answer.rebalance.avoided] == [
-        (IncidentKind.STATIC_RESTART, 1),
-        (IncidentKind.STATIC_RESTART, 1),
-        (IncidentKind.COORDINATOR_TAKEOVER, 1),
-        (IncidentKind.MEMBER_FENCED, 5),
+    assert [(happening.kind, happening.times) for happening in answer.rebalance.avoided] == [
+        (HappeningKind.STATIC_RESTART, 1),
+        (HappeningKind.STATIC_RESTART, 1),
+        (HappeningKind.COORDINATOR_TAKEOVER, 1),
+        (HappeningKind.MEMBER_FENCED, 5),
     ]
 
 
@@ -90,7 +90,7 @@ def test_without_a_choice_the_last_rebalance_is_answered_for_with_what_came_sinc
     result = why(a_night().history())
     assert (len(result.answers), result.rebalances) == (1, 4)
     assert result.answers[0].rebalance.to_generation == 4
-    assert [incident.kind for incident in result.answers[0].since] == [IncidentKind.STATIC_RESTART]
+    assert [happening.kind for happening in result.answers[0].since] == [HappeningKind.STATIC_RESTART]
 
 
 def test_a_rebalance_that_was_superseded_says_so() -> None:

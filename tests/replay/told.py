@@ -8,7 +8,7 @@ from rich.console import Console
 from muster.replay.form import Format
 from muster.replay.render import Result, render
 from muster.replay.state import AtSeq, StateAt, state_at
-from muster.replay.why.rebalance import Incident, IncidentKind, MemberRef, Rebalance
+from muster.replay.why.rebalance import Happening, HappeningKind, MemberRef, Rebalance
 from muster.replay.why.why import Answer, why
 from tests.coordinator.group.harness import Harness
 from tests.replay.played import history_of
@@ -29,7 +29,7 @@ def told(h: Harness) -> Rebalance:
     return last(h).rebalance
 
 
-def incidents(h: Harness, kind: IncidentKind) -> list[Incident]:
+def happenings(h: Harness, kind: HappeningKind) -> list[Happening]:
     """Before the last rebalance, and since."""
     answer = last(h)
     return [each for each in (*answer.rebalance.avoided, *answer.since) if each.kind is kind]

@@ -1,11 +1,11 @@
-"""Incidents that start no rebalance, in order, until a rebalance begins.
+"""Happenings that start no rebalance, in order, until a rebalance begins.
 
 Static restarts, standbys that take over, members that come or go without partitions, retired members that go one by
 one, plans that are made, requests that are refused. Some of it takes time, or comes again and again:
 
-    a standby      is called when a member is lost, and has its partitions when it asks for them: one incident
+    a standby      is called when a member is lost, and has its partitions when it asks for them: one happening
     retired ones   are remembered, since the rebalance that follows the last of them is due to them all
-    a duel         is one incident, however often the instance id changes hands in it
+    a duel         is one happening, however often the instance id changes hands in it
     a fence        that says what an earlier one said is counted there
 """
 
@@ -28,10 +28,10 @@ from muster.events.events import (
 from muster.events.ids import MemberId
 from muster.events.state import Group
 from muster.replay.history import Part
-from muster.replay.why.incidents import announced, inactive_came, inactive_went, restart, retired_went
+from muster.replay.why.happenings import announced, inactive_came, inactive_went, restart, retired_went
 from muster.replay.why.moves import Ownership
 from muster.replay.why.planned import announcements
-from muster.replay.why.rebalance import Incident, IncidentKind, MemberRef, ref
+from muster.replay.why.rebalance import Happening, HappeningKind, MemberRef, ref
 from muster.replay.why.standbys import Call, called
 
 _Key = tuple[object, ...]
@@ -51,42 +51,42 @@ def starts_nothing(part: Part) -> bool:
     return not isinstance(part, MemberEvent)
 
 
-class IncidentCollector:
+class HappeningCollector:
     """See the module."""
 
     def __init__(self) -> None:
-        self._incidents: list[Incident] = []
+        self._happenings: list[Happening] = []
         self._positions: dict[_Key, int] = {}
         self._calls: dict[MemberId, tuple[int, Call]] = {}
         self._gone: list[MemberRef] = []
 
     @property
-    def incidents(self) -> tuple[Incident, ...]:
-        return tuple(self._incidents)
+    def happenings(self) -> tuple[Happening, ...]:
+        return tuple(self._happenings)
 
     @property
     def gone(self) -> tuple[MemberRef, ...]:
         """The retired members that went, and left partitions without an owner."""
         return tuple(self._gone)
 
-    # ---- what is one incident ---------------------------------------------------------------------------------------
+    # ---- what is one happening ---------------------------------------------------------------------------------------
 
-    def add(self, *incidents: Incident) -> None:
+    def add(self, *happenings: Happening) -> None:
         """Take in what happened, together with what is the same."""
-        for incident in incidents:
-            position = self._same(incident)
+        for happening in happenings:
+            position = self._same(happening)
             if position is not None:
-                self._incidents[position] = _with(self._incidents[position], incident)
+                self._happenings[position] = _with(self._happenings[position], happening)
                 continue
-            key = _key(incident)
+            key = _key(happening)
             if key is not None:
-                self._positions[key] = len(self._incidents)
-            self._incidents.append(incident)
+                self._positions[key] = len(self._happenings)
+            self._happenings.append(happening)
 
-    def _same(self, incident: Incident) -> int | None:
-        if incident.kind is IncidentKind.STATIC_RESTART:
-            return self._positions.get(_duel(incident))
-        key = _key(incident)
+    def _same(self, happening: Happening) -> int | None:
+        if happening.kind is HappeningKind.STATIC_RESTART:
+            return self._positions.get(_duel(happening))
+        key = _key(happening)
         return None if key is None else self._positions.get(key)
 
     # ---- transitions ------------------------------------------------------------------------------------------------
@@ -131,7 +131,7 @@ class IncidentCollector:
         """
         baseline = self._call(parts, before, baseline)
         for position, call in self._calls.values():
-            self._incidents[position] = call.incident(rebalanced=True)
+            self._happenings[position] = call.happening(rebalanced=True)
         self._calls.clear()
         others = [part for part in parts if part.why.cause is not started.why.cause]
         self._announce([part for part in others if not isinstance(part, GroupConfigured)], before)
@@ -147,21 +147,21 @@ class IncidentCollector:
         for part in parts:
             if isinstance(part, MemberAssigned) and part.why.cause is Cause.STANDBY_CALLED:
                 call, baseline = called(part, lost, before, baseline)
-                self._calls[part.member.member_id] = (len(self._incidents), call)
-                self.add(call.incident())
+                self._calls[part.member.member_id] = (len(self._happenings), call)
+                self.add(call.happening())
         return baseline
 
     def _took_over(self, part: MemberRoleChanged) -> None:
         found = self._calls.pop(part.member.member_id, None)
         if found is not None:
             position, call = found
-            self._incidents[position] = call.incident(took_over_ms=part.why.decided_ms)
+            self._happenings[position] = call.happening(took_over_ms=part.why.decided_ms)
 
     def _lose_called(self, member_id: MemberId) -> None:
         found = self._calls.pop(member_id, None)
         if found is not None:
             position, call = found
-            self._incidents[position] = call.incident(lost_itself=True)
+            self._happenings[position] = call.happening(lost_itself=True)
 
     def _follow_restart(self, part: StaticMemberReplaced) -> None:
         """A called standby that restarts has another member id."""
@@ -170,22 +170,22 @@ class IncidentCollector:
             self._calls[part.member.member_id] = found
 
 
-def _key(incident: Incident) -> _Key | None:
-    if incident.kind is IncidentKind.INSTANCE_DUEL:
-        return _duel(incident)
-    if incident.kind is IncidentKind.MEMBER_FENCED:
-        return (incident.kind, incident.text, incident.error)
+def _key(happening: Happening) -> _Key | None:
+    if happening.kind is HappeningKind.INSTANCE_DUEL:
+        return _duel(happening)
+    if happening.kind is HappeningKind.MEMBER_FENCED:
+        return (happening.kind, happening.text, happening.error)
     return None
 
 
-def _duel(incident: Incident) -> _Key:
-    return (IncidentKind.INSTANCE_DUEL, incident.who.group_instance_id if incident.who is not None else None)
+def _duel(happening: Happening) -> _Key:
+    return (HappeningKind.INSTANCE_DUEL, happening.who.group_instance_id if happening.who is not None else None)
 
 
-def _with(known: Incident, again: Incident) -> Incident:
-    """Merge two incidents. In a duel restarts are counted: unlike the duel's own events, all of them are written."""
+def _with(known: Happening, again: Happening) -> Happening:
+    """Merge two happenings. In a duel restarts are counted: unlike the duel's own events, all of them are written."""
     times = known.times + again.times
-    if known.kind is IncidentKind.INSTANCE_DUEL:
+    if known.kind is HappeningKind.INSTANCE_DUEL:
         follows = known.seq is not None and again.seq == known.seq + 1
-        times = known.times + (again.kind is IncidentKind.STATIC_RESTART and not follows)
+        times = known.times + (again.kind is HappeningKind.STATIC_RESTART and not follows)
     return msgspec.structs.replace(known, times=times, until=again.at)

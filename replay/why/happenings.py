@@ -1,4 +1,4 @@
-"""Incidents, which start no rebalance: absorbed restarts, changes of the owner, refusals, fences.
+"""Happenings, which start no rebalance: absorbed restarts, changes of the owner, refusals, fences.
 
 That is how a team proves what static membership saved it, and sees who knocked in vain.
 """
@@ -26,11 +26,11 @@ from muster.events.state import Group
 from muster.replay.history import Coordinated
 from muster.replay.times import duration, instant
 from muster.replay.why.moves import partitions_of
-from muster.replay.why.rebalance import Incident, IncidentKind, MemberRef, actor, ref
+from muster.replay.why.rebalance import Happening, HappeningKind, MemberRef, actor, ref
 from muster.replay.why.wording import cause_text, count_of, error_name, host, plural, process, several, who
 
 
-def restart(event: AnyMemberEvent, group: Group) -> Incident:
+def restart(event: AnyMemberEvent, group: Group) -> Happening:
     """A static member came back under a new member id, and kept what it had.
 
     Its process may be another one, or the same, whose client has joined anew: the log does not tell.
@@ -43,8 +43,8 @@ def restart(event: AnyMemberEvent, group: Group) -> Incident:
         text = f"{came}; it is a {event.member.role.lower()}, without partitions"
     if isinstance(event, StaticMemberReplaced) and event.replaced_client_host != event.member.client_host:
         text += f"; it ran at {host(event.replaced_client_host)} before"
-    return Incident(
-        kind=IncidentKind.STATIC_RESTART,
+    return Happening(
+        kind=HappeningKind.STATIC_RESTART,
         at=instant(event.why.decided_ms),
         text=text,
         seq=event.seq,
@@ -52,35 +52,35 @@ def restart(event: AnyMemberEvent, group: Group) -> Incident:
     )
 
 
-def inactive_came(event: MemberJoined | MemberRejoined) -> Incident:
+def inactive_came(event: MemberJoined | MemberRejoined) -> Happening:
     """A learner or a standby was admitted beside the running generation, or came again with another subscription."""
-    return _of_member(IncidentKind.INACTIVE_MEMBER_CAME, event, cause_text(event.why, [actor(event)]))
+    return _of_member(HappeningKind.INACTIVE_MEMBER_CAME, event, cause_text(event.why, [actor(event)]))
 
 
-def inactive_went(event: MemberRemoved) -> Incident:
+def inactive_went(event: MemberRemoved) -> Happening:
     """A learner or a standby is gone."""
     text = f"{cause_text(event.why, [actor(event)])}; it was a {event.member.role.lower()} and had no partitions"
-    return _of_member(IncidentKind.INACTIVE_MEMBER_WENT, event, text)
+    return _of_member(HappeningKind.INACTIVE_MEMBER_WENT, event, text)
 
 
-def retired_went(event: MemberRemoved, after: Group) -> Incident:
+def retired_went(event: MemberRemoved, after: Group) -> Happening:
     """A member that was to go is gone; the rebalance waits for the others."""
     left = sum(member.retiring for member in after.members.values())
     waits = f"the rebalance waits for {plural(left, 'other')}" if left else "nobody else is waited for"
     text = f"{cause_text(event.why, [actor(event)])}; it was retired, and {waits}"
-    return _of_member(IncidentKind.RETIRED_MEMBER_WENT, event, text)
+    return _of_member(HappeningKind.RETIRED_MEMBER_WENT, event, text)
 
 
-def _of_member(kind: IncidentKind, event: AnyMemberEvent, text: str) -> Incident:
-    return Incident(kind=kind, at=instant(event.why.decided_ms), text=text, seq=event.seq, who=ref(event.member))
+def _of_member(kind: HappeningKind, event: AnyMemberEvent, text: str) -> Happening:
+    return Happening(kind=kind, at=instant(event.why.decided_ms), text=text, seq=event.seq, who=ref(event.member))
 
 
-def announced(why: Why, seq: int, text: str) -> Incident:
-    """The incident of a plan, or of its end."""
-    return Incident(kind=IncidentKind.PLANNED, at=instant(why.decided_ms), text=text, seq=seq)
+def announced(why: Why, seq: int, text: str) -> Happening:
+    """The happening of a plan, or of its end."""
+    return Happening(kind=HappeningKind.PLANNED, at=instant(why.decided_ms), text=text, seq=seq)
 
 
-def gathered(joins: Sequence[MemberJoined]) -> Incident:
+def gathered(joins: Sequence[MemberJoined]) -> Happening:
     """Joins that were held back, and came to be one rebalance."""
     members = tuple(ref(event.member) for event in joins)
     first_ms = min(event.why.arrived_ms for event in joins)
@@ -88,8 +88,8 @@ def gathered(joins: Sequence[MemberJoined]) -> Incident:
         text = f"the join of {who(members[0])} was held back until the rebalance"
     else:
         text = f"{several(members)} were held back and joined in one rebalance, instead of up to {len(members)}"
-    return Incident(
-        kind=IncidentKind.JOINS_GATHERED,
+    return Happening(
+        kind=HappeningKind.JOINS_GATHERED,
         at=instant(first_ms),
         text=text,
         times=len(members),
@@ -98,14 +98,14 @@ def gathered(joins: Sequence[MemberJoined]) -> Incident:
     )
 
 
-def unserved(event: AnyGroupEvent) -> Iterator[Incident]:
-    """The incident of an event outside of rebalances: a refusal, or the end of the group."""
+def unserved(event: AnyGroupEvent) -> Iterator[Happening]:
+    """The happening of an event outside of rebalances: a refusal, or the end of the group."""
     if isinstance(event, GroupDeleted):
-        kind, at = IncidentKind.GROUP_DELETED, instant(event.why.decided_ms)
-        yield Incident(kind=kind, at=at, text=cause_text(event.why, []), seq=event.seq)
+        kind, at = HappeningKind.GROUP_DELETED, instant(event.why.decided_ms)
+        yield Happening(kind=kind, at=at, text=cause_text(event.why, []), seq=event.seq)
     elif isinstance(event, JoinRefused):
-        yield Incident(
-            kind=IncidentKind.JOIN_REFUSED,
+        yield Happening(
+            kind=HappeningKind.JOIN_REFUSED,
             at=instant(event.why.decided_ms),
             text=TEXTS[event.why.cause].format(member=_sender(event.why)),
             times=1 + event.suppressed,
@@ -115,8 +115,8 @@ def unserved(event: AnyGroupEvent) -> Iterator[Incident]:
         )
     elif isinstance(event, MemberFenced):
         is_duel = event.why.cause is Cause.INSTANCE_DUEL
-        yield Incident(
-            kind=IncidentKind.INSTANCE_DUEL if is_duel else IncidentKind.MEMBER_FENCED,
+        yield Happening(
+            kind=HappeningKind.INSTANCE_DUEL if is_duel else HappeningKind.MEMBER_FENCED,
             at=instant(event.why.decided_ms),
             text=_duel_text(event) if is_duel else _fence_text(event),
             times=1 + event.suppressed,
@@ -166,23 +166,23 @@ class Coordinators:
         self._owner: str | None = None
         self._stopped = False
 
-    def note(self, item: Coordinated, *, members: int, in_flight: bool) -> Incident | None:
-        """The incident of an owner's change for a group with members; None without any, or before it is complete."""
+    def note(self, item: Coordinated, *, members: int, in_flight: bool) -> Happening | None:
+        """The happening of an owner's change for a group with members; None without any, or before it is complete."""
         event = item.event
-        incident = None
+        happening = None
         if isinstance(event, CoordinatorReady):
             if members and self._owner is not None:
-                incident = self._takeover(event, members, in_flight=in_flight)
+                happening = self._takeover(event, members, in_flight=in_flight)
             self._owner, self._stopped = event.owner, False
         elif isinstance(event, CoordinatorStopped):
             self._stopped = True
         elif isinstance(event, CoordinatorPaused) and members:
-            incident = _pause(event)
+            happening = _pause(event)
         elif isinstance(event, CoordinatorElected):
             self._owner = self._owner or event.owner
-        return incident
+        return happening
 
-    def _takeover(self, event: CoordinatorReady, members: int, *, in_flight: bool) -> Incident:
+    def _takeover(self, event: CoordinatorReady, members: int, *, in_flight: bool) -> Happening:
         leaving = "stopped in good order" if self._stopped else "was gone without notice"
         if event.owner == self._owner and not self._stopped:  # host:pid; in containers each process may be pid 1
             leaving = (
@@ -191,8 +191,8 @@ class Coordinators:
             )
         successor = "it" if event.owner == self._owner else event.owner
         went_on = "the rebalance went on" if in_flight else f"{plural(members, 'member')} went on"
-        return Incident(
-            kind=IncidentKind.COORDINATOR_TAKEOVER,
+        return Happening(
+            kind=HappeningKind.COORDINATOR_TAKEOVER,
             at=instant(event.ready_ms),
             text=(
                 f"the coordinator {self._owner} {leaving}; {successor} was ready in {duration(event.took_ms)}, "
@@ -201,9 +201,9 @@ class Coordinators:
         )
 
 
-def _pause(event: CoordinatorPaused) -> Incident:
-    return Incident(
-        kind=IncidentKind.COORDINATOR_PAUSE,
+def _pause(event: CoordinatorPaused) -> Happening:
+    return Happening(
+        kind=HappeningKind.COORDINATOR_PAUSE,
         at=instant(event.paused_ms),
         text=(
             f"the coordinator {event.owner} stood still for at least {duration(event.late_ms)}; nobody was blamed, "
