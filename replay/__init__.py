@@ -2,6 +2,7 @@
 
     sources.py     a log read into histories; the only part that touches a log
     history.py     the value: what happened to one group, in order, and what is missing of it
+    transitions.py  a history as transitions, with the group before and after each
     why/           why a group rebalanced: history -> rebalances, in words
     story.py state.py groups.py   the results of `history`, `state`, `groups`
     event_texts.py each event type in one line of English

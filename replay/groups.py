@@ -11,6 +11,7 @@ from muster.events.ids import GroupId
 from muster.events.state import Group, GroupState
 from muster.replay.history import Broken, Gap, Happened, Item, PassedOver, Prelude, Read, SeqGaps, Told, still_broken
 from muster.replay.times import Instant, instant
+from muster.replay.transitions import Transitions
 from muster.replay.why.rebalance import Outcome, Rebalance
 from muster.replay.why.timeline import Timeline
 from muster.replay.why.wording import missing_text
@@ -93,7 +94,8 @@ class _Group:
         self.partition = partition
         self._group_id = group_id
         self._gaps = SeqGaps()
-        self._timeline = Timeline(group_id)
+        self._transitions = Transitions(group_id)
+        self._timeline = Timeline()
         self._last: Rebalance | None = None
         self._last_event_ms: int | None = None
         self._rebalances = 0
@@ -121,7 +123,8 @@ class _Group:
         self._feed(read)
 
     def _feed(self, item: Item | Gap) -> None:
-        finished = self._timeline.feed(item)
+        step = self._transitions.feed(item)
+        finished = self._timeline.feed(step) if step is not None else None
         if finished is not None:
             self._last = finished
             self._rebalances += 1
@@ -133,7 +136,7 @@ class _Group:
         return group.config.coordinator == UPSTREAM or (self._was_released and not group.members)
 
     def line(self) -> GroupLine:
-        group = self._timeline.group
+        group = self._transitions.group
         running = self._timeline.running()
         last = running or self._last
         return GroupLine(

@@ -1,9 +1,8 @@
 """History -> rebalances: what started each, what was folded in, how long it took, what moved, what started none.
 
-The fold goes over the items once and keeps no more than the group as it stands, so that it may be used on histories of
-any length, and on those of all groups at once (`replay/fleet`, `groups`).
-
-A transition is the events before one on the group's own key, and that event. Its meaning depends on where the group is:
+The fold goes over the steps (`replay/transitions.py`) once and keeps no more than the group as it stands, so that it
+may be used on histories of any length, and on those of all groups at once (`replay/fleet`, `groups`). The meaning of a
+transition depends on where the group is:
 
     RebalanceStarted      a rebalance begins; one that was running is *superseded*
     the other events      in the join phase: arrivals, causes folded in, members dropped
@@ -16,22 +15,21 @@ What is missing of a history (a gap, a broken record) makes the rebalance that i
 one, uncertain; both say so.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 
-from muster.events.avro.evolve import evolve
 from muster.events.events import (
     AnyGroupEvent,
     GroupCreated,
     GroupDeleted,
     GroupEmptied,
-    GroupEvent,
     GroupStabilized,
     JoinPhaseCompleted,
     RebalanceStarted,
 )
 from muster.events.ids import GroupId
-from muster.events.state import Group, GroupState, new_group
+from muster.events.state import Group, GroupState
 from muster.replay.history import Broken, Coordinated, Gap, Item, Part
+from muster.replay.transitions import Step, Transition, Transitions
 from muster.replay.why.happening_collector import HappeningCollector
 from muster.replay.why.happenings import Coordinators, unserved
 from muster.replay.why.moves import NOBODY, Ownership, movement, ownership
@@ -42,30 +40,22 @@ from muster.replay.why.wording import missing_text
 
 def rebalances(group_id: GroupId, items: Iterable[Item]) -> list[Rebalance]:
     """Every rebalance of the history, in order; the last one may be running."""
-    timeline = Timeline(group_id)
-    told = list(timeline.tell(items))
-    running = timeline.running()
-    return [*told, running] if running is not None else told
+    timeline = Timeline()
+    told = [timeline.feed(step) for step in Transitions(group_id).steps(items)]
+    return [each for each in (*told, timeline.running()) if each is not None]
 
 
 class Timeline:
-    """The fold. Feed it all items, then ask what is still running and what happened since the last rebalance."""
+    """The fold. Feed it all steps, then ask what is still running and what happened since the last rebalance."""
 
-    def __init__(self, group_id: GroupId) -> None:
+    def __init__(self) -> None:
         self._group: Group | None = None
-        self._group_id = group_id
-        self._parts: list[Part] = []  # of the transition that is being read
         self._running: RunningRebalance | None = None
         self._baseline: Ownership | None = None  # the last stable assignment; None: not known
         self._happenings = HappeningCollector()
         self._notes: list[str] = []
         self._coordinators = Coordinators()
         self._last_seq = 0
-
-    @property
-    def group(self) -> Group | None:
-        """The group as of the last transition; None before the first."""
-        return self._group
 
     @property
     def since_the_last(self) -> tuple[Happening, ...]:
@@ -77,47 +67,32 @@ class Timeline:
         """The gaps in the history since the last rebalance ended."""
         return () if self._running is not None else tuple(self._notes)
 
-    def tell(self, items: Iterable[Item]) -> Iterator[Rebalance]:
-        """The rebalances that end within these items."""
-        for item in items:
-            finished = self.feed(item)
-            if finished is not None:
-                yield finished
-
     def running(self) -> Rebalance | None:
         """The rebalance that has not ended, as far as it went."""
         return self._finish(Outcome.RUNNING, None) if self._running is not None else None
 
-    def feed(self, item: Item) -> Rebalance | None:
-        """Take in the next item; returns the rebalance that ended with it."""
-        if isinstance(item, Coordinated):
-            self._note_coordinator(item)
+    def feed(self, step: Step) -> Rebalance | None:
+        """Take in the next step; returns the rebalance that ended with it."""
+        if isinstance(step, Coordinated):
+            self._note_coordinator(step)
             return None
-        if isinstance(item, Gap | Broken):
-            self._miss(item)
+        if isinstance(step, Gap | Broken):
+            self._miss(step)
             return None
-        event = item.event
-        if isinstance(event, GroupEvent):
-            return self._transition(event)
-        self._parts.append(event)
-        return None
+        return self._transition(step)
 
     # ---- transitions --------------------------------------------------------------------------------------------
 
-    def _transition(self, event: AnyGroupEvent) -> Rebalance | None:
-        parts, self._parts = self._parts, []
-        if self._group is not None and event.incarnation < self._group.incarnation:
-            return None  # a leftover of an earlier life, which `evolve` passes over, too
-        finished = self._end_earlier_life(event)
-        before = self._group or new_group(self._group_id, incarnation=event.incarnation, wall_ms=0)
-        after = evolve(before, [*parts, event])
+    def _transition(self, step: Transition) -> Rebalance | None:
+        event = step.event
+        finished = self._end_earlier_life() if step.begins_life else None
         if isinstance(event, RebalanceStarted):
             finished = self._interrupt(event) or finished
-            self._begin(event, parts, before)
-        self._group, self._last_seq = after, event.seq
+            self._begin(event, step.parts, step.before)
+        self._group, self._last_seq = step.after, event.seq
         if isinstance(event, RebalanceStarted):
             return finished
-        return self._go_on(event, parts, before, after) or finished
+        return self._go_on(event, step.parts, step.before, step.after) or finished
 
     def _go_on(self, event: AnyGroupEvent, parts: Sequence[Part], before: Group, after: Group) -> Rebalance | None:
         running = self._running
@@ -184,9 +159,9 @@ class Timeline:
             self._running = None
         return told
 
-    def _end_earlier_life(self, event: AnyGroupEvent) -> Rebalance | None:
+    def _end_earlier_life(self) -> Rebalance | None:
         """A group that was made anew has nothing to do with the one before it."""
-        if self._group is None or event.incarnation <= self._group.incarnation:
+        if self._group is None:
             return None
         finished = self._finish(Outcome.UNKNOWN, None)
         self._group, self._baseline, self._happenings = None, NOBODY, HappeningCollector()

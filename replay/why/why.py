@@ -4,6 +4,7 @@ import msgspec
 
 from muster.events.ids import GroupId
 from muster.replay.history import History
+from muster.replay.transitions import Transitions
 from muster.replay.why.rebalance import Happening, Rebalance
 from muster.replay.why.timeline import Timeline
 from muster.replay.why.wording import headline
@@ -44,12 +45,10 @@ def why(history: History, *, generation: int | None = None, everything: bool = F
 
 def answers_of(history: History) -> list[Answer]:
     """An answer for every rebalance of the history."""
-    timeline = Timeline(history.group_id)
-    told = list(timeline.tell(history.items))
-    running = timeline.running()
-    if running is not None:
-        told.append(running)
-    answers = [Answer(headline=headline(rebalance), rebalance=rebalance) for rebalance in told]
+    timeline = Timeline()
+    told = [timeline.feed(step) for step in Transitions(history.group_id).steps(history.items)]
+    rebalances = [each for each in (*told, timeline.running()) if each is not None]
+    answers = [Answer(headline=headline(rebalance), rebalance=rebalance) for rebalance in rebalances]
     if answers:
         answers[-1] = msgspec.structs.replace(answers[-1], since=timeline.since_the_last, notes=timeline.notes)
     return answers
