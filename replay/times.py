@@ -27,6 +27,11 @@ def _wall_ms(moment: datetime) -> int:
     return (moment - _EPOCH) // timedelta(milliseconds=1)
 
 
+def wall_ms_of(at: Instant) -> int:
+    """The wall clock in ms of an instant."""
+    return _wall_ms(datetime.fromisoformat(at))
+
+
 def day_of(at: Instant) -> str:
     return at[:10]
 

@@ -12,7 +12,7 @@ from muster.events.causes import Cause
 from muster.events.events import AnyMemberEvent
 from muster.events.ids import GroupId, GroupInstanceId, MemberId
 from muster.events.state import Member
-from muster.replay.times import Instant, instant
+from muster.replay.times import Instant, instant, wall_ms_of
 
 
 class MemberRef(msgspec.Struct, frozen=True, kw_only=True):
@@ -244,3 +244,8 @@ class Rebalance(msgspec.Struct, frozen=True, kw_only=True):
     last_seq: int
     notes: tuple[str, ...]  # what is missing of its history
     held: tuple[MemberRef, ...] = ()  # of `members_after`: learners and standbys, which have no partitions
+
+    @property
+    def started_ms(self) -> int:
+        """Wall clock ms of `started_at`."""
+        return wall_ms_of(self.started_at)

@@ -1,0 +1,14 @@
+"""Incidents: the layer above rebalances. Why did this group rebalance, as one story for all that belongs together?
+
+telling.py      A group's steps -> its incidents, one episode after another.
+episode.py      A stretch of history between two times of quiet, and what kinds ask of it.
+acts.py         The single things that happened to a process or to the group.
+identity.py     Who is who: members, told apart as processes.
+kinds/          The kinds of incidents, in order of precedence.
+grouping.py     An episode -> its incidents: each act and each rebalance belongs to one.
+windows.py      Every window and threshold, in one table.
+cost.py         What an incident cost.
+naming.py       How sentences name members.
+grade.py        How well a statement is known.
+incident.py     The values.
+"""

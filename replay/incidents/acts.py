@@ -1,0 +1,247 @@
+"""Acts: the single things that happened to a process or to the group, as far as its events tell.
+
+What belongs here: the values, and reading them from transitions. An act interprets nothing: who it was that came back
+under another member id is for `identity.py`, which story it belongs to for `kinds/`.
+
+Instants are wall clock ms of the event's decision, durations ms; `seq` is that of the event it was read from.
+"""
+
+from collections.abc import Iterator
+from enum import StrEnum, unique
+
+import msgspec
+
+from muster.events.causes import PLANNED_TRIGGERS, Cause
+from muster.events.consumer_protocol import CONSUMER_PROTOCOL_TYPE, subscribed_topics
+from muster.events.events import (
+    AnyGroupEvent,
+    GroupConfigured,
+    GroupCreated,
+    GroupDeleted,
+    GroupEmptied,
+    GroupStabilized,
+    JoinPhaseCompleted,
+    JoinRefused,
+    MemberFenced,
+    MemberJoined,
+    MemberRejoined,
+    MemberRemoved,
+    RebalanceStarted,
+    StaticMemberReplaced,
+    Why,
+)
+from muster.events.ids import MemberId
+from muster.events.state import Group, Member
+from muster.replay.transitions import Transition
+
+
+@unique
+class Departure(StrEnum):
+    """How a member went."""
+
+    LEFT = "left"
+    """It asked for it itself."""
+    REMOVED = "removed"
+    """Somebody else asked for it."""
+    EXPIRED = "expired"
+    """Nothing was heard from it within its session timeout."""
+    NOT_REJOINED = "not-rejoined"
+    """It did not rejoin within the rebalance timeout."""
+    NOT_SYNCED = "not-synced"
+    """It joined, and did not ask for its assignment in time."""
+    PLANNED = "planned"
+    """It was retired, released, or over a limit."""
+
+
+_DEPARTURES = {
+    Cause.SESSION_EXPIRED: Departure.EXPIRED,
+    Cause.NOT_REJOINED: Departure.NOT_REJOINED,
+    Cause.FIRST_JOIN_TIMED_OUT: Departure.NOT_REJOINED,
+    Cause.SYNC_TIMED_OUT: Departure.NOT_SYNCED,
+    Cause.MEMBER_REMOVED_BY_ADMIN: Departure.REMOVED,
+}
+
+
+class Act(msgspec.Struct, frozen=True, kw_only=True):
+    """Something that happened. `why` is the event's."""
+
+    seq: int
+    at_ms: int
+    why: Why
+
+
+class Came(Act, frozen=True, kw_only=True):
+    """A new member joined."""
+
+    member: Member
+
+
+class CameBack(Act, frozen=True, kw_only=True):
+    """A static member came back under a new member id; `absorbed`: no rebalance was needed."""
+
+    member: Member
+    replaced_member_id: MemberId
+    replaced_client_host: str
+    last_seen_ms: int
+    absorbed: bool
+
+
+class Went(Act, frozen=True, kw_only=True):
+    """A member is gone. `requested_with`: how many members the same request removed."""
+
+    member: Member
+    how: Departure
+    last_seen_ms: int
+    requested_with: int
+    was_leader: bool
+    was_called: bool
+
+
+class Rejoined(Act, frozen=True, kw_only=True):
+    """A member joined again, under the same member id."""
+
+    member: Member
+    before: Member | None  # None: not known
+    was_leader: bool
+
+    @property
+    def changed_topics(self) -> bool:
+        """Whether it subscribes other topics than before, by what can be read of it."""
+        return self.before is not None and topics_of(self.before) != topics_of(self.member)
+
+    @property
+    def changed_protocols(self) -> bool:
+        """Whether its list of assignors is another one."""
+        return self.before is not None and protocols_of(self.before) != protocols_of(self.member)
+
+
+class Duelled(Act, frozen=True, kw_only=True):
+    """A request was fenced: another process has its instance id. `is_duel`: both are alive and take turns."""
+
+    is_duel: bool
+    times: int
+    event: MemberFenced
+
+
+class Refused(Act, frozen=True, kw_only=True):
+    """A join was refused."""
+
+    error_code: int
+    times: int
+
+
+class AskedFor(Act, frozen=True, kw_only=True):
+    """An administrator, or a plan of theirs, asked for a rebalance or changed the group's plans."""
+
+    cause: Cause
+
+
+class Phase(Act, frozen=True, kw_only=True):
+    """The group entered another phase. `members` are those that it has then."""
+
+    event: AnyGroupEvent
+    members: tuple[MemberId, ...]
+
+
+AnyAct = Came | CameBack | Went | Rejoined | Duelled | Refused | AskedFor | Phase
+
+_PHASES = (GroupCreated, RebalanceStarted, JoinPhaseCompleted, GroupStabilized, GroupEmptied, GroupDeleted)
+
+
+def acts_of(step: Transition) -> Iterator[AnyAct]:
+    """The acts of one transition, in order; that of its phase comes last."""
+    removed = sum(isinstance(part, MemberRemoved) for part in step.parts)
+    for part in step.parts:
+        if isinstance(part, MemberRemoved):
+            yield _went(part, step.before, removed)
+        elif isinstance(part, MemberJoined):
+            yield Came(seq=part.seq, at_ms=part.why.decided_ms, why=part.why, member=part.member)
+        elif isinstance(part, MemberRejoined):
+            yield _rejoined(part, step.before)
+        elif isinstance(part, StaticMemberReplaced):
+            yield _came_back(part)
+        elif isinstance(part, GroupConfigured):
+            yield AskedFor(seq=part.seq, at_ms=part.why.decided_ms, why=part.why, cause=part.why.cause)
+    yield from _of_group(step)
+
+
+def _of_group(step: Transition) -> Iterator[AnyAct]:
+    event = step.event
+    seq, at_ms, why = event.seq, event.why.decided_ms, event.why
+    if isinstance(event, RebalanceStarted) and why.cause in PLANNED_TRIGGERS:
+        yield AskedFor(seq=seq, at_ms=at_ms, why=why, cause=why.cause)
+    if isinstance(event, MemberFenced):
+        is_duel = why.cause is Cause.INSTANCE_DUEL
+        yield Duelled(seq=seq, at_ms=at_ms, why=why, is_duel=is_duel, times=1 + event.suppressed, event=event)
+    elif isinstance(event, JoinRefused):
+        yield Refused(seq=seq, at_ms=at_ms, why=why, error_code=event.error_code, times=1 + event.suppressed)
+    elif isinstance(event, _PHASES):
+        yield Phase(seq=seq, at_ms=at_ms, why=why, event=event, members=tuple(step.after.members))
+
+
+def _went(part: MemberRemoved, before: Group, removed: int) -> Went:
+    return Went(
+        seq=part.seq,
+        at_ms=part.why.decided_ms,
+        why=part.why,
+        member=part.member,
+        how=_departure(part, removed),
+        last_seen_ms=part.last_seen_ms,
+        requested_with=removed if part.why.api_key is not None else 1,
+        was_leader=before.leader_id == part.member.member_id,
+        was_called=part.member.role == "Called",
+    )
+
+
+def _departure(part: MemberRemoved, removed: int) -> Departure:
+    """How it went. Who asks for others, or from elsewhere under another client id, is not the member itself."""
+    why, member = part.why, part.member
+    known = _DEPARTURES.get(why.cause)
+    if known is not None:
+        return known
+    if why.cause is not Cause.MEMBER_LEFT:
+        return Departure.PLANNED
+    by_another = (why.client_id, why.client_host) != (member.client_id, member.client_host)
+    return Departure.REMOVED if by_another and (why.client_id is not None or removed > 1) else Departure.LEFT
+
+
+def _rejoined(part: MemberRejoined, before: Group) -> Rejoined:
+    member_id = part.member.member_id
+    return Rejoined(
+        seq=part.seq,
+        at_ms=part.why.decided_ms,
+        why=part.why,
+        member=part.member,
+        before=before.members.get(member_id),
+        was_leader=before.leader_id == member_id,
+    )
+
+
+def _came_back(part: StaticMemberReplaced) -> CameBack:
+    return CameBack(
+        seq=part.seq,
+        at_ms=part.why.decided_ms,
+        why=part.why,
+        member=part.member,
+        replaced_member_id=part.replaced_member_id,
+        replaced_client_host=part.replaced_client_host,
+        last_seen_ms=part.last_seen_ms,
+        absorbed=part.why.cause is Cause.STATIC_RESTART_ABSORBED,
+    )
+
+
+def topics_of(member: Member) -> frozenset[str] | None:
+    """The topics of the member's first protocol; None if they cannot be read."""
+    if not member.protocols:
+        return frozenset()
+    return subscribed_topics(member.protocols[0].metadata)
+
+
+def protocols_of(member: Member) -> tuple[str, ...]:
+    """The names of the member's assignors, in its order."""
+    return tuple(protocol.name for protocol in member.protocols)
+
+
+def is_consumers(group: Group) -> bool:
+    """Whether the group's members are consumers, so that their metadata can be read."""
+    return group.image.protocol_type == CONSUMER_PROTOCOL_TYPE

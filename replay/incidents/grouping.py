@@ -1,0 +1,173 @@
+"""An episode -> its incidents: each act and each rebalance belongs to one, or to none.
+
+claims       the kinds in their order of precedence claim acts; a kind may hold a rebalance that others started
+rebalances   the one that holds it has it, else the one that claimed its trigger, else the first that claimed any
+             of its acts; a cooperative assignor's next round belongs to the one before it; what is left is unknown
+parents      an incident that began within another one that lasted longer, and that other is of many processes
+"""
+
+from collections.abc import Iterable, Sequence
+
+import msgspec
+
+from muster.events.ids import GroupId
+from muster.replay.incidents.cost import cost_of
+from muster.replay.incidents.episode import Episode
+from muster.replay.incidents.grade import Grade
+from muster.replay.incidents.incident import Incident, RebalanceRef, Statement
+from muster.replay.incidents.kinds import KINDS
+from muster.replay.incidents.kinds.kind import Claim, View
+from muster.replay.incidents.naming import refs
+from muster.replay.incidents.windows import SECOND_ROUND_MS
+from muster.replay.times import instant
+from muster.replay.why.rebalance import Outcome, Rebalance
+from muster.replay.why.wording import missing_text
+
+PARENTS = frozenset({"deployment", "blue-green", "coordinator-outage", "network-cut", "crash-loop"})
+"""The kinds within which others happen."""
+
+
+class _Draft:
+    """An incident that is being put together."""
+
+    def __init__(self, name: str, claim: Claim, number: int) -> None:
+        self.name = name
+        self.claim = claim
+        self.number = number
+        self.rebalances: list[Rebalance] = list(claim.held)
+
+    @property
+    def seqs(self) -> list[int]:
+        return [*(act.seq for act in self.claim.acts), *(each.first_seq for each in self.rebalances)]
+
+    @property
+    def begin_ms(self) -> int:
+        begins = [act.at_ms for act in self.claim.acts[:1]] + [each.started_ms for each in self.rebalances]
+        return min(begins, default=0)
+
+    @property
+    def end_ms(self) -> int | None:
+        """When the last of its rebalances ended, or the last of its acts; None while one is running."""
+        if not self.rebalances:
+            return max((act.at_ms for act in self.claim.acts), default=None)
+        if any(each.outcome is Outcome.RUNNING for each in self.rebalances):
+            return None
+        return max(each.started_ms + (each.duration_ms or 0) for each in self.rebalances)
+
+
+def incidents_of(episode: Episode, group_id: GroupId) -> list[Incident]:
+    """The incidents of an episode, in order of their beginnings."""
+    drafts = _claimed(episode)
+    _share_out(episode, drafts)
+    drafts.sort(key=lambda draft: (draft.begin_ms, draft.number))
+    ids = {id(draft): f"{_incarnation(draft, episode)}-{min(draft.seqs, default=0)}-{draft.name}" for draft in drafts}
+    return [_incident(draft, ids, _parent(draft, drafts), episode, group_id) for draft in drafts]
+
+
+def _claimed(episode: Episode) -> list[_Draft]:
+    view = View(episode)
+    drafts: list[_Draft] = []
+    for kind in KINDS:
+        for claim in list(kind.find(view)):
+            view.claim(claim.acts)
+            drafts.append(_Draft(claim.name or kind.name, claim, len(drafts)))
+    return drafts
+
+
+def _share_out(episode: Episode, drafts: list[_Draft]) -> None:
+    """Give each rebalance its incident."""
+    by_seq = {act.seq: draft for draft in drafts for act in draft.claim.acts}
+    held = {id(each) for draft in drafts for each in draft.claim.held}
+    previous: tuple[Rebalance, _Draft] | None = None
+    for rebalance in episode.rebalances:
+        if id(rebalance) in held:
+            previous = rebalance, next(draft for draft in drafts if any(each is rebalance for each in draft.rebalances))
+            continue
+        draft = _own(rebalance, by_seq)
+        if draft is None and previous is not None and _goes_on(previous[0], rebalance):
+            draft = previous[1]
+        if draft is None:
+            draft = _Draft("unknown", _unexplained(rebalance), len(drafts))
+            drafts.append(draft)
+        draft.rebalances.append(rebalance)
+        previous = rebalance, draft
+
+
+def _own(rebalance: Rebalance, by_seq: dict[int, _Draft]) -> _Draft | None:
+    if rebalance.trigger.seq in by_seq:
+        return by_seq[rebalance.trigger.seq]
+    return next((by_seq[seq] for seq in range(rebalance.first_seq, rebalance.last_seq + 1) if seq in by_seq), None)
+
+
+def _goes_on(before: Rebalance, after: Rebalance) -> bool:
+    """Whether it is the next round of the one before: superseded, or cooperative and close."""
+    if before.outcome is Outcome.SUPERSEDED:
+        return True
+    end_ms = before.started_ms + (before.duration_ms or 0)
+    return "cooperative" in (after.protocol_name or "") and after.started_ms - end_ms <= SECOND_ROUND_MS
+
+
+def _unexplained(rebalance: Rebalance) -> Claim:
+    return Claim(acts=(), culprits=(), grade=Grade.UNKNOWN, headline=rebalance.trigger.text)
+
+
+def _parent(draft: _Draft, drafts: Sequence[_Draft]) -> _Draft | None:
+    """The incident within which this one happened: the first that had begun, and outlasted its beginning."""
+    for other in drafts:
+        if other is draft or other.name not in PARENTS or other.name == draft.name:
+            continue
+        end_ms = other.end_ms
+        if other.begin_ms <= draft.begin_ms and (end_ms is None or draft.begin_ms <= end_ms):
+            return other
+    return None
+
+
+def _incident(
+    draft: _Draft, ids: dict[int, str], parent: _Draft | None, episode: Episode, group_id: GroupId
+) -> Incident:
+    claim = draft.claim
+    rebalances = sorted(draft.rebalances, key=lambda each: each.first_seq)
+    end_ms = draft.end_ms
+    return Incident(
+        id=ids[id(draft)],
+        group_id=group_id,
+        kind=draft.name,
+        grade=claim.grade,
+        headline=claim.headline,
+        culprits=refs(_distinct(claim)),
+        started_at=instant(min((each.started_ms for each in rebalances), default=draft.begin_ms)),
+        ended_at=None if end_ms is None else instant(end_ms),
+        rebalances=tuple(map(_ref, rebalances)),
+        parent=None if parent is None else ids[id(parent)],
+        chain=(*claim.chain, *_told(rebalances)),
+        cost=cost_of(rebalances),
+        advice=claim.advice,
+        notes=tuple(missing_text(each) for each in episode.missing),
+    )
+
+
+def _distinct(claim: Claim) -> Iterable:  # type: ignore[type-arg]
+    return {member.member_id: member for member in claim.culprits}.values()
+
+
+def _told(rebalances: Iterable[Rebalance]) -> tuple[Statement, ...]:
+    return tuple(
+        Statement(
+            text=f"generation {each.from_generation} -> {each.to_generation or '?'}: {each.trigger.text}",
+            grade=Grade.RECORDED,
+            at=each.started_at,
+            seqs=(each.first_seq, each.last_seq),
+        )
+        for each in rebalances
+    )
+
+
+def _ref(rebalance: Rebalance) -> RebalanceRef:
+    fields = {name: getattr(rebalance, name) for name in RebalanceRef.__struct_fields__}
+    return msgspec.convert(fields, RebalanceRef)
+
+
+def _incarnation(draft: _Draft, episode: Episode) -> int:
+    if draft.rebalances:
+        return draft.rebalances[0].incarnation
+    return episode.after.incarnation if episode.after is not None else 0

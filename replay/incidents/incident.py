@@ -1,0 +1,71 @@
+"""The values that tell an incident: what `why`, `digest` and the report print, and what programs read.
+
+All fields are plain values, and their names are those of the JSON output. Instants are ISO 8601 in UTC, durations ms.
+"""
+
+import msgspec
+
+from muster.events.ids import GroupId
+from muster.replay.history import Broken, Gap
+from muster.replay.incidents.grade import Grade
+from muster.replay.times import Instant
+from muster.replay.why.rebalance import MemberRef, Outcome
+
+
+class Statement(msgspec.Struct, frozen=True, kw_only=True):
+    """One sentence, how well it is known, and the events that bear it by their `seq`."""
+
+    text: str
+    grade: Grade
+    at: Instant | None = None
+    seqs: tuple[int, ...] = ()
+
+
+class RebalanceRef(msgspec.Struct, frozen=True, kw_only=True):
+    """A rebalance of an incident. `to_generation` is None when no generation came of it (yet)."""
+
+    incarnation: int
+    from_generation: int
+    to_generation: int | None
+    started_at: Instant
+    duration_ms: int | None
+    outcome: Outcome
+    first_seq: int
+    last_seq: int
+
+
+class Cost(msgspec.Struct, frozen=True, kw_only=True):
+    """What an incident cost; see docs/incidents.md for the definitions. A field that is None cannot be known."""
+
+    rebalances: int
+    rebalancing_ms: int | None
+    partition_ms: int | None
+    partitions_moved: int | None
+
+
+class Incident(msgspec.Struct, frozen=True, kw_only=True):
+    """One story of a group.
+
+    `id` is unique in the history of its group; `parent` is the id of the incident within which this one happened.
+    `culprits` are the members that it is blamed on, all of them; none if it is none of the members. `started_at` and
+    `ended_at`: from when the group left its state until its last rebalance ended; None: it has not.
+    """
+
+    id: str
+    group_id: GroupId
+    kind: str
+    grade: Grade
+    headline: str
+    culprits: tuple[MemberRef, ...]
+    started_at: Instant
+    ended_at: Instant | None
+    rebalances: tuple[RebalanceRef, ...]
+    parent: str | None
+    chain: tuple[Statement, ...]
+    cost: Cost
+    advice: tuple[str, ...]
+    notes: tuple[str, ...]
+
+
+Missing = Gap | Broken
+"""What is not in the history."""

@@ -1,0 +1,62 @@
+"""What a kind of incident is: a name, what is said of it in the docs, and how it is found in an episode."""
+
+from collections.abc import Callable, Iterable, Iterator
+
+import msgspec
+
+from muster.events.state import Member
+from muster.replay.incidents.acts import AnyAct
+from muster.replay.incidents.episode import A, Episode, Replacement
+from muster.replay.incidents.grade import Grade
+from muster.replay.incidents.incident import Statement
+from muster.replay.why.rebalance import Rebalance
+
+
+class Claim(msgspec.Struct, frozen=True, kw_only=True):
+    """An incident that was found: the acts and the rebalances that are its own.
+
+    `held`: rebalances that it is the primary incident of, whatever started them.
+    """
+
+    acts: tuple[AnyAct, ...]
+    culprits: tuple[Member, ...]
+    grade: Grade
+    headline: str
+    chain: tuple[Statement, ...] = ()
+    advice: tuple[str, ...] = ()
+    held: tuple[Rebalance, ...] = ()
+    name: str | None = None
+    """Another name than the kind's: of kinds that are found together."""
+
+
+class View:
+    """An episode, and which of its acts no incident has claimed yet."""
+
+    def __init__(self, episode: Episode) -> None:
+        self.episode = episode
+        self._claimed: set[int] = set()
+
+    def is_free(self, act: AnyAct) -> bool:
+        """Whether no incident has it yet."""
+        return act.seq not in self._claimed
+
+    def free(self, kind: type[A]) -> Iterator[A]:
+        """The acts of a class that no incident has yet, in order."""
+        return (act for act in self.episode.of(kind) if act.seq not in self._claimed)  # type: ignore[attr-defined]
+
+    def free_replacements(self) -> list[Replacement]:
+        """The replacements of which no act is claimed."""
+        return [each for each in self.episode.replacements if all(map(self.is_free, each.acts))]
+
+    def claim(self, acts: Iterable[AnyAct]) -> None:
+        """These belong to an incident."""
+        self._claimed.update(act.seq for act in acts)
+
+
+class Kind(msgspec.Struct, frozen=True, kw_only=True):
+    """A kind of incident. `about` and `culprits` are for the page of kinds; `find` yields what is free in the view."""
+
+    name: str
+    about: str
+    culprits: str
+    find: Callable[[View], Iterable[Claim]]

@@ -1,0 +1,115 @@
+"""The coordinator was away: what followed from it, or that nothing did."""
+
+from collections.abc import Iterator
+
+from muster.replay.incidents.acts import AnyAct, Came, Departure, Went
+from muster.replay.incidents.episode import Away, Replacement
+from muster.replay.incidents.grade import Grade
+from muster.replay.incidents.incident import Statement
+from muster.replay.incidents.kinds.kind import Claim, Kind, View
+from muster.replay.incidents.naming import processes
+from muster.replay.incidents.windows import OUTAGE_AFTERMATH_MS
+from muster.replay.times import duration, instant
+from muster.replay.why.wording import plural
+
+
+def _find(view: View) -> Iterator[Claim]:
+    for away in view.episode.aways:
+        lost, came = _consequences(view, away)
+        acts: tuple[AnyAct, ...] = (*lost, *came)
+        if not acts:
+            yield _change(away)
+            continue
+        view.claim(acts)
+        yield _outage(away, lost, came)
+
+
+def _consequences(view: View, away: Away) -> tuple[list[Went], list[Came]]:
+    """Members that were not heard from since before it and expired, or came back as new ones."""
+    lost: list[Went] = []
+    came: list[Came] = []
+    back: dict[tuple[str, ...], Replacement] = {}
+    for each in view.free_replacements():
+        if isinstance(each.came, Came) and each.came.at_ms >= away.until_ms:
+            back[each.process.key] = each
+    for went in view.free(Went):
+        if went.member.member_id not in away.members or went.how not in (Departure.EXPIRED, Departure.NOT_REJOINED):
+            continue
+        if went.last_seen_ms > away.until_ms or went.at_ms < away.until_ms:
+            continue
+        if went.at_ms > away.until_ms + went.member.session_timeout_ms + OUTAGE_AFTERMATH_MS:
+            continue
+        process = view.episode.process_of(went.member)
+        replaced = back.get(process.key)
+        if replaced is not None and isinstance(replaced.came, Came):
+            lost.append(went)
+            came.append(replaced.came)
+        elif process.grade is Grade.UNKNOWN:
+            lost.append(went)
+    unknown = [went for went in lost if view.episode.process_of(went.member).grade is Grade.UNKNOWN]
+    if unknown:
+        limit_ms = max(went.at_ms for went in unknown)
+        clients = {went.member.client_id for went in unknown}
+        strangers = [
+            act
+            for act in view.free(Came)
+            if away.until_ms <= act.at_ms <= limit_ms and act.member.client_id in clients and act not in came
+        ]
+        if len(strangers) < len(unknown):  # fewer came than went: whose successors they are, nobody knows
+            unknown = unknown[len(strangers) :]
+            lost = [went for went in lost if went not in unknown]
+        came += strangers[: len(lost)]
+    return lost, came
+
+
+def _times(away: Away) -> str:
+    if away.paused:
+        return f"stood still for at least {duration(away.duration_ms)}, until {instant(away.until_ms)}"
+    return f"was away at most from {instant(away.since_ms)} to {instant(away.until_ms)}, {duration(away.duration_ms)}"
+
+
+def _outage(away: Away, lost: list[Went], came: list[Came]) -> Claim:
+    sessions = sorted({went.member.session_timeout_ms for went in lost})
+    longer = f", longer than the sessions of {duration(sessions[0])}" if away.duration_ms > sessions[0] else ""
+    gone = {went.member.member_id for went in lost}
+    kept = [member_id for member_id in away.members if member_id not in gone]
+    text = (
+        f"the coordinator {_times(away)}{longer}: {plural(len(lost), 'member')} lost their place by it"
+        f" ({processes([went.member for went in lost])}), {len(kept)} kept it"
+    )
+    return Claim(
+        acts=(*lost, *came),
+        culprits=(),
+        grade=Grade.INFERRED,
+        headline=text,
+        chain=(
+            Statement(text=f"the coordinator {away.owner} {_times(away)}", grade=Grade.RECORDED),
+            *(
+                Statement(
+                    text=f"{processes([went.member])} was not heard from again under its member id",
+                    grade=Grade.INFERRED,
+                    at=instant(went.at_ms),
+                    seqs=(went.seq,),
+                )
+                for went in lost
+            ),
+        ),
+        advice=("a session timeout longer than the coordinator's restart keeps the members in their places",),
+        name="coordinator-outage",
+    )
+
+
+def _change(away: Away) -> Claim:
+    how = "stopped in good order" if away.in_good_order else "was gone"
+    text = f"the coordinator {_times(away)}; all {plural(len(away.members), 'member')} kept their places"
+    if not away.paused and away.owner != away.owner_before:
+        text = f"the coordinator {away.owner_before} {how} and {away.owner} took over; {text}"
+    return Claim(acts=(), culprits=(), grade=Grade.RECORDED, headline=text, name="coordinator-change")
+
+
+OUTAGES = Kind(
+    name="coordinator-outage",
+    about="The coordinator was away or stood still, and members lost their places by it.",
+    culprits="none of the members",
+    find=_find,
+)

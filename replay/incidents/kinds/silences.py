@@ -1,0 +1,112 @@
+"""Members that fell silent and did not come back: one, or several at the same moment."""
+
+from collections.abc import Iterator
+
+from muster.replay.incidents.acts import AnyAct, Came, Departure, Went
+from muster.replay.incidents.episode import Replacement
+from muster.replay.incidents.grade import Grade
+from muster.replay.incidents.incident import Statement
+from muster.replay.incidents.kinds.kind import Claim, Kind, View
+from muster.replay.incidents.naming import common_network, process_name, processes
+from muster.replay.incidents.windows import SAME_MOMENT_MS
+from muster.replay.times import duration, instant
+
+SILENT = (Departure.EXPIRED, Departure.NOT_REJOINED, Departure.NOT_SYNCED)
+
+
+def _cuts(view: View) -> Iterator[Claim]:
+    back = {each.went.seq: each for each in view.free_replacements() if each.went is not None}
+    silent = sorted((act for act in view.free(Went) if act.how is Departure.EXPIRED), key=lambda act: act.last_seen_ms)
+    for together in _same_moment(silent):
+        members = [act.member for act in together]
+        others = view.episode.members_at(together[0].at_ms) - {member.member_id for member in members}
+        returned = [back[act.seq] for act in together if act.seq in back]
+        if len(together) < 2 or not others or any(each.came.at_ms < each.went_ms for each in map(_Return, returned)):
+            continue
+        network = common_network(members)
+        where = f", all from {network}" if network is not None else ""
+        again = f"; {len(returned)} of them came back" if returned else ""
+        acts: list[AnyAct] = [*together, *(each.came for each in returned if isinstance(each.came, Came))]
+        yield Claim(
+            acts=tuple(sorted(acts, key=lambda act: act.seq)),
+            culprits=tuple(members),
+            grade=Grade.INFERRED,
+            headline=(
+                f"{len(together)} members fell silent at the same moment{where}, while {len(others)} others did not:"
+                f" {processes(members)}{again}"
+            ),
+            chain=tuple(
+                Statement(
+                    text=(
+                        f"{process_name(act.member)} was last seen, and expired"
+                        f" {duration(act.at_ms - act.last_seen_ms)} later"
+                    ),
+                    grade=Grade.RECORDED,
+                    at=instant(act.last_seen_ms),
+                    seqs=(act.seq,),
+                )
+                for act in together
+            ),
+            advice=("look at the network and at the machines that these have in common",),
+        )
+
+
+class _Return:
+    """A replacement, with the moment of its member's end."""
+
+    def __init__(self, replacement: Replacement) -> None:
+        assert replacement.went is not None
+        self.came = replacement.came
+        self.went_ms = replacement.went.at_ms
+
+
+def _same_moment(silent: list[Went]) -> Iterator[list[Went]]:
+    together: list[Went] = []
+    for act in silent:
+        if together and act.last_seen_ms - together[0].last_seen_ms > SAME_MOMENT_MS:
+            yield together
+            together = []
+        together.append(act)
+    if together:
+        yield together
+
+
+NETWORK_CUTS = Kind(
+    name="network-cut",
+    about="Two or more members fell silent at the same moment without leaving, and others did not.",
+    culprits="the members that fell silent",
+    find=_cuts,
+)
+
+
+def _crashes(view: View) -> Iterator[Claim]:
+    for act in view.free(Went):
+        if act.how not in SILENT:
+            continue
+        session = duration(act.member.session_timeout_ms)
+        silence_ms = act.at_ms - act.last_seen_ms
+        yield Claim(
+            acts=(act,),
+            culprits=(act.member,),
+            grade=Grade.RECORDED,
+            headline=(
+                f"{process_name(act.member)} was not heard from for {duration(silence_ms)} (session timeout {session})"
+                " and did not come back"
+            ),
+            chain=(
+                Statement(
+                    text=f"{process_name(act.member)} was last seen",
+                    grade=Grade.RECORDED,
+                    at=instant(act.last_seen_ms),
+                    seqs=(act.seq,),
+                ),
+            ),
+        )
+
+
+CRASHES = Kind(
+    name="crash",
+    about="A process was not heard from any more, and nobody took its place within ten minutes.",
+    culprits="the process",
+    find=_crashes,
+)

@@ -1,0 +1,39 @@
+"""How incidents name members, hosts and counts in their sentences."""
+
+from collections.abc import Iterable, Sequence
+
+from muster.events.state import Member
+from muster.replay.why.rebalance import MemberRef, ref
+from muster.replay.why.wording import host, listed, name, plural
+
+NAMED_MAX = 3
+
+
+def process_name(member: Member) -> str:
+    """The name that an operator knows the process by: its instance id, else its client id and host."""
+    if member.group_instance_id is not None:
+        return f"'{member.group_instance_id}' ({host(member.client_host)})"
+    return f"'{member.client_id or name(ref(member))}' ({host(member.client_host)})"
+
+
+def processes(members: Sequence[Member]) -> str:
+    """A few by name, the others counted."""
+    names = [process_name(member) for member in members]
+    if len(names) > NAMED_MAX:
+        names = [*names[:NAMED_MAX], plural(len(names) - NAMED_MAX, "other")]
+    return listed(names)
+
+
+def refs(members: Iterable[Member]) -> tuple[MemberRef, ...]:
+    return tuple(ref(member) for member in members)
+
+
+def common_network(members: Sequence[Member]) -> str | None:
+    """', all from 10.0.1.x', where all are IPv4 addresses of one /24, or one address; None if they are not."""
+    hosts = {host(member.client_host) for member in members}
+    if len(hosts) == 1:
+        return next(iter(hosts))
+    parts = [each.split(".") for each in hosts]
+    if all(len(each) == 4 for each in parts) and len({tuple(each[:3]) for each in parts}) == 1:
+        return ".".join(parts[0][:3]) + ".x"
+    return None

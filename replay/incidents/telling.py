@@ -1,0 +1,64 @@
+"""A group's steps -> its incidents, one episode after another. What is kept is one episode."""
+
+from collections.abc import Iterable, Iterator
+
+from muster.events.ids import GroupId
+from muster.replay.history import Coordinated, History, Item
+from muster.replay.incidents.acts import acts_of
+from muster.replay.incidents.episode import Coordinators, Episode
+from muster.replay.incidents.grouping import incidents_of
+from muster.replay.incidents.incident import Incident
+from muster.replay.transitions import Step, Transition, Transitions
+from muster.replay.why.timeline import Timeline
+
+
+def incidents(history: History) -> list[Incident]:
+    """Every incident of a history, in order of their beginnings."""
+    return list(told(history.group_id, history.items))
+
+
+def told(group_id: GroupId, items: Iterable[Item]) -> Iterator[Incident]:
+    """The incidents of a group, as its items are read."""
+    teller = Teller(group_id)
+    for step in Transitions(group_id).steps(items):
+        yield from teller.feed(step)
+    yield from teller.end()
+
+
+class Teller:
+    """The fold."""
+
+    def __init__(self, group_id: GroupId) -> None:
+        self._group_id = group_id
+        self._timeline = Timeline()
+        self._coordinators = Coordinators()
+        self._episode = Episode(None)
+
+    def feed(self, step: Step) -> Iterator[Incident]:
+        """Take in the next step; yields the incidents of the episode that ended before it."""
+        if isinstance(step, Transition):
+            at_ms = step.event.why.decided_ms
+            if self._episode.is_over(at_ms) and self._timeline.running() is None:
+                yield from incidents_of(self._episode, self._group_id)
+                self._episode = Episode(step.before)
+            self._coordinators.note_event(at_ms)
+            finished = self._timeline.feed(step)
+            if finished is not None:
+                self._episode.rebalances.append(finished)
+            self._episode.add(acts_of(step), step.after)
+            return
+        if isinstance(step, Coordinated):
+            after = self._episode.after
+            away = self._coordinators.note(step, tuple(after.members) if after is not None else ())
+            if away is not None:
+                self._episode.aways.append(away)
+        else:
+            self._episode.missing.append(step)
+        self._timeline.feed(step)
+
+    def end(self) -> Iterator[Incident]:
+        """The incidents of the last episode; a rebalance may be running."""
+        running = self._timeline.running()
+        if running is not None:
+            self._episode.rebalances.append(running)
+        yield from incidents_of(self._episode, self._group_id)
