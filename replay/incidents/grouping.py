@@ -8,13 +8,11 @@ parents      an incident that began within another one that lasted longer, and t
 
 from collections.abc import Iterable, Sequence
 
-import msgspec
-
 from muster.events.ids import GroupId
 from muster.replay.incidents.cost import cost_of
 from muster.replay.incidents.episode import Episode
 from muster.replay.incidents.grade import Grade
-from muster.replay.incidents.incident import Incident, RebalanceRef, Statement
+from muster.replay.incidents.incident import Incident, Statement
 from muster.replay.incidents.kinds import KINDS
 from muster.replay.incidents.kinds.kind import Claim, View
 from muster.replay.incidents.naming import refs
@@ -43,13 +41,13 @@ class _Draft:
     @property
     def begin_ms(self) -> int:
         begins = [act.at_ms for act in self.claim.acts[:1]] + [each.started_ms for each in self.rebalances]
-        return min(begins, default=0)
+        return min(begins, default=self.claim.at_ms)
 
     @property
     def end_ms(self) -> int | None:
         """When the last of its rebalances ended, or the last of its acts; None while one is running."""
         if not self.rebalances:
-            return max((act.at_ms for act in self.claim.acts), default=None)
+            return max((act.at_ms for act in self.claim.acts), default=self.claim.at_ms)
         if any(each.outcome is Outcome.RUNNING for each in self.rebalances):
             return None
         return max(each.started_ms + (each.duration_ms or 0) for each in self.rebalances)
@@ -108,7 +106,8 @@ def _goes_on(before: Rebalance, after: Rebalance) -> bool:
 
 
 def _unexplained(rebalance: Rebalance) -> Claim:
-    return Claim(acts=(), culprits=(), grade=Grade.UNKNOWN, headline=rebalance.trigger.text)
+    text = rebalance.trigger.text
+    return Claim(acts=(), culprits=(), grade=Grade.UNKNOWN, headline=text, at_ms=rebalance.started_ms)
 
 
 def _parent(draft: _Draft, drafts: Sequence[_Draft]) -> _Draft | None:
@@ -137,7 +136,7 @@ def _incident(
         culprits=refs(_distinct(claim)),
         started_at=instant(min((each.started_ms for each in rebalances), default=draft.begin_ms)),
         ended_at=None if end_ms is None else instant(end_ms),
-        rebalances=tuple(map(_ref, rebalances)),
+        rebalances=tuple(rebalances),
         parent=None if parent is None else ids[id(parent)],
         chain=(*claim.chain, *_told(rebalances)),
         cost=cost_of(rebalances),
@@ -160,11 +159,6 @@ def _told(rebalances: Iterable[Rebalance]) -> tuple[Statement, ...]:
         )
         for each in rebalances
     )
-
-
-def _ref(rebalance: Rebalance) -> RebalanceRef:
-    fields = {name: getattr(rebalance, name) for name in RebalanceRef.__struct_fields__}
-    return msgspec.convert(fields, RebalanceRef)
 
 
 def _incarnation(draft: _Draft, episode: Episode) -> int:

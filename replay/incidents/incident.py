@@ -9,7 +9,7 @@ from muster.events.ids import GroupId
 from muster.replay.history import Broken, Gap
 from muster.replay.incidents.grade import Grade
 from muster.replay.times import Instant
-from muster.replay.why.rebalance import MemberRef, Outcome
+from muster.replay.why.rebalance import MemberRef, Rebalance
 
 
 class Statement(msgspec.Struct, frozen=True, kw_only=True):
@@ -19,19 +19,6 @@ class Statement(msgspec.Struct, frozen=True, kw_only=True):
     grade: Grade
     at: Instant | None = None
     seqs: tuple[int, ...] = ()
-
-
-class RebalanceRef(msgspec.Struct, frozen=True, kw_only=True):
-    """A rebalance of an incident. `to_generation` is None when no generation came of it (yet)."""
-
-    incarnation: int
-    from_generation: int
-    to_generation: int | None
-    started_at: Instant
-    duration_ms: int | None
-    outcome: Outcome
-    first_seq: int
-    last_seq: int
 
 
 class Cost(msgspec.Struct, frozen=True, kw_only=True):
@@ -59,7 +46,7 @@ class Incident(msgspec.Struct, frozen=True, kw_only=True):
     culprits: tuple[MemberRef, ...]
     started_at: Instant
     ended_at: Instant | None
-    rebalances: tuple[RebalanceRef, ...]
+    rebalances: tuple[Rebalance, ...]
     parent: str | None
     chain: tuple[Statement, ...]
     cost: Cost

@@ -25,6 +25,8 @@ class Claim(msgspec.Struct, frozen=True, kw_only=True):
     chain: tuple[Statement, ...] = ()
     advice: tuple[str, ...] = ()
     held: tuple[Rebalance, ...] = ()
+    at_ms: int = 0
+    """When it was, if it has no acts of members; wall clock ms."""
     name: str | None = None
     """Another name than the kind's: of kinds that are found together."""
 

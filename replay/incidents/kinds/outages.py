@@ -104,7 +104,9 @@ def _change(away: Away) -> Claim:
     text = f"the coordinator {_times(away)}; all {plural(len(away.members), 'member')} kept their places"
     if not away.paused and away.owner != away.owner_before:
         text = f"the coordinator {away.owner_before} {how} and {away.owner} took over; {text}"
-    return Claim(acts=(), culprits=(), grade=Grade.RECORDED, headline=text, name="coordinator-change")
+    return Claim(
+        acts=(), culprits=(), grade=Grade.RECORDED, headline=text, at_ms=away.until_ms, name="coordinator-change"
+    )
 
 
 OUTAGES = Kind(

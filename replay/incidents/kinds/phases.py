@@ -49,7 +49,7 @@ def _slow_members(view: View) -> Iterator[Claim]:
                 ),
             ),
             advice=(
-                "a member rejoins when it polls: make its batches shorter, or max.poll.interval.ms, up to which others wait",
+                "a member rejoins when it polls: make its batches shorter, or max.poll.interval.ms, by which they wait",
             ),
             held=(rebalance,),
         )
