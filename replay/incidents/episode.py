@@ -10,7 +10,7 @@ from typing import TypeVar
 
 import msgspec
 
-from muster.events.events import CoordinatorPaused, CoordinatorReady, CoordinatorStopped
+from muster.events.events import CoordinatorElected, CoordinatorPaused, CoordinatorReady, CoordinatorStopped
 from muster.events.ids import MemberId
 from muster.events.state import Group, Member
 from muster.replay.history import Broken, Coordinated, Gap
@@ -227,5 +227,6 @@ class Coordinators:
                 paused=True,
                 members=tuple(members),
             )
-        self._last_ms = item.at_ms
+        if not isinstance(event, CoordinatorElected):  # the next owner's, while nobody serves yet
+            self._last_ms = item.at_ms
         return away
