@@ -9,6 +9,7 @@ parents      an incident that began within another one that lasted longer, and t
 from collections.abc import Iterable, Sequence
 
 from muster.events.ids import GroupId
+from muster.replay.incidents.acts import Went
 from muster.replay.incidents.cost import cost_of
 from muster.replay.incidents.episode import Episode
 from muster.replay.incidents.grade import Grade
@@ -16,7 +17,7 @@ from muster.replay.incidents.incident import Incident, Statement
 from muster.replay.incidents.kinds import KINDS
 from muster.replay.incidents.kinds.kind import Claim, View
 from muster.replay.incidents.naming import refs
-from muster.replay.incidents.windows import SECOND_ROUND_MS
+from muster.replay.incidents.windows import HELD_MS, HELD_SHARE, SECOND_ROUND_MS
 from muster.replay.times import instant
 from muster.replay.why.rebalance import Outcome, Rebalance
 from muster.replay.why.wording import missing_text
@@ -81,7 +82,7 @@ def _share_out(episode: Episode, drafts: list[_Draft]) -> None:
         if id(rebalance) in held:
             previous = rebalance, next(draft for draft in drafts if any(each is rebalance for each in draft.rebalances))
             continue
-        draft = _own(rebalance, by_seq)
+        draft = _holder(rebalance, episode, by_seq) or _own(rebalance, by_seq)
         if draft is None and previous is not None and _goes_on(previous[0], rebalance):
             draft = previous[1]
         if draft is None:
@@ -95,6 +96,22 @@ def _own(rebalance: Rebalance, by_seq: dict[int, _Draft]) -> _Draft | None:
     if rebalance.trigger.seq in by_seq:
         return by_seq[rebalance.trigger.seq]
     return next((by_seq[seq] for seq in range(rebalance.first_seq, rebalance.last_seq + 1) if seq in by_seq), None)
+
+
+def _holder(rebalance: Rebalance, episode: Episode, by_seq: dict[int, _Draft]) -> _Draft | None:
+    """The incident of the member whose end was what the join phase waited for, longer than for anybody else."""
+    phase = rebalance.join_phase
+    if phase.duration_ms is None or rebalance.initial:
+        return None
+    end_ms = rebalance.started_ms + phase.duration_ms
+    others_ms = rebalance.started_ms + max((each.after_ms for each in phase.arrivals), default=0)
+    held_ms = end_ms - others_ms
+    if held_ms <= HELD_MS or held_ms <= phase.duration_ms * HELD_SHARE:
+        return None
+    for act in episode.of(Went):
+        if rebalance.first_seq <= act.seq <= rebalance.last_seq and act.at_ms == end_ms and act.seq in by_seq:
+            return by_seq[act.seq]
+    return None
 
 
 def _goes_on(before: Rebalance, after: Rebalance) -> bool:

@@ -56,21 +56,31 @@ def _slow_members(view: View) -> Iterator[Claim]:
 
 
 def _slow(view: View, rebalance: Rebalance, duration_ms: int) -> Iterator[Rejoined | Went]:
-    """Members from before that came last by far, or were dropped although they were alive."""
+    """Members from before that came after a long gap without any other, or were dropped although they were alive."""
     awaited = {member.member_id for member in rebalance.members_before}
     start_ms = rebalance.started_ms
-    arrivals: dict[MemberId, Rejoined] = {}
-    for act in view.episode.acts:
-        if not rebalance.first_seq <= act.seq <= rebalance.last_seq or act.at_ms > start_ms + duration_ms:
-            continue
-        if isinstance(act, Rejoined) and act.member.member_id in awaited:
-            arrivals.setdefault(act.member.member_id, act)
-        if isinstance(act, Went) and act.how is Departure.NOT_REJOINED and act.last_seen_ms > start_ms + HELD_MS:
+    joins = [
+        act
+        for act in view.episode.acts
+        if isinstance(act, Came | CameBack | Rejoined)
+        and rebalance.first_seq <= act.seq <= rebalance.last_seq
+        and act.at_ms <= start_ms + duration_ms
+    ]
+    joins.sort(key=lambda act: act.why.arrived_ms)
+    before_ms = start_ms
+    held = False
+    for act in joins:
+        gap_ms = act.why.arrived_ms - before_ms
+        held = held or (gap_ms > HELD_MS and gap_ms > duration_ms * HELD_SHARE)
+        if held and isinstance(act, Rejoined) and act.member.member_id in awaited:
             yield act
-    for act in arrivals.values():
-        after_ms = act.why.arrived_ms - start_ms
-        if after_ms >= HELD_MS and after_ms >= duration_ms * HELD_SHARE:
-            yield act
+        before_ms = max(before_ms, act.why.arrived_ms)
+    if not rebalance.join_phase.timed_out:
+        return
+    for dropped in view.episode.of(Went):
+        within = rebalance.first_seq <= dropped.seq <= rebalance.last_seq
+        if within and dropped.how is Departure.NOT_REJOINED and dropped.last_seen_ms > start_ms + HELD_MS:
+            yield dropped
 
 
 SLOW_MEMBERS = Kind(
