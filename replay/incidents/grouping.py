@@ -14,7 +14,7 @@ from muster.replay.incidents.cost import cost_of
 from muster.replay.incidents.episode import Episode
 from muster.replay.incidents.grade import Grade
 from muster.replay.incidents.incident import Incident, Statement
-from muster.replay.incidents.kinds import KINDS
+from muster.replay.incidents.kinds import FINDERS, UNKNOWN
 from muster.replay.incidents.kinds.kind import Claim, View
 from muster.replay.incidents.naming import refs
 from muster.replay.incidents.windows import HELD_MS, HELD_SHARE, SECOND_ROUND_MS
@@ -29,8 +29,8 @@ PARENTS = frozenset({"deployment", "blue-green", "coordinator-outage", "network-
 class _Draft:
     """An incident that is being put together."""
 
-    def __init__(self, name: str, claim: Claim, number: int) -> None:
-        self.name = name
+    def __init__(self, claim: Claim, number: int) -> None:
+        self.name = claim.kind.name
         self.claim = claim
         self.number = number
         self.rebalances: list[Rebalance] = list(claim.held)
@@ -66,10 +66,10 @@ def incidents_of(episode: Episode, group_id: GroupId) -> list[Incident]:
 def _claimed(episode: Episode) -> list[_Draft]:
     view = View(episode)
     drafts: list[_Draft] = []
-    for kind in KINDS:
-        for claim in list(kind.find(view)):
+    for find in FINDERS:
+        for claim in list(find(view)):
             view.claim(claim.acts)
-            drafts.append(_Draft(claim.name or kind.name, claim, len(drafts)))
+            drafts.append(_Draft(claim, len(drafts)))
     return drafts
 
 
@@ -86,7 +86,7 @@ def _share_out(episode: Episode, drafts: list[_Draft]) -> None:
         if draft is None and previous is not None and _goes_on(previous[0], rebalance):
             draft = previous[1]
         if draft is None:
-            draft = _Draft("unknown", _unexplained(rebalance), len(drafts))
+            draft = _Draft(_unexplained(rebalance), len(drafts))
             drafts.append(draft)
         draft.rebalances.append(rebalance)
         previous = rebalance, draft
@@ -124,7 +124,7 @@ def _goes_on(before: Rebalance, after: Rebalance) -> bool:
 
 def _unexplained(rebalance: Rebalance) -> Claim:
     text = rebalance.trigger.text
-    return Claim(acts=(), culprits=(), grade=Grade.UNKNOWN, headline=text, at_ms=rebalance.started_ms)
+    return Claim(kind=UNKNOWN, acts=(), culprits=(), grade=Grade.UNKNOWN, headline=text, at_ms=rebalance.started_ms)
 
 
 def _parent(draft: _Draft, drafts: Sequence[_Draft]) -> _Draft | None:

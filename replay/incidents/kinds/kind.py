@@ -12,12 +12,21 @@ from muster.replay.incidents.incident import Statement
 from muster.replay.why.rebalance import Rebalance
 
 
+class Kind(msgspec.Struct, frozen=True):
+    """A kind of incident. `about` and `culprits` are for the page of kinds (docs/incidents.md)."""
+
+    name: str
+    about: str
+    culprits: str
+
+
 class Claim(msgspec.Struct, frozen=True, kw_only=True):
     """An incident that was found: the acts and the rebalances that are its own.
 
     `held`: rebalances that it is the primary incident of, whatever started them.
     """
 
+    kind: Kind
     acts: tuple[AnyAct, ...]
     culprits: tuple[Member, ...]
     grade: Grade
@@ -27,8 +36,6 @@ class Claim(msgspec.Struct, frozen=True, kw_only=True):
     held: tuple[Rebalance, ...] = ()
     at_ms: int = 0
     """When it was, if it has no acts of members; wall clock ms."""
-    name: str | None = None
-    """Another name than the kind's: of kinds that are found together."""
 
 
 class View:
@@ -55,10 +62,5 @@ class View:
         self._claimed.update(act.seq for act in acts)
 
 
-class Kind(msgspec.Struct, frozen=True, kw_only=True):
-    """A kind of incident. `about` and `culprits` are for the page of kinds; `find` yields what is free in the view."""
-
-    name: str
-    about: str
-    culprits: str
-    find: Callable[[View], Iterable[Claim]]
+Find = Callable[[View], Iterable[Claim]]
+"""Finds what is free in the view and of its kinds."""

@@ -12,8 +12,19 @@ from muster.replay.incidents.windows import OUTAGE_AFTERMATH_MS
 from muster.replay.times import duration, instant
 from muster.replay.why.wording import plural
 
+OUTAGE = Kind(
+    "coordinator-outage",
+    "The coordinator was away or stood still, and members lost their places by it.",
+    "none of the members",
+)
+CHANGE = Kind(
+    "coordinator-change",
+    "The coordinator was away or stood still, and all members kept their places.",
+    "none of the members",
+)
 
-def _find(view: View) -> Iterator[Claim]:
+
+def find(view: View) -> Iterator[Claim]:
     for away in view.episode.aways:
         lost, came = _consequences(view, away)
         acts: tuple[AnyAct, ...] = (*lost, *came)
@@ -78,6 +89,7 @@ def _outage(away: Away, lost: list[Went], came: list[Came]) -> Claim:
         f" ({processes([went.member for went in lost])}), {len(kept)} kept it"
     )
     return Claim(
+        kind=OUTAGE,
         acts=(*lost, *came),
         culprits=(),
         grade=Grade.INFERRED,
@@ -95,7 +107,6 @@ def _outage(away: Away, lost: list[Went], came: list[Came]) -> Claim:
             ),
         ),
         advice=("a session timeout longer than the coordinator's restart keeps the members in their places",),
-        name="coordinator-outage",
     )
 
 
@@ -104,14 +115,4 @@ def _change(away: Away) -> Claim:
     text = f"the coordinator {_times(away)}; all {plural(len(away.members), 'member')} kept their places"
     if not away.paused and away.owner != away.owner_before:
         text = f"the coordinator {away.owner_before} {how} and {away.owner} took over; {text}"
-    return Claim(
-        acts=(), culprits=(), grade=Grade.RECORDED, headline=text, at_ms=away.until_ms, name="coordinator-change"
-    )
-
-
-OUTAGES = Kind(
-    name="coordinator-outage",
-    about="The coordinator was away or stood still, and members lost their places by it.",
-    culprits="none of the members",
-    find=_find,
-)
+    return Claim(kind=CHANGE, acts=(), culprits=(), grade=Grade.RECORDED, headline=text, at_ms=away.until_ms)

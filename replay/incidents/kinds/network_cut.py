@@ -1,4 +1,4 @@
-"""Members that fell silent and did not come back: one, or several at the same moment."""
+"""Several members that fell silent at the same moment."""
 
 from collections.abc import Iterator
 
@@ -11,10 +11,14 @@ from muster.replay.incidents.naming import common_network, process_name, process
 from muster.replay.incidents.windows import SAME_MOMENT_MS
 from muster.replay.times import duration, instant
 
-SILENT = (Departure.EXPIRED, Departure.NOT_REJOINED, Departure.NOT_SYNCED)
+KIND = Kind(
+    "network-cut",
+    "Two or more members fell silent at the same moment without leaving, and others did not.",
+    "the members that fell silent",
+)
 
 
-def _cuts(view: View) -> Iterator[Claim]:
+def find(view: View) -> Iterator[Claim]:
     back = {each.went.seq: each for each in view.free_replacements() if each.went is not None}
     silent = sorted((act for act in view.free(Went) if act.how is Departure.EXPIRED), key=lambda act: act.last_seen_ms)
     for together in _same_moment(silent):
@@ -28,6 +32,7 @@ def _cuts(view: View) -> Iterator[Claim]:
         again = f"; {len(returned)} of them came back" if returned else ""
         acts: list[AnyAct] = [*together, *(each.came for each in returned if isinstance(each.came, Came))]
         yield Claim(
+            kind=KIND,
             acts=tuple(sorted(acts, key=lambda act: act.seq)),
             culprits=tuple(members),
             grade=Grade.INFERRED,
@@ -69,44 +74,3 @@ def _same_moment(silent: list[Went]) -> Iterator[list[Went]]:
         together.append(act)
     if together:
         yield together
-
-
-NETWORK_CUTS = Kind(
-    name="network-cut",
-    about="Two or more members fell silent at the same moment without leaving, and others did not.",
-    culprits="the members that fell silent",
-    find=_cuts,
-)
-
-
-def _crashes(view: View) -> Iterator[Claim]:
-    for act in view.free(Went):
-        if act.how not in SILENT:
-            continue
-        session = duration(act.member.session_timeout_ms)
-        silence_ms = act.at_ms - act.last_seen_ms
-        yield Claim(
-            acts=(act,),
-            culprits=(act.member,),
-            grade=Grade.RECORDED,
-            headline=(
-                f"{process_name(act.member)} was not heard from for {duration(silence_ms)} (session timeout {session})"
-                " and did not come back"
-            ),
-            chain=(
-                Statement(
-                    text=f"{process_name(act.member)} was last seen",
-                    grade=Grade.RECORDED,
-                    at=instant(act.last_seen_ms),
-                    seqs=(act.seq,),
-                ),
-            ),
-        )
-
-
-CRASHES = Kind(
-    name="crash",
-    about="A process was not heard from any more, and nobody took its place within ten minutes.",
-    culprits="the process",
-    find=_crashes,
-)

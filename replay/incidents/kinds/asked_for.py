@@ -1,83 +1,29 @@
-"""Members that stayed, and came with something else: other topics, other assignors, the wish for a new assignment."""
+"""A member that asked for a new assignment with the subscription that it had."""
 
 from collections.abc import Iterator
 
 from muster.events.causes import Cause
-from muster.events.state import Member
-from muster.replay.incidents.acts import Rejoined, protocols_of, topics_of
+from muster.replay.incidents.acts import Rejoined
 from muster.replay.incidents.grade import Grade
 from muster.replay.incidents.incident import Statement
 from muster.replay.incidents.kinds.kind import Claim, Kind, View
-from muster.replay.incidents.naming import process_name, processes
+from muster.replay.incidents.naming import process_name
 from muster.replay.incidents.windows import SECOND_ROUND_MS
 from muster.replay.times import instant
 from muster.replay.why.rebalance import Rebalance
 from muster.replay.why.wording import plural
 
+ENFORCED = Kind("enforced", "A member's application asked for a rebalance (enforceRebalance).", "who asked")
+PARTITIONS = Kind(
+    "partitions-changed",
+    "Topics of the group got other partitions, and the leader asked for a new assignment.",
+    "none of the members",
+)
+
 _ASKED = frozenset({Cause.METADATA_CHANGED, Cause.LEADER_REJOINED})
 
 
-def _topics(member: Member) -> str:
-    topics = topics_of(member)
-    return "topics that cannot be read" if topics is None else ", ".join(sorted(topics)) or "no topic"
-
-
-def _subscriptions(view: View) -> Iterator[Claim]:
-    changed = [act for act in view.free(Rejoined) if act.changed_topics]
-    if not changed:
-        return
-    members = _members(changed)
-    first = changed[0]
-    assert first.before is not None
-    yield Claim(
-        acts=tuple(changed),
-        culprits=members,
-        grade=Grade.RECORDED,
-        headline=(
-            f"{processes(members)} subscribed other topics: {_topics(first.member)} instead of {_topics(first.before)}"
-        ),
-    )
-
-
-SUBSCRIPTIONS = Kind(
-    name="subscription-change",
-    about="Members that stayed subscribed other topics.",
-    culprits="the members that changed their subscription",
-    find=_subscriptions,
-)
-
-
-def _assignors(view: View) -> Iterator[Claim]:
-    changed = [act for act in view.free(Rejoined) if act.changed_protocols]
-    if not changed:
-        return
-    members = _members(changed)
-    first = changed[0]
-    assert first.before is not None
-    yield Claim(
-        acts=tuple(changed),
-        culprits=members,
-        grade=Grade.RECORDED,
-        headline=(
-            f"{processes(members)} came with other assignors: {', '.join(protocols_of(first.member))} instead of"
-            f" {', '.join(protocols_of(first.before))}"
-        ),
-    )
-
-
-ASSIGNORS = Kind(
-    name="assignor-change",
-    about="Members changed their list of assignors.",
-    culprits="the members that changed it",
-    find=_assignors,
-)
-
-
-def _members(acts: list[Rejoined]) -> tuple[Member, ...]:
-    return tuple({act.member.member_id: act.member for act in acts}.values())
-
-
-def _asked(view: View) -> Iterator[Claim]:
+def find(view: View) -> Iterator[Claim]:
     """A member asked for a new assignment with the same subscription."""
     for act in view.free(Rejoined):
         if act.why.cause not in _ASKED:
@@ -87,36 +33,36 @@ def _asked(view: View) -> Iterator[Claim]:
             continue
         if act.why.client_reason and "enforce" in act.why.client_reason.lower():
             yield Claim(
+                kind=ENFORCED,
                 acts=(act,),
                 culprits=(act.member,),
                 grade=Grade.RECORDED,
                 headline=(
                     f'{process_name(act.member)} asked for a rebalance; the client says: "{act.why.client_reason}"'
                 ),
-                name="enforced",
             )
             continue
         grown = _partitions_changed(rebalance)
         if grown is not None:
             yield Claim(
+                kind=PARTITIONS,
                 acts=(act,),
                 culprits=(),
                 grade=Grade.INFERRED,
                 headline=f"{grown}: the leader {process_name(act.member)} rejoined with the same subscription for them",
                 chain=(Statement(text=grown, grade=Grade.RECORDED, at=instant(act.at_ms), seqs=(act.seq,)),),
-                name="partitions-changed",
             )
             continue
         if _is_second_round(view, rebalance):
             continue
         yield Claim(
+            kind=ENFORCED,
             acts=(act,),
             culprits=(act.member,),
             grade=Grade.INFERRED,
             headline=(
                 f"{process_name(act.member)} asked for a new assignment with the same subscription; why is not recorded"
             ),
-            name="enforced",
         )
 
 
@@ -144,11 +90,3 @@ def _is_second_round(view: View, rebalance: Rebalance) -> bool:
 
 def _ms(rebalance: Rebalance) -> int:
     return rebalance.started_ms
-
-
-ENFORCED = Kind(
-    name="enforced",
-    about="A member asked for a new assignment, or its topics have other partitions (`partitions-changed`).",
-    culprits="who asked; none of the members if the topics changed",
-    find=_asked,
-)

@@ -8,8 +8,14 @@ from muster.replay.incidents.grade import Grade
 from muster.replay.incidents.kinds.kind import Claim, Kind, View
 from muster.replay.why.wording import host
 
+KIND = Kind(
+    "duel",
+    "Two live processes have the same group.instance.id, and take it from each other.",
+    "the member with the instance id",
+)
 
-def _find(view: View) -> Iterator[Claim]:
+
+def find(view: View) -> Iterator[Claim]:
     by_instance: defaultdict[str, list[Duelled]] = defaultdict(list)
     for act in view.free(Duelled):
         if act.is_duel and act.why.group_instance_id is not None:
@@ -24,6 +30,7 @@ def _find(view: View) -> Iterator[Claim]:
         one, other = duels[-1].why.client_host, duels[-1].event.current_client_host
         times = sum(duel.times for duel in duels)
         yield Claim(
+            kind=KIND,
             acts=tuple(acts),
             culprits=tuple({act.member.member_id: act.member for act in taken}.values())[-1:],
             grade=Grade.RECORDED,
@@ -33,11 +40,3 @@ def _find(view: View) -> Iterator[Claim]:
             ),
             advice=("give each process a group.instance.id of its own",),
         )
-
-
-DUELS = Kind(
-    name="duel",
-    about="Two live processes have the same group.instance.id, and take it from each other.",
-    culprits="the member with the instance id",
-    find=_find,
-)

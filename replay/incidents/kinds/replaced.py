@@ -1,0 +1,42 @@
+"""What the kinds that are about replaced processes share."""
+
+from collections.abc import Sequence
+
+from muster.events.state import Member
+from muster.replay.incidents.acts import AnyAct, Departure, Went
+from muster.replay.incidents.episode import Replacement
+from muster.replay.incidents.grade import Grade
+
+
+def acts_of(replacements: Sequence[Replacement]) -> tuple[AnyAct, ...]:
+    return tuple(sorted((act for each in replacements for act in each.acts), key=lambda act: act.seq))
+
+
+def members_of(replacements: Sequence[Replacement]) -> tuple[Member, ...]:
+    """Every member by which these processes were in the group, gone and new."""
+    members = {act.member.member_id: act.member for each in replacements for act in each.acts}  # type: ignore[union-attr]
+    return tuple(members.values())
+
+
+def grade_of(replacements: Sequence[Replacement]) -> Grade:
+    recorded = all(each.process.grade is Grade.RECORDED for each in replacements)
+    return Grade.RECORDED if recorded else Grade.INFERRED
+
+
+def how_it_went(went: Went | None) -> str:
+    if went is None:
+        return "came back under a new member id"
+    if went.how is Departure.LEFT:
+        return "left and came back"
+    return "was not heard from and came back"
+
+
+def advice_on(run: Sequence[Replacement]) -> tuple[str, ...]:
+    if any(each.process.grade is not Grade.RECORDED for each in run):
+        return (
+            "with a group.instance.id each, and a session timeout above the time of a restart, none would rebalance",
+        )
+    slow = [each for each in run if each.went is not None and each.went.how is Departure.EXPIRED]
+    if slow:
+        return ("the session timeout is shorter than the restarts: a longer one would have absorbed them",)
+    return ()
