@@ -3,8 +3,9 @@
     sources.py     a log read into histories; the only part that touches a log
     history.py     the value: what happened to one group, in order, and what is missing of it
     transitions.py  a history as transitions, with the group before and after each
-    why/           why a group rebalanced: history -> rebalances, in words
-    story.py state.py groups.py   the results of `history`, `state`, `groups`
+    rebalances/    history -> rebalances: what started each, how long it took, what moved
+    incidents/     what belongs together: rebalances -> incidents
+    why.py story.py state.py groups.py   the results of `why`, `history`, `state`, `groups`
     event_texts.py each event type in one line of English
     times.py progress.py   instants and durations as people read them; a progress bar
     rerun/         a recorded history through the rules again, which must give the same events

@@ -32,8 +32,8 @@ from muster.replay.sources import Take, read_histories, read_log
 from muster.replay.state import AtTime, read_at, state_at
 from muster.replay.story import story
 from muster.replay.times import FORMS_OF_AT, instant
-from muster.replay.why.why import generations_of
-from muster.replay.why.why import why as why_of
+from muster.replay.why import generations_of
+from muster.replay.why import why as why_of
 
 T = TypeVar("T")
 

@@ -33,12 +33,11 @@ from muster.events.events import (
     StaticMemberReplaced,
 )
 from muster.events.state import GroupConfig, MemberRole
-from muster.replay.times import duration, setting
-from muster.replay.why.happenings import unserved
-from muster.replay.why.moves import by_topic, decode_assignment
-from muster.replay.why.planned import configured_text
-from muster.replay.why.rebalance import actor, ref
-from muster.replay.why.wording import (
+from muster.replay.rebalances.happenings import unserved
+from muster.replay.rebalances.moves import by_topic, decode_assignment
+from muster.replay.rebalances.planned import configured_text
+from muster.replay.rebalances.rebalance import actor, ref
+from muster.replay.rebalances.wording import (
     JOIN_ENDS,
     asked_by,
     cause_text,
@@ -49,6 +48,7 @@ from muster.replay.why.wording import (
     short_member_id,
     who,
 )
+from muster.replay.times import duration, setting
 
 
 def event_text(event: AnyRecordedEvent, config: GroupConfig | None = None) -> str:

@@ -10,11 +10,11 @@ from muster.events.events import MemberJoined
 from muster.events.ids import GroupId
 from muster.events.state import Group, GroupState
 from muster.replay.history import Broken, Gap, Happened, Item, PassedOver, Prelude, Read, SeqGaps, Told, still_broken
+from muster.replay.rebalances.rebalance import Outcome, Rebalance
+from muster.replay.rebalances.timeline import Timeline
+from muster.replay.rebalances.wording import missing_text
 from muster.replay.times import Instant, instant
 from muster.replay.transitions import Transitions
-from muster.replay.why.rebalance import Outcome, Rebalance
-from muster.replay.why.timeline import Timeline
-from muster.replay.why.wording import missing_text
 
 
 class GroupLine(msgspec.Struct, frozen=True, kw_only=True):

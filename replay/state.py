@@ -8,10 +8,10 @@ from muster.events.consumer_protocol import CONSUMER_PROTOCOL_TYPE
 from muster.events.ids import GroupId, GroupInstanceId, MemberId
 from muster.events.state import Group, GroupState, Member, MemberRole
 from muster.replay.history import Coordinated, Happened, History
+from muster.replay.rebalances.moves import partitions_of
+from muster.replay.rebalances.rebalance import MemberRef, TopicPartitions, ref
+from muster.replay.rebalances.wording import missing_text
 from muster.replay.times import Instant, instant, read_time
-from muster.replay.why.moves import partitions_of
-from muster.replay.why.rebalance import MemberRef, TopicPartitions, ref
-from muster.replay.why.wording import missing_text
 
 
 class AtSeq(msgspec.Struct, frozen=True):

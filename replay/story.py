@@ -18,8 +18,8 @@ from muster.events.ids import GroupId, GroupInstanceId, MemberId
 from muster.events.state import NOT_CONFIGURED, GroupConfig, GroupState
 from muster.replay.event_texts import event_text
 from muster.replay.history import Broken, Coordinated, Gap, Happened, History, Item
+from muster.replay.rebalances.wording import missing_text
 from muster.replay.times import Instant, instant
-from muster.replay.why.wording import missing_text
 
 
 @unique

@@ -15,9 +15,9 @@ import msgspec
 from muster.events.ids import GroupId
 from muster.events.records import StoredRecord
 from muster.replay.history import History, PassedOver, Prelude, Read, Told, with_gaps
+from muster.replay.rebalances.rebalance import HappeningKind
 from muster.replay.sources import read_record
-from muster.replay.why.rebalance import HappeningKind
-from muster.replay.why.why import Answer, answers_of
+from muster.replay.why import Answer, answers_of
 
 Row = dict[str, Any]
 

@@ -9,7 +9,7 @@ partitions_moved   partitions that went from one member to another
 from collections.abc import Sequence
 
 from muster.replay.incidents.incident import Cost
-from muster.replay.why.rebalance import Rebalance
+from muster.replay.rebalances.rebalance import Rebalance
 
 
 def cost_of(rebalances: Sequence[Rebalance]) -> Cost:

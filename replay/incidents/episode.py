@@ -18,7 +18,7 @@ from muster.replay.incidents.acts import AnyAct, Came, CameBack, Departure, Phas
 from muster.replay.incidents.grade import Grade
 from muster.replay.incidents.identity import Identities, Life, Process
 from muster.replay.incidents.windows import ACTS_MAX, QUIET_MS, REPLACED_MS
-from muster.replay.why.rebalance import Rebalance
+from muster.replay.rebalances.rebalance import Rebalance
 
 A = TypeVar("A")
 

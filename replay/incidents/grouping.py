@@ -18,9 +18,9 @@ from muster.replay.incidents.kinds import FINDERS, UNKNOWN
 from muster.replay.incidents.kinds.kind import Claim, View
 from muster.replay.incidents.naming import refs
 from muster.replay.incidents.windows import HELD_MS, HELD_SHARE, SECOND_ROUND_MS
+from muster.replay.rebalances.rebalance import Outcome, Rebalance
+from muster.replay.rebalances.wording import missing_text
 from muster.replay.times import instant
-from muster.replay.why.rebalance import Outcome, Rebalance
-from muster.replay.why.wording import missing_text
 
 PARENTS = frozenset({"deployment", "blue-green", "coordinator-outage", "network-cut", "crash-loop"})
 """The kinds within which others happen."""

@@ -8,8 +8,8 @@ import msgspec
 from muster.events.ids import GroupId
 from muster.replay.history import Broken, Gap
 from muster.replay.incidents.grade import Grade
+from muster.replay.rebalances.rebalance import MemberRef, Rebalance
 from muster.replay.times import Instant
-from muster.replay.why.rebalance import MemberRef, Rebalance
 
 
 class Statement(msgspec.Struct, frozen=True, kw_only=True):

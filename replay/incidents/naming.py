@@ -3,8 +3,8 @@
 from collections.abc import Iterable, Sequence
 
 from muster.events.state import Member
-from muster.replay.why.rebalance import MemberRef, ref
-from muster.replay.why.wording import host, listed, name, plural
+from muster.replay.rebalances.rebalance import MemberRef, ref
+from muster.replay.rebalances.wording import host, listed, name, plural
 
 NAMED_MAX = 3
 

@@ -8,8 +8,8 @@ from muster.replay.incidents.acts import acts_of
 from muster.replay.incidents.episode import Coordinators, Episode
 from muster.replay.incidents.grouping import incidents_of
 from muster.replay.incidents.incident import Incident
+from muster.replay.rebalances.timeline import Timeline
 from muster.replay.transitions import Step, Transition, Transitions
-from muster.replay.why.timeline import Timeline
 
 
 def incidents(history: History) -> list[Incident]:

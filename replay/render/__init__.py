@@ -15,7 +15,7 @@ from muster.replay.render.tables import print_groups, print_state, print_story
 from muster.replay.render.why_table import print_why
 from muster.replay.state import StateAt
 from muster.replay.story import Story
-from muster.replay.why.why import Why
+from muster.replay.why import Why
 
 Result = Groups | Story | Why | StateAt
 

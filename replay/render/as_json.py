@@ -12,7 +12,7 @@ import msgspec
 from muster.replay.groups import Groups
 from muster.replay.state import StateAt
 from muster.replay.story import Story
-from muster.replay.why.why import Why
+from muster.replay.why import Why
 
 
 def write_json(result: Groups | Story | Why | StateAt, out: IO[str]) -> None:

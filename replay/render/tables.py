@@ -11,12 +11,12 @@ from muster.coordinator.group.configs import UPSTREAM
 from muster.events.events import GroupAdvanced
 from muster.events.state import GroupState, MemberRole
 from muster.replay.groups import GroupLine, Groups
+from muster.replay.rebalances.rebalance import Outcome
+from muster.replay.rebalances.wording import host, name, partitions
 from muster.replay.render.printable import text
 from muster.replay.state import MemberState, RegistrationState, StateAt
 from muster.replay.story import Line, LineKind, Story
 from muster.replay.times import Instant, clock_of, day_of, setting
-from muster.replay.why.rebalance import Outcome
-from muster.replay.why.wording import host, name, partitions
 
 _STATE_STYLES = {
     GroupState.STABLE: "green",

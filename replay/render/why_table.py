@@ -6,11 +6,8 @@ from rich.console import Console, RenderableType
 from rich.text import Text
 
 from muster.events.causes import Cause
-from muster.replay.render.printable import text
-from muster.replay.render.tables import grid
-from muster.replay.times import Instant, clock_of, day_of, duration, setting
-from muster.replay.why.planned import settings_text
-from muster.replay.why.rebalance import (
+from muster.replay.rebalances.planned import settings_text
+from muster.replay.rebalances.rebalance import (
     Actor,
     Happening,
     HappeningKind,
@@ -24,8 +21,11 @@ from muster.replay.why.rebalance import (
     Requester,
     SyncPhase,
 )
-from muster.replay.why.why import Answer, Why
-from muster.replay.why.wording import JOIN_ENDS, host, listed, move_text, name, plural
+from muster.replay.rebalances.wording import JOIN_ENDS, host, listed, move_text, name, plural
+from muster.replay.render.printable import text
+from muster.replay.render.tables import grid
+from muster.replay.times import Instant, clock_of, day_of, duration, setting
+from muster.replay.why import Answer, Why
 
 Row = tuple[str, RenderableType]
 

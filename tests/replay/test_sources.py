@@ -11,9 +11,9 @@ from muster.events.records import LogTooNew, Record, StoredRecord
 from muster.events.strangers import Strangers
 from muster.replay.groups import Groups, Overview
 from muster.replay.history import Broken, Coordinated, Gap, Happened, Unreadable
+from muster.replay.rebalances.rebalance import Outcome
 from muster.replay.sources import read_histories, read_log
-from muster.replay.why.rebalance import Outcome
-from muster.replay.why.why import why
+from muster.replay.why import why
 from tests.events.test_projector import ELECTED
 from tests.replay.histories import Script
 from tests.replay.stories import a_night

@@ -2,7 +2,7 @@
 
 from muster.events.causes import Cause
 from muster.events.state import MemberRole
-from muster.replay.why.rebalance import HappeningKind
+from muster.replay.rebalances.rebalance import HappeningKind
 from tests.coordinator.group.client import protocols, subscription
 from tests.replay import memberships
 from tests.replay.memberships import two

@@ -8,10 +8,10 @@ from hypothesis import strategies as st
 
 from muster.events.causes import Cause
 from muster.replay.history import Broken, Gap, Happened, History, LogPosition, Told, Unreadable, with_gaps
+from muster.replay.rebalances.moves import NOBODY, Ownership, movement
+from muster.replay.rebalances.rebalance import HappeningKind, MemberRef, Outcome, Rebalance
+from muster.replay.rebalances.timeline import rebalances
 from muster.replay.story import story
-from muster.replay.why.moves import NOBODY, Ownership, movement
-from muster.replay.why.rebalance import HappeningKind, MemberRef, Outcome, Rebalance
-from muster.replay.why.timeline import rebalances
 from tests.coordinator.group.harness import GROUP_ID, Harness
 from tests.replay import memberships
 from tests.replay.histories import Script

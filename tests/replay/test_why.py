@@ -12,9 +12,9 @@ from muster.replay.event_texts import event_text
 from muster.replay.form import Format
 from muster.replay.groups import Overview
 from muster.replay.history import Happened
+from muster.replay.rebalances.rebalance import HappeningKind, Outcome
 from muster.replay.render import render
-from muster.replay.why.rebalance import HappeningKind, Outcome
-from muster.replay.why.why import Why, generations_of, why
+from muster.replay.why import Why, generations_of, why
 from tests.coordinator.group.client import protocols
 from tests.coordinator.group.harness import Harness
 from tests.replay.golden import assert_golden

@@ -6,10 +6,10 @@ from collections.abc import Iterable
 from rich.console import Console
 
 from muster.replay.form import Format
+from muster.replay.rebalances.rebalance import Happening, HappeningKind, MemberRef, Rebalance
 from muster.replay.render import Result, render
 from muster.replay.state import AtSeq, StateAt, state_at
-from muster.replay.why.rebalance import Happening, HappeningKind, MemberRef, Rebalance
-from muster.replay.why.why import Answer, why
+from muster.replay.why import Answer, why
 from tests.coordinator.group.harness import Harness
 from tests.replay.played import history_of
 

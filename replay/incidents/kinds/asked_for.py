@@ -9,9 +9,9 @@ from muster.replay.incidents.incident import Statement
 from muster.replay.incidents.kinds.kind import Claim, Kind, View
 from muster.replay.incidents.naming import process_name
 from muster.replay.incidents.windows import SECOND_ROUND_MS
+from muster.replay.rebalances.rebalance import Rebalance
+from muster.replay.rebalances.wording import plural
 from muster.replay.times import instant
-from muster.replay.why.rebalance import Rebalance
-from muster.replay.why.wording import plural
 
 ENFORCED = Kind("enforced", "A member's application asked for a rebalance (enforceRebalance).", "who asked")
 PARTITIONS = Kind(

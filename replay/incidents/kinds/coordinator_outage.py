@@ -9,8 +9,8 @@ from muster.replay.incidents.incident import Statement
 from muster.replay.incidents.kinds.kind import Claim, Kind, View
 from muster.replay.incidents.naming import processes
 from muster.replay.incidents.windows import OUTAGE_AFTERMATH_MS
+from muster.replay.rebalances.wording import plural
 from muster.replay.times import duration, instant
-from muster.replay.why.wording import plural
 
 OUTAGE = Kind(
     "coordinator-outage",

@@ -13,8 +13,8 @@ from muster.replay.incidents.windows import (
     DEPLOYMENT_PROCESSES_MIN,
     DEPLOYMENT_SHARE_MIN,
 )
+from muster.replay.rebalances.wording import plural
 from muster.replay.times import duration, instant
-from muster.replay.why.wording import plural
 
 KIND = Kind(
     "deployment",

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from muster.replay.incidents.acts import AnyAct, CameBack, Duelled
 from muster.replay.incidents.grade import Grade
 from muster.replay.incidents.kinds.kind import Claim, Kind, View
-from muster.replay.why.wording import host
+from muster.replay.rebalances.wording import host
 
 KIND = Kind(
     "duel",

@@ -7,7 +7,7 @@ from muster.events.events import GroupDeleted
 from muster.replay.incidents.acts import Phase
 from muster.replay.incidents.grade import Grade
 from muster.replay.incidents.kinds.kind import Claim, Kind, View
-from muster.replay.why.wording import asked_by, cause_text
+from muster.replay.rebalances.wording import asked_by, cause_text
 
 DELETED = Kind("group-deleted", "The group was deleted.", "none of the members; the sentence says who asked")
 EXPIRED = Kind("group-expired", "The group had been empty for as long as it is kept.", "none of the members")

@@ -9,7 +9,7 @@ from muster.replay.incidents.acts import AnyAct
 from muster.replay.incidents.episode import A, Episode, Replacement
 from muster.replay.incidents.grade import Grade
 from muster.replay.incidents.incident import Statement
-from muster.replay.why.rebalance import Rebalance
+from muster.replay.rebalances.rebalance import Rebalance
 
 
 class Kind(msgspec.Struct, frozen=True):

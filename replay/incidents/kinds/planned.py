@@ -7,7 +7,7 @@ from muster.events.causes import Cause
 from muster.replay.incidents.acts import AskedFor, Departure, Went
 from muster.replay.incidents.grade import Grade
 from muster.replay.incidents.kinds.kind import Claim, Kind, View
-from muster.replay.why.wording import cause_text
+from muster.replay.rebalances.wording import cause_text
 
 PLANNED = Kind(
     "planned",

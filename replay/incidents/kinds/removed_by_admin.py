@@ -7,7 +7,7 @@ from muster.replay.incidents.acts import Departure, Went
 from muster.replay.incidents.grade import Grade
 from muster.replay.incidents.kinds.kind import Claim, Kind, View
 from muster.replay.incidents.naming import processes
-from muster.replay.why.wording import asked_by
+from muster.replay.rebalances.wording import asked_by
 
 KIND = Kind(
     "removed-by-admin",

@@ -9,9 +9,9 @@ from muster.replay.incidents.grade import Grade
 from muster.replay.incidents.kinds.kind import Claim, Kind, View
 from muster.replay.incidents.naming import process_name
 from muster.replay.incidents.windows import HELD_MS
+from muster.replay.rebalances.rebalance import Outcome, Rebalance
+from muster.replay.rebalances.wording import plural
 from muster.replay.times import duration
-from muster.replay.why.rebalance import Outcome, Rebalance
-from muster.replay.why.wording import plural
 
 KIND = Kind(
     "slow-leader",

@@ -8,9 +8,9 @@ from muster.replay.incidents.incident import Statement
 from muster.replay.incidents.kinds.kind import Claim, Kind, View
 from muster.replay.incidents.naming import process_name, processes
 from muster.replay.incidents.windows import HELD_MS, HELD_SHARE
+from muster.replay.rebalances.rebalance import Rebalance
+from muster.replay.rebalances.wording import plural
 from muster.replay.times import duration
-from muster.replay.why.rebalance import Rebalance
-from muster.replay.why.wording import plural
 
 KIND = Kind(
     "slow-member",

@@ -22,7 +22,7 @@ from muster.replay.fleet.fold import Row, fold, partition_reads
 from muster.replay.fleet.java import NoJava, java_version
 from muster.replay.fleet.stage import stage
 from muster.replay.sources import read_histories
-from muster.replay.why.why import answers_of
+from muster.replay.why import answers_of
 from tests.replay import memberships
 from tests.simulation.process import SimulatedProcess
 from tests.simulation.virtual_time import simulate

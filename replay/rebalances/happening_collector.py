@@ -28,11 +28,11 @@ from muster.events.events import (
 from muster.events.ids import MemberId
 from muster.events.state import Group
 from muster.replay.history import Part
-from muster.replay.why.happenings import announced, inactive_came, inactive_went, restart, retired_went
-from muster.replay.why.moves import Ownership
-from muster.replay.why.planned import announcements
-from muster.replay.why.rebalance import Happening, HappeningKind, MemberRef, ref
-from muster.replay.why.standbys import Call, called
+from muster.replay.rebalances.happenings import announced, inactive_came, inactive_went, restart, retired_went
+from muster.replay.rebalances.moves import Ownership
+from muster.replay.rebalances.planned import announcements
+from muster.replay.rebalances.rebalance import Happening, HappeningKind, MemberRef, ref
+from muster.replay.rebalances.standbys import Call, called
 
 _Key = tuple[object, ...]
 _TOLD_WITH_THE_REBALANCE = frozenset({Cause.NOT_REJOINED, Cause.GROUP_RELEASED})

@@ -24,11 +24,10 @@ from muster.events.events import (
 from muster.events.ids import MemberId
 from muster.events.state import Group, GroupImage, GroupState
 from muster.replay.history import Part
-from muster.replay.times import instant
-from muster.replay.why.happening_collector import HappeningCollector, starts_nothing
-from muster.replay.why.happenings import gathered
-from muster.replay.why.planned import planned, planned_text
-from muster.replay.why.rebalance import (
+from muster.replay.rebalances.happening_collector import HappeningCollector, starts_nothing
+from muster.replay.rebalances.happenings import gathered
+from muster.replay.rebalances.planned import planned, planned_text
+from muster.replay.rebalances.rebalance import (
     Actor,
     Arrival,
     JoinPhase,
@@ -42,7 +41,8 @@ from muster.replay.why.rebalance import (
     actor,
     ref,
 )
-from muster.replay.why.wording import cause_text
+from muster.replay.rebalances.wording import cause_text
+from muster.replay.times import instant
 
 FOLDED = TRIGGERS | {Cause.STATIC_REPLACEMENT_DURING_JOIN}
 """The causes that would have started a rebalance, had none been running, static replacements among them."""

@@ -4,10 +4,10 @@ import msgspec
 
 from muster.events.ids import GroupId
 from muster.replay.history import History
+from muster.replay.rebalances.rebalance import Happening, Rebalance
+from muster.replay.rebalances.timeline import Timeline
+from muster.replay.rebalances.wording import headline
 from muster.replay.transitions import Transitions
-from muster.replay.why.rebalance import Happening, Rebalance
-from muster.replay.why.timeline import Timeline
-from muster.replay.why.wording import headline
 
 
 class Answer(msgspec.Struct, frozen=True, kw_only=True):

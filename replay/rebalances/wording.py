@@ -10,8 +10,8 @@ from kio.schema.errors import ErrorCode
 from muster.events.causes import TEXTS, Cause
 from muster.events.events import Why
 from muster.replay.history import Broken, Gap, Unreadable
+from muster.replay.rebalances.rebalance import Actor, MemberRef, Move, Outcome, Rebalance, TopicPartitions
 from muster.replay.times import duration, setting
-from muster.replay.why.rebalance import Actor, MemberRef, Move, Outcome, Rebalance, TopicPartitions
 
 NAMED_MAX = 3
 """The number of members that a sentence names; the others are counted."""

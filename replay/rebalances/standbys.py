@@ -6,10 +6,10 @@ import msgspec
 
 from muster.events.events import MemberAssigned, MemberRemoved
 from muster.events.state import Group
+from muster.replay.rebalances.moves import Ownership, by_topic, decode_assignment, handed_over, movement
+from muster.replay.rebalances.rebalance import Happening, HappeningKind, Movement, TopicPartitions, actor, ref
+from muster.replay.rebalances.wording import cause_text, count_of, name, partitions, plainly, plural
 from muster.replay.times import duration, instant
-from muster.replay.why.moves import Ownership, by_topic, decode_assignment, handed_over, movement
-from muster.replay.why.rebalance import Happening, HappeningKind, Movement, TopicPartitions, actor, ref
-from muster.replay.why.wording import cause_text, count_of, name, partitions, plainly, plural
 
 
 class Call(msgspec.Struct, frozen=True, kw_only=True):

@@ -11,7 +11,6 @@ standbys.py     A standby that takes the place of a lost member, from its call t
                 partitions.
 timeline.py     History -> rebalances: what started each, what was folded in, how long it took, what moved, what
                 started none.
-why.py          `muster replay why`: why did this group rebalance? And what did not make it?
 wording.py      Every English phrase about members and causes, so that all outputs say the same thing in the same
                 words.
 """

@@ -12,7 +12,7 @@ import msgspec
 
 from muster.events.consumer_protocol import CONSUMER_PROTOCOL_TYPE, assigned_partitions
 from muster.events.state import Group, Member
-from muster.replay.why.rebalance import MemberRef, Move, Movement, TopicPartitions, ref
+from muster.replay.rebalances.rebalance import MemberRef, Move, Movement, TopicPartitions, ref
 
 TopicPartition = tuple[str, int]
 

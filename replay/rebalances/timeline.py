@@ -29,13 +29,13 @@ from muster.events.events import (
 from muster.events.ids import GroupId
 from muster.events.state import Group, GroupState
 from muster.replay.history import Broken, Coordinated, Gap, Item, Part
+from muster.replay.rebalances.happening_collector import HappeningCollector
+from muster.replay.rebalances.happenings import Coordinators, unserved
+from muster.replay.rebalances.moves import NOBODY, Ownership, movement, ownership
+from muster.replay.rebalances.rebalance import Happening, Outcome, Rebalance
+from muster.replay.rebalances.running_rebalance import RunningRebalance
+from muster.replay.rebalances.wording import missing_text
 from muster.replay.transitions import Step, Transition, Transitions
-from muster.replay.why.happening_collector import HappeningCollector
-from muster.replay.why.happenings import Coordinators, unserved
-from muster.replay.why.moves import NOBODY, Ownership, movement, ownership
-from muster.replay.why.rebalance import Happening, Outcome, Rebalance
-from muster.replay.why.running_rebalance import RunningRebalance
-from muster.replay.why.wording import missing_text
 
 
 def rebalances(group_id: GroupId, items: Iterable[Item]) -> list[Rebalance]:

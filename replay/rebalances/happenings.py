@@ -24,10 +24,10 @@ from muster.events.events import (
 )
 from muster.events.state import Group
 from muster.replay.history import Coordinated
+from muster.replay.rebalances.moves import partitions_of
+from muster.replay.rebalances.rebalance import Happening, HappeningKind, MemberRef, actor, ref
+from muster.replay.rebalances.wording import cause_text, count_of, error_name, host, plural, process, several, who
 from muster.replay.times import duration, instant
-from muster.replay.why.moves import partitions_of
-from muster.replay.why.rebalance import Happening, HappeningKind, MemberRef, actor, ref
-from muster.replay.why.wording import cause_text, count_of, error_name, host, plural, process, several, who
 
 
 def restart(event: AnyMemberEvent, group: Group) -> Happening:

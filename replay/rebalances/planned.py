@@ -23,8 +23,8 @@ from muster.events.events import (
 )
 from muster.events.state import GroupConfig
 from muster.replay.history import Part
-from muster.replay.why.rebalance import MemberRef, Planned, SettingChange, ref
-from muster.replay.why.wording import asked_by, listed, name, named, plural
+from muster.replay.rebalances.rebalance import MemberRef, Planned, SettingChange, ref
+from muster.replay.rebalances.wording import asked_by, listed, name, named, plural
 
 _RETIREMENTS = frozenset({Cause.RETIREMENT_COMPLETE, Cause.RETIREMENT_TIMED_OUT, Cause.RETIREMENT_WITHDRAWN})
 _PROMOTIONS = frozenset({Cause.LEARNERS_PROMOTED, Cause.LEARNER_TIMEOUT_ELAPSED, Cause.GROUP_CONFIGURED})
