@@ -53,6 +53,7 @@ class Departure(StrEnum):
     """It was retired, released, or over a limit."""
 
 
+SILENT = frozenset({Departure.EXPIRED, Departure.NOT_REJOINED, Departure.NOT_SYNCED})
 _DEPARTURES = {
     Cause.SESSION_EXPIRED: Departure.EXPIRED,
     Cause.NOT_REJOINED: Departure.NOT_REJOINED,
@@ -69,21 +70,33 @@ class Act(msgspec.Struct, frozen=True, kw_only=True):
     at_ms: int
     why: Why
 
+    @property
+    def since_ms(self) -> int:
+        """When it began: for a silence the last sign of life."""
+        return self.at_ms
+
 
 class Came(Act, frozen=True, kw_only=True):
-    """A new member joined."""
+    """A new member joined. `planned`: an administrator had registered it, or made it a learner or standby."""
 
     member: Member
+    planned: bool
 
 
 class CameBack(Act, frozen=True, kw_only=True):
     """A static member came back under a new member id; `absorbed`: no rebalance was needed."""
 
     member: Member
+    before: Member | None  # None: not known
     replaced_member_id: MemberId
     replaced_client_host: str
     last_seen_ms: int
     absorbed: bool
+
+    @property
+    def since_ms(self) -> int:
+        """The last sign of life of the one before."""
+        return self.last_seen_ms
 
 
 class Went(Act, frozen=True, kw_only=True):
@@ -94,7 +107,16 @@ class Went(Act, frozen=True, kw_only=True):
     last_seen_ms: int
     requested_with: int
     was_leader: bool
-    was_called: bool
+
+    @property
+    def is_silent(self) -> bool:
+        """Whether it ended by being waited for in vain."""
+        return self.how in SILENT
+
+    @property
+    def since_ms(self) -> int:
+        """The last sign of life, if it ended by silence."""
+        return self.last_seen_ms if self.how is Departure.EXPIRED else self.at_ms
 
 
 class Rejoined(Act, frozen=True, kw_only=True):
@@ -145,6 +167,7 @@ class Phase(Act, frozen=True, kw_only=True):
 
 AnyAct = Came | CameBack | Went | Rejoined | Duelled | Refused | AskedFor | Phase
 
+_PLANNED_JOINS = frozenset({Cause.LEARNER_ADMITTED, Cause.STANDBY_ADMITTED, Cause.REGISTRATION_COMPLETE})
 _PHASES = (GroupCreated, RebalanceStarted, JoinPhaseCompleted, GroupStabilized, GroupEmptied, GroupDeleted)
 
 
@@ -155,11 +178,11 @@ def acts_of(step: Transition) -> Iterator[AnyAct]:
         if isinstance(part, MemberRemoved):
             yield _went(part, step.before, removed)
         elif isinstance(part, MemberJoined):
-            yield Came(seq=part.seq, at_ms=part.why.decided_ms, why=part.why, member=part.member)
+            yield _came(part, step.before)
         elif isinstance(part, MemberRejoined):
             yield _rejoined(part, step.before)
         elif isinstance(part, StaticMemberReplaced):
-            yield _came_back(part)
+            yield _came_back(part, step.before)
         elif isinstance(part, GroupConfigured):
             yield AskedFor(seq=part.seq, at_ms=part.why.decided_ms, why=part.why, cause=part.why.cause)
     yield from _of_group(step)
@@ -189,7 +212,6 @@ def _went(part: MemberRemoved, before: Group, removed: int) -> Went:
         last_seen_ms=part.last_seen_ms,
         requested_with=removed if part.why.api_key is not None else 1,
         was_leader=before.leader_id == part.member.member_id,
-        was_called=part.member.role == "Called",
     )
 
 
@@ -199,7 +221,7 @@ def _departure(part: MemberRemoved, removed: int) -> Departure:
     known = _DEPARTURES.get(why.cause)
     if known is not None:
         return known
-    if why.cause is not Cause.MEMBER_LEFT:
+    if why.cause is not Cause.MEMBER_LEFT or member.retiring:
         return Departure.PLANNED
     by_another = (why.client_id, why.client_host) != (member.client_id, member.client_host)
     return Departure.REMOVED if by_another and (why.client_id is not None or removed > 1) else Departure.LEFT
@@ -217,12 +239,19 @@ def _rejoined(part: MemberRejoined, before: Group) -> Rejoined:
     )
 
 
-def _came_back(part: StaticMemberReplaced) -> CameBack:
+def _came(part: MemberJoined, before: Group) -> Came:
+    registered = part.member.group_instance_id in before.registrations
+    planned = registered or part.why.cause in _PLANNED_JOINS
+    return Came(seq=part.seq, at_ms=part.why.decided_ms, why=part.why, member=part.member, planned=planned)
+
+
+def _came_back(part: StaticMemberReplaced, before: Group) -> CameBack:
     return CameBack(
         seq=part.seq,
         at_ms=part.why.decided_ms,
         why=part.why,
         member=part.member,
+        before=before.members.get(part.replaced_member_id),
         replaced_member_id=part.replaced_member_id,
         replaced_client_host=part.replaced_client_host,
         last_seen_ms=part.last_seen_ms,

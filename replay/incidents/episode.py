@@ -80,6 +80,53 @@ class Replacement(msgspec.Struct, frozen=True, kw_only=True):
         return self.came.member if self.went is None else self.went.member
 
 
+class _Pairs:
+    """Puts those that went and those that came together."""
+
+    def __init__(self) -> None:
+        self.found: list[Replacement] = []
+        self._gone: dict[tuple[str, ...], Went] = {}
+        self._back: dict[tuple[str, ...], Came] = {}
+        self._strangers: list[Went] = []
+
+    def absorb(self, process: Process, came: CameBack) -> None:
+        """A static member came back before it was missed."""
+        self.found.append(Replacement(process=process, went=None, came=came))
+
+    def come(self, process: Process, came: Came) -> None:
+        """A member joined."""
+        went = self._gone.pop(process.key, None) or self._stranger(process, came)
+        if went is not None and came.at_ms - went.at_ms <= REPLACED_MS:
+            self.found.append(Replacement(process=process, went=went, came=came))
+        else:
+            self._back[process.key] = came
+
+    def go(self, process: Process, went: Went) -> None:
+        """A member is gone; its successor may have come before it was missed."""
+        came = self._back.pop(process.key, None)
+        if came is not None and came.member.member_id != went.member.member_id:
+            self.found.append(Replacement(process=process, went=went, came=came))
+        elif process.grade is Grade.UNKNOWN:
+            self._strangers.append(went)
+        else:
+            self._gone[process.key] = went
+
+    def _stranger(self, process: Process, came: Came) -> Went | None:
+        """One of those that nobody can tell apart."""
+        if process.grade is not Grade.UNKNOWN:
+            return None
+        alike = [
+            went
+            for went in self._strangers
+            if went.member.client_id == came.member.client_id and came.at_ms - went.at_ms <= REPLACED_MS
+        ]
+        at_home = [went for went in alike if went.member.client_host == came.member.client_host]
+        for went in (at_home or alike)[:1]:
+            self._strangers.remove(went)
+            return went
+        return None
+
+
 class Episode:
     """A stretch of history. It is filled by `telling.py`, and only read by the kinds."""
 
@@ -133,34 +180,20 @@ class Episode:
 
     @cached_property
     def replacements(self) -> tuple[Replacement, ...]:
-        """Processes that went and came back, in order of their beginnings."""
-        found: list[Replacement] = []
-        gone: dict[tuple[str, ...], Went] = {}
-        back: dict[tuple[str, ...], Came] = {}
+        """Processes that went and came back, in order of their beginnings.
+
+        Where it is unknown which one came back as which, who came first after one went is taken for it, among those
+        with its client id and, if there is one, its host: the numbers are right, and the grade says so.
+        """
+        pairs = _Pairs()
         for act in self.acts:
             if isinstance(act, CameBack):
-                found.append(Replacement(process=self.process_of(act.member), went=None, came=act))
-                continue
-            if not isinstance(act, Came | Went):
-                continue
-            process = self.process_of(act.member)
-            if process.grade is Grade.UNKNOWN:
-                continue
-            key = process.key
-            if isinstance(act, Came):
-                went = gone.pop(key, None)
-                if went is not None and act.at_ms - went.at_ms <= REPLACED_MS:
-                    found.append(Replacement(process=process, went=went, came=act))
-                else:
-                    back[key] = act
-                continue
-            came = back.get(key)
-            if came is not None and came.member.member_id != act.member.member_id:
-                found.append(Replacement(process=process, went=act, came=back.pop(key)))
-            else:
-                gone[key] = act
-                back.pop(key, None)
-        return tuple(sorted(found, key=lambda each: each.begin_ms))
+                pairs.absorb(self.process_of(act.member), act)
+            elif isinstance(act, Came):
+                pairs.come(self.process_of(act.member), act)
+            elif isinstance(act, Went):
+                pairs.go(self.process_of(act.member), act)
+        return tuple(sorted(pairs.found, key=lambda each: each.begin_ms))
 
     def rebalance_of(self, act: AnyAct) -> Rebalance | None:
         """The rebalance that the act started, or in which it happened."""

@@ -41,8 +41,9 @@ class _Draft:
 
     @property
     def begin_ms(self) -> int:
-        begins = [act.at_ms for act in self.claim.acts[:1]] + [each.started_ms for each in self.rebalances]
-        return min(begins, default=self.claim.at_ms)
+        if self.rebalances:
+            return min(each.started_ms for each in self.rebalances)
+        return min((act.since_ms for act in self.claim.acts), default=self.claim.at_ms)
 
     @property
     def end_ms(self) -> int | None:
@@ -67,7 +68,7 @@ def _claimed(episode: Episode) -> list[_Draft]:
     view = View(episode)
     drafts: list[_Draft] = []
     for find in FINDERS:
-        for claim in list(find(view)):
+        for claim in find(view):
             view.claim(claim.acts)
             drafts.append(_Draft(claim, len(drafts)))
     return drafts

@@ -41,3 +41,6 @@ SECOND_ROUND_MS: Final = 60_000
 
 OUTAGE_AFTERMATH_MS: Final = 2_000
 """Consequences of an outage come within the session timeout after its end, and this."""
+
+SAME_DUEL_MS: Final = 60_000
+"""An instance id that changes hands within this time after it was fought for, is fought for still."""

@@ -56,6 +56,7 @@ UNKNOWN: Final = Kind("unknown", "What the log bears is none of these: parts may
 FINDERS: Final[tuple[Find, ...]] = (
     coordinator_outage.find,
     removed_by_admin.find,
+    planned.find,
     duel.find,
     slow_member.find,
     slow_leader.find,
@@ -71,7 +72,6 @@ FINDERS: Final[tuple[Find, ...]] = (
     asked_for.find,
     scale_up.find,
     scale_down.find,
-    planned.find,
     group_end.find,
 )
 
@@ -98,7 +98,6 @@ KINDS: Final[tuple[Kind, ...]] = (
     scale_down.DOWN,
     scale_down.SHUTDOWN,
     planned.PLANNED,
-    planned.ENFORCED,
     planned.CAPACITY,
     group_end.DELETED,
     group_end.EXPIRED,

@@ -13,7 +13,11 @@ from muster.replay.rebalances.rebalance import Rebalance
 from muster.replay.rebalances.wording import plural
 from muster.replay.times import instant
 
-ENFORCED = Kind("enforced", "A member's application asked for a rebalance (enforceRebalance).", "who asked")
+ENFORCED = Kind(
+    "enforced",
+    "A member's application (enforceRebalance) or an administrator asked for a rebalance.",
+    "the member that asked; none if it was an administrator",
+)
 PARTITIONS = Kind(
     "partitions-changed",
     "Topics of the group got other partitions, and the leader asked for a new assignment.",
@@ -42,6 +46,8 @@ def find(view: View) -> Iterator[Claim]:
                 ),
             )
             continue
+        if _is_second_round(view, rebalance):
+            continue
         grown = _partitions_changed(rebalance)
         if grown is not None:
             yield Claim(
@@ -52,8 +58,6 @@ def find(view: View) -> Iterator[Claim]:
                 headline=f"{grown}: the leader {process_name(act.member)} rejoined with the same subscription for them",
                 chain=(Statement(text=grown, grade=Grade.RECORDED, at=instant(act.at_ms), seqs=(act.seq,)),),
             )
-            continue
-        if _is_second_round(view, rebalance):
             continue
         yield Claim(
             kind=ENFORCED,

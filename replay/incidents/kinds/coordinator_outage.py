@@ -46,7 +46,7 @@ def _consequences(view: View, away: Away) -> tuple[list[Went], list[Came]]:
     for went in view.free(Went):
         if went.member.member_id not in away.members or went.how not in (Departure.EXPIRED, Departure.NOT_REJOINED):
             continue
-        if went.last_seen_ms > away.until_ms or went.at_ms < away.until_ms:
+        if went.last_seen_ms > away.until_ms + OUTAGE_AFTERMATH_MS or went.at_ms < away.until_ms:
             continue
         if went.at_ms > away.until_ms + went.member.session_timeout_ms + OUTAGE_AFTERMATH_MS:
             continue

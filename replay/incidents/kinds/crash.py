@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from muster.replay.incidents.acts import Departure, Went
+from muster.replay.incidents.acts import Went
 from muster.replay.incidents.grade import Grade
 from muster.replay.incidents.incident import Statement
 from muster.replay.incidents.kinds.kind import Claim, Kind, View
@@ -15,12 +15,10 @@ KIND = Kind(
     "the process",
 )
 
-SILENT = (Departure.EXPIRED, Departure.NOT_REJOINED, Departure.NOT_SYNCED)
-
 
 def find(view: View) -> Iterator[Claim]:
     for act in view.free(Went):
-        if act.how not in SILENT:
+        if not act.is_silent:
             continue
         session = duration(act.member.session_timeout_ms)
         silence_ms = act.at_ms - act.last_seen_ms

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from muster.replay.incidents.acts import AnyAct, CameBack, Duelled
 from muster.replay.incidents.grade import Grade
 from muster.replay.incidents.kinds.kind import Claim, Kind, View
+from muster.replay.incidents.windows import SAME_DUEL_MS
 from muster.replay.rebalances.wording import host
 
 KIND = Kind(
@@ -24,7 +25,7 @@ def find(view: View) -> Iterator[Claim]:
         taken = [
             act
             for act in view.free(CameBack)
-            if act.member.group_instance_id == instance and act.at_ms <= duels[-1].at_ms
+            if act.member.group_instance_id == instance and act.at_ms <= duels[-1].at_ms + SAME_DUEL_MS
         ]
         acts: list[AnyAct] = sorted([*duels, *taken], key=lambda act: act.seq)
         one, other = duels[-1].why.client_host, duels[-1].event.current_client_host

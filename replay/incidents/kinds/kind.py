@@ -57,6 +57,10 @@ class View:
         """The replacements of which no act is claimed."""
         return [each for each in self.episode.replacements if all(map(self.is_free, each.acts))]
 
+    def returns(self) -> dict[int, Replacement]:
+        """The free replacements by the `seq` of the departure."""
+        return {each.went.seq: each for each in self.free_replacements() if each.went is not None}
+
     def claim(self, acts: Iterable[AnyAct]) -> None:
         """These belong to an incident."""
         self._claimed.update(act.seq for act in acts)

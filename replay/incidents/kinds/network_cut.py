@@ -2,7 +2,8 @@
 
 from collections.abc import Iterator
 
-from muster.replay.incidents.acts import AnyAct, Came, Departure, Went
+from muster.events.ids import MemberId
+from muster.replay.incidents.acts import AnyAct, Came, CameBack, Departure, Went
 from muster.replay.incidents.episode import Replacement
 from muster.replay.incidents.grade import Grade
 from muster.replay.incidents.incident import Statement
@@ -19,11 +20,12 @@ KIND = Kind(
 
 
 def find(view: View) -> Iterator[Claim]:
-    back = {each.went.seq: each for each in view.free_replacements() if each.went is not None}
+    back = view.returns()
     silent = sorted((act for act in view.free(Went) if act.how is Departure.EXPIRED), key=lambda act: act.last_seen_ms)
     for together in _same_moment(silent):
         members = [act.member for act in together]
         others = view.episode.members_at(together[0].at_ms) - {member.member_id for member in members}
+        others -= _came_back_from(view, together)
         returned = [back[act.seq] for act in together if act.seq in back]
         if len(together) < 2 or not others or any(each.came.at_ms < each.went_ms for each in map(_Return, returned)):
             continue
@@ -54,6 +56,18 @@ def find(view: View) -> Iterator[Claim]:
             ),
             advice=("look at the network and at the machines that these have in common",),
         )
+
+
+def _came_back_from(view: View, together: list[Went]) -> set[MemberId]:
+    """Static members that had fallen silent with them, and came back before they were missed."""
+    from_ms = together[0].last_seen_ms - SAME_MOMENT_MS
+    until_ms = together[-1].last_seen_ms + SAME_MOMENT_MS
+    return {
+        member_id
+        for act in view.free(CameBack)
+        if from_ms <= act.last_seen_ms <= until_ms
+        for member_id in (act.member.member_id, act.replaced_member_id)
+    }
 
 
 class _Return:

@@ -25,7 +25,7 @@ def is_poll_timeout(went: Went) -> bool:
 
 
 def find(view: View) -> Iterator[Claim]:
-    back = {each.went.seq: each for each in view.free_replacements() if each.went is not None}
+    back = view.returns()
     for went in view.free(Went):
         if went.how is not Departure.LEFT or not is_poll_timeout(went):
             continue

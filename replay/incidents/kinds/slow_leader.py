@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from muster.events.ids import MemberId
 from muster.events.state import Member
-from muster.replay.incidents.acts import Came, CameBack, Departure, Rejoined, Went
+from muster.replay.incidents.acts import AnyAct, Came, CameBack, Departure, Rejoined, Went
 from muster.replay.incidents.grade import Grade
 from muster.replay.incidents.kinds.kind import Claim, Kind, View
 from muster.replay.incidents.naming import process_name
@@ -39,9 +39,13 @@ def find(view: View) -> Iterator[Claim]:
         else:
             what = f"took {duration(phase.duration_ms or 0)} to send the assignment"
         others = len(rebalance.members_after) - 1
+        own: tuple[AnyAct, ...] = ()
+        if went is not None and view.is_free(went):
+            back = view.returns().get(went.seq)
+            own = (went,) if back is None else back.acts
         yield Claim(
             kind=KIND,
-            acts=(went,) if went is not None and view.is_free(went) else (),
+            acts=own,
             culprits=(leader,),
             grade=Grade.RECORDED,
             headline=f"the leader {process_name(leader)} {what}; {plural(max(others, 0), 'other member')} had to wait",

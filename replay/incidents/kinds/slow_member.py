@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from muster.replay.incidents.acts import Came, CameBack, Departure, Rejoined, Went
+from muster.replay.incidents.acts import AnyAct, Came, CameBack, Departure, Rejoined, Went
 from muster.replay.incidents.grade import Grade
 from muster.replay.incidents.incident import Statement
 from muster.replay.incidents.kinds.kind import Claim, Kind, View
@@ -29,13 +29,16 @@ def find(view: View) -> Iterator[Claim]:
             continue
         members = tuple(act.member for act in slow.values())
         dropped = [act for act in slow.values() if isinstance(act, Went)]
-        own = tuple(act for act in slow.values() if view.is_free(act) and isinstance(act, Went))
+        back = view.returns()
+        own: list[AnyAct] = []
+        for act in dropped:
+            own += back[act.seq].acts if act.seq in back else [act] * view.is_free(act)
         ended = f"; {len(dropped)} of them dropped" if dropped and len(dropped) < len(slow) else ""
         ended = "; it was dropped when the rebalance timeout had passed" if len(dropped) == len(slow) == 1 else ended
         others = len(rebalance.members_before) - len(members)
         yield Claim(
             kind=KIND,
-            acts=own,
+            acts=tuple(own),
             culprits=members,
             grade=Grade.RECORDED,
             headline=(
