@@ -27,6 +27,11 @@ class Transition(msgspec.Struct, frozen=True, kw_only=True):
     after: Group
     begins_life: bool
 
+    @property
+    def at_ms(self) -> int:
+        """Wall clock ms of the decision."""
+        return self.event.why.decided_ms
+
 
 Step = Transition | Coordinated | Gap | Broken
 """A transition, or what concerns the group and is none."""

@@ -84,7 +84,10 @@ class Came(Act, frozen=True, kw_only=True):
 
 
 class CameBack(Act, frozen=True, kw_only=True):
-    """A static member came back under a new member id; `absorbed`: no rebalance was needed."""
+    """A static member came back under a new member id; `absorbed`: no rebalance was needed.
+
+    `last_seen_ms`: since when it may not have been there: the begin of the longest silence that ended with its return.
+    """
 
     member: Member
     before: Member | None  # None: not known
@@ -254,7 +257,7 @@ def _came_back(part: StaticMemberReplaced, before: Group) -> CameBack:
         before=before.members.get(part.replaced_member_id),
         replaced_member_id=part.replaced_member_id,
         replaced_client_host=part.replaced_client_host,
-        last_seen_ms=part.last_seen_ms,
+        last_seen_ms=part.last_seen_ms - part.longest_silence_ms,
         absorbed=part.why.cause is Cause.STATIC_RESTART_ABSORBED,
     )
 

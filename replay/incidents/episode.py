@@ -80,6 +80,10 @@ class Replacement(msgspec.Struct, frozen=True, kw_only=True):
         return self.came.member if self.went is None else self.went.member
 
 
+def _address(member: Member) -> tuple[str, str]:
+    return member.client_id, member.client_host
+
+
 class _Pairs:
     """Puts those that went and those that came together."""
 
@@ -88,6 +92,7 @@ class _Pairs:
         self._gone: dict[tuple[str, ...], Went] = {}
         self._back: dict[tuple[str, ...], Came] = {}
         self._strangers: list[Went] = []
+        self._newcomers: list[Came] = []
 
     def absorb(self, process: Process, came: CameBack) -> None:
         """A static member came back before it was missed."""
@@ -98,18 +103,31 @@ class _Pairs:
         went = self._gone.pop(process.key, None) or self._stranger(process, came)
         if went is not None and came.at_ms - went.at_ms <= REPLACED_MS:
             self.found.append(Replacement(process=process, went=went, came=came))
+        elif process.grade is Grade.UNKNOWN:
+            self._newcomers.append(came)
         else:
             self._back[process.key] = came
 
     def go(self, process: Process, went: Went) -> None:
         """A member is gone; its successor may have come before it was missed."""
-        came = self._back.pop(process.key, None)
+        came = self._back.pop(process.key, None) or self._newcomer(process, went)
         if came is not None and came.member.member_id != went.member.member_id:
             self.found.append(Replacement(process=process, went=went, came=came))
         elif process.grade is Grade.UNKNOWN:
             self._strangers.append(went)
         else:
             self._gone[process.key] = went
+
+    def _newcomer(self, process: Process, went: Went) -> Came | None:
+        """One that nobody can tell apart, and that came while this one was silent already."""
+        if process.grade is not Grade.UNKNOWN or went.how is not Departure.EXPIRED:
+            return None
+        for came in self._newcomers:
+            alike = _address(came.member) == _address(went.member)
+            if alike and came.at_ms >= went.last_seen_ms and came.member.member_id != went.member.member_id:
+                self._newcomers.remove(came)
+                return came
+        return None
 
     def _stranger(self, process: Process, came: Came) -> Went | None:
         """One of those that nobody can tell apart."""
@@ -148,6 +166,11 @@ class Episode:
             self.acts.append(act)
             self._last_ms = act.at_ms
         self.after = after
+
+    def add_away(self, away: Away) -> None:
+        """A time without an owner."""
+        self.aways.append(away)
+        self._last_ms = away.until_ms
 
     def is_over(self, at_ms: int) -> bool:
         """Whether what happens at this moment belongs to the next episode."""

@@ -9,6 +9,7 @@ parents      an incident that began within another one that lasted longer, and t
 from collections.abc import Iterable, Sequence
 
 from muster.events.ids import GroupId
+from muster.replay.history import Broken, Gap
 from muster.replay.incidents.acts import Went
 from muster.replay.incidents.cost import cost_of
 from muster.replay.incidents.episode import Episode
@@ -58,6 +59,7 @@ class _Draft:
 def incidents_of(episode: Episode, group_id: GroupId) -> list[Incident]:
     """The incidents of an episode, in order of their beginnings."""
     drafts = _claimed(episode)
+    drafts += [_Draft(_missed(each), len(drafts) + number) for number, each in enumerate(episode.missing)]
     _share_out(episode, drafts)
     drafts.sort(key=lambda draft: (draft.begin_ms, draft.number))
     ids = {id(draft): f"{_incarnation(draft, episode)}-{min(draft.seqs, default=0)}-{draft.name}" for draft in drafts}
@@ -126,6 +128,12 @@ def _goes_on(before: Rebalance, after: Rebalance) -> bool:
 def _unexplained(rebalance: Rebalance) -> Claim:
     text = rebalance.trigger.text
     return Claim(kind=UNKNOWN, acts=(), culprits=(), grade=Grade.UNKNOWN, headline=text, at_ms=rebalance.started_ms)
+
+
+def _missed(missing: Gap | Broken) -> Claim:
+    text = f"what happened is not known: {missing_text(missing)}"
+    at_ms = missing.position.timestamp_ms
+    return Claim(kind=UNKNOWN, acts=(), culprits=(), grade=Grade.UNKNOWN, headline=text, at_ms=at_ms)
 
 
 def _parent(draft: _Draft, drafts: Sequence[_Draft]) -> _Draft | None:

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator
 
 from muster.events.ids import GroupId
-from muster.replay.history import Coordinated, History, Item
+from muster.replay.history import Broken, Gap, History, Item
 from muster.replay.incidents.acts import acts_of
 from muster.replay.incidents.episode import Coordinators, Episode
 from muster.replay.incidents.grouping import incidents_of
@@ -36,25 +36,25 @@ class Teller:
 
     def feed(self, step: Step) -> Iterator[Incident]:
         """Take in the next step; yields the incidents of the episode that ended before it."""
-        if isinstance(step, Transition):
-            at_ms = step.event.why.decided_ms
-            if self._episode.is_over(at_ms) and self._timeline.running() is None:
-                yield from incidents_of(self._episode, self._group_id)
-                self._episode = Episode(step.before)
-            self._coordinators.note_event(at_ms)
-            finished = self._timeline.feed(step)
-            if finished is not None:
-                self._episode.rebalances.append(finished)
-            self._episode.add(acts_of(step), step.after)
+        if isinstance(step, Gap | Broken):
+            self._episode.missing.append(step)
+            self._timeline.feed(step)
             return
-        if isinstance(step, Coordinated):
+        at_ms = step.at_ms
+        if self._episode.is_over(at_ms) and self._timeline.running() is None:
+            yield from incidents_of(self._episode, self._group_id)
+            self._episode = Episode(self._episode.after)
+        finished = self._timeline.feed(step)
+        if finished is not None:
+            self._episode.rebalances.append(finished)
+        if isinstance(step, Transition):
+            self._coordinators.note_event(at_ms)
+            self._episode.add(acts_of(step), step.after)
+        else:
             after = self._episode.after
             away = self._coordinators.note(step, tuple(after.members) if after is not None else ())
             if away is not None:
-                self._episode.aways.append(away)
-        else:
-            self._episode.missing.append(step)
-        self._timeline.feed(step)
+                self._episode.add_away(away)
 
     def end(self) -> Iterator[Incident]:
         """The incidents of the last episode; a rebalance may be running."""

@@ -2,9 +2,11 @@
 
 from collections.abc import Iterator, Sequence
 
-from muster.replay.incidents.acts import Departure
+from muster.events.state import Member
+from muster.replay.incidents.acts import CameBack, Departure, protocols_of
 from muster.replay.incidents.episode import Replacement
 from muster.replay.incidents.incident import Statement
+from muster.replay.incidents.kinds.assignor_change import KIND as ASSIGNORS
 from muster.replay.incidents.kinds.kind import Claim, Kind, View
 from muster.replay.incidents.kinds.replaced import acts_of, advice_on, grade_of, how_it_went, members_of
 from muster.replay.incidents.naming import process_name, processes
@@ -36,13 +38,14 @@ def find(view: View) -> Iterator[Claim]:
         at_once = len(run) > 1 and run[-1].begin_ms - run[0].begin_ms <= max(5_000, run[0].end_ms - run[0].begin_ms)
         order = "at once" if at_once else "one after another"
         how = "stopped and started" if left == len(run) else "went and came back"
+        changed = _changed_assignors(run)
         yield Claim(
-            kind=KIND,
+            kind=ASSIGNORS if changed else KIND,
             acts=acts_of(run),
             culprits=members_of(run),
             grade=grade_of(run),
             headline=(
-                f"{plural(len(named), 'process')} of {size} {how} {order}, within"
+                f"{changed}{plural(len(named), 'process')} of {size} {how} {order}, within"
                 f" {duration(max(each.end_ms for each in run) - run[0].begin_ms)}: {processes(named)}".replace(
                     "processs", "processes"
                 )
@@ -69,3 +72,19 @@ def _runs_by_begin(replacements: Sequence[Replacement], next_ms: int) -> Iterato
         run.append(each)
     if run:
         yield run
+
+
+def _changed_assignors(run: Sequence[Replacement]) -> str:
+    """In words, if most came back with another list of assignors."""
+    pairs = [(before, each.came.member) for each in run if (before := _before(each)) is not None]
+    changed = [(before, after) for before, after in pairs if protocols_of(before) != protocols_of(after)]
+    if len(changed) * 2 <= len(run):
+        return ""
+    before, after = changed[-1]
+    return f"the assignors changed from {', '.join(protocols_of(before))} to {', '.join(protocols_of(after))} while "
+
+
+def _before(each: Replacement) -> Member | None:
+    if each.went is not None:
+        return each.went.member
+    return each.came.before if isinstance(each.came, CameBack) else None

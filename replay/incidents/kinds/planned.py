@@ -54,8 +54,8 @@ def _planned(view: View) -> Iterator[Claim]:
     asked = [act for act in view.free(AskedFor) if act.cause is not Cause.REBALANCE_REQUESTED]
     went = [act for act in view.free(Went) if act.how is Departure.PLANNED]
     came = [act for act in view.free(Came) if act.planned]
-    keys = {view.episode.process_of(act.member).key for act in went}
-    came += [act for act in view.free(Came) if not act.planned and view.episode.process_of(act.member).key in keys]
+    back = view.returns()
+    came += [each for act in went if act.seq in back and isinstance(each := back[act.seq].came, Came)]
     acts: list[AnyAct] = sorted([*asked, *went, *came], key=lambda act: act.seq)
     if not acts:
         return
