@@ -44,7 +44,9 @@ class _Draft:
     def begin_ms(self) -> int:
         if self.rebalances:
             return min(each.started_ms for each in self.rebalances)
-        return min((act.since_ms for act in self.claim.acts), default=self.claim.at_ms)
+        if self.claim.at_ms is not None:
+            return self.claim.at_ms
+        return min((act.since_ms for act in self.claim.acts), default=0)
 
     @property
     def end_ms(self) -> int | None:

@@ -65,6 +65,7 @@ FINDERS: Final[tuple[Find, ...]] = (
     network_cut.find,
     deployment.find,
     blue_green.find,
+    blue_green.find_uncertain,
     restart.find,
     crash.find,
     assignor_change.find,

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from muster.replay.incidents.acts import AnyAct, Came, Departure, Went
-from muster.replay.incidents.episode import Away, Replacement
+from muster.replay.incidents.episode import Away
 from muster.replay.incidents.grade import Grade
 from muster.replay.incidents.incident import Statement
 from muster.replay.incidents.kinds.kind import Claim, Kind, View
@@ -36,41 +36,26 @@ def find(view: View) -> Iterator[Claim]:
 
 
 def _consequences(view: View, away: Away) -> tuple[list[Went], list[Came]]:
-    """Members that were not heard from since before it and expired, or came back as new ones."""
+    """Members that were not heard from since before it and expired, and came back as new ones."""
+    back = view.returns()
     lost: list[Went] = []
     came: list[Came] = []
-    back: dict[tuple[str, ...], Replacement] = {}
-    for each in view.free_replacements():
-        if isinstance(each.came, Came) and each.came.at_ms >= away.until_ms:
-            back[each.process.key] = each
     for went in view.free(Went):
-        if went.member.member_id not in away.members or went.how not in (Departure.EXPIRED, Departure.NOT_REJOINED):
+        returned = back.get(went.seq)
+        if returned is None or not isinstance(returned.came, Came) or not _is_due_to(went, away):
             continue
-        if went.last_seen_ms > away.until_ms + OUTAGE_AFTERMATH_MS or went.at_ms < away.until_ms:
-            continue
-        if went.at_ms > away.until_ms + went.member.session_timeout_ms + OUTAGE_AFTERMATH_MS:
-            continue
-        process = view.episode.process_of(went.member)
-        replaced = back.get(process.key)
-        if replaced is not None and isinstance(replaced.came, Came):
+        if returned.came.at_ms >= away.until_ms:
             lost.append(went)
-            came.append(replaced.came)
-        elif process.grade is Grade.UNKNOWN:
-            lost.append(went)
-    unknown = [went for went in lost if view.episode.process_of(went.member).grade is Grade.UNKNOWN]
-    if unknown:
-        limit_ms = max(went.at_ms for went in unknown)
-        clients = {went.member.client_id for went in unknown}
-        strangers = [
-            act
-            for act in view.free(Came)
-            if away.until_ms <= act.at_ms <= limit_ms and act.member.client_id in clients and act not in came
-        ]
-        if len(strangers) < len(unknown):  # fewer came than went: whose successors they are, nobody knows
-            unknown = unknown[len(strangers) :]
-            lost = [went for went in lost if went not in unknown]
-        came += strangers[: len(lost)]
+            came.append(returned.came)
     return lost, came
+
+
+def _is_due_to(went: Went, away: Away) -> bool:
+    if went.member.member_id not in away.members or went.how not in (Departure.EXPIRED, Departure.NOT_REJOINED):
+        return False
+    if went.last_seen_ms > away.until_ms + OUTAGE_AFTERMATH_MS or went.at_ms < away.until_ms:
+        return False
+    return went.at_ms <= away.until_ms + went.member.session_timeout_ms + OUTAGE_AFTERMATH_MS
 
 
 def _times(away: Away) -> str:

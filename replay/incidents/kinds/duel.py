@@ -32,6 +32,7 @@ def find(view: View) -> Iterator[Claim]:
         times = sum(duel.times for duel in duels)
         yield Claim(
             kind=KIND,
+            at_ms=acts[0].at_ms,
             acts=tuple(acts),
             culprits=tuple({act.member.member_id: act.member for act in taken}.values())[-1:],
             grade=Grade.RECORDED,

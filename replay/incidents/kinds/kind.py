@@ -34,8 +34,8 @@ class Claim(msgspec.Struct, frozen=True, kw_only=True):
     chain: tuple[Statement, ...] = ()
     advice: tuple[str, ...] = ()
     held: tuple[Rebalance, ...] = ()
-    at_ms: int = 0
-    """When it was, if it has no acts of members; wall clock ms."""
+    at_ms: int | None = None
+    """When it was, or began; wall clock ms. None: as its acts tell."""
 
 
 class View:
