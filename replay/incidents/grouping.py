@@ -7,6 +7,7 @@ parents      an incident that began within another one that lasted longer, and t
 """
 
 from collections.abc import Iterable, Sequence
+from typing import Final
 
 from muster.events.ids import GroupId
 from muster.replay.history import Broken, Gap
@@ -18,13 +19,13 @@ from muster.replay.incidents.incident import Incident, Statement
 from muster.replay.incidents.kinds import FINDERS, UNKNOWN
 from muster.replay.incidents.kinds.kind import Claim, View
 from muster.replay.incidents.naming import refs
-from muster.replay.incidents.windows import HELD_MS, HELD_SHARE, SECOND_ROUND_MS
+from muster.replay.incidents.windows import DEPLOYMENT_NEXT_MS, HELD_MS, HELD_SHARE, SECOND_ROUND_MS
 from muster.replay.rebalances.rebalance import Outcome, Rebalance
 from muster.replay.rebalances.wording import missing_text
 from muster.replay.times import instant
 
-PARENTS = frozenset({"deployment", "blue-green", "coordinator-outage", "network-cut", "crash-loop"})
-"""The kinds within which others happen."""
+CHILDREN: Final = {"crash": frozenset({"deployment", "blue-green"}), "slow-member": frozenset({"deployment"})}
+"""The kinds that happen within others: a process that died, or was slow, while others were being replaced."""
 
 
 class _Draft:
@@ -47,6 +48,11 @@ class _Draft:
         if self.claim.at_ms is not None:
             return self.claim.at_ms
         return min((act.since_ms for act in self.claim.acts), default=0)
+
+    @property
+    def since_ms(self) -> int:
+        """The first that is known of it: of a silence the last sign of life."""
+        return min((act.since_ms for act in self.claim.acts), default=self.begin_ms)
 
     @property
     def end_ms(self) -> int | None:
@@ -141,10 +147,10 @@ def _missed(missing: Gap | Broken) -> Claim:
 def _parent(draft: _Draft, drafts: Sequence[_Draft]) -> _Draft | None:
     """The incident within which this one happened: the first that had begun, and outlasted its beginning."""
     for other in drafts:
-        if other is draft or other.name not in PARENTS or other.name == draft.name:
+        if other.name not in CHILDREN.get(draft.name, ()):
             continue
         end_ms = other.end_ms
-        if other.begin_ms <= draft.begin_ms and (end_ms is None or draft.begin_ms <= end_ms):
+        if other.begin_ms <= draft.begin_ms and (end_ms is None or draft.since_ms <= end_ms + DEPLOYMENT_NEXT_MS):
             return other
     return None
 

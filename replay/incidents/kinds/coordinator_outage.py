@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from muster.replay.incidents.acts import AnyAct, Came, Departure, Went
+from muster.replay.incidents.acts import AnyAct, Came, CameBack, Departure, Went
 from muster.replay.incidents.episode import Away
 from muster.replay.incidents.grade import Grade
 from muster.replay.incidents.incident import Statement
@@ -29,9 +29,8 @@ def find(view: View) -> Iterator[Claim]:
         lost, came = _consequences(view, away)
         acts: tuple[AnyAct, ...] = (*lost, *came)
         if not acts:
-            yield _change(away)
+            yield _change(away, tuple(_kept(view, away)))
             continue
-        view.claim(acts)
         yield _outage(away, lost, came)
 
 
@@ -48,6 +47,15 @@ def _consequences(view: View, away: Away) -> tuple[list[Went], list[Came]]:
             lost.append(went)
             came.append(returned.came)
     return lost, came
+
+
+def _kept(view: View, away: Away) -> Iterator[CameBack]:
+    """Static members that lost the connection, and came back to their places."""
+    for act in view.free(CameBack):
+        limit_ms = act.member.session_timeout_ms + OUTAGE_AFTERMATH_MS
+        was_there = act.replaced_member_id in away.members and act.last_seen_ms <= away.until_ms
+        if act.absorbed and was_there and away.until_ms <= act.at_ms <= away.until_ms + limit_ms:
+            yield act
 
 
 def _is_due_to(went: Went, away: Away) -> bool:
@@ -95,9 +103,9 @@ def _outage(away: Away, lost: list[Went], came: list[Came]) -> Claim:
     )
 
 
-def _change(away: Away) -> Claim:
+def _change(away: Away, kept: tuple[CameBack, ...]) -> Claim:
     how = "stopped in good order" if away.in_good_order else "was gone"
     text = f"the coordinator {_times(away)}; all {plural(len(away.members), 'member')} kept their places"
     if not away.paused and away.owner != away.owner_before:
         text = f"the coordinator {away.owner_before} {how} and {away.owner} took over; {text}"
-    return Claim(kind=CHANGE, acts=(), culprits=(), grade=Grade.RECORDED, headline=text, at_ms=away.until_ms)
+    return Claim(kind=CHANGE, acts=kept, culprits=(), grade=Grade.RECORDED, headline=text, at_ms=away.until_ms)

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from muster.replay.incidents.acts import Departure, Went
 from muster.replay.incidents.grade import Grade
 from muster.replay.incidents.kinds.kind import Claim, Kind, View
-from muster.replay.incidents.kinds.replaced import members_of
+from muster.replay.incidents.kinds.replaced import grade_of, members_of
 from muster.replay.incidents.naming import process_name
 from muster.replay.times import duration
 
@@ -35,7 +35,7 @@ def find(view: View) -> Iterator[Claim]:
             kind=KIND,
             acts=each.acts if each is not None else (went,),
             culprits=members_of([each]) if each is not None else (went.member,),
-            grade=Grade.RECORDED,
+            grade=grade_of([each]) if each is not None else Grade.RECORDED,
             headline=(
                 f"{process_name(went.member)} did not poll within max.poll.interval.ms and left{again}; the client"
                 f' says: "{went.why.client_reason}"'

@@ -19,8 +19,9 @@ def members_of(replacements: Sequence[Replacement]) -> tuple[Member, ...]:
 
 
 def grade_of(replacements: Sequence[Replacement]) -> Grade:
-    recorded = all(each.process.grade is Grade.RECORDED for each in replacements)
-    return Grade.RECORDED if recorded else Grade.INFERRED
+    """The worst of them: a story is no better known than its parts."""
+    grades = {each.process.grade for each in replacements}
+    return next(grade for grade in (Grade.UNKNOWN, Grade.INFERRED, Grade.RECORDED) if grade in grades)
 
 
 def how_it_went(went: Went | None) -> str:

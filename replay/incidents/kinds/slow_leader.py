@@ -7,6 +7,7 @@ from muster.events.state import Member
 from muster.replay.incidents.acts import AnyAct, Came, CameBack, Departure, Rejoined, Went
 from muster.replay.incidents.grade import Grade
 from muster.replay.incidents.kinds.kind import Claim, Kind, View
+from muster.replay.incidents.kinds.replaced import grade_of
 from muster.replay.incidents.naming import process_name
 from muster.replay.incidents.windows import HELD_MS
 from muster.replay.rebalances.rebalance import Outcome, Rebalance
@@ -40,14 +41,16 @@ def find(view: View) -> Iterator[Claim]:
             what = f"took {duration(phase.duration_ms or 0)} to send the assignment"
         others = len(rebalance.members_after) - 1
         own: tuple[AnyAct, ...] = ()
+        grade = Grade.RECORDED
         if went is not None and view.is_free(went):
             back = view.returns().get(went.seq)
             own = (went,) if back is None else back.acts
+            grade = grade if back is None else grade_of([back])
         yield Claim(
             kind=KIND,
             acts=own,
             culprits=(leader,),
-            grade=Grade.RECORDED,
+            grade=grade,
             headline=f"the leader {process_name(leader)} {what}; {plural(max(others, 0), 'other member')} had to wait",
             held=(rebalance,),
         )

@@ -6,6 +6,7 @@ from muster.replay.incidents.acts import AnyAct, Came, CameBack, Departure, Rejo
 from muster.replay.incidents.grade import Grade
 from muster.replay.incidents.incident import Statement
 from muster.replay.incidents.kinds.kind import Claim, Kind, View
+from muster.replay.incidents.kinds.replaced import grade_of
 from muster.replay.incidents.naming import process_name, processes
 from muster.replay.incidents.windows import HELD_MS, HELD_SHARE
 from muster.replay.rebalances.rebalance import Rebalance
@@ -31,8 +32,11 @@ def find(view: View) -> Iterator[Claim]:
         dropped = [act for act in slow.values() if isinstance(act, Went)]
         back = view.returns()
         own: list[AnyAct] = []
+        grade = Grade.RECORDED
         for act in dropped:
             own += back[act.seq].acts if act.seq in back else [act] * view.is_free(act)
+            if act.seq in back:
+                grade = grade_of([back[act.seq]])
         ended = f"; {len(dropped)} of them dropped" if dropped and len(dropped) < len(slow) else ""
         ended = "; it was dropped when the rebalance timeout had passed" if len(dropped) == len(slow) == 1 else ended
         others = len(rebalance.members_before) - len(members)
@@ -40,7 +44,7 @@ def find(view: View) -> Iterator[Claim]:
             kind=KIND,
             acts=tuple(own),
             culprits=members,
-            grade=Grade.RECORDED,
+            grade=grade,
             headline=(
                 f"{processes(members)} took {duration(duration_ms)} to rejoin, for which"
                 f" {plural(max(others, 0), 'other member')} had to wait{ended}"
