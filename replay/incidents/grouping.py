@@ -119,10 +119,13 @@ def _holder(rebalance: Rebalance, episode: Episode, by_seq: dict[int, _Draft]) -
     held_ms = end_ms - others_ms
     if held_ms <= HELD_MS or held_ms <= phase.duration_ms * HELD_SHARE:
         return None
-    for act in episode.of(Went):
-        if rebalance.first_seq <= act.seq <= rebalance.last_seq and act.at_ms == end_ms and act.seq in by_seq:
-            return by_seq[act.seq]
-    return None
+    holders = [
+        by_seq[act.seq]
+        for act in episode.of(Went)
+        if rebalance.first_seq <= act.seq <= rebalance.last_seq and act.at_ms == end_ms and act.seq in by_seq
+    ]
+    began = by_seq.get(rebalance.trigger.seq)
+    return began if began in holders else next(iter(holders), None)
 
 
 def _goes_on(before: Rebalance, after: Rebalance) -> bool:

@@ -1,9 +1,8 @@
 """Who is who: members, told apart as processes.
 
-An instance id is an identity, and recorded. A client id, or a client id at a host, is a hypothesis: it is used where no
-two live members of the group shared it. Else it is unknown which process came back as which member: behind a sidecar
-every host is the sidecar's, Java's default client ids are the same in each process, and a pod that was moved has
-another address.
+An instance id is an identity, and recorded. A client id at a host is a hypothesis: it is used where no two live members
+of the group shared it. Else it is unknown which process came back as which member: behind a sidecar every host is the
+sidecar's, Java's default client ids are the same in each process, and a pod that was moved has another address.
 
 A member that was dead already when its successor came has not shared anything with it, however long its session lasted.
 """
@@ -40,13 +39,12 @@ class Identities:
     def __init__(self, lives: Iterable[Life]) -> None:
         lives = list(lives)
         dynamic = [life for life in lives if life.member.group_instance_id is None]
-        by_client = _told_apart(dynamic, _client)
-        by_address = _told_apart(dynamic, _address)
-        self._processes = {life.member.member_id: _process(life.member, by_client, by_address) for life in lives}
+        told_apart = _told_apart(dynamic, _address)
+        self._processes = {life.member.member_id: _process(life.member, told_apart) for life in lives}
 
     def process_of(self, member: Member) -> Process:
         """The member's process."""
-        return self._processes.get(member.member_id) or _process(member, frozenset(), frozenset())
+        return self._processes.get(member.member_id) or _process(member, frozenset())
 
     def are_known(self, member_id: MemberId) -> bool:
         """Whether the member can be recognized when it comes back."""
@@ -54,20 +52,14 @@ class Identities:
         return found is not None and found.grade is not Grade.UNKNOWN
 
 
-def _client(member: Member) -> tuple[str, ...]:
-    return ("client", member.client_id)
-
-
 def _address(member: Member) -> tuple[str, ...]:
     return ("client", member.client_id, member.client_host)
 
 
-def _process(member: Member, by_client: frozenset[Hashable], by_address: frozenset[Hashable]) -> Process:
+def _process(member: Member, told_apart: frozenset[Hashable]) -> Process:
     if member.group_instance_id is not None:
         return Process(("instance", member.group_instance_id), Grade.RECORDED)
-    if _client(member) in by_client:
-        return Process(_client(member), Grade.INFERRED)
-    if _address(member) in by_address:
+    if _address(member) in told_apart:
         return Process(_address(member), Grade.INFERRED)
     return Process(("member", member.member_id), Grade.UNKNOWN)
 
