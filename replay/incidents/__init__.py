@@ -4,6 +4,7 @@ telling.py      A group's steps -> its incidents, one episode after another.
 episode.py      A stretch of history between two times of quiet, and what kinds ask of it.
 acts.py         The single things that happened to a process or to the group.
 identity.py     Who is who: members, told apart as processes.
+replacements.py Processes that went and came back.
 kinds/          The kinds of incidents, in order of precedence.
 grouping.py     An episode -> its incidents: each act and each rebalance belongs to one.
 windows.py      Every window and threshold, in one table.

@@ -15,9 +15,9 @@ from muster.events.ids import MemberId
 from muster.events.state import Group, Member
 from muster.replay.history import Broken, Coordinated, Gap
 from muster.replay.incidents.acts import AnyAct, Came, CameBack, Departure, Phase, Went
-from muster.replay.incidents.grade import Grade
 from muster.replay.incidents.identity import Identities, Life, Process
-from muster.replay.incidents.windows import ACTS_MAX, QUIET_MS, REPLACED_MS
+from muster.replay.incidents.replacements import Replacement, replacements
+from muster.replay.incidents.windows import ACTS_MAX, QUIET_MS
 from muster.replay.rebalances.rebalance import Rebalance
 
 A = TypeVar("A")
@@ -42,107 +42,6 @@ class Away(msgspec.Struct, frozen=True, kw_only=True):
     def duration_ms(self) -> int:
         """At most so long."""
         return max(0, self.until_ms - self.since_ms)
-
-
-class Replacement(msgspec.Struct, frozen=True, kw_only=True):
-    """A process that went and came back, in either order; a static one may not have been missed (`went` is None)."""
-
-    process: Process
-    went: Went | None
-    came: Came | CameBack
-
-    @property
-    def begin_ms(self) -> int:
-        """The first that was seen of it."""
-        return self.came.at_ms if self.went is None else min(self.went.at_ms, self.came.at_ms)
-
-    @property
-    def gone_ms(self) -> int:
-        """Since when it was not there: its last sign of life, or its leave."""
-        if isinstance(self.came, CameBack):
-            return self.came.last_seen_ms
-        assert self.went is not None
-        return self.went.at_ms if self.went.how is Departure.LEFT else self.went.last_seen_ms
-
-    @property
-    def end_ms(self) -> int:
-        """The last that was seen of it."""
-        return self.came.at_ms if self.went is None else max(self.went.at_ms, self.came.at_ms)
-
-    @property
-    def acts(self) -> tuple[AnyAct, ...]:
-        """What it consists of."""
-        return (self.came,) if self.went is None else (self.went, self.came)
-
-    @property
-    def member(self) -> Member:
-        """The member by which it is named: the one that is gone, or else the new one."""
-        return self.came.member if self.went is None else self.went.member
-
-
-def _address(member: Member) -> tuple[str, str]:
-    return member.client_id, member.client_host
-
-
-class _Pairs:
-    """Puts those that went and those that came together."""
-
-    def __init__(self) -> None:
-        self.found: list[Replacement] = []
-        self._gone: dict[tuple[str, ...], Went] = {}
-        self._back: dict[tuple[str, ...], Came] = {}
-        self._strangers: list[Went] = []
-        self._newcomers: list[Came] = []
-
-    def absorb(self, process: Process, came: CameBack) -> None:
-        """A static member came back before it was missed."""
-        self.found.append(Replacement(process=process, went=None, came=came))
-
-    def come(self, process: Process, came: Came) -> None:
-        """A member joined."""
-        went = self._gone.pop(process.key, None) or self._stranger(process, came)
-        if went is not None and came.at_ms - went.at_ms <= REPLACED_MS:
-            self.found.append(Replacement(process=process, went=went, came=came))
-        elif process.grade is Grade.UNKNOWN:
-            self._newcomers.append(came)
-        else:
-            self._back[process.key] = came
-
-    def go(self, process: Process, went: Went) -> None:
-        """A member is gone; its successor may have come before it was missed."""
-        came = self._back.pop(process.key, None) or self._newcomer(process, went)
-        if came is not None and came.member.member_id != went.member.member_id:
-            self.found.append(Replacement(process=process, went=went, came=came))
-        elif process.grade is Grade.UNKNOWN:
-            self._strangers.append(went)
-        else:
-            self._gone[process.key] = went
-
-    def _newcomer(self, process: Process, went: Went) -> Came | None:
-        """One that nobody can tell apart, and that came while this one was silent already."""
-        if process.grade is not Grade.UNKNOWN or went.how is not Departure.EXPIRED:
-            return None
-        for came in self._newcomers:
-            alike = _address(came.member) == _address(went.member)
-            if alike and came.at_ms >= went.last_seen_ms and came.member.member_id != went.member.member_id:
-                self._newcomers.remove(came)
-                return came
-        return None
-
-    def _stranger(self, process: Process, came: Came) -> Went | None:
-        """One of those that nobody can tell apart."""
-        if process.grade is not Grade.UNKNOWN:
-            return None
-        alike = [
-            went
-            for went in self._strangers
-            if went.member.client_id == came.member.client_id and came.at_ms - went.at_ms <= REPLACED_MS
-        ]
-        at_home = [went for went in alike if went.member.client_host == came.member.client_host]
-        for went in (at_home or alike)[:1]:
-            self._strangers.remove(went)
-            return went
-        return None
 
 
 class Episode:
@@ -208,15 +107,7 @@ class Episode:
         Where it is unknown which one came back as which, who came first after one went is taken for it, among those
         with its client id and, if there is one, its host: the numbers are right, and the grade says so.
         """
-        pairs = _Pairs()
-        for act in self.acts:
-            if isinstance(act, CameBack):
-                pairs.absorb(self.process_of(act.member), act)
-            elif isinstance(act, Came):
-                pairs.come(self.process_of(act.member), act)
-            elif isinstance(act, Went):
-                pairs.go(self.process_of(act.member), act)
-        return tuple(sorted(pairs.found, key=lambda each: each.begin_ms))
+        return replacements(self.acts, self.process_of)
 
     def rebalance_of(self, act: AnyAct) -> Rebalance | None:
         """The rebalance that the act started, or in which it happened."""

@@ -66,7 +66,6 @@ FINDERS: Final[tuple[Find, ...]] = (
     deployment.find,
     blue_green.find,
     restart.find,
-    blue_green.find_uncertain,
     crash.find,
     assignor_change.find,
     subscription_change.find,

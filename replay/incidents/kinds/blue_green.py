@@ -4,7 +4,6 @@ from collections.abc import Iterator
 
 from muster.replay.incidents.acts import Came, Departure, Went
 from muster.replay.incidents.grade import Grade
-from muster.replay.incidents.kinds.deployment import KIND as DEPLOYMENT
 from muster.replay.incidents.kinds.kind import Claim, Kind, View
 from muster.replay.incidents.windows import (
     BLUE_GREEN_MS,
@@ -41,26 +40,5 @@ def find(view: View) -> Iterator[Claim]:
         headline=(
             f"{len(came)} new processes came and the {len(went)} old ones left, within"
             f" {duration(acts[-1].at_ms - acts[0].at_ms)}"
-        ),
-    )
-
-
-def find_uncertain(view: View) -> Iterator[Claim]:
-    """As many came as went, under other client ids and from other hosts: whether they replaced them is unknown."""
-    went = [act for act in view.free(Went) if act.how in (Departure.LEFT, Departure.EXPIRED)]
-    came = list(view.free(Came))
-    if len(went) < DEPLOYMENT_PROCESSES_MIN or len(came) != len(went):
-        return
-    acts: list[Came | Went] = sorted([*came, *went], key=lambda act: act.seq)
-    if came[0].at_ms < min(act.since_ms for act in went) or acts[-1].at_ms - acts[0].at_ms > REPLACED_MS:
-        return
-    yield Claim(
-        kind=DEPLOYMENT,
-        acts=tuple(acts),
-        culprits=tuple(act.member for act in acts),
-        grade=Grade.UNKNOWN,
-        headline=(
-            f"{len(went)} processes went and as many others came within {duration(acts[-1].at_ms - acts[0].at_ms)};"
-            " whether they replaced them cannot be told from their client ids and hosts"
         ),
     )

@@ -28,10 +28,8 @@ def find(view: View) -> Iterator[Claim]:
     for away in view.episode.aways:
         lost, came = _consequences(view, away)
         acts: tuple[AnyAct, ...] = (*lost, *came)
-        if not acts:
-            yield _change(away, tuple(_kept(view, away)))
-            continue
-        yield _outage(away, lost, came)
+        kept = tuple(_kept(view, away))
+        yield _outage(away, lost, came, kept) if acts else _change(away, kept)
 
 
 def _consequences(view: View, away: Away) -> tuple[list[Went], list[Came]]:
@@ -54,7 +52,7 @@ def _kept(view: View, away: Away) -> Iterator[CameBack]:
     for act in view.free(CameBack):
         limit_ms = act.member.session_timeout_ms + OUTAGE_AFTERMATH_MS
         was_there = act.replaced_member_id in away.members and act.last_seen_ms <= away.until_ms
-        if act.absorbed and was_there and away.until_ms <= act.at_ms <= away.until_ms + limit_ms:
+        if was_there and away.until_ms <= act.at_ms <= away.until_ms + limit_ms:
             yield act
 
 
@@ -72,18 +70,18 @@ def _times(away: Away) -> str:
     return f"was away at most from {instant(away.since_ms)} to {instant(away.until_ms)}, {duration(away.duration_ms)}"
 
 
-def _outage(away: Away, lost: list[Went], came: list[Came]) -> Claim:
+def _outage(away: Away, lost: list[Went], came: list[Came], kept: tuple[CameBack, ...]) -> Claim:
     sessions = sorted({went.member.session_timeout_ms for went in lost})
     longer = f", longer than the sessions of {duration(sessions[0])}" if away.duration_ms > sessions[0] else ""
     gone = {went.member.member_id for went in lost}
-    kept = [member_id for member_id in away.members if member_id not in gone]
+    others = [member_id for member_id in away.members if member_id not in gone]
     text = (
         f"the coordinator {_times(away)}{longer}: {plural(len(lost), 'member')} lost their place by it"
-        f" ({processes([went.member for went in lost])}), {len(kept)} kept it"
+        f" ({processes([went.member for went in lost])}), {len(others)} kept it"
     )
     return Claim(
         kind=OUTAGE,
-        acts=(*lost, *came),
+        acts=(*lost, *came, *kept),
         culprits=(),
         grade=Grade.INFERRED,
         headline=text,

@@ -6,9 +6,10 @@ import msgspec
 
 from muster.events.state import Member
 from muster.replay.incidents.acts import AnyAct
-from muster.replay.incidents.episode import A, Episode, Replacement
+from muster.replay.incidents.episode import A, Episode
 from muster.replay.incidents.grade import Grade
 from muster.replay.incidents.incident import Statement
+from muster.replay.incidents.replacements import Replacement
 from muster.replay.rebalances.rebalance import Rebalance
 
 

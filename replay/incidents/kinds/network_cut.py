@@ -4,11 +4,11 @@ from collections.abc import Iterator
 
 from muster.events.ids import MemberId
 from muster.replay.incidents.acts import AnyAct, Came, CameBack, Departure, Went
-from muster.replay.incidents.episode import Replacement
 from muster.replay.incidents.grade import Grade
 from muster.replay.incidents.incident import Statement
 from muster.replay.incidents.kinds.kind import Claim, Kind, View
 from muster.replay.incidents.naming import common_network, process_name, processes
+from muster.replay.incidents.replacements import Replacement
 from muster.replay.incidents.windows import SAME_MOMENT_MS
 from muster.replay.times import duration, instant
 

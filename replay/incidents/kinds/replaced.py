@@ -4,8 +4,8 @@ from collections.abc import Sequence
 
 from muster.events.state import Member
 from muster.replay.incidents.acts import AnyAct, Departure, Went
-from muster.replay.incidents.episode import Replacement
 from muster.replay.incidents.grade import Grade
+from muster.replay.incidents.replacements import Replacement
 
 
 def acts_of(replacements: Sequence[Replacement]) -> tuple[AnyAct, ...]:

@@ -3,11 +3,11 @@
 from collections.abc import Iterator
 
 from muster.replay.incidents.acts import CameBack, Departure
-from muster.replay.incidents.episode import Replacement
 from muster.replay.incidents.grade import Grade
 from muster.replay.incidents.kinds.kind import Claim, Kind, View
 from muster.replay.incidents.kinds.replaced import advice_on, members_of
 from muster.replay.incidents.naming import process_name
+from muster.replay.incidents.replacements import Replacement
 from muster.replay.times import duration
 
 KIND = Kind(
