@@ -175,7 +175,7 @@ def _incident(
         ended_at=None if end_ms is None else instant(end_ms),
         rebalances=tuple(rebalances),
         parent=None if parent is None else ids[id(parent)],
-        chain=(*claim.chain, *_told(rebalances)),
+        chain=tuple(sorted((*claim.chain, *_told(rebalances)), key=lambda each: each.at or "")),
         cost=cost_of(rebalances),
         advice=claim.advice,
         notes=tuple(missing_text(each) for each in episode.missing),

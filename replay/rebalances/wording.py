@@ -93,9 +93,18 @@ def cause_text(why: Why, actors: Sequence[Actor], planned: str = "") -> str:
     if len(actors) > 1 and "{member}" in template:
         text = text.replace(" was ", " were ", 1).replace("its ", "their ")
     text = f"{_by_administrator(text, why)}{planned}"
-    if why.client_reason:
+    if says_something(why.client_reason):
         text += f'; the client says: "{why.client_reason}"'
     return text
+
+
+BOILERPLATE = ("need to re-join with the given member-id", "rebalance failed due to MemberIdRequiredException")
+"""The begin of reasons that clients give for each join (KIP-800), and that explain none."""
+
+
+def says_something(client_reason: str | None) -> bool:
+    """Whether a client's own reason is worth a sentence."""
+    return bool(client_reason) and not (client_reason or "").startswith(BOILERPLATE)
 
 
 ASKED_FOR = frozenset(

@@ -67,12 +67,12 @@ def _is_due_to(went: Went, away: Away) -> bool:
 def _times(away: Away) -> str:
     if away.paused:
         return f"stood still for at least {duration(away.duration_ms)}, until {instant(away.until_ms)}"
-    return f"was away at most from {instant(away.since_ms)} to {instant(away.until_ms)}, {duration(away.duration_ms)}"
+    return f"was away until {instant(away.until_ms)}; its last event before is of {instant(away.since_ms)}"
 
 
 def _outage(away: Away, lost: list[Went], came: list[Came], kept: tuple[CameBack, ...]) -> Claim:
     sessions = sorted({went.member.session_timeout_ms for went in lost})
-    longer = f", longer than the sessions of {duration(sessions[0])}" if away.duration_ms > sessions[0] else ""
+    longer = f" ({duration(away.duration_ms)} at most, their sessions are {duration(sessions[0])})"
     gone = {went.member.member_id for went in lost}
     others = [member_id for member_id in away.members if member_id not in gone]
     text = (
