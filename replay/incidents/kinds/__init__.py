@@ -23,6 +23,7 @@ scale_down.py           Processes that left, and nobody came for them.
 planned.py              What administrators asked for and planned.
 group_end.py            The end of a group.
 replaced.py             What the kinds that are about replaced processes share.
+page.py                 The tables of docs/incidents.md.
 runs.py                 Acts that follow each other closely: what the kinds about a group's size share.
 """
 
