@@ -3,7 +3,8 @@
 as_json.py     JSON and JSON lines, straight from the result structs
 printable.py   what clients sent, made safe to show on a terminal
 tables.py      the tables of `groups`, `history`, `state`
-why_table.py   the page of `why`
+incident_table.py   an incident
+why_table.py   a rebalance in detail
 """
 
 from rich.console import Console
