@@ -1,0 +1,72 @@
+"""`python -m tests.judge --teller MODULE:FUNCTION [--seeds N]`, `python -m tests.judge show SEED`.
+
+The first plays cases, has the teller tell their incidents, and prints the count, with the first failures and their
+seeds; exit code 1 when a goal is missed. `--teller truth` repeats the truth. The second prints what was done in a case
+and its truth.
+"""
+
+import argparse
+import sys
+from collections.abc import Iterable
+from functools import partial
+from multiprocessing import Pool
+
+from tests.judge.case import Case, make_case
+from tests.judge.count import Verdict, count
+from tests.judge.showing import shown
+from tests.judge.table import described, failures, misses, table
+from tests.judge.tellers import repeated
+from tests.judge.telling import teller_named
+
+TRUTH = "truth"
+CHUNK = 20
+
+
+def judged(teller: str, kind: str | None, seed: int) -> list[Verdict]:
+    """The verdicts on a case; none if it is not of the kind (or scenario) that was asked for."""
+    case = make_case(seed)
+    if kind is not None and not is_of(case, kind):
+        return []
+    tellings = repeated(case) if teller == TRUTH else teller_named(teller)(case.history, case.until_ms)
+    return count(case, tellings)
+
+
+def is_of(case: Case, kind: str) -> bool:
+    return kind == case.scenario or any(kind in truth.kinds for truth in case.truths)
+
+
+def all_judged(teller: str, kind: str | None, seeds: Iterable[int], jobs: int) -> list[Verdict]:
+    judge = partial(judged, teller, kind)
+    if jobs == 1:
+        return [each for seed in seeds for each in judge(seed)]
+    with Pool(jobs) as pool:
+        return [each for verdicts in pool.imap(judge, seeds, chunksize=CHUNK) for each in verdicts]
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m tests.judge", description=__doc__)
+    parser.add_argument("show", nargs="*", help="show SEED: what was done, and the truth")
+    parser.add_argument("--teller", default=TRUTH, metavar="MODULE:FUNCTION", help="who tells; default: the truth")
+    parser.add_argument("--seeds", type=int, default=1_000, help="how many cases")
+    parser.add_argument("--from", dest="first", type=int, default=0, metavar="SEED", help="the first of them")
+    parser.add_argument("--kind", default=None, help="only cases with an incident of this kind, or of this scenario")
+    parser.add_argument("--jobs", type=int, default=1, help="processes to share the work")
+    parser.add_argument("--failures", type=int, default=10, help="how many to print")
+    given = parser.parse_args()
+    if given.show:
+        if len(given.show) != 2 or given.show[0] != "show" or not given.show[1].isdigit():
+            parser.error("should be: show SEED")
+        print(shown(make_case(int(given.show[1]))))
+        return 0
+    verdicts = all_judged(given.teller, given.kind, range(given.first, given.first + given.seeds), given.jobs)
+    print(table(verdicts))
+    for each in failures(verdicts)[: given.failures]:
+        print(described(each))
+    missed = misses(verdicts)
+    for each in missed:
+        print(each)
+    return int(bool(missed))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
