@@ -63,8 +63,7 @@ def main() -> int:
     for each in failures(verdicts)[: given.failures]:
         print(described(each))
     missed = misses(verdicts)
-    for each in missed:
-        print(each)
+    print(*missed, sep="\n", end="\n" if missed else "")
     return int(bool(missed))
 
 

@@ -75,10 +75,8 @@ def play(scenario: Scenario, seed: int) -> Case:
 
 def _cut(reads: Iterable[Told], story: Story) -> Iterable[Told]:
     """Leave out all that the log has of the story but its end; then nobody can know what it was."""
-    from_ms, until_ms = story.must[0].began[1], story.must[-1].ends[0]
+    from_ms, until_ms = story.must[0].began[1], story.must[-1].ends_after(story.must[0])[0]
     story.kinds, story.culprits, story.knowable = ("unknown",), None, Knowable.UNKNOWABLE
     return [
-        each
-        for each in reads
-        if not isinstance(each, Happened) or not from_ms <= each.position.timestamp_ms < until_ms
+        each for each in reads if not isinstance(each, Happened) or not from_ms <= each.position.timestamp_ms < until_ms
     ]

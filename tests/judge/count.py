@@ -17,6 +17,7 @@ from typing import Final
 
 import msgspec
 
+from muster.events.ids import MemberId
 from tests.judge.case import Case
 from tests.judge.telling import Telling
 from tests.judge.truth import Knowable, Range, Truth
@@ -104,9 +105,11 @@ def _likeness(case: Case, truth: Truth, telling: Telling) -> int:
     own, perhaps = len(telling.rebalances & truth.must), len(telling.rebalances & truth.may)
     is_kind, is_theirs = telling.kind in truth.kinds, _are_exact(case, truth, telling)
     touches = _touches(truth, telling)
-    if not own and not (touches and (is_kind or (perhaps and telling.abstains))):
-        if truth.must or telling.rebalances or not touches:
-            return 0
+    have_none = not truth.must and not telling.rebalances
+    has_others = bool(truth.must and telling.rebalances and not own and not perhaps)
+    may_be = touches and not has_others and (is_kind or have_none or bool(perhaps and telling.abstains))
+    if not own and not may_be:
+        return 0
     return 1 + 8 * own + 2 * perhaps + 6 * is_kind + 6 * is_theirs + 3 * _spans(truth, telling)
 
 
@@ -150,7 +153,7 @@ def _verdict(case: Case, number: int, matched: dict[int, Telling], tellings: Seq
     theirs = {each for place, other in enumerate(case.truths) if place != number for each in other.must}
     is_merged = bool(telling.rebalances & (theirs - truth.must - truth.may))
     kind_is_right, are_exact = telling.kind in truth.kinds, _are_exact(case, truth, telling)
-    span_is_right, parent_is_right = _spans(truth, telling), _parent_is_right(truth, telling, matched)
+    span_is_right, parent_is_right = _spans(truth, telling), _parent_is_right(case, truth, telling, matched)
     is_whole = truth.must <= telling.rebalances <= truth.must | truth.may
     is_so = kind_is_right and are_exact and span_is_right and parent_is_right and is_whole
     is_so = is_so and not is_split and not is_merged
@@ -179,8 +182,7 @@ def _are_exact(case: Case, truth: Truth, telling: Telling) -> bool:
 
 def _names(case: Case, telling: Telling) -> frozenset[str]:
     """The processes that are named. An instance id is its process's name; an id that nobody had stays as it is."""
-    names: dict[str, str] = {**case.names}
-    return frozenset(names.get(each, each) for each in telling.culprits)
+    return frozenset(case.names.get(MemberId(each), each) for each in telling.culprits)
 
 
 def _spans(truth: Truth, telling: Telling) -> bool:
@@ -192,10 +194,12 @@ def _is_within(at_ms: int, ranges: tuple[Range, ...]) -> bool:
     return any(from_ms - SPAN_WITHIN_MS <= at_ms <= to_ms + SPAN_WITHIN_MS for from_ms, to_ms in ranges)
 
 
-def _parent_is_right(truth: Truth, telling: Telling, matched: dict[int, Telling]) -> bool:
+def _parent_is_right(case: Case, truth: Truth, telling: Telling, matched: dict[int, Telling]) -> bool:
     if truth.parent is None:
         return telling.parent is None or truth.is_optional
     parent = matched.get(truth.parent)
+    if parent is None and case.truths[truth.parent].is_optional:
+        return telling.parent is None
     return parent is not None and telling.parent == parent.key
 
 

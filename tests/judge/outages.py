@@ -28,9 +28,9 @@ def bring_up(world: World, story: Story, *, settings: GroupSettings | None = Non
     world.is_down = False
     if settings is not None:
         world.rules.settings = settings
-    before = world.view.seen()
+    before, size = world.view.seen(), world.view.size()
     if world.rules.take_over() is not None:
-        world.view.watch(before, None, story, [])
+        world.view.watch(before, size, None, story, [])
     for each in world.live:
         _reconnect_later(world, each)
 

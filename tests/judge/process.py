@@ -12,9 +12,8 @@ and heartbeats again. `story` is the incident for which it does what nobody aske
 
 import math
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-import msgspec
 from kio.schema.errors import ErrorCode
 
 from muster.coordinator.group.commands import Caller, Heartbeat, JoinGroup, LeaveGroup, LeavingMember, SyncGroup
@@ -24,6 +23,7 @@ from muster.events.ids import UNKNOWN_MEMBER_ID, GroupInstanceId, MemberId
 from muster.events.state import Protocol
 from tests.judge.assignors import COOPERATIVE, Owned, Subscriber, as_assignment, as_subscription, assign
 from tests.judge.rules import GROUP_ID
+from tests.judge.setup import Setup
 from tests.judge.truth import Story
 
 if TYPE_CHECKING:
@@ -33,29 +33,6 @@ JOIN, HEARTBEAT, LEAVE, SYNC = 11, 12, 13, 14
 NEVER = math.inf
 NEEDED_ID = "need to re-join with the given member-id: {}"
 REVOKED = "need to revoke partitions [] as indicated by the current assignment and re-join"
-
-
-class Setup(msgspec.Struct, frozen=True, kw_only=True):
-    """How a process is configured and how slow it is; times in ms. `name` is the judge's, the same after a restart."""
-
-    name: str
-    client_id: str
-    host: str
-    instance: str | None
-    library: str
-    version: int
-    session_ms: int
-    rebalance_ms: int
-    assignors: tuple[str, ...]
-    topics: tuple[str, ...] = ("orders",)
-    heartbeat_ms: int = 3_000
-    poll_ms: int = 400
-    """The longest that it takes to its next poll, at which it rejoins."""
-    assign_ms: int = 30
-
-    @property
-    def tells_reasons(self) -> bool:
-        return self.library == "java" and self.version >= 8
 
 
 class Process:
@@ -286,7 +263,7 @@ class Process:
         self.world.later(after_ms, self, lambda: self.sync(shares))
 
     def _shares(self, outcome: JoinGroupOutcome) -> dict[MemberId, bytes]:
-        """The leader's assignment; what it knows of the others stands in their metadata, which the world reads for it."""
+        """The leader's assignment; the others' metadata is read where it was made."""
         subscribers = [
             Subscriber(
                 member_id=each.member_id,
@@ -370,7 +347,3 @@ class Process:
             arrived_ms=self.world.now_ms,
             arrived_wall_ms=self.world.rules.wall_ms,
         )
-
-    def changed(self, **fields: Any) -> Setup:
-        """The same setup but for these fields."""
-        return msgspec.structs.replace(self.setup, **fields)

@@ -119,9 +119,7 @@ class Rules:
     def stop(self) -> None:
         """The owner ends in good order."""
         self._tell(
-            CoordinatorStopped(
-                partition=0, owner_epoch=self._epoch, owner="10.0.9.1:9092", stopped_ms=self.wall_ms
-            )
+            CoordinatorStopped(partition=0, owner_epoch=self._epoch, owner="10.0.9.1:9092", stopped_ms=self.wall_ms)
         )
 
     def resume(self, late_ms: int) -> None:

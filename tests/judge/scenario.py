@@ -44,9 +44,7 @@ def scenario(
     def register(play: Play) -> Play:
         name = play.__name__.replace("_", "-")
         assert name not in SCENARIOS
-        SCENARIOS[name] = Scenario(
-            name=name, sort=sort, wanted=wanted or Wanted(), play=play, opens=opens, cuts=cuts
-        )
+        SCENARIOS[name] = Scenario(name=name, sort=sort, wanted=wanted or Wanted(), play=play, opens=opens, cuts=cuts)
         return play
 
     return register

@@ -6,12 +6,14 @@ down. Scenarios put them together. Times are ms.
 
 from collections.abc import Callable, Sequence
 from enum import StrEnum, unique
+from functools import partial
 from random import Random
 
 import msgspec
 
 from muster.coordinator.group.settings import GroupSettings
-from tests.judge.process import Process, Setup
+from tests.judge.process import Process
+from tests.judge.setup import Setup
 from tests.judge.truth import Knowable, Story
 from tests.judge.world import World
 
@@ -124,11 +126,7 @@ class Stage:
 
     def restarted(self, setup: Setup) -> Setup:
         """The configuration of the process that takes its place."""
-        return msgspec.structs.replace(setup, host=self._host()) if self.style is Style.PODS else setup
-
-    @staticmethod
-    def with_session(setup: Setup, session_ms: int) -> Setup:
-        return msgspec.structs.replace(setup, session_ms=session_ms)
+        return setup.but(host=self._host()) if self.style is Style.PODS else setup
 
     def identity(self, *processes: Process, returned: bool = False) -> Knowable:
         """How well the log bears that a process is the same as before. `returned`: it is, and was not restarted."""
@@ -149,7 +147,7 @@ class Stage:
         for _ in range(self.size):
             setup = self.setup()
             self.opening.blame(setup.name)
-            self.at(self.random.randint(0, within_ms), lambda setup=setup: self.world.add(setup, self.opening))
+            self.at(self.random.randint(0, within_ms), partial(self.world.add, setup, self.opening))
         self.world.settle(within_ms + 1_000)
         self.run(QUIET_MS + self.random.randint(0, MINUTE) if quiet_ms is None else quiet_ms)
 
@@ -202,6 +200,6 @@ class Stage:
             setup = self.setup(prefix)
             if story.culprits is not None:
                 story.blame(setup.name)
-            self.at(delay_ms, lambda setup=setup: self.start(setup, story))
+            self.at(delay_ms, partial(self.start, setup, story))
             delay_ms += every_ms()
         self.run(delay_ms)

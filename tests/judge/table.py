@@ -27,9 +27,10 @@ def table(verdicts: Sequence[Verdict]) -> str:
     lines = [_line("kind", "known", "cases", *(name for name, _ in _COLUMNS), "false")]
     rows = sorted({(each.kind, each.knowable) for each in verdicts})
     for kind, knowable in rows:
-        lines.append(_row(kind, knowable, [each for each in verdicts if (each.kind, each.knowable) == (kind, knowable)]))
-    for knowable in Knowable:
-        lines.append(_row("all", knowable, [each for each in verdicts if each.knowable is knowable]))
+        theirs = [each for each in verdicts if (each.kind, each.knowable) == (kind, knowable)]
+        lines.append(_row(kind, knowable, theirs))
+    for known in Knowable:
+        lines += [_row("all", known, [each for each in verdicts if each.knowable is known])]
     return "\n".join(lines)
 
 

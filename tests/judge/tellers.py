@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import msgspec
 
 from tests.judge.case import Case
-from tests.judge.telling import Telling
+from tests.judge.telling import Grade, Telling
 from tests.judge.truth import Knowable, Truth
 
 
@@ -16,7 +16,7 @@ def repeated(case: Case) -> list[Telling]:
 
 def _telling(case: Case, number: int, truth: Truth) -> Telling:
     members: dict[str, str] = {name: member_id for member_id, name in case.names.items()}
-    is_unknowable = truth.knowable is Knowable.UNKNOWABLE
+    grades: dict[Knowable, Grade] = {Knowable.RECORDED: "recorded", Knowable.INFERRED: "inferred"}
     return Telling(
         key=str(number),
         kind=truth.kind,
@@ -24,7 +24,7 @@ def _telling(case: Case, number: int, truth: Truth) -> Telling:
         span=(truth.starts[0][0], truth.ends[0][1]),
         rebalances=truth.must,
         parent=None if truth.parent is None else str(truth.parent),
-        grade="unknown" if is_unknowable else truth.knowable.value,
+        grade=grades.get(truth.knowable, "unknown"),
     )
 
 

@@ -35,7 +35,7 @@ class Telling(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def abstains(self) -> bool:
         """Whether it says that it does not know, which asserts nothing."""
-        return self.kind == UNKNOWN or self.grade == UNKNOWN
+        return UNKNOWN in {self.kind, self.grade}
 
 
 Teller = Callable[[History, int], Sequence[Telling]]

@@ -9,6 +9,7 @@ may be counted to it (`may`), incidents that need not be told (`is_optional`).
 
 from collections.abc import Iterable
 from enum import StrEnum, unique
+from typing import Final
 
 import msgspec
 
@@ -31,7 +32,7 @@ class Knowable(StrEnum):
 class Truth(msgspec.Struct, frozen=True, kw_only=True):
     """One incident that was done. `kinds`: any of them is right, the first is the page's.
 
-    `culprits`: names of processes; None: the page names none to compare. `starts`, `ends`: any of these ranges is right.
+    `culprits`: names of processes; None: the page names none to compare. `starts`, `ends`: any of them is right.
     `must`: the rebalances that are its own; `may`: those that might be told as another's. `parent`: an index.
     """
 
@@ -70,15 +71,13 @@ class Rebalance:
         assert self.to_generation is not None, "the case ended within a rebalance"
         return self.incarnation, self.to_generation
 
-    @property
-    def starts(self) -> list[int]:
-        return [self.began[1]]
-
-    @property
-    def ends(self) -> list[int]:
-        """The wall clock's end; and, if the clock jumped meanwhile, its begin and the true duration."""
+    def ends_after(self, first: "Rebalance") -> list[int]:
+        """Its end by the wall clock; and, in case that jumped, the begin of the first one and what passed since."""
         assert self.ended is not None, "the case ended within a rebalance"
-        return [self.ended[1], self.began[1] + self.ended[0] - self.began[0]]
+        return [self.ended[1], first.began[1] + self.ended[0] - first.began[0]]
+
+
+REPLACING: Final = frozenset({"restart", "deployment", "crash-loop"})
 
 
 class Story:
@@ -136,8 +135,13 @@ class Story:
             may=frozenset(each.id for each in self.may),
             parent=None if self.parent is None else stories.index(self.parent),
             knowable=self.knowable,
-            is_optional=self.is_optional,
+            is_optional=self.is_optional or self._was_absorbed,
         )
+
+    @property
+    def _was_absorbed(self) -> bool:
+        """Whether processes were replaced so soon that nobody noticed: that need not be told."""
+        return self.kind in REPLACING and not self.must and not self.may
 
     def _span(self) -> tuple[tuple[Range, ...], tuple[Range, ...]]:
         starts: list[Range] = []
@@ -146,8 +150,8 @@ class Story:
             if rebalances:
                 first = min(rebalances, key=lambda each: each.began)
                 last = max(rebalances, key=lambda each: each.began)
-                starts.extend((at_ms, at_ms) for at_ms in first.starts)
-                ends.extend((at_ms, at_ms) for at_ms in last.ends)
+                starts.append((first.began[1], first.began[1]))
+                ends.extend((at_ms, at_ms) for at_ms in last.ends_after(first))
         if not self.must and self.acts:
             starts.append(self.acts[0])
             ends.append(self.acts[-1])

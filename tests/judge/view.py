@@ -41,8 +41,17 @@ class View:
             return 0, GroupState.EMPTY, 0
         return group.incarnation, group.state, group.generation_id
 
+    def size(self) -> int:
+        """The number of members."""
+        return 0 if self._rules.group is None else len(self._rules.group.members)
+
     def watch(
-        self, before: Seen, command: AnyCommand | None, story: Story | None, subjects: "Sequence[Process]"
+        self,
+        before: Seen,
+        size_before: int,
+        command: AnyCommand | None,
+        story: Story | None,
+        subjects: "Sequence[Process]",
     ) -> None:
         """The group has come from `before` to where it is, because of the command, which `subjects` are behind."""
         incarnation, state, generation_id = after = self.seen()
@@ -59,6 +68,8 @@ class View:
             return
         if isinstance(command, JoinGroup):
             self._current.arrivals.append((self._rules.now_ms, subjects[0].name))
+        if self.size() != size_before and story is not None:
+            self._fold(self._current, story)
         if is_next:
             self._current.to_generation = generation_id
             self._current.joined_ms = self._rules.now_ms
@@ -92,6 +103,12 @@ class View:
             self._current.ended = self._rules.now_ms, self._rules.wall_ms
         self._current = None
 
+    @staticmethod
+    def _fold(rebalance: Rebalance, story: Story) -> None:
+        """Somebody came or went while the rebalance of another story ran: it might be told with either."""
+        if rebalance not in story.must and rebalance not in story.may:
+            story.may.append(rebalance)
+
     def _judge_join_phase(self, rebalance: Rebalance, last: "Sequence[Process]") -> None:
         """Whether the phase waited for one of `last` alone, and for how long."""
         holder = next((each for each in last if each.story is not rebalance.story), None)
@@ -106,8 +123,8 @@ class View:
             _hand_over(rebalance, holder.story)
         else:
             rebalance.story.must.remove(rebalance)
-            rebalance.story.may.append(rebalance)
-            holder.story.may.append(rebalance)
+            for each in (rebalance.story, holder.story):
+                self._fold(rebalance, each)
 
 
 def _hand_over(rebalance: Rebalance, story: Story) -> None:
@@ -115,6 +132,8 @@ def _hand_over(rebalance: Rebalance, story: Story) -> None:
     began = rebalance.story
     began.must.remove(rebalance)
     began.may.append(rebalance)
+    if rebalance in story.may:
+        story.may.remove(rebalance)
     began.is_optional = began.is_optional or (began.kind == "scale-up" and not began.must)
     rebalance.story = story
     story.must.append(rebalance)

@@ -27,8 +27,9 @@ from muster.coordinator.group.commands import (
 from muster.coordinator.group.settings import GroupSettings
 from muster.events.ids import MemberId
 from muster.events.state import GroupState
-from tests.judge.process import NEVER, Process, Setup
+from tests.judge.process import NEVER, Process
 from tests.judge.rules import Rules
+from tests.judge.setup import Setup
 from tests.judge.truth import Story
 from tests.judge.view import View
 
@@ -255,9 +256,9 @@ class World:
 
     def send(self, command: AnyCommand, story: Story | None, subjects: Sequence[Process] = ()) -> Any:
         """Have the rules decide, see what became of the group, and carry the answers. An administrator's answer."""
-        before = self.view.seen()
+        before, size = self.view.seen(), self.view.size()
         decision = self.rules.send(command)
-        self.view.watch(before, command, story, subjects)
+        self.view.watch(before, size, command, story, subjects)
         own = None
         for reply in decision.replies:
             if reply.request_id not in self._waiting:

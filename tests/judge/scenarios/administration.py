@@ -38,7 +38,9 @@ def remove(stage: Stage, processes: list[Process]) -> Story:
     comes_back = stage.identity(*processes, returned=True) is not Knowable.UNKNOWABLE
     for each in processes:
         each.story = story
-    stage.world.administer(story, lambda caller: LeaveGroup(group_id=GROUP_ID, caller=caller, members=leaving), api_key=LEAVE)
+    stage.world.administer(
+        story, lambda caller: LeaveGroup(group_id=GROUP_ID, caller=caller, members=leaving), api_key=LEAVE
+    )
     for each in processes:
         if not comes_back:
             stage.note(f"{each.name} ends at that")

@@ -1,11 +1,14 @@
 """Processes that change: subscriptions, assignors, partitions of their topics, rebalances that they ask for."""
 
+from functools import partial
+
 from muster.coordinator.group.commands import AlterGroupConfig, ConfigChange, ConfigOperation
 from muster.coordinator.group.configs import REBALANCE
-from tests.judge.process import Process, Setup
+from tests.judge.process import Process
 from tests.judge.rules import GROUP_ID
 from tests.judge.scenario import Sort, scenario
 from tests.judge.scenarios.losses import silent_ms
+from tests.judge.setup import Setup
 from tests.judge.stage import SECOND, Stage, Wanted
 from tests.judge.truth import Knowable, Story
 
@@ -35,7 +38,7 @@ def subscription_change(stage: Stage) -> None:
     longest_ms = stage.random.choice((0, SECOND, 10 * SECOND))
     for each in some_of_them(stage):
         stage.note(f"{each.name} subscribes {', '.join(topics)}")
-        change(stage, each, each.changed(topics=topics), story, SUBSCRIPTION_CHANGED)
+        change(stage, each, each.setup.but(topics=topics), story, SUBSCRIPTION_CHANGED)
         stage.run(stage.random.randint(0, longest_ms))
     stage.rest(5 * SECOND)
 
@@ -62,7 +65,7 @@ def assignor_change(stage: Stage) -> None:
     assignors = stage.random.choice((("sticky", "range"), ("cooperative-sticky", "range")))
     for each in some_of_them(stage):
         stage.note(f"{each.name} lists {', '.join(assignors)}")
-        change(stage, each, each.changed(assignors=assignors), story, None)
+        change(stage, each, each.setup.but(assignors=assignors), story, None)
         stage.run(stage.random.randint(0, longest_ms))
     stage.rest(5 * SECOND)
 
@@ -75,10 +78,10 @@ def assignor_deployment(stage: Stage) -> None:
     for each in stage.processes:
         stage.stop(each, story)
         story.infer(stage.identity(each))
-        setup = stage.restarted(each.changed(assignors=assignors))
+        setup = stage.restarted(each.setup.but(assignors=assignors))
         stage.note(f"{each.name} will list {', '.join(assignors)}")
         down_ms = stage.random.randint(2 * SECOND, 5 * SECOND)
-        stage.at(down_ms, lambda setup=setup: stage.start(setup, story))
+        stage.at(down_ms, partial(stage.start, setup, story))
         stage.run(down_ms + stage.random.randint(2 * SECOND, 30 * SECOND))
     stage.rest(silent_ms(stage))
 

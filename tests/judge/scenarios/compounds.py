@@ -35,9 +35,7 @@ def crash_in_deployment(stage: Stage) -> None:
         stage.restart(process, deployed, stage.random.randint(2 * SECOND, 5 * SECOND), crash=False)
         stage.run(stage.random.randint(8 * SECOND, 60 * SECOND))
         if place == dies_with:
-            crashed = stage.world.story(
-                "crash", culprits=[other.name], knowable=Knowable.INFERRED, parent=deployed
-            )
+            crashed = stage.world.story("crash", culprits=[other.name], knowable=Knowable.INFERRED, parent=deployed)
             stage.kill(other, crashed)
             stage.run(stage.random.randint(0, 20 * SECOND))
     stage.rest(silent_ms(stage))
@@ -85,9 +83,7 @@ def crash_and_newcomer(stage: Stage) -> None:
 def cut_and_crash(stage: Stage) -> None:
     """Some are cut off; when all is well again, another one dies."""
     processes = stage.some(stage.random.randint(2, stage.size - 2))
-    cut_off = stage.world.story(
-        "network-cut", culprits=[each.name for each in processes], knowable=Knowable.INFERRED
-    )
+    cut_off = stage.world.story("network-cut", culprits=[each.name for each in processes], knowable=Knowable.INFERRED)
     stage.note(f"{', '.join(each.name for each in processes)} are cut off")
     for each in processes:
         each.story = cut_off

@@ -63,9 +63,7 @@ def leader_timed_out(stage: Stage) -> None:
 def leader_dies_in_sync_phase(stage: Stage) -> None:
     """The leader has got its members, and dies."""
     leader = stage.world.leader()
-    story = stage.world.story(
-        "slow-leader", culprits=[leader.name], holds_phases=True, knowable=Knowable.INFERRED
-    )
+    story = stage.world.story("slow-leader", culprits=[leader.name], holds_phases=True, knowable=Knowable.INFERRED)
     leader.story = story
     leader.assign_slow_ms = 20 * SECOND
     newcomer(stage)
@@ -81,7 +79,7 @@ def unused_id(stage: Stage) -> None:
     """A client gets a member id and never uses it; then somebody comes."""
     setup = stage.setup("ghost", static=False)
     story = stage.world.story("unused-id", culprits=[setup.name])
-    ghost = stage.world.add(stage.with_session(setup, stage.random.choice((30_000, 45_000))), story)
+    ghost = stage.world.add(setup.but(session_ms=stage.random.choice((30_000, 45_000))), story)
     ghost.uses_its_id = False
     stage.note(f"{ghost.name} is given a member id, and does not use it")
     stage.run(stage.random.randint(100, 3 * SECOND))
