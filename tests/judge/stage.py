@@ -62,6 +62,9 @@ class Stage:
         self.session_ms = random.choice((6_000, 10_000, 10_000, 30_000, 45_000))
         self.rebalance_ms = min(wanted.rebalance_max_ms, random.choice((30_000, 60_000, 60_000, 300_000)))
         self.poll_ms = random.choice((50, 400, 1_000))
+        self.renames_pods = random.random() < 0.5
+        self.heartbeat_ms = random.choice((1_000, 3_000, 3_000))
+        self._restarts = 0
         self._hosts = 0
         self._made = 0
         settings = GroupSettings(initial_rebalance_delay_ms=random.choice((0, 3_000, 3_000)))
@@ -114,6 +117,7 @@ class Stage:
             session_ms=self.session_ms,
             rebalance_ms=self.rebalance_ms,
             assignors=self.assignors,
+            heartbeat_ms=self.heartbeat_ms,
             poll_ms=self.poll_ms,
             assign_ms=self.random.randint(5, 200),
         )
@@ -126,7 +130,11 @@ class Stage:
 
     def restarted(self, setup: Setup) -> Setup:
         """The configuration of the process that takes its place."""
-        return setup.but(host=self._host()) if self.style is Style.PODS else setup
+        if self.style is not Style.PODS:
+            return setup
+        self._restarts += 1
+        client_id = f"{setup.name}-{self._restarts}" if self.renames_pods else setup.client_id
+        return setup.but(host=self._host(), client_id=client_id)
 
     def identity(self, *processes: Process, returned: bool = False) -> Knowable:
         """How well the log bears that a process is the same as before. `returned`: it is, and was not restarted."""

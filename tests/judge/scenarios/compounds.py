@@ -3,6 +3,8 @@
 from muster.events.state import GroupState
 from tests.judge.outages import cut, heal
 from tests.judge.scenario import Sort, scenario
+from tests.judge.scenarios.administration import remove
+from tests.judge.scenarios.changes import SUBSCRIPTION_CHANGED, change
 from tests.judge.scenarios.coordinators import away, conclude
 from tests.judge.scenarios.losses import crash_of, silent_ms
 from tests.judge.scenarios.replacing import third
@@ -133,6 +135,29 @@ def outage_then_restart(stage: Stage) -> None:
     story = stage.world.story("restart", culprits=[process.name])
     stage.restart(process, story, silent_ms(stage), crash=False)
     stage.rest(silent_ms(stage) + SECOND)
+
+
+@scenario(Sort.COMPOUND, Wanted(size_min=4))
+def crash_beside_removal(stage: Stage) -> None:
+    """An administrator removes somebody; seconds later another one dies."""
+    removed, other = stage.some(2)
+    remove(stage, [removed])
+    stage.run(stage.random.randint(5 * SECOND, 20 * SECOND))
+    crash_of(stage, other)
+    stage.rest(silent_ms(stage))
+
+
+@scenario(Sort.COMPOUND, Wanted(size_min=3))
+def crash_after_subscription_change(stage: Stage) -> None:
+    """A process subscribes other topics, and half a minute later another one dies."""
+    changing, other = stage.some(2)
+    story = stage.world.story("subscription-change")
+    stage.world.partitions["payments"] = 6
+    stage.note(f"{changing.name} subscribes orders, payments")
+    change(stage, changing, changing.setup.but(topics=("orders", "payments")), story, SUBSCRIPTION_CHANGED)
+    stage.run(stage.random.randint(10 * SECOND, 40 * SECOND))
+    crash_of(stage, other)
+    stage.rest(silent_ms(stage))
 
 
 @scenario(Sort.COMPOUND)
