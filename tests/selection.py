@@ -31,6 +31,7 @@ LEFT_OUT: Final = (
     "tests/demo",
     "tests/faults",
     "tests/frames",
+    "tests/judge",
     "tests/known_bugs",
     "tests/model",
     "tests/mutants",

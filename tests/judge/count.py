@@ -2,7 +2,8 @@
 
 Each truth is matched with at most one telling, by the rebalances that both have, then by kind, culprits and span. Then:
 
-    right       kind, culprits, span (within 1 s), rebalances and parent are, and it is told once and alone
+    right       kind, culprits, span (within 1 s), rebalances and parent are, and it is told once and alone; what might
+                be another's is told by one of the two
     abstained   told as unknown; right only of what cannot be known from the log
     merged      its telling has rebalances that are another one's
     split       others are told with rebalances of its own, or beside it as the same kind of the same culprits
@@ -20,7 +21,7 @@ import msgspec
 from muster.events.ids import MemberId
 from tests.judge.case import Case
 from tests.judge.telling import Telling
-from tests.judge.truth import Knowable, Range, Truth
+from tests.judge.truth import Knowable, Range, RebalanceId, Truth
 
 SPAN_WITHIN_MS: Final = 1_000
 
@@ -154,7 +155,8 @@ def _verdict(case: Case, number: int, matched: dict[int, Telling], tellings: Seq
     is_merged = bool(telling.rebalances & (theirs - truth.must - truth.may))
     kind_is_right, are_exact = telling.kind in truth.kinds, _are_exact(case, truth, telling)
     span_is_right, parent_is_right = _spans(truth, telling), _parent_is_right(case, truth, telling, matched)
-    is_whole = truth.must <= telling.rebalances <= truth.must | truth.may
+    told = frozenset[RebalanceId]().union(*(each.rebalances for each in tellings))
+    is_whole = truth.must <= telling.rebalances <= truth.must | truth.may and truth.may <= told
     is_so = kind_is_right and are_exact and span_is_right and parent_is_right and is_whole
     is_so = is_so and not is_split and not is_merged
     asserts = not telling.abstains

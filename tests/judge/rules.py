@@ -25,6 +25,7 @@ from muster.events.events import (
 )
 from muster.events.ids import GroupId
 from muster.events.state import Group
+from muster.events.records import FORMAT_LEVEL
 from muster.replay.history import Coordinated, Happened, LogPosition, Told
 
 GROUP_ID = GroupId("orders")
@@ -83,7 +84,7 @@ class Rules:
             owner="10.0.9.1:9092",
             elected_ms=self.wall_ms,
             version="0",
-            format_level=1,
+            format_level=FORMAT_LEVEL,
             settings={
                 "group.initial.rebalance.delay.ms": str(self.settings.initial_rebalance_delay_ms),
                 "group.min.session.timeout.ms": str(self.settings.min_session_timeout_ms),

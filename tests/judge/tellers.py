@@ -6,15 +6,21 @@ import msgspec
 
 from tests.judge.case import Case
 from tests.judge.telling import Grade, Telling
-from tests.judge.truth import Knowable, Truth
+from tests.judge.truth import Knowable, RebalanceId, Truth
 
 
 def repeated(case: Case) -> list[Telling]:
     """The truth as it should be told: what cannot be known as unknown."""
-    return [_telling(case, number, truth) for number, truth in enumerate(case.truths)]
+    own = {each for truth in case.truths for each in truth.must}
+    tellings = []
+    for number, truth in enumerate(case.truths):
+        nobodys = truth.may - own
+        own |= nobodys
+        tellings.append(_telling(case, number, truth, truth.must | nobodys))
+    return tellings
 
 
-def _telling(case: Case, number: int, truth: Truth) -> Telling:
+def _telling(case: Case, number: int, truth: Truth, rebalances: frozenset[RebalanceId]) -> Telling:
     members: dict[str, str] = {name: member_id for member_id, name in case.names.items()}
     grades: dict[Knowable, Grade] = {Knowable.RECORDED: "recorded", Knowable.INFERRED: "inferred"}
     return Telling(
@@ -22,7 +28,7 @@ def _telling(case: Case, number: int, truth: Truth) -> Telling:
         kind=truth.kind,
         culprits=tuple(members.get(name, name) for name in sorted(truth.culprits or ())),
         span=(truth.starts[0][0], truth.ends[0][1]),
-        rebalances=truth.must,
+        rebalances=rebalances,
         parent=None if truth.parent is None else str(truth.parent),
         grade=grades.get(truth.knowable, "unknown"),
     )

@@ -23,6 +23,10 @@ HELD_MS: Final = 5_000
 SURELY_NOT_HELD_MS: Final = 1_000
 """Between the two it may be told either way."""
 
+COMING: Final = frozenset({"scale-up", "start"})
+"""Who comes is not to blame for a phase that waited for a dead process. Of two crashes, or of a crash beside those that
+are being replaced, the page does not say whose it is: the one that began it, or the one for which it waited."""
+
 Seen = tuple[int, GroupState, int]
 """Incarnation, state, generation."""
 
@@ -119,7 +123,8 @@ class View:
         held_ms = self._rules.now_ms - max(rebalance.began[0], *others, 0)
         if held_ms <= SURELY_NOT_HELD_MS:
             return
-        if held_ms > HELD_MS and held_ms > (self._rules.now_ms - rebalance.began[0]) / 2:
+        is_held = held_ms > HELD_MS and held_ms > (self._rules.now_ms - rebalance.began[0]) / 2
+        if is_held and (rebalance.story.kind in COMING or holder.story.holds_phases):
             _hand_over(rebalance, holder.story)
         else:
             rebalance.story.must.remove(rebalance)
