@@ -4,10 +4,9 @@ What belongs here: one process, as the clients of four families behave. What it 
 scenario does to it what it does. It notices a rebalance with a heartbeat (each 3 s), rejoins at its next poll, syncs,
 and heartbeats again. `story` is the incident for which it does what nobody asked it for.
 
-    java                keeps its member id through an outage; gives reasons; leaves at its poll time-out, saying so
-    librdkafka          forgets its member id after a session time-out without an answer, and comes as a new member
-    kafka-python        like java, without reasons
-    aiokafka            the same
+    java                        keeps its member id through an outage; gives reasons
+    librdkafka                  forgets its id after a session time-out without an answer, and comes as a new member
+    kafka-python, aiokafka      like java, without reasons
 """
 
 import math
@@ -32,6 +31,8 @@ if TYPE_CHECKING:
 JOIN, HEARTBEAT, LEAVE, SYNC = 11, 12, 13, 14
 NEVER = math.inf
 NEEDED_ID = "need to re-join with the given member-id: {}"
+REBALANCING = "group is already rebalancing"
+FORGOTTEN = "encountered UNKNOWN_MEMBER_ID from HEARTBEAT response"
 REVOKED = "need to revoke partitions [] as indicated by the current assignment and re-join"
 
 
@@ -226,10 +227,10 @@ class Process:
             case ErrorCode.none:
                 pass
             case ErrorCode.rebalance_in_progress | ErrorCode.illegal_generation:
-                self.rejoin_soon()
+                self.rejoin_soon(REBALANCING)
             case ErrorCode.unknown_member_id:
                 self._forget()
-                self.rejoin_soon()
+                self.rejoin_soon(FORGOTTEN)
             case ErrorCode.fenced_instance_id:
                 self._fenced()
 

@@ -24,8 +24,8 @@ from muster.events.events import (
     CoordinatorStopped,
 )
 from muster.events.ids import GroupId
-from muster.events.state import Group
 from muster.events.records import FORMAT_LEVEL
+from muster.events.state import Group
 from muster.replay.history import Coordinated, Happened, LogPosition, Told
 
 GROUP_ID = GroupId("orders")

@@ -56,7 +56,8 @@ class Stage:
         self.size = min(wanted.size_max, max(wanted.size_min, int(random.triangular(2, 31, 5))))
         self.style = random.choice(wanted.styles)
         self.static_share = random.choice((0.0, 0.0, 0.5, 1.0)) if wanted.static is None else wanted.static
-        self.library = random.choice(wanted.libraries)
+        mixed = random.random() < 0.2
+        self.libraries = tuple(wanted.libraries) if mixed else (random.choice(wanted.libraries),)
         self.version = max(wanted.version_min, random.choice((3, 5, 9, 9)))
         self.assignors = random.choice(wanted.assignors)
         self.session_ms = random.choice((6_000, 10_000, 10_000, 30_000, 45_000))
@@ -75,8 +76,8 @@ class Stage:
     def setting(self) -> str:
         """The group, for people."""
         return (
-            f"{self.size} processes ({self.static_share:.0%} static), {self.style.value}, {self.library}, "
-            f"JoinGroup v{self.version}, {','.join(self.assignors)}, session {self.session_ms} ms, "
+            f"{self.size} processes ({self.static_share:.0%} static), {self.style.value}, "
+            f"{' or '.join(dict.fromkeys(self.libraries))}, JoinGroup v{self.version}, {','.join(self.assignors)}, session {self.session_ms} ms, "
             f"rebalance {self.rebalance_ms} ms"
         )
 
@@ -112,7 +113,7 @@ class Stage:
             client_id=name if has_own_id else "consumer-orders-1",
             host=self._host(),
             instance=name if static else None,
-            library=self.library,
+            library=self.random.choice(self.libraries),
             version=max(self.version, 5) if static else self.version,
             session_ms=self.session_ms,
             rebalance_ms=self.rebalance_ms,

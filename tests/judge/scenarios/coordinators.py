@@ -41,13 +41,13 @@ def conclude(stage: Stage, story: Story) -> None:
         story.kinds = ("coordinator-change",)
 
 
-@scenario(Sort.PLAIN, Wanted(libraries=("librdkafka",), static=0.0))
+@scenario(Sort.PLAIN, Wanted(libraries=("librdkafka", "librdkafka", "java")))
 def coordinator_outage(stage: Stage) -> None:
     """Longer than the sessions, and librdkafka's clients come back as new members."""
     conclude(stage, away(stage, stage.session_ms + stage.random.randint(4 * SECOND, 40 * SECOND)))
 
 
-@scenario(Sort.PLAIN, Wanted(libraries=("librdkafka",), static=0.0))
+@scenario(Sort.PLAIN, Wanted(libraries=("librdkafka", "librdkafka", "java")))
 def coordinator_paused(stage: Stage) -> None:
     """The same, but the coordinator only stood still."""
     away_ms = stage.session_ms + stage.random.randint(4 * SECOND, 15 * SECOND)

@@ -78,6 +78,12 @@ def poll_timeout(stage: Stage) -> None:
     stage.rest(away_ms + SECOND)
 
 
+@scenario(Sort.PLAIN, Wanted(libraries=("java",), version_min=9, static=0.0))
+def poll_timeout_with_reason(stage: Stage) -> None:
+    """The same with a client that says so."""
+    poll_timeout(stage)
+
+
 @scenario(Sort.PLAIN, Wanted(size_min=4, styles=(Style.OWN_IDS, Style.BEHIND_ONE_HOST, Style.SHARED_ID, Style.PODS)))
 def network_cut(stage: Stage) -> None:
     """Some are cut off for longer than their sessions, and come back when the network does."""
