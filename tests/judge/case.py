@@ -3,7 +3,7 @@
 Seeds 0 to 999 are for work. Those from `HELD_OUT_FROM` on are not looked at before the thresholds are frozen.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from random import Random
 from typing import Final
 
@@ -11,7 +11,7 @@ import msgspec
 
 import tests.judge.scenarios  # noqa: F401 -- registers them
 from muster.events.ids import MemberId
-from muster.replay.history import Happened, History, Told, with_gaps
+from muster.replay.history import Broken, Happened, History, Told, Unreadable, with_gaps
 from tests.judge.rules import GROUP_ID
 from tests.judge.scenario import SCENARIOS, Scenario, Sort
 from tests.judge.stage import QUIET_MS, Stage
@@ -58,8 +58,8 @@ def play(scenario: Scenario, seed: int) -> Case:
     stage.run(QUIET_MS)
     stories, world = stage.world.stories, stage.world
     reads: Iterable[Told] = world.rules.reads
-    if scenario.cuts:
-        reads = _cut(reads, stories[1])
+    if scenario.cuts is not None:
+        reads = list(_cut(reads, stories[scenario.cuts], unreadable=seed % 2 == 1))
     return Case(
         seed=seed,
         scenario=scenario.name,
@@ -73,10 +73,12 @@ def play(scenario: Scenario, seed: int) -> Case:
     )
 
 
-def _cut(reads: Iterable[Told], story: Story) -> Iterable[Told]:
-    """Leave out all that the log has of the story but its end; then nobody can know what it was."""
+def _cut(reads: Iterable[Told], story: Story, *, unreadable: bool) -> Iterator[Told]:
+    """Leave out all that the log has of the story but its end, or make it unreadable: nobody can know what it was."""
     from_ms, until_ms = story.must[0].began[1], story.must[-1].ends_after(story.must[0])[0]
     story.kinds, story.culprits, story.knowable = ("unknown",), None, Knowable.UNKNOWABLE
-    return [
-        each for each in reads if not isinstance(each, Happened) or not from_ms <= each.position.timestamp_ms < until_ms
-    ]
+    for each in reads:
+        if not isinstance(each, Happened) or not from_ms <= each.position.timestamp_ms < until_ms:
+            yield each
+        elif unreadable:
+            yield Broken(position=each.position, kind=Unreadable.BROKEN, reason="the judge has broken it")

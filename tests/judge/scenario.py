@@ -29,15 +29,15 @@ class Scenario(msgspec.Struct, frozen=True, kw_only=True):
     wanted: Wanted
     play: Play
     opens: bool
-    cuts: bool
-    """Whether what its first incident wrote is missing from the log."""
+    cuts: int | None
+    """The incident whose records are missing from the log, or cannot be read; 0 is the start."""
 
 
 SCENARIOS: Final[dict[str, Scenario]] = {}
 
 
 def scenario(
-    sort: Sort, wanted: Wanted | None = None, *, opens: bool = False, cuts: bool = False
+    sort: Sort, wanted: Wanted | None = None, *, opens: bool = False, cuts: int | None = None
 ) -> Callable[[Play], Play]:
     """Register a function as a scenario, under its name."""
 

@@ -75,9 +75,10 @@ class Stage:
     @property
     def setting(self) -> str:
         """The group, for people."""
+        libraries = " or ".join(dict.fromkeys(self.libraries))
         return (
-            f"{self.size} processes ({self.static_share:.0%} static), {self.style.value}, "
-            f"{' or '.join(dict.fromkeys(self.libraries))}, JoinGroup v{self.version}, {','.join(self.assignors)}, session {self.session_ms} ms, "
+            f"{self.size} processes ({self.static_share:.0%} static), {self.style.value}, {libraries}, "
+            f"JoinGroup v{self.version}, {','.join(self.assignors)}, session {self.session_ms} ms, "
             f"rebalance {self.rebalance_ms} ms"
         )
 

@@ -157,7 +157,7 @@ def planned_release(stage: Stage) -> None:
     stage.rest(10 * SECOND)
 
 
-@scenario(Sort.PLAIN, cuts=True)
+@scenario(Sort.PLAIN, cuts=1)
 def unknown(stage: Stage) -> None:
     """What became of a crash is not in the log."""
     crash_of(stage, stage.one())

@@ -160,6 +160,13 @@ def crash_after_subscription_change(stage: Stage) -> None:
     stage.rest(silent_ms(stage))
 
 
+@scenario(Sort.COMPOUND, cuts=0)
+def lost_beginning(stage: Stage) -> None:
+    """The log has lost how the group formed; what came later is there."""
+    crash_of(stage, stage.one())
+    stage.rest(silent_ms(stage))
+
+
 @scenario(Sort.COMPOUND)
 def clock_jump(stage: Stage) -> None:
     """The wall clock jumps by an hour while somebody's coming makes a rebalance."""
