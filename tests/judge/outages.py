@@ -23,13 +23,16 @@ def take_down(world: World, *, orderly: bool) -> None:
     _watch_sessions(world, world.live)
 
 
-def bring_up(world: World, story: Story, *, settings: GroupSettings | None = None) -> None:
-    """The coordinator is back, or another one; the processes find it one after another."""
+def bring_up(world: World, story: Story, *, seen_ms: int | None = None, settings: GroupSettings | None = None) -> None:
+    """The coordinator is back, or another one; the processes find it one after another.
+
+    `seen_ms`: the last sign of life that the one before left, wall clock.
+    """
     world.is_down = False
     if settings is not None:
         world.rules.settings = settings
     before, size = world.view.seen(), world.view.size()
-    if world.rules.take_over() is not None:
+    if world.rules.take_over(owner_before_seen_ms=seen_ms) is not None:
         world.view.watch(before, size, None, story, [])
     for each in world.live:
         _reconnect_later(world, each)

@@ -6,6 +6,9 @@ milliseconds; its clock is moved by the world.
 """
 
 from collections.abc import Iterable
+from typing import Any
+
+import msgspec
 
 from muster.coordinator.group.commands import AnyCommand, AnyDeadline, CheckCapacity, ExpireOffsets
 from muster.coordinator.group.decide import Decision, decide
@@ -22,6 +25,7 @@ from muster.events.events import (
     CoordinatorPaused,
     CoordinatorReady,
     CoordinatorStopped,
+    Why,
 )
 from muster.events.ids import GroupId
 from muster.events.records import FORMAT_LEVEL
@@ -29,6 +33,7 @@ from muster.events.state import Group
 from muster.replay.history import Coordinated, Happened, LogPosition, Told
 
 GROUP_ID = GroupId("orders")
+OWNER = "10.0.9.1:9092"
 READING_MS = 40
 """The time that an owner takes to read the partition."""
 
@@ -44,6 +49,7 @@ class Rules:
         self.soft = SoftState()
         self.reads: list[Told] = []
         self._epoch = -1
+        self._owner_began_ms = self.now_ms
         self._incarnation_max = 0
         self.elect()
 
@@ -75,13 +81,14 @@ class Rules:
 
     # ---- owners ---------------------------------------------------------------------------------
 
-    def elect(self) -> None:
-        """A new owner claims the partition."""
+    def elect(self, *, owner_before_seen_ms: int | None = None) -> None:
+        """A new owner claims the partition; its clock is its own. The last sign of life of the one before, if known."""
         self._epoch += 1
+        self._owner_began_ms = self.now_ms
         elected = CoordinatorElected(
             partition=0,
             owner_epoch=self._epoch,
-            owner="10.0.9.1:9092",
+            owner=OWNER,
             elected_ms=self.wall_ms,
             version="0",
             format_level=FORMAT_LEVEL,
@@ -99,19 +106,24 @@ class Rules:
             CoordinatorReady(
                 partition=0,
                 owner_epoch=self._epoch,
-                owner="10.0.9.1:9092",
+                owner=OWNER,
                 ready_ms=self.wall_ms,
                 took_ms=READING_MS,
                 events_read=len(self.reads),
                 groups=int(self.group is not None),
                 members=members,
                 incarnation_max=self._incarnation_max,
+                **self._of_level_4(
+                    CoordinatorReady,
+                    owner_before=OWNER if self._epoch else None,
+                    owner_before_seen_ms=owner_before_seen_ms,
+                ),
             )
         )
 
-    def take_over(self) -> Decision | None:
+    def take_over(self, *, owner_before_seen_ms: int | None) -> Decision | None:
         """Another owner has the group as the log has it, and every session its full time. What it rebalances for."""
-        self.elect()
+        self.elect(owner_before_seen_ms=owner_before_seen_ms)
         self.soft = SoftState() if self.group is None else restore_soft_state(self.group, self.now_ms, self.settings)
         if self.group is not None and len(self.group.members) > self.settings.max_size:
             return self.send(CheckCapacity(group_id=GROUP_ID))
@@ -120,7 +132,13 @@ class Rules:
     def stop(self) -> None:
         """The owner ends in good order."""
         self._tell(
-            CoordinatorStopped(partition=0, owner_epoch=self._epoch, owner="10.0.9.1:9092", stopped_ms=self.wall_ms)
+            CoordinatorStopped(
+                partition=0,
+                owner_epoch=self._epoch,
+                owner=OWNER,
+                stopped_ms=self.wall_ms,
+                **self._of_level_4(CoordinatorStopped),
+            )
         )
 
     def resume(self, late_ms: int) -> None:
@@ -130,18 +148,30 @@ class Rules:
             CoordinatorPaused(
                 partition=0,
                 owner_epoch=self._epoch,
-                owner="10.0.9.1:9092",
+                owner=OWNER,
                 paused_ms=self.wall_ms,
                 late_ms=late_ms,
                 sessions=sessions,
+                **self._of_level_4(CoordinatorPaused),
             )
         )
 
     # ---- the log --------------------------------------------------------------------------------
 
+    @property
+    def last_record_ms(self) -> int:
+        """Wall clock ms of the last record."""
+        return self.reads[-1].position.timestamp_ms
+
     def _store(self, events: Iterable[AnyEvent]) -> None:
         for event in events:
-            self.reads.append(Happened(position=self._position(), event=event))
+            why = msgspec.structs.replace(event.why, **self._of_level_4(Why))
+            self.reads.append(Happened(position=self._position(), event=msgspec.structs.replace(event, why=why)))
+
+    def _of_level_4(self, type_: type[msgspec.Struct], **fields: Any) -> dict[str, Any]:
+        """The owner's own clock, and these fields, as far as the type has them: format level 4 does."""
+        fields = {"uptime_ms": self.now_ms - self._owner_began_ms, **fields}
+        return {name: value for name, value in fields.items() if name in type_.__struct_fields__}
 
     def _tell(self, event: AnyPartitionEvent) -> None:
         self.reads.append(Coordinated(position=self._position(), event=event))

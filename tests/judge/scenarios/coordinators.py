@@ -14,22 +14,22 @@ def away(stage: Stage, away_ms: int, *, paused: bool = False) -> Story:
     """The coordinator is away for so long. What the processes do of themselves from then on is its doing."""
     world = stage.world
     story = world.story("coordinator-outage")
-    began_ms, last_sign_ms = world.wall_ms, world.wall_ms - SIGN_OF_LIFE_MS - SECOND
+    seen_ms = world.wall_ms - stage.random.randint(0, SIGN_OF_LIFE_MS) if stage.random.random() < 0.8 else None
+    began_ms = world.rules.last_record_ms if seen_ms is None else seen_ms
     if paused:
+        began_ms = world.wall_ms
         pause(world)
     else:
         take_down(world, orderly=stage.random.random() < 0.5)
     stage.note(f"the coordinator {'is paused' if paused else 'ends'}, for {away_ms / SECOND:.1f} s")
     stage.run(away_ms)
-    if paused:
-        last_sign_ms = began_ms
-    story.act(last_sign_ms, world.wall_ms + SECOND)
+    story.act(began_ms, world.wall_ms + SECOND)
     for each in stage.processes:
         each.story = story
     if paused:
         resume(world)
     else:
-        bring_up(world, story)
+        bring_up(world, story, seen_ms=seen_ms)
     story.act(world.wall_ms - SECOND, world.wall_ms + 2 * SECOND)
     return story
 
@@ -85,7 +85,7 @@ def capacity_after_change(stage: Stage) -> None:
     fewer = msgspec.structs.replace(world.rules.settings, max_size=stage.size - 1)
     stage.note(f"the coordinator is restarted with group.max.size={fewer.max_size}")
     change = world.story("coordinator-change", "coordinator-outage", is_optional=True)
-    change.act(world.wall_ms - SIGN_OF_LIFE_MS - SECOND, world.wall_ms + 2 * SECOND)
+    change.act(world.rules.last_record_ms, world.wall_ms + 2 * SECOND)
     for each in stage.processes:
         each.story = story
     take_down(world, orderly=True)
