@@ -58,6 +58,8 @@ def play(scenario: Scenario, seed: int) -> Case:
     stage.run(QUIET_MS)
     stories, world = stage.world.stories, stage.world
     reads: Iterable[Told] = world.rules.reads
+    if scenario.keeps_second_round and len(stories[-1].must) > 1:
+        stories.append(_second_round(stories[-1]))
     if scenario.cuts is not None:
         reads = list(_cut(reads, stories[scenario.cuts], unreadable=seed % 2 == 1))
     return Case(
@@ -71,6 +73,13 @@ def play(scenario: Scenario, seed: int) -> Case:
         names=world.names,
         notes=tuple(world.notes),
     )
+
+
+def _second_round(story: Story) -> Story:
+    """What follows from the first rebalance of a story, as an incident of its own: the first will not be in the log."""
+    second = Story("cooperative-round", culprits=None, knowable=Knowable.INFERRED)
+    story.must, second.must = story.must[:1], story.must[1:]
+    return second
 
 
 def _cut(reads: Iterable[Told], story: Story, *, unreadable: bool) -> Iterator[Told]:

@@ -31,20 +31,35 @@ class Scenario(msgspec.Struct, frozen=True, kw_only=True):
     opens: bool
     cuts: int | None
     """The incident whose records are missing from the log, or cannot be read; 0 is the start."""
+    keeps_second_round: bool
+    """Whether they are there but for the first of its rebalances."""
 
 
 SCENARIOS: Final[dict[str, Scenario]] = {}
 
 
 def scenario(
-    sort: Sort, wanted: Wanted | None = None, *, opens: bool = False, cuts: int | None = None
+    sort: Sort,
+    wanted: Wanted | None = None,
+    *,
+    opens: bool = False,
+    cuts: int | None = None,
+    keeps_second_round: bool = False,
 ) -> Callable[[Play], Play]:
     """Register a function as a scenario, under its name."""
 
     def register(play: Play) -> Play:
         name = play.__name__.replace("_", "-")
         assert name not in SCENARIOS
-        SCENARIOS[name] = Scenario(name=name, sort=sort, wanted=wanted or Wanted(), play=play, opens=opens, cuts=cuts)
+        SCENARIOS[name] = Scenario(
+            name=name,
+            sort=sort,
+            wanted=wanted or Wanted(),
+            play=play,
+            opens=opens,
+            cuts=cuts,
+            keeps_second_round=keeps_second_round,
+        )
         return play
 
     return register

@@ -13,6 +13,7 @@ KINDS = {
     "assignor-change",
     "blue-green",
     "capacity",
+    "cooperative-round",
     "coordinator-change",
     "coordinator-outage",
     "crash",
@@ -52,7 +53,7 @@ def of(cases: list[Case], name: str) -> list[Case]:
 
 
 def test_each_kind_occurs(cases: list[Case]) -> None:
-    """A cooperative round alone has no case of its own: it belongs to the incident of the first."""
+    """A cooperative round is one of its own only where the first is not in the log."""
     assert {truth.kind for case in cases for truth in case.truths} == KINDS
 
 

@@ -8,6 +8,7 @@ from tests.judge.process import Process
 from tests.judge.rules import GROUP_ID
 from tests.judge.scenario import Sort, scenario
 from tests.judge.scenarios.losses import silent_ms
+from tests.judge.scenarios.slowness import newcomer
 from tests.judge.setup import Setup
 from tests.judge.stage import SECOND, Stage, Wanted
 from tests.judge.truth import Knowable, Story
@@ -40,6 +41,13 @@ def subscription_change(stage: Stage) -> None:
         stage.note(f"{each.name} subscribes {', '.join(topics)}")
         change(stage, each, each.setup.but(topics=topics), story, SUBSCRIPTION_CHANGED)
         stage.run(stage.random.randint(0, longest_ms))
+    stage.rest(5 * SECOND)
+
+
+@scenario(Sort.PLAIN, Wanted(assignors=(("cooperative-sticky",),), size_max=5), cuts=1, keeps_second_round=True)
+def cooperative_round(stage: Stage) -> None:
+    """Somebody comes, which makes two rounds; the first is not in the log."""
+    newcomer(stage)
     stage.rest(5 * SECOND)
 
 
