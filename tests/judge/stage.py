@@ -197,7 +197,13 @@ class Stage:
         process.close()
 
     def restart(self, process: Process, story: Story, down_ms: int, *, crash: bool) -> None:
-        """End it, and start it again."""
+        """End it, and start it again.
+
+        Who only leaves, or falls silent under an instance id, looks as if it had stopped polling.
+        """
+        says_nothing = process.is_static or not (crash or process.setup.tells_reasons)
+        if story.kinds == ("restart",) and says_nothing:
+            story.kinds = ("restart", "poll-timeout")
         (self.kill if crash else self.stop)(process, story)
         story.infer(self.identity(process))
         setup = self.restarted(process.setup)

@@ -151,7 +151,7 @@ def overlapping_restart(stage: Stage) -> None:
 def frozen(stage: Stage) -> None:
     """A process stands still for longer than its session: the table has no word of its own for it but `restart`."""
     process = stage.one()
-    story = stage.world.story("restart", "network-cut", "crash", culprits=[process.name])
+    story = stage.world.story("restart", "poll-timeout", culprits=[process.name])
     story.infer(Knowable.INFERRED)
     story.infer(stage.identity(process, returned=True))
     freeze_ms = stage.session_ms + stage.random.randint(4 * SECOND, 60 * SECOND)
