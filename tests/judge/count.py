@@ -117,8 +117,7 @@ def _likeness(case: Case, truth: Truth, telling: Telling) -> int:
 def _touches(truth: Truth, telling: Telling) -> bool:
     """Whether the spans have a moment in common, or nearly."""
     began_ms, ended_ms = telling.span
-    first_ms = min(from_ms for from_ms, _ in truth.starts) - SPAN_WITHIN_MS
-    last_ms = max(to_ms for _, to_ms in truth.ends) + SPAN_WITHIN_MS
+    first_ms, last_ms = truth.extent[0] - SPAN_WITHIN_MS, truth.extent[1] + SPAN_WITHIN_MS
     return began_ms <= last_ms and (ended_ms is None or ended_ms >= first_ms)
 
 

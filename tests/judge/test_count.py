@@ -128,6 +128,14 @@ def test_a_span_is_right_within_a_second(crashes: Case, shift_ms: int, is_right:
         assert (one.span_is_right, one.is_right) == (is_right, is_right)
 
 
+def test_a_crash_told_at_another_moment_is_still_that_crash(crashes: Case) -> None:
+    """When the process died: a wrong span, and nothing false."""
+    died_ms = crashes.truths[1].extent[0]
+    verdicts = count(crashes, replaced(repeated(crashes), 1, span=(died_ms, died_ms), rebalances=frozenset()))
+    assert (verdicts[1].kind_is_right, verdicts[1].span_is_right) == (True, False)
+    assert not any(verdict.is_false for verdict in verdicts)
+
+
 def test_an_end_that_is_not_told_is_not_right(crashes: Case) -> None:
     """The case is over, so it is known."""
     tellings = repeated(crashes)

@@ -33,13 +33,15 @@ class Truth(msgspec.Struct, frozen=True, kw_only=True):
     """One incident that was done. `kinds`: any of them is right, the first is the page's.
 
     `culprits`: names of processes; None: the page names none to compare. `starts`, `ends`: any of them is right.
-    `must`: the rebalances that are its own; `may`: those that might be told as another's. `parent`: an index.
+    `extent`: from its first act or rebalance to the last one, to find what is told of it. `must`: the
+    rebalances that are its own; `may`: those that might be told as another's. `parent`: an index.
     """
 
     kinds: tuple[str, ...]
     culprits: frozenset[str] | None
     starts: tuple[Range, ...]
     ends: tuple[Range, ...]
+    extent: Range
     must: frozenset[RebalanceId] = frozenset()
     may: frozenset[RebalanceId] = frozenset()
     parent: int | None = None
@@ -131,6 +133,7 @@ class Story:
             culprits=None if self.culprits is None else frozenset(self.culprits),
             starts=starts,
             ends=ends,
+            extent=self._extent(),
             must=frozenset(each.id for each in self.must),
             may=frozenset(each.id for each in self.may),
             parent=None if self.parent is None else stories.index(self.parent),
@@ -142,6 +145,12 @@ class Story:
     def _was_absorbed(self) -> bool:
         """Whether processes were replaced so soon that nobody noticed: that need not be told."""
         return self.kind in REPLACING and not self.must and not self.may
+
+    def _extent(self) -> Range:
+        moments = [at_ms for act in self.acts for at_ms in act]
+        for each in (*self.must, *self.may):
+            moments.extend((each.began[1], *each.ends_after(each)))
+        return min(moments), max(moments)
 
     def _span(self) -> tuple[tuple[Range, ...], tuple[Range, ...]]:
         starts: list[Range] = []
