@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from functools import partial
 from multiprocessing import Pool
 
-from tests.judge.case import Case, make_case
+from tests.judge.case import HELD_OUT_FROM, WORK_SEEDS, Case, make_case
 from tests.judge.count import Verdict, count
 from tests.judge.showing import shown
 from tests.judge.table import described, failures, misses, table
@@ -47,8 +47,15 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.judge", description=__doc__)
     parser.add_argument("show", nargs="*", help="show SEED: what was done, and the truth")
     parser.add_argument("--teller", default=TRUTH, metavar="MODULE:FUNCTION", help="who tells; default: the truth")
-    parser.add_argument("--seeds", type=int, default=1_000, help="how many cases")
-    parser.add_argument("--from", dest="first", type=int, default=0, metavar="SEED", help="the first of them")
+    parser.add_argument("--seeds", type=int, default=len(WORK_SEEDS), help="how many cases")
+    parser.add_argument(
+        "--from",
+        dest="first",
+        type=int,
+        default=0,
+        metavar="SEED",
+        help=f"the first of them; those from {HELD_OUT_FROM} on are held out",
+    )
     parser.add_argument("--kind", default=None, help="only cases with an incident of this kind, or of this scenario")
     parser.add_argument("--jobs", type=int, default=1, help="processes to share the work")
     parser.add_argument("--failures", type=int, default=10, help="how many to print")

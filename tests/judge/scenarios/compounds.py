@@ -28,10 +28,10 @@ def two_crashes(stage: Stage) -> None:
 
 @scenario(Sort.COMPOUND, Wanted(size_min=5, size_max=16, styles=TELLING))
 def crash_in_deployment(stage: Stage) -> None:
-    """A process that was not due dies beside those that are being replaced."""
+    """A process that was not due dies while others are still to be replaced."""
     due = stage.some(stage.random.randint(third(stage.size), stage.size - 2))
     other = stage.one([each for each in stage.processes if each not in due])
-    dies_with = stage.random.randrange(1, len(due))
+    dies_with = stage.random.randrange(len(due) - 1)
     deployed = stage.world.story("deployment", culprits=[each.name for each in due])
     for place, process in enumerate(due):
         stage.restart(process, deployed, stage.random.randint(2 * SECOND, 5 * SECOND), crash=False)
