@@ -94,6 +94,7 @@ KINDS: Final[tuple[Kind, ...]] = (
     subscription_change.KIND,
     asked_for.ENFORCED,
     asked_for.PARTITIONS,
+    asked_for.ROUND,
     scale_up.UP,
     scale_up.START,
     scale_down.DOWN,

@@ -18,6 +18,11 @@ ENFORCED = Kind(
     "A member's application (enforceRebalance) or an administrator asked for a rebalance.",
     "the member that asked; none if it was an administrator",
 )
+ROUND = Kind(
+    "cooperative-round",
+    "The second round of a cooperative assignor, whose first is not in the log; else it belongs to the first's incident.",
+    "none",
+)
 PARTITIONS = Kind(
     "partitions-changed",
     "Topics of the group got other partitions, and the leader asked for a new assignment.",
@@ -47,6 +52,18 @@ def find(view: View) -> Iterator[Claim]:
             )
             continue
         if _is_second_round(view, rebalance):
+            continue
+        if _follows_a_gap(view, rebalance):
+            yield Claim(
+                kind=ROUND,
+                acts=(act,),
+                culprits=(),
+                grade=Grade.INFERRED,
+                headline=(
+                    f"{process_name(act.member)} rejoined to hand on what it had given up, as cooperative assignors do;"
+                    " the round before is not in the log"
+                ),
+            )
             continue
         grown = _partitions_changed(rebalance)
         if grown is not None:
@@ -82,6 +99,12 @@ def _partitions_changed(rebalance: Rebalance) -> str | None:
     changed = [move for move in movement.moves if not move.previous or not move.owner]
     topics = sorted({of.topic for move in changed for of in move.partitions})
     return f"{', '.join(topics)}: the group has {plural(after, 'partition')} instead of {before}"
+
+
+def _follows_a_gap(view: View, rebalance: Rebalance) -> bool:
+    """Whether a cooperative assignor's first round may be what is missing."""
+    is_first = view.episode.rebalances[0] is rebalance
+    return is_first and bool(view.episode.missing) and "cooperative" in (rebalance.protocol_name or "")
 
 
 def _is_second_round(view: View, rebalance: Rebalance) -> bool:
