@@ -20,7 +20,7 @@ ENFORCED = Kind(
 )
 ROUND = Kind(
     "cooperative-round",
-    "The second round of a cooperative assignor, whose first is not in the log; else it belongs to the first's incident.",
+    "The second round of a cooperative assignor, if its first is not in the log: else it is part of that.",
     "none",
 )
 PARTITIONS = Kind(
@@ -103,8 +103,10 @@ def _partitions_changed(rebalance: Rebalance) -> str | None:
 
 def _follows_a_gap(view: View, rebalance: Rebalance) -> bool:
     """Whether a cooperative assignor's first round may be what is missing."""
-    is_first = view.episode.rebalances[0] is rebalance
-    return is_first and bool(view.episode.missing) and "cooperative" in (rebalance.protocol_name or "")
+    if "cooperative" not in (rebalance.protocol_name or ""):
+        return False
+    ages_ms = (_ms(rebalance) - each.position.timestamp_ms for each in view.episode.missing)
+    return any(0 <= age_ms <= SECOND_ROUND_MS for age_ms in ages_ms)
 
 
 def _is_second_round(view: View, rebalance: Rebalance) -> bool:
