@@ -71,6 +71,11 @@ class Episode:
         self.aways.append(away)
         self._last_ms = away.until_ms
 
+    def add_missing(self, missing: Gap | Broken) -> None:
+        """A part of the history that is not there, or cannot be read."""
+        self.missing.append(missing)
+        self._last_ms = missing.position.timestamp_ms
+
     def is_over(self, at_ms: int) -> bool:
         """Whether what happens at this moment belongs to the next episode."""
         if self._last_ms is None:

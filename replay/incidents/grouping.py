@@ -67,7 +67,8 @@ class _Draft:
 def incidents_of(episode: Episode, group_id: GroupId) -> list[Incident]:
     """The incidents of an episode, in order of their beginnings."""
     drafts = _claimed(episode)
-    drafts += [_Draft(_missed(each), len(drafts) + number) for number, each in enumerate(episode.missing)]
+    if episode.missing:
+        drafts.append(_Draft(_missed(episode.missing), len(drafts)))
     _share_out(episode, drafts)
     drafts.sort(key=lambda draft: (draft.begin_ms, draft.number))
     ids = {id(draft): f"{_incarnation(draft, episode)}-{min(draft.seqs, default=0)}-{draft.name}" for draft in drafts}
@@ -141,9 +142,10 @@ def _unexplained(rebalance: Rebalance) -> Claim:
     return Claim(kind=UNKNOWN, acts=(), culprits=(), grade=Grade.UNKNOWN, headline=text, at_ms=rebalance.started_ms)
 
 
-def _missed(missing: Gap | Broken) -> Claim:
-    text = f"what happened is not known: {missing_text(missing)}"
-    at_ms = missing.position.timestamp_ms
+def _missed(missing: Sequence[Gap | Broken]) -> Claim:
+    others = f", and {len(missing) - 1} more" if len(missing) > 1 else ""
+    text = f"what happened is not known: {missing_text(missing[0])}{others}"
+    at_ms = missing[0].position.timestamp_ms
     return Claim(kind=UNKNOWN, acts=(), culprits=(), grade=Grade.UNKNOWN, headline=text, at_ms=at_ms)
 
 

@@ -36,11 +36,7 @@ class Teller:
 
     def feed(self, step: Step) -> Iterator[Incident]:
         """Take in the next step; yields the incidents of the episode that ended before it."""
-        if isinstance(step, Gap | Broken):
-            self._episode.missing.append(step)
-            self._timeline.feed(step)
-            return
-        at_ms = step.at_ms
+        at_ms = step.position.timestamp_ms if isinstance(step, Gap | Broken) else step.at_ms
         if self._episode.is_over(at_ms) and self._timeline.running() is None:
             yield from incidents_of(self._episode, self._group_id)
             self._episode = Episode(self._episode.after)
@@ -50,6 +46,8 @@ class Teller:
         if isinstance(step, Transition):
             self._coordinators.note_event(at_ms)
             self._episode.add(acts_of(step), step.after)
+        elif isinstance(step, Gap | Broken):
+            self._episode.add_missing(step)
         else:
             after = self._episode.after
             away = self._coordinators.note(step, tuple(after.members) if after is not None else ())
