@@ -119,7 +119,7 @@ class Went(Act, frozen=True, kw_only=True):
     @property
     def since_ms(self) -> int:
         """The last sign of life, if it ended by silence."""
-        return self.last_seen_ms if self.how is Departure.EXPIRED else self.at_ms
+        return self.last_seen_ms if self.is_silent else self.at_ms
 
 
 class Rejoined(Act, frozen=True, kw_only=True):

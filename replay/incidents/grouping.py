@@ -155,7 +155,7 @@ def _parent(draft: _Draft, drafts: Sequence[_Draft]) -> _Draft | None:
         if other.name not in CHILDREN.get(draft.name, ()):
             continue
         end_ms = other.end_ms
-        if other.begin_ms <= draft.begin_ms and (end_ms is None or draft.since_ms <= end_ms + DEPLOYMENT_NEXT_MS):
+        if other.since_ms <= draft.begin_ms and (end_ms is None or draft.since_ms <= end_ms + DEPLOYMENT_NEXT_MS):
             return other
     return None
 
