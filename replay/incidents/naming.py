@@ -1,5 +1,6 @@
 """How incidents name members, hosts and counts in their sentences."""
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 
 from muster.events.state import Member
@@ -17,10 +18,12 @@ def process_name(member: Member) -> str:
 
 
 def processes(members: Sequence[Member]) -> str:
-    """A few by name, the others counted."""
-    names = [process_name(member) for member in members]
+    """A few by name, the others counted; those that cannot be told apart by name are counted, too."""
+    counts = Counter(process_name(member) for member in members)
+    names = [name if count == 1 else f"{count} of {name}" for name, count in counts.items()]
     if len(names) > NAMED_MAX:
-        names = [*names[:NAMED_MAX], plural(len(names) - NAMED_MAX, "other")]
+        shown = sum(list(counts.values())[:NAMED_MAX])
+        names = [*names[:NAMED_MAX], plural(len(members) - shown, "other")]
     return listed(names)
 
 

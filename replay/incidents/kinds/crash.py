@@ -2,12 +2,12 @@
 
 from collections.abc import Iterator
 
-from muster.replay.incidents.acts import Went
+from muster.replay.incidents.acts import Departure, Went
 from muster.replay.incidents.grade import Grade
 from muster.replay.incidents.incident import Statement
 from muster.replay.incidents.kinds.kind import Claim, Kind, View
 from muster.replay.incidents.naming import process_name
-from muster.replay.times import duration, instant
+from muster.replay.times import duration, instant, setting
 
 KIND = Kind(
     "crash",
@@ -20,16 +20,14 @@ def find(view: View) -> Iterator[Claim]:
     for act in view.free(Went):
         if not act.is_silent:
             continue
-        session = duration(act.member.session_timeout_ms)
-        silence_ms = act.at_ms - act.last_seen_ms
         yield Claim(
             kind=KIND,
             acts=(act,),
             culprits=(act.member,),
             grade=Grade.RECORDED,
             headline=(
-                f"{process_name(act.member)} was not heard from for {duration(silence_ms)} (session timeout {session})"
-                " and did not come back"
+                f"{process_name(act.member)} fell silent without leaving, was removed {_why_removed(act)}, and nobody"
+                " took its place"
             ),
             chain=(
                 Statement(
@@ -40,3 +38,12 @@ def find(view: View) -> Iterator[Claim]:
                 ),
             ),
         )
+
+
+def _why_removed(act: Went) -> str:
+    if act.how is Departure.EXPIRED:
+        silence_ms = act.at_ms - act.last_seen_ms
+        return f"after {duration(silence_ms)} (session timeout {setting(act.member.session_timeout_ms)})"
+    if act.how is Departure.NOT_REJOINED:
+        return f"when the rebalance timeout of {setting(act.member.rebalance_timeout_ms)} had passed without its join"
+    return f"when it had not asked for its assignment within {setting(act.member.rebalance_timeout_ms)}"

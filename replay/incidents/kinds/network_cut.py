@@ -10,6 +10,7 @@ from muster.replay.incidents.kinds.kind import Claim, Kind, View
 from muster.replay.incidents.naming import common_network, process_name, processes
 from muster.replay.incidents.replacements import Replacement
 from muster.replay.incidents.windows import SAME_MOMENT_MS
+from muster.replay.rebalances.wording import plural
 from muster.replay.times import duration, instant
 
 KIND = Kind(
@@ -39,7 +40,7 @@ def find(view: View) -> Iterator[Claim]:
             culprits=tuple(members),
             grade=Grade.INFERRED,
             headline=(
-                f"{len(together)} members fell silent at the same moment{where}, while {len(others)} others did not:"
+                f"{len(together)} members fell silent at the same moment{where}, while {plural(len(others), 'other')} did not:"
                 f" {processes(members)}{again}"
             ),
             chain=tuple(
