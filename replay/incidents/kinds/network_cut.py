@@ -40,8 +40,8 @@ def find(view: View) -> Iterator[Claim]:
             culprits=tuple(members),
             grade=Grade.INFERRED,
             headline=(
-                f"{len(together)} members fell silent at the same moment{where}, while {plural(len(others), 'other')} did not:"
-                f" {processes(members)}{again}"
+                f"{len(together)} members fell silent at the same moment{where}, and {plural(len(others), 'other')} did"
+                f" not: {processes(members)}{again}"
             ),
             chain=tuple(
                 Statement(
