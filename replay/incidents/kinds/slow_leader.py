@@ -36,7 +36,8 @@ def find(view: View) -> Iterator[Claim]:
         if went is not None and went.how is Departure.EXPIRED:
             what = "was not heard from any more while all waited for its assignment"
         elif went is not None:
-            what = f"did not send the assignment in time, last heard from {duration(went.at_ms - went.last_seen_ms)} before"
+            silence = duration(went.at_ms - went.last_seen_ms)
+            what = f"did not send the assignment in time, last heard from {silence} before"
         else:
             what = f"took {duration(phase.duration_ms or 0)} to send the assignment"
         others = len(rebalance.members_after) - 1
