@@ -71,7 +71,10 @@ def incidents_of(episode: Episode, group_id: GroupId) -> list[Incident]:
         drafts.append(_Draft(_missed(episode.missing), len(drafts)))
     _share_out(episode, drafts)
     drafts.sort(key=lambda draft: (draft.begin_ms, draft.number))
-    ids = {id(draft): f"{_incarnation(draft, episode)}-{min(draft.seqs, default=0)}-{draft.name}" for draft in drafts}
+    ids = {
+        id(draft): f"{_incarnation(draft, episode)}-{min(draft.seqs, default=draft.begin_ms)}-{draft.name}"
+        for draft in drafts
+    }
     return [_incident(draft, ids, _parent(draft, drafts), episode, group_id) for draft in drafts]
 
 
@@ -80,7 +83,7 @@ def _claimed(episode: Episode) -> list[_Draft]:
     drafts: list[_Draft] = []
     for find in FINDERS:
         for claim in find(view):
-            view.claim(claim.acts)
+            view.take(claim)
             drafts.append(_Draft(claim, len(drafts)))
     return drafts
 

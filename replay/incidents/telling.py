@@ -43,6 +43,9 @@ class Teller:
         finished = self._timeline.feed(step)
         if finished is not None:
             self._episode.rebalances.append(finished)
+        if isinstance(step, Transition) and step.begins_life:  # its events are counted from 1 again
+            yield from incidents_of(self._episode, self._group_id)
+            self._episode = Episode(step.before)
         if isinstance(step, Transition):
             self._coordinators.note_event(at_ms)
             self._episode.add(acts_of(step), step.after)

@@ -45,6 +45,7 @@ class View:
     def __init__(self, episode: Episode) -> None:
         self.episode = episode
         self._claimed: set[int] = set()
+        self._held: set[int] = set()
 
     def is_free(self, act: AnyAct) -> bool:
         """Whether no incident has it yet."""
@@ -62,9 +63,14 @@ class View:
         """The free replacements by the `seq` of the departure."""
         return {each.went.seq: each for each in self.free_replacements() if each.went is not None}
 
-    def claim(self, acts: Iterable[AnyAct]) -> None:
-        """These belong to an incident."""
-        self._claimed.update(act.seq for act in acts)
+    def rebalances(self) -> Iterator[Rebalance]:
+        """The rebalances that no incident holds yet."""
+        return (each for each in self.episode.rebalances if id(each) not in self._held)
+
+    def take(self, claim: Claim) -> None:
+        """What it names belongs to an incident."""
+        self._claimed.update(act.seq for act in claim.acts)
+        self._held.update(map(id, claim.held))
 
 
 Find = Callable[[View], Iterable[Claim]]

@@ -22,7 +22,7 @@ KIND = Kind(
 
 
 def find(view: View) -> Iterator[Claim]:
-    for rebalance in view.episode.rebalances:
+    for rebalance in view.rebalances():
         phase = rebalance.sync_phase
         if phase is None or phase.leader is None:
             continue
