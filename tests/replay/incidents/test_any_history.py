@@ -27,7 +27,8 @@ def history(seed: int, play: type[Play]) -> History:
 
 def with_holes(seed: int, whole: History) -> tuple[Item, ...]:
     """A tenth of the transitions is not there; a gap says where."""
-    chance, items, missing = random.Random(seed), [], 0
+    chance, missing = random.Random(seed), 0
+    items: list[Item] = []
     for item in whole.items:
         if isinstance(item, Happened) and chance.random() < 0.1:
             missing += 1
