@@ -108,7 +108,7 @@ async def bury(
     """Write the tombstones, and a note of their writer. Claims the partition. Raises LogError."""
     writer = await log.claim(surveyed.partition)
     stopped = CoordinatorStopped(partition=surveyed.partition, owner_epoch=writer.epoch, owner=who, stopped_ms=wall_ms)
-    await _append(writer, (*_tombstones(surveyed.records), *records_of([stopped])))
+    await _append(writer, (*_tombstones(surveyed.records), *records_of([stopped], log.format_level)))
     if surveyed.offsets and offsets is not None:
         await _append(await offsets.claim(surveyed.partition), _tombstones(surveyed.offsets))
 

@@ -27,6 +27,7 @@ from muster.coordinator.group.commands import (
 )
 from muster.coordinator.group.deadline_table import DeadlineTable
 from muster.events.ids import GroupInstanceId, MemberId
+from muster.events.state import HandedOutId
 from muster.events.tables import Table, TableSet
 
 NEVER = math.inf
@@ -44,13 +45,17 @@ PHASES: Mapping[str, type[AnyGroupDeadline]] = {
 
 
 class Session(msgspec.Struct, kw_only=True):
-    """The session of a member. `awaits_first_join`: its first join is parked, which may take five minutes (K3)."""
+    """The session of a member. `awaits_first_join`: its first join is parked, which may take five minutes (K3).
+
+    `heard`: `last_seen_ms` is a sign of life; False: it is the time of a takeover, since when it has given none.
+    """
 
     timeout_ms: int
     deadline_ms: float
     last_seen_ms: int
     longest_silence_ms: int = 0
     awaits_first_join: bool = False
+    heard: bool = True
 
     def refresh(self, last_seen_ms: int, *, answered_ms: int | None = None) -> None:
         """Give the member its full time again, because of a request that arrived at `last_seen_ms`.
@@ -71,6 +76,14 @@ class Session(msgspec.Struct, kw_only=True):
         if silence_ms > self.longest_silence_ms:  # noqa: PLR1730 -- every heartbeat comes by, and a call takes longer
             self.longest_silence_ms = silence_ms
         self.last_seen_ms = now_ms
+        self.heard = True
+
+
+class PendingMember(Session, kw_only=True):
+    """A client that is expected back with the member id that it was given at `last_seen_ms` (KIP-394)."""
+
+    client_id: str
+    client_host: str
 
 
 class InitialDelay(msgspec.Struct, frozen=True, kw_only=True):
@@ -182,10 +195,11 @@ class MemberSyncDeadlines(DeadlineTable[int]):
 class SoftState(msgspec.Struct, kw_only=True):
     """The soft state of one group; the tables are by member id.
 
-    `pending_members`: sent away with an id by KIP-394, and not back yet. `parked_joins`, `parked_syncs`: the senders of
-    the parked requests. `pending_syncs`: members that have not synced in this generation. `member_sync_deadlines`: of
-    members that got an assignment outside a rebalance. `held_joins`: see `held_joins.py`. `replaced_members`: by the
-    member id that lost its instance id, the latest last.
+    `pending_members`: sent away with an id by KIP-394, and not back yet. `settled_ids`: what became of such ids that
+    the running join phase waited for, and how many more there were (see `handed_out.py`). `parked_joins`,
+    `parked_syncs`: the senders of the parked requests. `pending_syncs`: members that have not synced in this
+    generation. `member_sync_deadlines`: of members that got an assignment outside a rebalance. `held_joins`: see
+    `held_joins.py`. `replaced_members`: by the member id that lost its instance id, the latest last.
 
     `subscribed_topics`: as of the end of the last join phase (OD6), with those of members added since; None: unknown,
     or there was no join phase yet. `census`: None until somebody asks for it (see `census.py`).
@@ -193,6 +207,8 @@ class SoftState(msgspec.Struct, kw_only=True):
 
     sessions: Sessions = msgspec.field(default_factory=Sessions)
     pending_members: Sessions = msgspec.field(default_factory=Sessions)
+    settled_ids: tuple[HandedOutId, ...] = ()
+    settled_ids_more: int = 0
     parked_joins: Table[MemberId, Caller] = msgspec.field(default_factory=Table)
     parked_syncs: Table[MemberId, Caller] = msgspec.field(default_factory=Table)
     pending_syncs: TableSet[MemberId] = msgspec.field(default_factory=TableSet)
@@ -216,6 +232,8 @@ class SoftState(msgspec.Struct, kw_only=True):
         return SoftState(
             sessions=self.sessions.copy(),
             pending_members=self.pending_members.copy(),
+            settled_ids=self.settled_ids,
+            settled_ids_more=self.settled_ids_more,
             parked_joins=self.parked_joins.copy(),
             parked_syncs=self.parked_syncs.copy(),
             pending_syncs=self.pending_syncs.copy(),

@@ -47,6 +47,7 @@ class Moment(msgspec.Struct, frozen=True, kw_only=True):
     """The time and the owner of a decision: monotonic ms for deadlines, wall clock ms for events."""
 
     now_ms: int
+    """Monotonic, since the process began; events have it as their `uptime_ms`."""
     wall_ms: int
     owner_epoch: int
     incarnation: int
@@ -68,7 +69,9 @@ class Turn:
         self.image = group.image
         self.events: list[AnyEvent] = []
         self.replies: list[Reply] = []
-        self.why = Why(cause=Cause.UNKNOWN, arrived_ms=moment.wall_ms, decided_ms=moment.wall_ms)
+        self.why = Why(
+            cause=Cause.UNKNOWN, arrived_ms=moment.wall_ms, decided_ms=moment.wall_ms, uptime_ms=moment.now_ms
+        )
         self._last_is_group_event = True
 
     @property
@@ -98,6 +101,7 @@ class Turn:
             client_reason=reason or None,
             arrived_ms=caller.arrived_wall_ms,
             decided_ms=self.moment.wall_ms,
+            uptime_ms=self.now_ms,
         )
 
     def caused_by_deadline(self, cause: Cause, due_ms: float, member: Member | None = None) -> None:
@@ -111,6 +115,7 @@ class Turn:
             principal=member.principal if member else None,
             arrived_ms=self.moment.wall_of(due_ms),
             decided_ms=self.moment.wall_ms,
+            uptime_ms=self.now_ms,
         )
 
     def followed_by(self, cause: Cause, *, parked: Mapping[MemberId, Caller] | None = None) -> None:
@@ -160,6 +165,7 @@ class Turn:
                 member=member,
                 last_seen_ms=self.moment.wall_of(last_seen_ms),
                 longest_silence_ms=session.longest_silence_ms if session else 0,
+                heard=session.heard if session else True,
                 why=self.why,
                 **fields,
             )
@@ -226,6 +232,8 @@ class Turn:
         if not self.soft.pending_syncs:
             self.soft.sync_deadline_ms = None
         self.answer_parked(member.member_id, ErrorCode.unknown_member_id)
+        if not self.group.members:
+            self.change(emptied_by=self.why.cause)
         if self.image.leader_id == member.member_id:
             self.change(leader_id=self.census.oldest(self.group.members))
 
@@ -234,6 +242,11 @@ class Turn:
         session: Session = msgspec.structs.replace(self.soft.sessions[member_id])
         session.arm(self.now_ms)
         self.soft.sessions[member_id] = session
+
+    def heard_wall_ms(self, member_id: MemberId) -> int | None:
+        """The wall time of a member's last sign of life; None if it gave none since a takeover."""
+        session = self.soft.sessions[member_id]
+        return self.moment.wall_of(session.last_seen_ms) if session.heard else None
 
     def note_seen(self, member_id: MemberId) -> None:
         """Note that the member was seen in a way that does not refresh its session (SE2)."""

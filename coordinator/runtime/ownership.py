@@ -30,7 +30,7 @@ from muster.events.loading import Loading
 from muster.events.log.base import AppendRefused, Deposed, EventLog, LogUnavailable, LogWriter
 from muster.events.log.succession import check_nobody_else_wrote
 from muster.events.projector import Projector
-from muster.events.records import FORMAT_LEVEL, Transition, UndecodableKey
+from muster.events.records import Transition, UndecodableKey
 
 log = structlog.get_logger(__name__)
 
@@ -95,7 +95,7 @@ class OwnedPartition:
             owner=self._owner.name,
             stopped_ms=self._owner.clock.wall_ms(),
         )
-        await self._writer.append([records_of([stopped])])
+        await self._writer.append([records_of([stopped], self._owner.event_log.format_level)])
 
     async def abandon(self) -> None:
         """Stop without writing anything, since the log is lost to us."""
@@ -204,7 +204,7 @@ async def _append_ready(owner: Owner, writer: LogWriter, projector: Projector, *
         members=members,
         incarnation_max=projector.incarnation_max,
     )
-    await _append_one(writer, records_of([ready]))
+    await _append_one(writer, records_of([ready], owner.event_log.format_level))
     log.info(
         "partition ready",
         partition=writer.partition,
@@ -253,10 +253,10 @@ def fence_record(owner: Owner, writer: LogWriter) -> Transition:
         owner=owner.name,
         elected_ms=owner.clock.wall_ms(),
         version=owner.version,
-        format_level=FORMAT_LEVEL,
+        format_level=owner.event_log.format_level,
         settings=dict(owner.effective_settings),
     )
-    return records_of([elected])
+    return records_of([elected], owner.event_log.format_level)
 
 
 async def fence(owner: Owner, writer: LogWriter) -> None:

@@ -124,6 +124,11 @@ class EventLog(Protocol):
     def partitions(self) -> int: ...
 
     @property
+    def format_level(self) -> int:
+        """The level at which an owner writes this log, and no other one (see `FORMAT_LEVEL`); known when it is open."""
+        ...
+
+    @property
     def warnings(self) -> Sequence[str]:
         """Findings at opening that weaken the guarantee, in words for the operator."""
         ...

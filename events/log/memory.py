@@ -12,14 +12,15 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from muster.events.log.base import AppendRefused, Deposed, LogUnavailable
 from muster.events.log.limits import BATCH_BYTES_MAX, CHUNK_RECORDS_MAX, verdict_on
 from muster.events.log.wall_clock import wall_clock_ms
-from muster.events.records import StoredRecord, Transition
+from muster.events.records import FORMAT_LEVEL, StoredRecord, Transition
 
 
 class MemoryStorage:
     """Records and epochs by partition, which outlive the logs opened on them."""
 
-    def __init__(self, partitions: int = 8) -> None:
+    def __init__(self, partitions: int = 8, *, format_level: int = FORMAT_LEVEL) -> None:
         self.identity = str(uuid.uuid4())
+        self.format_level = format_level
         self.records: list[list[StoredRecord]] = [[] for _ in range(partitions)]
         self.epochs = [0] * partitions
         """The epoch of the last claim."""
@@ -101,6 +102,10 @@ class MemoryEventLog:
     @property
     def partitions(self) -> int:
         return len(self.storage.records)
+
+    @property
+    def format_level(self) -> int:
+        return self.storage.format_level
 
     @property
     def warnings(self) -> Sequence[str]:

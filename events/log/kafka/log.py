@@ -33,7 +33,7 @@ from muster.events.log.kafka.origin import check_origin, notes_of
 from muster.events.log.kafka.producer import WriterConfig, claim, last_owner
 from muster.events.log.kafka.reader import end_offset, newest_stamp, read
 from muster.events.log.kafka.topic import check_topic, ensure_topic, topic_facts
-from muster.events.records import Record, StoredRecord
+from muster.events.records import FORMAT_LEVEL, FORMAT_LEVEL_WRITTEN_MIN, Record, StoredRecord
 
 _NOT_IN_NAMES = re.compile(r"[^A-Za-z0-9._-]")
 
@@ -56,7 +56,9 @@ class KafkaEventLog:
         timeouts: Timeouts = DEFAULT_TIMEOUTS,
         security: KafkaSecurity = NOT_SECURED,
         read_only: bool = False,
+        new_format_level: int = FORMAT_LEVEL,
     ) -> None:
+        """`new_format_level`: that of a log which has no records yet."""
         self._plan = TopicPlan(
             name=topic,
             partitions=partitions,
@@ -69,6 +71,7 @@ class KafkaEventLog:
         self._link = KafkaLink(bootstrap_servers, security, timeouts)
         self._facts = TopicFacts(partitions=0, replication=0)
         self._guarantees: Guarantees | None = None
+        self._new_format_level = new_format_level
         self._origin = origin_of(None)
         self._home: str | None = None
         """The cluster whose owners' records are read."""
@@ -93,6 +96,11 @@ class KafkaEventLog:
     def partitions(self) -> int:
         """0 before the log is open."""
         return self._facts.partitions
+
+    @property
+    def format_level(self) -> int:
+        """See EventLog: of the notes of the last owners; known when the log is open for writing."""
+        return self._origin.format_level
 
     @property
     def cluster_id(self) -> str | None:
@@ -242,8 +250,10 @@ class KafkaEventLog:
             link, plan, facts, is_ours=contents is Contents.OURS, limit_ms=self._limit_ms
         )
         await self._follow(plan.name)
-        self._origin = origin_of(facts.cluster_id)
-        await check_origin(link, plan.name, facts.partitions, self._origin, limit_ms=self._limit_ms)
+        newest = origin_of(facts.cluster_id)
+        notes = await check_origin(link, plan.name, facts.partitions, newest, limit_ms=self._limit_ms)
+        level = max(FORMAT_LEVEL_WRITTEN_MIN, notes.origin.format_level if notes.origin else 0)
+        self._origin = origin_of(facts.cluster_id, self._new_format_level if self._is_new else level)
         self._home = facts.cluster_id
         await ensure_topic(
             link,

@@ -24,7 +24,7 @@ from muster.events.log.sqlite.salvage import UNKNOWN_END, read_around
 from muster.events.log.sqlite.schema import Meta
 from muster.events.log.sqlite.trim import Trimmed
 from muster.events.log.wall_clock import wall_clock_ms
-from muster.events.records import StoredRecord, Transition
+from muster.events.records import FORMAT_LEVEL_WRITTEN_MIN, StoredRecord, Transition
 
 _BATCH_RECORDS = 200
 """The records read at once: a chunk exceeds its limit by less than this."""
@@ -78,6 +78,10 @@ class SqliteEventLog:
     @property
     def partitions(self) -> int:
         return self.meta.partitions
+
+    @property
+    def format_level(self) -> int:
+        return max(FORMAT_LEVEL_WRITTEN_MIN, self.meta.format_level)
 
     @property
     def warnings(self) -> Sequence[str]:

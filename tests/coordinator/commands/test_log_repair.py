@@ -206,7 +206,7 @@ def test_a_log_of_a_newer_version_is_not_looked_into() -> None:
         process, _ = await served(storage)
         damage(storage)
         newer = msgspec.structs.replace(ELECTED, partition=0, format_level=FORMAT_LEVEL + 1)
-        (record,) = records_of([newer])
+        (record,) = records_of([newer], FORMAT_LEVEL)
         storage.records[0].append(StoredRecord(0, storage.end_offset(0), 0, record.key, record.value))
         with pytest.raises(LogTooNew, match=f"format level {FORMAT_LEVEL + 1}, this version of Muster knows"):
             await survey(process.log)
@@ -303,5 +303,5 @@ async def _serve_and_crash(url: str) -> None:
         members=0,
         incarnation_max=0,
     )
-    await writer.append([records_of([ready]), (Record(BAD_KEY, b"value"),)])
+    await writer.append([records_of([ready], FORMAT_LEVEL), (Record(BAD_KEY, b"value"),)])
     await log.close()
