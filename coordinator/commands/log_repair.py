@@ -160,7 +160,10 @@ class _Reading:
                 f"the log has format level {event.format_level}, this version of Muster knows {FORMAT_LEVEL}; use a"
                 " newer Muster"
             )
-        self.owner = event.owner if isinstance(event, CoordinatorReady | CoordinatorPaused) else None
+        if isinstance(event, CoordinatorReady | CoordinatorPaused):
+            self.owner = event.owner
+        elif not isinstance(event, CoordinatorElected) or event.owner != self.owner:  # else it has renewed its claim
+            self.owner = None
 
     def _note(self, record: StoredRecord, reason: str, lost: str) -> None:
         self.found[record.key] = Unreadable(key=record.key, offset=record.offset, reason=reason, lost=lost)

@@ -6,7 +6,7 @@ event log's contract); only a reading up to the fence record is complete.
 
 import asyncio
 import shlex
-from collections.abc import Collection
+from collections.abc import Awaitable, Callable, Collection
 from functools import partial
 
 import msgspec
@@ -94,6 +94,7 @@ class OwnedPartition:
             owner_epoch=self._writer.epoch,
             owner=self._owner.name,
             stopped_ms=self._owner.clock.wall_ms(),
+            uptime_ms=self._owner.clock.monotonic_ms(),
         )
         await self._writer.append([records_of([stopped], self._owner.event_log.format_level)])
 
@@ -147,7 +148,11 @@ class OwnedPartition:
         return await attempts(self._owner.event_log.claim, self.partition.number)
 
 
-async def take_over(owner: Owner, number: int, *, lost: OnLost) -> OwnedPartition:
+LastSignOf = Callable[[str], Awaitable[int | None]]
+"""Finds the wall time (ms) of an owner's last sign of life; None: none is known."""
+
+
+async def take_over(owner: Owner, number: int, *, last_sign_of: LastSignOf, lost: OnLost) -> OwnedPartition:
     """Take the partition over. Raises LogError, and EventsError for a history that cannot be served."""
     clock = owner.clock
     started_ms = clock.monotonic_ms()
@@ -159,7 +164,12 @@ async def take_over(owner: Owner, number: int, *, lost: OnLost) -> OwnedPartitio
     if projector.groups or projector.quarantined:
         await refuse_if_offsets_topic_deleted(owner.event_log, owner.offsets, number)
     recreated = await _claim_offsets(owner, writer, projector)
-    await _append_ready(owner, writer, projector, took_ms=clock.monotonic_ms() - started_ms)
+    owner_before = projector.before_election.owner if projector.before_election else None
+    seen_ms = None if owner_before is None else await last_sign_of(owner_before)
+    ready = _ready(
+        owner, writer, projector, started_ms=started_ms, owner_before=owner_before, owner_before_seen_ms=seen_ms
+    )
+    await _append_ready(owner, writer, ready)
     damages = await _damages(owner.event_log, writer, projector)
     _name_quarantined(owner, projector)
     outbox = Outbox(writer, owner.offsets, lost)
@@ -190,29 +200,43 @@ async def take_over(owner: Owner, number: int, *, lost: OnLost) -> OwnedPartitio
     return OwnedPartition(owner, partition, outbox, writer, strangers=strangers, lost=lost)
 
 
-async def _append_ready(owner: Owner, writer: LogWriter, projector: Projector, *, took_ms: int) -> None:
-    """Write, and say, that the partition is served from here on."""
-    members = sum(len(group.members) for group in projector.groups.values())
-    ready = CoordinatorReady(
+def _ready(
+    owner: Owner,
+    writer: LogWriter,
+    projector: Projector,
+    *,
+    started_ms: int,
+    owner_before: str | None,
+    owner_before_seen_ms: int | None,
+) -> CoordinatorReady:
+    now_ms = owner.clock.monotonic_ms()
+    return CoordinatorReady(
         partition=writer.partition,
         owner_epoch=writer.epoch,
         owner=owner.name,
         ready_ms=owner.clock.wall_ms(),
-        took_ms=took_ms,
+        took_ms=now_ms - started_ms,
         events_read=projector.events_read,
         groups=len(projector.groups),
-        members=members,
+        members=sum(len(group.members) for group in projector.groups.values()),
         incarnation_max=projector.incarnation_max,
+        uptime_ms=now_ms,
+        owner_before=owner_before,
+        owner_before_seen_ms=owner_before_seen_ms,
     )
+
+
+async def _append_ready(owner: Owner, writer: LogWriter, ready: CoordinatorReady) -> None:
+    """Write, and say, that the partition is served from here on."""
     await _append_one(writer, records_of([ready], owner.event_log.format_level))
     log.info(
         "partition ready",
-        partition=writer.partition,
-        epoch=writer.epoch,
-        took_ms=took_ms,
-        events=projector.events_read,
-        groups=len(projector.groups),
-        members=members,
+        partition=ready.partition,
+        epoch=ready.owner_epoch,
+        took_ms=ready.took_ms,
+        events=ready.events_read,
+        groups=ready.groups,
+        members=ready.members,
     )
 
 

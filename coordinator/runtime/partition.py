@@ -313,6 +313,7 @@ class Partition:
             paused_ms=self._clock.wall_ms(),
             late_ms=late_ms,
             sessions=sessions,
+            uptime_ms=self._clock.monotonic_ms(),
         )
         transition = records_of([paused], self._owner.event_log.format_level)
         self._outbox.submit(WriteUnit(transition=transition, offsets=(), settled=lambda _: None))

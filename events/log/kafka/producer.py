@@ -122,6 +122,8 @@ async def last_owner(link: KafkaLink, config: WriterConfig, *, end: int | None =
 
 
 def _refuse_upgraded(config: WriterConfig, newest: Stamp | None) -> None:
+    if config.partitions is None:
+        return  # the probe's topic, of which nothing is read
     ours, noted = decode_origin(config.origin), None if newest is None else decode_origin(newest.origin)
     if ours is not None and noted is not None and noted.format_level > ours.format_level:
         raise LogMismatch(

@@ -5,6 +5,7 @@
     owners   the epoch of each partition's latest writer
     trimmed  how far each partition has been trimmed (see trim.py)
     kept     the last record of each key in what has been trimmed
+    sign_of_life  the owner, and when it last noted that it lives; from format level 4 on
 
 The file's header says that it is ours (application id) and which tables to expect (user version). What the records
 may hold is told by the format level, a number of its own: it is raised by `muster log upgrade`, not by opening.
@@ -37,6 +38,9 @@ _TABLES = (
         partition INTEGER NOT NULL, key BLOB NOT NULL, offset INTEGER NOT NULL,
         PRIMARY KEY (partition, key)) WITHOUT ROWID""",
 )
+
+_SIGN_OF_LIFE = """CREATE TABLE IF NOT EXISTS sign_of_life (
+    only INTEGER PRIMARY KEY CHECK (only = 1), owner TEXT NOT NULL, wall_ms INTEGER NOT NULL)"""
 
 
 class Meta(msgspec.Struct, frozen=True, kw_only=True):
@@ -93,6 +97,12 @@ def check(connection: sqlite3.Connection, location: str, *, partitions: int | No
     return meta
 
 
+def upgrade(connection: sqlite3.Connection) -> None:
+    """Raise the format level to the highest, for good."""
+    connection.execute(_SIGN_OF_LIFE)
+    connection.execute("UPDATE meta SET value = ? WHERE name = 'format_level'", (FORMAT_LEVEL,))
+
+
 def refuse_somebody_elses(connection: sqlite3.Connection, location: str) -> None:
     """Check the file's application id. Raises LogMismatch when another program has made the file."""
     if not _is_empty(connection) and _pragma(connection, "application_id") != APPLICATION_ID:
@@ -114,7 +124,7 @@ def _pragma(connection: sqlite3.Connection, name: str) -> int:
 
 
 def _make(connection: sqlite3.Connection, partitions: int) -> None:
-    for statement in _TABLES:
+    for statement in (*_TABLES, _SIGN_OF_LIFE):
         connection.execute(statement)
     meta = Meta(
         log_id=str(uuid.uuid4()),
