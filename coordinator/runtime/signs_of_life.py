@@ -2,7 +2,8 @@
 
 What belongs here: leaving this process's own, and finding the last one of another owner. One for the process, not for
 each partition; where it is kept is the log's business. It is worth nothing that could be worth a delay or a failure:
-each attempt has a timeout, and one that fails is said once, and counted.
+each attempt has a timeout, and those that fail are counted, and said once. Where the log itself is away, its outage is
+said first, and no partition is served a while later; so signs have a line only when none could be left for a minute.
 """
 
 import asyncio
@@ -24,6 +25,7 @@ LEFT_WITHIN_MS: Final = 4_000
 READ_WITHIN_MS: Final = 1_000
 """A takeover may wait for so long, once: after a reading that failed there is none until others may have succeeded."""
 READ_AGAIN_AFTER_MS: Final = 60_000
+SAID_AFTER_MS: Final = 60_000
 
 
 class SignsOfLife:
@@ -39,8 +41,8 @@ class SignsOfLife:
         """The last signs of other owners, and of a former process of this one's name."""
         self._not_read_before_ms = 0
         self._leaving: asyncio.Task[None] | None = None
-        self._failing: set[str] = set()
-        """The failures that have been said."""
+        self._fails_since_ms: int | None = None
+        self._is_said = False
 
     def begin(self) -> None:
         """Leave signs from now on, in the background. What the owners before have left was asked for already."""
@@ -70,7 +72,12 @@ class SignsOfLife:
                 return await self._log.last_signs_of_life(timeout_ms=READ_WITHIN_MS)
         except (LogError, EventsError, TimeoutError) as error:
             self._not_read_before_ms = self._clock.monotonic_ms() + READ_AGAIN_AFTER_MS
-            self._failed("the last sign of life of the owner before could not be read", error)
+            SIGNS_OF_LIFE_FAILED.inc()
+            log.warning(
+                "the last sign of life of the owner before could not be read",
+                log=self._log.location,
+                error=str(error) or "no answer in time",
+            )
             return {}
 
     async def _leave(self) -> None:
@@ -85,17 +92,21 @@ class SignsOfLife:
             async with asyncio.timeout(LEFT_WITHIN_MS / 1_000):
                 await self._log.leave_sign_of_life(sign, timeout_ms=LEFT_WITHIN_MS)
         except (LogError, TimeoutError) as error:
-            self._failed("a sign of life could not be left: should this process end, it may not be known when", error)
+            self._failed(error)
         else:
-            self._left_ms = sign.wall_ms
-            self._failing.clear()
+            self._left_ms, self._fails_since_ms, self._is_said = sign.wall_ms, None, False
 
-    def _failed(self, said: str, error: Exception) -> None:
-        """Count a failure; the first one of its kind, and the first after a success, has a line."""
+    def _failed(self, error: Exception) -> None:
         SIGNS_OF_LIFE_FAILED.inc()
-        if said not in self._failing:
-            self._failing.add(said)
-            log.warning(said, log=self._log.location, error=str(error) or "no answer in time")
+        now_ms = self._clock.monotonic_ms()
+        self._fails_since_ms = now_ms if self._fails_since_ms is None else self._fails_since_ms
+        if not self._is_said and now_ms - self._fails_since_ms >= SAID_AFTER_MS:
+            self._is_said = True
+            log.warning(
+                "no sign of life can be left: should this process end, it may not be known when",
+                log=self._log.location,
+                error=str(error) or "no answer in time",
+            )
 
 
 def _report_bug(leaving: "asyncio.Task[None]") -> None:
