@@ -105,7 +105,7 @@ class Projector:
         if isinstance(event, CoordinatorElected) and event.format_level > FORMAT_LEVEL:
             raise LogTooNew(
                 f"the event log has format level {event.format_level}, this version knows {FORMAT_LEVEL}: "
-                f"it was written by Muster {event.version}"
+                f"it was written by Muster {event.version}; use a newer Muster"
             )
         if isinstance(event, CoordinatorElected):
             self.before_election = self.last_partition_event

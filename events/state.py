@@ -61,7 +61,7 @@ INACTIVE_ROLES = frozenset({MemberRole.LEARNER, MemberRole.STANDBY})
 
 @unique
 class HandedOutIdOutcome(StrEnum):
-    """What became of a member id that was handed out. The values stand in logs for ever: never change one."""
+    """The fate of a member id that was handed out. The values stand in logs for ever: never change one."""
 
     JOINED = "joined"
     LEFT = "left"

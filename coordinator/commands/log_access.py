@@ -1,4 +1,4 @@
-"""What the commands on the event log itself share: running to the end, opening, and who may be serving it."""
+"""The common parts of the commands on the event log itself: running to the end, opening, and who may be serving it."""
 
 import asyncio
 import os

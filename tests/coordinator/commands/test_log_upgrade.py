@@ -52,7 +52,7 @@ async def projected(path: Path) -> list[Projector]:
 
 
 def test_it_is_said_first_and_done_when_told_to(path: Path) -> None:
-    """What changes, and that there is no way back; what was there is read from its beginning."""
+    """The change is told, and that there is no way back; what was there is read from its beginning."""
     url = f"sqlite:///{path}"
     before = asyncio.run(projected(path))
     said = run(url)

@@ -1,4 +1,4 @@
-"""What is written beside a transition for whoever asks why: ids that held a phase up, signs of life, times."""
+"""The facts written beside a transition for whoever asks why: ids that held a phase up, signs of life, times."""
 
 import pytest
 from kio.schema.errors import ErrorCode
@@ -45,7 +45,7 @@ def noted(client: Client, age_ms: int, outcome: HandedOutIdOutcome) -> HandedOut
 
 
 def test_an_id_that_is_never_used_is_named_where_the_phase_ends() -> None:
-    """Who holds it, and for how long it was out, from before the phase on."""
+    """Its holder is named, and for how long it was out, from before the phase on."""
     h = Harness()
     c, waiting = held_up(h)
     h.sleep(10_000)
@@ -170,7 +170,7 @@ def last_of(h: Harness, member_id: MemberId) -> AnyMemberEvent:
 
 
 def test_a_takeover_invents_no_sign_of_life() -> None:
-    """Who is never heard from again was last seen at an unknown time; the takeover's is told apart from one."""
+    """A member that is never heard from again was last seen at an unknown time; the takeover's is told apart from one."""
     h = Harness()
     a, b = h.stable_group(h.dynamic("a"), h.dynamic("b"))
     h.takeover()

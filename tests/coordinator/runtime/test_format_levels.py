@@ -62,7 +62,7 @@ def storage_of(path: Path) -> MemoryStorage:
 
 
 def projected_by_level_3(records: Iterable[StoredRecord]) -> Projector:
-    """What the older one makes of the records, all of which it can read."""
+    """The groups that the older one makes of the records, all of which it can read."""
     projector = Projector()
     for record in records:
         if record.value is None:
@@ -168,7 +168,7 @@ async def test_a_file_of_level_3_is_gone_on_with_at_that_level(path: Path) -> No
 
 
 def test_batches_of_level_3_are_read_as_owners_and_gone_on_with_at_that_level() -> None:
-    """By the level in their marks."""
+    """The level in their marks tells."""
     for partition, batch in enumerate(json.loads((FOLDER / "level3.batches.json").read_text())):
         fetched = bytes.fromhex(batch)
         marks = Marks(since=0, native_from=0, home="here")

@@ -22,7 +22,7 @@ def readies(storage: MemoryStorage, partition: int = 0) -> list[tuple[str | None
 
 
 def test_a_takeover_quotes_the_last_sign_of_life() -> None:
-    """Of a process that crashed between two signs, by its own clock; where there was no owner before, none."""
+    """It is that of a process that crashed between two signs, by its own clock; where there was no owner before, none."""
     storage = MemoryStorage(2)
 
     async def life_and_crash() -> int:
