@@ -104,7 +104,11 @@ def test_a_cause_that_is_not_known_here_becomes_unknown() -> None:
     """A newer version may have causes of its own; the event is still a fact."""
     event = full_event(GroupAdvanced)
     value = encode(event, FORMAT_LEVEL).replace(bytes([2 * len("over-capacity")]) + b"over-capacity", b"\x10over-the")
-    expected = msgspec.structs.replace(event, why=msgspec.structs.replace(event.why, cause=Cause.UNKNOWN))
+    expected = msgspec.structs.replace(
+        event,
+        group=msgspec.structs.replace(event.group, emptied_by=Cause.UNKNOWN),
+        why=msgspec.structs.replace(event.why, cause=Cause.UNKNOWN),
+    )
     assert decode(value) == expected
 
 

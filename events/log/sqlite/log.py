@@ -38,11 +38,8 @@ _BATCH_RECORDS = 200
 _CLAIM = "INSERT INTO owners VALUES (?, 1) ON CONFLICT (partition) DO UPDATE SET epoch = epoch + 1 RETURNING epoch"
 _EPOCH = "SELECT epoch FROM owners WHERE partition = ?"
 _LAST_OFFSET = "SELECT offset FROM records WHERE partition = ? ORDER BY offset DESC LIMIT 1"
-_LEAVE_SIGN = (
-    "INSERT INTO sign_of_life VALUES (1, ?, ?)"
-    " ON CONFLICT (only) DO UPDATE SET owner = excluded.owner, wall_ms = excluded.wall_ms"
-)
-_LAST_SIGN = "SELECT owner, wall_ms FROM sign_of_life"
+_LEAVE_SIGN = "INSERT OR REPLACE INTO meta VALUES ('sign_of_life', ?)"
+_LAST_SIGN = "SELECT value FROM meta WHERE name = 'sign_of_life'"
 _INSERT = "INSERT INTO records VALUES (?, ?, ?, ?, ?)"
 _READ = (
     "SELECT offset, timestamp_ms, key, value FROM records"
@@ -277,11 +274,16 @@ def _append(
 
 
 def _leave_sign(sign: SignOfLife, connection: sqlite3.Connection) -> None:
-    connection.execute(_LEAVE_SIGN, (sign.owner, sign.wall_ms))
+    connection.execute(_LEAVE_SIGN, (msgspec.json.encode(sign).decode(),))
 
 
 def _last_sign(connection: sqlite3.Connection) -> dict[str, int]:
-    return dict(connection.execute(_LAST_SIGN))
+    row = connection.execute(_LAST_SIGN).fetchone()
+    try:
+        sign = None if row is None else msgspec.json.decode(row[0], type=SignOfLife)
+    except msgspec.MsgspecError:  # somebody has changed it by hand
+        return {}
+    return {} if sign is None else {sign.owner: sign.wall_ms}
 
 
 def _end_offset(partition: int, connection: sqlite3.Connection) -> int:

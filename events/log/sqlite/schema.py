@@ -1,11 +1,10 @@
 """The tables of an event log in a SQLite file: made when the file is new, checked when it is not.
 
-    meta     one row a setting: log_id, partitions, format_level, audit_window_ms
+    meta     one row a setting: log_id, partitions, format_level, audit_window_ms; and the last sign_of_life, in JSON
     records  the log itself; (partition, offset) is the key that the rows are stored by, there is no other index
     owners   the epoch of each partition's latest writer
     trimmed  how far each partition has been trimmed (see trim.py)
     kept     the last record of each key in what has been trimmed
-    sign_of_life  the owner, and when it last noted that it lives; from format level 4 on
 
 The file's header says that it is ours (application id) and which tables to expect (user version). What the records
 may hold is told by the format level, a number of its own: it is raised by `muster log upgrade`, not by opening.
@@ -38,9 +37,6 @@ _TABLES = (
         partition INTEGER NOT NULL, key BLOB NOT NULL, offset INTEGER NOT NULL,
         PRIMARY KEY (partition, key)) WITHOUT ROWID""",
 )
-
-_SIGN_OF_LIFE = """CREATE TABLE IF NOT EXISTS sign_of_life (
-    only INTEGER PRIMARY KEY CHECK (only = 1), owner TEXT NOT NULL, wall_ms INTEGER NOT NULL)"""
 
 
 class Meta(msgspec.Struct, frozen=True, kw_only=True):
@@ -99,7 +95,6 @@ def check(connection: sqlite3.Connection, location: str, *, partitions: int | No
 
 def upgrade(connection: sqlite3.Connection) -> None:
     """Raise the format level to the highest, for good."""
-    connection.execute(_SIGN_OF_LIFE)
     connection.execute("UPDATE meta SET value = ? WHERE name = 'format_level'", (FORMAT_LEVEL,))
 
 
@@ -124,7 +119,7 @@ def _pragma(connection: sqlite3.Connection, name: str) -> int:
 
 
 def _make(connection: sqlite3.Connection, partitions: int) -> None:
-    for statement in (*_TABLES, _SIGN_OF_LIFE):
+    for statement in _TABLES:
         connection.execute(statement)
     meta = Meta(
         log_id=str(uuid.uuid4()),

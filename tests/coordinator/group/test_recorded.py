@@ -170,7 +170,7 @@ def last_of(h: Harness, member_id: MemberId) -> AnyMemberEvent:
 
 
 def test_a_takeover_invents_no_sign_of_life() -> None:
-    """A member that is never heard from again was last seen at an unknown time; the takeover's is told apart from one."""
+    """A member that is never heard from again was last seen at an unknown time, before the takeover's."""
     h = Harness()
     a, b = h.stable_group(h.dynamic("a"), h.dynamic("b"))
     h.takeover()

@@ -22,7 +22,7 @@ def readies(storage: MemoryStorage, partition: int = 0) -> list[tuple[str | None
 
 
 def test_a_takeover_quotes_the_last_sign_of_life() -> None:
-    """It is that of a process that crashed between two signs, by its own clock; where there was no owner before, none."""
+    """The process had crashed between two signs; they are by its own clock. Where there was no owner before is none."""
     storage = MemoryStorage(2)
 
     async def life_and_crash() -> int:
