@@ -12,7 +12,7 @@ import msgspec
 
 from muster.events.causes import Cause
 from muster.events.ids import GroupId, GroupInstanceId, MemberId
-from muster.events.state import GroupConfig, GroupImage, HandedOutId, Member, Registration
+from muster.events.state import GroupConfig, GroupImage, HandedOutId, Member, Registration, ReturnedMember
 
 
 class Why(msgspec.Struct, frozen=True, kw_only=True):
@@ -69,7 +69,8 @@ class JoinPhaseCompleted(GroupEvent, frozen=True, kw_only=True):
     """The next generation began; `absent` static members are in it although they did not rejoin.
 
     `absent_seen_ms`: their last signs of life, None for who was not heard from since a takeover. `handed_out_ids`: the
-    ids that the phase waited for, 16 at most, and how many more.
+    ids that the phase waited for, 16 at most, and how many more. `returned`: the members that had been removed for
+    their silence and were heard from again since the phase before, as many.
     """
 
     absent: tuple[MemberId, ...]
@@ -77,6 +78,8 @@ class JoinPhaseCompleted(GroupEvent, frozen=True, kw_only=True):
     timed_out: bool
     handed_out_ids: tuple[HandedOutId, ...] = ()
     handed_out_ids_more: int = 0
+    returned: tuple[ReturnedMember, ...] = ()
+    returned_more: int = 0
     why: Why
 
 

@@ -83,6 +83,13 @@ class HandedOutId(msgspec.Struct, frozen=True, kw_only=True):
     outcome: HandedOutIdOutcome
 
 
+class ReturnedMember(msgspec.Struct, frozen=True, kw_only=True):
+    """A member that was removed for its silence, and heard from again at `heard_ms` (wall clock): it had not died."""
+
+    member_id: MemberId
+    heard_ms: int
+
+
 class Protocol(msgspec.Struct, frozen=True, kw_only=True):
     """One entry of a member's protocol list: an assignor and the member's opaque metadata for it."""
 

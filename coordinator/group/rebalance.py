@@ -12,6 +12,7 @@ from muster.coordinator.group.handed_out import take_noted
 from muster.coordinator.group.held_joins import admit_held_joins
 from muster.coordinator.group.members import supported_by_all
 from muster.coordinator.group.outcomes import JoinedMember, JoinGroupOutcome, SyncGroupOutcome
+from muster.coordinator.group.returned import take_returned
 from muster.coordinator.group.roles import active_members, assign_roles, follower_outcome
 from muster.coordinator.group.soft_state import InitialDelay
 from muster.coordinator.group.turn import Turn
@@ -141,7 +142,12 @@ def _begin_sync_phase(turn: Turn, *, timed_out: bool) -> None:
     absent = tuple(sorted(member_id for member_id in group.members if member_id not in soft.parked_joins))
     absent_seen_ms = tuple(map(turn.heard_wall_ms, absent))
     turn.record(
-        JoinPhaseCompleted, absent=absent, absent_seen_ms=absent_seen_ms, timed_out=timed_out, **take_noted(turn)
+        JoinPhaseCompleted,
+        absent=absent,
+        absent_seen_ms=absent_seen_ms,
+        timed_out=timed_out,
+        **take_noted(turn),
+        **take_returned(turn),
     )
     soft.subscribed_topics = subscriptions(group)
     for member_id in group.members:

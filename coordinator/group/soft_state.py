@@ -27,7 +27,7 @@ from muster.coordinator.group.commands import (
 )
 from muster.coordinator.group.deadline_table import DeadlineTable
 from muster.events.ids import GroupInstanceId, MemberId
-from muster.events.state import HandedOutId
+from muster.events.state import HandedOutId, ReturnedMember
 from muster.events.tables import Table, TableSet
 
 NEVER = math.inf
@@ -201,6 +201,9 @@ class SoftState(msgspec.Struct, kw_only=True):
     generation. `member_sync_deadlines`: of members that got an assignment outside a rebalance. `held_joins`: see
     `held_joins.py`. `replaced_members`: by the member id that lost its instance id, the latest last.
 
+    `removed_members`: those that were removed for their silence, the latest last. `returned_members`: those of them
+    that were heard from since, and how many more there were (see `returned.py`).
+
     `subscribed_topics`: as of the end of the last join phase (OD6), with those of members added since; None: unknown,
     or there was no join phase yet. `census`: None until somebody asks for it (see `census.py`).
     """
@@ -215,6 +218,9 @@ class SoftState(msgspec.Struct, kw_only=True):
     member_sync_deadlines: MemberSyncDeadlines = msgspec.field(default_factory=MemberSyncDeadlines)
     held_joins: HeldJoins = msgspec.field(default_factory=HeldJoins)
     replaced_members: Table[MemberId, ReplacedMember] = msgspec.field(default_factory=Table)
+    removed_members: TableSet[MemberId] = msgspec.field(default_factory=TableSet)
+    returned_members: tuple[ReturnedMember, ...] = ()
+    returned_members_more: int = 0
     registration_deadline_ms: int | None = None
     expansion_deadline_ms: int | None = None
     retirement_deadline_ms: int | None = None
@@ -240,6 +246,9 @@ class SoftState(msgspec.Struct, kw_only=True):
             member_sync_deadlines=self.member_sync_deadlines.copy(),
             held_joins=self.held_joins.copy(),
             replaced_members=self.replaced_members.copy(),
+            removed_members=self.removed_members.copy(),
+            returned_members=self.returned_members,
+            returned_members_more=self.returned_members_more,
             registration_deadline_ms=self.registration_deadline_ms,
             expansion_deadline_ms=self.expansion_deadline_ms,
             retirement_deadline_ms=self.retirement_deadline_ms,

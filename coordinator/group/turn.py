@@ -9,6 +9,7 @@ turn if members changed and no group event followed.
 """
 
 from collections.abc import Mapping
+from itertools import islice
 from typing import Any
 
 import msgspec
@@ -37,6 +38,12 @@ from muster.events.events import (
 )
 from muster.events.ids import UNKNOWN_MEMBER_ID, GroupInstanceId, MemberId
 from muster.events.state import Group, GroupConfig, GroupState, Member, Registration
+
+SILENCE = frozenset({Cause.SESSION_EXPIRED, Cause.NOT_REJOINED, Cause.SYNC_TIMED_OUT, Cause.FIRST_JOIN_TIMED_OUT})
+"""The causes of removals of members that may be dead, or cut off, or slow."""
+
+REMOVED_MEMBERS_MAX = 1_000
+"""Of one group: the members removed for their silence that are remembered, in case they are heard from again."""
 
 REFUSALS_WINDOW_MS = 60_000
 REFUSALS_PER_WINDOW = 10
@@ -234,8 +241,18 @@ class Turn:
         self.answer_parked(member.member_id, ErrorCode.unknown_member_id)
         if not self.group.members:
             self.change(emptied_by=self.why.cause)
+        if self.why.cause in SILENCE:
+            self._remember_removed(member.member_id)
         if self.image.leader_id == member.member_id:
             self.change(leader_id=self.census.oldest(self.group.members))
+
+    def _remember_removed(self, member_id: MemberId) -> None:
+        removed = self.soft.removed_members
+        if len(removed) >= REMOVED_MEMBERS_MAX:
+            # A tenth of them, since to find the oldest ones costs as much as to copy all.
+            for oldest in tuple(islice(removed, REMOVED_MEMBERS_MAX // 10)):
+                removed.discard(oldest)
+        removed.add(member_id)
 
     def arm(self, member_id: MemberId) -> None:
         """Give the session its full time, without having seen the member."""

@@ -231,7 +231,9 @@ def _comparable(event: AnyEvent) -> AnyEvent:
         case JoinRefused() | MemberFenced():
             return msgspec.structs.replace(event, suppressed=0)
         case JoinPhaseCompleted():
-            return msgspec.structs.replace(event, absent_seen_ms=(), handed_out_ids=(), handed_out_ids_more=0)
+            return msgspec.structs.replace(
+                event, absent_seen_ms=(), handed_out_ids=(), handed_out_ids_more=0, returned=(), returned_more=0
+            )
         case GroupEmptied():
             return msgspec.structs.replace(event, handed_out_ids=(), handed_out_ids_more=0)
         case GroupDeleted():

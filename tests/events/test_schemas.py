@@ -66,7 +66,7 @@ LEVEL_4 = {
     "GroupEmptied": "5e5ee12d0a13b4e7",
     "GroupStabilized": "be7a8b5d79ccadcd",
     "InstanceRegistered": "c345e73c267b069b",
-    "JoinPhaseCompleted": "23eec83cb8fb3440",
+    "JoinPhaseCompleted": "dd5730aa2a1e00a1",
     "JoinRefused": "15198fc8656ab59c",
     "MemberAssigned": "91818f8c10769977",
     "MemberFenced": "45d6934c0b08f9c9",
@@ -103,6 +103,8 @@ DEFAULTS = {
     "absent_seen_ms": [],
     "handed_out_ids": [],
     "handed_out_ids_more": 0,
+    "returned": [],
+    "returned_more": 0,
 }
 """Beside null, which every optional field has."""
 

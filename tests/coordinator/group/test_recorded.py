@@ -1,9 +1,11 @@
 """The facts written beside a transition for whoever asks why: ids that held a phase up, signs of life, times."""
 
+from collections.abc import Callable
+
 import pytest
 from kio.schema.errors import ErrorCode
 
-from muster.coordinator.group import handed_out, join
+from muster.coordinator.group import handed_out, join, returned, turn
 from muster.coordinator.group.commands import ExpireOffsets
 from muster.coordinator.group.outcomes import JoinGroupOutcome
 from muster.coordinator.group.soft_state import PendingMember
@@ -17,7 +19,7 @@ from muster.events.events import (
     MemberRemoved,
 )
 from muster.events.ids import MemberId
-from muster.events.state import GroupState, HandedOutId, HandedOutIdOutcome
+from muster.events.state import GroupState, HandedOutId, HandedOutIdOutcome, ReturnedMember
 from tests.coordinator.group.client import Call, Client
 from tests.coordinator.group.harness import Harness
 
@@ -215,6 +217,86 @@ def test_the_end_of_a_join_phase_tells_when_absent_members_were_last_heard() -> 
         slow.member_id: heard_ms,
         dead.member_id: None,
     }
+
+
+# Members that were not dead.
+
+
+def silent(h: Harness, **given: int) -> tuple[Client, Client]:
+    """A member that lives, and one that was removed after its session; the first one's rejoin ended that phase."""
+    a, b = h.stable_group(h.static("a", session_timeout_ms=60_000), h.dynamic("b", **given))
+    h.sleep(10_000)
+    a.join()
+    assert h.state is GroupState.COMPLETING_REBALANCE
+    return a, b
+
+
+def test_a_process_that_was_only_silent_is_told_from_one_that_restarted() -> None:
+    """It asks under the member id that it had; when it has joined anew, the end of that phase says so, once."""
+    h = Harness()
+    a, b = silent(h)
+    h.sleep(1_000)
+    assert b.heartbeat().error is ErrorCode.unknown_member_id
+    heard_ms = h.wall_ms
+    b.heartbeat()
+    assert completed(h).returned == ()
+    new = h.dynamic("b")
+    new.enter()
+    a.join()
+    assert completed(h).returned == (ReturnedMember(member_id=b.member_id, heard_ms=heard_ms),)
+    h.dynamic("c").enter()
+    h.rejoin_all(a, new)
+    assert completed(h).returned == ()
+
+
+def test_a_process_that_restarted_was_not_heard_again() -> None:
+    """It brings no id, whatever else is the same."""
+    h = Harness()
+    a, _ = silent(h)
+    new = h.dynamic("b")
+    new.enter()
+    a.join()
+    assert completed(h).returned == ()
+
+
+@pytest.mark.parametrize("ask", [Client.join, Client.sync, Client.commit])
+def test_any_request_under_the_old_id_counts(ask: Callable[[Client], object]) -> None:
+    """A slow member's first request after its removal may be its rejoin."""
+    h = Harness()
+    a, b = silent(h)
+    old_id = b.member_id
+    ask(b)
+    h.dynamic("b").enter()
+    a.join()
+    assert [each.member_id for each in completed(h).returned] == [old_id]
+
+
+def test_a_member_that_left_and_asks_again_is_not_noted() -> None:
+    """That it lived is in the log already."""
+    h = Harness()
+    a, b = h.stable_group(h.static("a"), h.dynamic("b"))
+    b.leave()
+    b.heartbeat()
+    a.join()
+    assert completed(h).returned == ()
+
+
+def test_of_many_that_return_16_are_named_and_of_very_many_the_latest_are_known(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """All of a large group that was cut off for a while come back."""
+    monkeypatch.setattr(turn, "REMOVED_MEMBERS_MAX", 20)
+    h = Harness()
+    a, *others = h.stable_group(
+        h.static("a", session_timeout_ms=60_000), *[h.dynamic(f"c{n}") for n in range(returned.NOTED_MAX + 5)]
+    )
+    h.sleep(10_000)
+    a.join()
+    for other in others:
+        other.heartbeat()
+    h.dynamic("d").enter()
+    a.join()
+    assert (len(completed(h).returned), completed(h).returned_more) == (returned.NOTED_MAX, 3)
 
 
 # Times.

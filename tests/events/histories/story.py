@@ -46,6 +46,7 @@ def story() -> list[StoredRecord]:
         ),
         _deleted_and_made_anew(),
         _held_up_and_expired(),
+        _silent_and_back(),
         _simple(),
         _not_ascii(),
         _plans_and_what_came_of_them(),
@@ -119,6 +120,20 @@ def _held_up_and_expired() -> list[StoredRecord]:
     h.sleep(100_000)
     h.sleep(60_000)
     h.send(ExpireOffsets(group_id=h.group_id, offsets={}, wall_ms=h.wall_ms))
+    return h.records
+
+
+def _silent_and_back() -> list[StoredRecord]:
+    """A process that stood still comes back under its old member id."""
+    h = Harness(group_id="silent")
+    a, b = h.stable_group(h.static("a", session_timeout_ms=60_000), h.dynamic("b"))
+    h.sleep(10_000)
+    a.join()
+    h.sleep(1_000)
+    b.heartbeat()
+    back = h.dynamic("b")
+    back.enter()
+    h.rejoin_all(a, back)
     return h.records
 
 
