@@ -231,7 +231,7 @@ class CoordinatorReady(PartitionEvent, frozen=True, kw_only=True):
     uptime_ms: int | None = None
     owner_before: str | None = None
     owner_before_seen_ms: int | None = None
-    """The last sign of life that the owner before left outside the events, by its wall clock; None: none is known."""
+    """The last sign of life that this owner, the last one that was ready, left beside the events, by its wall clock."""
 
 
 class CoordinatorPaused(PartitionEvent, frozen=True, kw_only=True):

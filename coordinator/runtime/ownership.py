@@ -164,11 +164,8 @@ async def take_over(owner: Owner, number: int, *, last_sign_of: LastSignOf, lost
     if projector.groups or projector.quarantined:
         await refuse_if_offsets_topic_deleted(owner.event_log, owner.offsets, number)
     recreated = await _claim_offsets(owner, writer, projector)
-    owner_before = projector.before_election.owner if projector.before_election else None
-    seen_ms = None if owner_before is None else await last_sign_of(owner_before)
-    ready = _ready(
-        owner, writer, projector, started_ms=started_ms, owner_before=owner_before, owner_before_seen_ms=seen_ms
-    )
+    seen_ms = None if projector.served_by is None else await last_sign_of(projector.served_by)
+    ready = _ready(owner, writer, projector, started_ms=started_ms, owner_before_seen_ms=seen_ms)
     await _append_ready(owner, writer, ready)
     damages = await _damages(owner.event_log, writer, projector)
     _name_quarantined(owner, projector)
@@ -206,7 +203,6 @@ def _ready(
     projector: Projector,
     *,
     started_ms: int,
-    owner_before: str | None,
     owner_before_seen_ms: int | None,
 ) -> CoordinatorReady:
     now_ms = owner.clock.monotonic_ms()
@@ -221,7 +217,7 @@ def _ready(
         members=sum(len(group.members) for group in projector.groups.values()),
         incarnation_max=projector.incarnation_max,
         uptime_ms=now_ms,
-        owner_before=owner_before,
+        owner_before=projector.served_by,
         owner_before_seen_ms=owner_before_seen_ms,
     )
 

@@ -117,7 +117,10 @@ def test_the_next_owner_writes_at_the_new_level() -> None:
         events = [decode(record.value) for record in storage.records[0] if record.value is not None]
         levels = [event.format_level for event in events if isinstance(event, CoordinatorElected)]
         assert levels == [3, FORMAT_LEVEL, FORMAT_LEVEL]
-        assert [event.uptime_ms is None for event in events if isinstance(event, CoordinatorReady)] == [True, False]
+        before, after = [event for event in events if isinstance(event, CoordinatorReady)]
+        assert (before.uptime_ms, before.owner_before) == (None, None)
+        assert after.uptime_ms is not None
+        assert after.owner_before == before.owner, "not the command"
 
     simulate(story())
 
