@@ -43,7 +43,7 @@ SILENCE = frozenset({Cause.SESSION_EXPIRED, Cause.NOT_REJOINED, Cause.SYNC_TIMED
 """The causes of removals of members that may be dead, or cut off, or slow."""
 
 REMOVED_MEMBERS_MAX = 1_000
-"""Of one group: the members removed for their silence that are remembered, in case they are heard from again."""
+"""The members of one group removed for their silence that are remembered, in case they are heard from again."""
 
 REFUSALS_WINDOW_MS = 60_000
 REFUSALS_PER_WINDOW = 10
