@@ -37,7 +37,7 @@ async def linked(nodes: int = 1) -> AsyncIterator[tuple[FakeCluster, KafkaLink]]
 
 
 def writer_config(partition: int) -> WriterConfig:
-    return WriterConfig(topic=TOPIC, partition=partition, limit_bytes=10**6, append_limit_ms=int(LIMIT_S * 1000))
+    return WriterConfig(topic=TOPIC, partition=partition, limit_bytes=10**6, delivery_timeout_ms=int(LIMIT_S * 1000))
 
 
 async def append(writer: KafkaWriter, value: bytes = b"v") -> None:
@@ -58,7 +58,7 @@ async def test_what_comes_to_nothing_is_tried_again_after_a_pause() -> None:
         raise TryAgain("not yet")
 
     with pytest.raises(LogUnavailable, match="given up after 60000 ms: not yet"):
-        await retried(attempt, limit_ms=60_000)
+        await retried(attempt, timeout_ms=60_000)
     pauses = [later - earlier for earlier, later in pairwise(tried)]
     assert 0 < pauses[0] <= RETRY_PAUSE_MIN_S
     assert all(0 < pause <= RETRY_PAUSE_MAX_S for pause in pauses)
@@ -118,7 +118,7 @@ async def test_a_request_is_given_up_long_before_the_limit_around_it() -> None:
         asked = cluster.asked[METADATA]
 
         async def read_all() -> list[int]:
-            chunks = read(link, TOPIC, 0, start=0, end=1, limit_ms=int(LIMIT_S * 1000))
+            chunks = read(link, TOPIC, 0, start=0, end=1, timeout_ms=int(LIMIT_S * 1000))
             return [record.offset async for chunk in chunks for record in chunk]
 
         reading = asyncio.create_task(read_all())

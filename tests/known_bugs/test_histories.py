@@ -118,10 +118,10 @@ def emptied(batch: tuple[int, bytes]) -> tuple[int, bytes]:
     return end, head + struct.pack(">I", calc_crc32c(checked)) + checked
 
 
-async def read_from(leader: OneLeader, end: int, *, limit_ms: int = 10_000) -> list[int]:
+async def read_from(leader: OneLeader, end: int, *, timeout_ms: int = 10_000) -> list[int]:
     """The offsets that are read up to `end`."""
     offsets: list[int] = []
-    async for chunk in kafka_reader.read(leader, TOPIC, 0, start=0, end=end, limit_ms=limit_ms):
+    async for chunk in kafka_reader.read(leader, TOPIC, 0, start=0, end=end, timeout_ms=timeout_ms):
         offsets += [record.offset for record in chunk]
     return offsets
 
@@ -232,7 +232,7 @@ async def test_l6_a_leader_whose_log_ends_too_early_is_asked_again() -> None:
     """The same on a broker: one that does not know of the end yet, or has lost it, must not be believed."""
     leader = OneLeader([batch_at(0, Record(b"key", b"value"))], high_watermark=1)
     with pytest.raises(LogUnavailable, match="before 5"):
-        await read_from(leader, 5, limit_ms=300)
+        await read_from(leader, 5, timeout_ms=300)
     assert leader.fetches > 2
 
 

@@ -33,11 +33,11 @@ class Contents(Enum):
     SOMEBODY_ELSES = auto()
 
 
-async def contents_of(link: KafkaLink, topic: str, partitions: int, *, limit_ms: int) -> Contents:
+async def contents_of(link: KafkaLink, topic: str, partitions: int, *, timeout_ms: int) -> Contents:
     """Find out whose records the topic has. Nothing is written; `link` follows the topic. Raises LogUnavailable."""
     found = Contents.NOTHING
     for partition in range(partitions):
-        async for fetched in glimpses(link, topic, partition, limit_ms=limit_ms):
+        async for fetched in glimpses(link, topic, partition, timeout_ms=timeout_ms):
             for is_ours in _whose(fetched):
                 if is_ours:
                     return Contents.OURS
@@ -46,17 +46,17 @@ async def contents_of(link: KafkaLink, topic: str, partitions: int, *, limit_ms:
 
 
 async def refuse_somebody_elses(
-    link: KafkaLink, topic: str, partitions: int, *, was_opened: Callable[[], Awaitable[bool]], limit_ms: int
+    link: KafkaLink, topic: str, partitions: int, *, was_opened: Callable[[], Awaitable[bool]], timeout_ms: int
 ) -> Contents:
     """Return the topic's contents. `was_opened`: whether a log of this name was opened before.
 
     Raises LogMismatch when they are somebody else's, and LogUnavailable.
     """
-    contents = await contents_of(link, topic, partitions, limit_ms=limit_ms)
+    contents = await contents_of(link, topic, partitions, timeout_ms=timeout_ms)
     if contents is Contents.SOMEBODY_ELSES:
         if await was_opened():
             for partition in range(partitions):
-                if await newest_stamp(link, topic, partition, home=None, limit_ms=limit_ms) is not None:
+                if await newest_stamp(link, topic, partition, home=None, timeout_ms=timeout_ms) is not None:
                     return Contents.OURS
         raise LogMismatch(
             f"topic {topic} is somebody else's and not an event log: none of its newest and oldest records was written"

@@ -65,7 +65,7 @@ class KafkaEventLog:
             audit_window_ms=audit_window_ms,
             batch_bytes_max=batch_bytes_max,
         )
-        self._limit_ms = timeouts.delivery_timeout_ms
+        self._timeout_ms = timeouts.delivery_timeout_ms
         self._read_only = read_only
         self._link = KafkaLink(bootstrap_servers, security, timeouts)
         self._facts = TopicFacts(partitions=0, replication=0)
@@ -160,19 +160,19 @@ class KafkaEventLog:
     async def leave_sign_of_life(self, sign: SignOfLife, *, timeout_ms: int) -> None:
         """See EventLog: a record in the topic of the fencing probe (signs.py)."""
         await self._follow_signs(timeout_ms)
-        await signs.leave(self._link, self._probe, sign, origin=self._origin.encode(), limit_ms=timeout_ms)
+        await signs.leave(self._link, self._probe, sign, origin=self._origin.encode(), timeout_ms=timeout_ms)
 
     async def last_signs_of_life(self, *, timeout_ms: int) -> Mapping[str, int]:
         await self._follow_signs(timeout_ms)
-        return await signs.read_last(self._link, self._probe, limit_ms=timeout_ms)
+        return await signs.read_last(self._link, self._probe, timeout_ms=timeout_ms)
 
     async def _follow_signs(self, timeout_ms: int) -> None:
         if not self._follows_signs:
-            await retried(lambda: self._link.follow((self._plan.name, self._probe)), limit_ms=timeout_ms)
+            await retried(lambda: self._link.follow((self._plan.name, self._probe)), timeout_ms=timeout_ms)
             self._follows_signs = True
 
     async def end_offset(self, partition: int) -> int:
-        return await end_offset(self._link, self._plan.name, partition, limit_ms=self._limit_ms)
+        return await end_offset(self._link, self._plan.name, partition, timeout_ms=self._timeout_ms)
 
     async def read(
         self, partition: int, *, start: int = 0, end: int | None = None
@@ -187,7 +187,7 @@ class KafkaEventLog:
             partition,
             start=start,
             end=until,
-            limit_ms=self._limit_ms,
+            timeout_ms=self._timeout_ms,
             marks=marks,
         )
         async for chunk in chunks:
@@ -200,7 +200,7 @@ class KafkaEventLog:
             return unknown
         if partition not in self._known_marks:
             newest = await newest_stamp(
-                self._link, self._plan.name, partition, home=self._home, limit_ms=self._limit_ms
+                self._link, self._plan.name, partition, home=self._home, timeout_ms=self._timeout_ms
             )
             if newest is None or newest.marked_from is None:
                 return unknown
@@ -210,21 +210,21 @@ class KafkaEventLog:
         return msgspec.structs.replace(self._known_marks[partition])
 
     async def _follow(self, *topics: str) -> None:
-        await retried(lambda: self._link.follow(topics), limit_ms=self._limit_ms)
+        await retried(lambda: self._link.follow(topics), timeout_ms=self._timeout_ms)
 
     async def _check_versions(self, needed: Sequence[Needed]) -> None:
         link = self._link
         for node_id in link.brokers():
-            offered = await retried(lambda: link.versions(node_id), limit_ms=self._limit_ms)  # noqa: B023 -- awaited
+            offered = await retried(lambda: link.versions(node_id), timeout_ms=self._timeout_ms)  # noqa: B023 -- awaited
             check_versions(node_id, offered, needed)
 
     async def _existing_topic(self) -> TopicFacts:
         await self._check_versions(READING)
-        facts = await topic_facts(self._link, self._plan.name, limit_ms=self._limit_ms)
+        facts = await topic_facts(self._link, self._plan.name, timeout_ms=self._timeout_ms)
         if facts is None:
             raise LogMissing(f"there is no topic {self._plan.name}, and a log opened for reading makes none")
         contents = await self._look_into(facts)
-        found = await notes_of(self._link, self._plan.name, facts.partitions, facts.cluster_id, limit_ms=self._limit_ms)
+        found = await notes_of(self._link, self._plan.name, facts.partitions, facts.cluster_id, timeout_ms=self._timeout_ms)
         origin = found.origin
         is_new = contents is Contents.NOTHING
         self._origin = origin_of(facts.cluster_id, self._new_format_level if is_new else _level_of(found))
@@ -236,27 +236,27 @@ class KafkaEventLog:
         name = self._plan.name
         await self._follow(name)
         return await refuse_somebody_elses(
-            self._link, name, facts.partitions, was_opened=self._was_opened, limit_ms=self._limit_ms
+            self._link, name, facts.partitions, was_opened=self._was_opened, timeout_ms=self._timeout_ms
         )
 
     async def _was_opened(self) -> bool:
         """Whether a log of this name was opened before: then the probe's topic exists."""
         try:
-            return await topic_facts(self._link, self._probe, limit_ms=self._limit_ms) is not None
+            return await topic_facts(self._link, self._probe, timeout_ms=self._timeout_ms) is not None
         except LogMismatch:  # who only reads needs no right to know
             return False
 
     async def _is_lost(self) -> bool:
         """Whether the missing topic existed before; checked anew, as another process may create it now."""
         return (
-            await topic_facts(self._link, self._probe, limit_ms=self._limit_ms) is not None
-            and await topic_facts(self._link, self._plan.name, limit_ms=self._limit_ms) is None
+            await topic_facts(self._link, self._probe, timeout_ms=self._timeout_ms) is not None
+            and await topic_facts(self._link, self._plan.name, timeout_ms=self._timeout_ms) is None
         )
 
     async def _open_for_writing(self) -> TopicFacts:
         link, plan, probe = self._link, self._plan, self._probe
         await self._check_versions(WRITING)
-        found = await topic_facts(link, plan.name, limit_ms=self._limit_ms)
+        found = await topic_facts(link, plan.name, timeout_ms=self._timeout_ms)
         contents = Contents.NOTHING if found is None else await self._look_into(found)
         self._history_is_gone = found is None and await self._is_lost()
         facts = await ensure_topic(
@@ -265,16 +265,16 @@ class KafkaEventLog:
             plan.configs(),
             partitions=plan.partitions,
             replication=plan.replication,
-            limit_ms=self._limit_ms,
+            timeout_ms=self._timeout_ms,
             created=self.created,
         )
         self._is_new = contents is Contents.NOTHING
         self._guarantees = await check_topic(
-            link, plan, facts, is_ours=contents is Contents.OURS, limit_ms=self._limit_ms
+            link, plan, facts, is_ours=contents is Contents.OURS, timeout_ms=self._timeout_ms
         )
         await self._follow(plan.name)
         newest = origin_of(facts.cluster_id)
-        notes = await check_origin(link, plan.name, facts.partitions, newest, limit_ms=self._limit_ms)
+        notes = await check_origin(link, plan.name, facts.partitions, newest, timeout_ms=self._timeout_ms)
         self._origin = origin_of(facts.cluster_id, self._new_format_level if self._is_new else _level_of(notes))
         self._home = facts.cluster_id
         await ensure_topic(
@@ -283,13 +283,13 @@ class KafkaEventLog:
             signs.PROBE_CONFIGS,
             partitions=1,
             replication=plan.replication,
-            limit_ms=self._limit_ms,
+            timeout_ms=self._timeout_ms,
             created=self.created,
         )
         await self._follow(plan.name, probe)
         await self._prove_fencing(self._writer_config(probe, 0))
         if self.format_level >= SIGNS_OF_LIFE_FROM_LEVEL:
-            policy = await cleanup_policy(link, probe, limit_ms=self._limit_ms)
+            policy = await cleanup_policy(link, probe, timeout_ms=self._timeout_ms)
             self._signs_warning = signs.warning_of(probe, policy, link.asked_at)
         await self._follow(plan.name)
         return facts
@@ -319,7 +319,7 @@ class KafkaEventLog:
             topic=topic,
             partition=partition,
             limit_bytes=self._guarantees.batch_bytes_max,
-            append_limit_ms=self._limit_ms,
+            delivery_timeout_ms=self._timeout_ms,
             origin=self._origin.encode(),
             partitions=self._facts.partitions if is_the_logs else None,
             is_new=is_the_logs and self._is_new,

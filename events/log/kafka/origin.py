@@ -30,12 +30,12 @@ class Notes(msgspec.Struct, frozen=True, kw_only=True):
     partitions: int | None
 
 
-async def check_origin(link: KafkaLink, topic: str, partitions: int, ours: Origin, *, limit_ms: int) -> Notes:
+async def check_origin(link: KafkaLink, topic: str, partitions: int, ours: Origin, *, timeout_ms: int) -> Notes:
     """Check the topic's origin, without writing; `link` follows it. `ours`: with the highest level that we know.
 
     Returns what is noted. Raises LogMismatch, LogTooNew, LogUnavailable.
     """
-    notes = await notes_of(link, topic, partitions, ours.cluster_id, limit_ms=limit_ms)
+    notes = await notes_of(link, topic, partitions, ours.cluster_id, timeout_ms=timeout_ms)
     if notes.origin is not None:
         refuse_another(ours, notes.origin, topic=topic)
     if notes.partitions not in {None, partitions}:
@@ -47,19 +47,19 @@ async def check_origin(link: KafkaLink, topic: str, partitions: int, ours: Origi
     return notes
 
 
-async def notes_of(link: KafkaLink, topic: str, partitions: int, cluster_id: str | None, *, limit_ms: int) -> Notes:
+async def notes_of(link: KafkaLink, topic: str, partitions: int, cluster_id: str | None, *, timeout_ms: int) -> Notes:
     """Read the notes of the topic; of several format levels the highest. Raises LogUnavailable."""
     here: Origin | None = None
     elsewhere: Origin | None = None
     noted: int | None = None
     for partition in range(partitions):
-        newest = await newest_stamp(link, topic, partition, home=cluster_id, limit_ms=limit_ms)
+        newest = await newest_stamp(link, topic, partition, home=cluster_id, timeout_ms=timeout_ms)
         found = None if newest is None else decode_origin(newest.origin)
         if newest is not None and found is not None:
             here = found if here is None or found.format_level > here.format_level else here
             noted = noted or newest.partitions
         elif here is None and elsewhere is None:
-            anybody = await newest_stamp(link, topic, partition, home=None, limit_ms=limit_ms)
+            anybody = await newest_stamp(link, topic, partition, home=None, timeout_ms=timeout_ms)
             elsewhere = None if anybody is None else decode_origin(anybody.origin)
     return Notes(origin=here or elsewhere, partitions=noted)
 

@@ -67,7 +67,7 @@ class WriterConfig(msgspec.Struct, frozen=True, kw_only=True):
     partition: int
     limit_bytes: int
     """The limit on one batch, as it is sent."""
-    append_limit_ms: int
+    delivery_timeout_ms: int
     """The time until the outcome of one batch is known."""
     origin: bytes = b""
     """The origin that each record notes (see marks.py)."""
@@ -97,7 +97,7 @@ async def claim(link: KafkaLink, config: WriterConfig, *, transactional_id: str 
     Raises LogMismatch if the log was upgraded since it was opened; until something is appended the claim means nothing.
     """
     producer_id, producer_epoch = await _next_producer_epoch(link, config, transactional_id or config.transactional_id)
-    end = await end_offset(link, config.topic, config.partition, limit_ms=config.append_limit_ms)
+    end = await end_offset(link, config.topic, config.partition, timeout_ms=config.delivery_timeout_ms)
     newest = await last_owner(link, config, end=end)
     _refuse_upgraded(config, newest)
     stamp = Stamp(
@@ -116,7 +116,7 @@ async def claim(link: KafkaLink, config: WriterConfig, *, transactional_id: str 
 async def last_owner(link: KafkaLink, config: WriterConfig, *, end: int | None = None) -> Stamp | None:
     """Return the stamp of an owner's last batch, before `end` if given; None: there is none. Raises LogUnavailable."""
     newest = await newest_stamp(
-        link, config.topic, config.partition, home=config.home, limit_ms=config.append_limit_ms, end=end
+        link, config.topic, config.partition, home=config.home, timeout_ms=config.delivery_timeout_ms, end=end
     )
     return None if newest is not None and config.is_new and not newest.is_marked else newest
 
@@ -151,7 +151,7 @@ async def _next_producer_epoch(link: KafkaLink, config: WriterConfig, transactio
             raise refused("InitProducerId", error, "WRITE", prefix, who=link.who)
         return response.producer_id, response.producer_epoch
 
-    return await retried(attempt, limit_ms=config.append_limit_ms)
+    return await retried(attempt, timeout_ms=config.delivery_timeout_ms)
 
 
 class KafkaWriter:
@@ -257,7 +257,7 @@ class KafkaWriter:
             return self._outcome(code, base_offset, again=again)
 
         try:
-            return await retried(attempt, limit_ms=self._config.append_limit_ms)
+            return await retried(attempt, timeout_ms=self._config.delivery_timeout_ms)
         except LogUnavailable as error:
             raise type(error)(f"{self._named()}: {error}") from error
 

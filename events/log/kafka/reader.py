@@ -49,28 +49,28 @@ class _Fetched(msgspec.Struct, frozen=True, kw_only=True):
     batches: bytes
 
 
-async def end_offset(link: KafkaLink, topic: str, partition: int, *, limit_ms: int) -> int:
+async def end_offset(link: KafkaLink, topic: str, partition: int, *, timeout_ms: int) -> int:
     """Return the offset after the last record that all in-sync replicas have. Raises LogUnavailable."""
-    return await retried(lambda: _offset(link, topic, partition, _LATEST), limit_ms=limit_ms)
+    return await retried(lambda: _offset(link, topic, partition, _LATEST), timeout_ms=timeout_ms)
 
 
 async def read(
-    link: KafkaLink, topic: str, partition: int, *, start: int, end: int, limit_ms: int, marks: Marks | None = None
+    link: KafkaLink, topic: str, partition: int, *, start: int, end: int, timeout_ms: int, marks: Marks | None = None
 ) -> AsyncIterator[Sequence[StoredRecord]]:
     """Read chunks of the records at offsets from `start` up to `end` (exclusive).
 
     `marks`: from where on owners mark, if that is known. Raises LogUnavailable when the leader cannot be reached for
-    `limit_ms`, or its log is shorter than `end`; BrokenBatch for a batch that cannot be read.
+    `timeout_ms`, or its log is shorter than `end`; BrokenBatch for a batch that cannot be read.
     """
     marks = marks or Marks()
     position = start
     while position < end:
         fetched = await retried(
             lambda position=position: _fetch(link, topic, partition, position, end),  # type: ignore[misc]
-            limit_ms=limit_ms,
+            timeout_ms=timeout_ms,
         )
         if fetched.error is ErrorCode.offset_out_of_range:
-            position = await _position_in_range(link, topic, partition, position, limit_ms)
+            position = await _position_in_range(link, topic, partition, position, timeout_ms)
             continue
         if not fetched.batches:
             return
@@ -90,24 +90,24 @@ async def read(
 
 
 async def newest_stamp(
-    link: KafkaLink, topic: str, partition: int, *, home: str | None, limit_ms: int, end: int | None = None
+    link: KafkaLink, topic: str, partition: int, *, home: str | None, timeout_ms: int, end: int | None = None
 ) -> Stamp | None:
     """Return the stamp of the last owner's batch before `end` (default: of the partition), past strangers', or None.
 
     `home`: the cluster that owners have noted; None: any.
     """
-    stop = await end_offset(link, topic, partition, limit_ms=limit_ms) if end is None else end
+    stop = await end_offset(link, topic, partition, timeout_ms=timeout_ms) if end is None else end
     newest, first, width = Newest(asks_native=home is not None), 0, 1
     while stop > first and not newest.found:
         begin = max(first, stop - width)
-        batches, first = await _writers(link, topic, partition, start=begin, end=stop, home=home, limit_ms=limit_ms)
+        batches, first = await _writers(link, topic, partition, start=begin, end=stop, home=home, timeout_ms=timeout_ms)
         newest.look_back(batches)
         stop, width = begin, min(width * _LOOK_BACK_TIMES, _LOOK_BACK_OFFSETS_MAX)
     return newest.stamp
 
 
 async def _writers(
-    link: KafkaLink, topic: str, partition: int, *, start: int, end: int, home: str | None, limit_ms: int
+    link: KafkaLink, topic: str, partition: int, *, start: int, end: int, home: str | None, timeout_ms: int
 ) -> tuple[list[Written], int]:
     """Return the writers of the batches between two offsets, and the first offset if it is after `start`."""
     batches: list[Written] = []
@@ -115,10 +115,10 @@ async def _writers(
     while position < end:
         fetched = await retried(
             lambda position=position: _fetch(link, topic, partition, position, end),  # type: ignore[misc]
-            limit_ms=limit_ms,
+            timeout_ms=timeout_ms,
         )
         if fetched.error is ErrorCode.offset_out_of_range:
-            position = first = await _position_in_range(link, topic, partition, position, limit_ms)
+            position = first = await _position_in_range(link, topic, partition, position, timeout_ms)
             continue
         before = position
         for written, position in writers_of(fetched.batches, end=end, home=home):  # noqa: B007 -- the last one's is used
@@ -130,23 +130,23 @@ async def _writers(
     return batches, first
 
 
-async def glimpses(link: KafkaLink, topic: str, partition: int, *, limit_ms: int) -> AsyncIterator[bytes]:
+async def glimpses(link: KafkaLink, topic: str, partition: int, *, timeout_ms: int) -> AsyncIterator[bytes]:
     """Yield batches as they are stored: the newest one, some before it, and the oldest. Empty partitions yield none."""
-    end = await end_offset(link, topic, partition, limit_ms=limit_ms)
-    start = await retried(lambda: _offset(link, topic, partition, _EARLIEST), limit_ms=limit_ms)
+    end = await end_offset(link, topic, partition, timeout_ms=timeout_ms)
+    start = await retried(lambda: _offset(link, topic, partition, _EARLIEST), timeout_ms=timeout_ms)
     if start >= end:
         return
     for position in sorted({end - 1, max(start, end - _RECENT_RECORDS), start}, reverse=True):
         fetched = await retried(
             lambda position=position: _fetch(link, topic, partition, position, end),  # type: ignore[misc]
-            limit_ms=limit_ms,
+            timeout_ms=timeout_ms,
         )
         yield fetched.batches
 
 
-async def _position_in_range(link: KafkaLink, topic: str, partition: int, position: int, limit_ms: int) -> int:
+async def _position_in_range(link: KafkaLink, topic: str, partition: int, position: int, timeout_ms: int) -> int:
     """Return the position to go on from after OFFSET_OUT_OF_RANGE: the log start offset, if that was passed."""
-    earliest = await retried(lambda: _offset(link, topic, partition, _EARLIEST), limit_ms=limit_ms)
+    earliest = await retried(lambda: _offset(link, topic, partition, _EARLIEST), timeout_ms=timeout_ms)
     if earliest <= position:
         raise LogUnavailable(f"partition {partition} of {topic} ends before offset {position}")
     return earliest

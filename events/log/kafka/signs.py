@@ -32,7 +32,7 @@ _LEADER: Final = 1
 """The acknowledgement that is waited for: the partition leader's. One sign that is lost with it is not missed."""
 
 
-async def leave(link: KafkaLink, topic: str, sign: SignOfLife, *, origin: bytes, limit_ms: int) -> None:
+async def leave(link: KafkaLink, topic: str, sign: SignOfLife, *, origin: bytes, timeout_ms: int) -> None:
     """Append a sign of life; `link` follows the topic. Raises LogUnavailable and LogMismatch."""
     # It notes from where owners mark, or each claim of the probe's partition would look for that before all signs.
     stamp = Stamp(
@@ -43,20 +43,20 @@ async def leave(link: KafkaLink, topic: str, sign: SignOfLife, *, origin: bytes,
     batch = encode_batch([transition], stamp, base_sequence=_NOBODY, timestamp_ms=now_ms)
 
     async def attempt() -> None:
-        request = ProduceRequest(None, _LEADER, limit_ms, [(topic, [(0, batch)])])
+        request = ProduceRequest(None, _LEADER, timeout_ms, [(topic, [(0, batch)])])
         response = await link.ask_leader(topic, 0, request, lane=PartitionLane("sign", topic, 0))
         ((_, ((_, code, *_),)),) = response.topics
         if (error := link.settled(code, "Produce")) is not ErrorCode.none:
             raise refused(f"a sign of life in topic {topic}", error, "WRITE", topic, who=link.who)
 
-    await retried(attempt, limit_ms=limit_ms)
+    await retried(attempt, timeout_ms=timeout_ms)
 
 
-async def read_last(link: KafkaLink, topic: str, *, limit_ms: int) -> dict[str, int]:
+async def read_last(link: KafkaLink, topic: str, *, timeout_ms: int) -> dict[str, int]:
     """Read when owners gave their last signs (wall clock ms), of the latest records. Raises as `reader.read`."""
-    end = await end_offset(link, topic, 0, limit_ms=limit_ms)
+    end = await end_offset(link, topic, 0, timeout_ms=timeout_ms)
     signs: dict[str, int] = {}
-    async for chunk in read(link, topic, 0, start=max(0, end - LOOK_BACK_OFFSETS), end=end, limit_ms=limit_ms):
+    async for chunk in read(link, topic, 0, start=max(0, end - LOOK_BACK_OFFSETS), end=end, timeout_ms=timeout_ms):
         for record in chunk:
             if record.key == KEY and record.value is not None:
                 signs.update(_decoded(record.value))

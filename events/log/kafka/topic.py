@@ -29,7 +29,7 @@ _BROKER = 4
 _NOT_FOR_US = frozenset({ErrorCode.cluster_authorization_failed, ErrorCode.topic_authorization_failed})
 
 
-async def topic_facts(link: KafkaLink, name: str, *, limit_ms: int) -> TopicFacts | None:
+async def topic_facts(link: KafkaLink, name: str, *, timeout_ms: int) -> TopicFacts | None:
     """Describe the topic, without creating it; None when it does not exist. Raises LogUnavailable."""
 
     async def attempt() -> TopicFacts | None:
@@ -50,7 +50,7 @@ async def topic_facts(link: KafkaLink, name: str, *, limit_ms: int) -> TopicFact
             topic_id=None if topic_id is None else topic_id_text(topic_id),
         )
 
-    return await retried(attempt, limit_ms=limit_ms)
+    return await retried(attempt, timeout_ms=timeout_ms)
 
 
 async def ensure_topic(
@@ -60,14 +60,14 @@ async def ensure_topic(
     *,
     partitions: int | None,
     replication: int | None,
-    limit_ms: int,
+    timeout_ms: int,
     created: list[str],
 ) -> TopicFacts:
     """Describe the topic, created if missing, perhaps by several processes; `created` gets its name if it was by this.
 
     Raises LogMismatch, LogUnavailable.
     """
-    facts = await topic_facts(link, name, limit_ms=limit_ms)
+    facts = await topic_facts(link, name, timeout_ms=timeout_ms)
     if facts is not None:
         return facts
     replication = replication or min(REPLICATION_DEFAULT, len(link.brokers()))
@@ -76,7 +76,7 @@ async def ensure_topic(
     topic = (name, partitions or PARTITIONS_DEFAULT, replication, replicas_by_hand, list(configs.items()))
 
     async def create() -> None:
-        response = await link.ask_any(CreateTopicsRequest([topic], timeout=limit_ms, validate_only=False))
+        response = await link.ask_any(CreateTopicsRequest([topic], timeout=timeout_ms, validate_only=False))
         ((_, code, message),) = response.topic_errors
         error = link.settled(code, f"creating topic {name}")
         if error not in {ErrorCode.none, ErrorCode.topic_already_exists}:
@@ -86,31 +86,31 @@ async def ensure_topic(
             created.append(name)
 
     async def known() -> TopicFacts:
-        made = await topic_facts(link, name, limit_ms=limit_ms)
+        made = await topic_facts(link, name, timeout_ms=timeout_ms)
         if made is None:
             raise TryAgain(f"topic {name} was created, but a broker does not know it yet")
         return made
 
-    await retried(create, limit_ms=limit_ms)
-    return await retried(known, limit_ms=limit_ms)
+    await retried(create, timeout_ms=timeout_ms)
+    return await retried(known, timeout_ms=timeout_ms)
 
 
 async def check_topic(
-    link: KafkaLink, plan: TopicPlan, facts: TopicFacts, *, is_ours: bool, limit_ms: int
+    link: KafkaLink, plan: TopicPlan, facts: TopicFacts, *, is_ours: bool, timeout_ms: int
 ) -> Guarantees:
     """Read the configs and derive the `guarantees`. Raises LogMismatch, LogUnavailable."""
-    topic = await _configs(link, _TOPIC, plan.name, link.brokers()[0], limit_ms)
-    brokers = [await _configs(link, _BROKER, str(node), node, limit_ms) for node in link.brokers()]
+    topic = await _configs(link, _TOPIC, plan.name, link.brokers()[0], timeout_ms)
+    brokers = [await _configs(link, _BROKER, str(node), node, timeout_ms) for node in link.brokers()]
     bootstrap = link.asked_at
     return guarantees(plan, facts, topic, brokers, bootstrap=bootstrap, is_ours=is_ours, who=link.who)
 
 
-async def cleanup_policy(link: KafkaLink, name: str, *, limit_ms: int) -> str | None:
+async def cleanup_policy(link: KafkaLink, name: str, *, timeout_ms: int) -> str | None:
     """Read the topic's cleanup.policy; None if we may not. Raises LogUnavailable."""
-    return (await _configs(link, _TOPIC, name, link.brokers()[0], limit_ms)).get("cleanup.policy")
+    return (await _configs(link, _TOPIC, name, link.brokers()[0], timeout_ms)).get("cleanup.policy")
 
 
-async def _configs(link: KafkaLink, kind: int, name: str, node_id: int, limit_ms: int) -> dict[str, str]:
+async def _configs(link: KafkaLink, kind: int, name: str, node_id: int, timeout_ms: int) -> dict[str, str]:
     names = list(BROKER_CONFIGS) if kind == _BROKER else None
 
     async def attempt() -> dict[str, str]:
@@ -123,4 +123,4 @@ async def _configs(link: KafkaLink, kind: int, name: str, node_id: int, limit_ms
             raise LogUnavailable(f"the configs of {name} cannot be read: {error.name.upper()}: {message}")
         return {key: value for key, value, *_ in entries if value is not None}
 
-    return await retried(attempt, limit_ms=limit_ms)
+    return await retried(attempt, timeout_ms=timeout_ms)

@@ -99,7 +99,7 @@ def refused(what: str, error: ErrorCode, operation: str, of: str, *, who: str) -
     return kind(f"{what}: {named(error, operation, of, who=who)}")
 
 
-async def retried(attempt: Callable[[], Awaitable[T]], *, limit_ms: int) -> T:
+async def retried(attempt: Callable[[], Awaitable[T]], *, timeout_ms: int) -> T:
     """Retry `attempt` as long as it raises TryAgain; returns its result. Raises LogUnavailable when the limit ends.
 
     The pauses are random, up to 20 ms at first and half a second later: a new leader is there within tens of
@@ -120,7 +120,7 @@ async def retried(attempt: Callable[[], Awaitable[T]], *, limit_ms: int) -> T:
         before_sleep=note,
     )
     try:
-        async with asyncio.timeout(limit_ms / 1000):
+        async with asyncio.timeout(timeout_ms / 1000):
             return await attempts(tried)
     except TimeoutError as error:
-        raise LogUnavailable(f"given up after {limit_ms} ms: {reason}") from error
+        raise LogUnavailable(f"given up after {timeout_ms} ms: {reason}") from error

@@ -26,14 +26,14 @@ pytestmark = pytest.mark.broker
 async def mirrored(broker: Broker, topic: str, origin: Origin) -> None:
     """A record in partition 1, with the headers it was written with, as a mirroring tool leaves it."""
     async with followed(broker, topic) as link:
-        config = WriterConfig(topic=topic, partition=1, limit_bytes=MIB, append_limit_ms=10_000)
+        config = WriterConfig(topic=topic, partition=1, limit_bytes=MIB, delivery_timeout_ms=10_000)
         stamp = Stamp(producer_id=10**12, producer_epoch=0, epoch_base=0, origin=origin.encode())
         await KafkaWriter(link, config, stamp).append([transition("mirrored")])
 
 
 async def noted(broker: Broker, topic: str, partition: int) -> Origin | None:
     async with followed(broker, topic) as link:
-        newest = await newest_stamp(link, topic, partition, home=None, limit_ms=10_000)
+        newest = await newest_stamp(link, topic, partition, home=None, timeout_ms=10_000)
         return decode_origin(newest.origin) if newest else None
 
 
@@ -93,7 +93,7 @@ async def test_a_topic_that_is_somebody_elses_is_left_as_it_is(
 
     assert [name for name in await admin.list_topics() if name.startswith(topic)] == [topic]
     async with followed(kafka_broker, topic) as link:
-        assert [await end_offset(link, topic, partition, limit_ms=10_000) for partition in (0, 1)] == [1, 1]
+        assert [await end_offset(link, topic, partition, timeout_ms=10_000) for partition in (0, 1)] == [1, 1]
 
 
 async def test_strangers_among_our_records_do_not_make_a_topic_theirs(

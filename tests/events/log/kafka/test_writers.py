@@ -61,7 +61,7 @@ class TestFence:
     ) -> None:
         """As after 32,767 claims, or when the transactional.id has expired: another producer id, epoch 0."""
         async with followed(kafka_broker, topic) as link:
-            config = WriterConfig(topic=topic, partition=0, limit_bytes=MIB, append_limit_ms=10_000)
+            config = WriterConfig(topic=topic, partition=0, limit_bytes=MIB, delivery_timeout_ms=10_000)
             origin = origin_of(log.cluster_id).encode()
             stamp = Stamp(producer_id=10**12, producer_epoch=32_766, epoch_base=0, origin=origin)
             last = KafkaWriter(link, config, stamp)
@@ -205,12 +205,12 @@ class TestLostAnswers:
         """A log that ends before the known end has lost records, and is not taken for the whole."""
         await (await log.claim(0)).append([transition("a")])
         async with followed(kafka_broker, topic) as link:
-            reading = read(link, topic, 0, start=0, end=5, limit_ms=300)
+            reading = read(link, topic, 0, start=0, end=5, timeout_ms=300)
             assert records_of(await anext(reading)) == list(transition("a"))
             with pytest.raises(LogUnavailable, match="ends at 2, before 5"):
                 await anext(reading)
             with pytest.raises(LogUnavailable, match="ends before offset 3"):
-                await anext(read(link, topic, 0, start=3, end=5, limit_ms=300))
+                await anext(read(link, topic, 0, start=3, end=5, timeout_ms=300))
 
 
 @pytest.mark.parametrize("ended", [False, True], ids=["before", "meanwhile"])
